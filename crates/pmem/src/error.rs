@@ -1,0 +1,127 @@
+//! What can go wrong with a medium: one variant a cause.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a pool could not be opened, made or locked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// open(2) of the pool failed.
+    #[error("can't open {}: check the path and its permissions", path.display())]
+    Open {
+        /// The pool.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A directory, a block device, a terminal, ...
+    #[error("{} is neither a regular file nor a DAX character device", path.display())]
+    NotAFile {
+        /// What was given as the pool.
+        path: PathBuf,
+    },
+    /// Shorter than the smallest mapping.
+    #[error("{} has {len} bytes, at least {min} are needed: is it a pool?", path.display())]
+    TooSmall {
+        /// The pool.
+        path: PathBuf,
+        /// Its length, bytes.
+        len: u64,
+        /// The least length, bytes.
+        min: u64,
+    },
+    /// The medium takes lengths in steps of its page size only.
+    #[error("{}: a length of {len} bytes is not a multiple of the medium's page size, {page_size} bytes", path.display())]
+    Unaligned {
+        /// The pool.
+        path: PathBuf,
+        /// The length asked for, bytes.
+        len: u64,
+        /// Page size of the medium, bytes.
+        page_size: u64,
+    },
+    /// mmap(2) failed.
+    #[error("can't map {len} bytes of {}: check address space limits (ulimit -v) and, on hugetlbfs, free huge pages", path.display())]
+    Map {
+        /// The pool.
+        path: PathBuf,
+        /// Length of the mapping, bytes.
+        len: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The medium has less room than the pool is to have.
+    #[error("no space for {wanted} bytes at {}: free some, make a smaller pool, or make it sparse", path.display())]
+    NoSpace {
+        /// The pool.
+        path: PathBuf,
+        /// Its length to be, bytes.
+        wanted: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Setting the length failed for a reason other than space.
+    #[error("can't give {} a length of {wanted} bytes", path.display())]
+    Resize {
+        /// The pool.
+        path: PathBuf,
+        /// Its length to be, bytes.
+        wanted: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is something already where a new pool was to be made.
+    #[error("{} exists already: remove it first, or allow overwriting", path.display())]
+    Exists {
+        /// The pool.
+        path: PathBuf,
+    },
+    /// What the kernel tells about the medium could not be read.
+    #[error("can't learn about the medium of {} from {what}", path.display())]
+    Probe {
+        /// The pool.
+        path: PathBuf,
+        /// Where it was looked up.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A byte lock could not be taken or probed (a held one is no error).
+    #[error("can't lock {}: the file system must have open file description locks", path.display())]
+    Lock {
+        /// The pool.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The CPU lacks what the pool's consistency stands on.
+    #[error("this CPU has no {what}, without which pools can't be shared")]
+    Unsupported {
+        /// The instruction.
+        what: &'static str,
+    },
+}
+
+/// Which end of a copy could not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The pool: its medium failed or vanished (EIO).
+    Pool,
+    /// The caller's memory: a bad pointer (EFAULT).
+    User,
+}
+
+/// A copy that met memory that can't be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a copy stopped at pool offset {offset:#x} after {done} bytes: {}", match side { Side::Pool => "the medium failed", Side::User => "bad address" })]
+pub struct Fault {
+    /// Pool offset at which the copy stopped.
+    pub offset: u64,
+    /// Bytes copied before that.
+    pub done: usize,
+    /// Which end failed.
+    pub side: Side,
+}

@@ -1,0 +1,251 @@
+//! Landing pads: what happens when the medium, or a user's buffer, is not there.
+//!
+//! One handler for SIGBUS and SIGSEGV:
+//! 1. A fault inside a copy routine ends that copy, which returns a `Fault`.
+//! 2. A SIGBUS on a registered mapping elsewhere (a single load or store): the
+//!    page is replaced by private zeros, the mapping is marked failed, and the
+//!    access is done again.
+//! 3. Everything else goes to whoever had the signal before.
+//!
+//! The registry of mappings is a list that only grows, read without locks.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, OnceLock};
+
+use crate::copy::{Left, landing};
+
+/// No failure yet.
+const SOUND: u64 = u64::MAX;
+
+/// One mapping in the registry. Nodes are never freed, so that the handler may
+/// walk them at any time; a node without a mapping is used again.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Odd while the three words below change.
+    version: AtomicU64,
+    base: AtomicUsize,
+    /// Bytes mapped; 0 = no mapping here.
+    len: AtomicUsize,
+    /// Bytes that one replacement page has to cover.
+    page_size: AtomicUsize,
+    /// Pool offset of the first failure, or `SOUND`.
+    failed: AtomicU64,
+    used: AtomicBool,
+    next: AtomicPtr<Node>,
+}
+
+static HEAD: AtomicPtr<Node> = AtomicPtr::new(null_mut());
+static REGISTRY: Mutex<()> = Mutex::new(());
+
+impl Node {
+    fn set(&self, base: usize, len: usize, page_size: usize) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.base.store(base, Ordering::SeqCst);
+        self.len.store(len, Ordering::SeqCst);
+        self.page_size.store(page_size, Ordering::SeqCst);
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// (base, len, page size) as they were at one moment.
+    fn get(&self) -> (usize, usize, usize) {
+        loop {
+            let version = self.version.load(Ordering::SeqCst);
+            let all = (
+                self.base.load(Ordering::SeqCst),
+                self.len.load(Ordering::SeqCst),
+                self.page_size.load(Ordering::SeqCst),
+            );
+            if version.is_multiple_of(2) && self.version.load(Ordering::SeqCst) == version {
+                return all;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Pool offset of the first failure.
+    #[inline]
+    pub(crate) fn failed(&self) -> Option<u64> {
+        match self.failed.load(Ordering::Acquire) {
+            SOUND => None,
+            offset => Some(offset),
+        }
+    }
+
+    /// Marks the mapping as lost, from `offset` first. Async-signal-safe.
+    pub(crate) fn fail(&self, offset: u64) {
+        let _ = self
+            .failed
+            .compare_exchange(SOUND, offset, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// Puts a mapping into the registry.
+pub(crate) fn register(base: *mut u8, len: usize, page_size: usize) -> &'static Node {
+    install();
+    let _guard = REGISTRY.lock().unwrap_or_else(|e| e.into_inner());
+    let mut at = HEAD.load(Ordering::Acquire);
+    // SAFETY: nodes are leaked boxes, so every pointer in the list is valid.
+    while let Some(node) = unsafe { at.as_ref() } {
+        if !node.used.load(Ordering::Acquire) {
+            node.used.store(true, Ordering::Release);
+            node.failed.store(SOUND, Ordering::Release);
+            node.set(base.addr(), len, page_size);
+            return node;
+        }
+        at = node.next.load(Ordering::Acquire);
+    }
+    let node: &'static Node = Box::leak(Box::new(Node {
+        version: AtomicU64::new(0),
+        base: AtomicUsize::new(base.addr()),
+        len: AtomicUsize::new(len),
+        page_size: AtomicUsize::new(page_size),
+        failed: AtomicU64::new(SOUND),
+        used: AtomicBool::new(true),
+        next: AtomicPtr::new(HEAD.load(Ordering::Acquire)),
+    }));
+    HEAD.store(std::ptr::from_ref(node).cast_mut(), Ordering::Release);
+    node
+}
+
+/// Takes a mapping out of the registry; to be called before munmap.
+pub(crate) fn unregister(node: &'static Node) {
+    let _guard = REGISTRY.lock().unwrap_or_else(|e| e.into_inner());
+    node.set(0, 0, 0);
+    node.used.store(false, Ordering::Release);
+}
+
+/// The dispositions before ours, stored before ours is in place.
+static PREVIOUS: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
+
+fn previous(signal: libc::c_int) -> &'static OnceLock<libc::sigaction> {
+    &PREVIOUS[usize::from(signal == libc::SIGSEGV)]
+}
+
+/// Installs the handler, once a process.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for signal in [libc::SIGBUS, libc::SIGSEGV] {
+            // SAFETY: all-zero is a valid sigaction (default, empty mask); both
+            // calls get valid pointers; the handler is async-signal-safe.
+            unsafe {
+                let mut old: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, std::ptr::null(), &mut old);
+                let _ = previous(signal).set(old);
+                let mut new: libc::sigaction = std::mem::zeroed();
+                new.sa_sigaction = on_fault as *const () as usize;
+                new.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
+                libc::sigaction(signal, &new, null_mut());
+            }
+        }
+    });
+}
+
+/// Last of the si_code values, not in libc: a poisoned page somewhere, reported
+/// early and not by an access of this thread.
+const BUS_MCEERR_AO: libc::c_int = 5;
+
+extern "C" fn on_fault(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel gives an SA_SIGINFO handler valid pointers.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
+    // Sent by kill(2) and its like: not a fault of the interrupted instruction.
+    let own = code > 0 && !(signal == libc::SIGBUS && code == BUS_MCEERR_AO);
+    if own {
+        // SAFETY: as above; the context of this thread is ours to change.
+        let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        let rip = registers[libc::REG_RIP as usize] as usize;
+        if let Some((land, left)) = landing(rip) {
+            let left = match left {
+                Left::Rcx => registers[libc::REG_RCX as usize],
+                Left::Rdx => registers[libc::REG_RDX as usize],
+            };
+            registers[libc::REG_RAX as usize] = left;
+            registers[libc::REG_RDX as usize] = address as i64;
+            registers[libc::REG_RIP as usize] = land as i64;
+            return;
+        }
+        if signal == libc::SIGBUS && replace_page(address) {
+            return;
+        }
+    }
+    chain(signal, info, context);
+}
+
+/// Puts a page of zeros where a registered mapping can't be reached.
+fn replace_page(address: usize) -> bool {
+    let mut at = HEAD.load(Ordering::Acquire);
+    // SAFETY: nodes are leaked boxes, so every pointer in the list is valid.
+    while let Some(node) = unsafe { at.as_ref() } {
+        let (base, len, page_size) = node.get();
+        if address.wrapping_sub(base) < len {
+            let page = address & !(page_size - 1);
+            // SAFETY: the page lies in a mapping of ours that can't be reached
+            // any more; no reference into it exists. errno is put back, because
+            // the interrupted code may be about to read it.
+            let done = unsafe {
+                let errno = *libc::__errno_location();
+                let zeros = libc::mmap(
+                    std::ptr::with_exposed_provenance_mut(page),
+                    page_size,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                    -1,
+                    0,
+                );
+                *libc::__errno_location() = errno;
+                zeros != libc::MAP_FAILED
+            };
+            if done {
+                node.fail((address - base) as u64);
+            }
+            return done;
+        }
+        at = node.next.load(Ordering::Acquire);
+    }
+    false
+}
+
+/// Does what would have been done without us.
+fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(old) = previous(signal).get() else {
+        return;
+    };
+    // SAFETY: `info` is valid (see on_fault); a handler in `old` was installed
+    // as a handler of the kind that its flags say; sigaction, pthread_sigmask
+    // and raise are async-signal-safe.
+    unsafe {
+        let sent = (*info).si_code <= 0;
+        match old.sa_sigaction {
+            libc::SIG_IGN if sent => {}
+            libc::SIG_DFL | libc::SIG_IGN => {
+                // A fault happens again on return, and then kills with the
+                // right signal and core; a sent signal has to be sent again.
+                let mut default: libc::sigaction = std::mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &default, null_mut());
+                if sent {
+                    libc::raise(signal);
+                }
+            }
+            handler => {
+                libc::pthread_sigmask(libc::SIG_BLOCK, &old.sa_mask, null_mut());
+                if old.sa_flags & libc::SA_SIGINFO != 0 {
+                    let handler: extern "C" fn(
+                        libc::c_int,
+                        *mut libc::siginfo_t,
+                        *mut libc::c_void,
+                    ) = std::mem::transmute(handler);
+                    handler(signal, info, context);
+                } else {
+                    let handler: extern "C" fn(libc::c_int) = std::mem::transmute(handler);
+                    handler(signal);
+                }
+            }
+        }
+    }
+}

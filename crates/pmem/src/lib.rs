@@ -1,0 +1,52 @@
+//! Persistent memory, shared by processes: the one crate that touches a pool.
+//!
+//! Contract:
+//! - A [`Pmem`] is one mapping of one pool. Every access names an offset, which
+//!   is checked against the mapping; no reference into the mapping is ever
+//!   given out, because other processes store to it at any time.
+//! - A store is durable once its lines were flushed ([`Pmem::flush`]) and a
+//!   [`Pmem::fence`] has returned; non-temporal stores need the fence alone.
+//!   What "durable" means depends on the medium: [`Medium::durability`].
+//! - A medium that fails under a copy gives a [`Fault`]; under a single load or
+//!   store, the page is replaced by zeros and [`Pmem::failed`] says where. The
+//!   process lives in both cases.
+//! - An offset outside the pool is a mistake of the program and panics.
+//!
+//! Nothing here knows about files, inodes or the layout of a pool.
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_endian = "little")))]
+compile_error!("pmem: x86-64 Linux only (16-byte atomics, clwb, non-temporal stores)");
+
+mod copy;
+pub mod counters;
+mod cpu;
+mod dirty;
+pub mod emulate;
+mod error;
+mod flush;
+mod futex;
+mod landing;
+mod load;
+mod map;
+mod medium;
+mod open;
+mod order;
+mod pool;
+#[cfg(feature = "record")]
+pub mod record;
+pub mod slots;
+mod store;
+mod stream;
+#[cfg(not(feature = "record"))]
+mod unrecorded;
+mod window;
+
+pub use error::{Error, Fault, Side};
+pub use flush::{FlushInstr, FlushMode};
+pub use medium::{Durability, Medium, MediumKind};
+pub use open::MapOptions;
+pub use pool::{Identity, Pmem};
+pub use window::Window;
+
+/// Whether the recorder is compiled in.
+const RECORDING: bool = cfg!(feature = "record");

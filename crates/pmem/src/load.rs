@@ -1,0 +1,137 @@
+//! Loads. Any process may be storing to the same place meanwhile.
+
+use std::arch::asm;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::flush::LINE;
+use crate::{Fault, Pmem, Side, emulate};
+
+impl Pmem {
+    /// The word at `off` (8-aligned); Acquire.
+    #[inline]
+    pub fn load(&self, off: u64) -> u64 {
+        let at = self.word(off);
+        self.note_load(off, 8);
+        // SAFETY: `word` gave an aligned address in the mapping, which lives
+        // as long as `self`; all other accesses to it are atomic or assembly.
+        unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Acquire)
+    }
+
+    /// The two words at `off` (16-aligned) as they were at one moment; Acquire.
+    #[inline]
+    pub fn load_pair(&self, off: u64) -> [u64; 2] {
+        let at = self.pair(off);
+        self.note_load(off, 16);
+        // SAFETY: `pair` gave a 16-aligned address in the mapping.
+        unsafe { load_pair(at, self.wide_moves) }
+    }
+
+    /// `W` words from `off` on (8-aligned), each atomic by itself, in order.
+    #[inline]
+    pub fn read<const W: usize>(&self, off: u64) -> [u64; W] {
+        let at = self.word_range(off, W);
+        self.note_load(off, 8 * W as u64);
+        // Acquire costs nothing on x86 and keeps the compiler to the order.
+        std::array::from_fn(|i| {
+            // SAFETY: `word_range` checked all W aligned words from `at` on.
+            unsafe { AtomicU64::from_ptr(at.add(i)) }.load(Ordering::Acquire)
+        })
+    }
+
+    /// Copies `to.len()` bytes from `off` on, any alignment. Bytes stored
+    /// meanwhile by others come out old or new.
+    ///
+    /// # Errors
+    /// A medium, or a buffer, that can't be reached: what was copied before.
+    #[inline]
+    pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
+        let from = self.range(off, to.len() as u64);
+        self.note_load(off, to.len() as u64);
+        if emulate::read_line_ns() != 0 {
+            emulate::spin(emulate::read_line_ns() * (to.len() as u64).div_ceil(LINE));
+        }
+        // SAFETY: `to` is the caller's exclusive buffer of that length; the
+        // source is in the mapping.
+        unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) }.map_err(|(done, address)| {
+            Fault {
+                offset: off + done as u64,
+                done,
+                side: self.side(address),
+            }
+        })
+    }
+
+    /// Asks for the line at `off` before it is needed.
+    #[inline]
+    pub fn prefetch(&self, off: u64) {
+        let at = self.range(off, 1);
+        // SAFETY: a prefetch is a hint: it changes nothing and never faults.
+        unsafe {
+            asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+        }
+    }
+
+    /// Between the loads of a seqlock reader and its second look at the
+    /// sequence number (CPU and compiler).
+    #[inline]
+    pub fn acquire(&self) {
+        fence(Ordering::Acquire);
+    }
+
+    /// Which side of a copy an address that faulted is on.
+    #[cold]
+    pub(crate) fn side(&self, address: usize) -> Side {
+        // To the end of its page: a chunk may begin before a bad one.
+        let mapped = self.len.next_multiple_of(4096);
+        if (address.wrapping_sub(self.base.addr()) as u64) < mapped {
+            Side::Pool
+        } else {
+            Side::User
+        }
+    }
+}
+
+/// A 16-byte load in one piece.
+///
+/// # Safety
+/// `at` is 16-aligned and may be loaded; without `wide_moves` also stored to.
+#[inline(always)]
+pub(crate) unsafe fn load_pair(at: *mut u64, wide_moves: bool) -> [u64; 2] {
+    let (low, high): (u64, u64);
+    if wide_moves {
+        // SAFETY: the caller's promise. An aligned movdqa is atomic on every
+        // CPU with AVX (see cpu.rs). Memory is clobbered: nothing later may be
+        // loaded before it.
+        unsafe {
+            asm!(
+                "movdqa {both}, xmmword ptr [{at}]",
+                "movq {low}, {both}",
+                "punpckhqdq {both}, {both}",
+                "movq {high}, {both}",
+                at = in(reg) at,
+                both = out(xmm_reg) _,
+                low = out(reg) low,
+                high = out(reg) high,
+                options(nostack, preserves_flags),
+            );
+        }
+    } else {
+        // SAFETY: as above; comparing with zero and storing zero where it is
+        // zero changes nothing. rbx is the compiler's: swapped in and out;
+        // the others are named so that none of them is rbx.
+        unsafe {
+            asm!(
+                "xchg rbx, rsi",
+                "lock cmpxchg16b xmmword ptr [rdi]",
+                "mov rbx, rsi",
+                in("rdi") at,
+                inout("rsi") 0u64 => _,
+                in("rcx") 0u64,
+                inout("rax") 0u64 => low,
+                inout("rdx") 0u64 => high,
+                options(nostack),
+            );
+        }
+    }
+    [low, high]
+}

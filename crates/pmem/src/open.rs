@@ -1,0 +1,260 @@
+//! Opening and making pools.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::cpu::cpu;
+use crate::flush::FlushMode;
+use crate::map::{self, Mapping};
+use crate::medium::{self, DaxDevice};
+use crate::pool::Parts;
+use crate::{Durability, Error, Identity, Medium, MediumKind, Pmem};
+
+/// The shortest pool that can be mapped, bytes.
+const LEN_MIN: u64 = 4096;
+
+/// How a pool is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MapOptions {
+    /// Without write access: a store ends the process, as to any such page.
+    pub read_only: bool,
+    /// Whether to flush where the medium can't outlive power.
+    pub flush: FlushMode,
+    /// On a plain file: msync what was flushed, at each fence.
+    pub durable: bool,
+}
+
+impl Pmem {
+    /// Maps the whole of an existing pool.
+    ///
+    /// # Errors
+    /// Whatever keeps the file from being opened, understood or mapped.
+    pub fn open(path: &Path, options: &MapOptions) -> Result<Pmem, Error> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|source| Error::Open {
+                path: path.into(),
+                source,
+            })?;
+        map_file(path, &file, options)
+    }
+
+    /// Makes a pool of `len` bytes, mode 0600, and maps it. All of it is
+    /// allocated unless `sparse`. A file that exists is refused if `exclusive`,
+    /// else emptied. A DAX device is neither made nor resized, `len` has to fit;
+    /// if `exclusive`, its first page has to be zero.
+    ///
+    /// # Errors
+    /// As [`Pmem::open`]; `NoSpace` (the file is removed again), `Exists`,
+    /// `Unaligned`, `Resize`.
+    pub fn create(
+        path: &Path,
+        len: u64,
+        sparse: bool,
+        exclusive: bool,
+        options: &MapOptions,
+    ) -> Result<Pmem, Error> {
+        if len < LEN_MIN {
+            return Err(Error::TooSmall {
+                path: path.into(),
+                len,
+                min: LEN_MIN,
+            });
+        }
+        if fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device()) {
+            return claim_device(path, len, exclusive, options);
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .create_new(exclusive)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
+                _ => Error::Open {
+                    path: path.into(),
+                    source,
+                },
+            })?;
+        let made =
+            give_length(path, &file, len, sparse).and_then(|()| map_file(path, &file, options));
+        if made.is_err() && file.metadata().is_ok_and(|m| m.is_file()) {
+            // The error at hand says more than a failed removal would.
+            let _ = fs::remove_file(path);
+        }
+        made
+    }
+}
+
+/// A DAX device can't be resized or made, only looked at.
+fn claim_device(
+    path: &Path,
+    len: u64,
+    exclusive: bool,
+    options: &MapOptions,
+) -> Result<Pmem, Error> {
+    let mem = Pmem::open(path, options)?;
+    if len > mem.len() {
+        return Err(Error::NoSpace {
+            path: path.into(),
+            wanted: len,
+            source: io::Error::from_raw_os_error(libc::ENOSPC),
+        });
+    }
+    let mut first = [0; LEN_MIN as usize];
+    let empty = mem.copy_out(0, &mut first).is_ok() && first.iter().all(|&b| b == 0);
+    if exclusive && !empty {
+        return Err(Error::Exists { path: path.into() });
+    }
+    Ok(mem)
+}
+
+/// Empties the file and gives it `len` bytes of zeros.
+fn give_length(path: &Path, file: &File, len: u64, sparse: bool) -> Result<(), Error> {
+    let (_, page_size, _) = medium::examine(path, file)?;
+    if !len.is_multiple_of(page_size) && page_size > LEN_MIN {
+        return Err(Error::Unaligned {
+            path: path.into(),
+            len,
+            page_size,
+        });
+    }
+    let failed = |source: io::Error| match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::NoSpace {
+            path: path.into(),
+            wanted: len,
+            source,
+        },
+        _ => Error::Resize {
+            path: path.into(),
+            wanted: len,
+            source,
+        },
+    };
+    file.set_len(0).map_err(failed)?;
+    file.set_len(len).map_err(failed)?;
+    let bytes = libc::off_t::try_from(len)
+        .map_err(|_| failed(io::Error::from_raw_os_error(libc::EFBIG)))?;
+    if sparse {
+        return Ok(());
+    }
+    loop {
+        // SAFETY: no memory is involved. (Falls back to writing zeros where
+        // the file system has no fallocate.)
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            errno => return Err(failed(io::Error::from_raw_os_error(errno))),
+        }
+    }
+}
+
+/// Maps an open file or device as the medium it turns out to be.
+fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Error> {
+    check_cpu(options)?;
+    let probe = |source| Error::Probe {
+        path: path.into(),
+        what: "fstat".into(),
+        source,
+    };
+    let metadata = file.metadata().map_err(probe)?;
+    let (kind, page_size, fs_magic) = medium::examine(path, file)?;
+    let (len, dev) = match kind {
+        MediumKind::DevDax => {
+            let rdev = metadata.rdev();
+            let device = DaxDevice::find(Path::new("/sys/dev/char"), path, rdev)?;
+            (device.size, rdev)
+        }
+        _ => (metadata.len(), metadata.dev()),
+    };
+    if len < LEN_MIN {
+        return Err(Error::TooSmall {
+            path: path.into(),
+            len,
+            min: LEN_MIN,
+        });
+    }
+    let mut medium = Medium {
+        kind,
+        durability: Durability::Process,
+        huge_pages: false,
+        flush: crate::FlushInstr::None,
+        fs_magic,
+        page_size,
+    };
+    let mapping = map_shared(file, len, &mut medium, options).map_err(|source| Error::Map {
+        path: path.into(),
+        len,
+        source,
+    })?;
+    (medium.flush, medium.durability) =
+        medium::persistence(medium.kind, options.flush, options.durable);
+    mapping.advise(libc::MADV_HUGEPAGE);
+    mapping.advise(libc::MADV_DONTDUMP);
+    let mut mem = Pmem::assemble(Parts {
+        mapping,
+        len,
+        medium,
+        fence_always: medium.flush != crate::FlushInstr::None
+            || medium.durability == Durability::PowerFail,
+        path: Some(path.into()),
+        identity: Identity {
+            dev,
+            ino: metadata.ino(),
+        },
+    });
+    // A page has to be there before its size can be told.
+    if mem.copy_out(0, &mut [0; 8]).is_ok() {
+        mem.medium.huge_pages = map::is_huge(mem.base, len as usize);
+    }
+    Ok(mem)
+}
+
+/// Maps the file, with MAP_SYNC where that can be had.
+fn map_shared(
+    file: &File,
+    len: u64,
+    medium: &mut Medium,
+    options: &MapOptions,
+) -> io::Result<Mapping> {
+    let protection = if options.read_only {
+        libc::PROT_READ
+    } else {
+        libc::PROT_READ | libc::PROT_WRITE
+    };
+    let len = usize::try_from(len).map_err(io::Error::other)?;
+    let align = medium.alignment();
+    let map = |flags| Mapping::new(Some(file.as_fd()), len, align, protection, flags);
+    if matches!(medium.kind, MediumKind::File) {
+        // Refused (EOPNOTSUPP, EINVAL) by all but DAX file systems.
+        if let Ok(mapping) = map(libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC) {
+            medium.kind = MediumKind::FsDax;
+            return Ok(mapping);
+        }
+    }
+    map(libc::MAP_SHARED)
+}
+
+/// 16-byte atomics are what {size, mtime} stands on.
+fn check_cpu(options: &MapOptions) -> Result<(), Error> {
+    if !cpu().cmpxchg16b {
+        return Err(Error::Unsupported { what: "cmpxchg16b" });
+    }
+    if options.read_only && !cpu().avx {
+        // cmpxchg16b can't load from a page without write access.
+        return Err(Error::Unsupported {
+            what: "AVX (for pools opened read-only)",
+        });
+    }
+    Ok(())
+}

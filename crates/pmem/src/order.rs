@@ -1,0 +1,72 @@
+//! Order and durability: flush, fence, window.
+
+use crate::flush::{LINE, lines, store_fence};
+use crate::{FlushInstr, Pmem, Window, counters, emulate};
+
+impl Pmem {
+    /// Writes back every line that `off..off + len` touches; done when the
+    /// next fence returns. Nothing on a medium that needs none.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn flush(&self, off: u64, len: u64) {
+        self.range(off, len);
+        if len == 0 {
+            return;
+        }
+        let first = off & !(LINE - 1);
+        let count = (off + len - first).div_ceil(LINE);
+        counters::flushed(count);
+        self.note_flush(first, count);
+        if self.medium.flush != FlushInstr::None {
+            let line = self.base.wrapping_add(first as usize);
+            // SAFETY: lines of a range that was checked; the mapping is whole
+            // pages, so a line at its end lies in it.
+            unsafe { lines(self.medium.flush, line, count) };
+        }
+        self.note_dirty(off, len);
+    }
+
+    /// The paper's pm_wbarrier (PMFS section 3.3): when it returns, what this
+    /// thread flushed or stored non-temporally before is as durable as the
+    /// medium makes it. Where flushing is left out, an sfence is done only for
+    /// non-temporal stores, which x86 does not order otherwise.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn fence(&self) {
+        let streamed = counters::fenced();
+        self.note_fence();
+        if self.fence_always || streamed {
+            store_fence();
+        }
+        if let Some(dirty) = &self.dirty {
+            dirty.sync(self);
+        }
+        let barrier_ns = emulate::barrier_ns();
+        if barrier_ns != 0 {
+            emulate::spin(barrier_ns);
+        }
+    }
+
+    /// Keeps non-temporal stores after it from being seen before cached stores that precede it, which x86
+    /// does not do by itself. No barrier: it makes nothing durable and is not counted.
+    #[inline]
+    pub fn fence_stores(&self) {
+        store_fence();
+    }
+
+    /// Opens a write window for this thread, until the guard is dropped. As yet
+    /// the pool is writable always: this is where a protection key will turn.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn window(&self) -> Window<'_> {
+        Window::open(self)
+    }
+
+    /// Remembers a range for the msync at the next fence.
+    #[inline(always)]
+    pub(crate) fn note_dirty(&self, off: u64, len: u64) {
+        if let Some(dirty) = &self.dirty {
+            dirty.add(off, len);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Locks whose life is that of an address space.
+//!
+//! A process shows that it lives by a locked byte far beyond any pool's end.
+//! The lock belongs to an open file description that only a mapping keeps: it
+//! outlives every close(2), is not inherited by a forked child (MADV_DONTFORK),
+//! and falls when the kernel tears the address space down, at exit, exec or
+//! SIGKILL, whatever the PID namespace.
+//!
+//! Where a mapping does not keep its description (overlayfs maps the file
+//! below), the descriptor stays open instead, close-on-exec; a forked child
+//! then holds the lock too, until it execs or exits. The same goes for a child
+//! that another thread forks during the call that takes the lock.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::map::Mapping;
+use crate::medium::examine;
+
+/// One locked byte; dropping it unlocks.
+#[derive(Debug)]
+pub struct ByteLock {
+    _keeper: Keeper,
+}
+
+/// What keeps the description that has the lock.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held for their drop")]
+enum Keeper {
+    Mapping(Mapping),
+    Descriptor(File),
+}
+
+/// Who has a byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// Nobody: it could be locked exclusively.
+    Free,
+    /// A process; its pid where the kernel tells (not for a [`ByteLock`]: 0).
+    HeldBy(u32),
+}
+
+impl ByteLock {
+    /// Locks byte number `byte` for this address space alone. `None` if
+    /// anybody has it, another lock of this process included.
+    ///
+    /// # Errors
+    /// A file that can't be opened for writing, mapped or locked.
+    pub fn try_exclusive(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
+        lock(path, byte, libc::F_WRLCK)
+    }
+
+    /// Locks byte number `byte` beside others who share it. `None` if somebody
+    /// has it exclusively. Reading rights to the file are enough.
+    ///
+    /// # Errors
+    /// A file that can't be opened, mapped or locked.
+    pub fn try_shared(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
+        lock(path, byte, libc::F_RDLCK)
+    }
+}
+
+/// File systems that may map a file other than the one opened: overlayfs, FUSE
+/// (passthrough), ecryptfs. Whether our own shared lock stands can't be seen
+/// beside the others', so these are known by name.
+const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
+
+/// A description of its own, through which no byte is ever locked.
+#[derive(Debug)]
+pub struct Prober {
+    file: File,
+    path: PathBuf,
+}
+
+impl Prober {
+    /// Opens the pool's file once more.
+    ///
+    /// # Errors
+    /// A file that can't be opened for reading.
+    pub fn open(path: &Path) -> Result<Prober, Error> {
+        Ok(Prober {
+            file: open(path, false)?,
+            path: path.into(),
+        })
+    }
+
+    /// Who has byte number `byte`.
+    ///
+    /// # Errors
+    /// A file system without open file description locks.
+    pub fn probe(&self, byte: u64) -> Result<Probe, Error> {
+        probe(&self.file, byte).map_err(|source| Error::Lock {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+fn open(path: &Path, write: bool) -> Result<File, Error> {
+    OpenOptions::new()
+        .read(true)
+        .write(write)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|source| Error::Open {
+            path: path.into(),
+            source,
+        })
+}
+
+fn lock(path: &Path, byte: u64, kind: libc::c_int) -> Result<Option<ByteLock>, Error> {
+    let failed = |source| Error::Lock {
+        path: path.into(),
+        source,
+    };
+    let write = kind == libc::F_WRLCK;
+    let file = open(path, write)?;
+    let (_, page_size, magic) = examine(path, &file)?;
+    if !try_lock(&file, byte, kind).map_err(failed)? {
+        return Ok(None);
+    }
+    let mapping = Mapping::new(
+        Some(file.as_fd()),
+        page_size as usize,
+        page_size as usize,
+        libc::PROT_READ,
+        libc::MAP_SHARED | libc::MAP_NORESERVE,
+    );
+    let Ok(mapping) = mapping else {
+        return Ok(Some(ByteLock {
+            _keeper: Keeper::Descriptor(file),
+        }));
+    };
+    if !mapping.advise(libc::MADV_DONTFORK) {
+        return Ok(Some(ByteLock {
+            _keeper: Keeper::Descriptor(file),
+        }));
+    }
+    if kind == libc::F_RDLCK && STACKED.contains(&magic) {
+        return Ok(Some(ByteLock {
+            _keeper: Keeper::Descriptor(file),
+        }));
+    }
+    drop(file);
+    // Does the mapping keep the lock? Seen through a second description.
+    let second = open(path, write)?;
+    if probe_for(&second, byte, libc::F_WRLCK).map_err(failed)? != Probe::Free {
+        return Ok(Some(ByteLock {
+            _keeper: Keeper::Mapping(mapping),
+        }));
+    }
+    // It does not: lock again, unless somebody was faster.
+    Ok(try_lock(&second, byte, kind)
+        .map_err(failed)?
+        .then_some(ByteLock {
+            _keeper: Keeper::Descriptor(second),
+        }))
+}
+
+/// struct flock for one byte. `l_pid` has to be 0 for these commands.
+fn flock(byte: u64, kind: libc::c_int) -> io::Result<libc::flock> {
+    let start =
+        libc::off_t::try_from(byte).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    // SAFETY: all-zero is a valid struct flock.
+    let mut flock: libc::flock = unsafe { std::mem::zeroed() };
+    flock.l_type = kind as libc::c_short;
+    flock.l_whence = libc::SEEK_SET as libc::c_short;
+    flock.l_start = start;
+    flock.l_len = 1;
+    Ok(flock)
+}
+
+/// F_OFD_SETLK; `false` if somebody else is in the way.
+fn try_lock(file: &File, byte: u64, kind: libc::c_int) -> io::Result<bool> {
+    let flock = flock(byte, kind)?;
+    // SAFETY: the kernel reads a valid struct flock.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &flock) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+fn probe(file: &File, byte: u64) -> io::Result<Probe> {
+    probe_for(file, byte, libc::F_WRLCK)
+}
+
+/// F_OFD_GETLK: who is in the way of a lock of that kind.
+fn probe_for(file: &File, byte: u64, kind: libc::c_int) -> io::Result<Probe> {
+    let mut flock = flock(byte, kind)?;
+    // SAFETY: the kernel reads and writes a valid struct flock.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut flock) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(if flock.l_type == libc::F_UNLCK as libc::c_short {
+        Probe::Free
+    } else {
+        // -1 = a description's lock, which has no process.
+        Probe::HeldBy(u32::try_from(flock.l_pid).unwrap_or(0))
+    })
+}

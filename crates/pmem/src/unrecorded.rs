@@ -1,0 +1,35 @@
+//! Without the feature `record`: hooks that compile to nothing.
+
+use crate::Pmem;
+
+/// How a store is done. Kept in step with `record::StoreKind`.
+#[derive(Clone, Copy)]
+pub(crate) enum StoreKind {
+    Cached,
+    NonTemporal,
+    Atomic,
+}
+
+impl Pmem {
+    #[inline(always)]
+    pub(crate) fn is_observed(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_load(&self, _off: u64, _len: u64) {}
+
+    #[inline(always)]
+    pub(crate) fn may_store(&self, _off: u64, _bytes: &[u8], _kind: StoreKind) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_flush(&self, _first_line: u64, _count: u64) {}
+
+    #[inline(always)]
+    pub(crate) fn note_fence(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn note_window(&self, _open: bool) {}
+}

@@ -1,0 +1,133 @@
+//! The background process of a mount.
+//!
+//! `pmfs mount` runs itself once more with a hidden flag and a pipe as its stdout. That process
+//! makes a session of its own, attaches the pool, mounts it, writes one line into the pipe (what it
+//! did, or why not), and serves. The first process ends when it has read the line and seen the
+//! mount answer; so its exit code can be trusted. (A plain fork would need unsafe code.)
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use pmfs_fuse::Stop;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::Mount;
+use crate::failure::Failure;
+use crate::logger::{self, Target};
+use crate::mount::{Attached, MountReport, Request};
+use crate::{Outcome, signals};
+
+/// The line in the pipe.
+#[derive(Serialize, Deserialize)]
+enum Status {
+    Ready(MountReport),
+    Failed(String),
+}
+
+/// Starts the background process and waits until the mount answers.
+pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failure> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("pmfs").arg("mount").arg("--daemon");
+    for list in &arguments.options {
+        command.arg("-o").arg(list);
+    }
+    if let Some(log) = &arguments.log {
+        command.arg("--log").arg(path::absolute(log)?);
+    }
+    command.arg("--").arg(&request.pool).arg(&request.dir);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| Failure::new(format!("starting the daemon: {error}"), "try with -f"))?;
+    let report = match status(&mut child)? {
+        Status::Ready(report) => report,
+        Status::Failed(message) => {
+            // It ends at once: leave no zombie to whoever started us.
+            let _ = child.wait();
+            return Err(Failure::whole(message));
+        }
+    };
+    fs::metadata(&request.dir).map_err(|error| {
+        Failure::new(
+            format!(
+                "the mount on {} does not answer: {error}",
+                request.dir.display()
+            ),
+            "try with -f to see its log",
+        )
+    })?;
+    Ok(report)
+}
+
+fn status(child: &mut Child) -> Result<Status, Failure> {
+    let mut line = String::new();
+    if let Some(pipe) = child.stdout.take() {
+        BufReader::new(pipe).read_line(&mut line)?;
+    }
+    match serde_json::from_str(&line) {
+        Ok(status) => Ok(status),
+        Err(_) => {
+            let end = child.wait()?;
+            Err(Failure::new(
+                format!("the daemon ended before the mount was there ({end})"),
+                "try with -f to see why",
+            ))
+        }
+    }
+}
+
+/// The background process itself.
+pub fn run(arguments: &Mount) -> Outcome {
+    let attached = attach(arguments);
+    let status = match &attached {
+        Ok((_, report, _)) => serde_json::to_string(&Status::Ready(report.clone())),
+        Err(failure) => serde_json::to_string(&Status::Failed(failure.to_string())),
+    };
+    let told = writeln!(io::stdout(), "{}", status.map_err(io::Error::from)?);
+    let Ok((attached, _, mut stop)) = attached else {
+        // The first process reports it.
+        return Ok(ExitCode::FAILURE);
+    };
+    if told.is_err() {
+        // Interrupted while it waited: then nobody wants the mount.
+        let (sender, at_once) = channel();
+        let _ = sender.send(Stop("whoever asked for the mount has gone".to_owned()));
+        stop = at_once;
+    }
+    let_go_of_terminal()?;
+    attached.serve(stop)
+}
+
+type Started = (Attached, MountReport, Receiver<Stop>);
+
+fn attach(arguments: &Mount) -> Result<Started, Failure> {
+    let stop = signals::as_messages()?;
+    let request = Request::new(arguments)?;
+    if let Some(log) = &arguments.log {
+        logger::start(&Target::File(log))?;
+    }
+    let system = |errno| Failure::new(format!("leaving the terminal: {errno}"), "try with -f");
+    rustix::process::setsid().map_err(system)?;
+    // A working directory of its own would keep that file system busy.
+    rustix::process::chdir("/").map_err(system)?;
+    let (attached, report) = Attached::new(&request)?;
+    Ok((attached, report, stop))
+}
+
+/// So that nobody who reads our output waits for the end of the mount.
+fn let_go_of_terminal() -> io::Result<()> {
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdin(null.as_fd())?;
+    rustix::stdio::dup2_stdout(null.as_fd())?;
+    rustix::stdio::dup2_stderr(null.as_fd())?;
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Errors as a user meets them: what happened, and what to do about it.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use pmfs::Error;
+use pmfs_fuse::{MountError, mounts};
+
+/// Why a command was not done.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    /// Exit code 1.
+    pub fn new(cause: impl fmt::Display, way_out: impl fmt::Display) -> Failure {
+        Failure {
+            message: format!("{cause}; {way_out}"),
+            code: 1,
+        }
+    }
+
+    /// A message that has both parts already.
+    pub fn whole(message: impl fmt::Display) -> Failure {
+        Failure {
+            message: message.to_string(),
+            code: 1,
+        }
+    }
+
+    /// The engine's error on a pool.
+    pub fn engine(path: &Path, error: &Error) -> Failure {
+        let pool = path.display();
+        match error {
+            Error::Media(error) => Failure::medium(error),
+            Error::NotEmptyFile => Failure::new(
+                format!("{pool} exists and is not empty"),
+                "name another file, or overwrite this one with --force",
+            ),
+            Error::Corrupt { .. } => Failure::whole(format!("{pool}: {error}")),
+            Error::NotAPool(_) => Failure::new(
+                format!("{pool}: {error}"),
+                format!("check the path, or make a pool with `pmfs mkfs --size 1G {pool}`"),
+            ),
+            Error::TooNew { .. } => Failure::new(format!("{pool}: {error}"), "use a newer pmfs"),
+            Error::Held { pid } => Failure::held(path, *pid),
+            Error::Geometry(_) => Failure::new(
+                format!("{pool}: {error}"),
+                "choose another --size or --inodes",
+            ),
+            Error::Medium { .. } => Failure::new(
+                format!("{pool}: {error}"),
+                "see the kernel's log, and copy what can be read to another pool",
+            ),
+            Error::ReadOnly => Failure::new(format!("{pool}: {error}"), "mount it without -o ro"),
+            _ => Failure::new(format!("{pool}: {error}"), "run `pmfs fsck` on it"),
+        }
+    }
+
+    fn held(path: &Path, pid: u32) -> Failure {
+        let pool = path.display();
+        let mounts = mounts::pool_mounts().unwrap_or_default();
+        let by = match pid {
+            0 => "another process".to_owned(),
+            pid => format!("process {pid}"),
+        };
+        match mounts.iter().find(|mount| mount.pool == path) {
+            Some(mount) => Failure::new(
+                format!(
+                    "{pool} is in use by {by}, which has it mounted on {}",
+                    mount.dir.display()
+                ),
+                format!(
+                    "run `pmfs umount {dir}` first (`df {dir}` tells its space)",
+                    dir = mount.dir.display()
+                ),
+            ),
+            None => Failure::new(
+                format!("{pool} is in use by {by}"),
+                "wait for it, or end it",
+            ),
+        }
+    }
+
+    /// What `pmem` says has the way out behind its last colon, and the system's word in its source.
+    fn medium(error: &pmem::Error) -> Failure {
+        if let pmem::Error::Exists { path } = error {
+            return Failure::new(
+                format!("{} exists and is not empty", path.display()),
+                "name another file, or overwrite this one with --force",
+            );
+        }
+        let text = error.to_string();
+        let source = error
+            .source()
+            .map(|source| format!(" ({source})"))
+            .unwrap_or_default();
+        match text.rsplit_once(": ") {
+            Some((cause, way_out)) if !source.is_empty() => {
+                Failure::new(format!("{cause}{source}"), way_out)
+            }
+            _ => Failure::new(format!("{text}{source}"), "see that the path is right"),
+        }
+    }
+
+    /// Another exit code.
+    pub fn with_code(mut self, code: u8) -> Failure {
+        self.code = code;
+        self
+    }
+
+    /// For the shell.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Failure {
+        Failure::whole(error)
+    }
+}
+
+/// Output that could not be written; a reader that went away is not among it.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::new(
+            format!("writing the result: {error}"),
+            "see where stdout leads",
+        )
+    }
+}

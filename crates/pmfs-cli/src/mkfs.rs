@@ -1,0 +1,40 @@
+//! `pmfs mkfs`
+
+use std::process::ExitCode;
+
+use pmfs::{Fs, MkfsOptions};
+
+use crate::Outcome;
+use crate::cli::Mkfs;
+use crate::failure::Failure;
+use crate::report::{self, PoolReport};
+
+pub fn run(arguments: &Mkfs) -> Outcome {
+    let options = MkfsOptions {
+        size: arguments.size.map(|size| size.0),
+        force: arguments.force,
+        sparse: arguments.sparse,
+        inodes: arguments.inodes,
+        ..MkfsOptions::default()
+    };
+    let len = std::fs::metadata(&arguments.pool).map_or(0, |file| file.len());
+    if options.size.is_none() && len == 0 {
+        let pool = arguments.pool.display();
+        return Err(Failure::new(
+            format!("{pool} has no size yet"),
+            format!("give one: `pmfs mkfs --size 1G {pool}`"),
+        ));
+    }
+    let info = Fs::mkfs(&arguments.pool, &options)
+        .map_err(|error| Failure::engine(&arguments.pool, &error))?;
+    let pool = arguments
+        .pool
+        .canonicalize()
+        .unwrap_or_else(|_| arguments.pool.clone());
+    report::print(
+        arguments.json,
+        &PoolReport::new(&pool, &info),
+        PoolReport::text,
+    )?;
+    Ok(ExitCode::SUCCESS)
+}

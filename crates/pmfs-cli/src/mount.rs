@@ -1,0 +1,193 @@
+//! `pmfs mount`: what was asked for, made absolute and checked; then in the foreground, or by
+//! [`crate::daemon`].
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, ExitCode};
+use std::sync::Arc;
+
+use pmfs::Fs;
+use pmfs_fuse::presence::Presence;
+use pmfs_fuse::{Ending, MountError, MountOptions, Mounted, mounts};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::Mount;
+use crate::failure::Failure;
+use crate::logger::{self, Target};
+use crate::report::{self, Recovery};
+use crate::{Outcome, daemon, remount, signals};
+
+/// What is to be mounted where.
+pub struct Request {
+    pub pool: PathBuf,
+    pub dir: PathBuf,
+    pub options: MountOptions,
+}
+
+/// What was mounted.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct MountReport {
+    pub pool: String,
+    pub dir: String,
+    pub pid: u32,
+    pub read_only: bool,
+    pub medium: String,
+    pub durability: String,
+    pub recovery: Recovery,
+}
+
+pub fn run(arguments: &Mount) -> Outcome {
+    if arguments.daemon {
+        return daemon::run(arguments);
+    }
+    let options = options(arguments)?;
+    if options.remount {
+        return remount::run(arguments);
+    }
+    let request = Request::new(arguments)?;
+    if !arguments.foreground {
+        let report = daemon::start(arguments, &request)?;
+        warn_of_damage(&report);
+        report::print(arguments.json, &report, text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = signals::as_messages()?;
+    logger::start(
+        &arguments
+            .log
+            .as_deref()
+            .map_or(Target::Stderr, Target::File),
+    )?;
+    let (attached, report) = Attached::new(&request)?;
+    warn_of_damage(&report);
+    report::print(arguments.json, &report, text)?;
+    attached.serve(stop)
+}
+
+fn options(arguments: &Mount) -> Result<MountOptions, MountError> {
+    let mut options = MountOptions::new(rustix::process::geteuid().is_root());
+    for list in &arguments.options {
+        options.parse(list)?;
+    }
+    Ok(options)
+}
+
+impl Request {
+    /// Checks what can be checked before the pool is touched.
+    pub fn new(arguments: &Mount) -> Result<Request, Failure> {
+        let options = options(arguments)?;
+        let pool = fs::canonicalize(&arguments.pool).map_err(|error| {
+            Failure::new(
+                format!("{}: {error}", arguments.pool.display()),
+                "name a pool file; `pmfs mkfs` makes one",
+            )
+        })?;
+        let dir = mount_point(&arguments.dir)?;
+        if let Some(there) = mounts::pool_mount_at(&dir)? {
+            return Err(MountError::AlreadyMounted {
+                pool: there.pool,
+                dir,
+            }
+            .into());
+        }
+        if options.suid || options.dev {
+            for path in [&pool, &dir] {
+                if fs::metadata(path).is_ok_and(|file| file.uid() != 0) {
+                    return Err(MountError::NotRoots { path: path.clone() }.into());
+                }
+            }
+        }
+        Ok(Request { pool, dir, options })
+    }
+}
+
+fn mount_point(dir: &Path) -> Result<PathBuf, MountError> {
+    let path = || dir.to_owned();
+    let resolved = fs::canonicalize(dir).and_then(|path| Ok((fs::metadata(&path)?, path)));
+    match resolved {
+        Ok((file, resolved)) if file.is_dir() => Ok(resolved),
+        Ok(_) => Err(MountError::NotDirectory { path: path() }),
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+            Err(MountError::DeadMount { path: path() })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(MountError::NoDirectory { path: path() })
+        }
+        Err(source) => Err(MountError::Io {
+            what: "looking at",
+            path: path(),
+            source,
+        }),
+    }
+}
+
+/// A pool that this process has attached and mounted.
+pub struct Attached {
+    mounted: Mounted,
+    /// Held until the pool is closed: who unmounts waits for it.
+    presence: Presence,
+}
+
+impl Attached {
+    /// Attaches (and recovers) the pool and mounts it. If the mount is refused the pool is closed.
+    pub fn new(request: &Request) -> Result<(Attached, MountReport), Failure> {
+        let Request { pool, dir, options } = request;
+        let presence = Presence::take(pool)?;
+        let failed = |error| Failure::engine(pool, &error);
+        let fs = Arc::new(Fs::open(pool, &options.open_options()).map_err(failed)?);
+        let info = fs.info();
+        let report = MountReport {
+            pool: pool.display().to_string(),
+            dir: dir.display().to_string(),
+            pid: process::id(),
+            read_only: options.read_only,
+            medium: info.medium,
+            durability: info.durability,
+            recovery: Recovery::from(fs.recovery()),
+        };
+        match pmfs_fuse::mount(Arc::clone(&fs), pool, dir, options) {
+            Ok(mounted) => Ok((Attached { mounted, presence }, report)),
+            Err(refused) => {
+                fs.detach().map_err(failed)?;
+                Err(refused.into())
+            }
+        }
+    }
+
+    /// Serves it to the end.
+    pub fn serve(self, stop: std::sync::mpsc::Receiver<pmfs_fuse::Stop>) -> Outcome {
+        let ending = self.mounted.serve(stop);
+        drop(self.presence);
+        match ending? {
+            Ending::Unmounted => log::info!("unmounted, the pool is clean"),
+            Ending::CutOff => log::warn!("ended with files open, the pool is clean"),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What has to be said whether or not anybody reads the result.
+fn warn_of_damage(report: &MountReport) {
+    if report.recovery.damage > 0 {
+        eprintln!(
+            "pmfs: {} damaged structures in {}: it is read-only; copy what you need, and run `pmfs fsck`",
+            report.recovery.damage, report.pool
+        );
+    }
+}
+
+fn text(report: &MountReport) -> String {
+    format!(
+        "mounted {} on {}{} (process {})\nrecovery: {}\nmedium: {}; {}",
+        report.pool,
+        report.dir,
+        if report.read_only { ", read-only" } else { "" },
+        report.pid,
+        report.recovery.sentence,
+        report.medium,
+        report.durability,
+    )
+}

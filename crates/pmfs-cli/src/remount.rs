@@ -1,0 +1,48 @@
+//! `pmfs mount -o remount,...`: other flags for a mount that is there, as mount(8) asks for it.
+
+use std::fs;
+use std::process::ExitCode;
+
+use pmfs::AtimeMode;
+use pmfs_fuse::{MountError, MountOptions, mounts};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount_remount};
+
+use crate::Outcome;
+use crate::cli::Mount;
+use crate::failure::Failure;
+
+pub fn run(arguments: &Mount) -> Outcome {
+    let dir = fs::canonicalize(&arguments.dir).unwrap_or_else(|_| arguments.dir.clone());
+    let mount = mounts::pool_mount_at(&dir)?.ok_or_else(|| MountError::NotMounted {
+        path: arguments.dir.clone(),
+    })?;
+    // What is not mentioned stays as it is.
+    let mut options = MountOptions::new(true);
+    (options.suid, options.dev) = (true, true);
+    options.parse(&mount.options)?;
+    for list in &arguments.options {
+        options.parse(list)?;
+    }
+    mount_remount(&dir, flags(&options), c"").map_err(|errno| {
+        let way_out = match errno {
+            Errno::BUSY => "close the files that are open for writing, and unlinked ones",
+            _ => "do it as root",
+        };
+        Failure::new(format!("remounting {}: {errno}", dir.display()), way_out)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn flags(options: &MountOptions) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    match options.atime {
+        AtimeMode::Noatime => flags |= MountFlags::NOATIME,
+        AtimeMode::Relatime => flags |= MountFlags::RELATIME,
+    }
+    flags
+}

@@ -1,0 +1,150 @@
+//! Results, for people and as JSON. The JSON is an interface: fields may be added, not renamed.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use pmfs::{PoolInfo, RecoveryReport};
+use serde::{Deserialize, Serialize};
+
+use crate::size::Size;
+
+/// What `mkfs` and `info` say of a pool.
+#[derive(Serialize)]
+pub struct PoolReport {
+    pool: String,
+    uuid: String,
+    version: u32,
+    size_bytes: u64,
+    block_bytes: u64,
+    blocks: u64,
+    blocks_free: u64,
+    inodes: u64,
+    inodes_free: u64,
+    lanes: u32,
+    lane_bytes: u64,
+    overhead_bytes: u64,
+    medium: String,
+    durability: String,
+    flush: String,
+}
+
+impl PoolReport {
+    /// Of a pool at `path`.
+    pub fn new(path: &Path, info: &PoolInfo) -> PoolReport {
+        PoolReport {
+            pool: path.display().to_string(),
+            uuid: uuid(&info.uuid),
+            version: info.version,
+            size_bytes: info.size,
+            block_bytes: 4096,
+            blocks: info.blocks,
+            blocks_free: info.blocks_free,
+            inodes: info.inodes,
+            inodes_free: info.inodes_free,
+            lanes: info.lanes,
+            lane_bytes: info.lane_bytes,
+            overhead_bytes: info.overhead_bytes,
+            medium: info.medium.clone(),
+            durability: info.durability.clone(),
+            flush: info.flush.clone(),
+        }
+    }
+
+    /// A few lines for people.
+    pub fn text(&self) -> String {
+        let overhead_percent = self.overhead_bytes as f64 * 100.0 / self.size_bytes.max(1) as f64;
+        [
+            format!("pool        {}", self.pool),
+            format!(
+                "uuid        {} (format version {})",
+                self.uuid, self.version
+            ),
+            format!("medium      {}", self.medium),
+            format!("durability  {}", self.durability),
+            format!("flush       {}", self.flush),
+            format!(
+                "size        {} ({} blocks of 4 KiB)",
+                Size(self.size_bytes),
+                self.blocks
+            ),
+            format!("free        {}", Size(self.blocks_free * self.block_bytes)),
+            format!("inodes      {} ({} free)", self.inodes, self.inodes_free),
+            format!("lanes       {} of {}", self.lanes, Size(self.lane_bytes)),
+            format!(
+                "overhead    {} ({overhead_percent:.2} %)",
+                Size(self.overhead_bytes)
+            ),
+        ]
+        .join("\n")
+    }
+}
+
+/// What attaching had to do.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Recovery {
+    kind: String,
+    pub sentence: String,
+    transactions_undone: u64,
+    entries_undone: u64,
+    orphans: u64,
+    inodes: u64,
+    blocks: u64,
+    /// Structures that can't be right; the pool is then read-only.
+    pub damage: u64,
+    elapsed_us: u64,
+}
+
+impl From<&RecoveryReport> for Recovery {
+    fn from(report: &RecoveryReport) -> Recovery {
+        Recovery {
+            kind: format!("{:?}", report.kind).to_lowercase(),
+            sentence: report.to_string(),
+            transactions_undone: report.transactions_undone,
+            entries_undone: report.entries_undone,
+            orphans: report.orphans,
+            inodes: report.inodes,
+            blocks: report.blocks,
+            damage: report.damage,
+            elapsed_us: report.elapsed.as_micros() as u64,
+        }
+    }
+}
+
+/// Prints `value` as one line of JSON, or else `text`.
+pub fn print<T: Serialize>(
+    json: bool,
+    value: &T,
+    text: impl FnOnce(&T) -> String,
+) -> io::Result<()> {
+    let mut line = if json {
+        serde_json::to_string(value)?
+    } else {
+        text(value)
+    };
+    line.push('\n');
+    match io::stdout().write_all(line.as_bytes()) {
+        // Whoever read the result has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn uuid_has_the_usual_shape() {
+        let bytes = std::array::from_fn(|at| at as u8 * 17);
+        assert_eq!(super::uuid(&bytes), "00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

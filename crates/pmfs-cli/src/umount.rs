@@ -1,0 +1,86 @@
+//! `pmfs umount`: takes the mount away and waits until its daemon has closed the pool.
+
+use std::fs;
+use std::path::{self, Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pmfs_fuse::{MountError, mounts, presence, unmount};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::cli::Umount;
+use crate::report;
+
+/// Closing a pool takes milliseconds; this is for a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Serialize)]
+struct UmountReport {
+    pool: String,
+    dir: String,
+    /// No mount serves the pool any more.
+    released: bool,
+    /// The daemon was gone before: the next mount recovers.
+    daemon_was_gone: bool,
+}
+
+pub fn run(arguments: &Umount) -> Outcome {
+    let dir = mount_point(&arguments.dir);
+    let mount = mounts::pool_mount_at(&dir)?.ok_or_else(|| MountError::NotMounted {
+        path: arguments.dir.clone(),
+    })?;
+    let gone = fs::metadata(&dir).is_err_and(|error| is(&error, Errno::NOTCONN));
+    unmount::unmount(&dir, arguments.lazy)?;
+    let released = if arguments.lazy {
+        // It may be in use for as long as it likes.
+        presence::wait_for_end(&mount.pool, Duration::ZERO).is_ok()
+    } else {
+        match presence::wait_for_end(&mount.pool, PATIENCE) {
+            Ok(()) => true,
+            Err(error @ MountError::StillServing { .. }) => return Err(error.into()),
+            Err(error) => {
+                eprintln!("pmfs: unmounted, but whether the pool is closed can't be told: {error}");
+                false
+            }
+        }
+    };
+    let report = UmountReport {
+        pool: mount.pool.display().to_string(),
+        dir: dir.display().to_string(),
+        released,
+        daemon_was_gone: gone,
+    };
+    report::print(arguments.json, &report, text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As the kernel's table has it. A mount whose daemon is gone can't be looked at, but its parent
+/// directory can.
+fn mount_point(dir: &Path) -> PathBuf {
+    if let Ok(resolved) = fs::canonicalize(dir) {
+        return resolved;
+    }
+    let absolute = path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    match (
+        absolute.parent().map(fs::canonicalize),
+        absolute.file_name(),
+    ) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => absolute,
+    }
+}
+
+fn is(error: &std::io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+fn text(report: &UmountReport) -> String {
+    let state = match (report.daemon_was_gone, report.released) {
+        (true, _) => "its daemon was gone, so the next mount recovers the pool",
+        (false, true) => "the pool is closed",
+        (false, false) => "its daemon ends with the last open file",
+    };
+    format!("unmounted {} from {}: {state}", report.pool, report.dir)
+}

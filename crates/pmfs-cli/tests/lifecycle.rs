@@ -1,0 +1,321 @@
+//! How mounts begin and end: options, busy mounts, signals, a daemon that is killed.
+
+mod bench;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
+
+use bench::{Bench, is_daemon, wait_until};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn mounted_means_it_answers_and_unmounted_that_the_pool_is_free() {
+    if !bench::can_mount() {
+        return;
+    }
+    let mut bench = Bench::pool();
+    for round in 0..5 {
+        let report = bench.mount(&[]);
+        assert_eq!(report["recovery"]["kind"], "none", "round {round}");
+        assert_eq!(fs::metadata(bench.path("mnt")).unwrap().ino(), 2);
+        let report = bench.json(&["umount", "--json", "mnt"]);
+        assert_eq!(
+            (&report["released"], &report["daemon_was_gone"]),
+            (&true.into(), &false.into())
+        );
+        assert_ne!(fs::metadata(bench.path("mnt")).unwrap().ino(), 2);
+    }
+    bench.ok(&["fsck", "pool"]);
+    let text = bench.ok(&["mount", "pool", "mnt"]);
+    assert!(
+        text.contains("mounted ") && text.contains("\nrecovery: "),
+        "{text}"
+    );
+    bench.umount();
+}
+
+#[test]
+fn plain_umount_does_too() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::write(bench.file("a"), "x").unwrap();
+    rustix::mount::unmount(bench.path("mnt"), rustix::mount::UnmountFlags::empty()).unwrap();
+    // At once: mount waits for the daemon that is just ending.
+    let report = bench.mount(&[]);
+    assert_eq!(report["recovery"]["kind"], "none");
+    assert_eq!(fs::read(bench.file("a")).unwrap(), b"x");
+}
+
+#[test]
+fn in_use_twice_is_refused() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::create_dir(bench.path("other")).unwrap();
+    let error = bench.fails(1, &["mount", "pool", "other"]);
+    assert!(
+        error.contains("mounted on") && error.contains("umount"),
+        "{error}"
+    );
+    bench.ok(&["mkfs", "--size", "64M", "pool2"]);
+    let error = bench.fails(1, &["mount", "pool2", "mnt"]);
+    assert!(error.contains("mounted on"), "{error}");
+    let error = bench.fails(8, &["fsck", "pool"]);
+    assert!(
+        error.contains("in use") && error.contains(&bench.daemon().as_raw_nonzero().to_string()),
+        "{error}"
+    );
+    bench.fails(1, &["mkfs", "--force", "pool"]);
+    assert!(fs::read_dir(bench.path("mnt")).is_ok());
+}
+
+#[test]
+fn busy_names_who_uses_it() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let bystander = bench.bystander();
+    let error = bench.fails(1, &["umount", "mnt"]);
+    assert!(
+        error.contains(&format!("sleep[{}]", bystander.0.id())),
+        "{error}"
+    );
+    assert!(error.contains("--lazy"), "{error}");
+    assert_eq!(bench.mounts().len(), 1);
+    let report = bench.json(&["umount", "--lazy", "--json", "mnt"]);
+    assert_eq!(report["released"], false);
+    assert!(bench.mounts().is_empty());
+    drop(bystander);
+    wait_until("the daemon to end", || {
+        !is_daemon(bench.daemon().as_raw_nonzero().get() as u32)
+    });
+    bench.ok(&["fsck", "pool"]);
+}
+
+#[test]
+fn read_only_refuses_changes() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::write(bench.file("a"), "x").unwrap();
+    bench.umount();
+    let report = bench.mount(&["-o", "ro"]);
+    assert_eq!(report["read_only"], true);
+    assert_eq!(fs::read(bench.file("a")).unwrap(), b"x");
+    for error in [
+        fs::write(bench.file("a"), "y").unwrap_err(),
+        fs::remove_file(bench.file("a")).unwrap_err(),
+        fs::create_dir(bench.file("d")).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+}
+
+#[test]
+fn options_reach_the_kernel() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let flags = |bench: &Bench| -> String {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let dir = bench.path("mnt");
+        let line = table
+            .lines()
+            .find(|line| line.contains(dir.to_str().unwrap()))
+            .unwrap();
+        format!(
+            "{},{}",
+            line.split(' ').nth(5).unwrap(),
+            line.rsplit(' ').next().unwrap()
+        )
+    };
+    let has = |flags: &str, flag: &str| flags.split(',').any(|f| f == flag);
+    let plain = flags(&bench);
+    for on in [
+        "rw",
+        "nosuid",
+        "nodev",
+        "default_permissions",
+        "allow_other",
+    ] {
+        assert!(has(&plain, on), "{on} in {plain}");
+    }
+    bench.umount();
+    bench.mount(&[
+        "-o",
+        "suid,dev,noexec",
+        "-o",
+        "noatime,data=ordered,flush=always",
+    ]);
+    let asked = flags(&bench);
+    assert!(has(&asked, "noexec") && has(&asked, "noatime"), "{asked}");
+    assert!(!has(&asked, "nosuid") && !has(&asked, "nodev"), "{asked}");
+    bench.umount();
+
+    std::os::unix::fs::chown(bench.path("pool"), Some(65534), None).unwrap();
+    let error = bench.fails(1, &["mount", "-o", "suid", "pool", "mnt"]);
+    assert!(error.contains("belong to root"), "{error}");
+    bench.mount(&[]);
+}
+
+#[test]
+fn remount_changes_flags() {
+    let Some(bench) = Bench::mounted(&["-o", "dev"]) else {
+        return;
+    };
+    fs::write(bench.file("a"), "x").unwrap();
+    bench.ok(&["mount", "-o", "remount,ro", "pool", "mnt"]);
+    let error = fs::write(bench.file("a"), "y").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+    // As mount(8) runs it, with what the kernel's table says.
+    let pool = bench.path("pool");
+    bench.ok(&[
+        pool.to_str().unwrap(),
+        "mnt",
+        "-o",
+        "remount,rw,user_id=0,group_id=0",
+    ]);
+    fs::write(bench.file("a"), "y").unwrap();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table
+        .lines()
+        .find(|line| line.contains(pool.to_str().unwrap()))
+        .unwrap();
+    assert!(line.contains("nosuid") && !line.contains("nodev"), "{line}");
+    bench.umount();
+    let error = bench.fails(1, &["mount", "-o", "remount,ro", "pool", "mnt"]);
+    assert!(error.contains("not a PMFS mount"), "{error}");
+}
+
+#[test]
+fn sigterm_unmounts_and_closes() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::write(bench.file("a"), "x").unwrap();
+    let pid = bench.daemon();
+    kill_process(pid, Signal::TERM).unwrap();
+    wait_until("the daemon to end", || {
+        !is_daemon(pid.as_raw_nonzero().get() as u32)
+    });
+    assert!(bench.mounts().is_empty());
+    assert_eq!(bench.mount(&[])["recovery"]["kind"], "none");
+    assert_eq!(fs::read(bench.file("a")).unwrap(), b"x");
+}
+
+/// Who has a file open gets errors; the pool is clean all the same.
+#[test]
+fn sigterm_ends_a_busy_mount() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let mut file = File::create(bench.file("a")).unwrap();
+    file.write_all(b"before").unwrap();
+    let pid = bench.daemon();
+    kill_process(pid, Signal::TERM).unwrap();
+    wait_until("the mount to go", || bench.mounts().is_empty());
+    wait_until("the daemon to end", || {
+        !is_daemon(pid.as_raw_nonzero().get() as u32)
+    });
+    assert!(file.write_all(b"after").is_err());
+    drop(file);
+    assert_eq!(bench.mount(&[])["recovery"]["kind"], "none");
+    assert_eq!(fs::read(bench.file("a")).unwrap(), b"before");
+}
+
+#[test]
+fn killed_daemon_is_recovered_from() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let content: Vec<u8> = (0..2_000_000u32).map(|n| (n % 249) as u8).collect();
+    fs::create_dir(bench.file("d")).unwrap();
+    fs::write(bench.file("d/a"), &content).unwrap();
+    let open_unlinked = File::create(bench.file("gone")).unwrap();
+    fs::remove_file(bench.file("gone")).unwrap();
+    let pid = bench.daemon();
+    kill_process(pid, Signal::KILL).unwrap();
+    wait_until("the daemon to end", || {
+        !is_daemon(pid.as_raw_nonzero().get() as u32)
+    });
+
+    let not_connected =
+        |error: std::io::Error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
+    assert!(not_connected(fs::read(bench.file("d/a")).unwrap_err()));
+    let error = bench.fails(1, &["mount", "pool", "mnt"]);
+    assert!(
+        error.contains("daemon is gone") && error.contains("pmfs umount"),
+        "{error}"
+    );
+    let report = bench.json(&["umount", "--lazy", "--json", "mnt"]);
+    assert_eq!(
+        (&report["daemon_was_gone"], &report["released"]),
+        (&true.into(), &true.into())
+    );
+    drop(open_unlinked);
+
+    let report = bench.mount(&[]);
+    assert_ne!(report["recovery"]["kind"], "none", "{report}");
+    assert_eq!(report["recovery"]["orphans"], 1, "{report}");
+    assert!(fs::read(bench.file("d/a")).unwrap() == content);
+    assert!(!bench.file("gone").exists());
+    bench.umount();
+    let report = bench.json(&["fsck", "--json", "pool"]);
+    assert_eq!(report["clean"], true, "{report}");
+}
+
+#[test]
+fn foreground_serves_until_interrupted() {
+    if !bench::can_mount() {
+        return;
+    }
+    let bench = Bench::pool();
+    let mut child = bench
+        .command(&["mount", "-f", "pool", "mnt"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("mounted "));
+    fs::write(bench.file("a"), "x").unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let log = bench::text(&output.stderr);
+    assert!(log.contains("SIGINT") && log.contains("clean"), "{log}");
+    assert!(bench.mounts().is_empty());
+    bench.ok(&["fsck", "pool"]);
+}
+
+#[test]
+fn the_log_goes_where_it_was_told() {
+    let Some(bench) = Bench::mounted(&["--log", "log"]) else {
+        return;
+    };
+    bench.umount();
+    wait_until("the log", || {
+        fs::read_to_string(bench.path("log")).is_ok_and(|log| log.contains("clean"))
+    });
+}
+
+/// The command must not keep its caller waiting for the daemon's end by an inherited pipe.
+#[test]
+fn output_ends_with_the_command() {
+    if !bench::can_mount() {
+        return;
+    }
+    let bench = Bench::pool();
+    let output = bench.run(&["mount", "pool", "mnt"]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        bench::text(&output.stderr)
+    );
+    bench.umount();
+}

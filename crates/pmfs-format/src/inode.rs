@@ -1,0 +1,78 @@
+//! Inodes: 128 bytes, two cache lines.
+
+use crate::layout::on_media;
+
+/// Inode number of the inode table itself; its root lives in the superblock.
+pub const TABLE_INO: u64 = 1;
+/// Inode number of the root directory.
+pub const ROOT_INO: u64 = 2;
+/// The first number given to others.
+pub const FIRST_INO: u64 = 3;
+/// Bit of `size`: ctime equals mtime, whatever `ctime_ns` holds.
+pub const CTIME_IS_MTIME: u64 = 1 << 63;
+/// Bits of `size` that are the size.
+pub const SIZE_MASK: u64 = (1 << 49) - 1;
+/// The largest file: 48-bit offsets.
+pub const SIZE_MAX: u64 = 1 << 48;
+/// Links an inode may have.
+pub const LINKS_MAX: u32 = 4_000_000_000;
+/// Symlink targets up to this many bytes live in the inode.
+pub const INLINE_BYTES: usize = 40;
+/// Bytes of the inode that one undo entry covers: the first six words.
+pub const HOT_BYTES: u64 = 48;
+
+/// Offsets of the fields that the engine stores to one by one.
+pub mod offset {
+    #![allow(missing_docs)]
+    pub const SIZE: u64 = 0;
+    pub const MTIME: u64 = 8;
+    pub const ROOT: u64 = 16;
+    pub const CTIME: u64 = 24;
+    pub const LINKS: u64 = 32;
+    pub const XATTR: u64 = 40;
+    pub const MODE: u64 = 48;
+    pub const PARENT: u64 = 56;
+    pub const ATIME: u64 = 64;
+    pub const OWNER: u64 = 72;
+    pub const CRTIME: u64 = 80;
+    pub const INLINE: u64 = 88;
+}
+
+on_media! {
+    /// An inode. It is live exactly while `links` is not 0 (or a process holds it open), so a slot whose
+    /// `links` is 0 may be overwritten at will: nothing durable refers to it. The first six words are all
+    /// that freeing, appending, truncating, linking and setting attributes change together, and fit one
+    /// undo entry; size and mtime are a 16-byte pair that one store replaces.
+    pub struct InodeRaw[128] {
+        /// Bytes (of a directory: entries), and [`CTIME_IS_MTIME`].
+        @ 0 size: u64,
+        /// Last change of content, ns since the epoch.
+        @ 8 mtime_ns: i64,
+        /// The file's tree: a tree entry ([`crate::tree`]) whose HEIGHT bits say how many levels of nodes.
+        @ 16 root: u64,
+        /// Last change of the inode, unless [`CTIME_IS_MTIME`].
+        @ 24 ctime_ns: i64,
+        /// Hard links.
+        @ 32 links: u32,
+        /// Zero.
+        @ 36 flags: u32,
+        /// Attribute blocks: first block << 12 | number of blocks; 0 for none.
+        @ 40 xattr: u64,
+        /// Type and permission bits.
+        @ 48 mode: u32,
+        /// Bumped each time the number is given out.
+        @ 52 generation: u32,
+        /// Of a directory: its parent's number. Of a device: its number.
+        @ 56 parent: u64,
+        /// Last read. Stored without log, may be older after a crash.
+        @ 64 atime_ns: i64,
+        /// Owner.
+        @ 72 uid: u32,
+        /// Group.
+        @ 76 gid: u32,
+        /// Creation.
+        @ 80 crtime_ns: i64,
+        /// A short symlink's target, NUL-padded.
+        @ 88 inline: [u8; 40],
+    }
+}

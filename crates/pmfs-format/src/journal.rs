@@ -1,0 +1,41 @@
+//! The PMFS-Log, cut into lanes: circular logs of 64-byte entries.
+//!
+//! A lane runs one transaction at a time, under an id that it never uses again. Recovery takes the greatest
+//! id in the lane; if no entry of it closes it, its undo entries are restored in reverse. All smaller ids are
+//! done: that a transaction has begun proves that the one before had ended (DECISIONS 1).
+
+use crate::layout::on_media;
+
+/// Entries that one transaction may log, the closing one apart.
+pub const ENTRIES_MAX: usize = 32;
+/// Old bytes that one entry holds.
+pub const ENTRY_DATA_BYTES: u64 = 48;
+/// Header: bits of the address.
+pub const ADDRESS_MASK: u64 = (1 << 48) - 1;
+/// Header: where the number of words starts (three bits).
+pub const WORDS_SHIFT: u32 = 48;
+/// Header: where the kind starts (four bits).
+pub const KIND_SHIFT: u32 = 52;
+/// Header: where the entry's place in its transaction starts (eight bits).
+pub const PLACE_SHIFT: u32 = 56;
+/// Kind: old words of the address.
+pub const KIND_UNDO: u64 = 1;
+/// Kind: `old[0]` is the offset of a saved copy of `old[1]` bytes at the address.
+pub const KIND_DATA: u64 = 2;
+/// Kind: the transaction is done.
+pub const KIND_COMMIT: u64 = 3;
+/// Kind: the transaction was undone.
+pub const KIND_ABORT: u64 = 4;
+
+on_media! {
+    /// One log entry: one line. The id is stored last; the CPU writes a line's cached stores to the medium in
+    /// program order, so an entry with its id is whole.
+    pub struct LogEntryRaw[64] {
+        /// Address in bytes, words, kind, place.
+        @ 0 header: u64,
+        /// What stood there.
+        @ 8 old: [u64; 6],
+        /// The transaction's id, never 0.
+        @ 56 id: u64,
+    }
+}

@@ -1,0 +1,30 @@
+//! File trees: page tables of 4 KiB nodes, 512 eight-byte entries each.
+//!
+//! A node at level `l` has entries that each cover `512^(l-1)` units; a unit is a 4 KiB block of a file
+//! or one value of a directory's 63-bit hash. An entry is a node of the level below, a leaf, or 0, a hole.
+//! In a file a leaf in a node of level 1, 2, 3 maps 4 KiB, 2 MiB, 1 GiB of contiguous blocks. In a directory
+//! a leaf is one bucket wherever it stands, and neighbours may name the same one.
+
+/// Entries a node.
+pub const FANOUT: u64 = 512;
+/// log2 of [`FANOUT`].
+pub const FANOUT_SHIFT: u32 = 9;
+/// Levels of nodes that a file may have (48-bit offsets).
+pub const FILE_HEIGHT_MAX: u32 = 4;
+/// Height of a directory's tree once it has nodes: 7 x 9 = 63 bits of hash.
+pub const DIRECTORY_HEIGHT: u32 = 7;
+/// Height of the inode table: 2^27 blocks of 32 inodes.
+pub const TABLE_HEIGHT: u32 = 3;
+
+/// Entry: there is something.
+pub const PRESENT: u64 = 1;
+/// Entry: a node, not a leaf.
+pub const NODE: u64 = 1 << 1;
+/// Leaf: allocated, reads as zeros.
+pub const UNWRITTEN: u64 = 1 << 2;
+/// Where the root word keeps its height (four bits).
+pub const HEIGHT_SHIFT: u32 = 4;
+/// Bits of the height, shifted down.
+pub const HEIGHT_MASK: u64 = 0xf;
+/// Bits that are the byte offset of the block.
+pub const BLOCK_MASK: u64 = ((1 << 48) - 1) & !0xfff;

@@ -1,0 +1,158 @@
+//! What can go wrong in making or ending a mount. Each message names the cause and a way out.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a mount could not be made, served or ended.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// A `-o` option that nobody knows.
+    #[error("unknown mount option '{name}'; the options are {known}")]
+    UnknownOption {
+        /// As it was given.
+        name: String,
+        /// All of them, for the message.
+        known: String,
+    },
+    /// A `-o` option with a value that it can't take.
+    #[error("mount option '{name}' can't be '{value}'; use {expected}")]
+    BadOption {
+        /// The option.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// `suid` or `dev` on what is not root's.
+    #[error(
+        "options suid and dev are for a pool and a directory that belong to root, and {} does not; \
+         leave them out, or chown it",
+        path.display()
+    )]
+    NotRoots {
+        /// The pool or the directory.
+        path: PathBuf,
+    },
+    /// There is nothing at the mount point.
+    #[error("no directory {} to mount on; create it with mkdir", path.display())]
+    NoDirectory {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The mount point is a file.
+    #[error("{} is not a directory; name one to mount on", path.display())]
+    NotDirectory {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The mount point is a mount whose daemon is gone.
+    #[error(
+        "{path} is a mount whose daemon is gone; run `pmfs umount {path}` first",
+        path = path.display()
+    )]
+    DeadMount {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The pool is mounted already.
+    #[error("{pool} is mounted on {dir} already; use that, or run `pmfs umount {dir}`",
+        pool = pool.display(), dir = dir.display())]
+    AlreadyMounted {
+        /// The pool.
+        pool: PathBuf,
+        /// Where.
+        dir: PathBuf,
+    },
+    /// Another mount has the pool and does not let go.
+    #[error(
+        "another mount serves {}; unmount it, or look for its daemon in another mount namespace",
+        pool.display()
+    )]
+    Served {
+        /// The pool.
+        pool: PathBuf,
+    },
+    /// No FUSE device.
+    #[error(
+        "/dev/fuse is not there; load it with `modprobe fuse`, or run in a container that has it"
+    )]
+    NoDevice,
+    /// The device may not be opened.
+    #[error("/dev/fuse may not be opened by this user; run as root, or `chmod 666 /dev/fuse`")]
+    DeviceDenied,
+    /// Not root, and no helper.
+    #[error("fusermount3 is needed to mount without being root; install the package fuse3")]
+    NoHelper,
+    /// `allow_other` refused by the helper.
+    #[error(
+        "allow_other is not open to this user; leave it out, or put user_allow_other into /etc/fuse.conf"
+    )]
+    AllowOther,
+    /// Anything else that the kernel or the helper answered.
+    #[error("mounting on {} failed: {reason}; see that the directory is yours and empty", dir.display())]
+    Mount {
+        /// The mount point.
+        dir: PathBuf,
+        /// The kernel's or the helper's words.
+        reason: String,
+    },
+    /// The path is no mount of ours.
+    #[error("{} is not a PMFS mount; `findmnt -t fuse.pmfs` lists them", path.display())]
+    NotMounted {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Files of it are open, or a process stands in it.
+    #[error("{} is busy{holders}; close them, or use --lazy", path.display())]
+    Busy {
+        /// The mount point.
+        path: PathBuf,
+        /// ": in use by bash[12], vi[34]".
+        holders: String,
+    },
+    /// The kernel or the helper refused to unmount.
+    #[error("unmounting {} failed: {reason}; try as the user who mounted it, or as root", path.display())]
+    Unmount {
+        /// The mount point.
+        path: PathBuf,
+        /// The kernel's or the helper's words.
+        reason: String,
+    },
+    /// Unmounted, and the daemon still has the pool.
+    #[error(
+        "unmounted, but the daemon of {} has not let go of it after {seconds} s; \
+         it may serve files that are still open",
+        pool.display()
+    )]
+    StillServing {
+        /// The pool.
+        pool: PathBuf,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// A system call on the pool or the mount table.
+    #[error("{what} {}: {source}; check the path and its permissions", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+    /// Requests could not be read from the kernel any more.
+    #[error("serving {} failed: {source}; the pool was closed, mount it again", dir.display())]
+    Channel {
+        /// The mount point.
+        dir: PathBuf,
+        /// What `fuser` said.
+        source: io::Error,
+    },
+    /// The engine could not mark the pool clean.
+    #[error("closing the pool failed: {0}; the next mount recovers it")]
+    Detach(#[source] pmfs::Error),
+}

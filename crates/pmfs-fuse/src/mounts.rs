@@ -1,0 +1,110 @@
+//! The kernel's table of mounts, as far as it concerns PMFS.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use crate::MountError;
+
+/// How our mounts show in the table.
+pub const FS_TYPE: &str = "fuse.pmfs";
+
+const MOUNT_INFO: &str = "/proc/self/mountinfo";
+
+/// One mount of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolMount {
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// The pool file, as it was named (absolute) when it was mounted.
+    pub pool: PathBuf,
+    /// The kernel's options of the mount: "rw,nosuid,nodev,relatime".
+    pub options: String,
+}
+
+/// All mounts of pools in this mount namespace, oldest first.
+///
+/// # Errors
+/// If the kernel's table can't be read.
+pub fn pool_mounts() -> Result<Vec<PoolMount>, MountError> {
+    let table = fs::read(MOUNT_INFO).map_err(|source| MountError::Io {
+        what: "reading",
+        path: MOUNT_INFO.into(),
+        source,
+    })?;
+    Ok(table
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse_line)
+        .collect())
+}
+
+/// The topmost PMFS mount at exactly this path.
+///
+/// # Errors
+/// If the kernel's table can't be read.
+pub fn pool_mount_at(dir: &Path) -> Result<Option<PoolMount>, MountError> {
+    Ok(pool_mounts()?.into_iter().rfind(|mount| mount.dir == dir))
+}
+
+/// `id parent major:minor root dir options [tag...] - type source super`, proc_pid_mountinfo(5).
+fn parse_line(line: &[u8]) -> Option<PoolMount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let dir = fields.nth(4)?;
+    let options = String::from_utf8_lossy(fields.next()?).into_owned();
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    if rest.next()? != FS_TYPE.as_bytes() {
+        return None;
+    }
+    let pool = rest.next()?;
+    Some(PoolMount {
+        dir: unescape(dir),
+        pool: unescape(pool),
+        options,
+    })
+}
+
+/// The kernel writes space, tab, newline, backslash and '#' as three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let octal = field.get(at + 1..at + 4).filter(|digits| {
+            field[at] == b'\\' && digits.iter().all(|digit| (b'0'..=b'7').contains(digit))
+        });
+        if let Some(digits) = octal {
+            let value = digits
+                .iter()
+                .fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+            bytes.push(value as u8);
+            at += 4;
+        } else {
+            bytes.push(field[at]);
+            at += 1;
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel() {
+        let ours = br"98 29 0:57 / /mnt/a\040b rw,nosuid shared:3 master:1 - fuse.pmfs /dev/shm/p\134\054 rw,user_id=0";
+        let mount = parse_line(ours).unwrap();
+        assert_eq!(mount.dir, Path::new("/mnt/a b"));
+        assert_eq!(mount.pool, Path::new("/dev/shm/p\\,"));
+        assert_eq!(mount.options, "rw,nosuid");
+        let untagged = b"98 29 0:57 / /mnt rw - fuse.pmfs /p rw";
+        assert_eq!(parse_line(untagged).unwrap().pool, Path::new("/p"));
+        for other in [
+            &b"98 29 0:57 / /mnt rw - fuse.sshfs host: rw"[..],
+            b"",
+            b"1 2 3",
+        ] {
+            assert_eq!(parse_line(other), None);
+        }
+    }
+}

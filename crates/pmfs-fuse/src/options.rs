@@ -1,0 +1,276 @@
+//! The `-o` options of a mount. Each is named once, in [`KNOWN`]; the parser, the error for an
+//! unknown name and the help text all read that list.
+
+use pmem::{FlushMode, MapOptions};
+use pmfs::{AtimeMode, DataMode, OpenOptions};
+
+use crate::MountError;
+
+/// How a pool is to be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Let other users in; permissions are checked all the same.
+    pub allow_other: bool,
+    /// Honour set-user-id and set-group-id bits.
+    pub suid: bool,
+    /// Honour device nodes.
+    pub dev: bool,
+    /// Let programs be run from the mount.
+    pub exec: bool,
+    /// When reads update atime.
+    pub atime: AtimeMode,
+    /// What a write promises across a crash.
+    pub data: DataMode,
+    /// Whether to flush where the medium can't outlive power.
+    pub flush: FlushMode,
+    /// msync at each barrier, for a pool in a plain file.
+    pub durable: bool,
+    /// Change the flags of a mount that is there.
+    pub remount: bool,
+}
+
+impl MountOptions {
+    /// What holds if nothing is asked for. `root`: whether root mounts, for whom `allow_other` is
+    /// the default.
+    #[must_use]
+    pub fn new(root: bool) -> MountOptions {
+        MountOptions {
+            read_only: false,
+            allow_other: root,
+            suid: false,
+            dev: false,
+            exec: true,
+            atime: AtimeMode::default(),
+            data: DataMode::default(),
+            flush: FlushMode::default(),
+            durable: false,
+            remount: false,
+        }
+    }
+
+    /// Takes in one `-o` argument: names and `name=value` pairs with commas between; of two that
+    /// contradict each other the later holds.
+    ///
+    /// # Errors
+    /// [`MountError::UnknownOption`], [`MountError::BadOption`].
+    pub fn parse(&mut self, list: &str) -> Result<(), MountError> {
+        for item in list.split(',').filter(|item| !item.is_empty()) {
+            if is_someone_elses(item) {
+                continue;
+            }
+            let (name, value) = match item.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (item, None),
+            };
+            let known = KNOWN
+                .iter()
+                .find(|known| known.name == name && known.values.is_some() == value.is_some())
+                .ok_or_else(|| MountError::UnknownOption {
+                    name: item.to_owned(),
+                    known: known_names(),
+                })?;
+            if !(known.apply)(self, value.unwrap_or_default()) {
+                return Err(MountError::BadOption {
+                    name: known.name,
+                    value: value.unwrap_or_default().to_owned(),
+                    expected: known.values.unwrap_or_default(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the engine has to know of it.
+    #[must_use]
+    pub fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            read_only: self.read_only,
+            data: self.data,
+            atime: self.atime,
+            map: MapOptions {
+                read_only: self.read_only,
+                flush: self.flush,
+                durable: self.durable,
+            },
+            ..OpenOptions::default()
+        }
+    }
+}
+
+/// What mount(8) adds of its own, from fstab and, at a remount, from the kernel's table: words, and
+/// beginnings of words.
+const SOMEONE_ELSES: &[&str] = &[
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "x-",
+    "user_id=",
+    "group_id=",
+];
+
+/// One option: its name, the values it takes (`None`: it takes none), what it is for, what it does.
+pub struct Known {
+    /// As typed.
+    pub name: &'static str,
+    /// "a or b", for the ones of the form `name=value`.
+    pub values: Option<&'static str>,
+    /// A few words for the help text.
+    pub about: &'static str,
+    apply: fn(&mut MountOptions, &str) -> bool,
+}
+
+macro_rules! switch {
+    ($name:literal, $about:literal, $field:ident = $value:expr) => {
+        Known {
+            name: $name,
+            values: None,
+            about: $about,
+            apply: |options, _| {
+                options.$field = $value;
+                true
+            },
+        }
+    };
+}
+
+/// Every option there is.
+pub const KNOWN: &[Known] = &[
+    switch!("rw", "reading and writing (default)", read_only = false),
+    switch!("ro", "refuse every change", read_only = true),
+    switch!(
+        "allow_other",
+        "let other users in (root's default)",
+        allow_other = true
+    ),
+    switch!(
+        "noallow_other",
+        "only the user who mounts",
+        allow_other = false
+    ),
+    Known {
+        name: "default_permissions",
+        values: None,
+        about: "the kernel checks permissions (always on)",
+        apply: |_, _| true,
+    },
+    switch!(
+        "relatime",
+        "update atime if older than mtime or a day (default)",
+        atime = AtimeMode::Relatime
+    ),
+    switch!("noatime", "never update atime", atime = AtimeMode::Noatime),
+    Known {
+        name: "data",
+        values: Some("atomic or ordered"),
+        about: "atomic: a write is all or nothing (default); ordered: faster, overwrites may tear",
+        apply: |options, value| {
+            options.data = match value {
+                "atomic" => DataMode::Atomic,
+                "ordered" => DataMode::Ordered,
+                _ => return false,
+            };
+            true
+        },
+    },
+    Known {
+        name: "flush",
+        values: Some("auto or always"),
+        about: "auto: no flushes where the medium can't outlive power (default)",
+        apply: |options, value| value.parse().map(|flush| options.flush = flush).is_ok(),
+    },
+    switch!(
+        "durable",
+        "plain files: msync at each barrier (slow)",
+        durable = true
+    ),
+    switch!(
+        "suid",
+        "honour set-id bits (a root's pool only)",
+        suid = true
+    ),
+    switch!("nosuid", "ignore them (default)", suid = false),
+    switch!(
+        "dev",
+        "honour device nodes (a root's pool only)",
+        dev = true
+    ),
+    switch!("nodev", "ignore them (default)", dev = false),
+    switch!("exec", "programs may be run (default)", exec = true),
+    switch!("noexec", "they may not", exec = false),
+    switch!(
+        "remount",
+        "change ro, noatime, suid, dev or exec of a mount that is there",
+        remount = true
+    ),
+];
+
+fn is_someone_elses(item: &str) -> bool {
+    SOMEONE_ELSES
+        .iter()
+        .any(|known| match known.ends_with(['=', '-']) {
+            true => item.starts_with(known),
+            false => item == *known,
+        })
+}
+
+fn known_names() -> String {
+    let names: Vec<String> = KNOWN
+        .iter()
+        .map(|known| match known.values {
+            Some(values) => format!("{}={}", known.name, values.replace(" or ", "|")),
+            None => known.name.to_owned(),
+        })
+        .collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_wins_and_lists_add_up() {
+        let mut options = MountOptions::new(true);
+        options.parse("ro,noatime,data=ordered").unwrap();
+        options
+            .parse("defaults,rw,,noexec,flush=always,durable,user_id=0,x-mount.mkdir")
+            .unwrap();
+        assert!(!options.read_only && !options.exec && options.durable && options.allow_other);
+        assert_eq!(options.atime, AtimeMode::Noatime);
+        assert_eq!(options.data, DataMode::Ordered);
+        assert_eq!(options.flush, FlushMode::Always);
+    }
+
+    #[test]
+    fn unknown_names_are_answered_with_the_known() {
+        for bad in ["nonsense", "ro=1", "data", "sync", "auto_unmount"] {
+            let error = MountOptions::new(false).parse(bad).unwrap_err().to_string();
+            assert!(
+                error.contains(bad) && error.contains("data=atomic|ordered"),
+                "{error}"
+            );
+        }
+        let error = MountOptions::new(false)
+            .parse("data=fast")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("atomic or ordered"), "{error}");
+    }
+
+    #[test]
+    fn options_reach_the_engine() {
+        let mut options = MountOptions::new(false);
+        options
+            .parse("ro,data=ordered,noatime,flush=always,durable")
+            .unwrap();
+        let open = options.open_options();
+        assert!(open.read_only && open.map.read_only && open.map.durable);
+        assert_eq!(open.map.flush, FlushMode::Always);
+        assert_eq!(open.data, DataMode::Ordered);
+        assert_eq!(open.atime, AtimeMode::Noatime);
+    }
+}

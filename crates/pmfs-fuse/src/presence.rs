@@ -1,0 +1,119 @@
+//! A lock that says "a mount serves this pool", held from before the pool is attached until after
+//! it is marked clean. The kernel's unmount returns before the daemon has let go of the pool; who
+//! has to know (`pmfs umount`, the next `pmfs mount`) waits for this lock.
+//!
+//! It is a `flock(2)` on the pool file itself: it falls when its holder ends, however that happens,
+//! needs no file of its own, reaches across containers, and is of another kind than the engine's
+//! byte locks, so the two don't meet.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::{MountError, mounts};
+
+/// A mount that was just unmounted lets go of its pool within this time, or something is wrong.
+const ENDING: Duration = Duration::from_secs(10);
+
+const POLL: Duration = Duration::from_millis(2);
+
+/// Held: a mount serves the pool, and it is this process.
+#[derive(Debug)]
+pub struct Presence {
+    _file: File,
+}
+
+impl Presence {
+    /// Takes the lock; if a mount is just ending, waits for its end.
+    ///
+    /// # Errors
+    /// [`MountError::AlreadyMounted`], [`MountError::Served`], or the pool can't be opened.
+    pub fn take(pool: &Path) -> Result<Presence, MountError> {
+        let file = open(pool)?;
+        let deadline = Instant::now() + ENDING;
+        while !try_lock(&file, FlockOperation::NonBlockingLockExclusive, pool)? {
+            if let Some(mount) = mounts::pool_mounts()?
+                .into_iter()
+                .find(|mount| mount.pool == pool)
+            {
+                return Err(MountError::AlreadyMounted {
+                    pool: mount.pool,
+                    dir: mount.dir,
+                });
+            }
+            if Instant::now() > deadline {
+                return Err(MountError::Served {
+                    pool: pool.to_owned(),
+                });
+            }
+            thread::sleep(POLL);
+        }
+        Ok(Presence { _file: file })
+    }
+}
+
+/// Waits until no mount serves the pool.
+///
+/// # Errors
+/// [`MountError::StillServing`] after `patience`, or the pool can't be opened.
+pub fn wait_for_end(pool: &Path, patience: Duration) -> Result<(), MountError> {
+    let file = open(pool)?;
+    let deadline = Instant::now() + patience;
+    while !try_lock(&file, FlockOperation::NonBlockingLockShared, pool)? {
+        if Instant::now() > deadline {
+            return Err(MountError::StillServing {
+                pool: pool.to_owned(),
+                seconds: patience.as_secs(),
+            });
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+fn open(pool: &Path) -> Result<File, MountError> {
+    File::open(pool).map_err(|source| MountError::Io {
+        what: "opening",
+        path: pool.to_owned(),
+        source,
+    })
+}
+
+fn try_lock(file: &File, how: FlockOperation, pool: &Path) -> Result<bool, MountError> {
+    match flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+        Err(errno) => Err(MountError::Io {
+            what: "locking",
+            path: pool.to_owned(),
+            source: io::Error::from(errno),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_lasts_as_long_as_the_holder() {
+        let pool = tempfile::NamedTempFile::new().unwrap();
+        let held = Presence::take(pool.path()).unwrap();
+        let error = wait_for_end(pool.path(), Duration::from_millis(20)).unwrap_err();
+        assert!(matches!(error, MountError::StillServing { .. }), "{error}");
+        let waiter = thread::spawn({
+            let path = pool.path().to_owned();
+            move || wait_for_end(&path, Duration::from_secs(30))
+        });
+        thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished());
+        drop(held);
+        waiter.join().unwrap().unwrap();
+        wait_for_end(pool.path(), Duration::ZERO).unwrap();
+    }
+}

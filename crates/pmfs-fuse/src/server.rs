@@ -1,0 +1,392 @@
+//! One method for each request of the kernel, in the engine's terms.
+//!
+//! Who does what:
+//! - **Permissions**: the kernel (`default_permissions`), with attributes it asks for anew each time.
+//! - **umask**: the kernel; modes arrive with it applied. **set-gid directories**: the engine.
+//! - **Set-id bits and file capabilities**: at chown, truncate, fallocate and copy the kernel drops
+//!   them (it sends the new mode in the same SETATTR, as neither of FUSE's HANDLE_KILLPRIV versions
+//!   is asked for). At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
+//!   writer lacks CAP_FSETID, and [`Server::write`] drops them, before the data is written.
+//! - **O_TRUNC**: the kernel, by a SETATTR of its own after the open.
+//! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be old.
+//! - **File locks**: the kernel, while the mount is the pool's only user.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use pmfs::types::mode;
+use pmfs::{
+    Attr, DirEntry, Error, FallocateMode, Fs, Ino, NewNode, ROOT_INO, RenameFlags, Result, SetAttr,
+    StatFs, XattrFlags,
+};
+
+use crate::lookups::LookupTable;
+
+/// The number by which the kernel names the root.
+const ROOT_NODE: u64 = 1;
+
+/// A copy may stop short; this keeps a request from lasting long, bytes.
+const COPY_MAX: u64 = 64 << 20;
+
+/// How long a call that found no space waits for a release under way.
+const RELEASE_WAIT: Duration = Duration::from_secs(1);
+
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// How a write has to be done, from the request's flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteKind {
+    /// At the file's end, wherever that is.
+    pub append: bool,
+    /// The writer has no right to keep set-id bits.
+    pub kill_set_id: bool,
+}
+
+/// Answers requests. Inodes are named by the kernel's node numbers: 1 is the root, anything else is
+/// the engine's number (1 is never given out by the engine, and its root, 2, never by a lookup).
+pub struct Server {
+    fs: Arc<Fs>,
+    known: LookupTable,
+    /// Read-locked by each request; `true` once the pool is let go, and then nothing gets in.
+    closed: RwLock<bool>,
+    /// Releases of unlinked inodes under way, that is, blocks about to become free.
+    releasing: AtomicUsize,
+}
+
+impl Server {
+    /// Over an attached pool.
+    #[must_use]
+    pub fn new(fs: Arc<Fs>) -> Server {
+        Server {
+            fs,
+            known: LookupTable::default(),
+            closed: RwLock::new(false),
+            releasing: AtomicUsize::new(0),
+        }
+    }
+
+    /// A request begins: the pool stays attached until the guard goes.
+    ///
+    /// # Errors
+    /// [`Error::ShutDown`] after [`Server::close`].
+    pub fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+        if *closed {
+            return Err(Error::ShutDown);
+        }
+        Ok(closed)
+    }
+
+    /// Lets requests under way finish, gives up what the kernel still knew, and marks the pool
+    /// clean. Doing it again does nothing.
+    ///
+    /// # Errors
+    /// What [`Fs::detach`] answers.
+    pub fn close(&self) -> Result<()> {
+        let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
+        if *closed {
+            return Ok(());
+        }
+        *closed = true;
+        for ino in self.known.drain_held() {
+            self.release(ino);
+        }
+        self.fs.detach()
+    }
+
+    // ---- names ----
+
+    /// LOOKUP.
+    ///
+    /// # Errors
+    /// As the engine's call of this name; so for all methods below.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr> {
+        self.fs
+            .lookup(ino_of(parent), name)
+            .map(|attr| self.told(attr))
+    }
+
+    /// FORGET.
+    pub fn forget(&self, node: u64, count: u64) {
+        if node != ROOT_NODE && self.known.forget(node, count) {
+            self.release(node);
+        }
+    }
+
+    /// CREATE, and MKNOD of a regular file.
+    pub fn create(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<Attr> {
+        self.with_space(|| self.fs.create(ino_of(parent), name, new))
+            .map(|attr| self.told(attr))
+    }
+
+    /// MKNOD; `mode` carries the type.
+    pub fn mknod(&self, parent: u64, name: &[u8], new: &NewNode, rdev: u32) -> Result<Attr> {
+        let kind = new.mode & mode::S_IFMT;
+        let new = permissions(new);
+        if kind == mode::S_IFREG || kind == 0 {
+            return self.create(parent, name, &new);
+        }
+        self.with_space(|| self.fs.mknod(ino_of(parent), name, &new, kind, rdev))
+            .map(|attr| self.told(attr))
+    }
+
+    /// MKDIR.
+    pub fn mkdir(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<Attr> {
+        let new = permissions(new);
+        self.with_space(|| self.fs.mkdir(ino_of(parent), name, &new))
+            .map(|attr| self.told(attr))
+    }
+
+    /// SYMLINK.
+    pub fn symlink(&self, parent: u64, name: &[u8], target: &[u8], new: &NewNode) -> Result<Attr> {
+        self.with_space(|| self.fs.symlink(ino_of(parent), name, target, new))
+            .map(|attr| self.told(attr))
+    }
+
+    /// LINK.
+    pub fn link(&self, node: u64, parent: u64, name: &[u8]) -> Result<Attr> {
+        self.with_space(|| self.fs.link(ino_of(node), ino_of(parent), name))
+            .map(|attr| self.told(attr))
+    }
+
+    /// UNLINK.
+    pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
+        let dir = ino_of(parent);
+        let pinned = self.pin(self.fs.lookup(dir, name)?)?;
+        self.unpin(pinned, self.fs.unlink(dir, name))
+    }
+
+    /// RMDIR.
+    pub fn rmdir(&self, parent: u64, name: &[u8]) -> Result<()> {
+        let dir = ino_of(parent);
+        let pinned = self.pin(self.fs.lookup(dir, name)?)?;
+        self.unpin(pinned, self.fs.rmdir(dir, name))
+    }
+
+    /// RENAME and RENAME2, `flags` as in `renameat2(2)`; RENAME_WHITEOUT is refused with EINVAL.
+    pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Result<()> {
+        let flags = RenameFlags::from_bits(flags).ok_or(Error::Invalid("rename flags"))?;
+        let (dir, new_dir) = (ino_of(from.0), ino_of(to.0));
+        let mut pinned = None;
+        // Only a plain rename can take the last name of what it lands on.
+        if flags.is_empty() {
+            match self.fs.lookup(new_dir, to.1) {
+                Ok(victim) => pinned = self.pin(victim)?,
+                Err(Error::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let renamed = self.with_space(|| self.fs.rename(dir, from.1, new_dir, to.1, flags));
+        self.unpin(pinned, renamed)
+    }
+
+    /// READLINK.
+    pub fn readlink(&self, node: u64) -> Result<Vec<u8>> {
+        self.fs.readlink(ino_of(node))
+    }
+
+    /// READDIR, from `cookie` on; `emit` answers `false` when its buffer is full.
+    pub fn readdir(
+        &self,
+        node: u64,
+        cookie: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.fs.readdir(ino_of(node), cookie, emit)
+    }
+
+    // ---- attributes ----
+
+    /// GETATTR.
+    pub fn getattr(&self, node: u64) -> Result<Attr> {
+        self.fs.getattr(ino_of(node))
+    }
+
+    /// SETATTR.
+    pub fn setattr(&self, node: u64, set: &SetAttr) -> Result<Attr> {
+        self.with_space(|| self.fs.setattr(ino_of(node), set))
+    }
+
+    /// GETXATTR.
+    pub fn getxattr(&self, node: u64, name: &[u8]) -> Result<Vec<u8>> {
+        self.fs.getxattr(ino_of(node), supported(name)?)
+    }
+
+    /// SETXATTR, `flags` as in `setxattr(2)`.
+    pub fn setxattr(&self, node: u64, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        let flags = XattrFlags::from_bits(flags).ok_or(Error::Invalid("setxattr flags"))?;
+        let name = supported(name)?;
+        self.with_space(|| self.fs.setxattr(ino_of(node), name, value, flags))
+    }
+
+    /// LISTXATTR: the names, each with a NUL behind it. `trusted.` ones are root's to see.
+    pub fn listxattr(&self, node: u64, uid: u32) -> Result<Vec<u8>> {
+        let mut list = Vec::new();
+        for name in self.fs.listxattr(ino_of(node))? {
+            if uid == 0 || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        Ok(list)
+    }
+
+    /// REMOVEXATTR.
+    pub fn removexattr(&self, node: u64, name: &[u8]) -> Result<()> {
+        self.fs.removexattr(ino_of(node), supported(name)?)
+    }
+
+    /// STATFS.
+    pub fn statfs(&self) -> Result<StatFs> {
+        self.fs.statfs()
+    }
+
+    // ---- data ----
+
+    /// READ.
+    pub fn read(&self, node: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.fs.read(ino_of(node), offset, buffer)
+    }
+
+    /// WRITE.
+    pub fn write(&self, node: u64, offset: u64, data: &[u8], kind: WriteKind) -> Result<usize> {
+        let ino = ino_of(node);
+        self.drop_privileges(ino, kind.kill_set_id)?;
+        self.with_space(|| {
+            if kind.append {
+                self.fs.append(ino, data).map(|(_, written)| written)
+            } else {
+                self.fs.write(ino, offset, data)
+            }
+        })
+    }
+
+    /// FALLOCATE, `mode` as in `fallocate(2)`.
+    pub fn fallocate(&self, node: u64, mode: u32, offset: u64, len: u64) -> Result<()> {
+        let mode =
+            FallocateMode::from_bits(mode).ok_or(Error::NotSupported("this mode of fallocate"))?;
+        self.with_space(|| self.fs.fallocate(ino_of(node), mode, offset, len))
+    }
+
+    /// LSEEK with SEEK_DATA.
+    pub fn seek_data(&self, node: u64, offset: u64) -> Result<u64> {
+        self.fs.seek_data(ino_of(node), offset)
+    }
+
+    /// LSEEK with SEEK_HOLE.
+    pub fn seek_hole(&self, node: u64, offset: u64) -> Result<u64> {
+        self.fs.seek_hole(ino_of(node), offset)
+    }
+
+    /// COPY_FILE_RANGE; may stop short.
+    pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u64> {
+        self.with_space(|| {
+            self.fs.copy_range(
+                ino_of(from.0),
+                from.1,
+                ino_of(to.0),
+                to.1,
+                len.min(COPY_MAX),
+            )
+        })
+    }
+
+    // ---- inodes that the kernel knows ----
+
+    fn told(&self, attr: Attr) -> Attr {
+        self.known.add(attr.ino);
+        attr
+    }
+
+    /// Before a call that may take `victim`'s last name: holds it if the kernel knows it.
+    fn pin(&self, victim: Attr) -> Result<Option<Ino>> {
+        let last = victim.links <= 1 || victim.mode & mode::S_IFMT == mode::S_IFDIR;
+        if !last || !self.known.knows(victim.ino) {
+            return Ok(None);
+        }
+        self.fs.hold(victim.ino)?;
+        Ok(Some(victim.ino))
+    }
+
+    /// After that call: the hold stays until the kernel forgets, if the last name is indeed gone.
+    fn unpin(&self, pinned: Option<Ino>, outcome: Result<()>) -> Result<()> {
+        if let Some(ino) = pinned {
+            let gone = outcome.is_ok() && self.fs.getattr(ino).is_ok_and(|attr| attr.links == 0);
+            if !gone || !self.known.set_held(ino) {
+                self.release(ino);
+            }
+        }
+        outcome
+    }
+
+    fn release(&self, ino: Ino) {
+        self.releasing.fetch_add(1, Ordering::SeqCst);
+        if let Err(error) = self.fs.release(ino) {
+            log::error!("releasing inode {ino}: {error}");
+        }
+        self.releasing.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Runs `call`, and once more if there was no space while the blocks of an unlinked file were
+    /// being given up. The kernel forgets a file in a request of its own that nobody waits for, so
+    /// `rm` followed by a write could otherwise find the pool still full.
+    fn with_space<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+        let first = call();
+        if !matches!(first, Err(Error::NoSpace | Error::NoInodes)) {
+            return first;
+        }
+        let began = Instant::now();
+        // A release that another worker has read but not begun shows up within this.
+        std::thread::sleep(Duration::from_millis(1));
+        while self.releasing.load(Ordering::SeqCst) > 0 && began.elapsed() < RELEASE_WAIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        call()
+    }
+
+    /// What a write takes away: file capabilities always, set-id bits from who may not keep them
+    /// (set-gid only along with group execution: without it, it meant mandatory locking).
+    fn drop_privileges(&self, ino: Ino, kill_set_id: bool) -> Result<()> {
+        if self.fs.getxattr(ino, CAPABILITY).is_ok() {
+            self.fs.removexattr(ino, CAPABILITY)?;
+        }
+        if !kill_set_id {
+            return Ok(());
+        }
+        let old = self.fs.getattr(ino)?.mode & 0o7777;
+        let mut new = old & !mode::S_ISUID;
+        if old & 0o010 != 0 {
+            new &= !mode::S_ISGID;
+        }
+        if new != old {
+            self.fs.setattr(
+                ino,
+                &SetAttr {
+                    mode: Some(new),
+                    ..SetAttr::default()
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn ino_of(node: u64) -> Ino {
+    if node == ROOT_NODE { ROOT_INO } else { node }
+}
+
+fn permissions(new: &NewNode) -> NewNode {
+    NewNode {
+        mode: new.mode & 0o7777,
+        ..*new
+    }
+}
+
+/// ACLs are refused as long as nobody would enforce them.
+fn supported(name: &[u8]) -> Result<&[u8]> {
+    if name.starts_with(b"system.") {
+        return Err(Error::NotSupported("system extended attributes"));
+    }
+    Ok(name)
+}

@@ -1,0 +1,216 @@
+//! Attaching to a pool and leaving it: first opener, last closer (DECISIONS 12).
+
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::info::{RecoveryKind, RecoveryReport};
+use crate::options::OpenOptions;
+use crate::owner::Holder;
+use crate::persist::Restore;
+use crate::pool::{
+    BYTE_ATTACH, BYTE_POOL, Pool, SLOT_INCARNATION, SLOT_PID, SLOT_STATE, holder_pid,
+};
+use crate::{recovery, superblock, walk};
+use pmem::Pmem;
+use pmem::slots::{ByteLock, Prober};
+use pmfs_format::RunRecordRaw;
+use pmfs_format::runtime::{LAYOUT, SLOT_FREE, SLOT_LIVE};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long an attaching process waits for another one that attaches or leaves.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Opens and attaches: recovers whatever the last holders left.
+///
+/// # Errors
+/// Everything that can be wrong with a pool; see [`Error`].
+pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
+    let mem = observed(Pmem::open(path, &options.map)?, options);
+    let (raw, _) = superblock::load(&mem)?;
+    let geometry = Geometry::of(&raw, mem.len())?;
+    let entry = attach_lock(path)?;
+    let pool_lock = if options.shared {
+        ByteLock::try_shared(path, BYTE_POOL)?
+    } else {
+        ByteLock::try_exclusive(path, BYTE_POOL)?
+    };
+    let Some(pool_lock) = pool_lock else {
+        return Err(Error::Held {
+            pid: holder_pid(path),
+        });
+    };
+    let prober = Prober::open(path)?;
+    let mut pool = Pool::new(mem, raw, geometry, Some(prober), options);
+    let report = enter(&mut pool, Some(path))?;
+    pool.locks.lock().expect("not poisoned").push(pool_lock);
+    drop(entry);
+    Ok((pool, report))
+}
+
+/// Attaches to a mapping without a file: a crash image, or a test's memory.
+///
+/// # Errors
+/// As [`attach`].
+pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
+    let mem = observed(mem, options);
+    let (raw, _) = superblock::load(&mem)?;
+    let geometry = Geometry::of(&raw, mem.len())?;
+    let mut pool = Pool::new(mem, raw, geometry, None, options);
+    let report = enter(&mut pool, None)?;
+    Ok((pool, report))
+}
+
+#[cfg(feature = "record")]
+fn observed(mut mem: Pmem, options: &OpenOptions) -> Pmem {
+    if options.observer.is_some() {
+        mem.observe(options.observer.clone());
+    }
+    mem
+}
+
+#[cfg(not(feature = "record"))]
+fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
+    mem
+}
+
+fn attach_lock(path: &Path) -> Result<ByteLock> {
+    let since = Instant::now();
+    loop {
+        if let Some(lock) = ByteLock::try_exclusive(path, BYTE_ATTACH)? {
+            return Ok(lock);
+        }
+        if since.elapsed() > ATTACH_PATIENCE {
+            return Err(Error::Held {
+                pid: holder_pid(path),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Under the attach lock: makes the runtime area trustworthy and takes a slot.
+fn enter(pool: &mut Pool, path: Option<&Path>) -> Result<RecoveryReport> {
+    let since = Instant::now();
+    let clean = superblock::is_clean(pool.pm.mapping());
+    let last = superblock::run_record(pool.pm.mapping());
+    let mut record = identity_of(pool, last);
+    let same = last.is_some_and(|last| {
+        (last.boot_id, last.dev, last.ino, last.layout)
+            == (record.boot_id, record.dev, record.ino, record.layout)
+    });
+    let others = path.is_some() && any_live(pool);
+    let mut report = RecoveryReport::default();
+    if !others {
+        let trusted = last.is_some_and(|last| last.layout == LAYOUT) && (clean || same);
+        if !trusted || path.is_none() {
+            report = walk::rebuild(pool)?;
+            record.recoveries += 1;
+        }
+        let restore = Restore::new(&pool.pm);
+        superblock::set_run_record(&restore, record);
+        superblock::set_clean(&restore, false);
+    } else if !same {
+        // Somebody has it open under another identity: another container, or a copy of the device node.
+        return Err(Error::Held { pid: 0 });
+    }
+    take_slot(pool, path)?;
+    let undone = recovery::recover_dead(pool)?;
+    if undone.slots > 0 {
+        report.kind = RecoveryKind::Slots;
+        report.transactions_undone = undone.transactions;
+        report.entries_undone = undone.entries;
+        report.orphans = undone.orphans;
+    }
+    report.elapsed = since.elapsed();
+    Ok(report)
+}
+
+/// This run's record: who we are, and how often that has been.
+fn identity_of(pool: &Pool, last: Option<RunRecordRaw>) -> RunRecordRaw {
+    let identity = pool.pm.mapping().identity();
+    RunRecordRaw {
+        boot_id: boot_id(),
+        dev: identity.dev,
+        ino: identity.ino,
+        layout: LAYOUT,
+        runs: last.map_or(0, |last| last.runs) + 1,
+        recoveries: last.map_or(0, |last| last.recoveries),
+        crc: 0,
+    }
+}
+
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).unwrap_or("0");
+        *byte = u8::from_str_radix(pair, 16).unwrap_or(0);
+    }
+    id
+}
+
+fn any_live(pool: &Pool) -> bool {
+    (0..pool.geometry.slot_count).any(|slot| match &pool.prober {
+        None => false,
+        Some(prober) => {
+            let state = pool.pm.load(pool.geometry.slot(slot) + SLOT_STATE);
+            state == SLOT_LIVE
+                && !matches!(
+                    prober.probe(Pool::slot_byte(slot)),
+                    Ok(pmem::slots::Probe::Free)
+                )
+        }
+    })
+}
+
+fn take_slot(pool: &mut Pool, path: Option<&Path>) -> Result<()> {
+    for slot in 0..pool.geometry.slot_count {
+        let off = pool.geometry.slot(slot);
+        let runtime = pool.pm.runtime();
+        if runtime.load(off + SLOT_STATE) != SLOT_FREE {
+            continue;
+        }
+        if let Some(path) = path {
+            let Some(lock) = ByteLock::try_exclusive(path, Pool::slot_byte(slot))? else {
+                continue;
+            };
+            pool.locks.lock().expect("not poisoned").push(lock);
+        }
+        let incarnation = runtime.load(off + SLOT_INCARNATION) + 1;
+        runtime.store(off + SLOT_INCARNATION, incarnation);
+        runtime.store(off + SLOT_PID, u64::from(std::process::id()));
+        runtime.store(off + SLOT_STATE, SLOT_LIVE);
+        pool.holder = Holder {
+            slot,
+            incarnation: incarnation & 0xf_ffff,
+        };
+        return Ok(());
+    }
+    Err(Error::TooManyOpen)
+}
+
+/// Leaves the pool: gives up the slot, and marks the pool clean if nobody else is in it.
+///
+/// # Errors
+/// Locking the pool file for it failed.
+pub(crate) fn detach(pool: &Pool) -> Result<()> {
+    if pool.shut.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    let path = pool.pm.mapping().path().map(Path::to_path_buf);
+    let entry = path.as_deref().map(attach_lock).transpose()?;
+    recovery::close_for(pool, pool.holder.slot);
+    let off = pool.geometry.slot(pool.holder.slot);
+    pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
+    let occupied = (0..pool.geometry.slot_count)
+        .any(|slot| pool.pm.load(pool.geometry.slot(slot) + SLOT_STATE) != SLOT_FREE);
+    if !occupied && pool.pm.intact().is_ok() && !pool.damaged.load(Ordering::Relaxed) {
+        pool.pm.runtime().save();
+        superblock::set_clean(&Restore::new(&pool.pm), true);
+    }
+    pool.locks.lock().expect("not poisoned").clear();
+    drop(entry);
+    Ok(())
+}

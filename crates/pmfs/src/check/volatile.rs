@@ -1,0 +1,106 @@
+//! The runtime area of a pool at rest: bitmaps that say what the trees say, nothing locked.
+
+use super::{Checker, number};
+use crate::alloc::Bitmap;
+use pmfs_format::LockRaw;
+use pmfs_format::inode::FIRST_INO;
+use pmfs_format::runtime::GROUP_UNITS;
+
+/// Findings of one kind that are told one by one.
+const TOLD: usize = 20;
+
+impl Checker<'_> {
+    /// Compares both bitmaps with what was seen.
+    pub(super) fn bitmaps(&mut self) {
+        let blocks = Bitmap::blocks(self.pool);
+        let seen = std::mem::take(&mut self.seen);
+        let named = |block: u64| seen[(block / 64) as usize] >> (block % 64) & 1 == 1;
+        let numbers = (number::BLOCK_LEAKED, number::BLOCK_NOT_MARKED);
+        self.compare(blocks, self.pool.geometry.blocks, &named, "block", numbers);
+        let inodes = Bitmap::inodes(self.pool);
+        let known = std::mem::take(&mut self.inodes);
+        let live =
+            |ino: u64| ino < FIRST_INO || known.get(ino as usize).is_some_and(|known| known.live);
+        let numbers = (number::INODE_LEAKED, number::INODE_NOT_MARKED);
+        self.compare(inodes, self.pool.geometry.inodes, &live, "inode", numbers);
+    }
+
+    fn compare(
+        &mut self,
+        map: Bitmap<'_>,
+        units: u64,
+        used: &dyn Fn(u64) -> bool,
+        what: &str,
+        (leaked, not_marked): (u32, u32),
+    ) {
+        let mut told = 0;
+        for group in 0..map.group_count() {
+            let mut free = 0;
+            for unit in group * GROUP_UNITS..((group + 1) * GROUP_UNITS).min(units) {
+                let set = map.is_set(unit);
+                free += u64::from(!set);
+                if set == used(unit) {
+                    continue;
+                }
+                told += 1;
+                if told <= TOLD {
+                    let (number, text) = if set {
+                        (
+                            leaked,
+                            format!("{what} {unit} is marked as used and is nobody's"),
+                        )
+                    } else {
+                        (
+                            not_marked,
+                            format!("{what} {unit} is in use and marked as free"),
+                        )
+                    };
+                    self.find(number, text);
+                }
+            }
+            if free != map.group_free(group) {
+                let says = map.group_free(group);
+                let text = format!("{what} group {group} says {says} free and has {free}");
+                self.find(number::GROUP_COUNT, text);
+            }
+        }
+        if told > TOLD {
+            self.find(leaked, format!("and {} more {what}s", told - TOLD));
+        }
+    }
+
+    /// Nothing may be locked, odd or in a lane while the pool is at rest.
+    pub(super) fn locks(&mut self) {
+        let geometry = &self.pool.geometry;
+        let pm = &self.pool.pm;
+        let mut found = Vec::new();
+        for lock in 0..geometry.lock_count {
+            let line = geometry.locks + lock * LockRaw::SIZE;
+            if pm.load(line) != 0 {
+                found.push((number::LOCK_HELD, format!("lock {lock} is held")));
+            }
+            if pm.load(line + 8) & 1 == 1 {
+                found.push((number::SEQUENCE_ODD, format!("lock {lock} is mid-change")));
+            }
+        }
+        for map in [Bitmap::blocks(self.pool), Bitmap::inodes(self.pool)] {
+            for line in map.owner_words() {
+                if pm.load(line) != 0 {
+                    found.push((
+                        number::LOCK_HELD,
+                        format!("the group at {line:#x} is locked"),
+                    ));
+                }
+            }
+        }
+        for lane in 0..geometry.lanes {
+            let line = geometry.lane_line(lane);
+            if pm.load(line) != 0 || pm.load(line + 24) != 0 {
+                found.push((number::LANE_BUSY, format!("lane {lane} is in use")));
+            }
+        }
+        for (number, text) in found {
+            self.find(number, text);
+        }
+    }
+}

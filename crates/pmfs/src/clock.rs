@@ -1,0 +1,29 @@
+//! The engine's clock: the kernel's coarse one, as its file systems use, or steps for reproducible runs.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Where times come from.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The wall clock, at the kernel's tick (a few ms).
+    #[default]
+    Wall,
+    /// A counter, one more at each look: the same run gives the same times.
+    Steps(Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// Nanoseconds since the epoch.
+    #[inline]
+    pub fn now_ns(&self) -> i64 {
+        match self {
+            Clock::Wall => {
+                let now = clock_gettime(ClockId::RealtimeCoarse);
+                now.tv_sec * 1_000_000_000 + now.tv_nsec
+            }
+            Clock::Steps(step) => step.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}

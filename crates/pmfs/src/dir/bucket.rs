@@ -1,0 +1,309 @@
+//! One bucket: a header line of fingerprints, 63 record lines. The format is in [`pmfs_format::directory`].
+
+use crate::error::Result;
+use crate::persist::{FreshSet, Logged, Sealed, Transaction};
+use crate::pool::Pool;
+use crate::tree::corrupt;
+use crate::types::Ino;
+use pmfs_format::LINE_BYTES;
+use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_FREE, FINGERPRINT_MORE, NAME_FIRST_LINE};
+
+/// A bucket, by its byte offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    pub off: u64,
+}
+
+/// The header line's 64 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header(pub [u8; 64]);
+
+/// A record's first line, and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// Byte offset of its first line.
+    pub off: u64,
+    /// Number of that line in its bucket.
+    pub line: usize,
+    pub ino: u32,
+    pub name_len: usize,
+    /// The mode's top four bits.
+    pub kind: u8,
+    /// Lines it takes.
+    pub lines: usize,
+    pub hash: u64,
+    first: [u8; NAME_FIRST_LINE],
+}
+
+/// The fingerprint of a hash: 2 to 255.
+#[inline]
+pub(crate) fn fingerprint(hash: u64) -> u8 {
+    2 + ((hash & 0xffff) % 254) as u8
+}
+
+/// Lines that a name of `len` bytes takes.
+pub(crate) fn lines_for(len: usize) -> usize {
+    1 + len.saturating_sub(NAME_FIRST_LINE).div_ceil(64)
+}
+
+/// The first word of a record.
+pub(crate) fn first_word(ino: Ino, kind: u8, name_len: usize) -> u64 {
+    ino | (name_len as u64) << 32 | u64::from(kind) << 40 | (lines_for(name_len) as u64) << 48
+}
+
+/// The kind byte of a mode.
+pub(crate) fn kind_of(mode: u32) -> u8 {
+    (mode >> 12) as u8
+}
+
+/// All lines of a record, as bytes.
+pub(crate) fn encode(ino: Ino, kind: u8, hash: u64, name: &[u8]) -> Vec<u64> {
+    let mut bytes = vec![0u8; lines_for(name.len()) * 64];
+    bytes[..8].copy_from_slice(&first_word(ino, kind, name.len()).to_le_bytes());
+    bytes[8..16].copy_from_slice(&hash.to_le_bytes());
+    bytes[16..16 + name.len()].copy_from_slice(name);
+    bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        .collect()
+}
+
+impl Header {
+    /// Depth: the bucket covers `512 >> depth` entries of its node.
+    pub fn depth(&self) -> u8 {
+        self.0[0]
+    }
+
+    /// Record lines whose fingerprint is `print`, lowest first.
+    #[inline]
+    pub fn matches(&self, print: u8) -> Matches {
+        let mut found = 0u64;
+        for (line, byte) in self.0.iter().enumerate() {
+            found |= u64::from(*byte == print) << line;
+        }
+        Matches(found & !1)
+    }
+
+    /// The first of `lines` free lines in a row.
+    pub fn room(&self, lines: usize) -> Option<usize> {
+        let mut run = 0;
+        for line in 1..BUCKET_LINES {
+            run = if self.0[line] == FINGERPRINT_FREE {
+                run + 1
+            } else {
+                0
+            };
+            if run == lines {
+                return Some(line + 1 - lines);
+            }
+        }
+        None
+    }
+
+    /// Marks `lines` lines from `line` on as a record's.
+    pub fn put(&mut self, line: usize, lines: usize, print: u8) {
+        self.0[line] = print;
+        self.0[line + 1..line + lines].fill(FINGERPRINT_MORE);
+    }
+
+    /// Marks lines as free.
+    pub fn clear(&mut self, line: usize, lines: usize) {
+        self.0[line..line + lines].fill(FINGERPRINT_FREE);
+    }
+
+    /// Lines at which records start.
+    pub fn starts(&self) -> impl Iterator<Item = usize> + '_ {
+        (1..BUCKET_LINES).filter(|&line| self.0[line] > FINGERPRINT_MORE)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at * 8..at * 8 + 8].try_into().expect("eight bytes"))
+    }
+}
+
+/// Lines found, as bits.
+pub(crate) struct Matches(u64);
+
+impl Iterator for Matches {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let line = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(line)
+    }
+}
+
+impl Bucket {
+    pub fn at(off: u64) -> Bucket {
+        Bucket { off }
+    }
+
+    #[inline]
+    pub fn header(&self, pool: &Pool) -> Header {
+        let words = pool.pm.read::<8>(self.off);
+        let mut bytes = [0; 64];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        Header(bytes)
+    }
+
+    pub fn line_off(&self, line: usize) -> u64 {
+        self.off + line as u64 * LINE_BYTES
+    }
+
+    /// Reads the record that starts at `line`.
+    ///
+    /// # Errors
+    /// `Corrupt` if it can't be one.
+    #[inline]
+    pub fn record(&self, pool: &Pool, line: usize) -> Result<Record> {
+        let off = self.line_off(line);
+        let words = pool.pm.read::<8>(off);
+        let mut first = [0; NAME_FIRST_LINE];
+        for (chunk, word) in first.chunks_exact_mut(8).zip(&words[2..]) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        let name_len = (words[0] >> 32 & 0xff) as usize;
+        let lines = (words[0] >> 48 & 0xff) as usize;
+        if name_len == 0 || lines != lines_for(name_len) || line + lines > BUCKET_LINES {
+            return Err(corrupt("directory record", off));
+        }
+        Ok(Record {
+            off,
+            line,
+            ino: words[0] as u32,
+            name_len,
+            kind: (words[0] >> 40) as u8,
+            lines,
+            hash: words[1],
+            first,
+        })
+    }
+}
+
+impl Record {
+    /// Whether this is the record of `name`.
+    #[inline]
+    pub fn name_is(&self, pool: &Pool, name: &[u8]) -> bool {
+        if self.name_len != name.len() {
+            return false;
+        }
+        let head = name.len().min(NAME_FIRST_LINE);
+        if self.first[..head] != name[..head] {
+            return false;
+        }
+        if self.lines == 1 {
+            return true;
+        }
+        let mut rest = [0u8; 256];
+        let rest = &mut rest[..name.len() - head];
+        pool.pm.copy_out(self.off + LINE_BYTES, rest).is_ok() && *rest == name[head..]
+    }
+
+    /// The name's bytes.
+    ///
+    /// # Errors
+    /// `Medium`.
+    pub fn name(&self, pool: &Pool) -> Result<Vec<u8>> {
+        let mut name = vec![0; self.name_len];
+        let head = self.name_len.min(NAME_FIRST_LINE);
+        name[..head].copy_from_slice(&self.first[..head]);
+        if self.lines > 1 {
+            pool.pm.copy_out(self.off + LINE_BYTES, &mut name[head..])?;
+        }
+        Ok(name)
+    }
+
+    /// Its first word, naming another inode.
+    pub fn renamed_to(&self, ino: Ino, kind: u8) -> u64 {
+        first_word(ino, kind, self.name_len)
+    }
+}
+
+/// A header that is to change in a transaction: what is logged is just the words that differ.
+pub(crate) struct HeaderEdit {
+    bucket: Bucket,
+    old: Header,
+    pub new: Header,
+}
+
+/// A [`HeaderEdit`] whose words are logged.
+pub(crate) struct LoggedHeader {
+    range: Logged,
+    first: usize,
+    words: Vec<u64>,
+}
+
+impl HeaderEdit {
+    pub fn of(pool: &Pool, bucket: Bucket) -> HeaderEdit {
+        let header = bucket.header(pool);
+        HeaderEdit {
+            bucket,
+            old: header,
+            new: header,
+        }
+    }
+
+    pub fn bucket(&self) -> Bucket {
+        self.bucket
+    }
+
+    /// Writes a record into free lines, which nothing refers to, and marks them in the new header.
+    ///
+    /// # Panics
+    /// If there is no room: the caller has made it.
+    pub fn insert(&mut self, fresh: &mut FreshSet<'_>, ino: Ino, kind: u8, hash: u64, name: &[u8]) {
+        let lines = lines_for(name.len());
+        // Lines that this very transaction frees hold what an undo needs.
+        let mut taken = self.old;
+        for line in 1..BUCKET_LINES {
+            if self.new.0[line] != FINGERPRINT_FREE {
+                taken.0[line] = self.new.0[line];
+            }
+        }
+        let line = taken.room(lines).expect("room was made");
+        let words = encode(ino, kind, hash, name);
+        fresh
+            .range(self.bucket.line_off(line), lines as u64 * LINE_BYTES)
+            .words(0, &words);
+        self.new.put(line, lines, fingerprint(hash));
+    }
+
+    /// Unmarks a record.
+    pub fn remove(&mut self, record: &Record) {
+        self.new.clear(record.line, record.lines);
+    }
+
+    /// Logs the words that change.
+    pub fn log(&self, tx: &mut Transaction<'_>) -> LoggedHeader {
+        let changed = |&at: &usize| self.old.word(at) != self.new.word(at);
+        let first = (0..8).find(changed).expect("something changes");
+        let last = (0..8).rev().find(changed).expect("something changes");
+        let range = tx.log_bytes(
+            self.bucket.off + first as u64 * 8,
+            (last - first + 1) as u64 * 8,
+        );
+        LoggedHeader {
+            range,
+            first,
+            words: (first..=last).map(|at| self.new.word(at)).collect(),
+        }
+    }
+}
+
+impl LoggedHeader {
+    /// Stores the new words.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn apply(&self, tx: &mut Sealed<'_>) {
+        debug_assert!(self.first + self.words.len() <= 8);
+        for (at, &word) in self.words.iter().enumerate() {
+            tx.set(&self.range, at as u64, word);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! readdir: buckets in hash order, records sorted within each; the cookie of an entry is its hash.
+
+use super::bucket::Bucket;
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::locks;
+use crate::pool::Pool;
+use crate::tree::entry::coverage;
+use crate::types::{DirEntry, Ino};
+use pmfs_format::directory::{HASH_BITS, HASH_FIRST};
+use pmfs_format::tree::FANOUT;
+
+struct Listed {
+    hash: u64,
+    ino: Ino,
+    kind: u32,
+    name: Vec<u8>,
+}
+
+/// Shows `emit` every entry after `cookie` until it declines one.
+///
+/// # Errors
+/// `NotDirectory`, `Stale`, damage.
+pub(crate) fn readdir(
+    pool: &Pool,
+    dir: Ino,
+    cookie: u64,
+    emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+) -> Result<()> {
+    let (parent, removed) = locks::read(pool, dir, || {
+        let inode = Inode::live(pool, dir)?;
+        inode.require_dir()?;
+        Ok((inode.parent, inode.links == 0))
+    })?;
+    if removed {
+        return Ok(());
+    }
+    let dot = |ino, cookie, name| DirEntry {
+        ino,
+        kind: crate::types::mode::S_IFDIR,
+        cookie,
+        name,
+    };
+    if cookie < 1 && !emit(dot(dir, 1, b".")) || cookie < 2 && !emit(dot(parent, 2, b"..")) {
+        return Ok(());
+    }
+    let mut from = (cookie + 1).max(HASH_FIRST);
+    while from < 1 << HASH_BITS {
+        let (listed, next) = locks::read(pool, dir, || bucket_from(pool, dir, from))?;
+        for (at, entry) in listed.iter().enumerate() {
+            // Entries with equal hashes can't be told apart by a cookie: until the last of them is
+            // taken, resuming starts at the first again.
+            let more = listed
+                .get(at + 1)
+                .is_some_and(|next| next.hash == entry.hash);
+            let taken = emit(DirEntry {
+                ino: entry.ino,
+                kind: entry.kind,
+                cookie: entry.hash - u64::from(more),
+                name: &entry.name,
+            });
+            if !taken {
+                return Ok(());
+            }
+        }
+        from = next;
+    }
+    Ok(())
+}
+
+/// The records from hash `from` on in the bucket that covers it, and the first hash after that bucket.
+fn bucket_from(pool: &Pool, dir: Ino, from: u64) -> Result<(Vec<Listed>, u64)> {
+    let inode = Inode::live(pool, dir)?;
+    let found = inode.tree().find(pool, from)?;
+    if found.entry.is_hole() {
+        // A directory without buckets; within a tree every entry is one.
+        return Ok((Vec::new(), 1 << HASH_BITS));
+    }
+    let bucket = Bucket::at(found.entry.off());
+    let header = bucket.header(pool);
+    let next = if found.level == 0 {
+        coverage(7)
+    } else {
+        let slots = FANOUT >> header.depth().min(9);
+        let place = found.slot % 4096 / 8 & !(slots - 1);
+        let node_base = found.base - found.slot % 4096 / 8 * found.units;
+        node_base + (place + slots) * found.units
+    };
+    let mut listed = Vec::new();
+    for line in header.starts() {
+        let record = bucket.record(pool, line)?;
+        if record.hash >= from {
+            listed.push(Listed {
+                hash: record.hash,
+                ino: Ino::from(record.ino),
+                kind: u32::from(record.kind) << 12,
+                name: record.name(pool)?,
+            });
+        }
+    }
+    listed.sort_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.name.cmp(&b.name)));
+    Ok((listed, next))
+}

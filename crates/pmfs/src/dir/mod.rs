@@ -1,0 +1,115 @@
+//! Directories: an extendible hash whose table is a tree (DECISIONS 20).
+//!
+//! A name's keyed 63-bit hash leads through at most a few nodes to one bucket ([`bucket`]); a look at its
+//! header line and at the one record whose fingerprint fits decides. A full bucket is split into two fresh
+//! ones under a fresh copy of its node, and one pointer is swung ([`split`]), so that the calls themselves
+//! never log more than a few lines.
+
+pub(crate) mod bucket;
+pub(crate) mod list;
+pub(crate) mod split;
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::pool::Pool;
+use crate::tree::Tree;
+use crate::types::Ino;
+use bucket::{Bucket, Record};
+use pmfs_format::directory::{HASH_FIRST, NAME_MAX};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+
+/// A name with its hash.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name<'a> {
+    pub bytes: &'a [u8],
+    pub hash: u64,
+}
+
+impl<'a> Name<'a> {
+    /// Checks and hashes a name that a call is to look up.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`], [`Error::Invalid`], [`Error::NotFound`] for an empty one.
+    pub fn new(pool: &Pool, bytes: &'a [u8]) -> Result<Name<'a>> {
+        if bytes.len() > NAME_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if bytes.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if bytes.contains(&0) || bytes.contains(&b'/') {
+            return Err(Error::Invalid("a name has no NUL and no slash"));
+        }
+        Ok(Name {
+            bytes,
+            hash: hash(pool, bytes),
+        })
+    }
+
+    /// As [`Name::new`], for a name that is to be made or removed: "." and ".." are not.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn plain(pool: &Pool, bytes: &'a [u8]) -> Result<Name<'a>> {
+        match bytes {
+            b"." => Err(Error::Invalid("'.' can't be made or removed")),
+            b".." => Err(Error::NotEmpty),
+            _ => Name::new(pool, bytes),
+        }
+    }
+}
+
+/// The keyed hash of a name: 63 bits, none below [`HASH_FIRST`].
+pub(crate) fn hash(pool: &Pool, name: &[u8]) -> u64 {
+    let [k0, k1] = pool.geometry.hash_key;
+    let mut hasher = SipHasher13::new_with_keys(k0, k1);
+    hasher.write(name);
+    (hasher.finish() >> 1).max(HASH_FIRST)
+}
+
+/// A name found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    pub ino: Ino,
+    pub bucket: Bucket,
+    pub record: Record,
+}
+
+/// Looks a name up in a directory just read. Lock-free callers check the sequence afterwards.
+///
+/// # Errors
+/// Damage.
+#[inline]
+pub(crate) fn lookup(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option<Hit>> {
+    let found = dir.tree().find(pool, name.hash)?;
+    if found.entry.is_hole() {
+        return Ok(None);
+    }
+    let bucket = Bucket::at(found.entry.off());
+    let header = bucket.header(pool);
+    for line in header.matches(bucket::fingerprint(name.hash)) {
+        let record = bucket.record(pool, line)?;
+        if record.hash == name.hash && record.name_is(pool, name.bytes) {
+            return Ok(Some(Hit {
+                ino: Ino::from(record.ino),
+                bucket,
+                record,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// The bucket that a name belongs in.
+///
+/// # Errors
+/// Damage; [`Error::NotFound`] if the directory has no buckets at all.
+pub(crate) fn bucket_of(pool: &Pool, tree: &Tree, hash: u64) -> Result<Bucket> {
+    let found = tree.find(pool, hash)?;
+    if found.entry.is_hole() {
+        Err(Error::NotFound)
+    } else {
+        Ok(Bucket::at(found.entry.off()))
+    }
+}

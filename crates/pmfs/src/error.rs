@@ -1,0 +1,144 @@
+//! One error per cause. `errno()` is the only place where a cause becomes a number.
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// What an engine call answers.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call could not be done.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No entry of that name, or no such inode.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The inode number was given up, or given to another file.
+    #[error("stale inode number")]
+    Stale,
+    /// The name is taken.
+    #[error("file exists")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotDirectory,
+    /// A directory was not wanted.
+    #[error("is a directory")]
+    IsDirectory,
+    /// rmdir, or rename over, a directory with entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// More than 255 bytes.
+    #[error("name too long (255 bytes at most)")]
+    NameTooLong,
+    /// An argument that has no meaning here.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The inode is not of a type that the call can work on.
+    #[error("operation not supported: {0}")]
+    NotSupported(&'static str),
+    /// The call is not permitted on this inode.
+    #[error("operation not permitted: {0}")]
+    NotPermitted(&'static str),
+    /// Beyond the largest file, 2^48 bytes.
+    #[error("file too large")]
+    FileTooBig,
+    /// No free block that this call may take.
+    #[error("no space left in the pool")]
+    NoSpace,
+    /// Every inode is in use.
+    #[error("no free inode in the pool")]
+    NoInodes,
+    /// Link count at its limit.
+    #[error("too many links")]
+    TooManyLinks,
+    /// No such extended attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The attributes of one inode do not fit.
+    #[error("extended attributes too large")]
+    AttributesTooBig,
+    /// SEEK_DATA or SEEK_HOLE past the end.
+    #[error("no data or hole past that offset")]
+    NoSuchOffset,
+    /// The pool, or this handle on it, is read-only.
+    #[error("read-only file system")]
+    ReadOnly,
+    /// A table in the runtime area is full.
+    #[error("too many open files in the pool")]
+    TooManyOpen,
+    /// What stands on the medium can't be right.
+    #[error("corrupt pool: {what} at offset {offset:#x}; run pmfs fsck")]
+    Corrupt {
+        /// The structure that is damaged.
+        what: &'static str,
+        /// Where, in bytes from the pool's start.
+        offset: u64,
+    },
+    /// The medium answered a load or store with an error, or vanished.
+    #[error("input/output error: the medium failed at offset {offset:#x}")]
+    Medium {
+        /// Where, in bytes from the pool's start.
+        offset: u64,
+    },
+    /// The instance was declared dead by another one and may not go on.
+    #[error("this instance of the pool was shut down")]
+    ShutDown,
+    /// The file is not a pool.
+    #[error("not a PMFS pool: {0}")]
+    NotAPool(String),
+    /// mkfs would overwrite something.
+    #[error("the file is not empty; --force overwrites it")]
+    NotEmptyFile,
+    /// A format that this build does not know.
+    #[error("pool format {found} is newer than this build understands ({known})")]
+    TooNew {
+        /// The pool's format version.
+        found: u32,
+        /// The newest this build knows.
+        known: u32,
+    },
+    /// Another process holds the pool.
+    #[error("the pool is in use by process {pid}")]
+    Held {
+        /// The holder, or 0 if it could not be told.
+        pid: u32,
+    },
+    /// The pool is too small, or a geometry can't be had.
+    #[error("bad geometry: {0}")]
+    Geometry(String),
+    /// Opening, locking or mapping the pool failed.
+    #[error(transparent)]
+    Media(#[from] pmem::Error),
+}
+
+impl Error {
+    /// The number that a system call would give.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            Error::NotFound => Errno::NOENT,
+            Error::Stale => Errno::STALE,
+            Error::Exists => Errno::EXIST,
+            Error::NotDirectory => Errno::NOTDIR,
+            Error::IsDirectory => Errno::ISDIR,
+            Error::NotEmpty => Errno::NOTEMPTY,
+            Error::NameTooLong => Errno::NAMETOOLONG,
+            Error::Invalid(_) => Errno::INVAL,
+            Error::NotSupported(_) => Errno::OPNOTSUPP,
+            Error::NotPermitted(_) => Errno::PERM,
+            Error::FileTooBig => Errno::FBIG,
+            Error::NoSpace | Error::NoInodes | Error::AttributesTooBig => Errno::NOSPC,
+            Error::TooManyLinks => Errno::MLINK,
+            Error::NoAttribute => Errno::NODATA,
+            Error::NoSuchOffset => Errno::NXIO,
+            Error::ReadOnly => Errno::ROFS,
+            Error::TooManyOpen => Errno::NFILE,
+            Error::Corrupt { .. } | Error::Medium { .. } | Error::ShutDown => Errno::IO,
+            Error::NotAPool(_) | Error::TooNew { .. } | Error::Geometry(_) => Errno::INVAL,
+            Error::NotEmptyFile => Errno::EXIST,
+            Error::Held { .. } => Errno::BUSY,
+            Error::Media(_) => Errno::IO,
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! fallocate: blocks that read as zeros, holes, zeroed ranges.
+
+use super::{Work, block_of, is_direct};
+use crate::alloc::Class;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::lane::{Claim, Lane, Purpose, Zone};
+use crate::locks::LockSet;
+use crate::persist::FreshSet;
+use crate::pool::Pool;
+use crate::settle::intend_subtree;
+use crate::tree::edit::{Edit, Leaves};
+use crate::tree::entry::{Entry, coverage};
+use crate::types::{FallocateMode, Ino};
+use pmfs_format::inode::SIZE_MAX;
+use pmfs_format::tree::FANOUT;
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+impl Pool {
+    /// See `fallocate(2)`.
+    pub(crate) fn fallocate(&self, ino: Ino, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
+        self.writable()?;
+        if len == 0 {
+            return Err(Error::Invalid("fallocate of no bytes"));
+        }
+        let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
+        let end = end.ok_or(Error::FileTooBig)?;
+        let punch = mode.contains(FallocateMode::PUNCH_HOLE);
+        let zero = mode.contains(FallocateMode::ZERO_RANGE);
+        let keep = mode.contains(FallocateMode::KEEP_SIZE);
+        if punch && (!keep || zero) {
+            return Err(Error::NotSupported("PUNCH_HOLE goes with KEEP_SIZE alone"));
+        }
+        let locks = LockSet::take(self, &[ino]);
+        let inode = Inode::live(self, ino)?;
+        inode.require_file()?;
+        let lane = Claim::new(self);
+        let mut work = Work {
+            pool: self,
+            locks: &locks,
+            lane: &lane,
+            inode,
+            now_ns: self.clock.now_ns(),
+        };
+        if punch {
+            return work.zero_range(at, end, inode.size(), true);
+        }
+        if zero {
+            let size = if keep {
+                inode.size()
+            } else {
+                inode.size().max(end)
+            };
+            return work.zero_range(at, end, size, false);
+        }
+        work.allocate(at, end)?;
+        if !keep && end > work.inode.size() {
+            let durable = work.expose(work.inode.size(), end)?;
+            work.publish_size(end, durable);
+        }
+        Ok(())
+    }
+}
+
+impl Work<'_> {
+    /// Gives every hole in the range a block that reads as zeros. Each is one store, and none shows.
+    fn allocate(&mut self, at: u64, end: u64) -> Result<()> {
+        let last = block_of(end - 1);
+        let mut index = block_of(at);
+        while index <= last {
+            let tree = self.tree();
+            let found = tree.find(self.pool, index)?;
+            if found.entry.is_leaf() {
+                index = found.base + found.units;
+                continue;
+            }
+            if self.lane.room() < 16 {
+                self.lane_done();
+            }
+            let whole = index.is_multiple_of(FANOUT) && last - index + 1 >= FANOUT;
+            if is_direct(&tree, &found, index) && !(whole && found.level == 0) {
+                let purpose = self.leaf_purpose(index);
+                let run = self
+                    .pool
+                    .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
+                let leaf = Entry::unwritten(run.block << BLOCK_SHIFT);
+                self.pool.pm.publish_hidden(found.slot, leaf.0);
+                if found.level == 0 {
+                    self.reload()?;
+                }
+                index += 1;
+                continue;
+            }
+            // A branch is missing: build it with all that it is to hold.
+            let wide = if found.level > 1 {
+                found.base + found.units
+            } else {
+                u64::MAX
+            };
+            let to = (last + 1).min(wide).min((index / FANOUT + 1) * FANOUT);
+            let hole = if found.level == 0 {
+                u64::MAX
+            } else {
+                found.units
+            };
+            let to = self.gigabyte(index, last, hole).unwrap_or(to);
+            self.swing_in(index, to, |pool, lane, ino| Unwritten { pool, lane, ino })?;
+            index = to;
+        }
+        self.pool.pm.barrier();
+        self.lane_done();
+        Ok(())
+    }
+
+    /// The end of the aligned gigabyte at `index`, if it is a hole and all to be allocated.
+    fn gigabyte(&self, index: u64, last: u64, hole: u64) -> Option<u64> {
+        let blocks = FANOUT * FANOUT;
+        let whole = index.is_multiple_of(blocks) && last - index + 1 >= blocks && hole >= blocks;
+        whole.then_some(index + blocks)
+    }
+
+    fn leaf_purpose(&self, index: u64) -> Purpose {
+        Purpose::Tree {
+            ino: self.ino(),
+            level: 0,
+            index,
+        }
+    }
+
+    fn swing_in<'s, L: Leaves>(
+        &'s mut self,
+        from: u64,
+        to: u64,
+        leaves: impl FnOnce(&'s Pool, &'s Lane<'s>, Ino) -> L,
+    ) -> Result<()> {
+        let mut fresh = self.pool.pm.fresh();
+        let edit = Edit {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+            class: Class::Ordinary,
+            from,
+            to,
+        };
+        let mut leaves = leaves(self.pool, self.lane, self.ino());
+        let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
+        intend_subtree(self.lane, &swing, from, to)?;
+        let durable = fresh.barrier();
+        self.locks.change();
+        self.pool.pm.publish(swing.slot, swing.new.0, durable);
+        drop(leaves);
+        self.reload()?;
+        self.lane_done();
+        Ok(())
+    }
+
+    /// Makes the range read as zeros, as a hole or with blocks, all at once; `size` is the new size.
+    fn zero_range(&mut self, at: u64, end: u64, size: u64, punch: bool) -> Result<()> {
+        let old = self.inode.size();
+        if size > old {
+            let _ = self.expose(old, size)?;
+        }
+        let tree = self.tree();
+        // Past the end of a tree there is nothing to punch.
+        let limit = if punch {
+            coverage(tree.root.height()) * BLOCK_BYTES
+        } else {
+            u64::MAX
+        };
+        let end = end.min(limit);
+        if at >= end || punch && tree.root.is_hole() {
+            return Ok(());
+        }
+        let (from, to) = (block_of(at), block_of(end - 1) + 1);
+        let mut fresh = self.pool.pm.fresh();
+        let edit = Edit {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+            class: if punch {
+                Class::Privileged
+            } else {
+                Class::Ordinary
+            },
+            from,
+            to,
+        };
+        let mut leaves = Zeroed {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+            size: old,
+            at,
+            end,
+            punch,
+        };
+        let swing = edit.build(&mut fresh, &tree, &mut leaves)?;
+        intend_subtree(self.lane, &swing, from, to)?;
+        if size == old {
+            let durable = fresh.barrier();
+            self.locks.change();
+            self.pool.pm.publish(swing.slot, swing.new.0, durable);
+            self.reload()?;
+            self.stray_times();
+        } else {
+            fresh.until_seal();
+            self.publish_both(&swing, size);
+        }
+        self.lane_done();
+        Ok(())
+    }
+}
+
+/// Holes become blocks that read as zeros; what is there stays.
+struct Unwritten<'a> {
+    pool: &'a Pool,
+    lane: &'a Lane<'a>,
+    ino: Ino,
+}
+
+impl Unwritten<'_> {
+    fn large(&self, level: u32, index: u64) -> Result<Option<Entry>> {
+        let purpose = |inside: u64| Purpose::Tree {
+            ino: self.ino,
+            level: 0,
+            index: index + inside,
+        };
+        let run = match level {
+            2 => self
+                .pool
+                .alloc_region(self.lane, Class::Ordinary, purpose(0)),
+            3 => self
+                .pool
+                .alloc_gigabyte(self.lane, Class::Ordinary, purpose),
+            _ => return Ok(None),
+        };
+        // No large page left: small ones do.
+        Ok(run
+            .ok()
+            .map(|run| Entry::unwritten(run.block << BLOCK_SHIFT)))
+    }
+
+    fn small(&self, index: u64) -> Result<Entry> {
+        let purpose = Purpose::Tree {
+            ino: self.ino,
+            level: 0,
+            index,
+        };
+        let run = self
+            .pool
+            .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
+        Ok(Entry::unwritten(run.block << BLOCK_SHIFT))
+    }
+}
+
+impl Leaves for Unwritten<'_> {
+    fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
+        self.large(level, index)
+    }
+
+    fn one(&mut self, _fresh: &mut FreshSet<'_>, index: u64, _old: Entry) -> Result<Entry> {
+        self.small(index)
+    }
+}
+
+/// A range that reads as zeros, with the bytes around it in its first and last block kept.
+struct Zeroed<'a> {
+    pool: &'a Pool,
+    lane: &'a Lane<'a>,
+    ino: Ino,
+    size: u64,
+    at: u64,
+    end: u64,
+    punch: bool,
+}
+
+impl Leaves for Zeroed<'_> {
+    fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
+        let start = index * BLOCK_BYTES;
+        let units = 1 << (9 * (level - 1));
+        if start < self.at || start + units * BLOCK_BYTES > self.end {
+            return Ok(None);
+        }
+        if self.punch {
+            return Ok(Some(Entry::HOLE));
+        }
+        let unwritten = Unwritten {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino,
+        };
+        unwritten.large(level, index)
+    }
+
+    fn one(&mut self, fresh: &mut FreshSet<'_>, index: u64, old: Entry) -> Result<Entry> {
+        let start = index * BLOCK_BYTES;
+        let from = self.at.max(start) - start;
+        let to = self.end.min(start + BLOCK_BYTES) - start;
+        let kept = self.size.saturating_sub(start).min(BLOCK_BYTES);
+        let empty = old.is_hole() || old.is_unwritten() || from == 0 && to >= kept;
+        if empty && self.punch {
+            return Ok(Entry::HOLE);
+        }
+        let class = if self.punch {
+            Class::Privileged
+        } else {
+            Class::Ordinary
+        };
+        let purpose = Purpose::Tree {
+            ino: self.ino,
+            level: 0,
+            index,
+        };
+        let run = self.pool.alloc(self.lane, 1, class, Zone::Data, purpose)?;
+        let off = run.block << BLOCK_SHIFT;
+        if empty {
+            return Ok(Entry::unwritten(off));
+        }
+        let block = fresh.range(off, BLOCK_BYTES);
+        if from > 0 {
+            block.copy(0, old.off(), from)?;
+        }
+        block.zero(from, to - from);
+        if to < BLOCK_BYTES {
+            block.copy(to, old.off() + to, BLOCK_BYTES - to)?;
+        }
+        Ok(Entry::leaf(off))
+    }
+}

@@ -1,0 +1,224 @@
+//! Writing at or past the end: into memory that no size exposes, then the size. No log.
+
+use super::{Work, block_of, is_direct};
+use crate::alloc::Class;
+use crate::error::Result;
+use crate::lane::{Lane, Purpose, Zone};
+use crate::persist::FreshSet;
+use crate::pool::Pool;
+use crate::settle::intend_subtree;
+use crate::tree::Found;
+use crate::tree::edit::{Edit, Leaves};
+use crate::tree::entry::Entry;
+use crate::types::Ino;
+use pmfs_format::tree::FANOUT;
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// Up to this many bytes go through the caches: the next append writes the same line.
+const SMALL: usize = 256;
+/// A file at least this large grows by 2 MiB leaves.
+const GROW_LARGE: u64 = 16 << 20;
+
+impl Work<'_> {
+    /// Writes `data` at `at`, at or past the end.
+    pub fn extend(&mut self, at: u64, data: &[u8]) -> Result<()> {
+        let size = self.inode.size();
+        let end = at + data.len() as u64;
+        if at > size {
+            // The barrier before the size covers this too.
+            let _ = self.expose(size, at)?;
+        }
+        let last = block_of(end - 1);
+        let mut index = block_of(at);
+        let mut fresh = self.pool.pm.fresh();
+        while index <= last {
+            index += self.fill(&mut fresh, index, last - index + 1, at, data)?;
+        }
+        let durable = fresh.barrier();
+        self.publish_size(end, durable);
+        if self.lane.intent_count() > 0 {
+            self.lane_done();
+        }
+        Ok(())
+    }
+
+    /// Gives blocks from `index` on their bytes, as many as are of one kind; answers how many.
+    fn fill(
+        &mut self,
+        fresh: &mut FreshSet<'_>,
+        index: u64,
+        want: u64,
+        at: u64,
+        data: &[u8],
+    ) -> Result<u64> {
+        let tree = self.tree();
+        let found = tree.find(self.pool, index)?;
+        if found.entry.is_leaf() {
+            let inside = index - found.base;
+            let count = (found.units - inside).min(want);
+            if found.entry.is_unwritten() {
+                if found.units > 1 {
+                    self.write_out_large(&found)?;
+                } else {
+                    let leaf = Entry::leaf(found.entry.off());
+                    self.place(fresh, &found, leaf, index, at);
+                }
+            }
+            let off = found.entry.off() + inside * BLOCK_BYTES;
+            put(fresh, off, index, count, at, data)?;
+            return Ok(count);
+        }
+        if is_direct(&tree, &found, index) {
+            // As many neighbouring holes as the node has, in one run.
+            let in_node = FANOUT - (found.slot % BLOCK_BYTES / 8);
+            let mut holes = 1;
+            while found.level == 1
+                && holes < want.min(in_node)
+                && self.pool.pm.load(found.slot + holes * 8) == 0
+            {
+                holes += 1;
+            }
+            let purpose = Purpose::Tree {
+                ino: self.ino(),
+                level: 0,
+                index,
+            };
+            let run = self
+                .pool
+                .alloc(self.lane, holes, Class::Ordinary, Zone::Data, purpose)?;
+            let off = run.block << BLOCK_SHIFT;
+            put(fresh, off, index, run.count, at, data)?;
+            let leaf = |block: u64| Entry::leaf(off + block * BLOCK_BYTES);
+            self.place(fresh, &found, leaf(0), index, at);
+            for block in 1..run.count {
+                self.pool
+                    .pm
+                    .publish_hidden(found.slot + block * 8, leaf(block).0);
+            }
+            if found.level == 0 {
+                self.reload()?;
+            }
+            return Ok(run.count);
+        }
+        self.branch(index, want, at)?;
+        Ok(0)
+    }
+
+    /// Sets the leaf of block `index`, whose bytes before `at` are zeros. If the size already exposes some
+    /// of them, they must be durable first.
+    fn place(&self, fresh: &mut FreshSet<'_>, found: &Found, leaf: Entry, index: u64, at: u64) {
+        let start = index * BLOCK_BYTES;
+        let head = at.saturating_sub(start).min(BLOCK_BYTES);
+        if head > 0 {
+            fresh.range(leaf.off(), head).zero(0, head);
+        }
+        if start >= self.inode.size() {
+            return self.pool.pm.publish_hidden(found.slot, leaf.0);
+        }
+        let exposed = self.pool.pm.fresh();
+        let durable = exposed.barrier();
+        self.locks.change();
+        self.pool.pm.publish(found.slot, leaf.0, durable);
+    }
+
+    /// Adds the nodes that lead to `index`: with a whole large leaf where the file is large, else with one
+    /// block, whose neighbours are then filled by runs.
+    fn branch(&mut self, index: u64, want: u64, at: u64) -> Result<()> {
+        let large = want >= FANOUT || self.inode.size() >= GROW_LARGE;
+        let aligned = index.is_multiple_of(FANOUT) && at <= index * BLOCK_BYTES;
+        if large && aligned && self.branch_with(index, index + FANOUT, true).is_ok() {
+            return Ok(());
+        }
+        self.branch_with(index, index + 1, false)
+    }
+
+    fn branch_with(&mut self, from: u64, to: u64, large: bool) -> Result<()> {
+        let mut fresh = self.pool.pm.fresh();
+        let edit = Edit {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+            class: Class::Ordinary,
+            from,
+            to,
+        };
+        let mut leaves = HiddenLeaves {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+            large,
+        };
+        let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
+        intend_subtree(self.lane, &swing, from, to)?;
+        let durable = fresh.barrier();
+        self.locks.change();
+        self.pool.pm.publish(swing.slot, swing.new.0, durable);
+        self.reload()
+    }
+
+    /// Settles what the call had in question, its locks still held.
+    pub fn lane_done(&self) {
+        crate::settle::settle(self.pool, self.lane);
+        self.lane.clear_intents();
+    }
+}
+
+/// Writes the part of `data` (which starts at byte `at`) that falls into `count` blocks from `index`.
+fn put(
+    fresh: &mut FreshSet<'_>,
+    off: u64,
+    index: u64,
+    count: u64,
+    at: u64,
+    data: &[u8],
+) -> Result<()> {
+    let start = (index * BLOCK_BYTES).max(at);
+    let end = ((index + count) * BLOCK_BYTES).min(at + data.len() as u64);
+    let piece = &data[(start - at) as usize..(end - at) as usize];
+    let to = off + start - index * BLOCK_BYTES;
+    let range = fresh.range(to, piece.len() as u64);
+    if piece.len() <= SMALL {
+        range.small(0, piece);
+        return Ok(());
+    }
+    range.bytes(0, piece)
+}
+
+/// Leaves past the end: their content is undefined until a size exposes it.
+struct HiddenLeaves<'a> {
+    pool: &'a Pool,
+    lane: &'a Lane<'a>,
+    ino: Ino,
+    large: bool,
+}
+
+impl Leaves for HiddenLeaves<'_> {
+    fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
+        if level != 2 || !self.large {
+            return Ok(None);
+        }
+        let purpose = Purpose::Tree {
+            ino: self.ino,
+            level: 0,
+            index,
+        };
+        let run = self
+            .pool
+            .alloc_region(self.lane, Class::Ordinary, purpose)?;
+        Ok(Some(Entry::leaf(run.block << BLOCK_SHIFT)))
+    }
+
+    fn one(&mut self, _fresh: &mut FreshSet<'_>, index: u64, old: Entry) -> Result<Entry> {
+        debug_assert!(old.is_hole(), "only holes are filled here");
+        let purpose = Purpose::Tree {
+            ino: self.ino,
+            level: 0,
+            index,
+        };
+        let run = self
+            .pool
+            .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
+        // An 8 KiB gap's inside must read as zeros: unwritten until it is filled.
+        Ok(Entry::unwritten(run.block << BLOCK_SHIFT))
+    }
+}

@@ -1,0 +1,104 @@
+//! Calls on a file's content. Sizes and pointers are published by single stores wherever that is enough
+//! (append, single-block overwrite, truncate); a transaction is used where two words must change together.
+
+pub(crate) mod allocate;
+pub(crate) mod expose;
+pub(crate) mod extend;
+pub(crate) mod overwrite;
+pub(crate) mod read;
+pub(crate) mod replace;
+pub(crate) mod seek;
+pub(crate) mod truncate;
+pub(crate) mod write;
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::lane::Lane;
+use crate::locks::LockSet;
+use crate::persist::{Durable, Transaction};
+use crate::pool::Pool;
+use crate::tree::edit::Swing;
+use crate::tree::{Found, Tree};
+use crate::types::Ino;
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::inode::{CTIME_IS_MTIME, SIZE_MASK};
+
+/// A change of one file's content: what every step of it needs.
+pub(crate) struct Work<'a> {
+    pub pool: &'a Pool,
+    pub locks: &'a LockSet<'a>,
+    pub lane: &'a Lane<'a>,
+    pub inode: Inode,
+    pub now_ns: i64,
+}
+
+impl Work<'_> {
+    /// The size pair with a new size, mtime and ctime now.
+    fn pair(&self, size: u64) -> [u64; 2] {
+        [
+            self.inode.size_word & !SIZE_MASK | size | CTIME_IS_MTIME,
+            self.now_ns as u64,
+        ]
+    }
+
+    /// Publishes a new size with its times, durable on return; what it exposes is.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_size(&mut self, size: u64, durable: Durable) {
+        self.locks.change();
+        self.lane.set_working(self.inode.ino);
+        let pair = self.pair(size);
+        self.pool.pm.publish_pair(self.inode.off, pair, durable);
+        self.inode.size_word = pair[0];
+        self.inode.mtime_ns = self.now_ns;
+    }
+
+    /// Publishes a slot and a size together, durable on return.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_both(&mut self, swing: &Swing, size: u64) {
+        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
+        let slot = tx.log(swing.slot, 8);
+        let range = tx.log(self.inode.off, 16);
+        let mut tx = tx.seal();
+        self.locks.change();
+        let pair = self.pair(size);
+        tx.set(&slot, 0, swing.new.0);
+        tx.set(&range, 0, pair[0]);
+        tx.set(&range, 1, pair[1]);
+        tx.commit();
+        self.inode.size_word = pair[0];
+    }
+
+    /// mtime and ctime of an overwrite: stored, not flushed (DECISIONS 16).
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn stray_times(&self) {
+        self.locks.change();
+        self.pool
+            .pm
+            .stray_pair(self.inode.off, self.pair(self.inode.size()));
+    }
+
+    /// Reads the inode again after its root may have changed.
+    pub fn reload(&mut self) -> Result<()> {
+        self.inode = Inode::load(self.pool, self.inode.ino)?;
+        Ok(())
+    }
+
+    pub fn tree(&self) -> Tree {
+        self.inode.tree()
+    }
+
+    pub fn ino(&self) -> Ino {
+        self.inode.ino
+    }
+}
+
+/// Whether one store to `found.slot` can set the leaf of block `index` alone.
+pub(crate) fn is_direct(tree: &Tree, found: &Found, index: u64) -> bool {
+    found.level == 1 || found.slot == tree.slot && index == 0 && tree.root.height() == 0
+}
+
+/// The block of a byte offset.
+#[inline]
+pub(crate) fn block_of(offset: u64) -> u64 {
+    offset / BLOCK_BYTES
+}

@@ -1,0 +1,239 @@
+//! Writing inside the file. In `atomic` mode: one word is one store; a few bytes are undo-logged; a block is
+//! copied, changed and swung in; a part of a large leaf is saved first. In `ordered` mode: in place.
+
+use super::replace::Replacement;
+use super::{Work, block_of, is_direct};
+use crate::alloc::Class;
+use crate::error::Result;
+use crate::lane::{Purpose, Run, Zone};
+use crate::persist::Transaction;
+use crate::settle::intend_subtree;
+use crate::tree::edit::Edit;
+use crate::tree::entry::Entry;
+use crate::tree::{Extent, Found};
+use crate::types::DataMode;
+use pmfs_format::journal::{ENTRIES_MAX, ENTRY_DATA_BYTES};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// Longest overwrite that is undo-logged rather than copied: where eight log lines cost what a block does.
+const LOGGED_MAX: usize = 8 * ENTRY_DATA_BYTES as usize;
+/// A large write in a large leaf is saved in at most this many runs.
+const SAVED_RUNS: usize = ENTRIES_MAX;
+
+impl Work<'_> {
+    /// Writes `data` at `at`, all of it inside the size.
+    pub fn overwrite(&mut self, at: u64, data: &[u8]) -> Result<()> {
+        if self.pool.data_mode == DataMode::Ordered {
+            return self.overwrite_ordered(at, data);
+        }
+        let end = at + data.len() as u64;
+        let first = block_of(at);
+        let last = block_of(end - 1);
+        if data.len() <= LOGGED_MAX {
+            if at % 8 + data.len() as u64 <= 8
+                && let Some(off) = self.in_place(at, data.len())?
+            {
+                self.locks.change();
+                self.lane.set_working(self.inode.ino);
+                self.pool.pm.publish_bytes(off, data);
+                self.stray_times();
+                return Ok(());
+            }
+            if self.overwrite_logged(at, data)? {
+                return Ok(());
+            }
+        }
+        let found = self.tree().find(self.pool, first)?;
+        if found.entry.is_leaf() && found.units > 1 && last < found.base + found.units {
+            if found.entry.is_unwritten() {
+                self.write_out_large(&found)?;
+            }
+            let off = found.entry.off() + (at - found.base * BLOCK_BYTES);
+            return self.overwrite_saved(off, data);
+        }
+        if first == last && is_direct(&self.tree(), &found, first) {
+            return self.overwrite_block(&found, first, at, data);
+        }
+        self.overwrite_range(first, last + 1, at, data)
+    }
+
+    /// Where bytes of the file stand, if they are contiguous and written.
+    fn in_place(&self, at: u64, len: usize) -> Result<Option<u64>> {
+        let within = at % BLOCK_BYTES;
+        let blocks = (within + len as u64).div_ceil(BLOCK_BYTES);
+        let extent = self.tree().extent(self.pool, block_of(at), blocks)?;
+        Ok((extent.written && extent.count == blocks).then_some(extent.off + within))
+    }
+
+    /// Undo-logged in place. `false` if some of the range is a hole.
+    fn overwrite_logged(&mut self, at: u64, data: &[u8]) -> Result<bool> {
+        let head = ((BLOCK_BYTES - at % BLOCK_BYTES) as usize).min(data.len());
+        let (head, tail) = data.split_at(head);
+        let Some(head_off) = self.in_place(at, head.len())? else {
+            return Ok(false);
+        };
+        let mut tail_off = None;
+        if !tail.is_empty() {
+            tail_off = self.in_place(at + head.len() as u64, tail.len())?;
+            if tail_off.is_none() {
+                return Ok(false);
+            }
+        }
+        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
+        let head_range = tx.log_bytes(head_off, head.len() as u64);
+        let tail_range = tail_off.map(|off| (off, tx.log_bytes(off, tail.len() as u64)));
+        let mut tx = tx.seal();
+        self.locks.change();
+        tx.set_bytes(&head_range, head_off, head);
+        if let Some((off, range)) = &tail_range {
+            tx.set_bytes(range, *off, tail);
+        }
+        tx.commit();
+        self.stray_times();
+        Ok(true)
+    }
+
+    /// One block: a fresh copy with the change, one pointer, the old block back. The hot path of random
+    /// writes, so it settles what it had in question by hand.
+    fn overwrite_block(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
+        let ino = self.ino();
+        let purpose = Purpose::Tree {
+            ino,
+            level: 0,
+            index,
+        };
+        // Filling a hole makes the pool fuller; replacing a block must go through on a full one.
+        let class = if found.entry.is_leaf() {
+            Class::Privileged
+        } else {
+            Class::Ordinary
+        };
+        let run = self.pool.alloc(self.lane, 1, class, Zone::Data, purpose)?;
+        let off = run.block << BLOCK_SHIFT;
+        let mut fresh = self.pool.pm.fresh();
+        Replacement::of(self, at, data).compose(&mut fresh, off, index, found.entry)?;
+        let mut old_record = None;
+        if found.entry.is_leaf() {
+            let old = Run {
+                block: found.entry.off() >> BLOCK_SHIFT,
+                count: 1,
+            };
+            old_record = Some(self.lane.intend_run(old, purpose)?);
+        }
+        let durable = fresh.barrier();
+        self.locks.change();
+        self.pool
+            .pm
+            .publish(found.slot, Entry::leaf(off).0, durable);
+        self.stray_times();
+        if let Some(record) = old_record {
+            self.pool.free_record(self.lane, record);
+        }
+        self.lane.clear_intents();
+        Ok(())
+    }
+
+    /// Many blocks: fresh ones under fresh nodes, one pointer.
+    fn overwrite_range(&mut self, from: u64, to: u64, at: u64, data: &[u8]) -> Result<()> {
+        let mut fresh = self.pool.pm.fresh();
+        let edit = Edit {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+            class: Class::Privileged,
+            from,
+            to,
+        };
+        let mut leaves = Replacement::of(self, at, data);
+        let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
+        intend_subtree(self.lane, &swing, from, to)?;
+        let durable = fresh.barrier();
+        self.locks.change();
+        self.pool.pm.publish(swing.slot, swing.new.0, durable);
+        self.reload()?;
+        self.stray_times();
+        self.lane_done();
+        Ok(())
+    }
+
+    /// Part of a large leaf: its old bytes to scratch blocks, entries that name them, then in place
+    /// (DECISIONS 14).
+    fn overwrite_saved(&mut self, off: u64, data: &[u8]) -> Result<()> {
+        let mut fresh = self.pool.pm.fresh();
+        let mut saved: Vec<(u64, u64, u64)> = Vec::new();
+        let mut done = 0;
+        while done < data.len() as u64 {
+            if saved.len() == SAVED_RUNS {
+                return Err(crate::Error::NoSpace);
+            }
+            let left = data.len() as u64 - done;
+            let want = left.div_ceil(BLOCK_BYTES);
+            let zone = Zone::Data;
+            let run =
+                self.pool
+                    .alloc(self.lane, want, Class::Privileged, zone, Purpose::Scratch)?;
+            let len = (run.count * BLOCK_BYTES).min(left);
+            let scratch = run.block << BLOCK_SHIFT;
+            fresh
+                .range(scratch, run.count * BLOCK_BYTES)
+                .copy(0, off + done, len)?;
+            saved.push((off + done, len, scratch));
+            done += len;
+        }
+        let durable = fresh.barrier();
+        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
+        let ranges: Vec<_> = saved
+            .iter()
+            .map(|&(to, len, from)| tx.log_saved(to, len, from, &durable))
+            .collect();
+        let mut tx = tx.seal();
+        self.locks.change();
+        for (range, &(to, len, _)) in ranges.iter().zip(&saved) {
+            let start = (to - off) as usize;
+            tx.set_bulk(range, to, &data[start..start + len as usize])?;
+        }
+        tx.commit();
+        self.stray_times();
+        self.lane_done();
+        Ok(())
+    }
+
+    /// `ordered`: written blocks in place, the rest by replacement. May tear.
+    fn overwrite_ordered(&mut self, at: u64, data: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let here = at + done as u64;
+            let within = here % BLOCK_BYTES;
+            let left = (data.len() - done) as u64;
+            let blocks = (within + left).div_ceil(BLOCK_BYTES);
+            let extent: Extent = self.tree().extent(self.pool, block_of(here), blocks)?;
+            let len = (extent.count * BLOCK_BYTES - within).min(left) as usize;
+            let piece = &data[done..done + len];
+            if extent.written {
+                self.locks.change();
+                self.pool.pm.stray_write(extent.off + within, piece)?;
+            } else {
+                self.fill_holes(here, piece)?;
+            }
+            done += len;
+        }
+        self.pool.pm.barrier();
+        self.stray_times();
+        Ok(())
+    }
+
+    /// Writes into a range that reads as zeros.
+    fn fill_holes(&mut self, at: u64, data: &[u8]) -> Result<()> {
+        let first = block_of(at);
+        let last = block_of(at + data.len() as u64 - 1);
+        let found = self.tree().find(self.pool, first)?;
+        if found.entry.is_leaf() && found.units > 1 {
+            self.write_out_large(&found)?;
+            return self.overwrite_ordered(at, data);
+        }
+        if first == last && is_direct(&self.tree(), &found, first) {
+            return self.overwrite_block(&found, first, at, data);
+        }
+        self.overwrite_range(first, last + 1, at, data)
+    }
+}

@@ -1,0 +1,64 @@
+//! read: no lock, no store but atime.
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::locks;
+use crate::pool::Pool;
+use crate::types::{AtimeMode, Ino};
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::inode::offset;
+use std::sync::atomic::Ordering;
+
+/// relatime: an atime this old is renewed.
+const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+impl Pool {
+    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file.
+    pub(crate) fn read(&self, ino: Ino, at: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.alive()?;
+        let (len, inode) = locks::read(self, ino, || {
+            let inode = Inode::live(self, ino)?;
+            inode.require_file()?;
+            let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
+            self.read_range(&inode, at, &mut buffer[..len as usize])?;
+            Ok((len as usize, inode))
+        })?;
+        if self.atime == AtimeMode::Relatime && len > 0 {
+            self.relatime(&inode);
+        }
+        Ok(len)
+    }
+
+    /// Copies a range that lies inside the size.
+    pub(crate) fn read_range(&self, inode: &Inode, at: u64, buffer: &mut [u8]) -> Result<()> {
+        let tree = inode.tree();
+        let mut done = 0;
+        while done < buffer.len() {
+            let here = at + done as u64;
+            let within = here % BLOCK_BYTES;
+            let left = (buffer.len() - done) as u64;
+            let blocks = (within + left).div_ceil(BLOCK_BYTES);
+            let extent = tree.extent(self, here / BLOCK_BYTES, blocks)?;
+            let len = (extent.count * BLOCK_BYTES - within).min(left) as usize;
+            let piece = &mut buffer[done..done + len];
+            if extent.written {
+                self.pm.copy_out(extent.off + within, piece)?;
+            } else {
+                piece.fill(0);
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn relatime(&self, inode: &Inode) {
+        let slot = inode.off + offset::ATIME;
+        let atime = self.pm.load(slot) as i64;
+        let fresh = atime >= inode.mtime_ns && atime >= inode.ctime_ns();
+        let now = self.clock.now_ns();
+        if (fresh && now - atime < DAY_NS) || self.read_only.load(Ordering::Relaxed) {
+            return;
+        }
+        self.pm.stray_word(slot, now as u64);
+    }
+}

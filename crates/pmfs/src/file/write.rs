@@ -1,0 +1,107 @@
+//! write and append: cutting into atomic pieces, and choosing how each is done.
+
+use super::Work;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::lane::Claim;
+use crate::locks::LockSet;
+use crate::pool::Pool;
+use crate::types::{DataMode, Ino};
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::inode::SIZE_MAX;
+
+/// A write up to this long is atomic (DECISIONS 13).
+pub(crate) const ATOMIC_MAX: usize = 64 << 20;
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+enum At {
+    Offset(u64),
+    End,
+}
+
+impl Pool {
+    /// Writes at an offset; short only where the pool is full.
+    pub(crate) fn write(&self, ino: Ino, at: u64, data: &[u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < data.len() {
+            let piece = &data[done..data.len().min(done + ATOMIC_MAX)];
+            match self.write_piece(ino, At::Offset(at + done as u64), piece) {
+                Ok((_, written)) => {
+                    done += written;
+                    if written < piece.len() {
+                        break;
+                    }
+                }
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes at the true end; answers where that was.
+    pub(crate) fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
+        if data.is_empty() {
+            return Ok((self.getattr(ino)?.size, 0));
+        }
+        let first = &data[..data.len().min(ATOMIC_MAX)];
+        self.write_piece(ino, At::End, first)
+    }
+
+    /// One atomic piece. Where space runs out a shorter one is tried, down to a block.
+    fn write_piece(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
+        self.writable()?;
+        let mut len = data.len();
+        loop {
+            match self.write_once(ino, at, &data[..len]) {
+                Err(Error::NoSpace) if len > BLOCK_BYTES as usize => {
+                    len = (len / 2)
+                        .next_multiple_of(BLOCK_BYTES as usize)
+                        .min(len - 1);
+                }
+                Ok(at) => return Ok((at, len)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<u64> {
+        let locks = LockSet::take(self, &[ino]);
+        let inode = Inode::live(self, ino)?;
+        inode.require_file()?;
+        let size = inode.size();
+        let at = match at {
+            At::Offset(at) => at,
+            At::End => size,
+        };
+        let end = at
+            .checked_add(data.len() as u64)
+            .filter(|&end| end <= SIZE_MAX)
+            .ok_or(Error::FileTooBig)?;
+        if data.is_empty() {
+            return Ok(at);
+        }
+        let lane = Claim::new(self);
+        let mut work = Work {
+            pool: self,
+            locks: &locks,
+            lane: &lane,
+            inode,
+            now_ns: self.clock.now_ns(),
+        };
+        if at >= size {
+            work.extend(at, data)?;
+        } else if end <= size {
+            work.overwrite(at, data)?;
+        } else if self.data_mode == DataMode::Ordered {
+            let inside = (size - at) as usize;
+            work.overwrite(at, &data[..inside])?;
+            work.reload()?;
+            work.extend(size, &data[inside..])?;
+        } else {
+            work.straddle(at, data)?;
+        }
+        Ok(at)
+    }
+}

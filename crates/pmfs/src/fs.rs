@@ -1,0 +1,260 @@
+//! [`Fs`]: the engine's face. It translates nothing and decides nothing; each call is a page of its own.
+
+use crate::attach;
+use crate::check::{self, CheckReport};
+use crate::dir::list;
+use crate::error::Result;
+use crate::info::{PoolInfo, RecoveryReport};
+use crate::mkfs;
+use crate::namespace::create::Kind;
+use crate::options::{MkfsOptions, OpenOptions};
+use crate::pool::Pool;
+use crate::types::{
+    Attr, DirEntry, FallocateMode, Ino, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
+};
+use std::path::Path;
+
+/// One attachment to a pool. Calls are atomic and durable when they return; they may come from any thread.
+/// Errors are those of the POSIX calls of the same names ([`crate::Error::errno`]). Permissions are not
+/// checked here: whoever may open the pool is trusted with it, and the mount enforces them for others.
+pub struct Fs {
+    pool: Pool,
+    recovery: RecoveryReport,
+}
+
+#[allow(clippy::missing_errors_doc)]
+impl Fs {
+    /// Makes a pool.
+    pub fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
+        mkfs::mkfs(path, options)
+    }
+
+    /// Attaches to a pool; recovers it if it was left uncleanly.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Fs> {
+        let (pool, recovery) = attach::attach(path, options)?;
+        Ok(Fs { pool, recovery })
+    }
+
+    /// Formats a mapping without a file: for tests and crash images.
+    pub fn format_private(mem: pmem::Pmem, options: &MkfsOptions) -> Result<()> {
+        mkfs::format(mem, options).map(drop)
+    }
+
+    /// Attaches to a mapping without a file, as after power loss: for tests and crash images.
+    pub fn open_private(mem: pmem::Pmem, options: &OpenOptions) -> Result<Fs> {
+        let (pool, recovery) = attach::attach_private(mem, options)?;
+        Ok(Fs { pool, recovery })
+    }
+
+    /// Leaves the pool, clean if nobody else is in it. Dropping an `Fs` instead is an unclean end, which
+    /// the next one recovers from.
+    pub fn close(self) -> Result<()> {
+        self.detach()
+    }
+
+    /// As [`Fs::close`], by reference; later calls fail with [`crate::Error::ShutDown`].
+    pub fn detach(&self) -> Result<()> {
+        attach::detach(&self.pool)
+    }
+
+    /// Geometry, medium, free space.
+    #[must_use]
+    pub fn info(&self) -> PoolInfo {
+        self.pool.info()
+    }
+
+    /// What attaching had to do.
+    #[must_use]
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// Cleans up after processes that died while this one is attached; waiters do the same by themselves.
+    pub fn recover_dead(&self) -> Result<u64> {
+        crate::recovery::recover_dead(&self.pool).map(|undone| undone.slots)
+    }
+
+    /// Checks the whole pool, which must be at rest.
+    pub fn check(&self) -> Result<CheckReport> {
+        check::check(&self.pool)
+    }
+
+    /// Finds a name; "." and ".." too.
+    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        self.pool.lookup(dir, name)
+    }
+
+    /// An inode's attributes.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.pool.getattr(ino)
+    }
+
+    /// Changes attributes.
+    pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        self.pool.setattr(ino, set)
+    }
+
+    /// Makes a regular file; does not hold it open.
+    pub fn create(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
+        self.pool.make(dir, name, node, Kind::File)
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
+        self.pool.make(dir, name, node, Kind::Directory)
+    }
+
+    /// Makes a file, device, FIFO or socket; `kind` is the type's bits.
+    pub fn mknod(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        node: &NewNode,
+        kind: u32,
+        rdev: u32,
+    ) -> Result<Attr> {
+        self.pool.make(dir, name, node, Kind::Special(kind, rdev))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], node: &NewNode) -> Result<Attr> {
+        self.pool.make(dir, name, node, Kind::Symlink(target))
+    }
+
+    /// Makes a file without a name (O_TMPFILE), held open once: pair it with [`Fs::release`].
+    pub fn tmpfile(&self, dir: Ino, node: &NewNode) -> Result<Attr> {
+        self.pool.tmpfile(dir, node)
+    }
+
+    /// Gives a file one more name.
+    pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
+        self.pool.link(ino, dir, name)
+    }
+
+    /// Removes a name of anything but a directory.
+    pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.pool.unlink(dir, name)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.pool.rmdir(dir, name)
+    }
+
+    /// Moves a name; see `renameat2(2)`.
+    pub fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<()> {
+        self.pool.rename(dir, name, new_dir, new_name, flags)
+    }
+
+    /// A symbolic link's target.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.pool.readlink(ino)
+    }
+
+    /// Shows `emit` the entries after `cookie` (0: all, "." and ".." first) until it declines one. A cookie
+    /// stays good whatever changes meanwhile.
+    pub fn readdir(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.pool.alive()?;
+        list::readdir(&self.pool, dir, cookie, emit)
+    }
+
+    /// Holds an inode open: it and its blocks outlive its last name until as many releases.
+    pub fn hold(&self, ino: Ino) -> Result<Attr> {
+        self.pool.hold(ino)
+    }
+
+    /// Ends one hold.
+    pub fn release(&self, ino: Ino) -> Result<()> {
+        self.pool.release(ino)
+    }
+
+    /// Reads; short only at the end of the file.
+    pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.pool.read(ino, offset, buffer)
+    }
+
+    /// Writes; short only where the pool is full.
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
+        self.pool.write(ino, offset, data)
+    }
+
+    /// Writes at the true end; answers the offset and the bytes written.
+    pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
+        self.pool.append(ino, data)
+    }
+
+    /// See `fallocate(2)`.
+    pub fn fallocate(&self, ino: Ino, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        self.pool.fallocate(ino, mode, offset, len)
+    }
+
+    /// The first data from `offset` on.
+    pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
+        self.pool.seek(ino, offset, true)
+    }
+
+    /// The first hole from `offset` on; the end counts as one.
+    pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64> {
+        self.pool.seek(ino, offset, false)
+    }
+
+    /// Copies between files inside the pool.
+    pub fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.pool.copy_range(from, from_offset, to, to_offset, len)
+    }
+
+    /// Nothing to do: every call is durable when it returns.
+    pub fn fsync(&self, _ino: Ino) -> Result<()> {
+        self.pool.alive()
+    }
+
+    /// An extended attribute's value.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.pool.getxattr(ino, name)
+    }
+
+    /// Sets an extended attribute.
+    pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+        self.pool.setxattr(ino, name, value, flags)
+    }
+
+    /// The extended attributes' names.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.pool.listxattr(ino)
+    }
+
+    /// Removes an extended attribute.
+    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.pool.removexattr(ino, name)
+    }
+
+    /// Space and inodes.
+    pub fn statfs(&self) -> Result<StatFs> {
+        self.pool.statfs()
+    }
+
+    /// The mapping, for tools that look at the medium itself.
+    #[must_use]
+    pub fn mapping(&self) -> &pmem::Pmem {
+        self.pool.pm.mapping()
+    }
+}

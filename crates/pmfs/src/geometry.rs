@@ -1,0 +1,278 @@
+//! Where everything is: byte offsets of each region, from the superblock's numbers.
+
+use crate::error::{Error, Result};
+use pmfs_format::{
+    BLOCK_BYTES, GroupRaw, IntentRaw, LaneRaw, LockRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw,
+    runtime::GROUP_UNITS, tree,
+};
+
+/// A bitmap of the runtime area with its group lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BitmapPlace {
+    /// First group line, bytes.
+    pub groups: u64,
+    /// First bitmap word, bytes.
+    pub bits: u64,
+    /// Units it speaks of.
+    pub units: u64,
+}
+
+impl BitmapPlace {
+    pub fn group_count(&self) -> u64 {
+        self.units.div_ceil(GROUP_UNITS)
+    }
+}
+
+/// Offsets in bytes from the pool's start, unless said otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Geometry {
+    pub blocks: u64,
+    pub data_start: u64,
+    pub inodes: u64,
+    pub lanes: u64,
+    pub lane_bytes: u64,
+    pub slot_count: u64,
+    pub lock_count: u64,
+    pub open_lines: u64,
+    pub intents_per_lane: u64,
+    pub reserve_blocks: u64,
+    pub inode_table_root: u64,
+    pub hash_key: [u64; 2],
+    pub header: u64,
+    pub slots: u64,
+    pub lane_lines: u64,
+    pub intents: u64,
+    pub locks: u64,
+    pub open: u64,
+    pub block_map: BitmapPlace,
+    pub inode_map: BitmapPlace,
+    pub runtime: std::ops::Range<u64>,
+    pub journal: u64,
+}
+
+/// What mkfs decides; everything else follows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizing {
+    pub blocks: u64,
+    pub inodes: u64,
+    pub lanes: u64,
+    pub lane_bytes: u64,
+    pub slots: u64,
+    pub locks: u64,
+    pub open_lines: u64,
+    pub intents: u64,
+}
+
+impl Sizing {
+    /// Sizes for a pool of `blocks` blocks: 64 lanes, 1,024 slots and 4,096 locks at 1 GiB, and in
+    /// proportion below, down to what a 256 KiB test pool needs.
+    pub fn for_blocks(blocks: u64, inodes: Option<u64>) -> Sizing {
+        let scale = |per: u64, least: u64, most: u64| (blocks / per).clamp(least, most);
+        Sizing {
+            blocks,
+            inodes: inodes
+                .unwrap_or(blocks * 2)
+                .clamp(64, 1 << 32)
+                .next_multiple_of(64),
+            lanes: scale(4096, 2, 256),
+            lane_bytes: 8192,
+            slots: scale(256, 4, 1024),
+            locks: scale(64, 32, 65536).next_power_of_two(),
+            open_lines: scale(64, 16, 65536).next_power_of_two(),
+            intents: if blocks >= 8192 { 512 } else { 48 },
+        }
+    }
+}
+
+/// The regions of a runtime area that starts at byte `start`.
+struct Regions {
+    at: u64,
+}
+
+impl Regions {
+    fn take(&mut self, bytes: u64) -> u64 {
+        let here = self.at;
+        self.at = (here + bytes).next_multiple_of(64);
+        here
+    }
+}
+
+impl Geometry {
+    fn place(sizing: &Sizing, start: u64) -> Geometry {
+        let mut regions = Regions { at: start };
+        let header = regions.take(RuntimeHeaderRaw::SIZE);
+        let slots = regions.take(sizing.slots * SlotRaw::SIZE);
+        let lane_lines = regions.take(sizing.lanes * LaneRaw::SIZE);
+        let intents = regions.take(sizing.lanes * sizing.intents * IntentRaw::SIZE);
+        let locks = regions.take(sizing.locks * LockRaw::SIZE);
+        let open = regions.take(sizing.open_lines * 64);
+        let mut bitmap = |units: u64| {
+            let groups = regions.take(units.div_ceil(GROUP_UNITS) * GroupRaw::SIZE);
+            let bits = regions.take(units.div_ceil(64) * 8);
+            BitmapPlace {
+                groups,
+                bits,
+                units,
+            }
+        };
+        let block_map = bitmap(sizing.blocks);
+        let inode_map = bitmap(sizing.inodes);
+        let end = regions.at.next_multiple_of(BLOCK_BYTES);
+        Geometry {
+            blocks: sizing.blocks,
+            data_start: 0,
+            inodes: sizing.inodes,
+            lanes: sizing.lanes,
+            lane_bytes: sizing.lane_bytes,
+            slot_count: sizing.slots,
+            lock_count: sizing.locks,
+            open_lines: sizing.open_lines,
+            intents_per_lane: sizing.intents,
+            reserve_blocks: 0,
+            inode_table_root: 0,
+            hash_key: [0; 2],
+            header,
+            slots,
+            lane_lines,
+            intents,
+            locks,
+            open,
+            block_map,
+            inode_map,
+            runtime: start..end,
+            journal: end,
+        }
+    }
+
+    /// The geometry of a new pool.
+    ///
+    /// # Errors
+    /// [`Error::Geometry`] if its parts leave no room for data.
+    pub fn plan(sizing: &Sizing, hash_key: [u64; 2]) -> Result<Geometry> {
+        let mut geometry = Geometry::place(sizing, BLOCK_BYTES);
+        let journal_end = geometry.journal + sizing.lanes * sizing.lane_bytes;
+        geometry.inode_table_root = journal_end.next_multiple_of(BLOCK_BYTES) / BLOCK_BYTES;
+        geometry.data_start = geometry.inode_table_root + 1;
+        geometry.reserve_blocks = (sizing.lanes * 8 + 256).min(sizing.blocks / 16);
+        geometry.hash_key = hash_key;
+        if geometry.data_start + 16 + geometry.reserve_blocks > sizing.blocks {
+            return Err(Error::Geometry(format!(
+                "{} KiB leave no room for files beside {} KiB of lanes and tables; make the pool larger",
+                sizing.blocks * 4,
+                geometry.data_start * 4
+            )));
+        }
+        Ok(geometry)
+    }
+
+    /// The geometry that a superblock describes, each number checked against the pool's `len` in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they don't fit together.
+    pub fn of(raw: &SuperblockRaw, len: u64) -> Result<Geometry> {
+        let bad = |what| Err(Error::Corrupt { what, offset: 0 });
+        if raw.blocks < 16 || raw.blocks > (1 << 36) || raw.blocks * BLOCK_BYTES > len {
+            return bad("superblock: the pool is shorter than its superblock says");
+        }
+        let tables = raw.lanes as u64 + raw.slots as u64 + raw.locks as u64 + raw.open_lines as u64;
+        if raw.lanes == 0
+            || raw.slots == 0
+            || raw.slots > 4094
+            || !raw.lane_bytes.is_power_of_two()
+            || raw.lane_bytes < 4096
+            || !raw.locks.is_power_of_two()
+            || !raw.open_lines.is_power_of_two()
+            || raw.intents < 16
+            || tables > raw.blocks * 64
+            || raw.inodes < 8
+            || raw.inodes > 1 << 32
+        {
+            return bad("superblock: impossible table sizes");
+        }
+        let sizing = Sizing {
+            blocks: raw.blocks,
+            inodes: raw.inodes,
+            lanes: raw.lanes.into(),
+            lane_bytes: raw.lane_bytes.into(),
+            slots: raw.slots.into(),
+            locks: raw.locks.into(),
+            open_lines: raw.open_lines.into(),
+            intents: raw.intents.into(),
+        };
+        let mut geometry = Geometry::place(&sizing, BLOCK_BYTES);
+        let journal_blocks = sizing.lanes * sizing.lane_bytes / BLOCK_BYTES;
+        if raw.runtime_start != 1
+            || (raw.runtime_start + raw.runtime_blocks) * BLOCK_BYTES != geometry.runtime.end
+            || raw.journal_start * BLOCK_BYTES != geometry.journal
+            || raw.journal_blocks != journal_blocks
+            || raw.inode_table_root < raw.journal_start + raw.journal_blocks
+            || raw.data_start <= raw.inode_table_root
+            || raw.data_start >= raw.blocks - 1
+        {
+            return bad("superblock: regions overlap");
+        }
+        geometry.inode_table_root = raw.inode_table_root;
+        geometry.data_start = raw.data_start;
+        geometry.reserve_blocks = raw.reserve_blocks.min(raw.blocks / 2);
+        geometry.hash_key = raw.hash_key;
+        Ok(geometry)
+    }
+
+    /// Fills the fields of a superblock that describe this geometry.
+    pub fn describe(&self, raw: &mut SuperblockRaw) {
+        raw.blocks = self.blocks;
+        raw.runtime_start = self.runtime.start / BLOCK_BYTES;
+        raw.runtime_blocks = (self.runtime.end - self.runtime.start) / BLOCK_BYTES;
+        raw.journal_start = self.journal / BLOCK_BYTES;
+        raw.journal_blocks = self.lanes * self.lane_bytes / BLOCK_BYTES;
+        raw.data_start = self.data_start;
+        raw.inodes = self.inodes;
+        raw.inode_table_root = self.inode_table_root;
+        raw.hash_key = self.hash_key;
+        raw.lanes = self.lanes as u32;
+        raw.lane_bytes = self.lane_bytes as u32;
+        raw.slots = self.slot_count as u32;
+        raw.locks = self.lock_count as u32;
+        raw.open_lines = self.open_lines as u32;
+        raw.intents = self.intents_per_lane as u32;
+        raw.reserve_blocks = self.reserve_blocks;
+    }
+
+    /// Blocks that are never free: superblock, runtime area, journal, the table's root, the copy.
+    pub fn overhead_blocks(&self) -> u64 {
+        self.data_start + 1
+    }
+
+    /// Byte offset of slot `index`.
+    pub fn slot(&self, index: u64) -> u64 {
+        self.slots + index * SlotRaw::SIZE
+    }
+
+    /// Byte offset of lane `index`'s volatile line.
+    pub fn lane_line(&self, index: u64) -> u64 {
+        self.lane_lines + index * LaneRaw::SIZE
+    }
+
+    /// Byte offset of lane `index`'s log.
+    pub fn lane_log(&self, index: u64) -> u64 {
+        self.journal + index * self.lane_bytes
+    }
+
+    /// Byte offset of lane `index`'s intent records.
+    pub fn lane_intents(&self, index: u64) -> u64 {
+        self.intents + index * self.intents_per_lane * IntentRaw::SIZE
+    }
+
+    /// Entries a lane.
+    pub fn lane_entries(&self) -> u64 {
+        self.lane_bytes / 64
+    }
+
+    /// The inode table's root entry.
+    pub fn table_root(&self) -> u64 {
+        self.inode_table_root * BLOCK_BYTES
+            | u64::from(tree::TABLE_HEIGHT) << tree::HEIGHT_SHIFT
+            | tree::PRESENT
+            | tree::NODE
+    }
+}

@@ -1,0 +1,117 @@
+//! What a pool tells about itself: geometry, medium, and what attaching had to do.
+
+use crate::alloc::Bitmap;
+use crate::pool::Pool;
+use pmfs_format::BLOCK_BYTES;
+use std::fmt;
+use std::time::Duration;
+
+/// What attaching had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecoveryKind {
+    /// The pool had been closed cleanly.
+    #[default]
+    None,
+    /// Processes had died, the memory was intact: their slots were cleaned up.
+    Slots,
+    /// The runtime area could not be trusted: lanes undone, bitmaps rebuilt from the trees.
+    Walk,
+}
+
+/// What attaching did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecoveryReport {
+    /// How.
+    pub kind: RecoveryKind,
+    /// Open transactions rolled back.
+    pub transactions_undone: u64,
+    /// Undo entries restored.
+    pub entries_undone: u64,
+    /// Unlinked open files reclaimed.
+    pub orphans: u64,
+    /// Live inodes found by a walk.
+    pub inodes: u64,
+    /// Blocks in use found by a walk.
+    pub blocks: u64,
+    /// Structures that can't be right, found by a walk; the pool is then read-only.
+    pub damage: u64,
+    /// From the attach lock to the end.
+    pub elapsed: Duration,
+}
+
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.elapsed.as_secs_f64() * 1e3;
+        match self.kind {
+            RecoveryKind::None => write!(f, "the pool was clean"),
+            RecoveryKind::Slots => write!(
+                f,
+                "recovered after a killed process in {ms:.1} ms: {} transactions undone \
+                 ({} entries), {} orphans reclaimed",
+                self.transactions_undone, self.entries_undone, self.orphans
+            ),
+            RecoveryKind::Walk => write!(
+                f,
+                "recovered after a crash in {ms:.1} ms: {} transactions undone ({} entries), \
+                 {} inodes and {} blocks walked",
+                self.transactions_undone, self.entries_undone, self.inodes, self.blocks
+            ),
+        }
+    }
+}
+
+/// A pool's geometry and medium.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// Names the pool.
+    pub uuid: [u8; 16],
+    /// Format version.
+    pub version: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks of 4 KiB.
+    pub blocks: u64,
+    /// Free ones, the reserve included.
+    pub blocks_free: u64,
+    /// Inode numbers.
+    pub inodes: u64,
+    /// Free ones.
+    pub inodes_free: u64,
+    /// Journal lanes.
+    pub lanes: u32,
+    /// Bytes a lane.
+    pub lane_bytes: u64,
+    /// Bytes that files can never have: superblocks, runtime area, journal.
+    pub overhead_bytes: u64,
+    /// What it stands on.
+    pub medium: String,
+    /// What it survives.
+    pub durability: String,
+    /// How lines are flushed.
+    pub flush: String,
+}
+
+impl Pool {
+    pub(crate) fn info(&self) -> PoolInfo {
+        let medium = self.pm.mapping().medium();
+        PoolInfo {
+            uuid: self.superblock.uuid,
+            version: self.superblock.version,
+            size: self.geometry.blocks * BLOCK_BYTES,
+            blocks: self.geometry.blocks,
+            blocks_free: Bitmap::blocks(self).free(),
+            inodes: self.geometry.inodes,
+            inodes_free: Bitmap::inodes(self).free(),
+            lanes: self.geometry.lanes as u32,
+            lane_bytes: self.geometry.lane_bytes,
+            overhead_bytes: self.geometry.overhead_blocks() * BLOCK_BYTES,
+            medium: format!(
+                "{}, {} pages",
+                medium.kind,
+                if medium.huge_pages { "2 MiB" } else { "4 KiB" }
+            ),
+            durability: medium.durability.to_string(),
+            flush: medium.flush.to_string(),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Inodes: finding them in the table, reading them, and the few stores that touch one alone.
+
+use crate::error::{Error, Result};
+use crate::lane::Run;
+use crate::pool::Pool;
+use crate::tree::entry::Entry;
+use crate::tree::{Shape, Tree, corrupt};
+use crate::types::{Attr, Ino, mode};
+use pmfs_format::inode::{
+    CTIME_IS_MTIME, FIRST_INO, HOT_BYTES, INLINE_BYTES, ROOT_INO, SIZE_MASK, TABLE_INO, offset,
+};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
+
+/// Inodes in one block of the table.
+pub(crate) const PER_BLOCK: u64 = BLOCK_BYTES / InodeRaw::SIZE;
+
+/// The first line of an inode, as it was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inode {
+    /// Its number.
+    pub ino: Ino,
+    /// Byte offset in the pool.
+    pub off: u64,
+    /// Size and flag.
+    pub size_word: u64,
+    pub mtime_ns: i64,
+    pub root: u64,
+    pub ctime_word: i64,
+    pub links: u32,
+    pub flags: u32,
+    pub xattr: u64,
+    pub mode: u32,
+    pub generation: u32,
+    pub parent: u64,
+}
+
+/// The first six words of an inode as they are to be: what one undo entry covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hot(pub [u64; 6]);
+
+impl Inode {
+    /// Reads the inode, live or not.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the number has no place in the table.
+    #[inline]
+    pub fn load(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let off = pool.inode_off(ino)?;
+        let words = pool.pm.read::<8>(off);
+        // Size and mtime change as one store and must be read as one.
+        let pair = pool.pm.load_pair(off);
+        Ok(Inode {
+            ino,
+            off,
+            size_word: pair[0],
+            mtime_ns: pair[1] as i64,
+            root: words[2],
+            ctime_word: words[3] as i64,
+            links: words[4] as u32,
+            flags: (words[4] >> 32) as u32,
+            xattr: words[5],
+            mode: words[6] as u32,
+            generation: (words[6] >> 32) as u32,
+            parent: words[7],
+        })
+    }
+
+    /// Reads the inode of a live file: one with links, or held open.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it is neither.
+    #[inline]
+    pub fn live(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::load(pool, ino)?;
+        if inode.links == 0 && !pool.is_open(ino) {
+            return Err(Error::Stale);
+        }
+        Ok(inode)
+    }
+
+    /// Bytes, or entries of a directory.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size_word & SIZE_MASK
+    }
+
+    pub fn ctime_ns(&self) -> i64 {
+        if self.size_word & CTIME_IS_MTIME != 0 {
+            self.mtime_ns
+        } else {
+            self.ctime_word
+        }
+    }
+
+    /// The type bits.
+    #[inline]
+    pub fn kind(&self) -> u32 {
+        self.mode & mode::S_IFMT
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.kind() == mode::S_IFDIR
+    }
+
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    pub fn require_dir(&self) -> Result<()> {
+        if self.is_dir() {
+            Ok(())
+        } else {
+            Err(Error::NotDirectory)
+        }
+    }
+
+    /// # Errors
+    /// [`Error::IsDirectory`] or [`Error::Invalid`] for what is not a regular file.
+    #[inline]
+    pub fn require_file(&self) -> Result<()> {
+        match self.kind() {
+            mode::S_IFREG => Ok(()),
+            mode::S_IFDIR => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid("not a regular file")),
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        if self.is_dir() {
+            Shape::Directory
+        } else {
+            Shape::File
+        }
+    }
+
+    /// Whether `root` is a tree: of a device or a short symlink it is 0.
+    pub fn has_tree(&self) -> bool {
+        matches!(self.kind(), mode::S_IFREG | mode::S_IFDIR | mode::S_IFLNK)
+    }
+
+    pub fn root_slot(&self) -> u64 {
+        self.off + offset::ROOT
+    }
+
+    #[inline]
+    pub fn tree(&self) -> Tree {
+        Tree {
+            root: Entry(self.root),
+            slot: self.root_slot(),
+            shape: self.shape(),
+        }
+    }
+
+    /// The blocks of its attributes; a count of 0 if it has none.
+    pub fn xattr_run(&self) -> Run {
+        Run {
+            block: self.xattr >> BLOCK_SHIFT,
+            count: self.xattr & (BLOCK_BYTES - 1),
+        }
+    }
+
+    /// The first six words as they stand.
+    pub fn hot(&self) -> Hot {
+        Hot([
+            self.size_word,
+            self.mtime_ns as u64,
+            self.root,
+            self.ctime_word as u64,
+            u64::from(self.links) | u64::from(self.flags) << 32,
+            self.xattr,
+        ])
+    }
+
+    /// Where the undo entry of [`Inode::hot`] goes.
+    pub fn hot_range(&self) -> (u64, u64) {
+        (self.off, HOT_BYTES)
+    }
+}
+
+impl Hot {
+    pub fn set_size(&mut self, size: u64) {
+        self.0[0] = self.0[0] & !SIZE_MASK | size;
+    }
+
+    /// mtime and ctime both become `now`.
+    pub fn touch(&mut self, now_ns: i64) {
+        self.0[0] |= CTIME_IS_MTIME;
+        self.0[1] = now_ns as u64;
+    }
+
+    /// ctime becomes `now`, mtime stays.
+    pub fn change(&mut self, now_ns: i64) {
+        self.0[0] &= !CTIME_IS_MTIME;
+        self.0[3] = now_ns as u64;
+    }
+
+    /// Also ends what the flags allow: an O_TMPFILE's first link.
+    pub fn set_links(&mut self, links: u32) {
+        self.0[4] = u64::from(links);
+    }
+
+    pub fn set_xattr(&mut self, word: u64) {
+        self.0[5] = word;
+    }
+}
+
+impl Pool {
+    /// The inode table's tree.
+    pub(crate) fn inode_table(&self) -> Tree {
+        Tree::file(self.geometry.table_root(), 0)
+    }
+
+    /// Byte offset of an inode.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the table has no such inode (yet).
+    #[inline]
+    pub(crate) fn inode_off(&self, ino: Ino) -> Result<u64> {
+        if ino < ROOT_INO || ino >= self.geometry.inodes {
+            return Err(Error::Stale);
+        }
+        let found = self.inode_table().find(self, ino / PER_BLOCK)?;
+        if !found.entry.is_leaf() {
+            return Err(Error::Stale);
+        }
+        Ok(found.entry.off() + ino % PER_BLOCK * InodeRaw::SIZE)
+    }
+
+    /// Everything `stat` says of an inode just read.
+    pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr> {
+        let cold = self.pm.read::<3>(inode.off + offset::ATIME);
+        let links = inode.links;
+        let blocks = crate::tree::usage::blocks(self, inode)?;
+        let device = matches!(inode.kind(), mode::S_IFBLK | mode::S_IFCHR);
+        Ok(Attr {
+            ino: inode.ino,
+            generation: inode.generation,
+            mode: inode.mode,
+            links,
+            uid: cold[1] as u32,
+            gid: (cold[1] >> 32) as u32,
+            rdev: if device { inode.parent as u32 } else { 0 },
+            size: if inode.is_dir() {
+                inode.size() * 64
+            } else {
+                inode.size()
+            },
+            sectors: blocks * (BLOCK_BYTES / 512),
+            atime_ns: cold[0] as i64,
+            mtime_ns: inode.mtime_ns,
+            ctime_ns: inode.ctime_ns(),
+            crtime_ns: cold[2] as i64,
+        })
+    }
+}
+
+/// What a new inode is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewInode<'a> {
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Parent of a directory, number of a device.
+    pub parent: u64,
+    pub size: u64,
+    pub root: Entry,
+    /// A short symlink's target.
+    pub inline: &'a [u8],
+}
+
+impl NewInode<'_> {
+    /// The inode's 16 words, without links: nothing refers to it yet.
+    pub fn words(&self, generation: u32, now_ns: i64) -> [u64; 16] {
+        let mut words = [0u64; 16];
+        words[0] = self.size | CTIME_IS_MTIME;
+        words[1] = now_ns as u64;
+        words[2] = self.root.0;
+        words[3] = now_ns as u64;
+        words[6] = u64::from(self.mode) | u64::from(generation) << 32;
+        words[7] = self.parent;
+        words[8] = now_ns as u64;
+        words[9] = u64::from(self.uid) | u64::from(self.gid) << 32;
+        words[10] = now_ns as u64;
+        let mut inline = [0u8; INLINE_BYTES];
+        inline[..self.inline.len()].copy_from_slice(self.inline);
+        for (word, bytes) in words[11..].iter_mut().zip(inline.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        words
+    }
+}
+
+/// Checks what a damaged inode could make the engine do; live inodes only.
+pub(crate) fn plausible(inode: &Inode) -> Result<()> {
+    let bad = |what| Err(corrupt(what, inode.off));
+    match inode.kind() {
+        mode::S_IFREG
+        | mode::S_IFDIR
+        | mode::S_IFLNK
+        | mode::S_IFIFO
+        | mode::S_IFSOCK
+        | mode::S_IFBLK
+        | mode::S_IFCHR => {}
+        _ => return bad("inode type"),
+    }
+    if inode.size() > pmfs_format::inode::SIZE_MAX {
+        return bad("inode size");
+    }
+    if inode.ino < FIRST_INO && (inode.ino == TABLE_INO || !inode.is_dir()) {
+        return bad("root directory");
+    }
+    Ok(())
+}

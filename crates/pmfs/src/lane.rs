@@ -1,0 +1,361 @@
+//! Lanes: where a transaction logs, and where a call says what it is about to do to the bitmaps.
+
+use crate::error::{Error, Result};
+use crate::owner;
+use crate::pool::Pool;
+use crate::types::Ino;
+use pmfs_format::IntentRaw;
+use pmfs_format::runtime::{
+    INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
+    INTENT_XATTR,
+};
+use std::cell::Cell;
+
+const OWNER: u64 = 0;
+const LAST_ID: u64 = 8;
+const HEAD: u64 = 16;
+const INTENTS: u64 = 24;
+const BLOCK_CURSOR: u64 = 32;
+const INODE_CURSOR: u64 = 40;
+const META_CURSOR: u64 = 48;
+const WORKING: u64 = 56;
+
+const KIND_SHIFT: u32 = 56;
+const LEVEL_SHIFT: u32 = 48;
+const RUN_SHIFT: u32 = 24;
+
+thread_local! {
+    /// The lane that this thread used last.
+    static HINT: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// What a block is for: data spreads over the pool lane by lane, the rest stays together near its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zone {
+    /// File data.
+    Data,
+    /// Nodes, buckets, attributes, the inode table.
+    Meta,
+}
+
+/// A run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// First block.
+    pub block: u64,
+    /// Blocks; at most 2^24 - 1.
+    pub count: u64,
+}
+
+/// Whose some blocks are to be, or were: what decides after a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A node of a tree (`level` 1 and up) or a leaf (0) at `index`.
+    Tree { ino: Ino, level: u32, index: u64 },
+    /// An inode's attribute blocks.
+    Xattr { ino: Ino },
+    /// An inode number (the run's block is the number).
+    Inode { ino: Ino },
+    /// All blocks of an inode without links, up to a cursor.
+    Reclaim { ino: Ino, cursor: u64 },
+    /// The old subtree (its entry is in `run`'s place), named by `slot` before the change.
+    Subtree { slot: u64, level: u32, cursor: u64 },
+    /// First and last index of the subtree record before it; its first word is the subtree's base plus one.
+    Range { from: u64, to: u64 },
+    /// Saved data of the running transaction.
+    Scratch,
+}
+
+/// A lane that this thread has to itself until it drops it.
+pub(crate) struct Lane<'a> {
+    pool: &'a Pool,
+    line: u64,
+    log: u64,
+    intents: u64,
+}
+
+impl<'a> Lane<'a> {
+    /// Claims a free lane: the thread's last one if it can be had.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn claim(pool: &'a Pool) -> Lane<'a> {
+        let lanes = pool.geometry.lanes;
+        let me = pool.holder.word();
+        let hint = HINT.get();
+        let start = if hint == u64::MAX {
+            owner::thread_tag()
+        } else {
+            hint
+        };
+        for step in 0..lanes {
+            let index = (start + step) % lanes;
+            let line = pool.geometry.lane_line(index);
+            let runtime = pool.pm.runtime();
+            if runtime.load(line) == 0 && runtime.cas(line + OWNER, 0, me).is_ok() {
+                HINT.set(index);
+                return Lane::at(pool, index);
+            }
+        }
+        let index = start % lanes;
+        owner::acquire(pool, pool.geometry.lane_line(index));
+        Lane::at(pool, index)
+    }
+
+    /// Lane `index`, which the caller owns: claimed, or under the recovery lock.
+    pub fn at(pool: &'a Pool, index: u64) -> Lane<'a> {
+        Lane {
+            pool,
+            line: pool.geometry.lane_line(index),
+            log: pool.geometry.lane_log(index),
+            intents: pool.geometry.lane_intents(index),
+        }
+    }
+
+    /// The id of a new transaction.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn next_id(&self) -> u64 {
+        let runtime = self.pool.pm.runtime();
+        let id = runtime.load(self.line + LAST_ID) + 1;
+        runtime.store(self.line + LAST_ID, id);
+        id
+    }
+
+    /// Where the next entry goes.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn next_entry(&self) -> u64 {
+        let runtime = self.pool.pm.runtime();
+        let head = runtime.load(self.line + HEAD);
+        runtime.store(self.line + HEAD, head + 1);
+        self.log + head % self.pool.geometry.lane_entries() * 64
+    }
+
+    /// Sets the counters that a scan of the log has found.
+    pub fn reset(&self, last_id: u64, head: u64) {
+        self.reset_ids(last_id, head);
+        self.clear_intents();
+    }
+
+    /// As [`Lane::reset`], but the intents are still to be settled. An id that the dead thread had drawn and
+    /// not written may stand above the log's.
+    pub fn reset_ids(&self, last_id: u64, head: u64) {
+        let runtime = self.pool.pm.runtime();
+        let drawn = runtime.load(self.line + LAST_ID);
+        runtime.store(self.line + LAST_ID, last_id.max(drawn));
+        runtime.store(self.line + HEAD, head);
+    }
+
+    fn cursor_off(&self, zone: Zone) -> u64 {
+        self.line
+            + if zone == Zone::Data {
+                BLOCK_CURSOR
+            } else {
+                META_CURSOR
+            }
+    }
+
+    /// Where this lane looks for its next block.
+    pub fn block_cursor(&self, zone: Zone) -> u64 {
+        self.pool.pm.load(self.cursor_off(zone))
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_block_cursor(&self, zone: Zone, block: u64) {
+        self.pool.pm.runtime().store(self.cursor_off(zone), block);
+    }
+
+    /// Where this lane looks for its next inode.
+    pub fn inode_cursor(&self) -> u64 {
+        self.pool.pm.load(self.line + INODE_CURSOR)
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_inode_cursor(&self, ino: u64) {
+        self.pool.pm.runtime().store(self.line + INODE_CURSOR, ino);
+    }
+
+    /// Notes the inode whose size or pointers are stored without a log, so that whoever recovers the lane
+    /// can flush what others may have seen.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_working(&self, ino: Ino) {
+        self.pool.pm.runtime().store(self.line + WORKING, ino);
+    }
+
+    /// The inode noted last.
+    pub fn working(&self) -> Ino {
+        self.pool.pm.load(self.line + WORKING)
+    }
+
+    /// Intent records that are still to be had.
+    pub fn room(&self) -> u64 {
+        self.pool.geometry.intents_per_lane - self.intent_count()
+    }
+
+    /// Intent records written.
+    pub fn intent_count(&self) -> u64 {
+        self.pool
+            .pm
+            .load(self.line + INTENTS)
+            .min(self.pool.geometry.intents_per_lane)
+    }
+
+    fn record_off(&self, record: u64) -> u64 {
+        self.intents + record * IntentRaw::SIZE
+    }
+
+    /// Writes down what is in question, before it is touched; answers the record's number.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if the lane has no record left: the call is too scattered.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn intend(&self, run: u64, purpose: Purpose) -> Result<u64> {
+        let record = self.intent_count();
+        if record >= self.pool.geometry.intents_per_lane {
+            return Err(Error::NoSpace);
+        }
+        let (kind, ino, index) = encode(purpose);
+        let runtime = self.pool.pm.runtime();
+        runtime.write(self.record_off(record), &[run, kind, ino, index]);
+        runtime.store(self.line + INTENTS, record + 1);
+        Ok(record)
+    }
+
+    /// As [`Lane::intend`], for a run of blocks.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn intend_run(&self, run: Run, purpose: Purpose) -> Result<u64> {
+        self.intend(run.block << RUN_SHIFT | run.count, purpose)
+    }
+
+    /// Record `record`: its first word and its purpose; `None` if settled or unreadable.
+    pub fn intent(&self, record: u64) -> Option<(u64, Purpose)> {
+        let [run, kind, ino, index] = self.pool.pm.read::<4>(self.record_off(record));
+        if run == 0 {
+            return None;
+        }
+        Some((run, decode(kind, ino, index)?))
+    }
+
+    /// The run in a record's first word.
+    pub fn run_of(word: u64) -> Run {
+        Run {
+            block: word >> RUN_SHIFT,
+            count: word & ((1 << RUN_SHIFT) - 1),
+        }
+    }
+
+    /// Replaces a record's run by what is left of it; settles it at 0 blocks.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn shrink(&self, record: u64, run: Run) {
+        let word = if run.count == 0 {
+            0
+        } else {
+            run.block << RUN_SHIFT | run.count
+        };
+        self.pool.pm.runtime().store(self.record_off(record), word);
+    }
+
+    /// Marks a record as done with.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn settle(&self, record: u64) {
+        self.pool.pm.runtime().store(self.record_off(record), 0);
+    }
+
+    /// Moves a record's cursor.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_cursor(&self, record: u64, cursor: u64) {
+        self.pool
+            .pm
+            .runtime()
+            .store(self.record_off(record) + 24, cursor);
+    }
+
+    /// Forgets all records.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn clear_intents(&self) {
+        self.pool.pm.runtime().store(self.line + INTENTS, 0);
+    }
+
+    /// The journal's part of this lane: first byte and number of entries.
+    pub fn log(&self) -> (u64, u64) {
+        (self.log, self.pool.geometry.lane_entries())
+    }
+}
+
+/// A claimed lane with its end: records left open are settled by what the trees say.
+pub(crate) struct Claim<'a> {
+    lane: Lane<'a>,
+}
+
+impl<'a> Claim<'a> {
+    /// Claims a lane for one call.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn new(pool: &'a Pool) -> Claim<'a> {
+        Claim {
+            lane: Lane::claim(pool),
+        }
+    }
+}
+
+impl<'a> std::ops::Deref for Claim<'a> {
+    type Target = Lane<'a>;
+
+    fn deref(&self) -> &Lane<'a> {
+        &self.lane
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.lane.intent_count() > 0 {
+            crate::settle::settle(self.lane.pool, &self.lane);
+            self.lane.clear_intents();
+        }
+        owner::release(self.lane.pool, self.lane.line + OWNER);
+    }
+}
+
+fn encode(purpose: Purpose) -> (u64, u64, u64) {
+    match purpose {
+        Purpose::Tree { ino, level, index } => (
+            INTENT_TREE << KIND_SHIFT | u64::from(level) << LEVEL_SHIFT,
+            ino,
+            index,
+        ),
+        Purpose::Xattr { ino } => (INTENT_XATTR << KIND_SHIFT, ino, 0),
+        Purpose::Inode { ino } => (INTENT_INODE << KIND_SHIFT, ino, 0),
+        Purpose::Reclaim { ino, cursor } => (INTENT_RECLAIM << KIND_SHIFT, ino, cursor),
+        Purpose::Subtree {
+            slot,
+            level,
+            cursor,
+        } => (
+            INTENT_SUBTREE << KIND_SHIFT | u64::from(level) << LEVEL_SHIFT,
+            slot,
+            cursor,
+        ),
+        Purpose::Range { from, to } => (INTENT_RANGE << KIND_SHIFT, from, to),
+        Purpose::Scratch => (INTENT_SCRATCH << KIND_SHIFT, 0, 0),
+    }
+}
+
+fn decode(kind: u64, ino: u64, index: u64) -> Option<Purpose> {
+    let level = (kind >> LEVEL_SHIFT & 0xff) as u32;
+    Some(match kind >> KIND_SHIFT {
+        INTENT_TREE => Purpose::Tree { ino, level, index },
+        INTENT_XATTR => Purpose::Xattr { ino },
+        INTENT_INODE => Purpose::Inode { ino },
+        INTENT_RECLAIM => Purpose::Reclaim { ino, cursor: index },
+        INTENT_SUBTREE => Purpose::Subtree {
+            slot: ino,
+            level,
+            cursor: index,
+        },
+        INTENT_RANGE => Purpose::Range {
+            from: ino,
+            to: index,
+        },
+        INTENT_SCRATCH => Purpose::Scratch,
+        _ => return None,
+    })
+}

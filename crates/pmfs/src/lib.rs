@@ -1,0 +1,50 @@
+//! PMFS: a POSIX file system for persistent memory, as a library.
+//!
+//! [`Fs`] is one attachment to a pool. Its calls are atomic and durable when they return, and never need an
+//! fsync. See `docs/SEMANTICS.md` for what each call promises across a crash and what it costs.
+//!
+//! What is absent here: paths (callers walk names), permissions (the mount enforces them), system calls on
+//! the hot path, `unsafe` (only `pmem` touches the pool's memory).
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod attach;
+pub mod check;
+mod clock;
+mod dir;
+mod error;
+mod file;
+mod fs;
+mod geometry;
+mod info;
+mod inode;
+mod lane;
+mod locks;
+mod mkfs;
+mod namespace;
+mod open_table;
+mod options;
+mod owner;
+#[doc(hidden)]
+pub mod persist;
+mod pool;
+mod recovery;
+mod settle;
+mod statfs;
+mod superblock;
+mod tree;
+pub mod types;
+mod walk;
+mod xattr;
+
+pub use check::{CheckReport, Finding};
+pub use clock::Clock;
+pub use error::{Error, Result};
+pub use fs::Fs;
+pub use info::{PoolInfo, RecoveryKind, RecoveryReport};
+pub use options::{MkfsOptions, OpenOptions};
+pub use pmem::{FlushMode, MapOptions};
+pub use types::{
+    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, Ino, NewNode, ROOT_INO, RenameFlags,
+    SetAttr, SetTime, StatFs, XattrFlags,
+};

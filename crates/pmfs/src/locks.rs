@@ -1,0 +1,120 @@
+//! The lock table: one line {owner, sequence} for every inode whose keyed hash falls on it (DECISIONS 10).
+//!
+//! Writers hold the line's owner word; while they change what readers may be looking at, its sequence is
+//! odd. Readers take nothing: they read the sequence, read, and read the sequence again.
+
+use crate::error::Result;
+use crate::owner;
+use crate::pool::Pool;
+use crate::types::Ino;
+use pmfs_format::LockRaw;
+use std::cell::Cell;
+
+/// Inodes that one call may lock: two directories and two files.
+const LOCKS_MAX: usize = 4;
+/// Optimistic tries before a reader takes the lock.
+const READ_TRIES: u32 = 8;
+
+const SEQUENCE: u64 = 8;
+
+/// The locks of one call, taken in table order, each once.
+pub(crate) struct LockSet<'a> {
+    pool: &'a Pool,
+    lines: [u64; LOCKS_MAX],
+    count: usize,
+    changing: Cell<bool>,
+}
+
+impl<'a> LockSet<'a> {
+    /// Locks the inodes; waits as long as it takes.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn take(pool: &'a Pool, inos: &[Ino]) -> LockSet<'a> {
+        let mut lines = [u64::MAX; LOCKS_MAX];
+        let mut count = 0;
+        for &ino in inos {
+            let line = line_of(pool, ino);
+            if !lines[..count].contains(&line) {
+                lines[count] = line;
+                count += 1;
+            }
+        }
+        lines[..count].sort_unstable();
+        for &line in &lines[..count] {
+            owner::acquire(pool, line);
+        }
+        LockSet {
+            pool,
+            lines,
+            count,
+            changing: Cell::new(false),
+        }
+    }
+
+    /// Tells readers that what these locks cover is about to change: they retry until the locks are
+    /// released. To be called before the first in-place store.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn change(&self) {
+        if !self.changing.replace(true) {
+            for &line in &self.lines[..self.count] {
+                self.bump(line);
+            }
+        }
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn bump(&self, line: u64) {
+        let runtime = self.pool.pm.runtime();
+        runtime.store(line + SEQUENCE, runtime.load(line + SEQUENCE) + 1);
+    }
+}
+
+impl Drop for LockSet<'_> {
+    fn drop(&mut self) {
+        for &line in self.lines[..self.count].iter().rev() {
+            if self.changing.get() {
+                self.bump(line);
+            }
+            owner::release(self.pool, line);
+        }
+    }
+}
+
+/// The lock line of an inode.
+#[inline]
+pub(crate) fn line_of(pool: &Pool, ino: Ino) -> u64 {
+    let key = pool.geometry.hash_key[0];
+    let hash = (ino ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    pool.geometry.locks + (hash >> 32 & (pool.geometry.lock_count - 1)) * LockRaw::SIZE
+}
+
+/// Reads without a lock: runs `body` until no writer came between, then gives its answer. After a few
+/// disturbed tries it takes the lock. `body` may see anything while a writer works, so its errors count
+/// only if nothing changed.
+#[inline]
+pub(crate) fn read<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>) -> Result<T> {
+    let line = line_of(pool, ino);
+    for _ in 0..READ_TRIES {
+        let before = pool.pm.load(line + SEQUENCE);
+        if before & 1 == 1 {
+            std::hint::spin_loop();
+            continue;
+        }
+        let answer = body();
+        pool.pm.acquire();
+        if pool.pm.load(line + SEQUENCE) == before {
+            pool.pm.intact()?;
+            return answer;
+        }
+    }
+    read_locked(pool, ino, body)
+}
+
+#[cold]
+fn read_locked<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>) -> Result<T> {
+    let _lock = LockSet::take(pool, &[ino]);
+    let answer = body();
+    pool.pm.intact()?;
+    answer
+}

@@ -1,0 +1,234 @@
+//! create, mkdir, mknod, symlink, O_TMPFILE: a new inode, then the transaction that names it.
+
+use super::inode_table::{made, new_ino, write};
+use super::{Change, find, named_dir};
+use crate::alloc::Class;
+use crate::dir::Name;
+use crate::dir::bucket::{HeaderEdit, kind_of};
+use crate::dir::{bucket_of, split};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, NewInode};
+use crate::lane::{Claim, Lane, Purpose, Zone};
+use crate::locks::LockSet;
+use crate::persist::{FreshSet, Transaction};
+use crate::pool::Pool;
+use crate::tree::entry::Entry;
+use crate::types::{Attr, Ino, NewNode, mode};
+use pmfs_format::inode::{INLINE_BYTES, LINKS_MAX, offset};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// Flag of an inode made by O_TMPFILE: it may be given its first link.
+pub(crate) const LINKABLE: u32 = 1;
+/// Longest symlink target.
+pub(crate) const TARGET_MAX: usize = 4095;
+
+/// What kind of inode, beyond its mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind<'a> {
+    File,
+    Directory,
+    /// Device, FIFO or socket: type bits and device number.
+    Special(u32, u32),
+    Symlink(&'a [u8]),
+}
+
+impl Kind<'_> {
+    fn type_bits(self) -> u32 {
+        match self {
+            Kind::File => mode::S_IFREG,
+            Kind::Directory => mode::S_IFDIR,
+            Kind::Special(bits, _) => bits,
+            Kind::Symlink(_) => mode::S_IFLNK,
+        }
+    }
+
+    fn links(self) -> u32 {
+        if matches!(self, Kind::Directory) {
+            2
+        } else {
+            1
+        }
+    }
+}
+
+/// The inode to be, in a directory whose set-gid bit hands down its group.
+fn plan<'a>(pool: &Pool, dir: &Inode, node: &NewNode, kind: Kind<'a>) -> NewInode<'a> {
+    let mut mode_bits = node.mode & 0o7777 | kind.type_bits();
+    let mut gid = node.gid;
+    if dir.mode & mode::S_ISGID != 0 {
+        gid = (pool.pm.load(dir.off + offset::OWNER) >> 32) as u32;
+        if matches!(kind, Kind::Directory) {
+            mode_bits |= mode::S_ISGID;
+        }
+    }
+    let mut new = NewInode {
+        mode: mode_bits,
+        uid: node.uid,
+        gid,
+        parent: 0,
+        size: 0,
+        root: Entry::HOLE,
+        inline: &[],
+    };
+    match kind {
+        Kind::File => {}
+        Kind::Directory => new.parent = dir.ino,
+        Kind::Special(_, rdev) => new.parent = u64::from(rdev),
+        Kind::Symlink(target) => {
+            new.size = target.len() as u64;
+            if target.len() <= INLINE_BYTES {
+                new.inline = target;
+            }
+        }
+    }
+    new
+}
+
+/// A long symlink's target goes to a block of its own.
+fn place_target(
+    pool: &Pool,
+    lane: &Lane<'_>,
+    fresh: &mut FreshSet<'_>,
+    ino: Ino,
+    kind: Kind<'_>,
+) -> Result<Entry> {
+    let Kind::Symlink(target) = kind else {
+        return Ok(Entry::HOLE);
+    };
+    if target.len() <= INLINE_BYTES {
+        return Ok(Entry::HOLE);
+    }
+    let purpose = Purpose::Tree {
+        ino,
+        level: 0,
+        index: 0,
+    };
+    let run = pool.alloc(lane, 1, Class::Ordinary, Zone::Meta, purpose)?;
+    let off = run.block << BLOCK_SHIFT;
+    fresh.range(off, BLOCK_BYTES).bytes(0, target)?;
+    Ok(Entry::leaf(off).rooted(0))
+}
+
+/// A symlink's target.
+///
+/// # Errors
+/// `Invalid` if it is none.
+pub(crate) fn link_target(pool: &Pool, inode: &Inode) -> Result<Vec<u8>> {
+    if inode.kind() != mode::S_IFLNK {
+        return Err(Error::Invalid("not a symbolic link"));
+    }
+    let len = inode.size() as usize;
+    let root = Entry(inode.root);
+    let off = if root.is_hole() {
+        inode.off + offset::INLINE
+    } else {
+        root.checked(&pool.data, BLOCK_BYTES, inode.root_slot())?
+            .off()
+    };
+    if len
+        > if root.is_hole() {
+            INLINE_BYTES
+        } else {
+            TARGET_MAX
+        }
+    {
+        return Err(crate::tree::corrupt("symlink length", inode.off));
+    }
+    let mut target = vec![0; len];
+    pool.pm.copy_out(off, &mut target)?;
+    Ok(target)
+}
+
+/// Checks what no lock is needed for.
+fn check(kind: Kind<'_>) -> Result<()> {
+    match kind {
+        Kind::Symlink([]) => Err(Error::NotFound),
+        Kind::Symlink(target) if target.len() > TARGET_MAX => Err(Error::NameTooLong),
+        Kind::Special(bits, _)
+            if !matches!(
+                bits,
+                mode::S_IFREG | mode::S_IFIFO | mode::S_IFSOCK | mode::S_IFBLK | mode::S_IFCHR
+            ) =>
+        {
+            Err(Error::Invalid(
+                "mknod makes files, devices, FIFOs and sockets",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Pool {
+    /// Makes an inode and its first name.
+    pub(crate) fn make(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        node: &NewNode,
+        kind: Kind<'_>,
+    ) -> Result<Attr> {
+        self.writable()?;
+        check(kind)?;
+        let name = match name {
+            b"." | b".." => return Err(Error::Exists),
+            _ => Name::new(self, name)?,
+        };
+        let locks = LockSet::take(self, &[dir]);
+        let parent = named_dir(self, dir)?;
+        if find(self, &parent, &name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        if matches!(kind, Kind::Directory) && parent.links >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        let lane = Claim::new(self);
+        let parent = split::make_room(self, &lane, &locks, parent, name.hash, name.bytes.len())?;
+        let (ino, off) = new_ino(self, &lane)?;
+        let now = self.clock.now_ns();
+        let mut fresh = self.pm.fresh();
+        let mut new = plan(self, &parent, node, kind);
+        new.root = place_target(self, &lane, &mut fresh, ino, kind)?;
+        write(self, &mut fresh, off, &new, now);
+        let mut header = HeaderEdit::of(self, bucket_of(self, &parent.tree(), name.hash)?);
+        header.insert(&mut fresh, ino, kind_of(new.mode), name.hash, name.bytes);
+        fresh.until_seal();
+
+        let mut tx = Transaction::begin(&self.pm, &lane);
+        let logged = header.log(&mut tx);
+        let mut change = Change::log(&mut tx, &parent);
+        let links = tx.log(off + offset::LINKS, 8);
+        change.hot.set_size(parent.size() + 1);
+        change.hot.touch(now);
+        if matches!(kind, Kind::Directory) {
+            change.hot.set_links(parent.links + 1);
+        }
+        let mut tx = tx.seal();
+        locks.change();
+        tx.set(&links, 0, u64::from(kind.links()));
+        logged.apply(&mut tx);
+        change.apply(&mut tx);
+        tx.commit();
+        lane.clear_intents();
+        self.attr_of(&made(self, ino)?)
+    }
+
+    /// O_TMPFILE: a file without a name, held open once by the caller.
+    pub(crate) fn tmpfile(&self, dir: Ino, node: &NewNode) -> Result<Attr> {
+        self.writable()?;
+        let _locks = LockSet::take(self, &[dir]);
+        let parent = named_dir(self, dir)?;
+        let lane = Claim::new(self);
+        let (ino, off) = new_ino(self, &lane)?;
+        let mut fresh = self.pm.fresh();
+        let new = plan(self, &parent, node, Kind::File);
+        write(self, &mut fresh, off, &new, self.clock.now_ns());
+        fresh
+            .range(off + offset::LINKS, 8)
+            .words(0, &[u64::from(LINKABLE) << 32]);
+        // Nothing durable ever refers to it, but the next barrier may as well cover it.
+        fresh.until_seal();
+        self.open_add(ino)?;
+        lane.clear_intents();
+        self.attr_of(&made(self, ino)?)
+    }
+}

@@ -1,0 +1,100 @@
+//! New inode numbers, and the table's growth under them.
+
+use crate::alloc::Class;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, NewInode, PER_BLOCK};
+use crate::lane::{Lane, Purpose, Zone};
+use crate::owner::Held;
+use crate::persist::FreshSet;
+use crate::pool::Pool;
+use crate::recovery::grow_word;
+use crate::tree::edit::{Edit, Leaves};
+use crate::tree::entry::Entry;
+use crate::types::Ino;
+use pmfs_format::inode::TABLE_INO;
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
+
+/// Gives out a number whose place in the table exists. Its record is the lane's: unless the inode gets
+/// links or a holder, settling takes the number back.
+///
+/// # Errors
+/// `NoInodes`, `NoSpace`.
+pub(crate) fn new_ino(pool: &Pool, lane: &Lane<'_>) -> Result<(Ino, u64)> {
+    let ino = pool.alloc_ino(lane)?;
+    match pool.inode_off(ino) {
+        Ok(off) => Ok((ino, off)),
+        Err(Error::Stale) => {
+            grow(pool, lane, ino)?;
+            Ok((ino, pool.inode_off(ino)?))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a new inode, without links, where nothing refers to yet; answers its offset.
+pub(crate) fn write(
+    pool: &Pool,
+    fresh: &mut FreshSet<'_>,
+    off: u64,
+    new: &NewInode<'_>,
+    now_ns: i64,
+) -> u32 {
+    let generation = (pool.pm.load(off + 48) >> 32) as u32;
+    let generation = generation.wrapping_add(1);
+    fresh
+        .range(off, InodeRaw::SIZE)
+        .words(0, &new.words(generation, now_ns));
+    generation
+}
+
+/// Adds the table's block for `ino`: zeroed, then published with one store.
+fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
+    let _held = Held::new(pool, grow_word(pool));
+    let index = ino / PER_BLOCK;
+    let table = pool.inode_table();
+    if table.find(pool, index)?.entry.is_leaf() {
+        return Ok(());
+    }
+    let mut fresh = pool.pm.fresh();
+    let edit = Edit {
+        pool,
+        lane,
+        ino: TABLE_INO,
+        class: Class::Ordinary,
+        from: index,
+        to: index + 1,
+    };
+    let swing = edit.build(&mut fresh, &table, &mut TableBlock { pool, lane })?;
+    pool.pm.publish(swing.slot, swing.new.0, fresh.barrier());
+    Ok(())
+}
+
+struct TableBlock<'a> {
+    pool: &'a Pool,
+    lane: &'a Lane<'a>,
+}
+
+impl Leaves for TableBlock<'_> {
+    fn whole(&mut self, _level: u32, _index: u64) -> Result<Option<Entry>> {
+        Ok(None)
+    }
+
+    fn one(&mut self, fresh: &mut FreshSet<'_>, index: u64, _old: Entry) -> Result<Entry> {
+        let purpose = Purpose::Tree {
+            ino: TABLE_INO,
+            level: 0,
+            index,
+        };
+        let run = self
+            .pool
+            .alloc(self.lane, 1, Class::Ordinary, Zone::Meta, purpose)?;
+        let off = run.block << BLOCK_SHIFT;
+        fresh.range(off, BLOCK_BYTES).zero(0, BLOCK_BYTES);
+        Ok(Entry::leaf(off))
+    }
+}
+
+/// Reads the inode that a call just made, for its answer.
+pub(crate) fn made(pool: &Pool, ino: Ino) -> Result<Inode> {
+    Inode::load(pool, ino)
+}

@@ -1,0 +1,63 @@
+//! link: one more name for a file.
+
+use super::create::LINKABLE;
+use super::{Change, find, named_dir};
+use crate::dir::bucket::{HeaderEdit, kind_of};
+use crate::dir::{Name, bucket_of, split};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::lane::Claim;
+use crate::locks::LockSet;
+use crate::persist::Transaction;
+use crate::pool::Pool;
+use crate::types::{Attr, Ino};
+use pmfs_format::inode::LINKS_MAX;
+
+impl Pool {
+    /// Gives `ino` the name `name` in `dir`.
+    pub(crate) fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
+        self.writable()?;
+        let name = match name {
+            b"." | b".." => return Err(Error::Exists),
+            _ => Name::new(self, name)?,
+        };
+        let locks = LockSet::take(self, &[dir, ino]);
+        let parent = named_dir(self, dir)?;
+        let inode = Inode::live(self, ino)?;
+        if inode.is_dir() {
+            return Err(Error::NotPermitted("directories have one name"));
+        }
+        if inode.links == 0 && inode.flags & LINKABLE == 0 {
+            return Err(Error::NotFound);
+        }
+        if inode.links >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        if find(self, &parent, &name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let lane = Claim::new(self);
+        let parent = split::make_room(self, &lane, &locks, parent, name.hash, name.bytes.len())?;
+        let now = self.clock.now_ns();
+        let mut fresh = self.pm.fresh();
+        let mut header = HeaderEdit::of(self, bucket_of(self, &parent.tree(), name.hash)?);
+        header.insert(&mut fresh, ino, kind_of(inode.mode), name.hash, name.bytes);
+        fresh.until_seal();
+
+        let mut tx = Transaction::begin(&self.pm, &lane);
+        let logged = header.log(&mut tx);
+        let mut named = Change::log(&mut tx, &parent);
+        let mut target = Change::log(&mut tx, &inode);
+        named.hot.set_size(parent.size() + 1);
+        named.hot.touch(now);
+        target.hot.set_links(inode.links + 1);
+        target.hot.change(now);
+        let mut tx = tx.seal();
+        locks.change();
+        logged.apply(&mut tx);
+        named.apply(&mut tx);
+        target.apply(&mut tx);
+        tx.commit();
+        self.attr_of(&Inode::load(self, ino)?)
+    }
+}

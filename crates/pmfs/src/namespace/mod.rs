@@ -1,0 +1,107 @@
+//! Calls that change names. Each is one transaction: a few header words of buckets, the directories' hot
+//! words, the inodes' hot words; everything else is written to where nothing refers to yet.
+
+pub(crate) mod attributes;
+pub(crate) mod create;
+pub(crate) mod inode_table;
+pub(crate) mod link;
+pub(crate) mod remove;
+pub(crate) mod rename;
+
+use crate::dir::{self, Hit, Name};
+use crate::error::{Error, Result};
+use crate::inode::{Hot, Inode};
+use crate::locks;
+use crate::persist::{Logged, Sealed, Transaction};
+use crate::pool::Pool;
+use crate::types::{Attr, Ino};
+
+/// An inode whose hot words are logged and about to be replaced.
+pub(crate) struct Change {
+    range: Logged,
+    pub hot: Hot,
+}
+
+impl Change {
+    /// Logs the inode's hot words.
+    pub fn log(tx: &mut Transaction<'_>, inode: &Inode) -> Change {
+        let (off, len) = inode.hot_range();
+        Change {
+            range: tx.log(off, len),
+            hot: inode.hot(),
+        }
+    }
+
+    /// Stores them.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn apply(&self, tx: &mut Sealed<'_>) {
+        for (at, &word) in self.hot.0.iter().enumerate() {
+            tx.set(&self.range, at as u64, word);
+        }
+    }
+}
+
+/// Reads a directory that names can be made in or removed from: one that still has a name itself.
+pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
+    let inode = Inode::load(pool, ino)?;
+    if inode.links == 0 {
+        return Err(Error::NotFound);
+    }
+    inode.require_dir()?;
+    Ok(inode)
+}
+
+/// Looks a name up without locks: what it names, so that the right locks can be taken.
+pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>> {
+    locks::read(pool, dir, || {
+        let inode = Inode::live(pool, dir)?;
+        inode.require_dir()?;
+        Ok(dir::lookup(pool, &inode, name)?.map(|hit| hit.ino))
+    })
+}
+
+/// Looks a name up under the directory's lock.
+pub(crate) fn find(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option<Hit>> {
+    dir::lookup(pool, dir, name)
+}
+
+impl Pool {
+    /// `lookup`: "." and ".." too.
+    pub(crate) fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        self.alive()?;
+        let ino = match name {
+            b"." => dir,
+            b".." => locks::read(self, dir, || {
+                let inode = Inode::live(self, dir)?;
+                inode.require_dir()?;
+                Ok(inode.parent)
+            })?,
+            _ => {
+                let name = Name::new(self, name)?;
+                peek(self, dir, &name)?.ok_or(Error::NotFound)?
+            }
+        };
+        match self.getattr(ino) {
+            // The name went away after it was found.
+            Err(Error::Stale) => Err(Error::NotFound),
+            answer => answer,
+        }
+    }
+
+    /// `getattr`.
+    pub(crate) fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.alive()?;
+        locks::read(self, ino, || {
+            let inode = Inode::live(self, ino)?;
+            self.attr_of(&inode)
+        })
+    }
+
+    /// `readlink`.
+    pub(crate) fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.alive()?;
+        locks::read(self, ino, || {
+            create::link_target(self, &Inode::live(self, ino)?)
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! unlink and rmdir. The inode's last link and its name go in one transaction; its blocks are then nobody's,
+//! and are freed when nobody holds it open.
+
+use super::{Change, find, named_dir, peek};
+use crate::alloc::Bitmap;
+use crate::dir::Name;
+use crate::dir::bucket::HeaderEdit;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::lane::Claim;
+use crate::locks::LockSet;
+use crate::persist::Transaction;
+use crate::pool::Pool;
+use crate::settle::intend_reclaim;
+use crate::types::Ino;
+
+/// Which of the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    File,
+    Directory,
+}
+
+impl Pool {
+    /// unlink: anything but a directory.
+    pub(crate) fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        match name {
+            b"." | b".." => Err(Error::IsDirectory),
+            _ => self.remove(dir, name, What::File),
+        }
+    }
+
+    /// rmdir: an empty directory.
+    pub(crate) fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.remove(dir, name, What::Directory)
+    }
+
+    fn remove(&self, dir: Ino, name: &[u8], what: What) -> Result<()> {
+        self.writable()?;
+        let name = Name::plain(self, name)?;
+        loop {
+            let ino = peek(self, dir, &name)?.ok_or(Error::NotFound)?;
+            let locks = LockSet::take(self, &[dir, ino]);
+            let parent = named_dir(self, dir)?;
+            let Some(hit) = find(self, &parent, &name)? else {
+                return Err(Error::NotFound);
+            };
+            if hit.ino != ino {
+                continue;
+            }
+            let inode = Inode::load(self, ino)?;
+            match what {
+                What::File if inode.is_dir() => return Err(Error::IsDirectory),
+                What::Directory if !inode.is_dir() => return Err(Error::NotDirectory),
+                What::Directory if inode.size() > 0 => return Err(Error::NotEmpty),
+                _ => {}
+            }
+            let links = if what == What::Directory {
+                0
+            } else {
+                inode.links.saturating_sub(1)
+            };
+            let lane = Claim::new(self);
+            if links == 0 {
+                intend_reclaim(&lane, ino)?;
+            }
+            let now = self.clock.now_ns();
+            let mut header = HeaderEdit::of(self, hit.bucket);
+            header.remove(&hit.record);
+            let mut tx = Transaction::begin(&self.pm, &lane);
+            let logged = header.log(&mut tx);
+            let mut named = Change::log(&mut tx, &parent);
+            let mut target = Change::log(&mut tx, &inode);
+            named.hot.set_size(parent.size().saturating_sub(1));
+            named.hot.touch(now);
+            if what == What::Directory {
+                named.hot.set_links(parent.links.saturating_sub(1));
+            }
+            target.hot.set_links(links);
+            target.hot.change(now);
+            let mut tx = tx.seal();
+            locks.change();
+            logged.apply(&mut tx);
+            named.apply(&mut tx);
+            target.apply(&mut tx);
+            tx.commit();
+            return Ok(());
+        }
+    }
+
+    /// One more holder of `ino`.
+    pub(crate) fn hold(&self, ino: Ino) -> Result<crate::types::Attr> {
+        self.alive()?;
+        self.open_add(ino)?;
+        let held = Inode::load(self, ino).and_then(|inode| {
+            if inode.links > 0 {
+                return Ok(true);
+            }
+            // Without links it lives if its number is still given out; nobody takes it back under the lock.
+            let _locks = LockSet::take(self, &[ino]);
+            Ok(Bitmap::inodes(self).is_set(ino))
+        });
+        if !matches!(held, Ok(true)) {
+            self.open_remove(ino)?;
+            return Err(Error::Stale);
+        }
+        self.getattr(ino)
+    }
+
+    /// One holder less; the last one of an unlinked file frees it.
+    pub(crate) fn release(&self, ino: Ino) -> Result<()> {
+        self.alive()?;
+        let locks = LockSet::take(self, &[ino]);
+        let inode = Inode::load(self, ino)?;
+        if inode.links > 0 || !self.open_is_last(ino) {
+            self.open_remove(ino)?;
+            return Ok(());
+        }
+        let lane = Claim::new(self);
+        intend_reclaim(&lane, ino)?;
+        locks.change();
+        self.open_remove(ino)?;
+        Ok(())
+    }
+}

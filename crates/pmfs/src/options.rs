@@ -1,0 +1,48 @@
+//! What mkfs and open are asked for.
+
+use crate::clock::Clock;
+use crate::types::{AtimeMode, DataMode};
+use pmem::MapOptions;
+
+/// How to make a pool.
+#[derive(Clone, Debug, Default)]
+pub struct MkfsOptions {
+    /// Bytes; `None` takes the size that the file or device has.
+    pub size: Option<u64>,
+    /// Overwrite a pool, or a file that is not empty.
+    pub force: bool,
+    /// Do not allocate the file's space now.
+    pub sparse: bool,
+    /// Inode numbers; `None` for two a block.
+    pub inodes: Option<u64>,
+    /// The pool's uuid; `None` for a random one.
+    pub uuid: Option<[u8; 16]>,
+    /// Key of the hashes; `None` for a random one.
+    pub hash_key: Option<[u64; 2]>,
+    /// How to map it.
+    pub map: MapOptions,
+    /// Owner, group and permission bits of the root directory; `None` for the caller's and 0755.
+    pub root: Option<(u32, u32, u32)>,
+    /// Where times come from.
+    pub clock: Clock,
+}
+
+/// How to attach to a pool.
+#[derive(Clone, Default)]
+pub struct OpenOptions {
+    /// Refuse changes.
+    pub read_only: bool,
+    /// What a write promises.
+    pub data: DataMode,
+    /// When reads update atime.
+    pub atime: AtimeMode,
+    /// How to map it.
+    pub map: MapOptions,
+    /// Let other instances in at the same time. Experimental: for tests until pools are shared.
+    pub shared: bool,
+    /// Where times come from.
+    pub clock: Clock,
+    /// Who is shown every access to the pool, from the first one on.
+    #[cfg(feature = "record")]
+    pub observer: Option<std::sync::Arc<dyn pmem::record::Observer>>,
+}

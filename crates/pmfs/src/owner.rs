@@ -1,0 +1,141 @@
+//! Owner words: who holds a lock, a lane or a group, as one word that a CAS sets (DECISIONS 6, 8, 10).
+
+use crate::pool::Pool;
+use pmfs_format::runtime::{
+    OWNER_INCARNATION_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK, OWNER_WAITERS,
+};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pauses before a waiter sleeps (DECISIONS 41).
+const SPINS: u32 = 100;
+/// First sleep; it doubles, and each end of one probes the holder.
+const SLEEP_FIRST: Duration = Duration::from_millis(2);
+/// Longest sleep.
+const SLEEP_MAX: Duration = Duration::from_millis(10);
+/// When a waiter tells of a holder that lives but does not move.
+const STALLED: Duration = Duration::from_secs(1);
+
+static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// This thread's tag: 1 to 2^20 - 1, unique in the process until it wraps.
+#[inline]
+pub(crate) fn thread_tag() -> u64 {
+    let tag = THREAD.get();
+    if tag != 0 {
+        return tag;
+    }
+    let tag = NEXT_THREAD.fetch_add(1, Ordering::Relaxed) % OWNER_THREAD_MASK + 1;
+    THREAD.set(tag);
+    tag
+}
+
+/// The holder of a slot: the half of an owner word that is the process's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub slot: u64,
+    pub incarnation: u64,
+}
+
+impl Holder {
+    /// This thread's owner word.
+    #[inline]
+    pub fn word(self) -> u64 {
+        thread_tag()
+            | (self.slot + 1) << OWNER_SLOT_SHIFT
+            | self.incarnation << OWNER_INCARNATION_SHIFT
+    }
+}
+
+/// The slot in an owner word.
+pub(crate) fn slot_of(owner: u64) -> Option<u64> {
+    ((owner >> OWNER_SLOT_SHIFT) & 0xfff).checked_sub(1)
+}
+
+/// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn acquire(pool: &Pool, off: u64) {
+    let me = pool.holder.word();
+    if pool.pm.runtime().cas(off, 0, me).is_err() {
+        wait(pool, off, me);
+    }
+}
+
+#[cold]
+fn wait(pool: &Pool, off: u64, me: u64) {
+    let runtime = pool.pm.runtime();
+    let mut sleep = SLEEP_FIRST;
+    let since = Instant::now();
+    let mut told = false;
+    loop {
+        for _ in 0..SPINS {
+            if runtime.load(off) == 0 && runtime.cas(off, 0, me).is_ok() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        if crate::recovery::take_over(pool, off, me) {
+            return;
+        }
+        let seen = runtime.load(off);
+        if seen == 0 {
+            continue;
+        }
+        let marked = seen | OWNER_WAITERS;
+        if seen != marked && runtime.cas(off, seen, marked).is_err() {
+            continue;
+        }
+        runtime.wait(off, marked as u32, sleep);
+        if runtime.load(off) == 0 && runtime.cas(off, 0, me | OWNER_WAITERS).is_ok() {
+            return;
+        }
+        sleep = (sleep * 2).min(SLEEP_MAX);
+        if runtime.load(off) & !OWNER_WAITERS == seen & !OWNER_WAITERS {
+            crate::recovery::recover_if_dead(pool, seen);
+        }
+        if !told && since.elapsed() > STALLED {
+            told = true;
+            eprintln!(
+                "pmfs: waiting for process {} which holds a lock of the pool and does not run",
+                slot_of(seen).map_or(0, |slot| pool.slot_pid(slot))
+            );
+        }
+    }
+}
+
+/// Gives a lock word back.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn release(pool: &Pool, off: u64) {
+    let runtime = pool.pm.runtime();
+    if runtime.swap(off, 0) & OWNER_WAITERS != 0 {
+        runtime.wake(off);
+    }
+}
+
+/// A lock word held, released on drop.
+pub(crate) struct Held<'a> {
+    pool: &'a Pool,
+    off: u64,
+}
+
+impl<'a> Held<'a> {
+    /// Waits for the word at `off`.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn new(pool: &'a Pool, off: u64) -> Held<'a> {
+        acquire(pool, off);
+        Held { pool, off }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        release(self.pool, self.off);
+    }
+}

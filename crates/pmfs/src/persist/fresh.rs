@@ -1,0 +1,127 @@
+//! Way 3: memory that nothing durable refers to yet.
+
+use super::medium;
+use crate::error::Result;
+use pmem::Pmem;
+
+/// Holding a `Durable` tells that all writes of one [`FreshSet`] have passed a barrier.
+#[must_use = "a barrier is paid for: publish what it made durable"]
+pub struct Durable(());
+
+impl Durable {
+    /// For a size that exposes nothing: shrinking, or growing over holes.
+    pub(crate) fn nothing_exposed() -> Durable {
+        Durable(())
+    }
+}
+
+/// Writes to unreachable memory, made durable together.
+pub struct FreshSet<'a> {
+    mem: &'a Pmem,
+}
+
+impl<'a> FreshSet<'a> {
+    pub(super) fn new(mem: &'a Pmem) -> FreshSet<'a> {
+        FreshSet { mem }
+    }
+
+    /// The caller asserts that nothing durable refers to the range: a block or a slot that the
+    /// allocator just gave it, or bytes past a file's end.
+    #[inline]
+    pub fn range(&mut self, off: u64, len: u64) -> Fresh<'_> {
+        assert!(
+            off.checked_add(len)
+                .is_some_and(|end| end <= self.mem.len()),
+            "fresh range {off:#x}+{len:#x} outside the pool"
+        );
+        Fresh {
+            mem: self.mem,
+            off,
+            len,
+        }
+    }
+
+    /// One barrier; what was written is durable.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn barrier(self) -> Durable {
+        self.mem.fence();
+        Durable(())
+    }
+
+    /// Joins the writes to a transaction's log: its seal is the barrier.
+    #[inline]
+    pub fn until_seal(self) {}
+}
+
+/// A range of unreachable memory.
+pub struct Fresh<'a> {
+    mem: &'a Pmem,
+    off: u64,
+    len: u64,
+}
+
+impl Fresh<'_> {
+    fn within(&self, at: u64, len: u64) -> u64 {
+        assert!(
+            at.checked_add(len).is_some_and(|end| end <= self.len),
+            "write past a fresh range"
+        );
+        self.off + at
+    }
+
+    /// Bytes, past the caches.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`].
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let off = self.within(at, bytes.len() as u64);
+        let _window = self.mem.window();
+        self.mem.write_nt(off, bytes).map_err(medium)
+    }
+
+    /// Zeros, past the caches.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn zero(&self, at: u64, len: u64) {
+        let off = self.within(at, len);
+        let _window = self.mem.window();
+        self.mem.zero_nt(off, len);
+    }
+
+    /// A copy of other bytes of the pool, past the caches.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`].
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn copy(&self, at: u64, from: u64, len: u64) -> Result<()> {
+        let off = self.within(at, len);
+        let _window = self.mem.window();
+        self.mem.copy_nt(off, from, len).map_err(medium)
+    }
+
+    /// Words through the caches, flushed: for what is read again soon.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn words(&self, at: u64, words: &[u64]) {
+        let len = words.len() as u64 * 8;
+        let off = self.within(at, len);
+        let _window = self.mem.window();
+        self.mem.write(off, words);
+        self.mem.flush(off, len);
+    }
+
+    /// Bytes through the caches, flushed: for small appends.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn small(&self, at: u64, bytes: &[u8]) {
+        let len = bytes.len() as u64;
+        let off = self.within(at, len);
+        let _window = self.mem.window();
+        self.mem.write_bytes(off, bytes);
+        self.mem.flush(off, len);
+    }
+}

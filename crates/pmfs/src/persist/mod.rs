@@ -1,0 +1,262 @@
+//! The ways to change persistent memory, each a method of a type (DESIGN 4).
+//!
+//! No other module of the engine can store to the pool: [`Pm`] gives the rest of the crate loads, and
+//!
+//! 1. [`Pm::publish`] and [`Pm::publish_pair`]: one aligned 8- or 16-byte store, of something durable;
+//! 2. [`Transaction`]: ranges that it has logged, and no others;
+//! 3. [`Fresh`]: memory that nothing durable refers to yet;
+//! 4. [`Pm::stray_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
+//!
+//! Volatile state in the runtime area goes through [`Runtime`], which can't reach anything else.
+//!
+//! A pointer can't be published before what it names is durable, because publishing takes a
+//! [`Durable`], which only the barrier of a [`FreshSet`] gives:
+//!
+//! ```compile_fail
+//! fn early(pm: &pmfs::persist::Pm, slot: u64, word: u64) {
+//!     pm.publish(slot, word); // no `Durable`: does not compile
+//! }
+//! ```
+//!
+//! A range can't be stored to before it is logged and the log is durable, because only a sealed
+//! transaction stores, and only through a [`Logged`] that it gave out before:
+//!
+//! ```compile_fail
+//! fn early(mut tx: pmfs::persist::Transaction<'_>) {
+//!     let range = tx.log(4096, 8);
+//!     tx.set(&range, 0, 1); // not sealed yet: does not compile
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn unlogged(tx: &mut pmfs::persist::Sealed<'_>) {
+//!     tx.set(4096, 0, 1); // a number is not a logged range: does not compile
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn late(tx: pmfs::persist::Sealed<'_>, range: &pmfs::persist::Logged) {
+//!     tx.commit();
+//!     tx.set(range, 0, 1); // committed: does not compile
+//! }
+//! ```
+
+mod fresh;
+mod restore;
+mod runtime;
+mod transaction;
+
+use crate::error::{Error, Result};
+pub use fresh::{Durable, Fresh, FreshSet};
+use pmem::Pmem;
+pub(crate) use restore::Restore;
+pub use runtime::Runtime;
+pub use transaction::{Logged, Sealed, Transaction};
+
+/// The pool, readable. See the module's documentation for how it is written.
+pub struct Pm {
+    mem: Pmem,
+    /// The runtime area, in bytes.
+    runtime: std::ops::Range<u64>,
+}
+
+impl Pm {
+    /// Wraps a mapping whose runtime area is at `runtime` (bytes).
+    #[must_use]
+    pub fn new(mem: Pmem, runtime: std::ops::Range<u64>) -> Pm {
+        assert!(runtime.start <= runtime.end && runtime.end <= mem.len());
+        Pm { mem, runtime }
+    }
+
+    /// The mapping, for what it knows of itself.
+    #[must_use]
+    pub fn mapping(&self) -> &Pmem {
+        &self.mem
+    }
+
+    /// Bytes in the pool.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.mem.len()
+    }
+
+    /// Whether the pool has no bytes (it never has none).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The word at `off` (8-aligned).
+    #[inline]
+    #[must_use]
+    pub fn load(&self, off: u64) -> u64 {
+        self.mem.load(off)
+    }
+
+    /// The 16-byte pair at `off` (16-aligned), both halves of one store.
+    #[inline]
+    #[must_use]
+    pub fn load_pair(&self, off: u64) -> [u64; 2] {
+        self.mem.load_pair(off)
+    }
+
+    /// `W` words from `off`, each atomic.
+    #[inline]
+    #[must_use]
+    pub fn read<const W: usize>(&self, off: u64) -> [u64; W] {
+        self.mem.read(off)
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] where the medium fails.
+    #[inline]
+    pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<()> {
+        self.mem.copy_out(off, to).map_err(medium)
+    }
+
+    /// Hints that `off` is read soon.
+    #[inline]
+    pub fn prefetch(&self, off: u64) {
+        self.mem.prefetch(off);
+    }
+
+    /// Orders the loads before it against those after it.
+    #[inline]
+    pub fn acquire(&self) {
+        self.mem.acquire();
+    }
+
+    /// Fails once the medium has failed under a load or store.
+    ///
+    /// # Errors
+    /// [`Error::Medium`].
+    #[inline]
+    pub fn intact(&self) -> Result<()> {
+        match self.mem.failed() {
+            None => Ok(()),
+            Some(offset) => Err(Error::Medium { offset }),
+        }
+    }
+
+    /// The volatile, shared state.
+    #[inline]
+    #[must_use]
+    pub fn runtime(&self) -> Runtime<'_> {
+        Runtime::new(&self.mem, &self.runtime)
+    }
+
+    /// Way 3: starts a set of writes to memory that nothing durable refers to.
+    #[inline]
+    #[must_use]
+    pub fn fresh(&self) -> FreshSet<'_> {
+        FreshSet::new(&self.mem)
+    }
+
+    /// Way 1: one aligned 8-byte store, durable on return. `durable` proves that what it names is.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish(&self, slot: u64, word: u64, durable: Durable) {
+        self.publish_early(slot, word, &durable);
+        self.mem.fence();
+    }
+
+    /// As [`Pm::publish`], but durable only with the caller's next barrier.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_early(&self, slot: u64, word: u64, _durable: &Durable) {
+        let _window = self.mem.window();
+        self.mem.store(slot, word);
+        self.mem.flush(slot, 8);
+    }
+
+    /// Way 1: a pointer that no size exposes yet, to data that is undefined until one does. Durable with the
+    /// next barrier.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_hidden(&self, slot: u64, word: u64) {
+        let _window = self.mem.window();
+        self.mem.store(slot, word);
+        self.mem.flush(slot, 8);
+    }
+
+    /// Way 1: bytes inside one aligned word, as one store, durable on return.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_bytes(&self, off: u64, bytes: &[u8]) {
+        let slot = off & !7;
+        let at = (off - slot) as usize;
+        assert!(at + bytes.len() <= 8, "bytes of one word");
+        let mut word = self.mem.load(slot).to_le_bytes();
+        word[at..at + bytes.len()].copy_from_slice(bytes);
+        let window = self.mem.window();
+        self.mem.store(slot, u64::from_le_bytes(word));
+        self.mem.flush(slot, 8);
+        drop(window);
+        self.mem.fence();
+    }
+
+    /// Way 1: one aligned 16-byte store, durable on return.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_pair(&self, slot: u64, pair: [u64; 2], _durable: Durable) {
+        let window = self.mem.window();
+        self.mem.store_pair(slot, pair);
+        self.mem.flush(slot, 16);
+        drop(window);
+        self.mem.fence();
+    }
+
+    /// Way 4: a 16-byte store that may be lost or come early, for the times of an overwrite
+    /// (DECISIONS 16). It is not flushed.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn stray_pair(&self, slot: u64, pair: [u64; 2]) {
+        let _window = self.mem.window();
+        self.mem.store_pair(slot, pair);
+    }
+
+    /// Way 4: one word that may be lost or come early: atime.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn stray_word(&self, slot: u64, word: u64) {
+        let _window = self.mem.window();
+        self.mem.store(slot, word);
+    }
+
+    /// Way 4: file data in place, which may tear: `ordered` mode, and bytes that no size exposes.
+    /// Durable with the next barrier.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] where the medium fails.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn stray_write(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        let _window = self.mem.window();
+        self.mem.fence_stores();
+        self.mem.write_nt(off, bytes).map_err(medium)
+    }
+
+    /// Way 4: as [`Pm::stray_write`], zeros.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn stray_zero(&self, off: u64, len: u64) {
+        let _window = self.mem.window();
+        self.mem.fence_stores();
+        self.mem.zero_nt(off, len);
+    }
+
+    /// The paper's `pm_wbarrier`: all this thread has flushed or stored non-temporally is durable.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn barrier(&self) {
+        self.mem.fence();
+    }
+}
+
+/// A fault of a copy, as the engine's error.
+fn medium(fault: pmem::Fault) -> Error {
+    Error::Medium {
+        offset: fault.offset,
+    }
+}

@@ -1,0 +1,71 @@
+//! What recovery and mkfs may do that nobody else may: put old content back, close a transaction, write the
+//! first image. Recovery holds every lock of what it restores; mkfs has the pool to itself.
+
+use super::{Pm, medium};
+use crate::error::Result;
+use pmfs_format::journal::{KIND_ABORT, KIND_SHIFT};
+
+/// The right to restore. Made by recovery and mkfs alone.
+pub(crate) struct Restore<'a> {
+    pm: &'a Pm,
+}
+
+impl<'a> Restore<'a> {
+    /// The caller holds the dead transaction's locks, or the whole pool.
+    pub fn new(pm: &'a Pm) -> Restore<'a> {
+        Restore { pm }
+    }
+
+    /// Puts old words back; durable with the next barrier.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn words(&self, off: u64, words: &[u64]) {
+        let _window = self.pm.mem.window();
+        self.pm.mem.write(off, words);
+        self.pm.mem.flush(off, words.len() as u64 * 8);
+    }
+
+    /// All it has written is durable.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn barrier(&self) {
+        self.pm.mem.fence();
+    }
+
+    /// Puts saved data back; durable with the next barrier.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn data(&self, to: u64, from: u64, len: u64) -> Result<()> {
+        let _window = self.pm.mem.window();
+        self.pm.mem.copy_nt(to, from, len).map_err(medium)
+    }
+
+    /// Flushes a range that a dead thread may have stored to and not flushed.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn flush(&self, off: u64, len: u64) {
+        self.pm.mem.flush(off, len);
+    }
+
+    /// Closes transaction `id` as undone; durable on return.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn close(&self, entry: u64, id: u64) {
+        let window = self.pm.mem.window();
+        self.pm
+            .mem
+            .write(entry, &[KIND_ABORT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, id]);
+        self.pm.mem.flush(entry, 64);
+        drop(window);
+        self.pm.mem.fence();
+    }
+
+    /// Zeros a range.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn zero(&self, off: u64, len: u64) {
+        let _window = self.pm.mem.window();
+        self.pm.mem.zero_nt(off, len);
+    }
+
+    /// Stores bytes.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn bytes(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        let _window = self.pm.mem.window();
+        self.pm.mem.write_nt(off, bytes).map_err(medium)
+    }
+}

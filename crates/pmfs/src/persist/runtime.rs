@@ -1,0 +1,98 @@
+//! The runtime area: volatile in meaning, so never flushed, never logged, and nothing else in reach.
+
+use pmem::Pmem;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Access to the runtime area alone.
+#[derive(Clone, Copy)]
+pub struct Runtime<'a> {
+    mem: &'a Pmem,
+    area: &'a Range<u64>,
+}
+
+impl<'a> Runtime<'a> {
+    pub(super) fn new(mem: &'a Pmem, area: &'a Range<u64>) -> Runtime<'a> {
+        Runtime { mem, area }
+    }
+
+    #[inline]
+    fn check(&self, off: u64, len: u64) {
+        assert!(
+            off >= self.area.start && off + len <= self.area.end,
+            "offset {off:#x} outside the runtime area"
+        );
+    }
+
+    /// The word at `off`.
+    #[inline]
+    #[must_use]
+    pub fn load(&self, off: u64) -> u64 {
+        self.mem.load(off)
+    }
+
+    /// Stores a word, with release order.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn store(&self, off: u64, value: u64) {
+        self.check(off, 8);
+        let _window = self.mem.window();
+        self.mem.store(off, value);
+    }
+
+    /// Stores words in address order.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn write(&self, off: u64, words: &[u64]) {
+        self.check(off, words.len() as u64 * 8);
+        let _window = self.mem.window();
+        self.mem.write(off, words);
+    }
+
+    /// Compare and swap; a full barrier.
+    ///
+    /// # Errors
+    /// The word found, if it was not `old`.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn cas(&self, off: u64, old: u64, new: u64) -> Result<u64, u64> {
+        self.check(off, 8);
+        let _window = self.mem.window();
+        self.mem.cas(off, old, new)
+    }
+
+    /// Swaps a word in; a full barrier.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn swap(&self, off: u64, value: u64) -> u64 {
+        self.check(off, 8);
+        let _window = self.mem.window();
+        self.mem.swap(off, value)
+    }
+
+    /// Sleeps while the word's low half is `expect`, at most `timeout`.
+    pub fn wait(&self, off: u64, expect: u32, timeout: Duration) {
+        self.check(off, 8);
+        self.mem.futex_wait(off, expect, timeout);
+    }
+
+    /// Wakes one sleeper.
+    pub fn wake(&self, off: u64) {
+        self.mem.futex_wake(off, 1);
+    }
+
+    /// Zeros `len` bytes: first opener only, with the pool to itself.
+    pub fn reset(&self, off: u64, len: u64) {
+        self.check(off, len);
+        let _window = self.mem.window();
+        self.mem.zero_nt(off, len);
+        self.mem.fence();
+    }
+
+    /// Flushes the whole area, for a clean close.
+    pub fn save(&self) {
+        self.mem
+            .flush(self.area.start, self.area.end - self.area.start);
+        self.mem.fence();
+    }
+}

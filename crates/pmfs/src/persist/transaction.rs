@@ -1,0 +1,209 @@
+//! Way 2: undo-logged ranges.
+//!
+//! `Transaction` collects ranges, [`Transaction::seal`] writes their old content to the lane and waits until
+//! that is durable, `Sealed` changes them in place, [`Sealed::commit`] makes the changes durable and closes.
+//! Nothing can fail between seal and commit, so an undo is only ever recovery's.
+
+use super::{Durable, Pm};
+use crate::lane::Lane;
+use pmfs_format::journal::{
+    ADDRESS_MASK, ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO,
+    PLACE_SHIFT, WORDS_SHIFT,
+};
+
+/// A range whose old content stands in the log, or will before anything is stored to it.
+#[derive(Debug)]
+pub struct Logged {
+    off: u64,
+    words: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    kind: u64,
+    off: u64,
+    words: u64,
+    /// KIND_DATA: where the saved copy is and its length in bytes.
+    saved: [u64; 2],
+}
+
+/// A transaction that has changed nothing yet. Dropping it is free.
+pub struct Transaction<'a> {
+    pm: &'a Pm,
+    lane: &'a Lane<'a>,
+    entries: [Entry; ENTRIES_MAX],
+    count: usize,
+}
+
+impl<'a> Transaction<'a> {
+    /// Begins one in `lane`. The caller holds the locks of all it will log.
+    #[must_use]
+    pub(crate) fn begin(pm: &'a Pm, lane: &'a Lane<'a>) -> Transaction<'a> {
+        let none = Entry {
+            kind: 0,
+            off: 0,
+            words: 0,
+            saved: [0; 2],
+        };
+        Transaction {
+            pm,
+            lane,
+            entries: [none; ENTRIES_MAX],
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        assert!(
+            self.count < ENTRIES_MAX,
+            "a transaction logs at most 32 entries"
+        );
+        self.entries[self.count] = entry;
+        self.count += 1;
+    }
+
+    /// Logs `len` bytes at `off` (both multiples of 8, at most 48 bytes).
+    #[must_use]
+    pub fn log(&mut self, off: u64, len: u64) -> Logged {
+        assert!(
+            off.is_multiple_of(8) && len.is_multiple_of(8) && len <= ENTRY_DATA_BYTES && len > 0
+        );
+        let words = len / 8;
+        self.push(Entry {
+            kind: KIND_UNDO,
+            off,
+            words,
+            saved: [0; 2],
+        });
+        Logged { off, words }
+    }
+
+    /// Logs any range, in as many entries as it takes. Ends are widened to words.
+    #[must_use]
+    pub fn log_bytes(&mut self, off: u64, len: u64) -> Logged {
+        let start = off & !7;
+        let end = (off + len).next_multiple_of(8);
+        let mut at = start;
+        while at < end {
+            let piece = (end - at).min(ENTRY_DATA_BYTES);
+            let _ = self.log(at, piece);
+            at += piece;
+        }
+        Logged {
+            off: start,
+            words: (end - start) / 8,
+        }
+    }
+
+    /// Logs `len` bytes at `off` whose old content was saved at `saved`, which must be durable (DECISIONS 14).
+    #[must_use]
+    pub fn log_saved(&mut self, off: u64, len: u64, saved: u64, _durable: &Durable) -> Logged {
+        self.push(Entry {
+            kind: KIND_DATA,
+            off,
+            words: 0,
+            saved: [saved, len],
+        });
+        Logged {
+            off: off & !7,
+            words: ((off + len).next_multiple_of(8) - (off & !7)) / 8,
+        }
+    }
+
+    /// Writes the entries and waits until they, and all fresh writes before them, are durable.
+    #[must_use]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn seal(self) -> Sealed<'a> {
+        let mem = &self.pm.mem;
+        let id = self.lane.next_id();
+        let window = mem.window();
+        for (place, entry) in self.entries[..self.count].iter().enumerate() {
+            let mut line = [0u64; 8];
+            line[0] = (entry.off & ADDRESS_MASK)
+                | entry.words << WORDS_SHIFT
+                | entry.kind << KIND_SHIFT
+                | (place as u64) << PLACE_SHIFT;
+            if entry.kind == KIND_DATA {
+                line[1..3].copy_from_slice(&entry.saved);
+            } else {
+                for (word, old) in line[1..].iter_mut().take(entry.words as usize).enumerate() {
+                    *old = mem.load(entry.off + word as u64 * 8);
+                }
+            }
+            line[7] = id;
+            let at = self.lane.next_entry();
+            mem.write(at, &line);
+            mem.flush(at, 64);
+        }
+        drop(window);
+        pmem::counters::add_logged(64 * (self.count as u64 + 1));
+        mem.fence();
+        Sealed {
+            pm: self.pm,
+            lane: self.lane,
+            id,
+        }
+    }
+}
+
+/// A transaction whose log is durable: it may change what it logged.
+pub struct Sealed<'a> {
+    pm: &'a Pm,
+    lane: &'a Lane<'a>,
+    id: u64,
+}
+
+impl Sealed<'_> {
+    /// Stores one word of a logged range.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set(&mut self, range: &Logged, word: u64, value: u64) {
+        assert!(word < range.words, "store past a logged range");
+        let off = range.off + word * 8;
+        let _window = self.pm.mem.window();
+        self.pm.mem.store(off, value);
+        self.pm.mem.flush(off, 8);
+    }
+
+    /// Stores bytes inside a logged range.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_bytes(&mut self, range: &Logged, off: u64, bytes: &[u8]) {
+        let len = bytes.len() as u64;
+        assert!(
+            off >= range.off && off + len <= range.off + range.words * 8,
+            "store past a logged range"
+        );
+        let _window = self.pm.mem.window();
+        self.pm.mem.write_bytes(off, bytes);
+        self.pm.mem.flush(off, len);
+    }
+
+    /// Stores many bytes inside a logged range, past the caches.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`]; the transaction is then left to recovery.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_bulk(&mut self, range: &Logged, off: u64, bytes: &[u8]) -> crate::Result<()> {
+        let len = bytes.len() as u64;
+        assert!(
+            off >= range.off && off + len <= range.off + range.words * 8,
+            "store past a logged range"
+        );
+        let _window = self.pm.mem.window();
+        self.pm.mem.fence_stores();
+        self.pm.mem.write_nt(off, bytes).map_err(super::medium)
+    }
+
+    /// Makes the changes durable, then closes the transaction durably.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn commit(self) {
+        let mem = &self.pm.mem;
+        mem.fence();
+        let at = self.lane.next_entry();
+        let window = mem.window();
+        mem.write(at, &[KIND_COMMIT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, self.id]);
+        mem.flush(at, 64);
+        drop(window);
+        mem.fence();
+    }
+}

@@ -1,0 +1,156 @@
+//! An attached pool: the mapping, its geometry, and who we are in it.
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::options::OpenOptions;
+use crate::owner::{Holder, slot_of};
+use crate::persist::Pm;
+use crate::types::{AtimeMode, DataMode};
+use pmem::slots::{ByteLock, Probe, Prober};
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::SuperblockRaw;
+use pmfs_format::runtime::SLOT_LIVE;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// First of the byte numbers that are locks, beyond any pool's bytes.
+const LOCK_BYTES: u64 = 1 << 62;
+/// Held while a process attaches or detaches.
+pub(crate) const BYTE_ATTACH: u64 = LOCK_BYTES;
+/// Held exclusively by a process that wants the pool to itself.
+pub(crate) const BYTE_POOL: u64 = LOCK_BYTES + 1;
+/// The slots' bytes.
+const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
+
+/// Fields of [`pmfs_format::SlotRaw`].
+pub(crate) const SLOT_STATE: u64 = 0;
+pub(crate) const SLOT_INCARNATION: u64 = 8;
+pub(crate) const SLOT_PID: u64 = 16;
+
+/// One process's attachment.
+pub(crate) struct Pool {
+    pub pm: Pm,
+    pub geometry: Geometry,
+    pub superblock: SuperblockRaw,
+    /// The bytes that tree entries may point into.
+    pub data: std::ops::Range<u64>,
+    pub holder: Holder,
+    pub clock: Clock,
+    pub data_mode: DataMode,
+    pub atime: AtimeMode,
+    pub read_only: AtomicBool,
+    pub shut: AtomicBool,
+    /// The walk met damage: the pool is read-only, and is not marked clean.
+    pub damaged: AtomicBool,
+    /// Blocks that ordinary calls may take before the free ones are counted again.
+    pub budget: AtomicI64,
+    pub prober: Option<Prober>,
+    /// The locks whose life is ours: slot and pool.
+    pub locks: Mutex<Vec<ByteLock>>,
+}
+
+impl Pool {
+    /// Wraps a mapping. Nobody is attached by this alone: see [`crate::attach`].
+    pub fn new(
+        mem: pmem::Pmem,
+        superblock: SuperblockRaw,
+        geometry: Geometry,
+        prober: Option<Prober>,
+        options: &OpenOptions,
+    ) -> Pool {
+        let data = geometry.inode_table_root * BLOCK_BYTES..(geometry.blocks - 1) * BLOCK_BYTES;
+        let runtime = geometry.runtime.clone();
+        Pool {
+            pm: Pm::new(mem, runtime),
+            geometry,
+            superblock,
+            data,
+            holder: Holder {
+                slot: 0,
+                incarnation: 0,
+            },
+            clock: options.clock.clone(),
+            data_mode: options.data,
+            atime: options.atime,
+            read_only: AtomicBool::new(options.read_only),
+            shut: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
+            budget: AtomicI64::new(0),
+            prober,
+            locks: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::ShutDown`] after detach.
+    #[inline]
+    pub fn alive(&self) -> Result<()> {
+        if self.shut.load(Ordering::Relaxed) {
+            Err(Error::ShutDown)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::ShutDown`], or [`Error::Medium`].
+    #[inline]
+    pub fn writable(&self) -> Result<()> {
+        self.alive()?;
+        if self.read_only.load(Ordering::Relaxed) {
+            return Err(Error::ReadOnly);
+        }
+        self.pm.intact()
+    }
+
+    /// The byte that a slot's holder has locked.
+    pub fn slot_byte(slot: u64) -> u64 {
+        BYTE_SLOTS + slot
+    }
+
+    /// The process id that a slot's holder wrote.
+    pub fn slot_pid(&self, slot: u64) -> u64 {
+        if slot >= self.geometry.slot_count {
+            return 0;
+        }
+        self.pm.load(self.geometry.slot(slot) + SLOT_PID)
+    }
+
+    /// Whether a slot is marked as held by a process that is gone.
+    pub fn slot_dead(&self, slot: u64) -> bool {
+        if slot >= self.geometry.slot_count || slot == self.holder.slot {
+            return false;
+        }
+        if self.pm.load(self.geometry.slot(slot) + SLOT_STATE) != SLOT_LIVE {
+            return false;
+        }
+        match &self.prober {
+            // Without a file there are no locks: the one who asks is alone.
+            None => true,
+            Some(prober) => matches!(prober.probe(Pool::slot_byte(slot)), Ok(Probe::Free)),
+        }
+    }
+
+    /// Whether the holder of an owner word is gone.
+    pub fn owner_dead(&self, owner: u64) -> bool {
+        slot_of(owner).is_some_and(|slot| self.slot_dead(slot))
+    }
+
+    /// Slots marked as held by processes that are gone.
+    pub fn dead_slots(&self) -> Vec<u64> {
+        (0..self.geometry.slot_count)
+            .filter(|&slot| self.slot_dead(slot))
+            .collect()
+    }
+}
+
+/// Who holds the pool's byte, for the message.
+pub(crate) fn holder_pid(path: &Path) -> u32 {
+    let probe = Prober::open(path).and_then(|prober| prober.probe(BYTE_POOL));
+    match probe {
+        Ok(Probe::HeldBy(pid)) => pid,
+        _ => 0,
+    }
+}

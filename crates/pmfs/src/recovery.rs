@@ -1,0 +1,345 @@
+//! Recovery of a dead process's slot, while others go on, and of lanes after power loss: one code.
+//!
+//! Under the recovery lock, for all dead slots together: undo what their lanes began, settle their intents,
+//! only then release their locks, then close what they held open (DECISIONS 5, 6). Every step may be
+//! repeated: whoever finds a recoverer dead takes its lock over and starts again.
+
+use crate::alloc::Bitmap;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::lane::{Claim, Lane, Purpose};
+use crate::locks::LockSet;
+use crate::owner::{self, slot_of};
+use crate::persist::{Pm, Restore};
+use crate::pool::{Pool, SLOT_STATE};
+use crate::settle::{self, tree_of};
+use pmfs_format::LockRaw;
+use pmfs_format::journal::{
+    ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
+};
+use pmfs_format::runtime::{OWNER_WAITERS, SLOT_FREE};
+use std::cell::RefCell;
+use std::time::Duration;
+
+const RECOVERY_OWNER: u64 = 8;
+const RENAME_OWNER: u64 = 64;
+const GROW_OWNER: u64 = 128;
+const SEQUENCE: u64 = 8;
+
+thread_local! {
+    /// The dead slots that this thread is cleaning up after: their locks are its to take over.
+    static CLEANING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether this thread is cleaning up, and may meet groups that a death left half changed.
+pub(crate) fn cleaning() -> bool {
+    CLEANING.with_borrow(|slots| !slots.is_empty())
+}
+
+/// What recovering did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Undone {
+    pub transactions: u64,
+    pub entries: u64,
+    pub orphans: u64,
+    pub slots: u64,
+}
+
+/// What a lane's log says.
+struct Scan {
+    /// Greatest transaction id.
+    id: u64,
+    /// Index after the last entry of that transaction.
+    head: u64,
+    /// Its undo entries, as offsets, by place; empty if it is closed.
+    open: Vec<u64>,
+}
+
+fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
+    let ids: Vec<u64> = (0..entries).map(|at| pm.load(log + at * 64 + 56)).collect();
+    let id = ids.iter().copied().max().unwrap_or(0);
+    let mut scan = Scan {
+        id,
+        head: 0,
+        open: Vec::new(),
+    };
+    if id == 0 {
+        return scan;
+    }
+    let mut closed = false;
+    let mut places = Vec::new();
+    for at in (0..entries).filter(|&at| ids[at as usize] == id) {
+        let header = pm.load(log + at * 64);
+        match header >> KIND_SHIFT & 0xf {
+            KIND_COMMIT | KIND_ABORT => closed = true,
+            _ => places.push((header >> 56, log + at * 64)),
+        }
+        // The transaction's entries are neighbours, around the end of the ring too.
+        if ids[((at + 1) % entries) as usize] != id {
+            scan.head = at + 1;
+        }
+    }
+    if !closed {
+        places.sort_unstable();
+        scan.open = places.into_iter().map(|(_, off)| off).collect();
+    }
+    scan
+}
+
+/// Undoes the lane's open transaction, if it has one, and sets the lane's counters.
+///
+/// # Errors
+/// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
+pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Result<Undone> {
+    let (log, entries) = lane.log();
+    let scan = scan(&pool.pm, log, entries);
+    let restore = Restore::new(&pool.pm);
+    let mut undone = Undone::default();
+    let mut head = scan.head;
+    if !scan.open.is_empty() {
+        for &entry in &scan.open {
+            entry_range(pool, entry)?;
+        }
+        for &entry in scan.open.iter().rev() {
+            undo_entry(pool, &restore, entry)?;
+        }
+        restore.barrier();
+        restore.close(log + head % entries * 64, scan.id);
+        head += 1;
+        undone.transactions = 1;
+        undone.entries = scan.open.len() as u64;
+    }
+    if keep_intents {
+        lane.reset_ids(scan.id, head);
+    } else {
+        lane.reset(scan.id, head);
+    }
+    Ok(undone)
+}
+
+/// Checks an entry: what it restores lies in the pool, outside runtime area and journal.
+fn entry_range(pool: &Pool, entry: u64) -> Result<(u64, u64, u64)> {
+    let line = pool.pm.read::<8>(entry);
+    let off = line[0] & ADDRESS_MASK;
+    let kind = line[0] >> KIND_SHIFT & 0xf;
+    let words = line[0] >> WORDS_SHIFT & 7;
+    let bad = Err(Error::Corrupt {
+        what: "journal entry",
+        offset: entry,
+    });
+    let inside = |off: u64, len: u64| {
+        off >= pool.data.start && off.checked_add(len).is_some_and(|end| end <= pool.data.end)
+    };
+    match kind {
+        KIND_UNDO
+            if (1..=6).contains(&words) && off.is_multiple_of(8) && inside(off, words * 8) =>
+        {
+            Ok((off, words * 8, 0))
+        }
+        KIND_DATA if inside(off, line[2]) && inside(line[1], line[2]) => {
+            Ok((off, line[2], line[1]))
+        }
+        _ => bad,
+    }
+}
+
+fn undo_entry(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
+    let (off, len, saved) = entry_range(pool, entry)?;
+    if saved == 0 {
+        let line = pool.pm.read::<8>(entry);
+        restore.words(off, &line[1..1 + (len / 8) as usize]);
+        Ok(())
+    } else {
+        restore.data(off, saved, len)
+    }
+}
+
+/// For waiters: if the holder of `seen` is gone, cleans up after it.
+#[cold]
+pub(crate) fn recover_if_dead(pool: &Pool, seen: u64) {
+    if !cleaning() && pool.owner_dead(seen) {
+        let _ = recover_dead(pool);
+    }
+}
+
+/// For waiters that are themselves cleaning up: takes the lock word from a dead holder. One that died since
+/// the cleaning began is cleaned up after first; the waiter then tries again.
+#[cold]
+pub(crate) fn take_over(pool: &Pool, off: u64, me: u64) -> bool {
+    if !cleaning() {
+        return false;
+    }
+    let seen = pool.pm.load(off);
+    let Some(slot) = slot_of(seen) else {
+        return false;
+    };
+    if CLEANING.with_borrow(|slots| slots.contains(&slot)) {
+        return pool
+            .pm
+            .runtime()
+            .cas(off, seen, me | seen & OWNER_WAITERS)
+            .is_ok();
+    }
+    if pool.slot_dead(slot) {
+        CLEANING.with_borrow_mut(|slots| slots.push(slot));
+        let _ = clean(pool, &[slot]);
+    }
+    false
+}
+
+struct RecoveryLock<'a>(&'a Pool);
+
+impl<'a> RecoveryLock<'a> {
+    fn take(pool: &'a Pool) -> RecoveryLock<'a> {
+        let off = pool.geometry.header + RECOVERY_OWNER;
+        let me = pool.holder.word();
+        let runtime = pool.pm.runtime();
+        loop {
+            let seen = runtime.load(off);
+            let free = seen == 0 || pool.owner_dead(seen);
+            if free && runtime.cas(off, seen, me).is_ok() {
+                return RecoveryLock(pool);
+            }
+            runtime.wait(off, seen as u32, Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for RecoveryLock<'_> {
+    fn drop(&mut self) {
+        CLEANING.with_borrow_mut(Vec::clear);
+        owner::release(self.0, self.0.geometry.header + RECOVERY_OWNER);
+    }
+}
+
+/// Cleans up after every process that died. The others go on meanwhile.
+///
+/// # Errors
+/// Damage in a dead lane: its locks then stay held.
+pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
+    let mut undone = Undone::default();
+    let _lock = RecoveryLock::take(pool);
+    loop {
+        let dead = pool.dead_slots();
+        if dead.is_empty() {
+            return Ok(undone);
+        }
+        CLEANING.with_borrow_mut(|slots| slots.extend(&dead));
+        let done = clean(pool, &dead)?;
+        undone.transactions += done.transactions;
+        undone.entries += done.entries;
+        for &slot in &dead {
+            undone.orphans += close_for(pool, slot);
+            let state = pool.geometry.slot(slot) + SLOT_STATE;
+            pool.pm.runtime().store(state, SLOT_FREE);
+            undone.slots += 1;
+        }
+        CLEANING.with_borrow_mut(Vec::clear);
+    }
+}
+
+/// Undoes and settles the lanes of dead slots, then releases all their locks, then their lanes.
+fn clean(pool: &Pool, dead: &[u64]) -> Result<Undone> {
+    let mut undone = Undone::default();
+    let is_dead = |owner: u64| slot_of(owner).is_some_and(|slot| dead.contains(&slot));
+    let lanes: Vec<u64> = (0..pool.geometry.lanes)
+        .filter(|&lane| is_dead(pool.pm.load(pool.geometry.lane_line(lane))))
+        .collect();
+    for &index in &lanes {
+        let lane = Lane::at(pool, index);
+        let done = undo_lane(pool, &lane, true)?;
+        undone.transactions += done.transactions;
+        undone.entries += done.entries;
+        flush_behind(pool, &lane);
+        settle::settle(pool, &lane);
+        lane.clear_intents();
+    }
+    release_locks(pool, &is_dead);
+    for &index in &lanes {
+        owner::release(pool, pool.geometry.lane_line(index));
+    }
+    Ok(undone)
+}
+
+/// Flushes what the dead thread stored without a log and others may have seen: the inode it worked on, and
+/// the slots of its intents.
+fn flush_behind(pool: &Pool, lane: &Lane<'_>) {
+    let restore = Restore::new(&pool.pm);
+    if let Ok(off) = pool.inode_off(lane.working()) {
+        restore.flush(off, 128);
+    }
+    for record in 0..lane.intent_count() {
+        match lane.intent(record) {
+            Some((_, Purpose::Tree { ino, index, .. })) => {
+                if let Ok(found) = tree_of(pool, ino).and_then(|tree| tree.find(pool, index))
+                    && found.slot != 0
+                {
+                    restore.flush(found.slot, 8);
+                }
+            }
+            Some((_, Purpose::Subtree { slot, .. })) if slot + 8 <= pool.pm.len() => {
+                restore.flush(slot, 8);
+            }
+            _ => {}
+        }
+    }
+    restore.barrier();
+}
+
+/// Releases every lock word that a dead slot owns; readers that waited see an even sequence again.
+fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
+    let runtime = pool.pm.runtime();
+    let geometry = &pool.geometry;
+    for line in (0..geometry.lock_count).map(|at| geometry.locks + at * LockRaw::SIZE) {
+        if is_dead(runtime.load(line)) {
+            let sequence = runtime.load(line + SEQUENCE);
+            if sequence & 1 == 1 {
+                runtime.store(line + SEQUENCE, sequence + 1);
+            }
+            owner::release(pool, line);
+        }
+    }
+    for map in [Bitmap::blocks(pool), Bitmap::inodes(pool)] {
+        for (group, line) in map.owner_words().enumerate() {
+            if is_dead(runtime.load(line)) {
+                map.recount(group as u64);
+                owner::release(pool, line);
+            }
+        }
+    }
+    for word in [RENAME_OWNER, GROW_OWNER] {
+        if is_dead(runtime.load(geometry.header + word)) {
+            owner::release(pool, geometry.header + word);
+        }
+    }
+}
+
+/// Closes what a slot holds open; unlinked files that nobody else holds go. Answers how many of those.
+pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
+    let mut orphans = 0;
+    for (word, ino) in pool.open_of_slot(slot) {
+        let locks = LockSet::take(pool, &[ino]);
+        let unlinked = Inode::load(pool, ino).is_ok_and(|inode| inode.links == 0);
+        if unlinked {
+            let lane = Claim::new(pool);
+            let _ = settle::intend_reclaim(&lane, ino);
+            pool.pm.runtime().store(word, 0);
+            orphans += 1;
+            drop(lane);
+        } else {
+            pool.pm.runtime().store(word, 0);
+        }
+        drop(locks);
+    }
+    orphans
+}
+
+/// The lock words of the runtime header, for those who take them.
+pub(crate) fn rename_word(pool: &Pool) -> u64 {
+    pool.geometry.header + RENAME_OWNER
+}
+
+/// The lock under which the inode table grows.
+pub(crate) fn grow_word(pool: &Pool) -> u64 {
+    pool.geometry.header + GROW_OWNER
+}

@@ -1,0 +1,197 @@
+//! Settling a lane's records: for everything a call had in question, the trees say whose it is, and what is
+//! nobody's is freed. The end of a failed call, of an unlink, and of a dead thread's lane are one code.
+
+use crate::alloc::Bitmap;
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::lane::{Lane, Purpose, Run};
+use crate::pool::Pool;
+use crate::tree::entry::{Entry, coverage};
+use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
+use crate::tree::{Shape, Tree};
+use crate::types::Ino;
+use pmfs_format::BLOCK_SHIFT;
+use pmfs_format::inode::TABLE_INO;
+
+/// Settles every record of the lane. The caller holds the locks of the inodes they name. Damage met on the
+/// way leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
+pub(crate) fn settle(pool: &Pool, lane: &Lane<'_>) {
+    for record in 0..lane.intent_count() {
+        let Some((word, purpose)) = lane.intent(record) else {
+            continue;
+        };
+        match purpose {
+            Purpose::Reclaim { ino, cursor } => {
+                let _ = reclaim(pool, lane, record, ino, cursor);
+            }
+            Purpose::Subtree {
+                slot,
+                level,
+                cursor,
+            } => {
+                let _ = subtree(pool, lane, record, (Entry(word), level), slot, cursor);
+            }
+            Purpose::Range { .. } => {}
+            Purpose::Inode { ino } => settle_ino(pool, lane, record, ino),
+            _ => {
+                if let Ok(false) = in_use(pool, Lane::run_of(word), purpose) {
+                    pool.free_record(lane, record);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a run of blocks is what its purpose says it was to be.
+fn in_use(pool: &Pool, run: Run, purpose: Purpose) -> Result<bool> {
+    match purpose {
+        Purpose::Tree { ino, level, index } => {
+            tree_of(pool, ino)?.names(pool, level, index, run.block)
+        }
+        Purpose::Xattr { ino } => {
+            let inode = Inode::load(pool, ino)?;
+            Ok(inode.xattr >> BLOCK_SHIFT == run.block)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The tree of an inode, the inode table's own included.
+pub(crate) fn tree_of(pool: &Pool, ino: Ino) -> Result<Tree> {
+    if ino == TABLE_INO {
+        return Ok(pool.inode_table());
+    }
+    let inode = Inode::load(pool, ino)?;
+    Ok(inode.tree())
+}
+
+fn settle_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
+    let live = match Inode::load(pool, ino) {
+        Ok(inode) => inode.links > 0 || pool.is_open(ino),
+        // No table block yet: nothing can be there.
+        Err(_) => false,
+    };
+    if !live {
+        let map = Bitmap::inodes(pool);
+        let _held = map.lock(ino);
+        map.mark(
+            Run {
+                block: ino,
+                count: 1,
+            },
+            false,
+        );
+        lane.settle(record);
+    }
+}
+
+/// Frees all that an inode without links and holders has, and its number.
+fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> Result<()> {
+    // Pairs with the CAS of an opener, who then looks at the links: one of the two sees the other.
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    let inode = Inode::load(pool, ino)?;
+    // A number given back already has nothing to free: its old words name blocks that are others' now.
+    if inode.links > 0 || pool.is_open(ino) || !Bitmap::inodes(pool).is_set(ino) {
+        return Ok(());
+    }
+    if cursor < ATTRIBUTES_DONE {
+        let shape = inode.shape();
+        let mut freeing = Freeing {
+            pool,
+            lane,
+            record,
+            shape,
+            from: 0,
+            to: coverage(7),
+            cursor,
+        };
+        let root = Entry(inode.root);
+        if inode.has_tree() && !root.is_hole() {
+            freeing.run(root.unrooted(), root.height(), 0)?;
+        }
+        if inode.xattr != 0 {
+            let run = inode.xattr_run();
+            let map = Bitmap::blocks(pool);
+            let _held = map.lock(run.block);
+            map.mark(run, false);
+            lane.set_cursor(record, ATTRIBUTES_DONE);
+        }
+    }
+    let map = Bitmap::inodes(pool);
+    let _held = map.lock(ino);
+    map.mark(
+        Run {
+            block: ino,
+            count: 1,
+        },
+        false,
+    );
+    lane.settle(record);
+    Ok(())
+}
+
+/// Frees the range of an old subtree that its slot no longer names.
+fn subtree(
+    pool: &Pool,
+    lane: &Lane<'_>,
+    record: u64,
+    (old, level): (Entry, u32),
+    slot: u64,
+    cursor: u64,
+) -> Result<()> {
+    let Some((base, Purpose::Range { from, to })) = lane.intent(record + 1) else {
+        return Ok(());
+    };
+    let base = base - 1;
+    if pool.pm.load(slot) == old.0 {
+        return Ok(());
+    }
+    Freeing {
+        pool,
+        lane,
+        record,
+        shape: Shape::File,
+        from,
+        to,
+        cursor,
+    }
+    .run(old.unrooted(), level, base)?;
+    lane.settle(record);
+    Ok(())
+}
+
+/// Writes down that the inode's blocks are to be freed once it has neither links nor holders.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_reclaim(lane: &Lane<'_>, ino: Ino) -> Result<()> {
+    lane.intend(1, Purpose::Reclaim { ino, cursor: 0 })
+        .map(drop)
+}
+
+/// Writes down that `from..to` of an old subtree is to be freed once `slot` names another.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_subtree(
+    lane: &Lane<'_>,
+    swing: &crate::tree::edit::Swing,
+    from: u64,
+    to: u64,
+) -> Result<()> {
+    if swing.old.is_hole() {
+        return Ok(());
+    }
+    lane.intend(
+        swing.old.0,
+        Purpose::Subtree {
+            slot: swing.slot,
+            level: swing.level,
+            cursor: 0,
+        },
+    )?;
+    lane.intend(swing.base + 1, Purpose::Range { from, to })
+        .map(drop)
+}

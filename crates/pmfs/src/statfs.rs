@@ -1,0 +1,25 @@
+//! statfs: sums over the groups' lines.
+
+use crate::alloc::Bitmap;
+use crate::error::Result;
+use crate::pool::Pool;
+use crate::types::StatFs;
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::directory::NAME_MAX;
+
+impl Pool {
+    pub(crate) fn statfs(&self) -> Result<StatFs> {
+        self.alive()?;
+        let free = Bitmap::blocks(self).free();
+        let uuid = self.superblock.uuid;
+        Ok(StatFs {
+            block_size: BLOCK_BYTES as u32,
+            blocks: self.geometry.blocks - self.geometry.overhead_blocks(),
+            blocks_free: free.saturating_sub(self.geometry.reserve_blocks),
+            inodes: self.geometry.inodes,
+            inodes_free: Bitmap::inodes(self).free(),
+            name_max: NAME_MAX as u32,
+            fsid: u64::from_le_bytes(uuid[..8].try_into().expect("eight bytes")),
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! The superblock, its copy, the run record and the clean flag: reading, judging, first writing.
+
+use crate::error::{Error, Result};
+use crate::persist::Restore;
+use pmem::Pmem;
+use pmfs_format::superblock::{MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
+use pmfs_format::{BLOCK_BYTES, RunRecordRaw, SuperblockRaw, VERSION};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Features of this build that a writer or reader must know: none yet.
+const KNOWN_FEATURES: u64 = 0;
+
+fn crc_of(raw: &SuperblockRaw) -> u32 {
+    crc32c::crc32c(&raw.as_bytes()[..252])
+}
+
+/// Fills in the CRC.
+pub(crate) fn seal(raw: &mut SuperblockRaw) {
+    raw.crc = crc_of(raw);
+}
+
+/// A zeroed superblock with the constants set.
+pub(crate) fn blank() -> SuperblockRaw {
+    let mut raw = SuperblockRaw::read_from_bytes(&[0; 256]).expect("the size is asserted");
+    raw.magic = MAGIC;
+    raw.version = VERSION;
+    raw.block_shift = pmfs_format::BLOCK_SHIFT;
+    raw
+}
+
+fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
+    let mut bytes = [0u8; 256];
+    mem.copy_out(off, &mut bytes)
+        .map_err(|fault| Error::Medium {
+            offset: fault.offset,
+        })?;
+    Ok(SuperblockRaw::read_from_bytes(&bytes).expect("the size is asserted"))
+}
+
+/// Which of the two superblocks serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub primary: bool,
+    pub copy: bool,
+}
+
+/// Reads the superblock, or its copy where the first is damaged.
+///
+/// # Errors
+/// [`Error::NotAPool`], [`Error::TooNew`], [`Error::Corrupt`].
+pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
+    if mem.len() < 16 * BLOCK_BYTES {
+        return Err(Error::NotAPool(format!(
+            "{} bytes are too few; the smallest pool has {}",
+            mem.len(),
+            16 * BLOCK_BYTES
+        )));
+    }
+    let whole = |raw: &SuperblockRaw| raw.magic == MAGIC && raw.crc == crc_of(raw);
+    let primary = read_at(mem, 0)?;
+    // A pool may be shorter than its file: the superblock knows where its copy is.
+    let end = if whole(&primary) {
+        primary.blocks
+    } else {
+        mem.len() / BLOCK_BYTES
+    };
+    if end
+        .checked_mul(BLOCK_BYTES)
+        .is_none_or(|bytes| bytes > mem.len())
+    {
+        return Err(Error::Corrupt {
+            what: "the pool file is shorter than the pool: it was truncated",
+            offset: mem.len(),
+        });
+    }
+    let copy = read_at(mem, (end - 1) * BLOCK_BYTES)?;
+    let health = Health {
+        primary: whole(&primary),
+        copy: whole(&copy),
+    };
+    let raw = match (health.primary, health.copy) {
+        (true, _) => primary,
+        (false, true) => copy,
+        (false, false) if primary.magic == MAGIC => {
+            return Err(Error::Corrupt {
+                what: "superblock and its copy fail their checksums",
+                offset: 0,
+            });
+        }
+        (false, false) => {
+            return Err(Error::NotAPool(
+                "no PMFS superblock, and no copy at its end".into(),
+            ));
+        }
+    };
+    if raw.version > VERSION || (raw.features_incompat | raw.features_ro) & !KNOWN_FEATURES != 0 {
+        return Err(Error::TooNew {
+            found: raw.version,
+            known: VERSION,
+        });
+    }
+    Ok((raw, health))
+}
+
+/// Whether the file looks like a pool at all (for mkfs, which asks before it overwrites one).
+pub(crate) fn looks_like_pool(mem: &Pmem) -> bool {
+    mem.len() >= 8 && mem.load(0) == MAGIC
+}
+
+/// Writes both superblocks; durable on return.
+pub(crate) fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
+    restore.bytes((raw.blocks - 1) * BLOCK_BYTES, raw.as_bytes())?;
+    restore.barrier();
+    restore.bytes(0, raw.as_bytes())?;
+    restore.barrier();
+    Ok(())
+}
+
+/// What the last first opener wrote, if it is whole.
+pub(crate) fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
+    let words = mem.read::<8>(RUN_RECORD_OFFSET);
+    let raw = RunRecordRaw::read_from_bytes(words.as_bytes()).expect("the size is asserted");
+    let crc = crc32c::crc32c(&words.as_bytes()[..56]);
+    (raw.crc == u64::from(crc)).then_some(raw)
+}
+
+/// Writes the run record; durable on return.
+pub(crate) fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
+    raw.crc = u64::from(crc32c::crc32c(&raw.as_bytes()[..56]));
+    let mut words = [0u64; 8];
+    words.as_mut_bytes().copy_from_slice(raw.as_bytes());
+    restore.words(RUN_RECORD_OFFSET, &words);
+    restore.barrier();
+}
+
+/// Whether the pool was closed cleanly.
+pub(crate) fn is_clean(mem: &Pmem) -> bool {
+    mem.load(STATE_OFFSET) == STATE_CLEAN
+}
+
+/// Sets or clears the clean flag; durable on return.
+pub(crate) fn set_clean(restore: &Restore<'_>, clean: bool) {
+    let state = if clean { STATE_CLEAN } else { STATE_ACTIVE };
+    restore.words(STATE_OFFSET, &[state]);
+    restore.barrier();
+}

@@ -1,0 +1,241 @@
+//! Building: a range of a file's tree is replaced by fresh nodes beside the old ones, and one slot is swung.
+
+use super::entry::{Entry, coverage, place, span};
+use super::{Shape, Tree};
+use crate::alloc::Class;
+use crate::error::Result;
+use crate::lane::{Lane, Purpose, Zone};
+use crate::persist::FreshSet;
+use crate::pool::Pool;
+use crate::types::Ino;
+use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// One word to change: everything behind `new` is fresh and flushed, not yet behind a barrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Swing {
+    pub slot: u64,
+    pub old: Entry,
+    pub new: Entry,
+    /// Height of the tree that `old` is the root of (0: a leaf), and the first index it covers: what
+    /// freeing it needs.
+    pub level: u32,
+    pub base: u64,
+}
+
+/// What is to stand in the range.
+pub(crate) trait Leaves {
+    /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be given as
+    /// a whole: a hole, or a large leaf. Asked for ranges that lie wholly inside the edit.
+    fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>>;
+
+    /// The new leaf for one block; `old` is what stands there (a hole, or a 4 KiB leaf).
+    fn one(&mut self, fresh: &mut FreshSet<'_>, index: u64, old: Entry) -> Result<Entry>;
+}
+
+/// An edit of `from..to` (block indexes) of one file's tree.
+pub(crate) struct Edit<'a> {
+    pub pool: &'a Pool,
+    pub lane: &'a Lane<'a>,
+    pub ino: Ino,
+    pub class: Class,
+    pub from: u64,
+    pub to: u64,
+}
+
+impl Edit<'_> {
+    /// Builds the replacement. The tree must not change meanwhile (the inode's lock is held).
+    ///
+    /// # Errors
+    /// `NoSpace`, `Corrupt`; nothing has changed then, and what was allocated is the lane's to settle.
+    pub fn build(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        tree: &Tree,
+        leaves: &mut impl Leaves,
+    ) -> Result<Swing> {
+        let mut height = tree.root.height();
+        while coverage(height) < self.to {
+            height += 1;
+            if height > FILE_HEIGHT_MAX {
+                return Err(crate::Error::FileTooBig);
+            }
+        }
+        if height > tree.root.height() || tree.root.is_hole() {
+            // A hole takes the height of what is to fill it, if that is a node at all.
+            let new = self.grown(fresh, tree, height, leaves)?;
+            return Ok(Swing {
+                slot: tree.slot,
+                old: tree.root,
+                new,
+                level: tree.root.height(),
+                base: 0,
+            });
+        }
+        let mut level = height;
+        let mut slot = tree.slot;
+        let mut entry = tree.root.unrooted();
+        let mut base = 0;
+        while level > 0 && entry.is_node() {
+            let child = place(level, self.from);
+            let child_base = base + child * span(level);
+            if self.to > child_base + span(level) {
+                break;
+            }
+            entry.checked(&self.pool.data, BLOCK_BYTES, slot)?;
+            slot = entry.off() + child * 8;
+            entry = Entry(self.pool.pm.load(slot));
+            base = child_base;
+            level -= 1;
+        }
+        let new = self.subtree(fresh, entry, level, base, leaves)?;
+        let (old, new) = if slot == tree.slot {
+            (tree.root, new.rooted(if new.is_hole() { 0 } else { level }))
+        } else {
+            (entry, new)
+        };
+        Ok(Swing {
+            slot,
+            old,
+            new,
+            level,
+            base,
+        })
+    }
+
+    /// The root word of a tree grown to `height`, with the old one as its first branch.
+    fn grown(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        tree: &Tree,
+        height: u32,
+        leaves: &mut impl Leaves,
+    ) -> Result<Entry> {
+        let new = self.raised(fresh, tree, height, leaves)?;
+        Ok(new.rooted(if new.is_hole() { 0 } else { height }))
+    }
+
+    fn raised(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        tree: &Tree,
+        level: u32,
+        leaves: &mut impl Leaves,
+    ) -> Result<Entry> {
+        if level == tree.root.height() || tree.root.is_hole() {
+            return self.subtree(fresh, tree.root.unrooted(), level, 0, leaves);
+        }
+        let mut entries = [Entry::HOLE; FANOUT as usize];
+        entries[0] = if self.from < span(level) {
+            self.raised(fresh, tree, level - 1, leaves)?
+        } else {
+            self.carried(fresh, tree, level - 1)?
+        };
+        for (at, entry) in entries.iter_mut().enumerate().skip(1) {
+            let base = at as u64 * span(level);
+            if base < self.to && base + span(level) > self.from {
+                *entry = self.subtree(fresh, Entry::HOLE, level - 1, base, leaves)?;
+            }
+        }
+        self.node(fresh, level, 0, &entries)
+    }
+
+    /// The old tree unchanged, under as many new nodes as it takes to be an entry at `level`.
+    fn carried(&self, fresh: &mut FreshSet<'_>, tree: &Tree, level: u32) -> Result<Entry> {
+        if level == tree.root.height() {
+            return Ok(tree.root.unrooted());
+        }
+        let mut entries = [Entry::HOLE; FANOUT as usize];
+        entries[0] = self.carried(fresh, tree, level - 1)?;
+        self.node(fresh, level, 0, &entries)
+    }
+
+    /// The replacement of `old`, which covers what a tree of height `level` covers from `base`.
+    fn subtree(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        old: Entry,
+        level: u32,
+        base: u64,
+        leaves: &mut impl Leaves,
+    ) -> Result<Entry> {
+        if level == 0 {
+            return leaves.one(fresh, base, old);
+        }
+        let units = coverage(level);
+        if self.from <= base
+            && base + units <= self.to
+            && let Some(entry) = leaves.whole(level + 1, base)?
+        {
+            return Ok(entry);
+        }
+        let mut entries = self.expand(old, level)?;
+        for (at, entry) in entries.iter_mut().enumerate() {
+            let start = base + at as u64 * span(level);
+            if start < self.to && start + span(level) > self.from {
+                *entry = self.subtree(fresh, *entry, level - 1, start, leaves)?;
+            }
+        }
+        self.node(fresh, level, base, &entries)
+    }
+
+    /// The 512 entries that `old` amounts to at `level`: a node's own, a large leaf's parts, or holes.
+    fn expand(&self, old: Entry, level: u32) -> Result<[Entry; FANOUT as usize]> {
+        let mut entries = [Entry::HOLE; FANOUT as usize];
+        if old.is_node() {
+            let node = old.checked(&self.pool.data, BLOCK_BYTES, old.off())?.off();
+            for (at, entry) in entries.iter_mut().enumerate() {
+                *entry = Entry(self.pool.pm.load(node + at as u64 * 8));
+            }
+        } else if old.is_leaf() {
+            let part = Shape::File.leaf_blocks(span(level)) * BLOCK_BYTES;
+            old.checked(&self.pool.data, part * FANOUT, old.off())?;
+            for (at, entry) in entries.iter_mut().enumerate() {
+                let off = old.off() + at as u64 * part;
+                *entry = Entry(Entry::leaf(off).0 | old.0 & UNWRITTEN);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Writes a fresh node, or none if it would be empty.
+    fn node(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        level: u32,
+        base: u64,
+        entries: &[Entry; FANOUT as usize],
+    ) -> Result<Entry> {
+        if entries.iter().all(|entry| entry.is_hole()) {
+            return Ok(Entry::HOLE);
+        }
+        let purpose = Purpose::Tree {
+            ino: self.ino,
+            level,
+            index: base,
+        };
+        let run = self
+            .pool
+            .alloc(self.lane, 1, self.class, Zone::Meta, purpose)?;
+        let off = run.block << BLOCK_SHIFT;
+        let mut bytes = [0u8; BLOCK_BYTES as usize];
+        for (word, entry) in bytes.chunks_exact_mut(8).zip(entries) {
+            word.copy_from_slice(&entry.0.to_le_bytes());
+        }
+        fresh.range(off, BLOCK_BYTES).bytes(0, &bytes)?;
+        Ok(Entry::node(off))
+    }
+}
+
+/// Leaves that make a hole of everything; `one` is never asked for, as holes are given whole.
+pub(crate) struct Holes;
+
+impl Leaves for Holes {
+    fn whole(&mut self, _level: u32, _index: u64) -> Result<Option<Entry>> {
+        Ok(Some(Entry::HOLE))
+    }
+
+    fn one(&mut self, _fresh: &mut FreshSet<'_>, _index: u64, _old: Entry) -> Result<Entry> {
+        Ok(Entry::HOLE)
+    }
+}

@@ -1,0 +1,98 @@
+//! Tree entries as values.
+
+use crate::error::{Error, Result};
+use pmfs_format::tree::{
+    BLOCK_MASK, FANOUT, FANOUT_SHIFT, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, UNWRITTEN,
+};
+
+/// An entry of a node, or a root word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Entry(pub u64);
+
+impl Entry {
+    pub const HOLE: Entry = Entry(0);
+
+    /// A written leaf whose first block is at byte `off`.
+    pub fn leaf(off: u64) -> Entry {
+        Entry(off | PRESENT)
+    }
+
+    /// A leaf that reads as zeros.
+    pub fn unwritten(off: u64) -> Entry {
+        Entry(off | PRESENT | UNWRITTEN)
+    }
+
+    /// A node at byte `off`.
+    pub fn node(off: u64) -> Entry {
+        Entry(off | PRESENT | NODE)
+    }
+
+    /// The same entry as a root word of a tree of `height`.
+    pub fn rooted(self, height: u32) -> Entry {
+        if self.is_hole() && height == 0 {
+            return Entry::HOLE;
+        }
+        Entry(self.0 & !(HEIGHT_MASK << HEIGHT_SHIFT) | u64::from(height) << HEIGHT_SHIFT)
+    }
+
+    /// A root word's entry, as it would stand in a node.
+    pub fn unrooted(self) -> Entry {
+        Entry(self.0 & !(HEIGHT_MASK << HEIGHT_SHIFT))
+    }
+
+    /// Levels of nodes below a root word.
+    pub fn height(self) -> u32 {
+        (self.0 >> HEIGHT_SHIFT & HEIGHT_MASK) as u32
+    }
+
+    pub fn is_hole(self) -> bool {
+        self.0 & PRESENT == 0
+    }
+
+    pub fn is_node(self) -> bool {
+        self.0 & (PRESENT | NODE) == PRESENT | NODE
+    }
+
+    pub fn is_leaf(self) -> bool {
+        self.0 & (PRESENT | NODE) == PRESENT
+    }
+
+    pub fn is_unwritten(self) -> bool {
+        self.0 & UNWRITTEN != 0
+    }
+
+    /// Byte offset of what it names.
+    pub fn off(self) -> u64 {
+        self.0 & BLOCK_MASK
+    }
+
+    /// Checks that what it names lies among `range` of the pool's bytes, all `bytes` of it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn checked(self, range: &std::ops::Range<u64>, bytes: u64, slot: u64) -> Result<Entry> {
+        let off = self.off();
+        if self.0 >> 48 != 0 || off < range.start || off + bytes > range.end {
+            return Err(Error::Corrupt {
+                what: "tree entry points outside the pool's blocks",
+                offset: slot,
+            });
+        }
+        Ok(self)
+    }
+}
+
+/// Units that one entry of a node at `level` covers.
+pub(crate) fn span(level: u32) -> u64 {
+    1 << (FANOUT_SHIFT * (level - 1))
+}
+
+/// Units that a tree of `height` covers.
+pub(crate) fn coverage(height: u32) -> u64 {
+    1 << (FANOUT_SHIFT * height)
+}
+
+/// The entry of a node at `level` that covers `index`.
+pub(crate) fn place(level: u32, index: u64) -> u64 {
+    index >> (FANOUT_SHIFT * (level - 1)) & (FANOUT - 1)
+}

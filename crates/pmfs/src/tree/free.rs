@@ -1,0 +1,140 @@
+//! Freeing: a tree, or a range of an old subtree, in an order that a killed thread's successor can resume.
+//!
+//! Leaves go in index order, a node after all it holds. The lane's record keeps a cursor: everything before
+//! it is free. Bits are cleared and the cursor moved under one group lock, so that a block is never freed
+//! twice while somebody else may have it, and no node is read after it was freed.
+
+use super::entry::{Entry, coverage, span};
+use super::{Shape, corrupt};
+use crate::alloc::Bitmap;
+use crate::error::Result;
+use crate::lane::{Lane, Run};
+use crate::pool::Pool;
+use pmfs_format::runtime::GROUP_UNITS;
+use pmfs_format::tree::FANOUT;
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// Cursor of a record: past every position of a tree, the inode's attributes are free too.
+pub(crate) const ATTRIBUTES_DONE: u64 = 1 << 62;
+
+/// Frees `from..to` of what `entry` (the root of a tree of `height` that starts at `base`) holds: leaves
+/// there, and every node that overlaps it.
+pub(crate) struct Freeing<'a> {
+    pub pool: &'a Pool,
+    pub lane: &'a Lane<'a>,
+    /// The lane's record with the cursor.
+    pub record: u64,
+    pub shape: Shape,
+    pub from: u64,
+    pub to: u64,
+    /// All before it is done.
+    pub cursor: u64,
+}
+
+impl Freeing<'_> {
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// `Corrupt`: what is damaged stays allocated.
+    pub fn run(&mut self, entry: Entry, height: u32, base: u64) -> Result<()> {
+        if height > 7 {
+            return Err(corrupt("tree height", entry.off()));
+        }
+        let units = match self.shape {
+            // A directory that is one bucket covers all hashes.
+            Shape::Directory => coverage(7),
+            Shape::File => coverage(height),
+        };
+        self.entry(entry, height, base, units)
+    }
+
+    fn entry(&mut self, entry: Entry, level: u32, base: u64, units: u64) -> Result<()> {
+        let start = base.max(self.from);
+        let end = (base + units).min(self.to);
+        if entry.is_hole() || start >= end {
+            return Ok(());
+        }
+        if entry.is_leaf() {
+            return self.leaf(entry, base, start, end, units);
+        }
+        if self.cursor >= self.position(end, level) {
+            return Ok(());
+        }
+        let node = entry
+            .checked(&self.pool.data, BLOCK_BYTES, entry.off())?
+            .off();
+        if level == 0 {
+            return Err(corrupt("tree deeper than its height", node));
+        }
+        let child_units = span(level);
+        let first = (start - base) / child_units;
+        let mut previous = Entry::HOLE;
+        if first > 0 {
+            previous = Entry(self.pool.pm.load(node + (first - 1) * 8));
+        }
+        for at in first..FANOUT {
+            let child_base = base + at * child_units;
+            if child_base >= end {
+                break;
+            }
+            let child = Entry(self.pool.pm.load(node + at * 8));
+            let shared = self.shape == Shape::Directory && child.is_leaf() && child == previous;
+            previous = child;
+            if !shared {
+                self.entry(child, level - 1, child_base, child_units)?;
+            }
+        }
+        let block = Run {
+            block: node >> BLOCK_SHIFT,
+            count: 1,
+        };
+        self.clear(block, self.position(end, level));
+        Ok(())
+    }
+
+    fn leaf(&mut self, leaf: Entry, base: u64, start: u64, end: u64, units: u64) -> Result<()> {
+        let blocks = self.shape.leaf_blocks(units);
+        leaf.checked(&self.pool.data, blocks * BLOCK_BYTES, leaf.off())?;
+        if self.cursor >= self.position(end, 0) {
+            return Ok(());
+        }
+        if self.shape == Shape::Directory {
+            let block = leaf.off() >> BLOCK_SHIFT;
+            self.clear(Run { block, count: 1 }, self.position(end, 0));
+            return Ok(());
+        }
+        let mut at = start.max(self.index_of(self.cursor));
+        while at < end {
+            let block = (leaf.off() >> BLOCK_SHIFT) + (at - base);
+            let count = (GROUP_UNITS - block % GROUP_UNITS).min(end - at);
+            at += count;
+            self.clear(Run { block, count }, self.position(at, 0));
+        }
+        Ok(())
+    }
+
+    /// Frees a run inside one group and moves the cursor, under the group's lock.
+    fn clear(&mut self, run: Run, cursor: u64) {
+        let map = Bitmap::blocks(self.pool);
+        let _held = map.lock(run.block);
+        map.mark(run, false);
+        self.cursor = cursor;
+        self.lane.set_cursor(self.record, cursor);
+    }
+
+    /// The cursor once everything before `index`, and nodes up to `level` that end there, are free.
+    /// Directories have no nodes of level 1 (54 bits of hash are enough), which frees the bits it takes.
+    fn position(&self, index: u64, level: u32) -> u64 {
+        match self.shape {
+            Shape::File => index << 4 | u64::from(level),
+            Shape::Directory => index >> 9 << 4 | u64::from(level),
+        }
+    }
+
+    fn index_of(&self, cursor: u64) -> u64 {
+        match self.shape {
+            Shape::File => cursor >> 4,
+            Shape::Directory => cursor >> 4 << 9,
+        }
+    }
+}

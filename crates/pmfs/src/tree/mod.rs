@@ -1,0 +1,234 @@
+//! Trees: finding, building and freeing. Files, directories and the inode table share them; the format is in
+//! [`pmfs_format::tree`].
+//!
+//! Nothing here publishes: edits build fresh nodes beside the old ones and answer the one slot that is to be
+//! swung ([`edit::Swing`]); the caller decides how (alone, or logged with the inode).
+
+pub(crate) mod edit;
+pub(crate) mod entry;
+pub(crate) mod free;
+pub(crate) mod usage;
+pub(crate) mod visit;
+
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use entry::{Entry, coverage, place, span};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// Units of a hole past a tree's end: more than any file has blocks.
+const HOLE_UNITS: u64 = 1 << 40;
+
+/// What kind of tree: it decides what a leaf above level 1 is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// A leaf in a node of level `l` is `512^(l-1)` blocks.
+    File,
+    /// A leaf is one block, and neighbours may share it.
+    Directory,
+}
+
+impl Shape {
+    /// Blocks in a leaf that covers `units` indexes.
+    pub fn leaf_blocks(self, units: u64) -> u64 {
+        match self {
+            Shape::File => units,
+            Shape::Directory => 1,
+        }
+    }
+}
+
+/// Where a lookup ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The entry: a leaf or a hole.
+    pub entry: Entry,
+    /// Byte offset of the word that holds it.
+    pub slot: u64,
+    /// Level of the node that holds it; 0 for the root word.
+    pub level: u32,
+    /// First index that the entry covers.
+    pub base: u64,
+    /// Indexes that it covers.
+    pub units: u64,
+}
+
+/// A tree: its root word, where that stands, and its shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tree {
+    pub root: Entry,
+    pub slot: u64,
+    pub shape: Shape,
+}
+
+impl Tree {
+    /// A file's tree, its root word as read from `slot`.
+    pub fn file(root: u64, slot: u64) -> Tree {
+        Tree {
+            root: Entry(root),
+            slot,
+            shape: Shape::File,
+        }
+    }
+
+    /// Finds the entry that covers `index`: a leaf or a hole.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if an entry on the way can't be right.
+    #[inline]
+    pub fn find(&self, pool: &Pool, index: u64) -> Result<Found> {
+        let mut level = self.root.height();
+        let mut entry = self.root;
+        let mut slot = self.slot;
+        if self.shape == Shape::File && level <= 4 && index >= coverage(level) || entry.is_hole() {
+            return Ok(Found {
+                entry: Entry::HOLE,
+                slot,
+                level: 0,
+                base: index,
+                units: HOLE_UNITS,
+            });
+        }
+        self.check_height(level)?;
+        let mut units = coverage(level);
+        let mut inside = 0;
+        while level > 0 && entry.is_node() {
+            let node = entry.checked(&pool.data, BLOCK_BYTES, slot)?.off();
+            slot = node + place(level, index) * 8;
+            entry = Entry(pool.pm.load(slot));
+            units = span(level);
+            inside = level;
+            level -= 1;
+        }
+        if entry.is_node() {
+            return Err(corrupt("tree deeper than its height", slot));
+        }
+        if entry.is_leaf() {
+            let blocks = self.shape.leaf_blocks(units);
+            entry.checked(&pool.data, blocks * BLOCK_BYTES, slot)?;
+        }
+        Ok(Found {
+            entry,
+            slot,
+            level: inside,
+            base: index & !(units - 1),
+            units,
+        })
+    }
+
+    fn check_height(&self, height: u32) -> Result<()> {
+        let max = match self.shape {
+            Shape::File => 4,
+            Shape::Directory => 7,
+        };
+        if height > max {
+            return Err(corrupt("tree height", self.slot));
+        }
+        Ok(())
+    }
+
+    /// The longest run from `index` (at most `max` blocks) that is one kind of thing: contiguous written
+    /// blocks, or blocks that read as zeros. Files only.
+    ///
+    /// # Errors
+    /// As [`Tree::find`].
+    pub fn extent(&self, pool: &Pool, index: u64, max: u64) -> Result<Extent> {
+        let first = self.find(pool, index)?;
+        let mut extent = Extent::of(&first, index);
+        // Grow within the node that holds the entry: neighbours cost one load each.
+        if first.level > 0 {
+            let node_end = (first.slot | (BLOCK_BYTES - 1)) + 1;
+            let mut slot = first.slot + 8;
+            let mut at = first.base + first.units;
+            while extent.count < max && slot < node_end {
+                let entry = Entry(pool.pm.load(slot));
+                if entry.is_node() {
+                    break;
+                }
+                let next = Found {
+                    entry,
+                    slot,
+                    base: at,
+                    ..first
+                };
+                if !extent.join(&Extent::of(&next, at)) {
+                    break;
+                }
+                if entry.is_leaf() {
+                    entry.checked(&pool.data, first.units * BLOCK_BYTES, slot)?;
+                }
+                slot += 8;
+                at += first.units;
+            }
+        }
+        extent.count = extent.count.min(max);
+        Ok(extent)
+    }
+
+    /// Whether `block` is this tree's node of `level` at `index`, or (level 0) a leaf's block there.
+    ///
+    /// # Errors
+    /// As [`Tree::find`].
+    pub fn names(&self, pool: &Pool, level: u32, index: u64, block: u64) -> Result<bool> {
+        let off = block << BLOCK_SHIFT;
+        if level == 0 {
+            let found = self.find(pool, index)?;
+            return Ok(found.entry.is_leaf()
+                && match self.shape {
+                    Shape::File => found.entry.off() + (index - found.base) * BLOCK_BYTES == off,
+                    Shape::Directory => found.entry.off() == off,
+                });
+        }
+        let mut here = self.root.height();
+        let mut entry = self.root;
+        if entry.is_hole() || (self.shape == Shape::File && index >= coverage(here)) {
+            return Ok(false);
+        }
+        self.check_height(here)?;
+        while entry.is_node() && here > level {
+            let node = entry.checked(&pool.data, BLOCK_BYTES, self.slot)?.off();
+            entry = Entry(pool.pm.load(node + place(here, index) * 8));
+            here -= 1;
+        }
+        Ok(entry.is_node() && here == level && entry.off() == off)
+    }
+}
+
+/// A run of a file's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Byte offset of the first block; 0 if there is none.
+    pub off: u64,
+    /// Blocks.
+    pub count: u64,
+    /// Whether it holds data; else it reads as zeros.
+    pub written: bool,
+}
+
+impl Extent {
+    fn of(found: &Found, index: u64) -> Extent {
+        let inside = index - found.base;
+        Extent {
+            off: if found.entry.is_leaf() {
+                found.entry.off() + inside * BLOCK_BYTES
+            } else {
+                0
+            },
+            count: found.units - inside,
+            written: found.entry.is_leaf() && !found.entry.is_unwritten(),
+        }
+    }
+
+    fn join(&mut self, next: &Extent) -> bool {
+        let fits = self.written == next.written
+            && (!self.written || self.off + self.count * BLOCK_BYTES == next.off);
+        if fits {
+            self.count += next.count;
+        }
+        fits
+    }
+}
+
+/// Damage found in a tree.
+pub(crate) fn corrupt(what: &'static str, offset: u64) -> Error {
+    Error::Corrupt { what, offset }
+}

@@ -1,0 +1,112 @@
+//! Visiting everything that a tree names: what recovery's walk and check are made of.
+
+use super::entry::{Entry, coverage, span};
+use super::{Shape, Tree, corrupt};
+use crate::error::Error;
+use crate::lane::Run;
+use crate::pool::Pool;
+use pmfs_format::tree::FANOUT;
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// One thing that a tree names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// Its blocks.
+    pub run: Run,
+    /// Level of a node, 0 for a leaf.
+    pub level: u32,
+    /// First index it covers.
+    pub base: u64,
+    /// Indexes it covers.
+    pub units: u64,
+}
+
+/// Who is shown the pieces, and told of damage.
+pub(crate) trait Visitor {
+    /// A node or leaf. `false`: don't descend.
+    fn piece(&mut self, piece: Piece) -> bool;
+
+    /// An entry that can't be right, in whose place nothing is visited.
+    fn damage(&mut self, error: Error);
+}
+
+impl Tree {
+    /// Shows the visitor every node, before what it holds, and every leaf; a bucket shared by neighbouring
+    /// entries once, with all the indexes it covers.
+    pub fn visit(&self, pool: &Pool, visitor: &mut impl Visitor) {
+        if self.root.is_hole() {
+            return;
+        }
+        let height = self.root.height();
+        let limit = if self.shape == Shape::File { 4 } else { 7 };
+        if height > limit {
+            return visitor.damage(corrupt("tree height", self.slot));
+        }
+        let units = if self.shape == Shape::Directory {
+            coverage(7)
+        } else {
+            coverage(height)
+        };
+        visit(
+            pool,
+            self.shape,
+            self.root.unrooted(),
+            self.slot,
+            height,
+            (0, units),
+            visitor,
+        );
+    }
+}
+
+fn visit(
+    pool: &Pool,
+    shape: Shape,
+    entry: Entry,
+    slot: u64,
+    level: u32,
+    (base, units): (u64, u64),
+    visitor: &mut impl Visitor,
+) {
+    let blocks = if entry.is_node() {
+        1
+    } else {
+        shape.leaf_blocks(units)
+    };
+    if let Err(error) = entry.checked(&pool.data, blocks * BLOCK_BYTES, slot) {
+        return visitor.damage(error);
+    }
+    if entry.is_node() && level == 0 {
+        return visitor.damage(corrupt("tree deeper than its height", slot));
+    }
+    let piece = Piece {
+        run: Run {
+            block: entry.off() >> BLOCK_SHIFT,
+            count: blocks,
+        },
+        level: if entry.is_node() { level } else { 0 },
+        base,
+        units,
+    };
+    if !visitor.piece(piece) || entry.is_leaf() {
+        return;
+    }
+    let node = entry.off();
+    let child_units = span(level);
+    let mut at = 0;
+    while at < FANOUT {
+        let child_slot = node + at * 8;
+        let child = Entry(pool.pm.load(child_slot));
+        let mut same = 1;
+        if shape == Shape::Directory && child.is_leaf() {
+            while at + same < FANOUT && pool.pm.load(child_slot + same * 8) == child.0 {
+                same += 1;
+            }
+        }
+        if !child.is_hole() {
+            let covered = (base + at * child_units, same * child_units);
+            visit(pool, shape, child, child_slot, level - 1, covered, visitor);
+        }
+        at += same;
+    }
+}

@@ -1,0 +1,179 @@
+//! What the engine's callers see: attributes, requests and answers. No layout, no logic.
+
+use bitflags::bitflags;
+
+/// An inode number as users see it (`st_ino`). The root directory is [`ROOT_INO`].
+pub type Ino = u64;
+
+/// The root directory's inode number. Number 1 is the inode table itself, 0 is never used.
+pub const ROOT_INO: Ino = 2;
+
+/// File type bits of a mode (`S_IFMT` and friends), as in `stat(2)`.
+pub mod mode {
+    #![allow(missing_docs)]
+    pub const S_IFMT: u32 = 0o170000;
+    pub const S_IFSOCK: u32 = 0o140000;
+    pub const S_IFLNK: u32 = 0o120000;
+    pub const S_IFREG: u32 = 0o100000;
+    pub const S_IFBLK: u32 = 0o060000;
+    pub const S_IFDIR: u32 = 0o040000;
+    pub const S_IFCHR: u32 = 0o020000;
+    pub const S_IFIFO: u32 = 0o010000;
+    pub const S_ISUID: u32 = 0o4000;
+    pub const S_ISGID: u32 = 0o2000;
+    pub const S_ISVTX: u32 = 0o1000;
+}
+
+/// What `stat(2)` says of an inode. Times are nanoseconds since the epoch, UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: Ino,
+    /// Changes each time an inode number is given out anew.
+    pub generation: u32,
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Hard links; 0 for an unlinked file that is still open.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device node, as `makedev(3)` packs it (the kernel's 32-bit form).
+    pub rdev: u32,
+    /// Bytes; for a directory, entries times 64.
+    pub size: u64,
+    /// Space taken, in 512-byte sectors.
+    pub sectors: u64,
+    /// Last read, within what relatime or noatime allow.
+    pub atime_ns: i64,
+    /// Last change of content.
+    pub mtime_ns: i64,
+    /// Last change of the inode.
+    pub ctime_ns: i64,
+    /// Creation.
+    pub crtime_ns: i64,
+}
+
+/// Who makes a new inode, and its mode.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode {
+    /// Permission bits (umask already applied); the call supplies the type.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group, unless the parent has set-gid, which hands down its own.
+    pub gid: u32,
+}
+
+/// What `setattr` is to change; `None` leaves a field alone. The size is one step, all others together a
+/// second; each happens wholly or not at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttr {
+    /// Permission bits (07777).
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// New length in bytes.
+    pub size: Option<u64>,
+    /// Time of last read.
+    pub atime_ns: Option<SetTime>,
+    /// Time of last change.
+    pub mtime_ns: Option<SetTime>,
+    /// Change time, which only a mount that forwards the kernel's own may set.
+    pub ctime_ns: Option<i64>,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The engine's clock.
+    Now,
+    /// Nanoseconds since the epoch.
+    At(i64),
+}
+
+/// One directory entry, as `readdir` hands it out.
+#[derive(Clone, Copy, Debug)]
+pub struct DirEntry<'a> {
+    /// Inode number.
+    pub ino: Ino,
+    /// Type bits of the mode (`S_IFDIR`, ...).
+    pub kind: u32,
+    /// Resume after this entry by passing this value to `readdir`.
+    pub cookie: u64,
+    /// 1 to 255 bytes, no NUL and no slash.
+    pub name: &'a [u8],
+}
+
+/// What `statfs(2)` says.
+#[derive(Clone, Copy, Debug)]
+pub struct StatFs {
+    /// Bytes a block.
+    pub block_size: u32,
+    /// Blocks in the pool that files could have.
+    pub blocks: u64,
+    /// Free ones, without the reserve.
+    pub blocks_free: u64,
+    /// Inodes in all.
+    pub inodes: u64,
+    /// Free ones.
+    pub inodes_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
+    /// File system id, from the pool's uuid.
+    pub fsid: u64,
+}
+
+bitflags! {
+    /// Flags of `rename`, with the values of `renameat2(2)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RenameFlags: u32 {
+        /// Fail with EEXIST if the target is there.
+        const NOREPLACE = 1;
+        /// Swap the two atomically.
+        const EXCHANGE = 2;
+    }
+
+    /// Modes of `fallocate`, with the values of `fallocate(2)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FallocateMode: u32 {
+        /// Leave the size alone.
+        const KEEP_SIZE = 0x01;
+        /// Make a hole; needs KEEP_SIZE.
+        const PUNCH_HOLE = 0x02;
+        /// Zero the range.
+        const ZERO_RANGE = 0x10;
+    }
+
+    /// Flags of `setxattr`, with the values of `setxattr(2)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct XattrFlags: u32 {
+        /// Fail with EEXIST if it is there.
+        const CREATE = 1;
+        /// Fail with ENODATA if it is not.
+        const REPLACE = 2;
+    }
+}
+
+/// What a write promises across a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DataMode {
+    /// A write is all or nothing.
+    #[default]
+    Atomic,
+    /// Data is durable before the metadata that shows it; an overwrite in place may tear.
+    Ordered,
+}
+
+/// When a read updates atime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AtimeMode {
+    /// If it is older than mtime or ctime, or than a day.
+    #[default]
+    Relatime,
+    /// Never.
+    Noatime,
+}

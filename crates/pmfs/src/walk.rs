@@ -1,0 +1,246 @@
+//! Rebuilding the runtime area by walking the trees: after power loss, or when the pool comes from another
+//! machine. The first opener has the pool to itself.
+
+use crate::alloc::Bitmap;
+use crate::error::{Error, Result};
+use crate::info::{RecoveryKind, RecoveryReport};
+use crate::inode::{Inode, PER_BLOCK, plausible};
+use crate::lane::{Lane, Run};
+use crate::pool::Pool;
+use crate::recovery::undo_lane;
+use crate::tree::visit::{Piece, Visitor};
+use pmfs_format::InodeRaw;
+use pmfs_format::inode::ROOT_INO;
+use pmfs_format::runtime::LAYOUT;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Blocks of the inode table that one walker takes at a time.
+const STRIDE: usize = 64;
+
+/// Resets the runtime area, closes the lanes, rebuilds the bitmaps.
+///
+/// # Errors
+/// Damage in the journal or the root directory; damage elsewhere makes the pool read-only.
+pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
+    let geometry = &pool.geometry;
+    let area = geometry.runtime.clone();
+    let runtime = pool.pm.runtime();
+    runtime.reset(area.start, area.end - area.start);
+    runtime.store(geometry.header, LAYOUT);
+    let mut report = RecoveryReport {
+        kind: RecoveryKind::Walk,
+        ..RecoveryReport::default()
+    };
+    for index in 0..geometry.lanes {
+        let lane = Lane::at(pool, index);
+        let undone = undo_lane(pool, &lane, false)?;
+        report.transactions_undone += undone.transactions;
+        report.entries_undone += undone.entries;
+        // Lanes start in different parts of the pool, so that they seldom meet in a group.
+        lane.set_block_cursor(
+            crate::lane::Zone::Data,
+            geometry.data_start
+                + index * ((geometry.blocks - geometry.data_start) / geometry.lanes),
+        );
+        lane.set_block_cursor(crate::lane::Zone::Meta, geometry.data_start);
+        lane.set_inode_cursor(index * 1024 % geometry.inodes);
+    }
+    let maps = walk(pool);
+    maps.store(pool);
+    report.inodes = maps.live.load(Ordering::Relaxed);
+    report.blocks = maps.used.load(Ordering::Relaxed);
+    report.damage = maps.damage.load(Ordering::Relaxed);
+    if report.damage > 0 {
+        pool.damaged.store(true, Ordering::Relaxed);
+        pool.read_only.store(true, Ordering::Relaxed);
+    }
+    if Inode::load(pool, ROOT_INO).is_ok_and(|root| root.links > 0 && root.is_dir()) {
+        Ok(report)
+    } else {
+        Err(Error::Corrupt {
+            what: "no root directory",
+            offset: geometry.inode_table_root * pmfs_format::BLOCK_BYTES,
+        })
+    }
+}
+
+/// Bitmaps in the making, in this process's memory.
+pub(crate) struct Maps {
+    blocks: Vec<AtomicU64>,
+    inodes: Vec<AtomicU64>,
+    live: AtomicU64,
+    used: AtomicU64,
+    damage: AtomicU64,
+}
+
+impl Maps {
+    fn new(pool: &Pool) -> Maps {
+        let words = |units: u64| (0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Maps {
+            blocks: words(pool.geometry.blocks),
+            inodes: words(pool.geometry.inodes),
+            live: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            damage: AtomicU64::new(0),
+        }
+    }
+
+    fn mark(&self, run: Run) {
+        let end = run.block + run.count;
+        let mut block = run.block;
+        while block < end {
+            let bits = (64 - block % 64).min(end - block);
+            let mask = (u64::MAX >> (64 - bits)) << (block % 64);
+            self.blocks[(block / 64) as usize].fetch_or(mask, Ordering::Relaxed);
+            block += bits;
+        }
+        self.used.fetch_add(run.count, Ordering::Relaxed);
+    }
+
+    fn mark_ino(&self, ino: u64) {
+        self.inodes[(ino / 64) as usize].fetch_or(1 << (ino % 64), Ordering::Relaxed);
+    }
+
+    /// Writes the bitmaps and the groups' counts to the runtime area.
+    fn store(&self, pool: &Pool) {
+        let maps = [
+            (&self.blocks, pool.geometry.block_map, Bitmap::blocks(pool)),
+            (&self.inodes, pool.geometry.inode_map, Bitmap::inodes(pool)),
+        ];
+        for (words, place, map) in maps {
+            for (at, word) in words.iter().enumerate() {
+                let mut value = word.load(Ordering::Relaxed);
+                // Units past the end can never be had.
+                let past = (at as u64 + 1) * 64;
+                if past > place.units {
+                    value |= u64::MAX << (64 - (past - place.units));
+                }
+                if value != 0 {
+                    pool.pm.runtime().store(place.bits + at as u64 * 8, value);
+                }
+            }
+            for group in 0..map.group_count() {
+                map.recount(group);
+            }
+        }
+    }
+}
+
+/// Marks everything that a live inode reaches.
+pub(crate) fn walk(pool: &Pool) -> Maps {
+    let maps = Maps::new(pool);
+    maps.mark(Run {
+        block: 0,
+        count: pool.geometry.data_start,
+    });
+    maps.mark(Run {
+        block: pool.geometry.blocks - 1,
+        count: 1,
+    });
+    for ino in 0..pmfs_format::inode::FIRST_INO {
+        maps.mark_ino(ino);
+    }
+    let mut table = TableWalk {
+        maps: &maps,
+        root: pool.geometry.inode_table_root,
+        leaves: Vec::new(),
+    };
+    pool.inode_table().visit(pool, &mut table);
+    let leaves = table.leaves;
+    let next = AtomicU64::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        loop {
+            let start = next.fetch_add(STRIDE as u64, Ordering::Relaxed) as usize;
+            if start >= leaves.len() {
+                return;
+            }
+            for &leaf in &leaves[start..leaves.len().min(start + STRIDE)] {
+                walk_leaf(pool, &maps, leaf);
+            }
+        }
+    };
+    if leaves.len() <= STRIDE || workers == 1 {
+        work();
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(work);
+            }
+        });
+    }
+    maps
+}
+
+/// Walks the 32 inodes of one block of the table.
+fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
+    for ino in index * PER_BLOCK..(index + 1) * PER_BLOCK {
+        if ino < ROOT_INO || ino >= pool.geometry.inodes {
+            continue;
+        }
+        let Ok(inode) = Inode::load(pool, ino) else {
+            continue;
+        };
+        if inode.links == 0 {
+            continue;
+        }
+        maps.mark_ino(ino);
+        maps.live.fetch_add(1, Ordering::Relaxed);
+        if plausible(&inode).is_err() {
+            maps.damage.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        if inode.has_tree() {
+            inode.tree().visit(pool, &mut FileWalk { maps });
+        }
+        let run = inode.xattr_run();
+        if run.count > 0 {
+            if run.block >= pool.geometry.data_start && run.block + run.count < pool.geometry.blocks
+            {
+                maps.mark(run);
+            } else {
+                maps.damage.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+struct TableWalk<'a> {
+    maps: &'a Maps,
+    root: u64,
+    leaves: Vec<u64>,
+}
+
+impl Visitor for TableWalk<'_> {
+    fn piece(&mut self, piece: Piece) -> bool {
+        // The root's block lies before the allocator's.
+        if piece.run.block != self.root {
+            self.maps.mark(piece.run);
+        }
+        if piece.level == 0 {
+            self.leaves.push(piece.base);
+        }
+        true
+    }
+
+    fn damage(&mut self, _error: Error) {
+        self.maps.damage.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct FileWalk<'a> {
+    maps: &'a Maps,
+}
+
+impl Visitor for FileWalk<'_> {
+    fn piece(&mut self, piece: Piece) -> bool {
+        self.maps.mark(piece.run);
+        true
+    }
+
+    fn damage(&mut self, _error: Error) {
+        self.maps.damage.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(PER_BLOCK * InodeRaw::SIZE == pmfs_format::BLOCK_BYTES);

@@ -136,6 +136,10 @@ impl Work<'_> {
             self.pool.free_record(self.lane, record);
         }
         self.lane.clear_intents();
+        if found.level == 0 {
+            // In `ordered` mode the write goes on, from the root word as it is now.
+            self.reload()?;
+        }
         Ok(())
     }
 

@@ -108,8 +108,12 @@ impl<'p> World<'p> {
             (Err(errno), Err(error)) => {
                 let is = error.errno();
                 // A number given up may or may not have a place in the table still.
-                let gone = errno == Errno::STALE && is == Errno::NOENT;
-                if is != errno && !gone {
+                let gone = match kind {
+                    "release" => Errno::INVAL,
+                    "hold" if self.refusal(fs, &error, need).is_ok() => Errno::NFILE,
+                    _ => Errno::NOENT,
+                };
+                if is != errno && !(errno == Errno::STALE && is == gone) {
                     return Err(format!("failed with {is:?} ({error}), not {errno:?}"));
                 }
                 self.coverage.count(kind, name_of(errno));

@@ -92,7 +92,7 @@ impl Generator {
                 }
             }
             Phase::Data if roll < 70 => self.data(model, crowded),
-            Phase::Hold if roll < 60 => self.hold(model, instance),
+            Phase::Hold if roll < 90 => self.hold(model, instance),
             _ if crowded && roll < 30 => self.make_room(model),
             _ if many && roll < 50 => self.remove(model),
             _ => self.any(model, instance, crowded),
@@ -448,7 +448,7 @@ impl Generator {
 
     fn hold(&mut self, model: &Reference, instance: usize) -> Operation {
         let held = &model.holds[instance];
-        let least = if self.phase == Phase::Hold { 6 } else { 3 };
+        let least = if self.phase == Phase::Hold { 40 } else { 3 };
         let many = held.len() > 40 && self.phase != Phase::Hold && !self.random.one_in(3);
         if many || self.random.one_in(least) {
             let last = held.keys().last().copied().unwrap_or(2);

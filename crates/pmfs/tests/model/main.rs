@@ -28,7 +28,7 @@ use pmfs::DataMode::{Atomic, Ordered};
 use runner::Setting;
 use std::sync::Mutex;
 
-const OPERATIONS: u64 = 200_000;
+const OPERATIONS: u64 = 1_500_000;
 
 const ORDINARY: Taste = Taste {
     nodes_max: 3000,

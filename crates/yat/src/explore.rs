@@ -58,6 +58,8 @@ pub(crate) fn runtime_range(mem: &Pmem) -> std::ops::Range<u64> {
 pub fn record(workload: &Workload, mode: DataMode) -> Recorded {
     let image = {
         let mem = Pmem::private(workload::POOL_BYTES);
+        // Free blocks are not zeros: what a call forgets to write there shows.
+        mem.poke(0, &vec![0xdb; workload::POOL_BYTES as usize]);
         Fs::format_private(mem, &workload::mkfs_options()).expect("mkfs")
     };
     let range = runtime_range(&image);

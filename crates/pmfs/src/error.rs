@@ -40,6 +40,9 @@ pub enum Error {
     /// The call is not permitted on this inode.
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
+    /// rename of "." or "..".
+    #[error("the name is in use by the system")]
+    Busy,
     /// Beyond the largest file, 2^48 bytes.
     #[error("file too large")]
     FileTooBig,
@@ -55,6 +58,12 @@ pub enum Error {
     /// No such extended attribute.
     #[error("no such attribute")]
     NoAttribute,
+    /// An attribute's name is empty or longer than 255 bytes.
+    #[error("attribute name too long or empty (255 bytes at most)")]
+    AttributeName,
+    /// An attribute's value is longer than 64 KiB.
+    #[error("attribute value too long (64 KiB at most)")]
+    AttributeTooLong,
     /// The attributes of one inode do not fit.
     #[error("extended attributes too large")]
     AttributesTooBig,
@@ -127,7 +136,10 @@ impl Error {
             Error::Invalid(_) => Errno::INVAL,
             Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::NotPermitted(_) => Errno::PERM,
+            Error::Busy => Errno::BUSY,
             Error::FileTooBig => Errno::FBIG,
+            Error::AttributeName => Errno::RANGE,
+            Error::AttributeTooLong => Errno::TOOBIG,
             Error::NoSpace | Error::NoInodes | Error::AttributesTooBig => Errno::NOSPC,
             Error::TooManyLinks => Errno::MLINK,
             Error::NoAttribute => Errno::NODATA,

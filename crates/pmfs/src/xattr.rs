@@ -23,6 +23,14 @@ const NAME_MAX: usize = 255;
 /// Blocks that one inode's attributes may take.
 const BLOCKS_MAX: u64 = 32;
 
+/// What the kernel says of a name before it asks any file system.
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::AttributeName);
+    }
+    Ok(())
+}
+
 type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn decode(bytes: &[u8], off: u64) -> Result<Attributes> {
@@ -96,6 +104,7 @@ impl Pool {
 
     /// The value of one attribute.
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        check_name(name)?;
         let attributes = self.xattrs(ino)?;
         let found = attributes.into_iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value).ok_or(Error::NoAttribute)
@@ -118,14 +127,12 @@ impl Pool {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
-        if name.is_empty() || name.contains(&0) {
+        check_name(name)?;
+        if name.contains(&0) {
             return Err(Error::Invalid("attribute name"));
         }
-        if name.len() > NAME_MAX {
-            return Err(Error::NameTooLong);
-        }
         if value.len() > VALUE_MAX {
-            return Err(Error::AttributesTooBig);
+            return Err(Error::AttributeTooLong);
         }
         self.change_xattrs(ino, |attributes| {
             let old = attributes.iter_mut().find(|(key, _)| key == name);
@@ -141,6 +148,7 @@ impl Pool {
 
     /// Removes one.
     pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        check_name(name)?;
         self.change_xattrs(ino, |attributes| {
             let at = attributes.iter().position(|(key, _)| key == name);
             attributes.remove(at.ok_or(Error::NoAttribute)?);

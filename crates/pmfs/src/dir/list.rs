@@ -1,7 +1,7 @@
 //! readdir: buckets in hash order, records sorted within each; the cookie of an entry is its hash.
 
 use super::bucket::Bucket;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::locks;
 use crate::pool::Pool;
@@ -20,7 +20,7 @@ struct Listed {
 /// Shows `emit` every entry after `cookie` until it declines one.
 ///
 /// # Errors
-/// `NotDirectory`, `Stale`, damage.
+/// `NotDirectory`, `Stale`, `NotFound` for a directory that was removed, damage.
 pub(crate) fn readdir(
     pool: &Pool,
     dir: Ino,
@@ -33,7 +33,7 @@ pub(crate) fn readdir(
         Ok((inode.parent, inode.links == 0))
     })?;
     if removed {
-        return Ok(());
+        return Err(Error::NotFound);
     }
     let dot = |ino, cookie, name| DirEntry {
         ino,

@@ -4,7 +4,7 @@ use super::{Work, block_of, is_direct};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::lane::{Claim, Lane, Purpose, Zone};
+use crate::lane::{Claim, Lane, Purpose, Run, Zone};
 use crate::locks::LockSet;
 use crate::persist::FreshSet;
 use crate::pool::Pool;
@@ -23,8 +23,6 @@ impl Pool {
         if len == 0 {
             return Err(Error::Invalid("fallocate of no bytes"));
         }
-        let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
-        let end = end.ok_or(Error::FileTooBig)?;
         let punch = mode.contains(FallocateMode::PUNCH_HOLE);
         let zero = mode.contains(FallocateMode::ZERO_RANGE);
         let keep = mode.contains(FallocateMode::KEEP_SIZE);
@@ -34,6 +32,8 @@ impl Pool {
         let locks = LockSet::take(self, &[ino]);
         let inode = Inode::live(self, ino)?;
         inode.require_file()?;
+        let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
+        let end = end.ok_or(Error::FileTooBig)?;
         let lane = Claim::new(self);
         let mut work = Work {
             pool: self,
@@ -104,8 +104,19 @@ impl Work<'_> {
                 found.units
             };
             let to = self.gigabyte(index, last, hole).unwrap_or(to);
-            self.swing_in(index, to, |pool, lane, ino| Unwritten { pool, lane, ino })?;
-            index = to;
+            // Blocks one by one may be more than the lane has records for: then a part of them.
+            let part = to.min(index + self.lane.room() / 2);
+            match self.swing_in(index, to) {
+                Err(Error::NoSpace) if part < to => {
+                    self.lane_done();
+                    self.swing_in(index, part)?;
+                    index = part;
+                }
+                done => {
+                    done?;
+                    index = to;
+                }
+            }
         }
         self.pool.pm.barrier();
         self.lane_done();
@@ -127,12 +138,8 @@ impl Work<'_> {
         }
     }
 
-    fn swing_in<'s, L: Leaves>(
-        &'s mut self,
-        from: u64,
-        to: u64,
-        leaves: impl FnOnce(&'s Pool, &'s Lane<'s>, Ino) -> L,
-    ) -> Result<()> {
+    /// Gives the holes among these blocks blocks that read as zeros, by one pointer.
+    fn swing_in(&mut self, from: u64, to: u64) -> Result<()> {
         let mut fresh = self.pool.pm.fresh();
         let edit = Edit {
             pool: self.pool,
@@ -142,13 +149,16 @@ impl Work<'_> {
             from,
             to,
         };
-        let mut leaves = leaves(self.pool, self.lane, self.ino());
+        let mut leaves = Unwritten {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+        };
         let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
         intend_subtree(self.lane, &swing, from, to)?;
         let durable = fresh.barrier();
         self.locks.change();
         self.pool.pm.publish(swing.slot, swing.new.0, durable);
-        drop(leaves);
         self.reload()?;
         self.lane_done();
         Ok(())
@@ -193,6 +203,7 @@ impl Work<'_> {
             at,
             end,
             punch,
+            left: Run { block: 0, count: 0 },
         };
         let swing = edit.build(&mut fresh, &tree, &mut leaves)?;
         intend_subtree(self.lane, &swing, from, to)?;
@@ -272,6 +283,35 @@ struct Zeroed<'a> {
     at: u64,
     end: u64,
     punch: bool,
+    /// Blocks allocated and not used yet.
+    left: Run,
+}
+
+impl Zeroed<'_> {
+    /// The next block for `index`, from a run as long as the range still needs: a record for each block
+    /// would be more than a lane has.
+    fn next_block(&mut self, index: u64) -> Result<u64> {
+        if self.left.count == 0 {
+            let (class, want) = if self.punch {
+                (Class::Privileged, 1)
+            } else {
+                (Class::Ordinary, block_of(self.end - 1) + 1 - index)
+            };
+            let purpose = Purpose::Tree {
+                ino: self.ino,
+                level: 0,
+                index,
+            };
+            let want = want.min(1 << 20);
+            self.left = self
+                .pool
+                .alloc(self.lane, want, class, Zone::Data, purpose)?;
+        }
+        let off = self.left.block << BLOCK_SHIFT;
+        self.left.block += 1;
+        self.left.count -= 1;
+        Ok(off)
+    }
 }
 
 impl Leaves for Zeroed<'_> {
@@ -283,6 +323,9 @@ impl Leaves for Zeroed<'_> {
         }
         if self.punch {
             return Ok(Some(Entry::HOLE));
+        }
+        if self.left.count > 0 {
+            return Ok(None);
         }
         let unwritten = Unwritten {
             pool: self.pool,
@@ -301,18 +344,7 @@ impl Leaves for Zeroed<'_> {
         if empty && self.punch {
             return Ok(Entry::HOLE);
         }
-        let class = if self.punch {
-            Class::Privileged
-        } else {
-            Class::Ordinary
-        };
-        let purpose = Purpose::Tree {
-            ino: self.ino,
-            level: 0,
-            index,
-        };
-        let run = self.pool.alloc(self.lane, 1, class, Zone::Data, purpose)?;
-        let off = run.block << BLOCK_SHIFT;
+        let off = self.next_block(index)?;
         if empty {
             return Ok(Entry::unwritten(off));
         }

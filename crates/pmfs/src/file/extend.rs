@@ -62,6 +62,10 @@ impl Work<'_> {
                 } else {
                     let leaf = Entry::leaf(found.entry.off());
                     self.place(fresh, &found, leaf, index, at);
+                    if found.level == 0 {
+                        // The next block's branch is built from the root word, which must not be the old one.
+                        self.reload()?;
+                    }
                 }
             }
             let off = found.entry.off() + inside * BLOCK_BYTES;

@@ -6,6 +6,7 @@ use crate::locks;
 use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
+use pmfs_format::inode::SIZE_MAX;
 
 /// copy_file_range works through a buffer of this size.
 const COPY_BYTES: usize = 1 << 20;
@@ -48,6 +49,24 @@ impl Pool {
         to_at: u64,
         len: u64,
     ) -> Result<u64> {
+        let size = |ino| {
+            locks::read(self, ino, || {
+                let inode = Inode::live(self, ino)?;
+                Ok((inode.require_file(), inode.size()))
+            })
+        };
+        let (source, target) = (size(from)?, size(to)?);
+        for kind in [&source.0, &target.0] {
+            if let Err(Error::IsDirectory) = kind {
+                return Err(Error::IsDirectory);
+            }
+        }
+        source.0.and(target.0)?;
+        // Only what there is to copy can overlap.
+        let len = len.min(source.1.saturating_sub(from_at));
+        if len > 0 && to_at >= SIZE_MAX {
+            return Err(Error::FileTooBig);
+        }
         if from == to && from_at < to_at.saturating_add(len) && to_at < from_at.saturating_add(len)
         {
             return Err(Error::Invalid("the ranges overlap"));

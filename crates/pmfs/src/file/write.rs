@@ -27,12 +27,9 @@ impl Pool {
         while done < data.len() {
             let piece = &data[done..data.len().min(done + ATOMIC_MAX)];
             match self.write_piece(ino, At::Offset(at + done as u64), piece) {
-                Ok((_, written)) => {
-                    done += written;
-                    if written < piece.len() {
-                        break;
-                    }
-                }
+                // A short piece may also mean that free space is too scattered for one transaction: what
+                // the pool has left shows when the rest is tried.
+                Ok((_, written)) => done += written,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -60,13 +57,14 @@ impl Pool {
                         .next_multiple_of(BLOCK_BYTES as usize)
                         .min(len - 1);
                 }
-                Ok(at) => return Ok((at, len)),
+                Ok(done) => return Ok(done),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<u64> {
+    /// Where it wrote, and how much: less than asked for at the end of the largest file.
+    fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
         let locks = LockSet::take(self, &[ino]);
         let inode = Inode::live(self, ino)?;
         inode.require_file()?;
@@ -75,13 +73,14 @@ impl Pool {
             At::Offset(at) => at,
             At::End => size,
         };
-        let end = at
-            .checked_add(data.len() as u64)
-            .filter(|&end| end <= SIZE_MAX)
-            .ok_or(Error::FileTooBig)?;
         if data.is_empty() {
-            return Ok(at);
+            return Ok((at, 0));
         }
+        if at >= SIZE_MAX {
+            return Err(Error::FileTooBig);
+        }
+        let data = &data[..data.len().min((SIZE_MAX - at) as usize)];
+        let end = at + data.len() as u64;
         let lane = Claim::new(self);
         let mut work = Work {
             pool: self,
@@ -98,10 +97,14 @@ impl Pool {
             let inside = (size - at) as usize;
             work.overwrite(at, &data[..inside])?;
             work.reload()?;
-            work.extend(size, &data[inside..])?;
+            match work.extend(size, &data[inside..]) {
+                // What lies inside is written: the answer must not say that nothing was.
+                Err(Error::NoSpace) => return Ok((at, inside)),
+                done => done?,
+            }
         } else {
             work.straddle(at, data)?;
         }
-        Ok(at)
+        Ok((at, data.len()))
     }
 }

@@ -24,6 +24,9 @@ impl Pool {
         let locks = LockSet::take(self, &[dir, ino]);
         let parent = named_dir(self, dir)?;
         let inode = Inode::live(self, ino)?;
+        if find(self, &parent, &name)?.is_some() {
+            return Err(Error::Exists);
+        }
         if inode.is_dir() {
             return Err(Error::NotPermitted("directories have one name"));
         }
@@ -32,9 +35,6 @@ impl Pool {
         }
         if inode.links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
-        }
-        if find(self, &parent, &name)?.is_some() {
-            return Err(Error::Exists);
         }
         let lane = Claim::new(self);
         let parent = split::make_room(self, &lane, &locks, parent, name.hash, name.bytes.len())?;

@@ -91,6 +91,8 @@ impl Pool {
     /// One more holder of `ino`.
     pub(crate) fn hold(&self, ino: Ino) -> Result<crate::types::Attr> {
         self.alive()?;
+        // A number that no inode has must not get into the table: it would not fit its word there.
+        self.inode_off(ino)?;
         self.open_add(ino)?;
         let held = Inode::load(self, ino).and_then(|inode| {
             if inode.links > 0 {

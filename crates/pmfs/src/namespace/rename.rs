@@ -57,16 +57,20 @@ impl Pool {
         if flags == RenameFlags::NOREPLACE | RenameFlags::EXCHANGE {
             return Err(Error::Invalid("NOREPLACE and EXCHANGE exclude each other"));
         }
-        for name in [name, new_name] {
-            if name == b"." || name == b".." {
-                return Err(Error::Invalid("'.' and '..' can't be renamed"));
-            }
+        let is_dots = |name: &[u8]| name == b"." || name == b"..";
+        if is_dots(name) {
+            return Err(Error::Busy);
+        }
+        if is_dots(new_name) {
+            let keep = flags == RenameFlags::NOREPLACE;
+            return Err(if keep { Error::Exists } else { Error::Busy });
         }
         let name = Name::new(self, name)?;
         let new_name = Name::new(self, new_name)?;
         loop {
-            let source = peek(self, dir, &name)?.ok_or(Error::NotFound)?;
+            let source = peek(self, dir, &name)?;
             let target = peek(self, new_dir, &new_name)?;
+            let source = source.ok_or(Error::NotFound)?;
             // Trees of directories change shape only under this lock.
             let _shape = (dir != new_dir).then(|| Held::new(self, rename_word(self)));
             let inos = [dir, new_dir, source, target.unwrap_or(source)];
@@ -133,9 +137,13 @@ impl Pool {
             }
             if let Some((target, _)) = &situation.target
                 && target.is_dir()
-                && flags == RenameFlags::EXCHANGE
             {
-                self.check_descent(target.ino, situation.from.ino)?;
+                let above = self.check_descent(target.ino, situation.from.ino);
+                if matches!(above, Err(Error::Invalid(_))) && flags != RenameFlags::EXCHANGE {
+                    // What holds the source is not empty, whatever the source is.
+                    return Err(Error::NotEmpty);
+                }
+                above?;
             }
         }
         if flags == RenameFlags::EXCHANGE {

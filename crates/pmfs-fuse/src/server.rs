@@ -423,7 +423,7 @@ mod tests {
     /// The kernel's offset is where it thinks the end is, which another writer may have moved.
     #[test]
     fn appends_go_to_the_true_end() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::temporary::dir();
         let server = server(&dir);
         let node = server.create(1, b"a", &NEW).unwrap().ino;
         let append = WriteKind {
@@ -442,7 +442,7 @@ mod tests {
     /// A number lives until the kernel has forgotten it, and not longer.
     #[test]
     fn unlinked_inodes_live_until_forgotten() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::temporary::dir();
         let server = server(&dir);
         let node = server.create(1, b"a", &NEW).unwrap().ino;
         server.lookup(1, b"a").unwrap();
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn file_capabilities_go_with_a_write() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::temporary::dir();
         let server = server(&dir);
         let node = server.create(1, b"a", &NEW).unwrap().ino;
         server.setxattr(node, CAPABILITY, b"cap", 0).unwrap();
@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_call_without_space_waits_for_a_release() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::temporary::dir();
         let server = server(&dir);
         server.releasing.store(1, Ordering::SeqCst);
         let calls = Cell::new(0);

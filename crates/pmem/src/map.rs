@@ -60,8 +60,14 @@ impl Mapping {
         unsafe {
             let mapped = libc::mmap(base.cast(), len, protection, flags | libc::MAP_FIXED, fd, 0);
             if mapped == libc::MAP_FAILED {
+                // The attempt has taken the middle out of the reservation, and another thread may have
+                // mapped something there since: only the ends are still ours.
                 let error = io::Error::last_os_error();
-                libc::munmap(start.cast(), room);
+                for (end, len) in [(start, before), (base.wrapping_add(len), after)] {
+                    if len > 0 {
+                        libc::munmap(end.cast(), len);
+                    }
+                }
                 return Err(error);
             }
             if before > 0 {

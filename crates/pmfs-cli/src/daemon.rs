@@ -5,6 +5,7 @@
 //! did, or why not), and serves. The first process ends when it has read the line and seen the
 //! mount answer; so its exit code can be trusted. (A plain fork would need unsafe code.)
 
+use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -31,7 +32,9 @@ enum Status {
 
 /// Starts the background process and waits until the mount answers.
 pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failure> {
-    let mut command = Command::new("/proc/self/exe");
+    // By its name, for ps; through /proc if that is gone, as after an upgrade.
+    let program = env::current_exe().ok().filter(|path| path.exists());
+    let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
     command.arg0("pmfs").arg("mount").arg("--daemon");
     for list in &arguments.options {
         command.arg("-o").arg(list);

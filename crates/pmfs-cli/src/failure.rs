@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pmfs::Error;
-use pmfs_fuse::{MountError, mounts};
+use pmfs_fuse::{MountError, mounts, presence};
 
 /// Why a command was not done.
 #[derive(Debug)]
@@ -65,10 +65,12 @@ impl Failure {
     fn held(path: &Path, pid: u32) -> Failure {
         let pool = path.display();
         let mounts = mounts::pool_mounts().unwrap_or_default();
-        let by = match pid {
-            0 => "another process".to_owned(),
-            pid => format!("process {pid}"),
+        let pid = if pid == 0 {
+            presence::holder(path)
+        } else {
+            Some(pid)
         };
+        let by = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
         match mounts.iter().find(|mount| mount.pool == path) {
             Some(mount) => Failure::new(
                 format!(

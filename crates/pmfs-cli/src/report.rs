@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 
+const SHM_NOTE: &str =
+    "/dev/shm is emptied at reboot, and perhaps at logout (RemoveIPC= in logind.conf)";
+
 /// What `mkfs` and `info` say of a pool.
 #[derive(Serialize)]
 pub struct PoolReport {
@@ -26,6 +29,9 @@ pub struct PoolReport {
     medium: String,
     durability: String,
     flush: String,
+    /// What the place of the pool means for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
 
 impl PoolReport {
@@ -47,13 +53,14 @@ impl PoolReport {
             medium: info.medium.clone(),
             durability: info.durability.clone(),
             flush: info.flush.clone(),
+            note: path.starts_with("/dev/shm").then_some(SHM_NOTE),
         }
     }
 
     /// A few lines for people.
     pub fn text(&self) -> String {
         let overhead_percent = self.overhead_bytes as f64 * 100.0 / self.size_bytes.max(1) as f64;
-        [
+        let mut lines = vec![
             format!("pool        {}", self.pool),
             format!(
                 "uuid        {} (format version {})",
@@ -74,8 +81,9 @@ impl PoolReport {
                 "overhead    {} ({overhead_percent:.2} %)",
                 Size(self.overhead_bytes)
             ),
-        ]
-        .join("\n")
+        ];
+        lines.extend(self.note.map(|note| format!("note        {note}")));
+        lines.join("\n")
     }
 }
 

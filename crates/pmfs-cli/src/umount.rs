@@ -16,6 +16,9 @@ use crate::report;
 /// Closing a pool takes milliseconds; this is for a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// After a lazy unmount: enough for a mount that was not in use.
+const GLANCE: Duration = Duration::from_millis(200);
+
 #[derive(Serialize)]
 struct UmountReport {
     pool: String,
@@ -31,11 +34,13 @@ pub fn run(arguments: &Umount) -> Outcome {
     let mount = mounts::pool_mount_at(&dir)?.ok_or_else(|| MountError::NotMounted {
         path: arguments.dir.clone(),
     })?;
-    let gone = fs::metadata(&dir).is_err_and(|error| is(&error, Errno::NOTCONN));
+    // The second is for who asks while the kernel is still taking leave of a killed daemon.
+    let gone = fs::metadata(&dir)
+        .is_err_and(|error| is(&error, Errno::NOTCONN) || is(&error, Errno::CONNABORTED));
     unmount::unmount(&dir, arguments.lazy)?;
-    let released = if arguments.lazy {
+    let released = if arguments.lazy && !gone {
         // It may be in use for as long as it likes.
-        presence::wait_for_end(&mount.pool, Duration::ZERO).is_ok()
+        presence::wait_for_end(&mount.pool, GLANCE).is_ok()
     } else {
         match presence::wait_for_end(&mount.pool, PATIENCE) {
             Ok(()) => true,

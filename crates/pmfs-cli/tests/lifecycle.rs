@@ -245,7 +245,10 @@ fn killed_daemon_is_recovered_from() {
 
     let not_connected =
         |error: std::io::Error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
-    assert!(not_connected(fs::read(bench.file("d/a")).unwrap_err()));
+    // While the kernel takes leave of the daemon it says ECONNABORTED.
+    wait_until("the mount to be dead", || {
+        not_connected(fs::read(bench.file("d/a")).unwrap_err())
+    });
     let error = bench.fails(1, &["mount", "pool", "mnt"]);
     assert!(
         error.contains("daemon is gone") && error.contains("pmfs umount"),
@@ -318,4 +321,68 @@ fn output_ends_with_the_command() {
         bench::text(&output.stderr)
     );
     bench.umount();
+}
+
+/// A mount that was detached while in use ends much later; by then the directory may be another's.
+#[test]
+fn a_detached_mount_leaves_its_successor_alone() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let first = bench.daemon().as_raw_nonzero().get() as u32;
+    let bystander = bench.bystander();
+    bench.json(&["umount", "--lazy", "--json", "mnt"]);
+    bench.ok(&["mkfs", "--size", "64M", "pool2"]);
+    bench.mount_pool("pool2", &[]);
+    fs::write(bench.file("a"), "second").unwrap();
+    drop(bystander);
+    wait_until("the first daemon to end", || !is_daemon(first));
+    assert_eq!(fs::read(bench.file("a")).unwrap(), b"second");
+    // The same with a signal to the first one.
+    let second = bench.daemon();
+    let bystander = bench.bystander();
+    bench.json(&["umount", "--lazy", "--json", "mnt"]);
+    bench.mount(&[]);
+    kill_process(second, Signal::TERM).unwrap();
+    wait_until("the second daemon to end", || {
+        !is_daemon(second.as_raw_nonzero().get() as u32)
+    });
+    drop(bystander);
+    assert_eq!(bench.mounts().len(), 1);
+    assert_eq!(fs::metadata(bench.path("mnt")).unwrap().ino(), 2);
+}
+
+/// A name that is no longer what its hash was made of: found, numbered, and no reason to stop.
+#[test]
+fn fsck_finds_damage() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::write(bench.file("needle-in-a-directory"), "x").unwrap();
+    bench.umount();
+    let mut pool = fs::read(bench.path("pool")).unwrap();
+    let at = pool
+        .windows(21)
+        .position(|bytes| bytes == b"needle-in-a-directory")
+        .unwrap();
+    pool[at] = b'b';
+    fs::write(bench.path("pool"), &pool).unwrap();
+    let output = bench.run(&["fsck", "--json", "pool"]);
+    assert_eq!(
+        output.status.code(),
+        Some(4),
+        "{}",
+        bench::text(&output.stderr)
+    );
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["clean"], false);
+    let finding = &report["findings"][0];
+    assert!(
+        finding["number"].is_u64() && finding["text"].is_string(),
+        "{report}"
+    );
+    let output = bench.run(&["fsck", "pool"]);
+    assert_eq!(output.status.code(), Some(4));
+    let text = bench::text(&output.stdout);
+    assert!(text.contains("finding"), "{text}");
 }

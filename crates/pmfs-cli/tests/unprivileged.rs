@@ -27,7 +27,13 @@ fn bench() -> Option<Bench> {
     for path in ["", "mnt"] {
         chown(bench.path(path), Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    fs::copy(env!("CARGO_BIN_EXE_pmfs"), bench.path("pmfs")).unwrap();
+    // Not by this process: a child that another test forks meanwhile would keep the copy open for
+    // writing, and so from being run.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_pmfs"))
+        .arg(bench.path("pmfs"))
+        .status();
+    assert!(copied.unwrap().success());
     Some(bench)
 }
 

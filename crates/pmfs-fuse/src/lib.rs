@@ -31,3 +31,20 @@ pub mod unmount;
 pub use adapter::{Ending, Mounted, Stop, mount};
 pub use error::MountError;
 pub use options::MountOptions;
+
+#[cfg(test)]
+mod temporary {
+    //! Where tests put their pools: on tmpfs if there is one.
+
+    use std::path::Path;
+
+    pub(crate) fn dir() -> tempfile::TempDir {
+        let shm = Path::new("/dev/shm");
+        let place = if shm.is_dir() {
+            shm.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        tempfile::TempDir::with_prefix_in("pmfs-fuse-test-", place).unwrap()
+    }
+}

@@ -21,6 +21,8 @@ pub struct PoolMount {
     pub pool: PathBuf,
     /// The kernel's options of the mount: "rw,nosuid,nodev,relatime".
     pub options: String,
+    /// The kernel's number for it, "0:57"; no two that exist at the same time share one.
+    pub device: String,
 }
 
 /// All mounts of pools in this mount namespace, oldest first.
@@ -50,7 +52,8 @@ pub fn pool_mount_at(dir: &Path) -> Result<Option<PoolMount>, MountError> {
 /// `id parent major:minor root dir options [tag...] - type source super`, proc_pid_mountinfo(5).
 fn parse_line(line: &[u8]) -> Option<PoolMount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let dir = fields.nth(4)?;
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let dir = fields.nth(1)?;
     let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     if rest.next()? != FS_TYPE.as_bytes() {
@@ -61,6 +64,7 @@ fn parse_line(line: &[u8]) -> Option<PoolMount> {
         dir: unescape(dir),
         pool: unescape(pool),
         options,
+        device,
     })
 }
 
@@ -97,6 +101,7 @@ mod tests {
         assert_eq!(mount.dir, Path::new("/mnt/a b"));
         assert_eq!(mount.pool, Path::new("/dev/shm/p\\,"));
         assert_eq!(mount.options, "rw,nosuid");
+        assert_eq!(mount.device, "0:57");
         let untagged = b"98 29 0:57 / /mnt rw - fuse.pmfs /p rw";
         assert_eq!(parse_line(untagged).unwrap().pool, Path::new("/p"));
         for other in [

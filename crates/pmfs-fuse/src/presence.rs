@@ -6,8 +6,9 @@
 //! needs no file of its own, reaches across containers, and is of another kind than the engine's
 //! byte locks, so the two don't meet.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,6 +77,27 @@ pub fn wait_for_end(pool: &Path, patience: Duration) -> Result<(), MountError> {
     Ok(())
 }
 
+/// The process that serves the pool, if there is one and it can be seen from here.
+#[must_use]
+pub fn holder(pool: &Path) -> Option<u32> {
+    let file = fs::metadata(pool).ok()?;
+    let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+    let name = format!("{major:02x}:{minor:02x}:{}", file.ino());
+    let table = fs::read_to_string("/proc/locks").ok()?;
+    table.lines().find_map(|line| holder_in(line, &name))
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 717 00:16:1044 0 EOF`, proc_locks(5).
+fn holder_in(line: &str, name: &str) -> Option<u32> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    match fields[..] {
+        [_, "FLOCK", _, "WRITE", pid, file, ..] if file == name => {
+            pid.parse().ok().filter(|pid| *pid > 0)
+        }
+        _ => None,
+    }
+}
+
 fn open(pool: &Path) -> Result<File, MountError> {
     File::open(pool).map_err(|source| MountError::Io {
         what: "opening",
@@ -103,7 +125,9 @@ mod tests {
     #[test]
     fn waiting_lasts_as_long_as_the_holder() {
         let pool = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(holder(pool.path()), None);
         let held = Presence::take(pool.path()).unwrap();
+        assert_eq!(holder(pool.path()), Some(std::process::id()));
         let error = wait_for_end(pool.path(), Duration::from_millis(20)).unwrap_err();
         assert!(matches!(error, MountError::StillServing { .. }), "{error}");
         let waiter = thread::spawn({

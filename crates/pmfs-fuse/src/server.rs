@@ -390,3 +390,107 @@ fn supported(name: &[u8]) -> Result<&[u8]> {
     }
     Ok(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::thread;
+
+    use pmfs::{MkfsOptions, OpenOptions};
+
+    use super::*;
+
+    fn server(dir: &tempfile::TempDir) -> Server {
+        let pool = dir.path().join("pool");
+        let size = Some(64 << 20);
+        Fs::mkfs(
+            &pool,
+            &MkfsOptions {
+                size,
+                ..MkfsOptions::default()
+            },
+        )
+        .unwrap();
+        Server::new(Arc::new(Fs::open(&pool, &OpenOptions::default()).unwrap()))
+    }
+
+    const NEW: NewNode = NewNode {
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+
+    /// The kernel's offset is where it thinks the end is, which another writer may have moved.
+    #[test]
+    fn appends_go_to_the_true_end() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let node = server.create(1, b"a", &NEW).unwrap().ino;
+        let append = WriteKind {
+            append: true,
+            kill_set_id: false,
+        };
+        server
+            .write(node, 0, b"first", WriteKind::default())
+            .unwrap();
+        server.write(node, 0, b"second", append).unwrap();
+        let mut content = [0; 32];
+        let len = server.read(node, 0, &mut content).unwrap();
+        assert_eq!(&content[..len], b"firstsecond");
+    }
+
+    /// A number lives until the kernel has forgotten it, and not longer.
+    #[test]
+    fn unlinked_inodes_live_until_forgotten() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let node = server.create(1, b"a", &NEW).unwrap().ino;
+        server.lookup(1, b"a").unwrap();
+        server.link(node, 1, b"b").unwrap();
+        server.unlink(1, b"a").unwrap();
+        assert_eq!(server.getattr(node).unwrap().links, 1);
+        server.create(1, b"c", &NEW).unwrap();
+        server.rename((1, b"c"), (1, b"b"), 0).unwrap();
+        assert_eq!(server.getattr(node).unwrap().links, 0);
+        server.forget(node, 2);
+        assert_eq!(server.getattr(node).unwrap().links, 0);
+        server.forget(node, 1);
+        assert!(server.getattr(node).is_err());
+    }
+
+    #[test]
+    fn file_capabilities_go_with_a_write() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let node = server.create(1, b"a", &NEW).unwrap().ino;
+        server.setxattr(node, CAPABILITY, b"cap", 0).unwrap();
+        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        assert!(matches!(
+            server.getxattr(node, CAPABILITY),
+            Err(Error::NoAttribute)
+        ));
+    }
+
+    #[test]
+    fn a_call_without_space_waits_for_a_release() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        server.releasing.store(1, Ordering::SeqCst);
+        let calls = Cell::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(50));
+                server.releasing.store(0, Ordering::SeqCst);
+            });
+            let answer = server.with_space(|| {
+                calls.set(calls.get() + 1);
+                match server.releasing.load(Ordering::SeqCst) {
+                    0 => Ok(()),
+                    _ => Err(Error::NoSpace),
+                }
+            });
+            assert!(answer.is_ok());
+        });
+        assert_eq!(calls.get(), 2);
+    }
+}

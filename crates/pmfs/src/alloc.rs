@@ -412,16 +412,17 @@ impl Pool {
         })
     }
 
-    /// Frees the blocks of a lane's record and strikes it out, group by group.
+    /// Frees the first `count` blocks of a lane's record and strikes them out, group by group.
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn free_record(&self, lane: &Lane<'_>, record: u64) {
+    pub(crate) fn free_front(&self, lane: &Lane<'_>, record: u64, count: u64) {
         let Some((word, _)) = lane.intent(record) else {
             return;
         };
         let mut run = Lane::run_of(word);
+        let left = run.count.saturating_sub(count);
         let map = Bitmap::blocks(self);
-        while run.count > 0 {
-            let here = (GROUP_UNITS - run.block % GROUP_UNITS).min(run.count);
+        while run.count > left {
+            let here = (GROUP_UNITS - run.block % GROUP_UNITS).min(run.count - left);
             let _held = map.lock(run.block);
             map.mark(
                 Run {

@@ -26,6 +26,10 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// Everything that can be wrong with a pool; see [`Error`].
 pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
+    if options.map.read_only {
+        // Locks and counts live in the pool: whoever attaches stores to it.
+        return Err(Error::Invalid("a pool is attached writable; read_only refuses changes to files"));
+    }
     let mem = observed(Pmem::open(path, &options.map)?, options);
     let (raw, _) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;

@@ -36,8 +36,8 @@ impl Fs {
     }
 
     /// Formats a mapping without a file: for tests and crash images.
-    pub fn format_private(mem: pmem::Pmem, options: &MkfsOptions) -> Result<()> {
-        mkfs::format(mem, options).map(drop)
+    pub fn format_private(mem: pmem::Pmem, options: &MkfsOptions) -> Result<pmem::Pmem> {
+        Ok(mkfs::format(mem, options)?.pm.into_mapping())
     }
 
     /// Attaches to a mapping without a file, as after power loss: for tests and crash images.

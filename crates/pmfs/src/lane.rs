@@ -307,6 +307,9 @@ impl<'a> std::ops::Deref for Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
+        if self.lane.pool.gives_up() {
+            return;
+        }
         if self.lane.intent_count() > 0 {
             crate::settle::settle(self.lane.pool, &self.lane);
             self.lane.clear_intents();

@@ -72,6 +72,9 @@ impl<'a> LockSet<'a> {
 
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
+        if self.pool.gives_up() {
+            return;
+        }
         for &line in self.lines[..self.count].iter().rev() {
             if self.changing.get() {
                 self.bump(line);

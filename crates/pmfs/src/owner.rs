@@ -136,6 +136,9 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        if self.pool.gives_up() {
+            return;
+        }
         release(self.pool, self.off);
     }
 }

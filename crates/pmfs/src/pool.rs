@@ -94,6 +94,17 @@ impl Pool {
         }
     }
 
+    /// Whether this thread unwinds from a broken invariant. What it holds then stays held: half a change must
+    /// not be seen, and recovery will undo it. Nothing more is done through this attachment.
+    #[inline]
+    pub fn gives_up(&self) -> bool {
+        let gives_up = std::thread::panicking();
+        if gives_up {
+            self.shut.store(true, Ordering::Relaxed);
+        }
+        gives_up
+    }
+
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::ShutDown`], or [`Error::Medium`].
     #[inline]

@@ -207,6 +207,9 @@ impl<'a> RecoveryLock<'a> {
 
 impl Drop for RecoveryLock<'_> {
     fn drop(&mut self) {
+        if self.0.gives_up() {
+            return;
+        }
         CLEANING.with_borrow_mut(Vec::clear);
         owner::release(self.0, self.0.geometry.header + RECOVERY_OWNER);
     }

@@ -33,24 +33,62 @@ pub(crate) fn settle(pool: &Pool, lane: &Lane<'_>) {
             }
             Purpose::Range { .. } => {}
             Purpose::Inode { ino } => settle_ino(pool, lane, record, ino),
-            _ => {
-                if let Ok(false) = in_use(pool, Lane::run_of(word), purpose) {
-                    pool.free_record(lane, record);
-                }
-            }
+            _ => settle_run(pool, lane, record, Lane::run_of(word), purpose),
         }
     }
 }
 
-/// Whether a run of blocks is what its purpose says it was to be.
-fn in_use(pool: &Pool, run: Run, purpose: Purpose) -> Result<bool> {
+/// Frees those blocks of a run that are not what its purpose says. Of a run of leaves some may be in the tree
+/// and others not: a thread was killed between two pointers.
+fn settle_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpose: Purpose) {
+    while run.count > 0 {
+        let Ok(used) = in_use(pool, run.block, purpose) else {
+            return;
+        };
+        let mut same = 1;
+        if let Purpose::Tree {
+            ino,
+            level: 0,
+            index,
+        } = purpose
+        {
+            let at = |by| Purpose::Tree {
+                ino,
+                level: 0,
+                index: index + by,
+            };
+            while same < run.count && in_use(pool, run.block + same, at(same)).ok() == Some(used) {
+                same += 1;
+            }
+            purpose = at(same);
+        } else {
+            same = run.count;
+        }
+        let rest = Run {
+            block: run.block + same,
+            count: run.count - same,
+        };
+        if used {
+            lane.shrink(record, rest);
+        } else {
+            pool.free_front(lane, record, same);
+        }
+        run = rest;
+    }
+}
+
+/// Whether a block is what its purpose says it was to be. What belongs to an inode that is neither linked nor
+/// open is not: a thread was killed while it made one.
+fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
+    let dead = |ino| -> Result<bool> {
+        Ok(ino != TABLE_INO && Inode::load(pool, ino)?.links == 0 && !pool.is_open(ino))
+    };
     match purpose {
         Purpose::Tree { ino, level, index } => {
-            tree_of(pool, ino)?.names(pool, level, index, run.block)
+            Ok(!dead(ino)? && tree_of(pool, ino)?.names(pool, level, index, block)?)
         }
         Purpose::Xattr { ino } => {
-            let inode = Inode::load(pool, ino)?;
-            Ok(inode.xattr >> BLOCK_SHIFT == run.block)
+            Ok(!dead(ino)? && Inode::load(pool, ino)?.xattr >> BLOCK_SHIFT == block)
         }
         _ => Ok(false),
     }

@@ -55,7 +55,11 @@ impl Bench {
 
     /// Mounts `pool` on `mnt`; what `--json` says of it.
     pub fn mount(&mut self, options: &[&str]) -> Value {
-        let mut arguments = vec!["mount", "--json", "pool", "mnt"];
+        self.mount_pool("pool", options)
+    }
+
+    pub fn mount_pool(&mut self, pool: &str, options: &[&str]) -> Value {
+        let mut arguments = vec!["mount", "--json", pool, "mnt"];
         arguments.extend(options);
         let report = self.json(&arguments);
         self.daemons.push(report["pid"].as_u64().unwrap() as u32);

@@ -12,21 +12,22 @@
 //! - O_TMPFILE and INTERRUPT are unknown to `fuser` 0.18 and answered ENOSYS by it: the first
 //!   becomes EOPNOTSUPP, the second means that requests are waited for (none here blocks).
 //!
-//! A handler that panics answers EIO and logs; the worker goes on. (A time of `i64::MIN` seconds in
-//! `utimensat` makes `fuser` 0.18 itself panic, outside of any handler: the mount then ends, with
-//! the pool closed.)
+//! A handler that panics answers EIO and logs; the worker goes on. (Outside of any handler, `fuser`
+//! 0.18 negates the seconds of a time before the epoch: `utimensat` with `i64::MIN` ends the mount of a
+//! build with overflow checks, pool closed; without them it is harmless.)
 
 mod requests;
 mod translate;
 
 use std::io;
+use std::mem::{self, ManuallyDrop};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use fuser::{Config, MountOption, Session, SessionACL};
 use pmfs::{AtimeMode, Fs};
 
 use crate::options::MountOptions;
@@ -59,9 +60,10 @@ pub enum Ending {
 /// A mount that the kernel knows. Requests queue up until [`Mounted::serve`].
 pub struct Mounted {
     session: Session<Adapter>,
-    unmounter: SessionUnmounter,
     server: Arc<Server>,
     dir: PathBuf,
+    /// The kernel's number for the mount, by which it is told from another on the same directory.
+    device: Option<String>,
 }
 
 /// Mounts an attached pool. `pool` is for show in the table of mounts: the absolute path by which
@@ -77,14 +79,14 @@ pub fn mount(
 ) -> Result<Mounted, MountError> {
     let server = Arc::new(Server::new(fs));
     let adapter = Adapter::new(Arc::clone(&server));
-    let mut session =
+    let session =
         Session::new(adapter, dir, &config(pool, options)).map_err(|error| refused(&error, dir))?;
-    let unmounter = session.unmount_callable();
+    let device = mounts::pool_mount_at(dir)?.map(|mount| mount.device);
     Ok(Mounted {
         session,
-        unmounter,
         server,
         dir: dir.to_owned(),
+        device,
     })
 }
 
@@ -102,13 +104,17 @@ impl Mounted {
         }
         let Mounted {
             session,
-            mut unmounter,
             server,
             dir,
+            device,
         } = self;
         let (events, event) = channel();
+        let serving = spawn(session).map_err(|source| MountError::Channel {
+            dir: dir.clone(),
+            source,
+        })?;
         let ended = events.clone();
-        thread::spawn(move || ended.send(Event::Ended(session.run())));
+        thread::spawn(move || ended.send(Event::Ended(join(serving))));
         thread::spawn(move || forward(&stop, &events, Event::Asked));
 
         let mut ending = Ending::Unmounted;
@@ -126,7 +132,7 @@ impl Mounted {
                 }
                 Ok(Event::Asked(Stop(why))) => {
                     log::info!("{why}: unmounting {}", dir.display());
-                    take_away(&mut unmounter, &dir);
+                    take_away(&dir, device.as_deref());
                     wait = Some(GRACE);
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -142,7 +148,7 @@ impl Mounted {
         }
         let closed = server.close().map_err(MountError::Detach);
         if let Err(source) = outcome {
-            take_away(&mut unmounter, &dir);
+            take_away(&dir, device.as_deref());
             return Err(MountError::Channel { dir, source });
         }
         closed.map(|()| ending)
@@ -158,15 +164,36 @@ fn forward<E>(stop: &Receiver<Stop>, events: &Sender<E>, wrap: impl Fn(Stop) -> 
     }
 }
 
-/// Unmounts; a busy mount is detached, so that nobody new gets in.
-fn take_away(unmounter: &mut SessionUnmounter, dir: &Path) {
-    let Err(error) = unmounter.unmount() else {
+type Serving = JoinHandle<io::Result<()>>;
+
+/// Starts the workers. Dropping what `fuser` 0.18 gives for it would unmount whatever is mounted on
+/// the directory by then: it looks whether our mount is gone, and has that test the wrong way round.
+/// So that is never dropped (it holds one descriptor), and unmounting is done here.
+fn spawn(session: Session<Adapter>) -> io::Result<Serving> {
+    let mut background = ManuallyDrop::new(session.spawn()?);
+    Ok(mem::replace(
+        &mut background.guard,
+        thread::spawn(|| Ok(())),
+    ))
+}
+
+fn join(serving: Serving) -> io::Result<()> {
+    serving
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("a worker panicked")))
+}
+
+/// Unmounts, unless another mount has taken the directory; a busy one is detached, so that nobody
+/// new gets in.
+fn take_away(dir: &Path, device: Option<&str>) {
+    let there = mounts::pool_mount_at(dir).ok().flatten();
+    if there.is_none_or(|mount| Some(mount.device.as_str()) != device) {
         return;
-    };
-    log::warn!("unmounting {}: {error}; detaching it", dir.display());
-    // Not if it is gone, or if someone has mounted over it.
-    if !matches!(mounts::pool_mount_at(dir), Ok(Some(_))) {
-        return;
+    }
+    match unmount::unmount(dir, false) {
+        Ok(()) => return,
+        Err(error @ MountError::Busy { .. }) => log::warn!("{error}: detaching it"),
+        Err(error) => log::error!("{error}"),
     }
     if let Err(error) = unmount::unmount(dir, true) {
         log::error!("{error}");

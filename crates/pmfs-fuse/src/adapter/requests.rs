@@ -578,7 +578,7 @@ mod tests {
     /// Also after a panic requests are answered, and after the end none is.
     #[test]
     fn panics_and_errors_become_numbers() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::temporary::dir();
         let pool = dir.path().join("pool");
         let options = pmfs::MkfsOptions {
             size: Some(64 << 20),

@@ -2,7 +2,7 @@
 
 use super::{Work, block_of};
 use crate::error::Result;
-use crate::persist::{Durable, FreshSet};
+use crate::persist::Durable;
 use crate::tree::Found;
 use crate::tree::entry::Entry;
 use pmfs_format::BLOCK_BYTES;
@@ -38,7 +38,10 @@ impl Work<'_> {
             at = until;
         }
         self.reload()?;
-        Ok(touched.map_or_else(Durable::nothing_exposed, FreshSet::barrier))
+        match touched {
+            Some(fresh) => Ok(fresh.barrier()),
+            None => Ok(Durable::nothing_exposed()),
+        }
     }
 
     /// A large leaf that reads as zeros becomes one that holds them, so that parts can be written.

@@ -133,7 +133,7 @@ impl Work<'_> {
             .publish(found.slot, Entry::leaf(off).0, durable);
         self.stray_times();
         if let Some(record) = old_record {
-            self.pool.free_record(self.lane, record);
+            self.pool.free_front(self.lane, record, 1);
         }
         self.lane.clear_intents();
         if found.level == 0 {

@@ -74,6 +74,12 @@ impl Pm {
         &self.mem
     }
 
+    /// The mapping back.
+    #[must_use]
+    pub fn into_mapping(self) -> Pmem {
+        self.mem
+    }
+
     /// Bytes in the pool.
     #[inline]
     #[must_use]

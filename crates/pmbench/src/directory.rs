@@ -26,7 +26,10 @@ impl Set {
             entries,
         };
         for dir in 0..dirs {
-            set.dirs.push(fs.mkdir(ROOT_INO, format!("{name}{dir}").as_bytes(), &NODE)?.ino);
+            set.dirs.push(
+                fs.mkdir(ROOT_INO, format!("{name}{dir}").as_bytes(), &NODE)?
+                    .ino,
+            );
         }
         for entry in 0..entries {
             for &dir in &set.dirs {
@@ -102,7 +105,12 @@ pub fn run(report: &Report, entries: u64) -> anyhow::Result<()> {
     }
     println!(
         "{:10} {:>20} {:>24} {:>20} {:>8} {:>12}",
-        "ns", "10 k, alone", "10 k, as many files", format!("{entries} in one"), "as it is", "same memory"
+        "ns",
+        "10 k, alone",
+        "10 k, as many files",
+        format!("{entries} in one"),
+        "as it is",
+        "same memory"
     );
     for (at, name) in ["create", "lookup", "unlink"].iter().enumerate() {
         let [small, many, large] = &figures;

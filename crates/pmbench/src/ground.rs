@@ -16,8 +16,14 @@ impl Ground {
         let dir = tempfile::Builder::new().prefix("pmbench-").tempdir()?;
         let options = format!("huge=always,size={gib}g,mode=0700");
         let options = std::ffi::CString::new(options)?;
-        mount("pmbench", dir.path(), "tmpfs", MountFlags::empty(), Some(options.as_c_str()))
-            .context("pmbench mounts a tmpfs with 2 MiB pages of its own, which takes root")?;
+        mount(
+            "pmbench",
+            dir.path(),
+            "tmpfs",
+            MountFlags::empty(),
+            Some(options.as_c_str()),
+        )
+        .context("pmbench mounts a tmpfs with 2 MiB pages of its own, which takes root")?;
         Ok(Ground { dir: Some(dir) })
     }
 

@@ -18,7 +18,8 @@ impl Limit {
         let mem = Pmem::create(&ground.join("raw"), bytes, false, true, &map_options())?;
         let buffer = vec![7; 4096];
         for at in (0..bytes).step_by(4096) {
-            mem.write_nt(at, &buffer).map_err(|fault| anyhow::anyhow!("{fault:?}"))?;
+            mem.write_nt(at, &buffer)
+                .map_err(|fault| anyhow::anyhow!("{fault:?}"))?;
         }
         Ok(Limit {
             mem,
@@ -59,7 +60,11 @@ impl Candidate for Limit {
                     // Two log lines, a barrier, the data, a barrier, the commit, a barrier.
                     let line = self.random.below(mem.len() / 64) * 64;
                     for words in [16, 8, 8] {
-                        let target = if words == 8 && at % 3 == 1 { line } else { at % 8192 * 64 };
+                        let target = if words == 8 && at % 3 == 1 {
+                            line
+                        } else {
+                            at % 8192 * 64
+                        };
                         mem.write(target, &[n; 16][..words]);
                         mem.flush(target, words as u64 * 8);
                         mem.fence();
@@ -75,7 +80,8 @@ impl Candidate for Limit {
                     mem.fence();
                 }
                 Row::Append4k => {
-                    mem.write_nt(n * 4096 % mem.len(), &self.buffer).map_err(fault)?;
+                    mem.write_nt(n * 4096 % mem.len(), &self.buffer)
+                        .map_err(fault)?;
                     mem.fence();
                     mem.store(0, n);
                     mem.flush(0, 8);

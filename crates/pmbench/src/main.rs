@@ -19,7 +19,10 @@ mod tmpfs;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "pmbench", about = "Measures PMFS beside tmpfs and the memory itself")]
+#[command(
+    name = "pmbench",
+    about = "Measures PMFS beside tmpfs and the memory itself"
+)]
 struct Arguments {
     #[command(subcommand)]
     what: Option<What>,

@@ -33,7 +33,12 @@ impl Figures {
             return "-".into();
         }
         let sorted = self.sorted();
-        format!("{:.0} ({:.0}-{:.0})", self.median(), sorted[0], sorted[sorted.len() - 1])
+        format!(
+            "{:.0} ({:.0}-{:.0})",
+            self.median(),
+            sorted[0],
+            sorted[sorted.len() - 1]
+        )
     }
 }
 

@@ -11,7 +11,9 @@ const FILE_BYTES: u64 = 64 << 20;
 /// Runs and prints.
 pub fn run(report: &Report, dir: &Path) -> anyhow::Result<()> {
     let ground = Ground::new(2)?;
-    let here = tempfile::Builder::new().prefix("pmbench-").tempdir_in(dir)?;
+    let here = tempfile::Builder::new()
+        .prefix("pmbench-")
+        .tempdir_in(dir)?;
     let mut mounted = Tmpfs::new(here.path(), FILE_BYTES)?;
     let mut tmpfs = Tmpfs::new(ground.path(), FILE_BYTES)?;
     let rows = [
@@ -23,7 +25,10 @@ pub fn run(report: &Report, dir: &Path) -> anyhow::Result<()> {
         (Row::Rename, "rename", None, 1_000),
         (Row::Unlink, "unlink", None, 1_000),
     ];
-    println!("{:16} {:>24} {:>24} {:>10} {:>10}", "us a call", "mount", "tmpfs", "target", "ratio");
+    println!(
+        "{:16} {:>24} {:>24} {:>10} {:>10}",
+        "us a call", "mount", "tmpfs", "target", "ratio"
+    );
     for (row, name, target, count) in rows {
         let (mut mount_us, mut tmpfs_us) = (Figures::default(), Figures::default());
         for round in 0..=report.rounds {

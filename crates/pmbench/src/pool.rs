@@ -2,7 +2,9 @@
 
 use crate::random::Random;
 use crate::rows::{Candidate, Row};
-use pmfs::{FlushMode, Fs, Ino, MapOptions, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags};
+use pmfs::{
+    FlushMode, Fs, Ino, MapOptions, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags,
+};
 use std::path::Path;
 
 /// Who makes the files.

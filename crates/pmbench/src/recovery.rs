@@ -35,17 +35,23 @@ pub fn run(report: &Report, files: u64, mib: u64) -> anyhow::Result<()> {
     let mut dir = ROOT_INO;
     for n in 0..files {
         if n % 1000 == 0 {
-            dir = fs.mkdir(ROOT_INO, format!("dir-{n}").as_bytes(), &NODE)?.ino;
+            dir = fs
+                .mkdir(ROOT_INO, format!("dir-{n}").as_bytes(), &NODE)?
+                .ino;
         }
         let file = fs.create(dir, format!("file-{n}").as_bytes(), &NODE)?.ino;
         fs.write(file, 0, &data)?;
     }
     drop(fs);
-    let (mut kill, mut crash, mut clean) = (Figures::default(), Figures::default(), Figures::default());
+    let (mut kill, mut crash, mut clean) =
+        (Figures::default(), Figures::default(), Figures::default());
     for _ in 0..report.rounds {
         // Dropped without a close: as a killed process leaves it.
         let (fs, ms) = open(&path)?;
-        ensure!(fs.recovery().kind == RecoveryKind::Slots, "a kill is recovered by slots");
+        ensure!(
+            fs.recovery().kind == RecoveryKind::Slots,
+            "a kill is recovered by slots"
+        );
         kill.0.push(ms);
         drop(fs);
         // Under another identity the runtime area is not trusted: as after power loss.
@@ -53,18 +59,30 @@ pub fn run(report: &Report, files: u64, mib: u64) -> anyhow::Result<()> {
         std::fs::hard_link(&path, &moved)?;
         forget_boot(&path)?;
         let (fs, ms) = open(&path)?;
-        ensure!(fs.recovery().kind == RecoveryKind::Walk, "a crash is recovered by a walk");
+        ensure!(
+            fs.recovery().kind == RecoveryKind::Walk,
+            "a crash is recovered by a walk"
+        );
         crash.0.push(ms);
         std::fs::remove_file(&moved)?;
         fs.close()?;
         let (fs, ms) = open(&path)?;
-        ensure!(fs.recovery().kind == RecoveryKind::None, "a clean pool needs nothing");
+        ensure!(
+            fs.recovery().kind == RecoveryKind::None,
+            "a clean pool needs nothing"
+        );
         clean.0.push(ms);
         drop(fs);
     }
-    println!("{files} files, {mib} MiB, pool overhead {:.2} % of {size} bytes",
-        info.overhead_bytes as f64 * 100.0 / size as f64);
-    for (name, figures) in [("clean", clean), ("after a kill", kill), ("after a crash", crash)] {
+    println!(
+        "{files} files, {mib} MiB, pool overhead {:.2} % of {size} bytes",
+        info.overhead_bytes as f64 * 100.0 / size as f64
+    );
+    for (name, figures) in [
+        ("clean", clean),
+        ("after a kill", kill),
+        ("after a crash", crash),
+    ] {
         println!("mount {name:14} {:>20} ms", figures.text());
     }
     Ok(())

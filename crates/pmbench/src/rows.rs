@@ -51,8 +51,18 @@ const SPECS: [Spec; 13] = [
     spec(Row::Read4kRandom, "pread 4 KiB, random", 1.7, 100_000),
     spec(Row::Read64Random, "pread 64 B, random", 3.0, 200_000),
     spec(Row::Read4kHot, "pread 4 KiB, hot", 2.5, 200_000),
-    spec(Row::Write4kRandom, "pwrite 4 KiB, random, atomic", 1.2, 100_000),
-    spec(Row::Write64Random, "pwrite 64 B, random, atomic", 1.5, 100_000),
+    spec(
+        Row::Write4kRandom,
+        "pwrite 4 KiB, random, atomic",
+        1.2,
+        100_000,
+    ),
+    spec(
+        Row::Write64Random,
+        "pwrite 64 B, random, atomic",
+        1.5,
+        100_000,
+    ),
     spec(Row::Append64, "append 64 B", 0.9, 200_000),
     spec(Row::Append4k, "append 4 KiB", 1.4, 50_000),
     spec(Row::Fstat, "fstat", 5.0, 500_000),
@@ -71,7 +81,11 @@ pub fn run(report: &Report, file_mib: u64, only: Option<&str>) -> anyhow::Result
     let mut tmpfs = Tmpfs::new(ground.path(), bytes)?;
     let mut limit = Limit::new(ground.path(), bytes)?;
     if !report.json {
-        println!("{} rounds, {file_mib} MiB file, {}", report.rounds, pool.describe());
+        println!(
+            "{} rounds, {file_mib} MiB file, {}",
+            report.rounds,
+            pool.describe()
+        );
         println!("ns an operation, median (least-greatest); ratios are medians of each round's");
         println!(
             "{:30} {:>20} {:>20} {:>20} {:>7} {:>7}",

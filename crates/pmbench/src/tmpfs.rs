@@ -34,7 +34,11 @@ impl Tmpfs {
         }
         let log = open(ground.join("log"), RW.union(OFlags::APPEND), mode)?;
         rustix::fs::mkdirat(CWD, ground.join("dir"), Mode::from_raw_mode(0o755))?;
-        let dir = open(ground.join("dir"), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())?;
+        let dir = open(
+            ground.join("dir"),
+            OFlags::DIRECTORY | OFlags::RDONLY,
+            Mode::empty(),
+        )?;
         for n in 0..10_000 {
             openat(&dir, format!("file-{n:08}"), RW, mode)?;
         }

@@ -53,7 +53,13 @@ pub(crate) fn make_room(
                 .room(lines)
                 .is_some()
         {
+            if changed {
+                lane.work_done();
+            }
             return Ok(changed.then_some(dir));
+        }
+        if !changed {
+            lane.work_on(&dir);
         }
         changed = true;
         if found.entry.is_hole() {
@@ -62,6 +68,7 @@ pub(crate) fn make_room(
             split(pool, lane, locks, &dir, hash)?;
         }
         settle::settle(pool, lane);
+        lane.settle_account();
         lane.clear_intents();
         dir = Inode::load(pool, dir.ino)?;
     }

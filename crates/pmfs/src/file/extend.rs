@@ -166,6 +166,7 @@ impl Work<'_> {
     /// Settles what the call had in question, its locks still held.
     pub fn lane_done(&self) {
         crate::settle::settle(self.pool, self.lane);
+        self.lane.settle_account();
         self.lane.clear_intents();
     }
 }

@@ -162,7 +162,7 @@ impl Work<'_> {
         self.pool.pm.publish(swing.slot, swing.new.0, durable);
         self.reload()?;
         self.stray_times();
-        self.lane_done();
+        self.replaced();
         Ok(())
     }
 
@@ -204,7 +204,7 @@ impl Work<'_> {
         }
         tx.commit();
         self.stray_times();
-        self.lane_done();
+        self.replaced();
         Ok(())
     }
 

@@ -1,21 +1,57 @@
-//! Latency of a slower medium, set at run time: the hook for emulation (PMFS
-//! section 4, PMEP). Zero is off, and then costs one load and a branch.
+//! Latency of a slower medium, and a death at a barrier, set at run time: the
+//! hook for emulation (PMFS section 4, PMEP) and for crash tests. Zero is off,
+//! and then costs one load and a branch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-static BARRIER_NS: AtomicU64 = AtomicU64::new(0);
+/// What a fence has to do besides: added nanoseconds, and [`COUNTING`].
+static BARRIER: AtomicU64 = AtomicU64::new(0);
+/// The process counts its barriers down.
+const COUNTING: u64 = 1 << 63;
+static BARRIERS_LEFT: AtomicU64 = AtomicU64::new(0);
 static READ_LINE_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes each fence of the process take at least `ns` more.
 pub fn set_barrier_ns(ns: u64) {
-    BARRIER_NS.store(ns, Ordering::Relaxed);
+    let counting = BARRIER.load(Ordering::Relaxed) & COUNTING;
+    BARRIER.store(ns & !COUNTING | counting, Ordering::Relaxed);
 }
 
 /// Added time of a fence, nanoseconds; 0 is off.
 #[inline]
 pub fn barrier_ns() -> u64 {
-    BARRIER_NS.load(Ordering::Relaxed)
+    barrier() & !COUNTING
+}
+
+/// The process kills itself (SIGKILL, so that nothing of it runs any more) in
+/// its `count`-th fence from now, on whichever thread that is. 0 is off.
+pub fn die_at_barrier(count: u64) {
+    BARRIERS_LEFT.store(count, Ordering::Relaxed);
+    let ns = barrier_ns();
+    let counting = if count == 0 { 0 } else { COUNTING };
+    BARRIER.store(ns | counting, Ordering::Relaxed);
+}
+
+/// Not 0 if [`at_barrier`] has something to do.
+#[inline]
+pub(crate) fn barrier() -> u64 {
+    BARRIER.load(Ordering::Relaxed)
+}
+
+/// The slow path of a fence.
+#[cold]
+#[inline(never)]
+pub(crate) fn at_barrier(barrier: u64) {
+    if barrier & COUNTING != 0 && BARRIERS_LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+        // SAFETY: no memory is touched; the signal goes to this process alone.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        // The signal may be taken by another thread a moment later.
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+    spin(barrier & !COUNTING);
 }
 
 /// Makes each line that a copy out of the pool touches take `ns` more.

@@ -28,7 +28,9 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
     if options.map.read_only {
         // Locks and counts live in the pool: whoever attaches stores to it.
-        return Err(Error::Invalid("a pool is attached writable; read_only refuses changes to files"));
+        return Err(Error::Invalid(
+            "a pool is attached writable; read_only refuses changes to files",
+        ));
     }
     let mem = observed(Pmem::open(path, &options.map)?, options);
     let (raw, _) = superblock::load(&mem)?;
@@ -124,6 +126,8 @@ fn enter(pool: &mut Pool, path: Option<&Path>) -> Result<RecoveryReport> {
         report.kind = RecoveryKind::Slots;
         report.transactions_undone = undone.transactions;
         report.entries_undone = undone.entries;
+        report.calls_interrupted = undone.calls;
+        report.intents_settled = undone.intents;
         report.orphans = undone.orphans;
     }
     report.elapsed = since.elapsed();

@@ -35,7 +35,10 @@ pub(crate) fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
         Some(size) if is_file => {
             let size = size / BLOCK_BYTES * BLOCK_BYTES;
             // What can't be a pool must not cost the old file.
-            Geometry::plan(&Sizing::for_blocks(size / BLOCK_BYTES, options.inodes), [0; 2])?;
+            Geometry::plan(
+                &Sizing::for_blocks(size / BLOCK_BYTES, options.inodes),
+                [0; 2],
+            )?;
             if has_bytes {
                 // A forced mkfs starts from nothing: no byte of the old file shows.
                 std::fs::remove_file(path).map_err(|error| {

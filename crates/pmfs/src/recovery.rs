@@ -43,6 +43,8 @@ pub(crate) struct Undone {
     pub entries: u64,
     pub orphans: u64,
     pub slots: u64,
+    pub calls: u64,
+    pub intents: u64,
 }
 
 /// What a lane's log says.
@@ -231,6 +233,8 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
         let done = clean(pool, &dead)?;
         undone.transactions += done.transactions;
         undone.entries += done.entries;
+        undone.calls += done.calls;
+        undone.intents += done.intents;
         for &slot in &dead {
             undone.orphans += close_for(pool, slot);
             let state = pool.geometry.slot(slot) + SLOT_STATE;
@@ -253,6 +257,8 @@ fn clean(pool: &Pool, dead: &[u64]) -> Result<Undone> {
         let done = undo_lane(pool, &lane, true)?;
         undone.transactions += done.transactions;
         undone.entries += done.entries;
+        undone.calls += 1;
+        undone.intents += lane.intent_count();
         flush_behind(pool, &lane);
         settle::settle(pool, &lane);
         lane.clear_intents();

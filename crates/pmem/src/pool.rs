@@ -42,7 +42,7 @@ pub struct Pmem {
     identity: Identity,
     #[cfg(feature = "record")]
     pub(crate) observer: Option<std::sync::Arc<dyn crate::record::Observer>>,
-    _mapping: Mapping,
+    mapping: Mapping,
 }
 
 // SAFETY: the mapping belongs to no thread. `base` is only ever used for
@@ -116,8 +116,13 @@ impl Pmem {
             identity: parts.identity,
             #[cfg(feature = "record")]
             observer: None,
-            _mapping: parts.mapping,
+            mapping: parts.mapping,
         }
+    }
+
+    /// Touches every page for writing, so that none is zeroed later under a store.
+    pub(crate) fn populate(&self) -> bool {
+        self.mapping.advise(libc::MADV_POPULATE_WRITE)
     }
 
     /// Where the pool is; `None` for private memory.

@@ -223,6 +223,22 @@ impl<'a> Bitmap<'a> {
     }
 }
 
+impl Bitmap<'_> {
+    /// Looks in a group, whose lock is held, for exactly `want` free units in a row.
+    fn search_whole(&self, group: u64, want: u64) -> Option<Run> {
+        let end = ((group + 1) * GROUP_UNITS).min(self.place.units);
+        let mut from = group * GROUP_UNITS;
+        while let Some(block) = self.first_free(from, end) {
+            let count = self.free_run(block, end.min(block + want));
+            if count == want {
+                return Some(Run { block, count });
+            }
+            from = block + count;
+        }
+        None
+    }
+}
+
 impl Pool {
     /// Checks that an ordinary call may take `want` blocks; the reserve is not for it.
     fn afford(&self, want: u64) -> Result<()> {
@@ -231,9 +247,11 @@ impl Pool {
         }
         let free = Bitmap::blocks(self).free();
         let spare = free.saturating_sub(self.geometry.reserve_blocks);
-        // Others spend too: only a quarter is taken on trust until the next count.
+        // Others spend too: only a quarter is taken on trust until the next count, and so little that what
+        // a few who counted long ago take amiss is not the whole reserve.
+        let trust = (spare / 4).min(self.geometry.reserve_blocks / 8);
         self.budget
-            .store((spare / 4) as i64 - want as i64, Ordering::Relaxed);
+            .store(trust as i64 - want as i64, Ordering::Relaxed);
         if spare < want {
             Err(Error::NoSpace)
         } else {
@@ -278,6 +296,35 @@ impl Pool {
                 lane.intend_run(run, purpose)?;
                 map.mark(run, true);
                 lane.set_block_cursor(zone, run.block + run.count);
+                return Ok(run);
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Allocates exactly `want` contiguous blocks, at most a group's, wherever they are.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if there is no such run (smaller ones may well be free).
+    pub(crate) fn alloc_whole(
+        &self,
+        lane: &Lane<'_>,
+        want: u64,
+        class: Class,
+        purpose: Purpose,
+    ) -> Result<Run> {
+        if class == Class::Ordinary {
+            self.afford(want)?;
+        }
+        let map = Bitmap::blocks(self);
+        for group in 0..map.group_count() {
+            if map.group_free(group) < want {
+                continue;
+            }
+            let _held = map.lock(group * GROUP_UNITS);
+            if let Some(run) = map.search_whole(group, want) {
+                lane.intend_run(run, purpose)?;
+                map.mark(run, true);
                 return Ok(run);
             }
         }

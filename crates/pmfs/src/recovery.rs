@@ -333,7 +333,7 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
             let lane = Claim::new(pool);
             let _ = settle::intend_reclaim(&lane, ino);
             pool.pm.runtime().store(word, 0);
-            orphans += 1;
+            orphans += u64::from(!pool.is_open(ino));
             drop(lane);
         } else {
             pool.pm.runtime().store(word, 0);

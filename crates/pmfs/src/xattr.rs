@@ -175,7 +175,13 @@ impl Pool {
             if blocks > BLOCKS_MAX {
                 return Err(Error::AttributesTooBig);
             }
-            let run = self.contiguous(&lane, blocks, ino)?;
+            // What makes them shorter must go through on a full pool.
+            let class = if bytes.len() as u64 <= inode.xattr_run().count * BLOCK_BYTES {
+                Class::Privileged
+            } else {
+                Class::Ordinary
+            };
+            let run = self.contiguous(&lane, blocks, class, ino)?;
             fresh
                 .range(run.block << BLOCK_SHIFT, run.count * BLOCK_BYTES)
                 .bytes(0, &bytes)?;
@@ -196,15 +202,14 @@ impl Pool {
         Ok(())
     }
 
-    /// A run of exactly `blocks` blocks inside one group; shorter ones are left to settle.
-    fn contiguous(&self, lane: &Claim<'_>, blocks: u64, ino: Ino) -> Result<Run> {
-        for _ in 0..16 {
-            let purpose = Purpose::Xattr { ino };
-            let run = self.alloc(lane, blocks, Class::Ordinary, Zone::Meta, purpose)?;
-            if run.count == blocks {
-                return Ok(run);
-            }
+    /// A run of exactly `blocks` blocks inside one group: where the next ones are, else wherever there is
+    /// one; a shorter one is left to settle.
+    fn contiguous(&self, lane: &Claim<'_>, blocks: u64, class: Class, ino: Ino) -> Result<Run> {
+        let purpose = Purpose::Xattr { ino };
+        let run = self.alloc(lane, blocks, class, Zone::Meta, purpose)?;
+        if run.count == blocks {
+            return Ok(run);
         }
-        Err(Error::NoSpace)
+        self.alloc_whole(lane, blocks, class, purpose)
     }
 }

@@ -10,7 +10,7 @@ use crate::settle::intend_subtree;
 use crate::tree::Found;
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::Entry;
-use crate::types::Ino;
+use crate::types::{DataMode, Ino};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -128,7 +128,10 @@ impl Work<'_> {
     /// Adds the nodes that lead to `index`: with a whole large leaf where the file is large, else with one
     /// block, whose neighbours are then filled by runs.
     fn branch(&mut self, index: u64, want: u64, at: u64) -> Result<()> {
-        let large = want >= FANOUT || self.inode.size() >= GROW_LARGE;
+        // In `atomic` mode an overwrite inside a large leaf costs its data twice (DECISIONS 14): there only
+        // fallocate asks for them.
+        let large = self.pool.data_mode == DataMode::Ordered
+            && (want >= FANOUT || self.inode.size() >= GROW_LARGE);
         let aligned = index.is_multiple_of(FANOUT) && at <= index * BLOCK_BYTES;
         if large && aligned && self.branch_with(index, index + FANOUT, true).is_ok() {
             return Ok(());

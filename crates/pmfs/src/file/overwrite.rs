@@ -4,7 +4,7 @@
 use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
 use crate::alloc::Class;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lane::{Purpose, Run, Zone};
 use crate::persist::Transaction;
 use crate::settle::intend_subtree;
@@ -21,11 +21,17 @@ const LOGGED_MAX: usize = 8 * ENTRY_DATA_BYTES as usize;
 const SAVED_RUNS: usize = ENTRIES_MAX;
 
 impl Work<'_> {
-    /// Writes `data` at `at`, all of it inside the size.
-    pub fn overwrite(&mut self, at: u64, data: &[u8]) -> Result<()> {
+    /// Writes `data` at `at`, all of it inside the size; answers how much, which in `ordered` mode may be
+    /// less where the pool is full.
+    pub fn overwrite(&mut self, at: u64, data: &[u8]) -> Result<usize> {
         if self.pool.data_mode == DataMode::Ordered {
             return self.overwrite_ordered(at, data);
         }
+        self.overwrite_atomic(at, data)?;
+        Ok(data.len())
+    }
+
+    fn overwrite_atomic(&mut self, at: u64, data: &[u8]) -> Result<()> {
         let end = at + data.len() as u64;
         let first = block_of(at);
         let last = block_of(end - 1);
@@ -130,6 +136,10 @@ impl Work<'_> {
             self.pool.free_front(self.lane, record, 1);
         }
         self.lane.clear_intents();
+        if found.level == 0 {
+            // In `ordered` mode the write goes on, from the root word as it is now.
+            self.reload()?;
+        }
         Ok(())
     }
 
@@ -164,7 +174,7 @@ impl Work<'_> {
         let mut done = 0;
         while done < data.len() as u64 {
             if saved.len() == SAVED_RUNS {
-                return Err(crate::Error::NoSpace);
+                return Err(Error::NoSpace);
             }
             let left = data.len() as u64 - done;
             let want = left.div_ceil(BLOCK_BYTES);
@@ -198,8 +208,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// `ordered`: written blocks in place, the rest by replacement. May tear.
-    fn overwrite_ordered(&mut self, at: u64, data: &[u8]) -> Result<()> {
+    /// `ordered`: written blocks in place, the rest by replacement. May tear. What was written before space
+    /// ran out counts: an error would say that nothing was.
+    fn overwrite_ordered(&mut self, at: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {
             let here = at + done as u64;
@@ -213,17 +224,27 @@ impl Work<'_> {
                 self.locks.change();
                 self.pool.pm.stray_write(extent.off + within, piece)?;
             } else {
-                self.fill_holes(here, piece)?;
+                match self.fill_holes(here, piece) {
+                    Err(Error::NoSpace) if done > 0 => break,
+                    filled => {
+                        let filled = filled?;
+                        done += filled;
+                        if filled < len {
+                            break;
+                        }
+                        continue;
+                    }
+                }
             }
             done += len;
         }
         self.pool.pm.barrier();
         self.stray_times();
-        Ok(())
+        Ok(done)
     }
 
     /// Writes into a range that reads as zeros.
-    fn fill_holes(&mut self, at: u64, data: &[u8]) -> Result<()> {
+    fn fill_holes(&mut self, at: u64, data: &[u8]) -> Result<usize> {
         let first = block_of(at);
         let last = block_of(at + data.len() as u64 - 1);
         let found = self.tree().find(self.pool, first)?;
@@ -232,8 +253,10 @@ impl Work<'_> {
             return self.overwrite_ordered(at, data);
         }
         if first == last && is_direct(&self.tree(), &found, first) {
-            return self.overwrite_block(&found, first, at, data);
+            self.overwrite_block(&found, first, at, data)?;
+        } else {
+            self.overwrite_range(first, last + 1, at, data)?;
         }
-        self.overwrite_range(first, last + 1, at, data)
+        Ok(data.len())
     }
 }

@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::settle::intend_subtree;
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::Entry;
-use crate::types::Ino;
+use crate::types::{DataMode, Ino};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -114,7 +114,8 @@ impl Leaves for Replacement<'_> {
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
         let start = index * BLOCK_BYTES;
         let inside = start >= self.at && start + FANOUT * BLOCK_BYTES <= self.end();
-        if level != 2 || !inside || self.left.count > 0 {
+        let large = self.pool.data_mode == DataMode::Ordered;
+        if level != 2 || !inside || !large || self.left.count > 0 {
             return Ok(None);
         }
         let purpose = Purpose::Tree {

@@ -92,10 +92,13 @@ impl Pool {
         if at >= size {
             work.extend(at, data)?;
         } else if end <= size {
-            work.overwrite(at, data)?;
+            return Ok((at, work.overwrite(at, data)?));
         } else if self.data_mode == DataMode::Ordered {
             let inside = (size - at) as usize;
-            work.overwrite(at, &data[..inside])?;
+            let written = work.overwrite(at, &data[..inside])?;
+            if written < inside {
+                return Ok((at, written));
+            }
             work.reload()?;
             match work.extend(size, &data[inside..]) {
                 // What lies inside is written: the answer must not say that nothing was.

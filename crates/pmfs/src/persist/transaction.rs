@@ -11,6 +11,9 @@ use pmfs_format::journal::{
     PLACE_SHIFT, WORDS_SHIFT,
 };
 
+/// Lines that are noted before they are flushed: more than any call but a logged overwrite changes.
+const LINES_MAX: usize = 16;
+
 /// A range whose old content stands in the log, or will before anything is stored to it.
 #[derive(Debug)]
 pub struct Logged {
@@ -142,6 +145,8 @@ impl<'a> Transaction<'a> {
             pm: self.pm,
             lane: self.lane,
             id,
+            lines: [0; LINES_MAX],
+            count: 0,
         }
     }
 }
@@ -151,6 +156,9 @@ pub struct Sealed<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     id: u64,
+    /// Lines stored to, each to be flushed once: a line that was just flushed is slow to write again.
+    lines: [u64; LINES_MAX],
+    count: usize,
 }
 
 impl Sealed<'_> {
@@ -160,9 +168,10 @@ impl Sealed<'_> {
     pub fn set(&mut self, range: &Logged, word: u64, value: u64) {
         assert!(word < range.words, "store past a logged range");
         let off = range.off + word * 8;
-        let _window = self.pm.mem.window();
+        let window = self.pm.mem.window();
         self.pm.mem.store(off, value);
-        self.pm.mem.flush(off, 8);
+        drop(window);
+        self.touch(off);
     }
 
     /// Stores bytes inside a logged range.
@@ -173,9 +182,36 @@ impl Sealed<'_> {
             off >= range.off && off + len <= range.off + range.words * 8,
             "store past a logged range"
         );
-        let _window = self.pm.mem.window();
+        let window = self.pm.mem.window();
         self.pm.mem.write_bytes(off, bytes);
-        self.pm.mem.flush(off, len);
+        drop(window);
+        for line in (off & !63..off + len).step_by(64) {
+            self.touch(line);
+        }
+    }
+
+    /// Notes that a line is to be flushed.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn touch(&mut self, off: u64) {
+        let line = off & !63;
+        if self.lines[..self.count].contains(&line) {
+            return;
+        }
+        if self.count == LINES_MAX {
+            self.flush();
+        }
+        self.lines[self.count] = line;
+        self.count += 1;
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn flush(&mut self) {
+        for &line in &self.lines[..self.count] {
+            self.pm.mem.flush(line, 64);
+        }
+        self.count = 0;
     }
 
     /// Stores many bytes inside a logged range, past the caches.
@@ -196,7 +232,8 @@ impl Sealed<'_> {
 
     /// Makes the changes durable, then closes the transaction durably.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn commit(self) {
+    pub fn commit(mut self) {
+        self.flush();
         let mem = &self.pm.mem;
         mem.fence();
         let at = self.lane.next_entry();

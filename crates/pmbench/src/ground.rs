@@ -1,0 +1,43 @@
+//! The ground that all candidates stand on: a tmpfs of our own with 2 MiB pages, gone at the end.
+
+use anyhow::Context;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A tmpfs mounted huge=always in a temporary directory.
+pub struct Ground {
+    dir: Option<TempDir>,
+}
+
+impl Ground {
+    /// Mounts it; needs root.
+    pub fn new(gib: u64) -> anyhow::Result<Ground> {
+        let dir = tempfile::Builder::new().prefix("pmbench-").tempdir()?;
+        let options = format!("huge=always,size={gib}g,mode=0700");
+        let options = std::ffi::CString::new(options)?;
+        mount(
+            "pmbench",
+            dir.path(),
+            "tmpfs",
+            MountFlags::empty(),
+            Some(options.as_c_str()),
+        )
+        .context("pmbench mounts a tmpfs with 2 MiB pages of its own, which takes root")?;
+        Ok(Ground { dir: Some(dir) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.as_ref().expect("there until dropped").path()
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            let _ = unmount(dir.path(), UnmountFlags::DETACH);
+            let _ = dir.close();
+        }
+    }
+}

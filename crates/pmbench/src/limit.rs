@@ -1,0 +1,95 @@
+//! What the memory itself costs: copies, flushes and fences with nothing around them.
+
+use crate::pool::map_options;
+use crate::random::Random;
+use crate::rows::{Candidate, Row};
+use pmem::Pmem;
+use std::path::Path;
+
+/// Raw memory of the size of the file.
+pub struct Limit {
+    mem: Pmem,
+    random: Random,
+    buffer: Vec<u8>,
+}
+
+impl Limit {
+    pub fn new(ground: &Path, bytes: u64) -> anyhow::Result<Limit> {
+        let mem = Pmem::create(&ground.join("raw"), bytes, false, true, &map_options())?;
+        let buffer = vec![7; 4096];
+        for at in (0..bytes).step_by(4096) {
+            mem.write_nt(at, &buffer)
+                .map_err(|fault| anyhow::anyhow!("{fault:?}"))?;
+        }
+        Ok(Limit {
+            mem,
+            random: Random(1),
+            buffer,
+        })
+    }
+}
+
+impl Candidate for Limit {
+    fn run(&mut self, row: Row, count: u64) -> anyhow::Result<()> {
+        let mem = &self.mem;
+        let fault = |fault: pmem::Fault| anyhow::anyhow!("{fault:?}");
+        let mut small = [1u8; 64];
+        let mut at = 0;
+        for n in 0..count {
+            match row {
+                Row::Read4kRandom => {
+                    let at = self.random.below(mem.len() / 4096) * 4096;
+                    mem.copy_out(at, &mut self.buffer).map_err(fault)?;
+                }
+                Row::Read64Random => {
+                    let at = self.random.below(mem.len() / 64) * 64;
+                    mem.copy_out(at, &mut small).map_err(fault)?;
+                }
+                Row::Read4kHot => mem.copy_out(4096, &mut self.buffer).map_err(fault)?,
+                Row::Write4kRandom => {
+                    // A block, then the pointer to it: two barriers.
+                    let block = self.random.below(mem.len() / 4096) * 4096;
+                    mem.write_nt(block, &self.buffer).map_err(fault)?;
+                    mem.fence();
+                    let slot = self.random.below(mem.len() / 8) * 8;
+                    mem.store(slot, n);
+                    mem.flush(slot, 8);
+                    mem.fence();
+                }
+                Row::Write64Random => {
+                    // Two log lines, a barrier, the data, a barrier, the commit, a barrier.
+                    let line = self.random.below(mem.len() / 64) * 64;
+                    for words in [16, 8, 8] {
+                        let target = if words == 8 && at % 3 == 1 {
+                            line
+                        } else {
+                            at % 8192 * 64
+                        };
+                        mem.write(target, &[n; 16][..words]);
+                        mem.flush(target, words as u64 * 8);
+                        mem.fence();
+                        at += 1;
+                    }
+                }
+                Row::Append64 => {
+                    mem.write(n * 64 % mem.len(), &[n; 8]);
+                    mem.flush(n * 64 % mem.len(), 64);
+                    mem.fence();
+                    mem.store(0, n);
+                    mem.flush(0, 8);
+                    mem.fence();
+                }
+                Row::Append4k => {
+                    mem.write_nt(n * 4096 % mem.len(), &self.buffer)
+                        .map_err(fault)?;
+                    mem.fence();
+                    mem.store(0, n);
+                    mem.flush(0, 8);
+                    mem.fence();
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! pmbench: what PMFS costs beside tmpfs and beside the memory itself.
+//!
+//! Every figure is a median over rounds in which the candidates take turns, with its spread: machines are
+//! noisy, and a ratio within a round is worth more than two figures from two hours. Pool and baseline stand
+//! on one tmpfs mounted huge=always, and the pool flushes and fences as on persistent memory (flush=always).
+#![forbid(unsafe_code)]
+
+mod directory;
+mod ground;
+mod limit;
+mod measure;
+mod mount;
+mod pool;
+mod random;
+mod recovery;
+mod rows;
+mod tmpfs;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "pmbench",
+    about = "Measures PMFS beside tmpfs and the memory itself"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// Rounds; each figure is the median over them.
+    #[arg(long, default_value_t = 9, global = true)]
+    rounds: usize,
+    /// One JSON object a row instead of a table.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// DESIGN 8's rows: the engine as a library, tmpfs by system calls, the memory's own limit.
+    Rows {
+        /// Size of the file that is read and written, in MiB.
+        #[arg(long, default_value_t = 1024)]
+        file_mib: u64,
+        /// Only rows whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// Create, lookup and unlink in a directory of 10 k and of many entries.
+    Directory {
+        /// Entries of the large one.
+        #[arg(long, default_value_t = 1_000_000)]
+        entries: u64,
+    },
+    /// Mounting after a crash, and after a kill with the memory intact.
+    Recovery {
+        /// Files.
+        #[arg(long, default_value_t = 100_000)]
+        files: u64,
+        /// Bytes in all of them, in MiB.
+        #[arg(long, default_value_t = 10_240)]
+        mib: u64,
+    },
+    /// Calls through a PMFS mount (a directory on it), beside the same on tmpfs.
+    Mount {
+        /// A directory on the mount.
+        dir: std::path::PathBuf,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let report = measure::Report {
+        rounds: arguments.rounds.max(1),
+        json: arguments.json,
+    };
+    match arguments.what {
+        None => rows::run(&report, 1024, None),
+        Some(What::Rows { file_mib, only }) => rows::run(&report, file_mib, only.as_deref()),
+        Some(What::Directory { entries }) => directory::run(&report, entries),
+        Some(What::Recovery { files, mib }) => recovery::run(&report, files, mib),
+        Some(What::Mount { dir }) => mount::run(&report, &dir),
+    }
+}

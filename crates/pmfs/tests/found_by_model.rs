@@ -1,0 +1,75 @@
+//! What the reference model found in the engine, each as the fewest calls that showed it.
+
+use pmfs::{
+    DataMode, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr,
+};
+
+const NODE: NewNode = NewNode {
+    mode: 0o644,
+    uid: 1,
+    gid: 2,
+};
+
+/// Calls `work` on a file in a new pool, which is sound afterwards.
+fn with_file(bytes: u64, data: DataMode, work: impl FnOnce(&Fs, Ino)) {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
+    let path = dir.path().join("pool");
+    let options = MkfsOptions {
+        size: Some(bytes),
+        ..MkfsOptions::default()
+    };
+    Fs::mkfs(&path, &options).expect("mkfs");
+    let options = OpenOptions {
+        data,
+        ..OpenOptions::default()
+    };
+    let fs = Fs::open(&path, &options).expect("open");
+    let file = fs.create(ROOT_INO, b"file", &NODE).expect("create").ino;
+    work(&fs, file);
+    let report = fs.check().expect("check");
+    assert!(report.is_clean(), "{:#?}", report.findings);
+}
+
+fn assert_holds(fs: &Fs, file: Ino, at: u64, data: &[u8]) {
+    let mut buffer = vec![0; data.len()];
+    assert_eq!(fs.read(file, at, &mut buffer).expect("read"), data.len());
+    assert!(buffer == data, "other bytes than were written");
+}
+
+/// The root word was not read again after its leaf had been marked written: the first block was lost.
+#[test]
+fn an_append_fills_an_allocated_block_and_goes_on() {
+    with_file(16 << 20, DataMode::Atomic, |fs, file| {
+        fs.fallocate(file, FallocateMode::KEEP_SIZE, 0, 4096)
+            .expect("fallocate");
+        fs.append(file, &[7; 9740]).expect("append");
+        assert_holds(fs, file, 0, &[7; 9740]);
+    });
+}
+
+/// As above, in place: the old block, already freed, came back into the tree, and the new one leaked.
+#[test]
+fn an_ordered_overwrite_fills_the_only_block_and_goes_on() {
+    with_file(16 << 20, DataMode::Ordered, |fs, file| {
+        fs.fallocate(file, FallocateMode::empty(), 0, 100)
+            .expect("fallocate");
+        let set = SetAttr {
+            size: Some(12173),
+            ..SetAttr::default()
+        };
+        fs.setattr(file, &set).expect("setattr");
+        fs.write(file, 3910, &[9; 8193]).expect("write");
+        assert_holds(fs, file, 3910, &[9; 8193]);
+    });
+}
+
+/// Each block took a record of the lane, which has 48 in a small pool.
+#[test]
+fn a_small_pool_zeroes_and_allocates_a_megabyte() {
+    with_file(16 << 20, DataMode::Atomic, |fs, file| {
+        fs.fallocate(file, FallocateMode::ZERO_RANGE, 0, 1 << 20)
+            .expect("zero");
+        fs.fallocate(file, FallocateMode::empty(), 1 << 20, 1 << 20)
+            .expect("allocate");
+    });
+}

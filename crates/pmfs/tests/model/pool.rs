@@ -1,0 +1,71 @@
+//! Pools for tests: in a directory of their own in memory, gone with the guard.
+
+use pmfs::{Clock, DataMode, Fs, MkfsOptions, OpenOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The first of the clock's steps: a day of 2001.
+const CLOCK_START_NS: i64 = 1_000_000_000_000_000_000;
+
+/// A pool file and the clock that its instances share.
+pub struct TestPool {
+    pub path: PathBuf,
+    dir: tempfile::TempDir,
+    clock: Arc<AtomicI64>,
+}
+
+impl TestPool {
+    /// Makes a pool of `bytes`; the same `seed` gives the same one.
+    pub fn new(bytes: u64, inodes: Option<u64>, seed: u64) -> TestPool {
+        let dir = tempfile::Builder::new()
+            .prefix("pmfs-model-")
+            .tempdir_in("/dev/shm")
+            .expect("a temporary directory");
+        let pool = TestPool {
+            path: dir.path().join("pool"),
+            dir,
+            clock: Arc::new(AtomicI64::new(CLOCK_START_NS)),
+        };
+        let options = MkfsOptions {
+            size: Some(bytes),
+            inodes,
+            uuid: Some([7; 16]),
+            hash_key: Some([seed, !seed]),
+            root: Some((11, 22, 0o755)),
+            clock: pool.clock(),
+            ..MkfsOptions::default()
+        };
+        Fs::mkfs(&pool.path, &options).expect("mkfs");
+        pool
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Steps(Arc::clone(&self.clock))
+    }
+
+    /// The next time that the clock will tell.
+    pub fn now_ns(&self) -> i64 {
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    pub fn options(&self, data: DataMode, shared: bool) -> OpenOptions {
+        OpenOptions {
+            data,
+            shared,
+            clock: self.clock(),
+            ..OpenOptions::default()
+        }
+    }
+
+    pub fn open(&self, data: DataMode, shared: bool) -> Result<Fs, String> {
+        Fs::open(&self.path, &self.options(data, shared)).map_err(|error| format!("open: {error}"))
+    }
+
+    /// A copy of the pool file as it stands, under a name of its own: another identity.
+    pub fn copy(&self) -> PathBuf {
+        let path = self.dir.path().join("copy");
+        std::fs::copy(&self.path, &path).expect("copy the pool file");
+        path
+    }
+}

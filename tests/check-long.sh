@@ -23,7 +23,7 @@ campaign() {
     rows+=("$name|$result|$((SECONDS - since)) s|${said:-no figure}")
 }
 
-campaign "model" '^model: ' \
+campaign "model" '^[0-9]+ operations in' \
     env PMFS_MODEL_OPS="${PMFS_MODEL_OPS:-1000000}" cargo test --release -p pmfs --test model -- --nocapture
 campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture

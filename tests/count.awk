@@ -1,11 +1,13 @@
 # From the output of `cargo test -- --show-output`, or of our own scripts: one line a test,
 # "pass NAME", "fail NAME" or "skip NAME: REASON". A test that says "skipped: REASON" has not passed.
 
-/^     Running /                    { flush(); file = $2 == "unittests" ? $3 : $2 }
-/^   Doc-tests /                    { flush(); file = "doc" }
+/^     Running /                    { flush() }
+/^   Doc-tests /                    { flush() }
 /^test .* \.\.\. ok$/               { name = test_name($0); result[name] = "pass" }
 /^test .* - should panic \.\.\. ok$/ { name = test_name($0); result[name] = "pass" }
 /^test .* \.\.\. FAILED$/           { name = test_name($0); result[name] = "fail" }
+# A part of another test, which runs it in a process of its own.
+/^test .* \.\.\. ignored, run as a child$/ { next }
 /^test .* \.\.\. ignored/           { name = test_name($0); result[name] = "skip"; reason[name] = "ignored" }
 /^---- .* stdout ----$/             { shown = $2 }
 /^skipped: /                        {

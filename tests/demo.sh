@@ -73,7 +73,7 @@ show df -h "$mnt"
 show "$pmfs" umount "$mnt" || stop "umount failed"
 show "$pmfs" fsck "$place/pool" || stop "fsck found something"
 
-title "3. The daemon is killed in the middle of it"
+title "3. The daemon is killed in the middle of it, twice"
 crash_and_verify || stop "something that had returned was lost"
 show "$pmfs" umount "$mnt" || stop "umount failed"
 show "$pmfs" fsck "$place/pool" || stop "fsck found something"

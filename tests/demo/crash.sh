@@ -3,16 +3,18 @@
 
 # Each transaction is a sqlite3 of its own, so that its end says that it is committed.
 insert_until_dead() {
-    local db=$1 log=$2 id=0
+    local db=$1 log=$2 id
+    id=$(sqlite3 "$db" "SELECT ifnull(max(id), 0) FROM t;")
     while id=$((id + 1)); sqlite3 "$db" "INSERT INTO t VALUES($id, printf('%0300d', $id));" 2>/dev/null; do
         echo "$id" >>"$log"
     done
 }
 
 commit_until_dead() {
-    local repository=$1 log=$2 id=0
+    local repository=$1 log=$2 id
+    id=$(grep -c . "$log")
     while id=$((id + 1)); echo "$id" 2>/dev/null >"$repository/file$((id % 20))" &&
-        git -C "$repository" add -A 2>/dev/null && git -C "$repository" commit -q -m "Number $id" 2>/dev/null; do
+        git -C "$repository" add -A 2>/dev/null && git -C "$repository" commit -q --allow-empty -m "Number $id" 2>/dev/null; do
         git -C "$repository" rev-parse HEAD 2>/dev/null >>"$log"
     done
 }
@@ -22,32 +24,55 @@ hold_open() {
     { echo "SELECT count(*) FROM t;" && exec sleep 600; } | sqlite3 "$1" >/dev/null 2>&1
 }
 
+# Two kills: one from outside, one that the daemon does itself in the middle of a call, where a kill from
+# outside seldom falls, since the daemon mostly waits.
 crash_and_verify() {
-    local report daemon dir=$mnt/crash writers=() writer
-    report=$("$pmfs" mount --json "$place/pool" "$mnt") || return
-    daemon=$(sed 's/.*"pid":\([0-9]*\).*/\1/' <<<"$report")
+    local dir=$mnt/crash
+    say "three loops write: SQLite with a rollback journal, SQLite with WAL, git commit"
+    mount_for_crash || return
     mkdir "$dir"
     sqlite3 "$dir/rollback.db" "PRAGMA journal_mode=delete; CREATE TABLE t(id INTEGER PRIMARY KEY, body);" >/dev/null
     sqlite3 "$dir/wal.db" "PRAGMA journal_mode=wal; CREATE TABLE t(id INTEGER PRIMARY KEY, body);" >/dev/null
     git init -q -b main "$dir/repository"
     : >"$logs/rollback" && : >"$logs/wal" && : >"$logs/git"
+    write_until_dead "$dir" outside && verify "$dir" || return
+    show "$pmfs" umount "$mnt" && show "$pmfs" fsck "$place/pool" || return
+    echo
+    PMFS_CRASH_AFTER_BARRIERS=$((15000 + RANDOM % 1000)) mount_for_crash || return
+    write_until_dead "$dir" inside && verify "$dir"
+}
+
+mount_for_crash() {
+    local report
+    report=$("$pmfs" mount --json "$place/pool" "$mnt") || return
+    daemon=$(sed 's/.*"pid":\([0-9]*\).*/\1/' <<<"$report")
+}
+
+# write_until_dead DIR WHENCE: the daemon is killed from outside after 4 s, or kills itself.
+write_until_dead() {
+    local dir=$1 whence=$2 writers=() writer reader
     hold_open "$dir/wal.db" &
-    started+=("$!")
+    reader=$!
     sleep 0.3
     insert_until_dead "$dir/rollback.db" "$logs/rollback" & writers+=("$!")
     insert_until_dead "$dir/wal.db" "$logs/wal" & writers+=("$!")
     commit_until_dead "$dir/repository" "$logs/git" & writers+=("$!")
-    started+=("${writers[@]}")
-    say "three loops write: SQLite with a rollback journal, SQLite with WAL, git commit"
-    sleep 4
-    say "\$ kill -9 $daemon     (the daemon, with all three at work)"
-    kill -9 "$daemon"
+    started=("$reader" "${writers[@]}")
+    if [ "$whence" = outside ]; then
+        sleep 4
+        say "\$ kill -9 $daemon     (the daemon, with all three at work)"
+        kill -9 "$daemon"
+    else
+        say "(the daemon, process $daemon, was told to kill itself in the middle of a call)"
+    fi
     for writer in "${writers[@]}"; do wait "$writer"; done
-    end_reader "${started[0]}"
+    end_reader "$reader"
     started=()
-    show "$pmfs" umount --lazy "$mnt" || return
-    show "$pmfs" mount "$place/pool" "$mnt" || return
-    verify_sqlite rollback "$dir/rollback.db" && verify_sqlite wal "$dir/wal.db" && verify_git "$dir/repository"
+    show "$pmfs" umount --lazy "$mnt" && show "$pmfs" mount "$place/pool" "$mnt"
+}
+
+verify() {
+    verify_sqlite rollback "$1/rollback.db" && verify_sqlite wal "$1/wal.db" && verify_git "$1/repository"
 }
 
 # The subshell of hold_open, the sleep and the sqlite3 in it.
@@ -80,6 +105,6 @@ verify_git() {
     say "$(printf '%-24s %5s commits returned, %5s are lost; git fsck: %s' \
         git "$(grep -c . "$logs/git")" "$lost" "$checked")"
     echo after >"$repository/after" && git -C "$repository" add -A &&
-        git -C "$repository" commit -q -m "After the crash" && [ -s "$logs/git" ] &&
+        git -C "$repository" commit -q --allow-empty -m "After the crash" && [ -s "$logs/git" ] &&
         [ "$lost" = 0 ] && [ "$checked" = ok ]
 }

@@ -70,7 +70,7 @@ fn lay_out(bench: &Bench, random: &mut Random) -> Vec<Writer> {
 
 /// Load, kill, recovery, verification; the pool is clean before and after.
 fn one_round(bench: &Bench, writers: &mut [Writer], round: u64, random: &mut Random) -> Fall {
-    let cause = if round % 2 == 0 {
+    let cause = if round.is_multiple_of(2) {
         Cause::Time(Duration::from_micros(random.below(300_000) + 20_000))
     } else {
         Cause::Barrier(random.below(20_000) + 100)

@@ -39,6 +39,7 @@ pub struct Fall {
     returned: u64,
     /// Calls that had not returned, and are there.
     applied: u64,
+    /// Then the counts below are those of the second recovery alone.
     recovery_killed: bool,
     interrupted: u64,
     undone: u64,
@@ -125,7 +126,6 @@ impl Tally {
         share.inside += u64::from(fall.inside());
         self.returned += fall.returned;
         self.undone += fall.undone;
-        // A second recovery tells nothing of what the first one had done already.
         self.recoveries_killed += u64::from(fall.recovery_killed);
     }
 

@@ -1,6 +1,7 @@
 //! One writer: a thread that calls, and remembers what returned.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -285,15 +286,14 @@ impl Writer {
 
     /// The file, open: opened once, as programs do.
     fn file(&mut self, mount: &Path, path: &str) -> io::Result<&File> {
-        let number = self.model.names[path];
-        if !self.open.contains_key(&number) {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(mount.join(path))?;
-            self.open.insert(number, file);
+        match self.open.entry(self.model.names[path]) {
+            Entry::Occupied(open) => Ok(open.into_mut()),
+            Entry::Vacant(place) => {
+                let mut options = OpenOptions::new();
+                let file = options.read(true).write(true).open(mount.join(path))?;
+                Ok(place.insert(file))
+            }
         }
-        Ok(&self.open[&number])
     }
 
     fn record(&mut self, mount: &Path, number: u64) -> io::Result<()> {

@@ -24,7 +24,7 @@ demo: bootstrap build ## See it work: git and SQLite on a pool, a daemon killed,
 test: ## Everything that must hold, in less than 20 minutes
 	@bash tests/run.sh
 
-check-long: bootstrap ## The long campaigns: a million model operations, 300 kills, all crash states
+check-long: bootstrap ## The long campaigns: ten million model operations, 300 kills, all crash states
 	@bash tests/check-long.sh
 
 bench: bootstrap ## Measure, beside tmpfs

@@ -24,7 +24,8 @@ campaign() {
 }
 
 campaign "model" '^[0-9]+ operations in' \
-    env PMFS_MODEL_OPS="${PMFS_MODEL_OPS:-1000000}" cargo test --release -p pmfs --test model -- --nocapture
+    env PMFS_MODEL_OPS="${PMFS_MODEL_OPS:-10000000}" \
+    PMFS_MODEL_SEED="${PMFS_MODEL_SEED:-$(date +%s)}" cargo test --release -p pmfs --test model -- --nocapture
 campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \

@@ -67,7 +67,7 @@ show "$pmfs" mount "$place/pool" "$mnt" || stop "mount failed"
 
 title "2. Work: a source tree, git, SQLite"
 real_tree "$place/tree.tar"
-say "the tree: $tree_files files, $tree_mib MiB, the sources of the crates that PMFS is built from"
+say "the tree: $tree_files files, $tree_mib MiB, $tree_what"
 run_steps pmfs "$mnt/work" || stop "the work on PMFS failed"
 show df -h "$mnt"
 show "$pmfs" umount "$mnt" || stop "umount failed"

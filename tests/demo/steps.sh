@@ -30,7 +30,11 @@ real_tree() {
         done >"$list"
         [ -s "$list" ] && break
     done
-    [ -s "$list" ] || { from=/usr/include && (cd "$from" && ls) >"$list"; }
+    tree_what="the sources of the crates that PMFS is built from"
+    if [ ! -s "$list" ]; then
+        from=/usr/include tree_what="the headers of this machine"
+        ls "$from" >"$list"
+    fi
     tar cf "$1" -C "$from" -T "$list" || return
     tree_files=$(tar tf "$1" | grep -vc '/$')
     tree_mib=$(($(stat -c %s "$1") >> 20))
@@ -61,6 +65,7 @@ sqlite_commits() {
 run_steps() {
     local column=$1 dir=$2 step since
     mkdir "$dir" || return
+    say "on $column:"
     for step in "${steps[@]}"; do
         since=${EPOCHREALTIME/./}
         if ! (cd "$dir" && "step_$step") >"$logs/step" 2>&1; then

@@ -1,15 +1,16 @@
-//! Latency of a slower medium, and a death at a barrier, set at run time: the
-//! hook for emulation (PMFS section 4, PMEP) and for crash tests. Zero is off,
-//! and then costs one load and a branch.
+//! Latency of a slower medium, set at run time: the hook for emulation (PMFS
+//! section 4, PMEP). Zero is off, and then costs one load and a branch, which
+//! [`crate::death`] shares.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::death;
+
 /// What a fence has to do besides: added nanoseconds, and [`COUNTING`].
 static BARRIER: AtomicU64 = AtomicU64::new(0);
-/// The process counts its barriers down.
+/// [`death`] wants to see each barrier.
 const COUNTING: u64 = 1 << 63;
-static BARRIERS_LEFT: AtomicU64 = AtomicU64::new(0);
 static READ_LINE_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes each fence of the process take at least `ns` more.
@@ -24,13 +25,9 @@ pub fn barrier_ns() -> u64 {
     barrier() & !COUNTING
 }
 
-/// The process kills itself (SIGKILL, so that nothing of it runs any more) in
-/// its `count`-th fence from now, on whichever thread that is. 0 is off.
-pub fn die_at_barrier(count: u64) {
-    BARRIERS_LEFT.store(count, Ordering::Relaxed);
-    let ns = barrier_ns();
-    let counting = if count == 0 { 0 } else { COUNTING };
-    BARRIER.store(ns | counting, Ordering::Relaxed);
+/// Shows every barrier from now on to [`death`].
+pub(crate) fn count_barriers() {
+    BARRIER.store(barrier_ns() | COUNTING, Ordering::Relaxed);
 }
 
 /// Not 0 if [`at_barrier`] has something to do.
@@ -43,13 +40,8 @@ pub(crate) fn barrier() -> u64 {
 #[cold]
 #[inline(never)]
 pub(crate) fn at_barrier(barrier: u64) {
-    if barrier & COUNTING != 0 && BARRIERS_LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
-        // SAFETY: no memory is touched; the signal goes to this process alone.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-        // The signal may be taken by another thread a moment later.
-        loop {
-            std::hint::spin_loop();
-        }
+    if barrier & COUNTING != 0 {
+        death::at_barrier();
     }
     spin(barrier & !COUNTING);
 }

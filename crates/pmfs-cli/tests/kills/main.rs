@@ -2,7 +2,7 @@
 //! next opener needs nobody's help.
 //! Method: writers load a mount and keep, outside the pool, a model of what returned and the one call in
 //! flight. The daemon is killed: half the time by SIGKILL from outside at a random moment, half the time
-//! by itself at a random barrier, where most kills fall inside a transaction. Now and then the recovery
+//! by itself a few instructions after a random barrier, where most kills fall inside a transaction. Now and then the recovery
 //! that follows is killed too. Then fsck, and each writer's files must be its model, with or without the
 //! call in flight. The pool and the models go on to the next round.
 //!
@@ -30,6 +30,8 @@ use tally::{Cause, Fall, Tally};
 use writer::Writer;
 
 const WRITERS: usize = 6;
+/// From one barrier to the next but one, about.
+const INSTRUCTIONS_MAX: u64 = 500;
 /// Beyond this a kill at a barrier is given up and done from outside: the load was too slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -73,12 +75,13 @@ fn one_round(bench: &Bench, writers: &mut [Writer], round: u64, random: &mut Ran
     let cause = if round.is_multiple_of(2) {
         Cause::Time(Duration::from_micros(random.below(300_000) + 20_000))
     } else {
-        Cause::Barrier(random.below(20_000) + 100)
+        Cause::Barrier(random.below(20_000) + 100, random.below(INSTRUCTIONS_MAX))
     };
     let daemon = Daemon::mount(bench, cause.barrier()).expect("a clean pool is mounted");
     let calls = load_until_killed(bench, daemon, writers, cause);
     bench.ok(&["umount", "--lazy", "mnt"]);
-    let recovery_killed = round % 5 == 3 && kill_recovery(bench, random.below(6) + 1);
+    let recovery_killed = round % 5 == 3
+        && kill_recovery(bench, (random.below(6) + 1, random.below(INSTRUCTIONS_MAX)));
     // Recovery by either of the two that can: the checker, or the next mount.
     let (daemon, recovery) = if round % 4 < 2 {
         let recovery = fsck(bench);
@@ -120,7 +123,7 @@ fn load_until_killed(
         }
         match cause {
             Cause::Time(after) => thread::sleep(after),
-            Cause::Barrier(_) => daemon.wait_for_death(PATIENCE),
+            Cause::Barrier(..) => daemon.wait_for_death(PATIENCE),
         }
         daemon.kill();
         stop.store(true, Ordering::Relaxed);
@@ -129,7 +132,7 @@ fn load_until_killed(
 }
 
 /// Kills the recovery at one of its barriers; whether it got so far.
-fn kill_recovery(bench: &Bench, barrier: u64) -> bool {
+fn kill_recovery(bench: &Bench, barrier: (u64, u64)) -> bool {
     match Daemon::mount(bench, Some(barrier)) {
         None => true,
         Some(mut daemon) => {
@@ -161,10 +164,11 @@ struct Daemon {
 
 impl Daemon {
     /// `None` if it died at the barrier that it was told to die at before the mount was there.
-    fn mount(bench: &Bench, die_at_barrier: Option<u64>) -> Option<Daemon> {
+    fn mount(bench: &Bench, die_at: Option<(u64, u64)>) -> Option<Daemon> {
         let mut command = bench.command(&["mount", "--foreground", "--json", "pool", "mnt"]);
-        if let Some(barrier) = die_at_barrier {
-            command.env("PMFS_CRASH_AFTER_BARRIERS", barrier.to_string());
+        if let Some((barrier, instructions)) = die_at {
+            let instant = format!("{barrier}+{instructions}");
+            command.env("PMFS_CRASH_AFTER_BARRIERS", instant);
         }
         let mut child = command
             .stdout(Stdio::piped())
@@ -182,10 +186,7 @@ impl Daemon {
                 let mut stderr = child.stderr.take().unwrap();
                 stderr.read_to_string(&mut said).unwrap();
                 let end = child.wait().unwrap();
-                assert!(
-                    die_at_barrier.is_some() && killed(end),
-                    "mount: {end}: {said}"
-                );
+                assert!(die_at.is_some() && killed(end), "mount: {end}: {said}");
                 // Between the mount and the report of it: then there is a mount without a daemon.
                 if !bench.mounts().is_empty() {
                     bench.ok(&["umount", "--lazy", "mnt"]);

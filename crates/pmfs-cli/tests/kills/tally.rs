@@ -10,15 +10,15 @@ use serde_json::Value;
 pub enum Cause {
     /// SIGKILL from outside, so long after the load began.
     Time(Duration),
-    /// Its own, at this barrier.
-    Barrier(u64),
+    /// Its own, so many instructions after this barrier.
+    Barrier(u64, u64),
 }
 
 impl Cause {
-    pub fn barrier(self) -> Option<u64> {
+    pub fn barrier(self) -> Option<(u64, u64)> {
         match self {
             Cause::Time(_) => None,
-            Cause::Barrier(barrier) => Some(barrier),
+            Cause::Barrier(barrier, instructions) => Some((barrier, instructions)),
         }
     }
 }
@@ -27,7 +27,9 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::Time(after) => write!(f, "after {:5.1} ms", after.as_secs_f64() * 1e3),
-            Cause::Barrier(barrier) => write!(f, "at barrier {barrier:5}"),
+            Cause::Barrier(barrier, instructions) => {
+                write!(f, "at barrier {barrier:5} + {instructions:3}")
+            }
         }
     }
 }
@@ -120,7 +122,7 @@ impl Tally {
     pub fn add(&mut self, fall: &Fall) {
         let share = match fall.cause {
             Cause::Time(_) => &mut self.by_time,
-            Cause::Barrier(_) => &mut self.by_barrier,
+            Cause::Barrier(..) => &mut self.by_barrier,
         };
         share.kills += 1;
         share.inside += u64::from(fall.inside());
@@ -140,7 +142,7 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} kills, 0 calls lost of {} that returned; inside a transaction: {} at a random time, \
-             {} at a random barrier; {} transactions undone, {} recoveries killed",
+             {} after a random barrier; {} transactions undone, {} recoveries killed",
             self.by_time.kills + self.by_barrier.kills,
             self.returned,
             self.by_time,

@@ -20,6 +20,7 @@ compile_error!("pmem: x86-64 Linux only (16-byte atomics, clwb, non-temporal sto
 mod copy;
 pub mod counters;
 mod cpu;
+pub mod death;
 mod dirty;
 pub mod emulate;
 mod error;

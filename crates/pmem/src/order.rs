@@ -41,9 +41,9 @@ impl Pmem {
         if let Some(dirty) = &self.dirty {
             dirty.sync(self);
         }
-        let barrier_ns = emulate::barrier_ns();
-        if barrier_ns != 0 {
-            emulate::spin(barrier_ns);
+        let barrier = emulate::barrier();
+        if barrier != 0 {
+            emulate::at_barrier(barrier);
         }
     }
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod crash;
 mod daemon;
 mod failure;
 mod fsck;

@@ -18,7 +18,7 @@ use crate::cli::Mount;
 use crate::failure::Failure;
 use crate::logger::{self, Target};
 use crate::report::{self, Recovery};
-use crate::{Outcome, daemon, remount, signals};
+use crate::{Outcome, crash, daemon, remount, signals};
 
 /// What is to be mounted where.
 pub struct Request {
@@ -137,6 +137,7 @@ impl Attached {
         let Request { pool, dir, options } = request;
         let presence = Presence::take(pool)?;
         let failed = |error| Failure::engine(pool, &error);
+        crash::arm();
         let fs = Arc::new(Fs::open(pool, &options.open_options()).map_err(failed)?);
         let info = fs.info();
         let report = MountReport {

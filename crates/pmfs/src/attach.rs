@@ -126,6 +126,8 @@ fn enter(pool: &mut Pool, path: Option<&Path>) -> Result<RecoveryReport> {
         report.kind = RecoveryKind::Slots;
         report.transactions_undone = undone.transactions;
         report.entries_undone = undone.entries;
+        report.calls_interrupted = undone.calls;
+        report.intents_settled = undone.intents;
         report.orphans = undone.orphans;
     }
     report.elapsed = since.elapsed();

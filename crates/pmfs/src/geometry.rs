@@ -151,7 +151,7 @@ impl Geometry {
     pub fn plan(sizing: &Sizing, hash_key: [u64; 2]) -> Result<Geometry> {
         let mut geometry = Geometry::place(sizing, BLOCK_BYTES);
         let journal_end = geometry.journal + sizing.lanes * sizing.lane_bytes;
-        geometry.inode_table_root = journal_end.next_multiple_of(BLOCK_BYTES) / BLOCK_BYTES;
+        geometry.inode_table_root = journal_end.div_ceil(BLOCK_BYTES);
         geometry.data_start = geometry.inode_table_root + 1;
         geometry.reserve_blocks = (sizing.lanes * 8 + 256).min(sizing.blocks / 16);
         geometry.hash_key = hash_key;
@@ -270,8 +270,8 @@ impl Geometry {
 
     /// The inode table's root entry.
     pub fn table_root(&self) -> u64 {
-        self.inode_table_root * BLOCK_BYTES
-            | u64::from(tree::TABLE_HEIGHT) << tree::HEIGHT_SHIFT
+        (self.inode_table_root * BLOCK_BYTES)
+            | (u64::from(tree::TABLE_HEIGHT) << tree::HEIGHT_SHIFT)
             | tree::PRESENT
             | tree::NODE
     }

@@ -27,6 +27,10 @@ pub struct RecoveryReport {
     pub transactions_undone: u64,
     /// Undo entries restored.
     pub entries_undone: u64,
+    /// Calls that dead processes were in the middle of: lanes that they held.
+    pub calls_interrupted: u64,
+    /// Claims of those calls on blocks and inodes, finished or taken back.
+    pub intents_settled: u64,
     /// Unlinked open files reclaimed.
     pub orphans: u64,
     /// Live inodes found by a walk.
@@ -46,9 +50,13 @@ impl fmt::Display for RecoveryReport {
             RecoveryKind::None => write!(f, "the pool was clean"),
             RecoveryKind::Slots => write!(
                 f,
-                "recovered after a killed process in {ms:.1} ms: {} transactions undone \
-                 ({} entries), {} orphans reclaimed",
-                self.transactions_undone, self.entries_undone, self.orphans
+                "recovered after a killed process in {ms:.1} ms: {} calls interrupted, \
+                 {} transactions undone ({} entries), {} intents settled, {} orphans reclaimed",
+                self.calls_interrupted,
+                self.transactions_undone,
+                self.entries_undone,
+                self.intents_settled,
+                self.orphans
             ),
             RecoveryKind::Walk => write!(
                 f,

@@ -115,9 +115,8 @@ pub(crate) fn format(mem: Pmem, options: &MkfsOptions) -> Result<Pool> {
 
 /// The table's first branch and, in it, the root directory.
 fn root(pool: &Pool, restore: &Restore<'_>, options: &MkfsOptions) {
-    let mut block = pool.geometry.data_start;
     let mut slot = pool.geometry.inode_table_root << BLOCK_SHIFT;
-    for level in (0..TABLE_HEIGHT).rev() {
+    for (block, level) in (pool.geometry.data_start..).zip((0..TABLE_HEIGHT).rev()) {
         let off = block << BLOCK_SHIFT;
         restore.zero(off, BLOCK_BYTES);
         let entry = if level == 0 {
@@ -127,7 +126,6 @@ fn root(pool: &Pool, restore: &Restore<'_>, options: &MkfsOptions) {
         };
         restore.words(slot, &[entry.0]);
         slot = off;
-        block += 1;
     }
     let (uid, gid, bits) = options.root.unwrap_or_else(|| {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());

@@ -44,6 +44,8 @@ pub(crate) struct Undone {
     pub entries: u64,
     pub orphans: u64,
     pub slots: u64,
+    pub calls: u64,
+    pub intents: u64,
 }
 
 /// What a lane's log says.
@@ -232,6 +234,8 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
         let done = clean(pool, &dead)?;
         undone.transactions += done.transactions;
         undone.entries += done.entries;
+        undone.calls += done.calls;
+        undone.intents += done.intents;
         for &slot in &dead {
             undone.orphans += close_for(pool, slot);
             let state = pool.geometry.slot(slot) + SLOT_STATE;
@@ -254,6 +258,8 @@ fn clean(pool: &Pool, dead: &[u64]) -> Result<Undone> {
         let done = undo_lane(pool, &lane, true)?;
         undone.transactions += done.transactions;
         undone.entries += done.entries;
+        undone.calls += 1;
+        undone.intents += lane.intent_count();
         flush_behind(pool, &lane);
         let touched = inodes_in_question(pool, &lane);
         settle::settle(pool, &lane);

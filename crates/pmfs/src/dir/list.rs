@@ -82,7 +82,7 @@ fn bucket_from(pool: &Pool, dir: Ino, from: u64) -> Result<(Vec<Listed>, u64)> {
         coverage(7)
     } else {
         let slots = FANOUT >> header.depth().min(9);
-        let place = found.slot % 4096 / 8 & !(slots - 1);
+        let place = (found.slot % 4096 / 8) & !(slots - 1);
         let node_base = found.base - found.slot % 4096 / 8 * found.units;
         node_base + (place + slots) * found.units
     };

@@ -94,13 +94,13 @@ impl Pool {
         // A number that no inode has must not get into the table: it would not fit its word there.
         self.inode_off(ino)?;
         self.open_add(ino)?;
-        let held = Inode::load(self, ino).and_then(|inode| {
+        let held = Inode::load(self, ino).map(|inode| {
             if inode.links > 0 {
-                return Ok(true);
+                return true;
             }
             // Without links it lives if its number is still given out; nobody takes it back under the lock.
             let _locks = LockSet::take(self, &[ino]);
-            Ok(Bitmap::inodes(self).is_set(ino))
+            Bitmap::inodes(self).is_set(ino)
         });
         if !matches!(held, Ok(true)) {
             self.open_remove(ino)?;

@@ -54,10 +54,8 @@ impl World<'_> {
                     }
                 }
             }
-            Body::Symlink(target) => {
-                if fs.readlink(ino).map_err(said)? != *target {
-                    return Err("another target".into());
-                }
+            Body::Symlink(target) if fs.readlink(ino).map_err(said)? != *target => {
+                return Err("another target".into());
             }
             Body::File(_) => compare_data(fs, ino, node)?,
             _ => {}

@@ -177,14 +177,14 @@ impl Generator {
         }
     }
 
-    fn from_set(&mut self, set: &std::collections::BTreeSet<Ino>) -> Option<Ino> {
+    fn one_of(&mut self, set: &std::collections::BTreeSet<Ino>) -> Option<Ino> {
         let (first, last) = (*set.first()?, *set.last()?);
         let start = first + self.random.below(last - first + 1);
         set.range(start..).next().copied()
     }
 
     fn any_dir(&mut self, model: &Reference) -> Ino {
-        self.from_set(&model.dirs).unwrap_or(model.root)
+        self.one_of(&model.dirs).unwrap_or(model.root)
     }
 
     fn focus_dir(&mut self, model: &Reference) -> Ino {
@@ -229,7 +229,7 @@ impl Generator {
     fn file(&mut self, model: &Reference) -> Ino {
         self.files.retain(|ino| model.files.contains(ino));
         if self.files.len() < 4 || self.random.one_in(50) {
-            if let Some(ino) = self.from_set(&model.files) {
+            if let Some(ino) = self.one_of(&model.files) {
                 self.files.push(ino);
             }
             if self.files.len() > 8 {
@@ -238,7 +238,7 @@ impl Generator {
         }
         match self.random.below(20) {
             0 => self.ino(model),
-            1 | 2 => self.from_set(&model.files).unwrap_or(model.root),
+            1 | 2 => self.one_of(&model.files).unwrap_or(model.root),
             _ if self.files.is_empty() => self.ino(model),
             _ if self.phase == Phase::Data => self.files[0],
             _ => *self.random.pick(&self.files),
@@ -474,7 +474,7 @@ impl Generator {
     }
 
     fn make_room(&mut self, model: &Reference) -> Operation {
-        let ino = self.from_set(&model.files).unwrap_or(model.root);
+        let ino = self.one_of(&model.files).unwrap_or(model.root);
         if self.random.one_in(4) {
             return self.remove(model);
         }

@@ -41,14 +41,12 @@ fn batch_of(fs: &Fs, dir: Ino, cookie: u64, batch: u64) -> pmfs::Result<Vec<Show
     Ok(shown)
 }
 
+/// Names, with inode number and kind.
+type Listing = BTreeMap<Vec<u8>, (Ino, u32)>;
+
 impl World<'_> {
     /// The directory as it is now, by name; the dots must be there and are left out.
-    pub fn listing(
-        &self,
-        fs: &Fs,
-        dir: Ino,
-        batch: u64,
-    ) -> pmfs::Result<Result<BTreeMap<Vec<u8>, (Ino, u32)>, String>> {
+    pub fn listing(&self, fs: &Fs, dir: Ino, batch: u64) -> pmfs::Result<Result<Listing, String>> {
         let mut all = BTreeMap::new();
         let mut cookie = 0;
         loop {

@@ -1,0 +1,42 @@
+# Everything that one does with this tree. `make` alone lists it.
+#
+# CARGO_TARGET_DIR is honoured. Nothing here needs the network but crates.io and, where a package is
+# missing, apt.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help bootstrap build demo test check-long bench fmt lint clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+bootstrap: ## Install what is missing to build and test (apt; says what it skips)
+	@sh tests/bootstrap.sh
+
+build: ## The program, optimised: target/release/pmfs
+	$(CARGO) build --release
+
+demo: bootstrap build ## See it work: git and SQLite on a pool, a daemon killed, nothing lost
+	@bash tests/demo.sh
+
+test: ## Everything that must hold, in less than 20 minutes
+	@bash tests/run.sh
+
+check-long: bootstrap ## The long campaigns: ten million model operations, 300 kills, all crash states
+	@bash tests/check-long.sh
+
+bench: bootstrap ## Measure, beside tmpfs
+	$(CARGO) run --release -p pmbench
+
+fmt: ## Format the sources
+	$(CARGO) fmt --all
+
+lint: ## What `make test` asks of the sources
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy -p yat --all-targets -- -D warnings
+
+clean: ## Delete what was built
+	$(CARGO) clean

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Installs what building and testing need, and only what is missing; says what it leaves out.
+set -eu
+
+RUST_MIN=1.95
+
+# Debian's name of a package, and a file or command that shows that it is there.
+packages='
+fuse3 fusermount3
+git git
+sqlite3 sqlite3
+rsync rsync
+gcc gcc
+make make
+tar tar
+python3 python3
+e2fsprogs mkfs.ext4
+attr setfattr
+'
+
+missing=
+while read -r package shown; do
+    [ -n "$package" ] || continue
+    PATH="$PATH:/usr/sbin:/sbin" command -v "$shown" >/dev/null 2>&1 || missing="$missing $package"
+done <<EOF
+$packages
+EOF
+
+install() {
+    # shellcheck disable=SC2086
+    "$@" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing </dev/null >/dev/null
+}
+
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "bootstrap: please install:$missing (no apt-get here)"
+    elif [ "$(id -u)" = 0 ]; then
+        echo "bootstrap: installing$missing"
+        apt-get update -qq </dev/null >/dev/null && install env
+    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        echo "bootstrap: installing$missing, with sudo"
+        sudo apt-get update -qq </dev/null >/dev/null && install sudo
+    else
+        echo "bootstrap: not root, and sudo asks for a password; skipped:$missing"
+        echo "           to have everything: sudo apt-get install$missing"
+    fi
+fi
+
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "bootstrap: no Rust here; PMFS needs rustc $RUST_MIN or later: see https://rustup.rs" >&2
+    exit 1
+fi
+have=$(rustc --version | awk '{ print $2 }')
+oldest=$(printf '%s\n%s\n' "$RUST_MIN" "$have" | sort -V | head -n 1)
+if [ "$oldest" != "$RUST_MIN" ]; then
+    echo "bootstrap: rustc is $have; PMFS needs $RUST_MIN or later: rustup update stable" >&2
+    exit 1
+fi
+
+# A machine whose fuse module nobody has asked for yet.
+if [ ! -e /dev/fuse ] && [ "$(id -u)" = 0 ]; then
+    modprobe fuse 2>/dev/null || true
+    [ -e /dev/fuse ] || mknod -m 666 /dev/fuse c 10 229 2>/dev/null || true
+fi
+if [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; then
+    echo "bootstrap: /dev/fuse is not there for this user: pools can be made and checked, not mounted"
+fi

@@ -1,0 +1,40 @@
+#!/bin/bash
+# `make check-long`: the long campaigns, each with a table line at the end.
+
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+logs=$(mktemp -d "${TMPDIR:-/tmp}/pmfs-long.XXXXXX") || exit 1
+trap 'rm -rf "$logs"' EXIT
+trap 'exit 130' INT TERM HUP
+
+rows=() bad=0
+
+# campaign NAME FIGURE COMMAND...: FIGURE is a pattern of the lines that say what was done.
+campaign() {
+    local name=$1 figure=$2 log="$logs/log" since=$SECONDS result=ok said
+    shift 2
+    echo "== $name"
+    if ! "$@" </dev/null 2>&1 | tee "$log"; then
+        result=FAILED
+        bad=1
+    fi
+    said=$(grep -aE "$figure" "$log" | sed 's/^.*PMFS_/PMFS_/' | paste -sd ';' | sed 's/;/; /g')
+    rows+=("$name|$result|$((SECONDS - since)) s|${said:-no figure}")
+}
+
+campaign "model" '^[0-9]+ operations in' \
+    env PMFS_MODEL_OPS="${PMFS_MODEL_OPS:-10000000}" \
+    PMFS_MODEL_SEED="${PMFS_MODEL_SEED:-$(date +%s)}" cargo test --release -p pmfs --test model -- --nocapture
+campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
+    env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
+campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
+    cargo test --release -p yat -- --nocapture --test-threads=1
+
+echo
+printf '%-14s %-7s %8s  %s\n' campaign result time figure
+for row in "${rows[@]}"; do
+    IFS='|' read -r name result time figure <<<"$row"
+    printf '%-14s %-7s %8s  %s\n' "$name" "$result" "$time" "$figure"
+done
+exit "$bad"

@@ -1,0 +1,108 @@
+#!/bin/bash
+# `make test`: everything that must hold. Counts and correctness, no wall-clock thresholds.
+#
+# Each stage's output goes to a file, which is shown if the stage fails. What was skipped is listed with its
+# reason; a skip that tests/allowed-skips does not name fails the run. The last line is the result.
+
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+target=${CARGO_TARGET_DIR:-$PWD/target}
+export CARGO_TERM_COLOR=never
+
+logs=$(mktemp -d "${TMPDIR:-/tmp}/pmfs-test.XXXXXX") || exit 1
+trap 'rm -rf "$logs"' EXIT
+trap 'exit 130' INT TERM HUP
+
+passed=0 failed=0 skipped=0
+skips=() failures=()
+
+note() { printf '%-58s %s\n' "$1" "$2"; }
+
+# stage NAME COMMAND...: passes if the command does.
+stage() {
+    local name=$1 log="$logs/log" since=$SECONDS
+    shift
+    if "$@" >"$log" 2>&1 </dev/null; then
+        passed=$((passed + 1))
+        note "$name" "ok ($((SECONDS - since)) s)"
+    else
+        failed=$((failed + 1))
+        failures+=("$name")
+        note "$name" "FAILED"
+        tail -n 100 "$log"
+    fi
+}
+
+# counted NAME COMMAND...: the command prints a line for each test: cargo's, or ours (ok, FAIL, skip).
+counted() {
+    local name=$1 log="$logs/log" since=$SECONDS code=0 ok=0 bad=0 left=0 kind rest
+    shift
+    "$@" >"$log" 2>&1 </dev/null || code=$?
+    awk -f tests/count.awk "$log" >"$logs/results"
+    while read -r kind rest; do
+        case $kind in
+        pass) ok=$((ok + 1)) ;;
+        fail) bad=$((bad + 1)) failures+=("$name: $rest") ;;
+        skip) left=$((left + 1)) skips+=("$rest") ;;
+        esac
+    done <"$logs/results"
+    if [ "$code" != 0 ] && [ "$bad" = 0 ]; then
+        bad=1
+        failures+=("$name: exit code $code")
+    elif [ "$((ok + bad + left))" = 0 ]; then
+        bad=1
+        failures+=("$name: no test was run")
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
+    note "$name" "$ok passed, $bad failed, $left skipped ($((SECONDS - since)) s)"
+    # What campaigns say of themselves.
+    grep -E '^[0-9]+ kills|PMFS_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ operations in' "$log" | sed 's/^/    /'
+    [ "$bad" = 0 ] || tail -n 300 "$log"
+}
+
+# Runs a command with a /dev/fuse that is open to all, where the machine's is closed: in a mount namespace of
+# its own, so that the machine stays as it is. Without it the tests that mount as nobody would be skipped.
+with_open_fuse() {
+    local open='d=$(mktemp -d) && mknod -m 666 "$d/fuse" c 10 229 && mount --bind "$d/fuse" /dev/fuse
+        rm -rf "$d"; exec "$@"'
+    if [ "$(id -u)" = 0 ] && [ "$(stat -c %a /dev/fuse 2>/dev/null)" != 666 ] && unshare -m true 2>/dev/null; then
+        unshare -m bash -c "$open" bash "$@"
+    else
+        "$@"
+    fi
+}
+
+is_allowed() {
+    local name=$1 allowed
+    while IFS='|' read -r allowed _; do
+        allowed=${allowed%"${allowed##*[![:space:]]}"}
+        case $allowed in '' | '#'*) continue ;; esac
+        # A pattern, so not quoted.
+        # shellcheck disable=SC2254
+        case $name in $allowed) return 0 ;; esac
+    done <tests/allowed-skips
+    return 1
+}
+
+bash -c 'exec sh tests/bootstrap.sh' || exit 1
+stage "format" cargo fmt --all --check
+stage "lint" cargo clippy --all-targets -- -D warnings
+stage "lint: yat" cargo clippy -p yat --all-targets -- -D warnings
+counted "tests" with_open_fuse cargo test -- --show-output
+counted "crash states" cargo test -p yat -- --show-output
+counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh
+
+for skip in "${skips[@]}"; do
+    if is_allowed "${skip%%: *}"; then
+        echo "skipped: $skip"
+    else
+        echo "skipped, and not in tests/allowed-skips: $skip"
+        failed=$((failed + 1))
+        failures+=("skip of ${skip%%: *}")
+    fi
+done
+for failure in "${failures[@]}"; do
+    echo "failed: $failure"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

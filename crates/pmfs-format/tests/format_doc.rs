@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 fn module_doc(source: &str) -> String {
     let lines = source.lines().take_while(|line| line.starts_with("//!"));
-    let text: Vec<&str> = lines.map(|line| line.trim_start_matches("//!").trim()).collect();
+    let text: Vec<&str> = lines
+        .map(|line| line.trim_start_matches("//!").trim())
+        .collect();
     text.join("\n")
 }
 

@@ -4,8 +4,8 @@
 
 use pmem::counters::{Counters, snapshot};
 use pmfs::{
-    FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags, Result, SetAttr,
-    XattrFlags,
+    FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags, Result,
+    SetAttr, XattrFlags,
 };
 
 const NODE: NewNode = NewNode {
@@ -145,6 +145,10 @@ fn calls_cost_what_semantics_says() {
         let text = format!("{}{table}{}", &text[..from], &text[to..]);
         std::fs::write(path, text).expect("docs/SEMANTICS.md is writable");
     } else {
-        assert_eq!(&text[from..to], table, "PMFS_WRITE_DOCS=1 cargo test -p pmfs --test costs");
+        assert_eq!(
+            &text[from..to],
+            table,
+            "PMFS_WRITE_DOCS=1 cargo test -p pmfs --test costs"
+        );
     }
 }

@@ -36,6 +36,7 @@ pub mod offset {
     pub const OWNER: u64 = 72;
     pub const CRTIME: u64 = 80;
     pub const INLINE: u64 = 88;
+    pub const BLOCKS: u64 = 88;
 }
 
 on_media! {
@@ -72,7 +73,8 @@ on_media! {
         @ 76 gid: u32,
         /// Creation.
         @ 80 crtime_ns: i64,
-        /// A short symlink's target, NUL-padded.
+        /// A short symlink's target, NUL-padded. Of a file or directory the first word counts its blocks, stored
+        /// without log or flush and counted anew by recovery.
         @ 88 inline: [u8; 40],
     }
 }

@@ -27,6 +27,9 @@ pub struct MountOptions {
     pub flush: FlushMode,
     /// msync at each barrier, for a pool in a plain file.
     pub durable: bool,
+    /// Let the kernel remember names and attributes for a moment. Sound while the mount is the only one that
+    /// has the pool, as it is in this version.
+    pub cache: bool,
     /// Change the flags of a mount that is there.
     pub remount: bool,
 }
@@ -46,6 +49,7 @@ impl MountOptions {
             data: DataMode::default(),
             flush: FlushMode::default(),
             durable: false,
+            cache: true,
             remount: false,
         }
     }
@@ -188,6 +192,12 @@ pub const KNOWN: &[Known] = &[
         "plain files: msync at each barrier (slow)",
         durable = true
     ),
+    switch!(
+        "cache",
+        "the kernel remembers names and attributes for a second (default)",
+        cache = true
+    ),
+    switch!("nocache", "each look asks the daemon", cache = false),
     switch!(
         "suid",
         "honour set-id bits (a root's pool only)",

@@ -295,6 +295,7 @@ impl Pool {
             if let Some(run) = map.search(from, want) {
                 lane.intend_run(run, purpose)?;
                 map.mark(run, true);
+                lane.count_blocks(purpose, run.count as i64);
                 lane.set_block_cursor(zone, run.block + run.count);
                 return Ok(run);
             }
@@ -325,6 +326,7 @@ impl Pool {
             if let Some(run) = map.search_whole(group, want) {
                 lane.intend_run(run, purpose)?;
                 map.mark(run, true);
+                lane.count_blocks(purpose, run.count as i64);
                 return Ok(run);
             }
         }
@@ -365,6 +367,7 @@ impl Pool {
                 };
                 lane.intend_run(run, purpose)?;
                 map.mark(run, true);
+                lane.count_blocks(purpose, run.count as i64);
                 return Ok(run);
             }
         }
@@ -403,8 +406,10 @@ impl Pool {
             if map.group_free(first + group) != GROUP_UNITS {
                 return Err(Error::NoSpace);
             }
-            lane.intend_run(run, purpose(group * GROUP_UNITS))?;
+            let purpose = purpose(group * GROUP_UNITS);
+            lane.intend_run(run, purpose)?;
             map.mark(run, true);
+            lane.count_blocks(purpose, run.count as i64);
         }
         Ok(Run {
             block: first * GROUP_UNITS,
@@ -415,10 +420,11 @@ impl Pool {
     /// Frees the first `count` blocks of a lane's record and strikes them out, group by group.
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn free_front(&self, lane: &Lane<'_>, record: u64, count: u64) {
-        let Some((word, _)) = lane.intent(record) else {
+        let Some((word, purpose)) = lane.intent(record) else {
             return;
         };
         let mut run = Lane::run_of(word);
+        lane.count_blocks(purpose, -(count.min(run.count) as i64));
         let left = run.count.saturating_sub(count);
         let map = Bitmap::blocks(self);
         while run.count > left {

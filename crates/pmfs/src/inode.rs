@@ -102,6 +102,11 @@ impl Inode {
         self.kind() == mode::S_IFDIR
     }
 
+    /// Whether its block count is stored beside it; others have something else there.
+    pub fn counts_blocks(&self) -> bool {
+        matches!(self.kind(), mode::S_IFREG | mode::S_IFDIR)
+    }
+
     /// # Errors
     /// [`Error::NotDirectory`].
     pub fn require_dir(&self) -> Result<()> {
@@ -228,7 +233,7 @@ impl Pool {
     pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr> {
         let cold = self.pm.read::<3>(inode.off + offset::ATIME);
         let links = inode.links;
-        let blocks = crate::tree::usage::blocks(self, inode)?;
+        let blocks = crate::tree::usage::blocks(self, inode);
         let device = matches!(inode.kind(), mode::S_IFBLK | mode::S_IFCHR);
         Ok(Attr {
             ino: inode.ino,

@@ -1,10 +1,12 @@
 //! Lanes: where a transaction logs, and where a call says what it is about to do to the bitmaps.
 
 use crate::error::{Error, Result};
+use crate::inode::Inode;
 use crate::owner;
 use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::IntentRaw;
+use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
     INTENT_XATTR,
@@ -69,6 +71,10 @@ pub(crate) enum Purpose {
 /// A lane that this thread has to itself until it drops it.
 pub(crate) struct Lane<'a> {
     pool: &'a Pool,
+    /// Blocks that the inode at `accounted` has gained since its count was stored.
+    gained: Cell<i64>,
+    /// Byte offset of the inode whose blocks are being counted; 0 for none.
+    accounted: Cell<u64>,
     line: u64,
     log: u64,
     intents: u64,
@@ -104,6 +110,8 @@ impl<'a> Lane<'a> {
     pub fn at(pool: &'a Pool, index: u64) -> Lane<'a> {
         Lane {
             pool,
+            gained: Cell::new(0),
+            accounted: Cell::new(0),
             line: pool.geometry.lane_line(index),
             log: pool.geometry.lane_log(index),
             intents: pool.geometry.lane_intents(index),
@@ -172,16 +180,54 @@ impl<'a> Lane<'a> {
         self.pool.pm.runtime().store(self.line + INODE_CURSOR, ino);
     }
 
-    /// Notes the inode whose size or pointers are stored without a log, so that whoever recovers the lane
-    /// can flush what others may have seen.
-    #[cfg_attr(feature = "record", track_caller)]
-    pub fn set_working(&self, ino: Ino) {
-        self.pool.pm.runtime().store(self.line + WORKING, ino);
-    }
-
     /// The inode noted last.
     pub fn working(&self) -> Ino {
         self.pool.pm.load(self.line + WORKING)
+    }
+
+    /// From now on this call changes the content of `inode`: blocks gained and lost are its own, and whoever
+    /// recovers the lane flushes what others may have seen of it and counts its blocks anew.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn work_on(&self, inode: &Inode) {
+        self.accounted
+            .set(if inode.counts_blocks() { inode.off } else { 0 });
+        self.pool.pm.runtime().store(self.line + WORKING, inode.ino);
+    }
+
+    /// Blocks gained and lost are nobody's again.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn work_done(&self) {
+        self.settle_account();
+        self.accounted.set(0);
+    }
+
+    /// Counts blocks gained or lost for a purpose; those of the inode table are nobody's.
+    pub fn count_blocks(&self, purpose: Purpose, blocks: i64) {
+        let counted = match purpose {
+            Purpose::Tree { ino, .. } => ino != TABLE_INO,
+            Purpose::Xattr { .. } => true,
+            _ => false,
+        };
+        if counted {
+            self.gained.set(self.gained.get() + blocks);
+        }
+    }
+
+    /// Blocks of an old subtree are gone.
+    pub fn lose_blocks(&self, blocks: u64) {
+        self.gained.set(self.gained.get() - blocks as i64);
+    }
+
+    /// Stores the inode's count of blocks, unflushed: it is no promise, and recovery counts anew.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn settle_account(&self) {
+        let gained = self.gained.replace(0);
+        let off = self.accounted.get();
+        if gained != 0 && off != 0 {
+            let slot = off + offset::BLOCKS;
+            let blocks = self.pool.pm.load(slot).saturating_add_signed(gained);
+            self.pool.pm.stray_word(slot, blocks);
+        }
     }
 
     /// Intent records that are still to be had.
@@ -234,6 +280,15 @@ impl<'a> Lane<'a> {
             return None;
         }
         Some((run, decode(kind, ino, index)?))
+    }
+
+    /// The inode of a record, settled or not.
+    pub fn intent_ino(&self, record: u64) -> Ino {
+        let [_, kind, ino, index] = self.pool.pm.read::<4>(self.record_off(record));
+        match decode(kind, ino, index) {
+            Some(Purpose::Tree { ino, .. } | Purpose::Xattr { ino }) => ino,
+            _ => 0,
+        }
     }
 
     /// The run in a record's first word.
@@ -312,6 +367,8 @@ impl Drop for Claim<'_> {
         }
         if self.lane.intent_count() > 0 {
             crate::settle::settle(self.lane.pool, &self.lane);
+            // While the records stand, recovery would count anew.
+            self.lane.settle_account();
             self.lane.clear_intents();
         }
         owner::release(self.lane.pool, self.lane.line + OWNER);

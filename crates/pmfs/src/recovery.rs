@@ -13,6 +13,7 @@ use crate::owner::{self, slot_of};
 use crate::persist::{Pm, Restore};
 use crate::pool::{Pool, SLOT_STATE};
 use crate::settle::{self, tree_of};
+use crate::tree::usage;
 use pmfs_format::LockRaw;
 use pmfs_format::journal::{
     ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
@@ -260,14 +261,30 @@ fn clean(pool: &Pool, dead: &[u64]) -> Result<Undone> {
         undone.calls += 1;
         undone.intents += lane.intent_count();
         flush_behind(pool, &lane);
+        let touched = inodes_in_question(pool, &lane);
         settle::settle(pool, &lane);
         lane.clear_intents();
+        for ino in touched {
+            if let Ok(inode) = Inode::load(pool, ino) {
+                usage::recount(pool, &inode);
+            }
+        }
     }
     release_locks(pool, &is_dead);
     for &index in &lanes {
         owner::release(pool, pool.geometry.lane_line(index));
     }
     Ok(undone)
+}
+
+/// The inodes whose blocks the dead thread was about to change.
+fn inodes_in_question(pool: &Pool, lane: &Lane<'_>) -> Vec<u64> {
+    let mut inos = vec![lane.working()];
+    inos.extend((0..lane.intent_count()).map(|record| lane.intent_ino(record)));
+    inos.sort_unstable();
+    inos.dedup();
+    inos.retain(|&ino| Inode::load(pool, ino).is_ok_and(|inode| inode.links > 0));
+    inos
 }
 
 /// Flushes what the dead thread stored without a log and others may have seen: the inode it worked on, and

@@ -16,11 +16,22 @@ use pmfs_format::inode::TABLE_INO;
 /// Settles every record of the lane. The caller holds the locks of the inodes they name. Damage met on the
 /// way leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
 pub(crate) fn settle(pool: &Pool, lane: &Lane<'_>) {
+    settle_records(pool, lane, false);
+}
+
+/// As [`settle`], after a call that has put everything it allocated where it belongs: what it allocated need
+/// not be looked for.
+pub(crate) fn settle_old(pool: &Pool, lane: &Lane<'_>) {
+    settle_records(pool, lane, true);
+}
+
+fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
     for record in 0..lane.intent_count() {
         let Some((word, purpose)) = lane.intent(record) else {
             continue;
         };
         match purpose {
+            Purpose::Tree { .. } if placed => {}
             Purpose::Reclaim { ino, cursor } => {
                 let _ = reclaim(pool, lane, record, ino, cursor);
             }

@@ -8,6 +8,7 @@ use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::lane::{Lane, Run};
 use crate::pool::Pool;
 use crate::recovery::undo_lane;
+use crate::tree::usage;
 use crate::tree::visit::{Piece, Visitor};
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
@@ -190,9 +191,11 @@ fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
             maps.damage.fetch_add(1, Ordering::Relaxed);
             continue;
         }
+        let mut walk = FileWalk { maps, blocks: 0 };
         if inode.has_tree() {
-            inode.tree().visit(pool, &mut FileWalk { maps });
+            inode.tree().visit(pool, &mut walk);
         }
+        usage::correct(pool, &inode, walk.blocks + inode.xattr_run().count);
         let run = inode.xattr_run();
         if run.count > 0 {
             if run.block >= pool.geometry.data_start && run.block + run.count < pool.geometry.blocks
@@ -230,11 +233,13 @@ impl Visitor for TableWalk<'_> {
 
 struct FileWalk<'a> {
     maps: &'a Maps,
+    blocks: u64,
 }
 
 impl Visitor for FileWalk<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         self.maps.mark(piece.run);
+        self.blocks += piece.run.count;
         true
     }
 

@@ -167,6 +167,7 @@ impl Pool {
         let mut attributes = load(self, &inode)?;
         change(&mut attributes)?;
         let lane = Claim::new(self);
+        lane.work_on(&inode);
         let mut fresh = self.pm.fresh();
         let mut word = 0;
         if !attributes.is_empty() {

@@ -78,7 +78,7 @@ pub fn mount(
     options: &MountOptions,
 ) -> Result<Mounted, MountError> {
     let server = Arc::new(Server::new(fs));
-    let adapter = Adapter::new(Arc::clone(&server));
+    let adapter = Adapter::new(Arc::clone(&server), options.cache);
     let session =
         Session::new(adapter, dir, &config(pool, options)).map_err(|error| refused(&error, dir))?;
     let device = mounts::pool_mount_at(dir)?.map(|mount| mount.device);

@@ -23,8 +23,8 @@ use rustix::fs::OFlags;
 use super::translate::{file_attr, file_type, generation, new_node, set_time};
 use crate::server::{Server, WriteKind};
 
-/// Nothing is cached by the kernel.
-const TTL: Duration = Duration::ZERO;
+/// How long the kernel may remember names and attributes, if it may at all: every change passes through it.
+const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Bytes a request may carry; a larger write is cut by the kernel, in order.
 const WRITE_MAX: u32 = 1 << 20;
@@ -37,12 +37,15 @@ pub(super) struct Adapter {
     server: Arc<Server>,
     /// What each file is opened with; settled by INIT.
     open_flags: FopenFlags,
+    /// How long an answer about a name or an inode holds.
+    ttl: Duration,
 }
 
 impl Adapter {
-    pub(super) fn new(server: Arc<Server>) -> Adapter {
+    pub(super) fn new(server: Arc<Server>, cache: bool) -> Adapter {
         Adapter {
             server,
+            ttl: if cache { REMEMBERED } else { Duration::ZERO },
             open_flags: FopenFlags::empty(),
         }
     }
@@ -80,7 +83,7 @@ impl Adapter {
         body: impl FnOnce(&Server) -> pmfs::Result<Attr>,
     ) {
         match self.run(request, body) {
-            Ok(attr) => reply.entry(&TTL, &file_attr(&attr), generation(&attr)),
+            Ok(attr) => reply.entry(&self.ttl, &file_attr(&attr), generation(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -92,7 +95,7 @@ impl Adapter {
         body: impl FnOnce(&Server) -> pmfs::Result<Attr>,
     ) {
         match self.run(request, body) {
-            Ok(attr) => reply.attr(&TTL, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -318,7 +321,7 @@ impl Filesystem for Adapter {
             server.create(parent.0, name.as_bytes(), &new)
         }) {
             Ok(attr) => reply.created(
-                &TTL,
+                &self.ttl,
                 &file_attr(&attr),
                 generation(&attr),
                 FileHandle(0),
@@ -587,7 +590,7 @@ mod tests {
         Fs::mkfs(&pool, &options).unwrap();
         let fs = Fs::open(&pool, &pmfs::OpenOptions::default()).unwrap();
         let server = Arc::new(Server::new(Arc::new(fs)));
-        let adapter = Adapter::new(Arc::clone(&server));
+        let adapter = Adapter::new(Arc::clone(&server), true);
         let panicked = adapter.run("test", |_| -> pmfs::Result<()> { panic!("on purpose") });
         assert_eq!(panicked.unwrap_err().code(), Errno::EIO.code());
         let absent = adapter.run("test", |server| server.lookup(1, b"absent"));

@@ -6,6 +6,7 @@ use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::lane::Run;
 use crate::namespace::create::link_target;
 use crate::pool::Pool;
+use crate::tree::usage;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::mode;
 use crate::xattr;
@@ -109,6 +110,15 @@ impl Checker<'_> {
             inode.tree().visit(pool, &mut pieces);
             for error in pieces.damage {
                 self.find(number::TREE, format!("inode {ino}: {error}"));
+            }
+            let blocks: u64 = pieces.runs.iter().map(|run| run.count).sum();
+            let counted = usage::blocks(pool, &inode);
+            if counted != blocks + inode.xattr_run().count {
+                let text = format!(
+                    "inode {ino} says {counted} blocks and has {}",
+                    blocks + inode.xattr_run().count
+                );
+                self.find(number::BLOCKS, text);
             }
             for run in pieces.runs {
                 self.claim(run, &format!("inode {ino}"));

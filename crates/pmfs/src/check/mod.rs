@@ -64,6 +64,7 @@ pub(crate) mod number {
     pub const UNREACHABLE: u32 = 22;
     pub const INODE_LEAKED: u32 = 23;
     pub const INODE_NOT_MARKED: u32 = 24;
+    pub const BLOCKS: u32 = 25;
     pub const RECORD: u32 = 30;
     pub const RECORD_PLACE: u32 = 31;
     pub const DEAD_NAME: u32 = 32;

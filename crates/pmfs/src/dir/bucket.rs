@@ -56,16 +56,44 @@ pub(crate) fn kind_of(mode: u32) -> u8 {
     (mode >> 12) as u8
 }
 
-/// All lines of a record, as bytes.
-pub(crate) fn encode(ino: Ino, kind: u8, hash: u64, name: &[u8]) -> Vec<u64> {
-    let mut bytes = vec![0u8; lines_for(name.len()) * 64];
-    bytes[..8].copy_from_slice(&first_word(ino, kind, name.len()).to_le_bytes());
-    bytes[8..16].copy_from_slice(&hash.to_le_bytes());
-    bytes[16..16 + name.len()].copy_from_slice(name);
-    bytes
-        .chunks_exact(8)
-        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
-        .collect()
+/// A record's lines, as words.
+pub(crate) struct Encoded {
+    words: [u64; RECORD_WORDS_MAX],
+    count: usize,
+}
+
+/// Words of the longest record: a name of 255 bytes takes five lines.
+const RECORD_WORDS_MAX: usize = 5 * 8;
+
+impl Encoded {
+    pub fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+}
+
+/// All lines of a record.
+pub(crate) fn encode(ino: Ino, kind: u8, hash: u64, name: &[u8]) -> Encoded {
+    let mut words = [0u64; RECORD_WORDS_MAX];
+    words[0] = first_word(ino, kind, name.len());
+    words[1] = hash;
+    for (word, bytes) in words[2..].iter_mut().zip(name.chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(padded);
+    }
+    Encoded {
+        words,
+        count: lines_for(name.len()) * 8,
+    }
+}
+
+/// One bit for each byte of a word that is 0.
+#[inline]
+fn zero_bytes(word: u64) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let zeros = !(((word & LOW) + LOW) | word | LOW);
+    // The eight top bits, gathered into one byte.
+    (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
 impl Header {
@@ -74,30 +102,27 @@ impl Header {
         self.0[0]
     }
 
+    /// One bit for each line whose byte is `print`; the header's own is left out.
+    #[inline]
+    fn lines_of(&self, print: u8) -> u64 {
+        let pattern = u64::from(print) * 0x0101_0101_0101_0101;
+        let bits = (0..8).fold(0, |bits, at| {
+            bits | zero_bytes(self.word(at) ^ pattern) << (at * 8)
+        });
+        bits & !1
+    }
+
     /// Record lines whose fingerprint is `print`, lowest first.
     #[inline]
     pub fn matches(&self, print: u8) -> Matches {
-        let mut found = 0u64;
-        for (line, byte) in self.0.iter().enumerate() {
-            found |= u64::from(*byte == print) << line;
-        }
-        Matches(found & !1)
+        Matches(self.lines_of(print))
     }
 
     /// The first of `lines` free lines in a row.
     pub fn room(&self, lines: usize) -> Option<usize> {
-        let mut run = 0;
-        for line in 1..BUCKET_LINES {
-            run = if self.0[line] == FINGERPRINT_FREE {
-                run + 1
-            } else {
-                0
-            };
-            if run == lines {
-                return Some(line + 1 - lines);
-            }
-        }
-        None
+        let free = self.lines_of(FINGERPRINT_FREE);
+        let runs = (1..lines).fold(free, |runs, by| runs & free >> by);
+        (runs != 0).then(|| runs.trailing_zeros() as usize)
     }
 
     /// Marks `lines` lines from `line` on as a record's.
@@ -236,8 +261,9 @@ pub(crate) struct HeaderEdit {
 /// A [`HeaderEdit`] whose words are logged.
 pub(crate) struct LoggedHeader {
     range: Logged,
-    first: usize,
-    words: Vec<u64>,
+    /// The new header, and the words of it that are logged.
+    new: Header,
+    words: std::ops::RangeInclusive<usize>,
 }
 
 impl HeaderEdit {
@@ -268,10 +294,9 @@ impl HeaderEdit {
             }
         }
         let line = taken.room(lines).expect("room was made");
-        let words = encode(ino, kind, hash, name);
         fresh
             .range(self.bucket.line_off(line), lines as u64 * LINE_BYTES)
-            .words(0, &words);
+            .words(0, encode(ino, kind, hash, name).words());
         self.new.put(line, lines, fingerprint(hash));
     }
 
@@ -291,8 +316,8 @@ impl HeaderEdit {
         );
         LoggedHeader {
             range,
-            first,
-            words: (first..=last).map(|at| self.new.word(at)).collect(),
+            new: self.new,
+            words: first..=last,
         }
     }
 }
@@ -301,9 +326,8 @@ impl LoggedHeader {
     /// Stores the new words.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(&self, tx: &mut Sealed<'_>) {
-        debug_assert!(self.first + self.words.len() <= 8);
-        for (at, &word) in self.words.iter().enumerate() {
-            tx.set(&self.range, at as u64, word);
+        for (at, word) in self.words.clone().enumerate() {
+            tx.set(&self.range, at as u64, self.new.word(word));
         }
     }
 }

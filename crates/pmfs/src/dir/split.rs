@@ -30,8 +30,8 @@ struct Path {
     bucket: Entry,
 }
 
-/// Makes sure that a record of `name_len` bytes has room in its bucket; answers the directory as it is then.
-/// Whatever the lane had in question before must have been settled.
+/// Makes sure that a record of `name_len` bytes has room in its bucket; answers the directory as it is then,
+/// if it had to change for that. Whatever the lane had in question before must have been settled.
 ///
 /// # Errors
 /// `NoSpace`, damage.
@@ -42,8 +42,9 @@ pub(crate) fn make_room(
     mut dir: Inode,
     hash: u64,
     name_len: usize,
-) -> Result<Inode> {
+) -> Result<Option<Inode>> {
     let lines = lines_for(name_len);
+    let mut changed = false;
     for _ in 0..=u64::BITS {
         let found = dir.tree().find(pool, hash)?;
         if found.entry.is_leaf()
@@ -52,14 +53,22 @@ pub(crate) fn make_room(
                 .room(lines)
                 .is_some()
         {
-            return Ok(dir);
+            if changed {
+                lane.work_done();
+            }
+            return Ok(changed.then_some(dir));
         }
+        if !changed {
+            lane.work_on(&dir);
+        }
+        changed = true;
         if found.entry.is_hole() {
             first_bucket(pool, lane, locks, &dir, hash)?;
         } else {
             split(pool, lane, locks, &dir, hash)?;
         }
         settle::settle(pool, lane);
+        lane.settle_account();
         lane.clear_intents();
         dir = Inode::load(pool, dir.ino)?;
     }
@@ -206,14 +215,13 @@ fn distribute(
     for line in header.starts() {
         let record = old.record(pool, line)?;
         let side = usize::from(record.hash >= middle);
-        let words = encode(
-            Ino::from(record.ino),
-            record.kind,
-            record.hash,
-            &record.name(pool)?,
-        );
+        let name = record.name(pool)?;
+        let encoded = encode(Ino::from(record.ino), record.kind, record.hash, &name);
         let at = next[side];
-        for (bytes, word) in halves[side][at * 64..].chunks_exact_mut(8).zip(&words) {
+        for (bytes, word) in halves[side][at * 64..]
+            .chunks_exact_mut(8)
+            .zip(encoded.words())
+        {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         halves[side][at] = fingerprint(record.hash);

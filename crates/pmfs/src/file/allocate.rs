@@ -35,6 +35,7 @@ impl Pool {
         let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
         let end = end.ok_or(Error::FileTooBig)?;
         let lane = Claim::new(self);
+        lane.work_on(&inode);
         let mut work = Work {
             pool: self,
             locks: &locks,

@@ -37,7 +37,12 @@ impl Work<'_> {
         let durable = fresh.barrier();
         self.publish_size(end, durable);
         if self.lane.intent_count() > 0 {
-            self.lane_done();
+            // A large leaf that could not be had may have left nodes behind; else all is in place.
+            if self.pool.data_mode == DataMode::Ordered {
+                self.lane_done();
+            } else {
+                self.replaced();
+            }
         }
         Ok(())
     }
@@ -163,9 +168,17 @@ impl Work<'_> {
         self.reload()
     }
 
+    /// Settles what the call replaced, after all it allocated has found its place.
+    pub fn replaced(&self) {
+        crate::settle::settle_old(self.pool, self.lane);
+        self.lane.settle_account();
+        self.lane.clear_intents();
+    }
+
     /// Settles what the call had in question, its locks still held.
     pub fn lane_done(&self) {
         crate::settle::settle(self.pool, self.lane);
+        self.lane.settle_account();
         self.lane.clear_intents();
     }
 }

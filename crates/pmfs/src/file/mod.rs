@@ -45,7 +45,6 @@ impl Work<'_> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_size(&mut self, size: u64, durable: Durable) {
         self.locks.change();
-        self.lane.set_working(self.inode.ino);
         let pair = self.pair(size);
         self.pool.pm.publish_pair(self.inode.off, pair, durable);
         self.inode.size_word = pair[0];

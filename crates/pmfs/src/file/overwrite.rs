@@ -40,7 +40,6 @@ impl Work<'_> {
                 && let Some(off) = self.in_place(at, data.len())?
             {
                 self.locks.change();
-                self.lane.set_working(self.inode.ino);
                 self.pool.pm.publish_bytes(off, data);
                 self.stray_times();
                 return Ok(());
@@ -135,6 +134,7 @@ impl Work<'_> {
         if let Some(record) = old_record {
             self.pool.free_front(self.lane, record, 1);
         }
+        self.lane.settle_account();
         self.lane.clear_intents();
         if found.level == 0 {
             // In `ordered` mode the write goes on, from the root word as it is now.
@@ -162,7 +162,7 @@ impl Work<'_> {
         self.pool.pm.publish(swing.slot, swing.new.0, durable);
         self.reload()?;
         self.stray_times();
-        self.lane_done();
+        self.replaced();
         Ok(())
     }
 
@@ -204,7 +204,7 @@ impl Work<'_> {
         }
         tx.commit();
         self.stray_times();
-        self.lane_done();
+        self.replaced();
         Ok(())
     }
 

@@ -162,7 +162,7 @@ impl Work<'_> {
         intend_subtree(self.lane, &swing, from, to)?;
         fresh.until_seal();
         self.publish_both(&swing, end);
-        self.lane_done();
+        self.replaced();
         Ok(())
     }
 }

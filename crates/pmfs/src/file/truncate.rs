@@ -27,6 +27,7 @@ impl Pool {
         let inode = Inode::live(self, ino)?;
         inode.require_file()?;
         let lane = Claim::new(self);
+        lane.work_on(&inode);
         let mut work = Work {
             pool: self,
             locks: &locks,

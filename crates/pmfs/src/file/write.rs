@@ -82,6 +82,7 @@ impl Pool {
         let data = &data[..data.len().min((SIZE_MAX - at) as usize)];
         let end = at + data.len() as u64;
         let lane = Claim::new(self);
+        lane.work_on(&inode);
         let mut work = Work {
             pool: self,
             locks: &locks,

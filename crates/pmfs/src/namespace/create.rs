@@ -182,7 +182,8 @@ impl Pool {
             return Err(Error::TooManyLinks);
         }
         let lane = Claim::new(self);
-        let parent = split::make_room(self, &lane, &locks, parent, name.hash, name.bytes.len())?;
+        let parent = split::make_room(self, &lane, &locks, parent, name.hash, name.bytes.len())?
+            .unwrap_or(parent);
         let (ino, off) = new_ino(self, &lane)?;
         let now = self.clock.now_ns();
         let mut fresh = self.pm.fresh();

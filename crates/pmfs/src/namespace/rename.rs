@@ -183,11 +183,14 @@ impl Pool {
         let lane = Claim::new(self);
         if situation.target.is_none() {
             let len = new_name.bytes.len();
-            split::make_room(self, &lane, locks, situation.to, new_name.hash, len)?;
-            let (dir, new_dir) = (situation.from.ino, situation.to.ino);
-            situation = self
-                .situation(dir, name, new_dir, new_name)?
-                .ok_or(Error::NotFound)?;
+            let changed = split::make_room(self, &lane, locks, situation.to, new_name.hash, len)?;
+            if changed.is_some() {
+                // A bucket was split, perhaps the source's: look again.
+                let (dir, new_dir) = (situation.from.ino, situation.to.ino);
+                situation = self
+                    .situation(dir, name, new_dir, new_name)?
+                    .ok_or(Error::NotFound)?;
+            }
         }
         let now = self.clock.now_ns();
         let source = situation.source;

@@ -118,6 +118,7 @@ impl Freeing<'_> {
         let map = Bitmap::blocks(self.pool);
         let _held = map.lock(run.block);
         map.mark(run, false);
+        self.lane.lose_blocks(run.count);
         self.cursor = cursor;
         self.lane.set_cursor(self.record, cursor);
     }

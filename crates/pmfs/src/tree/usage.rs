@@ -1,43 +1,42 @@
-//! How many blocks a file takes: counted when asked, never stored (DECISIONS 16: `blocks` is derived).
+//! How many blocks a file takes: a count beside the inode, kept without log or flush. It is derived
+//! (DECISIONS 16): whoever recovers counts anew.
 
-use super::Shape;
-use super::entry::{Entry, coverage, span};
-use crate::error::Result;
+use super::entry::Entry;
+use super::visit::{Piece, Visitor};
+use crate::error::Error;
 use crate::inode::Inode;
 use crate::pool::Pool;
-use pmfs_format::BLOCK_BYTES;
-use pmfs_format::tree::FANOUT;
+use pmfs_format::inode::offset;
 
-/// Blocks that an inode's data, nodes and attributes take.
-pub(crate) fn blocks(pool: &Pool, inode: &Inode) -> Result<u64> {
-    let attributes = inode.xattr_run().count;
-    let root = Entry(inode.root);
-    if !inode.has_tree() || root.is_hole() {
-        return Ok(attributes);
+/// Blocks that an inode's data, nodes and attributes take, as its count has it.
+pub(crate) fn blocks(pool: &Pool, inode: &Inode) -> u64 {
+    if inode.counts_blocks() {
+        return pool.pm.load(inode.off + offset::BLOCKS);
     }
-    if root.is_leaf() {
-        return Ok(attributes + inode.shape().leaf_blocks(coverage(root.height().min(4))));
-    }
-    if inode.is_dir() {
-        // Buckets hold some 40 names; exact counting would read every node at each stat.
-        return Ok(attributes + 1 + inode.size() / 40 + 1);
-    }
-    Ok(attributes + count(pool, root.unrooted(), root.height(), inode.shape())?)
+    inode.xattr_run().count + u64::from(!Entry(inode.root).is_hole())
 }
 
-fn count(pool: &Pool, node: Entry, level: u32, shape: Shape) -> Result<u64> {
-    if level == 0 || level > 7 {
-        return Err(super::corrupt("tree deeper than its height", node.off()));
+/// Stores an inode's count of blocks if it is another.
+pub(crate) fn correct(pool: &Pool, inode: &Inode, blocks: u64) {
+    if inode.counts_blocks() && pool.pm.load(inode.off + offset::BLOCKS) != blocks {
+        pool.pm.stray_word(inode.off + offset::BLOCKS, blocks);
     }
-    let off = node.checked(&pool.data, BLOCK_BYTES, node.off())?.off();
-    let mut blocks = 1;
-    for at in 0..FANOUT {
-        let entry = Entry(pool.pm.load(off + at * 8));
-        if entry.is_node() {
-            blocks += count(pool, entry, level - 1, shape)?;
-        } else if entry.is_leaf() {
-            blocks += shape.leaf_blocks(span(level));
+}
+
+/// Counts an inode's blocks anew, for recovery.
+pub(crate) fn recount(pool: &Pool, inode: &Inode) {
+    struct Count(u64);
+    impl Visitor for Count {
+        fn piece(&mut self, piece: Piece) -> bool {
+            self.0 += piece.run.count;
+            true
         }
+
+        fn damage(&mut self, _error: Error) {}
     }
-    Ok(blocks)
+    let mut count = Count(inode.xattr_run().count);
+    if inode.has_tree() {
+        inode.tree().visit(pool, &mut count);
+    }
+    correct(pool, inode, count.0);
 }

@@ -30,8 +30,8 @@ use tally::{Cause, Fall, Tally};
 use writer::Writer;
 
 const WRITERS: usize = 6;
-/// From one barrier to the next but one, about.
-const INSTRUCTIONS_MAX: u64 = 500;
+/// About as many as from one barrier to the next.
+const INSTRUCTIONS_MAX: u64 = 250;
 /// Beyond this a kill at a barrier is given up and done from outside: the load was too slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 

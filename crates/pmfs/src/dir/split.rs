@@ -47,12 +47,13 @@ pub(crate) fn make_room(
     let mut changed = false;
     for _ in 0..=u64::BITS {
         let found = dir.tree().find(pool, hash)?;
-        if found.entry.is_leaf()
-            && Bucket::at(found.entry.off())
-                .header(pool)
-                .room(lines)
-                .is_some()
-        {
+        let room = found.entry.is_leaf().then(|| {
+            let bucket = Bucket::at(found.entry.off());
+            Some(bucket.line_off(bucket.header(pool).room(lines)?))
+        });
+        if let Some(line) = room.flatten() {
+            // The record's line is seldom in the cache; there is an inode to be found meanwhile.
+            pool.pm.prefetch(line);
             if changed {
                 lane.work_done();
             }

@@ -1,7 +1,8 @@
 //! What the reference model found in the engine, each as the fewest calls that showed it.
 
 use pmfs::{
-    DataMode, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr,
+    DataMode, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags,
+    SetAttr,
 };
 
 const NODE: NewNode = NewNode {
@@ -71,5 +72,26 @@ fn a_small_pool_zeroes_and_allocates_a_megabyte() {
             .expect("zero");
         fs.fallocate(file, FallocateMode::empty(), 1 << 20, 1 << 20)
             .expect("allocate");
+    });
+}
+
+/// A lookup that found the old inode just before a rename took its name answered that there was none.
+#[test]
+fn a_name_that_is_renamed_over_is_never_missing() {
+    const TIMES: u32 = 20_000;
+    with_file(16 << 20, DataMode::Atomic, |fs, _| {
+        let replace = || {
+            for _ in 0..TIMES {
+                fs.create(ROOT_INO, b"new", &NODE).expect("create");
+                fs.rename(ROOT_INO, b"new", ROOT_INO, b"file", RenameFlags::empty())
+                    .expect("rename");
+            }
+        };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(replace);
+            while !writer.is_finished() {
+                fs.lookup(ROOT_INO, b"file").expect("lookup");
+            }
+        });
     });
 }

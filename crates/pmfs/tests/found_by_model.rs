@@ -95,3 +95,20 @@ fn a_name_that_is_renamed_over_is_never_missing() {
         });
     });
 }
+
+/// What lay past the largest size was not copied, but counted when the ranges were compared.
+#[test]
+fn a_copy_to_the_largest_offsets_is_cut_before_ranges_are_compared() {
+    const SIZE_MAX: u64 = 1 << 48;
+    with_file(16 << 20, DataMode::Atomic, |fs, file| {
+        let set = SetAttr {
+            size: Some(SIZE_MAX),
+            ..SetAttr::default()
+        };
+        fs.setattr(file, &set).expect("setattr");
+        fs.write(file, 0, b"here").expect("write");
+        let copied = fs.copy_range(file, 0, file, SIZE_MAX - 4, SIZE_MAX);
+        assert_eq!(copied.expect("copy_range"), 4);
+        assert_holds(fs, file, SIZE_MAX - 4, b"here");
+    });
+}

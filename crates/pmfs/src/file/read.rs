@@ -56,7 +56,7 @@ impl Pool {
         let atime = self.pm.load(slot) as i64;
         let fresh = atime >= inode.mtime_ns && atime >= inode.ctime_ns();
         let now = self.clock.now_ns();
-        if (fresh && now - atime < DAY_NS) || self.read_only.load(Ordering::Relaxed) {
+        if (fresh && now.saturating_sub(atime) < DAY_NS) || self.read_only.load(Ordering::Relaxed) {
             return;
         }
         self.pm.stray_word(slot, now as u64);

@@ -13,6 +13,8 @@ mod apply_inode;
 mod compare;
 mod content;
 mod coverage;
+mod crew;
+mod disjoint;
 mod generate;
 mod names;
 mod operation;
@@ -21,6 +23,7 @@ mod random;
 mod reader;
 mod reference;
 mod runner;
+mod shared_file;
 
 use coverage::{Coverage, LONG_RUN};
 use generate::Taste;

@@ -191,6 +191,15 @@ impl Reference {
         self.holds.iter().any(|holds| holds.contains_key(&ino))
     }
 
+    /// Blocks of data in all files.
+    pub fn blocks(&self) -> u64 {
+        let blocks = |node: &Node| match &node.body {
+            Body::File(content) => content.blocks.len() as u64,
+            _ => 0,
+        };
+        self.nodes.values().map(blocks).sum()
+    }
+
     /// Files that live by a hold alone.
     pub fn orphans(&self) -> Vec<Ino> {
         let nameless = self.nodes.iter().filter(|(_, node)| node.names == 0);

@@ -124,13 +124,7 @@ impl<'p> Run<'p> {
 
     /// A comparison of everything, or an end and a new beginning.
     fn pause(&mut self) -> Result<(), String> {
-        let files = self.world.model.nodes.values();
-        self.generator.blocks = files
-            .map(|node| match &node.body {
-                crate::reference::Body::File(content) => content.blocks.len() as u64,
-                _ => 0,
-            })
-            .sum();
+        self.generator.blocks = self.world.model.blocks();
         let instance = self.random.below(self.instances.len() as u64) as usize;
         match self.random.below(6) {
             0 => self.reopen(instance, true)?,

@@ -1,10 +1,10 @@
 //! Goal: a daemon killed at any instant loses nothing that had returned, leaves nothing half done, and the
 //! next opener needs nobody's help.
 //! Method: writers load a mount and keep, outside the pool, a model of what returned and the one call in
-//! flight. The daemon is killed: now and then by SIGKILL from outside at a random moment, mostly by
-//! itself, some instructions after a random barrier, where most kills fall inside a transaction. Now and then the recovery
-//! that follows is killed too. Then fsck, and each writer's files must be its model, with or without the
-//! call in flight. The pool and the models go on to the next round.
+//! flight. The daemon is killed: now and then from outside at a random moment, mostly by itself, some
+//! instructions after a random barrier, where about half of the kills fall inside a transaction. Now and
+//! then the recovery that follows is killed too. Then fsck, and each writer's files must be its model, with
+//! or without the call in flight. The pool and the models go on to the next round.
 //!
 //! `PMFS_KILLS` is the number of rounds (10), `PMFS_KILLS_SEED` repeats a run's random choices (the
 //! instants of the kills are the machine's).

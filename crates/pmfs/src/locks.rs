@@ -97,6 +97,19 @@ pub(crate) fn line_of(pool: &Pool, ino: Ino) -> u64 {
 /// only if nothing changed.
 #[inline]
 pub(crate) fn read<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>) -> Result<T> {
+    match read_unlocked(pool, ino, &mut body) {
+        Some(answer) => answer,
+        None => read_locked(pool, ino, body),
+    }
+}
+
+/// As [`read`], but gives up after those tries: for a `body` that may take locks itself.
+#[inline]
+pub(crate) fn read_unlocked<T>(
+    pool: &Pool,
+    ino: Ino,
+    mut body: impl FnMut() -> Result<T>,
+) -> Option<Result<T>> {
     let line = line_of(pool, ino);
     for _ in 0..READ_TRIES {
         let before = pool.pm.load(line + SEQUENCE);
@@ -107,11 +120,10 @@ pub(crate) fn read<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>
         let answer = body();
         pool.pm.acquire();
         if pool.pm.load(line + SEQUENCE) == before {
-            pool.pm.intact()?;
-            return answer;
+            return Some(pool.pm.intact().and(answer));
         }
     }
-    read_locked(pool, ino, body)
+    None
 }
 
 #[cold]

@@ -1,7 +1,8 @@
 //! What the reference model found in the engine, each as the fewest calls that showed it.
 
 use pmfs::{
-    DataMode, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr,
+    DataMode, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags,
+    SetAttr,
 };
 
 const NODE: NewNode = NewNode {
@@ -71,5 +72,43 @@ fn a_small_pool_zeroes_and_allocates_a_megabyte() {
             .expect("zero");
         fs.fallocate(file, FallocateMode::empty(), 1 << 20, 1 << 20)
             .expect("allocate");
+    });
+}
+
+/// A lookup that found the old inode just before a rename took its name answered that there was none.
+#[test]
+fn a_name_that_is_renamed_over_is_never_missing() {
+    const TIMES: u32 = 20_000;
+    with_file(16 << 20, DataMode::Atomic, |fs, _| {
+        let replace = || {
+            for _ in 0..TIMES {
+                fs.create(ROOT_INO, b"new", &NODE).expect("create");
+                fs.rename(ROOT_INO, b"new", ROOT_INO, b"file", RenameFlags::empty())
+                    .expect("rename");
+            }
+        };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(replace);
+            while !writer.is_finished() {
+                fs.lookup(ROOT_INO, b"file").expect("lookup");
+            }
+        });
+    });
+}
+
+/// What lay past the largest size was not copied, but counted when the ranges were compared.
+#[test]
+fn a_copy_to_the_largest_offsets_is_cut_before_ranges_are_compared() {
+    const SIZE_MAX: u64 = 1 << 48;
+    with_file(16 << 20, DataMode::Atomic, |fs, file| {
+        let set = SetAttr {
+            size: Some(SIZE_MAX),
+            ..SetAttr::default()
+        };
+        fs.setattr(file, &set).expect("setattr");
+        fs.write(file, 0, b"here").expect("write");
+        let copied = fs.copy_range(file, 0, file, SIZE_MAX - 4, SIZE_MAX);
+        assert_eq!(copied.expect("copy_range"), 4);
+        assert_holds(fs, file, SIZE_MAX - 4, b"here");
     });
 }

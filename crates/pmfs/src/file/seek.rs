@@ -62,11 +62,12 @@ impl Pool {
             }
         }
         source.0.and(target.0)?;
-        // Only what there is to copy can overlap.
+        // Only what there is to copy, and what there is room for, can overlap.
         let len = len.min(source.1.saturating_sub(from_at));
         if len > 0 && to_at >= SIZE_MAX {
             return Err(Error::FileTooBig);
         }
+        let len = len.min(SIZE_MAX.saturating_sub(to_at));
         if from == to && from_at < to_at.saturating_add(len) && to_at < from_at.saturating_add(len)
         {
             return Err(Error::Invalid("the ranges overlap"));

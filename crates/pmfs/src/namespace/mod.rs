@@ -11,7 +11,7 @@ pub(crate) mod rename;
 use crate::dir::{self, Hit, Name};
 use crate::error::{Error, Result};
 use crate::inode::{Hot, Inode};
-use crate::locks;
+use crate::locks::{self, LockSet};
 use crate::persist::{Logged, Sealed, Transaction};
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
@@ -51,6 +51,18 @@ pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
     Ok(inode)
 }
 
+/// What a name names, or no name: the parent.
+fn target(pool: &Pool, dir: Ino, name: Option<&Name<'_>>) -> Result<Ino> {
+    let inode = Inode::live(pool, dir)?;
+    inode.require_dir()?;
+    match name {
+        None => Ok(inode.parent),
+        Some(name) => dir::lookup(pool, &inode, name)?
+            .map(|hit| hit.ino)
+            .ok_or(Error::NotFound),
+    }
+}
+
 /// Looks a name up without locks: what it names, so that the right locks can be taken.
 pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>> {
     locks::read(pool, dir, || {
@@ -75,22 +87,34 @@ impl Pool {
     /// `lookup`: "." and ".." too.
     pub(crate) fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         self.alive()?;
-        let ino = match name {
-            b"." => dir,
-            b".." => locks::read(self, dir, || {
-                let inode = Inode::live(self, dir)?;
-                inode.require_dir()?;
-                Ok(inode.parent)
-            })?,
-            _ => {
-                let name = Name::new(self, name)?;
-                peek(self, dir, &name)?.ok_or(Error::NotFound)?
-            }
+        let named = match name {
+            b"." => return self.getattr(dir),
+            b".." => None,
+            _ => Some(Name::new(self, name)?),
         };
-        match self.getattr(ino) {
-            // The name went away after it was found.
-            Err(Error::Stale) => Err(Error::NotFound),
-            answer => answer,
+        // The inode is read while the directory stands still: a name that is moved over has an old inode,
+        // then a new one, and is never missing.
+        let answer = locks::read_unlocked(self, dir, || {
+            let ino = target(self, dir, named.as_ref())?;
+            // A removed directory's parent.
+            self.getattr(ino).map_err(|error| match error {
+                Error::Stale => Error::NotFound,
+                error => error,
+            })
+        });
+        answer.unwrap_or_else(|| self.lookup_locked(dir, named.as_ref()))
+    }
+
+    /// A lookup in a directory that keeps changing.
+    #[cold]
+    fn lookup_locked(&self, dir: Ino, name: Option<&Name<'_>>) -> Result<Attr> {
+        loop {
+            let ino = locks::read(self, dir, || target(self, dir, name))?;
+            let _locks = LockSet::take(self, &[dir, ino]);
+            if target(self, dir, name)? == ino {
+                let inode = Inode::live(self, ino).map_err(|_| Error::NotFound)?;
+                return self.attr_of(&inode);
+            }
         }
     }
 

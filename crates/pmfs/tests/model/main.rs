@@ -23,6 +23,7 @@ mod random;
 mod reader;
 mod reference;
 mod runner;
+mod shared_directory;
 mod shared_file;
 
 use coverage::{Coverage, LONG_RUN};

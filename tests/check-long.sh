@@ -19,7 +19,7 @@ campaign() {
         result=FAILED
         bad=1
     fi
-    said=$(grep -aE "$figure" "$log" | sed 's/^.*PMFS_/PMFS_/' | paste -sd ';' | sed 's/;/; /g')
+    said=$(grep -aE "$figure" "$log" | sed 's/^.*PMFS_/PMFS_/' | paste -sd ';' | sed 's/;\([^ ]\)/; \1/g')
     rows+=("$name|$result|$((SECONDS - since)) s|${said:-no figure}")
 }
 

@@ -36,7 +36,7 @@ fmt: ## Format the sources
 lint: ## What `make test` asks of the sources
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings
-	$(CARGO) clippy -p yat --all-targets -- -D warnings
+	$(CARGO) clippy -p yat -p pmbench --all-targets -- -D warnings
 
 clean: ## Delete what was built
 	$(CARGO) clean

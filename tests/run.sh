@@ -87,7 +87,7 @@ is_allowed() {
 bash -c 'exec sh tests/bootstrap.sh' || exit 1
 stage "format" cargo fmt --all --check
 stage "lint" cargo clippy --all-targets -- -D warnings
-stage "lint: yat" cargo clippy -p yat --all-targets -- -D warnings
+stage "lint: yat, pmbench" cargo clippy -p yat -p pmbench --all-targets -- -D warnings
 counted "tests" with_open_fuse cargo test -- --show-output
 counted "crash states" cargo test -p yat -- --show-output
 counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh

@@ -85,8 +85,42 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Makes, renames or removes the next name.
+    fn name(&mut self, row: Row) -> anyhow::Result<()> {
+        let fs = &self.fs;
+        match row {
+            Row::CreateClose => {
+                self.made += 1;
+                let name = format!("new-{:08}", self.made);
+                let ino = fs.create(self.dir, name.as_bytes(), &NODE)?.ino;
+                fs.hold(ino)?;
+                fs.release(ino)?;
+            }
+            Row::Rename => {
+                self.renamed += 1;
+                let old = format!("new-{:08}", self.renamed);
+                let new = format!("old-{:08}", self.renamed);
+                let (old, new) = (old.as_bytes(), new.as_bytes());
+                fs.rename(self.dir, old, self.dir, new, RenameFlags::empty())?;
+            }
+            Row::Unlink => {
+                self.gone += 1;
+                let name = format!("old-{:08}", self.gone);
+                fs.unlink(self.dir, name.as_bytes())?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 impl Candidate for Pool {
     fn run(&mut self, row: Row, count: u64) -> anyhow::Result<()> {
+        let named = matches!(row, Row::CreateClose | Row::Rename | Row::Unlink);
+        for _ in 0..if named { count } else { 0 } {
+            self.name(row)?;
+        }
         let fs = &self.fs;
         let blocks = self.bytes / 4096;
         let mut small = [1u8; 64];
@@ -135,25 +169,7 @@ impl Candidate for Pool {
                     fs.hold(ino)?;
                     fs.release(ino)?;
                 }
-                Row::CreateClose => {
-                    self.made += 1;
-                    let name = format!("new-{:08}", self.made);
-                    let ino = fs.create(self.dir, name.as_bytes(), &NODE)?.ino;
-                    fs.hold(ino)?;
-                    fs.release(ino)?;
-                }
-                Row::Rename => {
-                    self.renamed += 1;
-                    let old = format!("new-{:08}", self.renamed);
-                    let new = format!("old-{:08}", self.renamed);
-                    let (old, new) = (old.as_bytes(), new.as_bytes());
-                    fs.rename(self.dir, old, self.dir, new, RenameFlags::empty())?;
-                }
-                Row::Unlink => {
-                    self.gone += 1;
-                    let name = format!("old-{:08}", self.gone);
-                    fs.unlink(self.dir, name.as_bytes())?;
-                }
+                Row::CreateClose | Row::Rename | Row::Unlink => return Ok(()),
             }
         }
         Ok(())

@@ -45,6 +45,13 @@ pub struct RecoveryReport {
 
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.damage > 0 {
+            write!(
+                f,
+                "{} damaged structures found, the pool is read-only, run pmfs fsck; ",
+                self.damage
+            )?;
+        }
         let ms = self.elapsed.as_secs_f64() * 1e3;
         match self.kind {
             RecoveryKind::None => write!(f, "the pool was clean"),

@@ -68,6 +68,17 @@ pub(crate) enum Purpose {
     Scratch,
 }
 
+impl Purpose {
+    /// The leaf of a file's block.
+    pub fn leaf(ino: Ino, index: u64) -> Purpose {
+        Purpose::Tree {
+            ino,
+            level: 0,
+            index,
+        }
+    }
+}
+
 /// A lane that this thread has to itself until it drops it.
 pub(crate) struct Lane<'a> {
     pool: &'a Pool,

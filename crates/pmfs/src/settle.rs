@@ -63,11 +63,7 @@ fn settle_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpo
             index,
         } = purpose
         {
-            let at = |by| Purpose::Tree {
-                ino,
-                level: 0,
-                index: index + by,
-            };
+            let at = |by| Purpose::leaf(ino, index + by);
             while same < run.count && in_use(pool, run.block + same, at(same)).ok() == Some(used) {
                 same += 1;
             }

@@ -1,7 +1,7 @@
 //! The calls, once each, on a small pool; then closed, opened and checked.
 
 use pmfs::{
-    FallocateMode, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
+    FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
     XattrFlags,
 };
 use std::path::PathBuf;
@@ -62,31 +62,7 @@ fn names_and_data_survive_a_close() {
     )
     .expect("punch");
     assert_sound(&fs);
-    let dir = fs.mkdir(ROOT_INO, b"dir", &NODE).expect("mkdir").ino;
-    for n in 0..2000 {
-        let name = format!("name-{n:05}");
-        fs.create(dir, name.as_bytes(), &NODE).expect("create");
-    }
-    assert_sound(&fs);
-    for n in (0..2000).step_by(3) {
-        fs.unlink(dir, format!("name-{n:05}").as_bytes())
-            .expect("unlink");
-    }
-    fs.rename(ROOT_INO, b"file", dir, b"moved", RenameFlags::empty())
-        .expect("rename");
-    fs.link(file, ROOT_INO, b"again").expect("link");
-    fs.rename(dir, b"moved", dir, b"name-00001", RenameFlags::empty())
-        .expect("rename over");
-    fs.rename(
-        dir,
-        b"name-00001",
-        dir,
-        b"name-00002",
-        RenameFlags::EXCHANGE,
-    )
-    .expect("exchange");
-    fs.symlink(ROOT_INO, b"sym", &[b'x'; 200], &NODE)
-        .expect("symlink");
+    let dir = names(&fs, file);
     fs.setxattr(file, b"user.a", &[1; 9000], XattrFlags::empty())
         .expect("setxattr");
     fs.setattr(
@@ -115,8 +91,42 @@ fn names_and_data_survive_a_close() {
     fs.release(unlinked).expect("release");
     assert_sound(&fs);
     fs.close().expect("close");
+    reopen(&pool, file, dir);
+}
 
-    let fs = open(&pool);
+/// A directory of many names, some removed, moved, replaced and exchanged.
+fn names(fs: &Fs, file: Ino) -> Ino {
+    let dir = fs.mkdir(ROOT_INO, b"dir", &NODE).expect("mkdir").ino;
+    for n in 0..2000 {
+        let name = format!("name-{n:05}");
+        fs.create(dir, name.as_bytes(), &NODE).expect("create");
+    }
+    assert_sound(fs);
+    for n in (0..2000).step_by(3) {
+        fs.unlink(dir, format!("name-{n:05}").as_bytes())
+            .expect("unlink");
+    }
+    fs.rename(ROOT_INO, b"file", dir, b"moved", RenameFlags::empty())
+        .expect("rename");
+    fs.link(file, ROOT_INO, b"again").expect("link");
+    fs.rename(dir, b"moved", dir, b"name-00001", RenameFlags::empty())
+        .expect("rename over");
+    fs.rename(
+        dir,
+        b"name-00001",
+        dir,
+        b"name-00002",
+        RenameFlags::EXCHANGE,
+    )
+    .expect("exchange");
+    fs.symlink(ROOT_INO, b"sym", &[b'x'; 200], &NODE)
+        .expect("symlink");
+    dir
+}
+
+/// What a clean close and an unclean end keep.
+fn reopen(pool: &Pool, file: Ino, dir: Ino) {
+    let fs = open(pool);
     assert_eq!(fs.recovery().kind, pmfs::RecoveryKind::None);
     assert_sound(&fs);
     let attr = fs.lookup(ROOT_INO, b"again").expect("lookup");
@@ -136,7 +146,7 @@ fn names_and_data_survive_a_close() {
     drop(fs);
 
     // Dropped without a close: as a killed process leaves it.
-    let fs = open(&pool);
+    let fs = open(pool);
     assert_eq!(fs.recovery().kind, pmfs::RecoveryKind::Slots);
     assert_sound(&fs);
 }

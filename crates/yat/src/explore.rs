@@ -57,10 +57,10 @@ pub(crate) fn runtime_range(mem: &Pmem) -> std::ops::Range<u64> {
 #[must_use]
 pub fn record(workload: &Workload, mode: DataMode) -> Recorded {
     let image = {
-        let mem = Pmem::private(workload::POOL_BYTES);
+        let mem = Pmem::private(workload.pool_bytes);
         // Free blocks are not zeros: what a call forgets to write there shows.
-        mem.poke(0, &vec![0xdb; workload::POOL_BYTES as usize]);
-        Fs::format_private(mem, &workload::mkfs_options()).expect("mkfs")
+        mem.poke(0, &vec![0xdb; workload.pool_bytes as usize]);
+        Fs::format_private(mem, &workload::mkfs_options(workload.pool_bytes)).expect("mkfs")
     };
     let range = runtime_range(&image);
     let recorder = Arc::new(Recorder::new(range));
@@ -68,6 +68,7 @@ pub fn record(workload: &Workload, mode: DataMode) -> Recorded {
     options.observer = Some(recorder.clone());
     let fs = Fs::open_private(image, &options).expect("open");
     let prepared: Prepared = workload::prepare(&fs).expect("prepare");
+    (workload.first)(&fs, &prepared).expect("prepare");
     let before = tree::read(&fs).expect("the tree before");
     let base = fs.mapping().snapshot_image();
     recorder.start();

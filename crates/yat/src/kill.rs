@@ -83,7 +83,7 @@ fn shared(mode: DataMode, start: i64) -> OpenOptions {
 impl<'a> Arena<'a> {
     fn new(workload: &'a Workload, mode: DataMode, dir: &Path) -> pmfs::Result<Arena<'a>> {
         let path = dir.join("pool");
-        let mut mkfs = workload::mkfs_options();
+        let mut mkfs = workload::mkfs_options(workload.pool_bytes);
         mkfs.force = true;
         Fs::mkfs(&path, &mkfs)?;
         let other = Fs::open(&path, &shared(mode, 5_000_000))?;
@@ -104,6 +104,7 @@ impl<'a> Arena<'a> {
         options.observer = Some(killer.clone());
         let fs = Fs::open(&self.path, &options)?;
         let prepared = workload::prepare(&fs)?;
+        (self.workload.first)(&fs, &prepared)?;
         Ok((fs, prepared))
     }
 

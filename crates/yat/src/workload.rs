@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 /// Bytes of the pool: small, so that thousands of images are cheap.
-pub const POOL_BYTES: u64 = 1 << 20;
+const POOL_BYTES: u64 = 1 << 20;
+/// Bytes of a pool that has room for 2 MiB leaves.
+const LARGE_POOL_BYTES: u64 = 8 << 20;
 
 const NODE: NewNode = NewNode {
     mode: 0o644,
@@ -42,6 +44,10 @@ pub struct Prepared {
 pub struct Workload {
     /// What the call is.
     pub name: &'static str,
+    /// Bytes of its pool.
+    pub pool_bytes: u64,
+    /// What it needs beyond [`prepare`].
+    pub first: fn(&Fs, &Prepared) -> Result<()>,
     /// Does it.
     pub call: fn(&Fs, &Prepared) -> Result<()>,
     /// What may come out either way.
@@ -50,9 +56,9 @@ pub struct Workload {
 
 /// How the pools of all workloads are made: nothing random, a clock that counts.
 #[must_use]
-pub fn mkfs_options() -> MkfsOptions {
+pub fn mkfs_options(pool_bytes: u64) -> MkfsOptions {
     MkfsOptions {
-        size: Some(POOL_BYTES),
+        size: Some(pool_bytes),
         uuid: Some([7; 16]),
         hash_key: Some([0x0123_4567_89ab_cdef, 0xfeed]),
         root: Some((0, 0, 0o755)),
@@ -138,7 +144,10 @@ fn size(size: u64) -> SetAttr {
 
 macro_rules! workloads {
     ($( $name:literal, $lenient:ident, |$fs:ident, $p:pat_param| $body:expr; )+) => {
-        vec![ $( Workload { name: $name, call: |$fs, $p| { $body; Ok(()) }, lenient: $lenient } ),+ ]
+        vec![ $( Workload {
+            name: $name, pool_bytes: POOL_BYTES, first: |_, _| Ok(()),
+            call: |$fs, $p| { $body; Ok(()) }, lenient: $lenient,
+        } ),+ ]
     };
 }
 
@@ -147,6 +156,55 @@ macro_rules! workloads {
 pub fn one_call() -> Vec<Workload> {
     let mut all = names();
     all.extend(contents());
+    all.extend(splits());
+    all.extend(large_leaves());
+    all
+}
+
+/// Names enough to fill buckets.
+fn crowd(fs: &Fs, dir: Ino, names: usize) -> Result<()> {
+    for name in 0..names {
+        fs.create(dir, format!("name {name}").as_bytes(), &NODE)?;
+    }
+    Ok(())
+}
+
+/// Calls that split a bucket on the way.
+fn splits() -> Vec<Workload> {
+    let mut all = workloads! {
+        "create that splits the only bucket", strict, |fs, p| fs.create(p.empty, b"one more", &NODE)?;
+        "rename that splits the only bucket", strict,
+            |fs, p| fs.rename(p.empty, b"name 5", p.empty, &[b'l'; 255], RenameFlags::empty())?;
+        "create that splits a bucket in a node", strict,
+            |fs, p| fs.create(p.empty, &[b'l'; 255], &NODE)?;
+        "unlink after splits", strict, |fs, p| fs.unlink(p.empty, b"name 7")?;
+    };
+    for (at, workload) in all.iter_mut().enumerate() {
+        workload.first = match at {
+            0 | 1 => |fs, p| crowd(fs, p.empty, 63),
+            _ => |fs, p| crowd(fs, p.empty, 123),
+        };
+    }
+    all
+}
+
+/// Calls on a file with a 2 MiB leaf, written in part.
+fn large_leaves() -> Vec<Workload> {
+    let mut all = workloads! {
+        "overwrite in a large leaf", overwrite, |fs, p| fs.write(p.blank, 70_001, &pattern(9000, 3))?;
+        "append in a large leaf", strict, |fs, p| fs.append(p.blank, &pattern(3000, 3))?;
+        "punch in a large leaf", overwrite, |fs, p| fs.fallocate(
+            p.blank, FallocateMode::KEEP_SIZE | FallocateMode::PUNCH_HOLE, 40_000, 20_000)?;
+        "truncate in a large leaf", strict, |fs, p| fs.setattr(p.blank, &size(50_000))?;
+        "unlink of a file with a large leaf", strict, |fs, p| fs.unlink(p.dir, b"blank")?;
+    };
+    for workload in &mut all {
+        workload.pool_bytes = LARGE_POOL_BYTES;
+        workload.first = |fs, p| {
+            fs.fallocate(p.blank, FallocateMode::KEEP_SIZE, 0, 2 << 20)?;
+            fs.write(p.blank, 0, &pattern(100_000, 5)).map(drop)
+        };
+    }
     all
 }
 

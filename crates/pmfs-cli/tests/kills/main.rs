@@ -1,10 +1,10 @@
 //! Goal: a daemon killed at any instant loses nothing that had returned, leaves nothing half done, and the
 //! next opener needs nobody's help.
 //! Method: writers load a mount and keep, outside the pool, a model of what returned and the one call in
-//! flight. The daemon is killed: half the time by SIGKILL from outside at a random moment, half the time
-//! by itself a few instructions after a random barrier, where most kills fall inside a transaction. Now and then the recovery
-//! that follows is killed too. Then fsck, and each writer's files must be its model, with or without the
-//! call in flight. The pool and the models go on to the next round.
+//! flight. The daemon is killed: now and then from outside at a random moment, mostly by itself, some
+//! instructions after a random barrier, where about half of the kills fall inside a transaction. Now and
+//! then the recovery that follows is killed too. Then fsck, and each writer's files must be its model, with
+//! or without the call in flight. The pool and the models go on to the next round.
 //!
 //! `PMFS_KILLS` is the number of rounds (10), `PMFS_KILLS_SEED` repeats a run's random choices (the
 //! instants of the kills are the machine's).
@@ -30,8 +30,6 @@ use tally::{Cause, Fall, Tally};
 use writer::Writer;
 
 const WRITERS: usize = 6;
-/// From one barrier to the next but one, about.
-const INSTRUCTIONS_MAX: u64 = 500;
 /// Beyond this a kill at a barrier is given up and done from outside: the load was too slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -70,20 +68,27 @@ fn lay_out(bench: &Bench, random: &mut Random) -> Vec<Writer> {
     writers
 }
 
+/// From a barrier to the instant of a kill. A transaction stores in place some hundred instructions after its
+/// first barrier; just after a barrier, on the other hand, it is most often still open.
+fn instructions(random: &mut Random) -> u64 {
+    let max = if random.below(2) == 0 { 100 } else { 1500 };
+    random.below(max)
+}
+
 /// Load, kill, recovery, verification; the pool is clean before and after.
 fn one_round(bench: &Bench, writers: &mut [Writer], round: u64, random: &mut Random) -> Fall {
-    let cause = if round.is_multiple_of(2) {
+    let cause = if round.is_multiple_of(4) {
         Cause::Time(Duration::from_micros(random.below(300_000) + 20_000))
     } else {
-        Cause::Barrier(random.below(20_000) + 100, random.below(INSTRUCTIONS_MAX))
+        Cause::Barrier(random.below(20_000) + 100, instructions(random))
     };
     let daemon = Daemon::mount(bench, cause.barrier()).expect("a clean pool is mounted");
     let calls = load_until_killed(bench, daemon, writers, cause);
     bench.ok(&["umount", "--lazy", "mnt"]);
-    let recovery_killed = round % 5 == 3
-        && kill_recovery(bench, (random.below(6) + 1, random.below(INSTRUCTIONS_MAX)));
+    let recovery_killed =
+        round % 5 == 3 && kill_recovery(bench, (random.below(6) + 1, instructions(random)));
     // Recovery by either of the two that can: the checker, or the next mount.
-    let (daemon, recovery) = if round % 4 < 2 {
+    let (daemon, recovery) = if random.below(2) == 0 {
         let recovery = fsck(bench);
         let daemon = Daemon::mount(bench, None).expect("a recovered pool is mounted");
         (daemon, recovery)

@@ -4,7 +4,7 @@ use super::bucket::{Bucket, encode, fingerprint, lines_for};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::lane::{Lane, Purpose, Zone};
+use crate::lane::{Lane, Purpose, Run, Zone};
 use crate::locks::LockSet;
 use crate::persist::FreshSet;
 use crate::pool::Pool;
@@ -47,12 +47,13 @@ pub(crate) fn make_room(
     let mut changed = false;
     for _ in 0..=u64::BITS {
         let found = dir.tree().find(pool, hash)?;
-        if found.entry.is_leaf()
-            && Bucket::at(found.entry.off())
-                .header(pool)
-                .room(lines)
-                .is_some()
-        {
+        let room = found.entry.is_leaf().then(|| {
+            let bucket = Bucket::at(found.entry.off());
+            Some(bucket.line_off(bucket.header(pool).room(lines)?))
+        });
+        if let Some(line) = room.flatten() {
+            // The record's line is seldom in the cache; there is an inode to be found meanwhile.
+            pool.pm.prefetch(line);
             if changed {
                 lane.work_done();
             }
@@ -96,6 +97,16 @@ fn new_block(pool: &Pool, lane: &Lane<'_>, ino: Ino, level: u32, index: u64) -> 
     let purpose = Purpose::Tree { ino, level, index };
     let run = pool.alloc(lane, 1, Class::Ordinary, Zone::Meta, purpose)?;
     Ok(run.block << BLOCK_SHIFT)
+}
+
+/// Writes down that a block is to go, once the tree no longer names it.
+fn old_block(lane: &Lane<'_>, off: u64, ino: Ino, level: u32, index: u64) -> Result<()> {
+    let run = Run {
+        block: off >> BLOCK_SHIFT,
+        count: 1,
+    };
+    lane.intend_run(run, Purpose::Tree { ino, level, index })
+        .map(drop)
 }
 
 fn path_to(pool: &Pool, tree: &Tree, hash: u64) -> Result<Path> {
@@ -146,40 +157,23 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     let left = new_block(pool, lane, ino, 0, half(0))?;
     let right = new_block(pool, lane, ino, 0, half(1))?;
     let node = new_block(pool, lane, ino, level, node_base)?;
-    lane.intend(
-        old.off >> BLOCK_SHIFT << 24 | 1,
-        Purpose::Tree {
-            ino,
-            level: 0,
-            index: hash,
-        },
-    )?;
+    old_block(lane, old.off, ino, 0, hash)?;
     if !deepen {
-        lane.intend(
-            path.node.off() >> BLOCK_SHIFT << 24 | 1,
-            Purpose::Tree {
-                ino,
-                level,
-                index: node_base,
-            },
-        )?;
+        old_block(lane, path.node.off(), ino, level, node_base)?;
     }
     distribute(pool, &mut fresh, old, (left, right), half(1), depth as u8)?;
-    let mut entries = [Entry::HOLE; FANOUT as usize];
-    if !deepen {
-        for (at, entry) in entries.iter_mut().enumerate() {
-            *entry = Entry(pool.pm.load(path.node.off() + at as u64 * 8));
-        }
-    }
+    let mut entries = if deepen {
+        [Entry::HOLE; FANOUT as usize]
+    } else {
+        entries_of(pool, path.node)
+    };
     for at in 0..slots {
         let bucket = if at < slots / 2 { left } else { right };
         entries[(first + at) as usize] = Entry::leaf(bucket);
     }
-    let mut bytes = [0u8; BLOCK_BYTES as usize];
-    for (word, entry) in bytes.chunks_exact_mut(8).zip(entries) {
-        word.copy_from_slice(&entry.0.to_le_bytes());
-    }
-    fresh.range(node, BLOCK_BYTES).bytes(0, &bytes)?;
+    fresh
+        .range(node, BLOCK_BYTES)
+        .bytes(0, &node_bytes(&entries))?;
     let durable = fresh.barrier();
     let slot = if deepen && path.level <= DIRECTORY_HEIGHT {
         path.node.off() + place(path.level, hash) * 8
@@ -195,6 +189,18 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     locks.change();
     pool.pm.publish(slot, word.0, durable);
     Ok(())
+}
+
+fn entries_of(pool: &Pool, node: Entry) -> [Entry; FANOUT as usize] {
+    std::array::from_fn(|at| Entry(pool.pm.load(node.off() + at as u64 * 8)))
+}
+
+fn node_bytes(entries: &[Entry; FANOUT as usize]) -> [u8; BLOCK_BYTES as usize] {
+    let mut bytes = [0u8; BLOCK_BYTES as usize];
+    for (word, entry) in bytes.chunks_exact_mut(8).zip(entries) {
+        word.copy_from_slice(&entry.0.to_le_bytes());
+    }
+    bytes
 }
 
 /// Writes two fresh buckets: records whose hash lies below `middle` go left.

@@ -3,13 +3,10 @@
 use super::{Work, block_of, is_direct};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
-use crate::inode::Inode;
-use crate::lane::{Claim, Lane, Purpose, Run, Zone};
-use crate::locks::LockSet;
+use crate::lane::{Lane, Purpose, Run, Zone};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::settle::intend_subtree;
-use crate::tree::edit::{Edit, Leaves};
+use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, coverage};
 use crate::types::{FallocateMode, Ino};
 use pmfs_format::inode::SIZE_MAX;
@@ -29,37 +26,24 @@ impl Pool {
         if punch && (!keep || zero) {
             return Err(Error::NotSupported("PUNCH_HOLE goes with KEEP_SIZE alone"));
         }
-        let locks = LockSet::take(self, &[ino]);
-        let inode = Inode::live(self, ino)?;
-        inode.require_file()?;
-        let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
-        let end = end.ok_or(Error::FileTooBig)?;
-        let lane = Claim::new(self);
-        lane.work_on(&inode);
-        let mut work = Work {
-            pool: self,
-            locks: &locks,
-            lane: &lane,
-            inode,
-            now_ns: self.clock.now_ns(),
-        };
-        if punch {
-            return work.zero_range(at, end, inode.size(), true);
-        }
-        if zero {
-            let size = if keep {
-                inode.size()
-            } else {
-                inode.size().max(end)
-            };
-            return work.zero_range(at, end, size, false);
-        }
-        work.allocate(at, end)?;
-        if !keep && end > work.inode.size() {
-            let durable = work.expose(work.inode.size(), end)?;
-            work.publish_size(end, durable);
-        }
-        Ok(())
+        self.on_file(ino, |work| {
+            let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
+            let end = end.ok_or(Error::FileTooBig)?;
+            let size = work.inode.size();
+            if punch {
+                return work.zero_range(at, end, size, true);
+            }
+            if zero {
+                let size = if keep { size } else { size.max(end) };
+                return work.zero_range(at, end, size, false);
+            }
+            work.allocate(at, end)?;
+            if !keep && end > work.inode.size() {
+                let durable = work.expose(work.inode.size(), end)?;
+                work.publish_size(end, durable);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -80,7 +64,7 @@ impl Work<'_> {
             }
             let whole = index.is_multiple_of(FANOUT) && last - index + 1 >= FANOUT;
             if is_direct(&tree, &found, index) && !(whole && found.level == 0) {
-                let purpose = self.leaf_purpose(index);
+                let purpose = Purpose::leaf(self.ino(), index);
                 let run = self
                     .pool
                     .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
@@ -131,36 +115,14 @@ impl Work<'_> {
         whole.then_some(index + blocks)
     }
 
-    fn leaf_purpose(&self, index: u64) -> Purpose {
-        Purpose::Tree {
-            ino: self.ino(),
-            level: 0,
-            index,
-        }
-    }
-
     /// Gives the holes among these blocks blocks that read as zeros, by one pointer.
     fn swing_in(&mut self, from: u64, to: u64) -> Result<()> {
-        let mut fresh = self.pool.pm.fresh();
-        let edit = Edit {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-            class: Class::Ordinary,
-            from,
-            to,
-        };
         let mut leaves = Unwritten {
             pool: self.pool,
             lane: self.lane,
             ino: self.ino(),
         };
-        let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
-        intend_subtree(self.lane, &swing, from, to)?;
-        let durable = fresh.barrier();
-        self.locks.change();
-        self.pool.pm.publish(swing.slot, swing.new.0, durable);
-        self.reload()?;
+        self.swing(Class::Ordinary, (from, to), &mut leaves)?;
         self.lane_done();
         Ok(())
     }
@@ -182,19 +144,11 @@ impl Work<'_> {
         if at >= end || punch && tree.root.is_hole() {
             return Ok(());
         }
-        let (from, to) = (block_of(at), block_of(end - 1) + 1);
-        let mut fresh = self.pool.pm.fresh();
-        let edit = Edit {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-            class: if punch {
-                Class::Privileged
-            } else {
-                Class::Ordinary
-            },
-            from,
-            to,
+        let range = (block_of(at), block_of(end - 1) + 1);
+        let class = if punch {
+            Class::Privileged
+        } else {
+            Class::Ordinary
         };
         let mut leaves = Zeroed {
             pool: self.pool,
@@ -206,15 +160,12 @@ impl Work<'_> {
             punch,
             left: Run { block: 0, count: 0 },
         };
-        let swing = edit.build(&mut fresh, &tree, &mut leaves)?;
-        intend_subtree(self.lane, &swing, from, to)?;
         if size == old {
-            let durable = fresh.barrier();
-            self.locks.change();
-            self.pool.pm.publish(swing.slot, swing.new.0, durable);
-            self.reload()?;
+            self.swing(class, range, &mut leaves)?;
             self.stray_times();
         } else {
+            let mut fresh = self.pool.pm.fresh();
+            let swing = self.build(&mut fresh, class, range, &mut leaves)?;
             fresh.until_seal();
             self.publish_both(&swing, size);
         }
@@ -232,11 +183,7 @@ struct Unwritten<'a> {
 
 impl Unwritten<'_> {
     fn large(&self, level: u32, index: u64) -> Result<Option<Entry>> {
-        let purpose = |inside: u64| Purpose::Tree {
-            ino: self.ino,
-            level: 0,
-            index: index + inside,
-        };
+        let purpose = |inside: u64| Purpose::leaf(self.ino, index + inside);
         let run = match level {
             2 => self
                 .pool
@@ -253,11 +200,7 @@ impl Unwritten<'_> {
     }
 
     fn small(&self, index: u64) -> Result<Entry> {
-        let purpose = Purpose::Tree {
-            ino: self.ino,
-            level: 0,
-            index,
-        };
+        let purpose = Purpose::leaf(self.ino, index);
         let run = self
             .pool
             .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
@@ -298,11 +241,7 @@ impl Zeroed<'_> {
             } else {
                 (Class::Ordinary, block_of(self.end - 1) + 1 - index)
             };
-            let purpose = Purpose::Tree {
-                ino: self.ino,
-                level: 0,
-                index,
-            };
+            let purpose = Purpose::leaf(self.ino, index);
             let want = want.min(1 << 20);
             self.left = self
                 .pool

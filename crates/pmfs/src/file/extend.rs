@@ -6,9 +6,8 @@ use crate::error::Result;
 use crate::lane::{Lane, Purpose, Zone};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::settle::intend_subtree;
 use crate::tree::Found;
-use crate::tree::edit::{Edit, Leaves};
+use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::{DataMode, Ino};
 use pmfs_format::tree::FANOUT;
@@ -87,11 +86,7 @@ impl Work<'_> {
             {
                 holes += 1;
             }
-            let purpose = Purpose::Tree {
-                ino: self.ino(),
-                level: 0,
-                index,
-            };
+            let purpose = Purpose::leaf(self.ino(), index);
             let run = self
                 .pool
                 .alloc(self.lane, holes, Class::Ordinary, Zone::Data, purpose)?;
@@ -145,27 +140,13 @@ impl Work<'_> {
     }
 
     fn branch_with(&mut self, from: u64, to: u64, large: bool) -> Result<()> {
-        let mut fresh = self.pool.pm.fresh();
-        let edit = Edit {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-            class: Class::Ordinary,
-            from,
-            to,
-        };
         let mut leaves = HiddenLeaves {
             pool: self.pool,
             lane: self.lane,
             ino: self.ino(),
             large,
         };
-        let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
-        intend_subtree(self.lane, &swing, from, to)?;
-        let durable = fresh.barrier();
-        self.locks.change();
-        self.pool.pm.publish(swing.slot, swing.new.0, durable);
-        self.reload()
+        self.swing(Class::Ordinary, (from, to), &mut leaves)
     }
 
     /// Settles what the call replaced, after all it allocated has found its place.
@@ -217,11 +198,7 @@ impl Leaves for HiddenLeaves<'_> {
         if level != 2 || !self.large {
             return Ok(None);
         }
-        let purpose = Purpose::Tree {
-            ino: self.ino,
-            level: 0,
-            index,
-        };
+        let purpose = Purpose::leaf(self.ino, index);
         let run = self
             .pool
             .alloc_region(self.lane, Class::Ordinary, purpose)?;
@@ -230,11 +207,7 @@ impl Leaves for HiddenLeaves<'_> {
 
     fn one(&mut self, _fresh: &mut FreshSet<'_>, index: u64, old: Entry) -> Result<Entry> {
         debug_assert!(old.is_hole(), "only holes are filled here");
-        let purpose = Purpose::Tree {
-            ino: self.ino,
-            level: 0,
-            index,
-        };
+        let purpose = Purpose::leaf(self.ino, index);
         let run = self
             .pool
             .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;

@@ -11,13 +11,15 @@ pub(crate) mod seek;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
+use crate::alloc::Class;
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::lane::Lane;
+use crate::lane::{Claim, Lane};
 use crate::locks::LockSet;
-use crate::persist::{Durable, Transaction};
+use crate::persist::{Durable, FreshSet, Transaction};
 use crate::pool::Pool;
-use crate::tree::edit::Swing;
+use crate::settle::intend_subtree;
+use crate::tree::edit::{Edit, Leaves, Swing};
 use crate::tree::{Found, Tree};
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
@@ -49,6 +51,44 @@ impl Work<'_> {
         self.pool.pm.publish_pair(self.inode.off, pair, durable);
         self.inode.size_word = pair[0];
         self.inode.mtime_ns = self.now_ns;
+    }
+
+    /// Builds a replacement of the blocks `from..to`, fresh and not yet behind a barrier, and writes down that
+    /// the old one is to go.
+    pub fn build(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        class: Class,
+        (from, to): (u64, u64),
+        leaves: &mut impl Leaves,
+    ) -> Result<Swing> {
+        let edit = Edit {
+            pool: self.pool,
+            lane: self.lane,
+            ino: self.ino(),
+            class,
+            from,
+            to,
+        };
+        let swing = edit.build(fresh, &self.tree(), leaves)?;
+        intend_subtree(self.lane, &swing, from, to)?;
+        Ok(swing)
+    }
+
+    /// Replaces the blocks `from..to` by one pointer, durable on return. The old ones are still to be settled.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn swing(
+        &mut self,
+        class: Class,
+        range: (u64, u64),
+        leaves: &mut impl Leaves,
+    ) -> Result<()> {
+        let mut fresh = self.pool.pm.fresh();
+        let swing = self.build(&mut fresh, class, range, leaves)?;
+        let durable = fresh.barrier();
+        self.locks.change();
+        self.pool.pm.publish(swing.slot, swing.new.0, durable);
+        self.reload()
     }
 
     /// Publishes a slot and a size together, durable on return.
@@ -88,6 +128,28 @@ impl Work<'_> {
 
     pub fn ino(&self) -> Ino {
         self.inode.ino
+    }
+}
+
+impl Pool {
+    /// Runs one change of a regular file's content: under its lock, with a lane of its own.
+    pub(crate) fn on_file<T>(
+        &self,
+        ino: Ino,
+        change: impl FnOnce(&mut Work<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let locks = LockSet::take(self, &[ino]);
+        let inode = Inode::live(self, ino)?;
+        inode.require_file()?;
+        let lane = Claim::new(self);
+        lane.work_on(&inode);
+        change(&mut Work {
+            pool: self,
+            locks: &locks,
+            lane: &lane,
+            inode,
+            now_ns: self.clock.now_ns(),
+        })
     }
 }
 

@@ -7,8 +7,6 @@ use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::lane::{Purpose, Run, Zone};
 use crate::persist::Transaction;
-use crate::settle::intend_subtree;
-use crate::tree::edit::Edit;
 use crate::tree::entry::Entry;
 use crate::tree::{Extent, Found};
 use crate::types::DataMode;
@@ -102,11 +100,7 @@ impl Work<'_> {
     /// writes, so it settles what it had in question by hand.
     fn overwrite_block(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
         let ino = self.ino();
-        let purpose = Purpose::Tree {
-            ino,
-            level: 0,
-            index,
-        };
+        let purpose = Purpose::leaf(ino, index);
         // Filling a hole makes the pool fuller; replacing a block must go through on a full one.
         let class = if found.entry.is_leaf() {
             Class::Privileged
@@ -145,22 +139,8 @@ impl Work<'_> {
 
     /// Many blocks: fresh ones under fresh nodes, one pointer.
     fn overwrite_range(&mut self, from: u64, to: u64, at: u64, data: &[u8]) -> Result<()> {
-        let mut fresh = self.pool.pm.fresh();
-        let edit = Edit {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-            class: Class::Privileged,
-            from,
-            to,
-        };
         let mut leaves = Replacement::of(self, at, data);
-        let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
-        intend_subtree(self.lane, &swing, from, to)?;
-        let durable = fresh.barrier();
-        self.locks.change();
-        self.pool.pm.publish(swing.slot, swing.new.0, durable);
-        self.reload()?;
+        self.swing(Class::Privileged, (from, to), &mut leaves)?;
         self.stray_times();
         self.replaced();
         Ok(())

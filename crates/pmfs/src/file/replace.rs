@@ -6,8 +6,7 @@ use crate::error::{Error, Result};
 use crate::lane::{Lane, Purpose, Run, Zone};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::settle::intend_subtree;
-use crate::tree::edit::{Edit, Leaves};
+use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::{DataMode, Ino};
 use pmfs_format::tree::FANOUT;
@@ -86,11 +85,7 @@ impl<'a> Replacement<'a> {
     fn next_block(&mut self, index: u64, old: Entry) -> Result<u64> {
         if self.left.count == 0 {
             let want = block_of(self.end() - 1) + 1 - index;
-            let purpose = Purpose::Tree {
-                ino: self.ino,
-                level: 0,
-                index,
-            };
+            let purpose = Purpose::leaf(self.ino, index);
             let want = want.min(1 << 20);
             let ordinary = self
                 .pool
@@ -118,11 +113,7 @@ impl Leaves for Replacement<'_> {
         if level != 2 || !inside || !large || self.left.count > 0 {
             return Ok(None);
         }
-        let purpose = Purpose::Tree {
-            ino: self.ino,
-            level: 0,
-            index,
-        };
+        let purpose = Purpose::leaf(self.ino, index);
         let Ok(run) = self.pool.alloc_region(self.lane, Class::Ordinary, purpose) else {
             return Ok(None);
         };
@@ -149,17 +140,8 @@ impl Work<'_> {
         let end = at + data.len() as u64;
         let (from, to) = (block_of(at), block_of(end - 1) + 1);
         let mut fresh = self.pool.pm.fresh();
-        let edit = Edit {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-            class: Class::Ordinary,
-            from,
-            to,
-        };
         let mut leaves = Replacement::of(self, at, data);
-        let swing = edit.build(&mut fresh, &self.tree(), &mut leaves)?;
-        intend_subtree(self.lane, &swing, from, to)?;
+        let swing = self.build(&mut fresh, Class::Ordinary, (from, to), &mut leaves)?;
         fresh.until_seal();
         self.publish_both(&swing, end);
         self.replaced();

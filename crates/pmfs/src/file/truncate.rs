@@ -4,13 +4,9 @@
 use super::Work;
 use crate::alloc::Class;
 use crate::error::{Error, Result};
-use crate::inode::Inode;
-use crate::lane::Claim;
-use crate::locks::LockSet;
 use crate::persist::Durable;
 use crate::pool::Pool;
-use crate::settle::intend_subtree;
-use crate::tree::edit::{Edit, Holes};
+use crate::tree::edit::Holes;
 use crate::tree::entry::coverage;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
@@ -23,33 +19,23 @@ impl Pool {
         if size > SIZE_MAX {
             return Err(Error::FileTooBig);
         }
-        let locks = LockSet::take(self, &[ino]);
-        let inode = Inode::live(self, ino)?;
-        inode.require_file()?;
-        let lane = Claim::new(self);
-        lane.work_on(&inode);
-        let mut work = Work {
-            pool: self,
-            locks: &locks,
-            lane: &lane,
-            inode,
-            now_ns: self.clock.now_ns(),
-        };
-        let old = inode.size();
-        let durable = if size > old {
-            work.expose(old, size)?
-        } else {
-            Durable::nothing_exposed()
-        };
-        work.publish_size(size, durable);
-        if size < old || size == 0 {
-            match work.free_past(size) {
-                // The size is set, which is what was asked for; the blocks go with the next truncate.
-                Err(Error::NoSpace) => {}
-                done => done?,
+        self.on_file(ino, |work| {
+            let old = work.inode.size();
+            let durable = if size > old {
+                work.expose(old, size)?
+            } else {
+                Durable::nothing_exposed()
+            };
+            work.publish_size(size, durable);
+            if size < old || size == 0 {
+                match work.free_past(size) {
+                    // The size is set, which is what was asked for; the blocks go with the next truncate.
+                    Err(Error::NoSpace) => {}
+                    done => done?,
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -67,21 +53,7 @@ impl Work<'_> {
         {
             return Ok(());
         }
-        let mut fresh = self.pool.pm.fresh();
-        let edit = Edit {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-            class: Class::Privileged,
-            from,
-            to,
-        };
-        let swing = edit.build(&mut fresh, &tree, &mut Holes)?;
-        intend_subtree(self.lane, &swing, from, to)?;
-        let durable = fresh.barrier();
-        self.locks.change();
-        self.pool.pm.publish(swing.slot, swing.new.0, durable);
-        self.reload()?;
+        self.swing(Class::Privileged, (from, to), &mut Holes)?;
         self.lane_done();
         Ok(())
     }

@@ -1,10 +1,6 @@
 //! write and append: cutting into atomic pieces, and choosing how each is done.
 
-use super::Work;
 use crate::error::{Error, Result};
-use crate::inode::Inode;
-use crate::lane::Claim;
-use crate::locks::LockSet;
 use crate::pool::Pool;
 use crate::types::{DataMode, Ino};
 use pmfs_format::BLOCK_BYTES;
@@ -65,50 +61,40 @@ impl Pool {
 
     /// Where it wrote, and how much: less than asked for at the end of the largest file.
     fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
-        let locks = LockSet::take(self, &[ino]);
-        let inode = Inode::live(self, ino)?;
-        inode.require_file()?;
-        let size = inode.size();
-        let at = match at {
-            At::Offset(at) => at,
-            At::End => size,
-        };
-        if data.is_empty() {
-            return Ok((at, 0));
-        }
-        if at >= SIZE_MAX {
-            return Err(Error::FileTooBig);
-        }
-        let data = &data[..data.len().min((SIZE_MAX - at) as usize)];
-        let end = at + data.len() as u64;
-        let lane = Claim::new(self);
-        lane.work_on(&inode);
-        let mut work = Work {
-            pool: self,
-            locks: &locks,
-            lane: &lane,
-            inode,
-            now_ns: self.clock.now_ns(),
-        };
-        if at >= size {
-            work.extend(at, data)?;
-        } else if end <= size {
-            return Ok((at, work.overwrite(at, data)?));
-        } else if self.data_mode == DataMode::Ordered {
-            let inside = (size - at) as usize;
-            let written = work.overwrite(at, &data[..inside])?;
-            if written < inside {
-                return Ok((at, written));
+        self.on_file(ino, |work| {
+            let size = work.inode.size();
+            let at = match at {
+                At::Offset(at) => at,
+                At::End => size,
+            };
+            if data.is_empty() {
+                return Ok((at, 0));
             }
-            work.reload()?;
-            match work.extend(size, &data[inside..]) {
-                // What lies inside is written: the answer must not say that nothing was.
-                Err(Error::NoSpace) => return Ok((at, inside)),
-                done => done?,
+            if at >= SIZE_MAX {
+                return Err(Error::FileTooBig);
             }
-        } else {
-            work.straddle(at, data)?;
-        }
-        Ok((at, data.len()))
+            let data = &data[..data.len().min((SIZE_MAX - at) as usize)];
+            let end = at + data.len() as u64;
+            if at >= size {
+                work.extend(at, data)?;
+            } else if end <= size {
+                return Ok((at, work.overwrite(at, data)?));
+            } else if self.data_mode == DataMode::Ordered {
+                let inside = (size - at) as usize;
+                let written = work.overwrite(at, &data[..inside])?;
+                if written < inside {
+                    return Ok((at, written));
+                }
+                work.reload()?;
+                match work.extend(size, &data[inside..]) {
+                    // What lies inside is written: the answer must not say that nothing was.
+                    Err(Error::NoSpace) => return Ok((at, inside)),
+                    done => done?,
+                }
+            } else {
+                work.straddle(at, data)?;
+            }
+            Ok((at, data.len()))
+        })
     }
 }

@@ -98,11 +98,7 @@ fn place_target(
     if target.len() <= INLINE_BYTES {
         return Ok(Entry::HOLE);
     }
-    let purpose = Purpose::Tree {
-        ino,
-        level: 0,
-        index: 0,
-    };
+    let purpose = Purpose::leaf(ino, 0);
     let run = pool.alloc(lane, 1, Class::Ordinary, Zone::Meta, purpose)?;
     let off = run.block << BLOCK_SHIFT;
     fresh.range(off, BLOCK_BYTES).bytes(0, target)?;

@@ -80,11 +80,7 @@ impl Leaves for TableBlock<'_> {
     }
 
     fn one(&mut self, fresh: &mut FreshSet<'_>, index: u64, _old: Entry) -> Result<Entry> {
-        let purpose = Purpose::Tree {
-            ino: TABLE_INO,
-            level: 0,
-            index,
-        };
+        let purpose = Purpose::leaf(TABLE_INO, index);
         let run = self
             .pool
             .alloc(self.lane, 1, Class::Ordinary, Zone::Meta, purpose)?;

@@ -68,7 +68,13 @@ pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>
     locks::read(pool, dir, || {
         let inode = Inode::live(pool, dir)?;
         inode.require_dir()?;
-        Ok(dir::lookup(pool, &inode, name)?.map(|hit| hit.ino))
+        let found = dir::lookup(pool, &inode, name)?.map(|hit| hit.ino);
+        // Whoever asks reads the inode next.
+        if let Some(off) = found.and_then(|ino| pool.inode_off(ino).ok()) {
+            pool.pm.prefetch(off);
+            pool.pm.prefetch(off + 64);
+        }
+        Ok(found)
     })
 }
 

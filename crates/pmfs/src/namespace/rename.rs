@@ -8,7 +8,7 @@ use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
 use crate::owner::Held;
-use crate::persist::{Logged, Sealed, Transaction};
+use crate::persist::{FreshSet, Logged, Sealed, Transaction};
 use crate::pool::Pool;
 use crate::recovery::rename_word;
 use crate::settle::intend_reclaim;
@@ -195,17 +195,7 @@ impl Pool {
         let now = self.clock.now_ns();
         let source = situation.source;
         let mut fresh = self.pm.fresh();
-        let mut headers = vec![HeaderEdit::of(self, situation.source_hit.bucket)];
-        if situation.target.is_none() {
-            let bucket = bucket_of(self, &situation.to.tree(), new_name.hash)?;
-            if bucket != headers[0].bucket() {
-                headers.push(HeaderEdit::of(self, bucket));
-            }
-            let header = headers.last_mut().expect("there is one");
-            let kind = kind_of(source.mode);
-            header.insert(&mut fresh, source.ino, kind, new_name.hash, new_name.bytes);
-        }
-        headers[0].remove(&situation.source_hit.record);
+        let headers = self.moved_headers(&mut fresh, &situation, new_name)?;
         fresh.until_seal();
 
         let last_link = |target: &Inode| target.is_dir() || target.links <= 1;
@@ -245,6 +235,28 @@ impl Pool {
         finish(&mut tx, &parents, &[moved], &[dotdot]);
         tx.commit();
         Ok(())
+    }
+
+    /// The bucket headers of a move: the old name goes; the new one comes, unless it is there.
+    fn moved_headers(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        situation: &Situation,
+        new_name: &Name<'_>,
+    ) -> Result<Vec<HeaderEdit>> {
+        let source = &situation.source;
+        let mut headers = vec![HeaderEdit::of(self, situation.source_hit.bucket)];
+        if situation.target.is_none() {
+            let bucket = bucket_of(self, &situation.to.tree(), new_name.hash)?;
+            if bucket != headers[0].bucket() {
+                headers.push(HeaderEdit::of(self, bucket));
+            }
+            let header = headers.last_mut().expect("there is one");
+            let kind = kind_of(source.mode);
+            header.insert(fresh, source.ino, kind, new_name.hash, new_name.bytes);
+        }
+        headers[0].remove(&situation.source_hit.record);
+        Ok(headers)
     }
 
     /// Both names stay, each with the other's inode.

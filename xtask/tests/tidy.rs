@@ -1,0 +1,173 @@
+//! Goal: the tree stays readable. Method: lengths of files and functions, names, where `unsafe` may be, which
+//! crate may depend on which, and nothing left undone are checked here, so that no review has to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 70;
+/// Names that say nothing of what is inside.
+const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
+/// Crates that may hold `unsafe`.
+const UNSAFE_ALLOWED: [&str; 1] = ["pmem"];
+/// Who may depend on which of our own crates.
+const MAY_USE: [(&str, &[&str]); 7] = [
+    ("pmfs-format", &[]),
+    ("pmem", &[]),
+    ("pmfs", &["pmem", "pmfs-format"]),
+    ("pmfs-fuse", &["pmem", "pmfs"]),
+    ("pmfs-cli", &["pmem", "pmfs", "pmfs-fuse"]),
+    ("yat", &["pmem", "pmfs", "pmfs-format"]),
+    ("pmbench", &["pmem", "pmfs"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("");
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn all_sources() -> Vec<(PathBuf, String)> {
+    let mut paths = Vec::new();
+    sources(&root(), &mut paths);
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("a source");
+            (path, text)
+        })
+        .collect()
+}
+
+fn assert_none(what: &str, findings: &[String]) {
+    assert!(findings.is_empty(), "{what}:\n{}", findings.join("\n"));
+}
+
+#[test]
+fn files_are_short_and_well_named() {
+    let mut findings = Vec::new();
+    for (path, text) in all_sources() {
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            findings.push(format!("{}: {lines} lines", path.display()));
+        }
+        let stem = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or("");
+        if BANNED_NAMES.contains(&stem) {
+            findings.push(format!("{}: a name that says nothing", path.display()));
+        }
+    }
+    assert_none("files", &findings);
+}
+
+/// The functions of a formatted source: name and lines, from `fn` to the brace that closes it.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let is_fn = code.starts_with("fn ") || (code.contains(" fn ") && code.starts_with("pub"));
+        if !is_fn || code.ends_with(';') {
+            continue;
+        }
+        let indent = &line[..line.len() - code.len()];
+        let close = format!("{indent}}}");
+        let length = lines[at..]
+            .iter()
+            .position(|line| *line == close)
+            .map_or(1, |end| end + 1);
+        let name = code
+            .split("fn ")
+            .nth(1)
+            .unwrap_or("")
+            .split(['(', '<'])
+            .next()
+            .unwrap_or("");
+        found.push((name.to_owned(), length));
+    }
+    found
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut findings = Vec::new();
+    for (path, text) in all_sources() {
+        for (name, lines) in functions(&text) {
+            if lines > FUNCTION_LINES_MAX {
+                findings.push(format!("{}: {name}: {lines} lines", path.display()));
+            }
+        }
+    }
+    assert_none("functions", &findings);
+}
+
+#[test]
+fn unsafe_is_where_it_belongs() {
+    let mut findings = Vec::new();
+    for (krate, _) in MAY_USE {
+        if UNSAFE_ALLOWED.contains(&krate) {
+            continue;
+        }
+        let dir = root().join("crates").join(krate).join("src");
+        let head = ["lib.rs", "main.rs"]
+            .iter()
+            .find_map(|name| fs::read_to_string(dir.join(name)).ok());
+        if !head.is_some_and(|text| text.contains("#![forbid(unsafe_code)]")) {
+            findings.push(format!("{krate} does not forbid unsafe code"));
+        }
+    }
+    assert_none("unsafe", &findings);
+}
+
+#[test]
+fn dependencies_run_one_way() {
+    let mut findings = Vec::new();
+    for (krate, allowed) in MAY_USE {
+        let path = root().join("crates").join(krate).join("Cargo.toml");
+        let text = fs::read_to_string(path).expect("a manifest");
+        let normal = text.split("[dev-dependencies]").next().unwrap_or("");
+        for (other, _) in MAY_USE {
+            let uses = normal
+                .lines()
+                .any(|line| line.split(['.', ' ', '=']).next() == Some(other));
+            if uses && !allowed.contains(&other) {
+                findings.push(format!("{krate} must not use {other}"));
+            }
+        }
+    }
+    assert_none("dependencies", &findings);
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    let marks = ["to", "do!("].concat();
+    let others = [
+        marks,
+        ["unimple", "mented!("].concat(),
+        ["FIX", "ME"].concat(),
+    ];
+    let mut findings = Vec::new();
+    for (path, text) in all_sources() {
+        for (at, line) in text.lines().enumerate() {
+            if others.iter().any(|mark| line.contains(mark.as_str())) {
+                findings.push(format!("{}:{}: {}", path.display(), at + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("left undone", &findings);
+}

@@ -268,6 +268,9 @@ const STANDING: u64 = 60;
 /// Names that come and go, of each thread.
 const COMING: u64 = 400;
 
+/// Batches of which a listing has far fewer.
+const BATCHES_MAX: u64 = 10_000;
+
 fn standing(number: u64) -> Vec<u8> {
     let len = 2 + (number % 4 * 40) as usize;
     format!("stands-{number:0len$}").into_bytes()
@@ -277,7 +280,7 @@ fn standing(number: u64) -> Vec<u8> {
 fn assert_stands(fs: &Fs, dir: Ino, inos: &[Ino], random: &mut Random) {
     let batch = 1 + random.below(40);
     let mut seen: BTreeMap<Vec<u8>, (Ino, u32)> = BTreeMap::new();
-    let mut cookie = 0;
+    let (mut cookie, mut batches) = (0, 0);
     loop {
         let mut left = batch;
         fs.readdir(dir, cookie, &mut |entry| {
@@ -295,6 +298,8 @@ fn assert_stands(fs: &Fs, dir: Ino, inos: &[Ino], random: &mut Random) {
         if left == batch {
             break;
         }
+        batches += 1;
+        assert!(batches < BATCHES_MAX, "the listing does not end");
     }
     for (number, &ino) in (0..).zip(inos) {
         let is = seen.get(&standing(number)).copied();

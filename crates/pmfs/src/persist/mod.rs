@@ -9,6 +9,19 @@
 //!
 //! Volatile state in the runtime area goes through [`Runtime`], which can't reach anything else.
 //!
+//! The right order compiles:
+//!
+//! ```
+//! fn right(pm: &pmfs::persist::Pm, mut tx: pmfs::persist::Transaction<'_>, slot: u64, word: u64) {
+//!     let durable = pm.fresh().barrier();
+//!     pm.publish(slot, word, durable);
+//!     let range = tx.log(4096, 8);
+//!     let mut tx = tx.seal();
+//!     tx.set(&range, 0, 1);
+//!     tx.commit();
+//! }
+//! ```
+//!
 //! A pointer can't be published before what it names is durable, because publishing takes a
 //! [`Durable`], which only the barrier of a [`FreshSet`] gives:
 //!

@@ -1,12 +1,33 @@
 //! Pools for tests: in a directory of their own in memory, gone with the guard.
 
 use pmfs::{Clock, DataMode, Fs, MkfsOptions, OpenOptions};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Once};
 
 /// The first of the clock's steps: a day of 2001.
 const CLOCK_START_NS: i64 = 1_000_000_000_000_000_000;
+
+/// Beginning of the directories' names; the process's number follows.
+const PREFIX: &str = "pmfs-model-";
+static SWEEP: Once = Once::new();
+
+/// Removes what runs left that were killed: no guard of theirs ran.
+fn sweep() {
+    for entry in std::fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
 
 /// A pool file and the clock that its instances share.
 pub struct TestPool {
@@ -18,8 +39,9 @@ pub struct TestPool {
 impl TestPool {
     /// Makes a pool of `bytes`; the same `seed` gives the same one.
     pub fn new(bytes: u64, inodes: Option<u64>, seed: u64) -> TestPool {
+        SWEEP.call_once(sweep);
         let dir = tempfile::Builder::new()
-            .prefix("pmfs-model-")
+            .prefix(&format!("{PREFIX}{}-", std::process::id()))
             .tempdir_in("/dev/shm")
             .expect("a temporary directory");
         let pool = TestPool {

@@ -287,20 +287,29 @@ fn inodes_in_question(pool: &Pool, lane: &Lane<'_>) -> Vec<u64> {
     inos
 }
 
-/// Flushes what the dead thread stored without a log and others may have seen: the inode it worked on, and
-/// the slots of its intents.
+/// Flushes what the dead thread stored and others will build on: its log, the inode it worked on, and the
+/// slots of its intents. A closing entry that is seen here and lost with the power would have a finished
+/// transaction undone, over what others have done since its locks were released.
 fn flush_behind(pool: &Pool, lane: &Lane<'_>) {
     let restore = Restore::new(&pool.pm);
+    let (log, entries) = lane.log();
+    restore.flush(log, entries * 64);
     if let Ok(off) = pool.inode_off(lane.working()) {
         restore.flush(off, 128);
     }
     for record in 0..lane.intent_count() {
         match lane.intent(record) {
-            Some((_, Purpose::Tree { ino, index, .. })) => {
-                if let Ok(found) = tree_of(pool, ino).and_then(|tree| tree.find(pool, index))
-                    && found.slot != 0
-                {
-                    restore.flush(found.slot, 8);
+            Some((word, Purpose::Tree { ino, index, .. })) => {
+                let Ok(tree) = tree_of(pool, ino) else {
+                    continue;
+                };
+                // A run of blocks has a slot each.
+                for index in index..index + Lane::run_of(word).count {
+                    if let Ok(found) = tree.find(pool, index)
+                        && found.slot != 0
+                    {
+                        restore.flush(found.slot, 8);
+                    }
                 }
             }
             Some((_, Purpose::Subtree { slot, .. })) if slot + 8 <= pool.pm.len() => {

@@ -13,7 +13,9 @@ use crate::types::Ino;
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
 
-/// Settles every record of the lane. The caller holds the locks of the inodes they name. Damage met on the
+/// Settles every record of the lane. A call settles between two swings if the second replaces nodes that the
+/// first has built: else they would be freed twice, by their own record and with the subtree. The caller holds
+/// the locks of the inodes that the records name. Damage met on the
 /// way leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
 pub(crate) fn settle(pool: &Pool, lane: &Lane<'_>) {
     settle_records(pool, lane, false);

@@ -39,6 +39,9 @@ pub const INTENT_SUBTREE: u64 = 5;
 pub const INTENT_RANGE: u64 = 6;
 /// Intent kind: the blocks hold saved data of the lane's transaction, and are nobody's after it.
 pub const INTENT_SCRATCH: u64 = 7;
+/// Intent kind: the word at this offset is stored in place; whoever recovers flushes it, for it may have been
+/// seen.
+pub const INTENT_WORD: u64 = 8;
 
 on_media! {
     /// Start of the runtime area.

@@ -9,7 +9,7 @@ use pmfs_format::IntentRaw;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
-    INTENT_XATTR,
+    INTENT_WORD, INTENT_XATTR,
 };
 use std::cell::Cell;
 
@@ -66,6 +66,8 @@ pub(crate) enum Purpose {
     Range { from: u64, to: u64 },
     /// Saved data of the running transaction.
     Scratch,
+    /// A word that is stored in place: nothing to free, but to be flushed.
+    Word { off: u64 },
 }
 
 impl Purpose {
@@ -407,6 +409,7 @@ fn encode(purpose: Purpose) -> (u64, u64, u64) {
         ),
         Purpose::Range { from, to } => (INTENT_RANGE << KIND_SHIFT, from, to),
         Purpose::Scratch => (INTENT_SCRATCH << KIND_SHIFT, 0, 0),
+        Purpose::Word { off } => (INTENT_WORD << KIND_SHIFT, 0, off),
     }
 }
 
@@ -427,6 +430,7 @@ fn decode(kind: u64, ino: u64, index: u64) -> Option<Purpose> {
             to: index,
         },
         INTENT_SCRATCH => Purpose::Scratch,
+        INTENT_WORD => Purpose::Word { off: index },
         _ => return None,
     })
 }

@@ -312,7 +312,9 @@ fn flush_behind(pool: &Pool, lane: &Lane<'_>) {
                     }
                 }
             }
-            Some((_, Purpose::Subtree { slot, .. })) if slot + 8 <= pool.pm.len() => {
+            Some((_, Purpose::Subtree { slot, .. } | Purpose::Word { off: slot }))
+                if slot + 8 <= pool.pm.len() =>
+            {
                 restore.flush(slot, 8);
             }
             _ => {}

@@ -44,7 +44,7 @@ fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
             } => {
                 let _ = subtree(pool, lane, record, (Entry(word), level), slot, cursor);
             }
-            Purpose::Range { .. } => {}
+            Purpose::Range { .. } | Purpose::Word { .. } => {}
             Purpose::Inode { ino } => settle_ino(pool, lane, record, ino),
             _ => settle_run(pool, lane, record, Lane::run_of(word), purpose),
         }

@@ -79,6 +79,12 @@ impl Pending {
                 }
             }
             Event::Fence { .. } => self.fence(),
+            Event::Death => {
+                for line in self.lines.values_mut() {
+                    line.flushed = 0;
+                    line.streamed.clear();
+                }
+            }
         }
     }
 

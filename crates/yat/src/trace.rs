@@ -35,6 +35,8 @@ pub enum Event {
         /// Where in the source.
         at: Place,
     },
+    /// The thread was killed: no fence of another covers what it had flushed or streamed.
+    Death,
 }
 
 /// Records while it is switched on. Stores to the runtime area are left out: no crash image keeps it.
@@ -66,6 +68,11 @@ impl Recorder {
     pub fn stop(&self) -> Vec<Event> {
         self.on.store(false, Ordering::SeqCst);
         std::mem::take(&mut self.lock())
+    }
+
+    /// Notes that the recorded thread was killed.
+    pub fn death(&self) {
+        self.push(Event::Death);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Event>> {

@@ -62,7 +62,7 @@ fn places(recorded: &[Recorded]) -> BTreeMap<String, Place> {
             Event::Fence { at } => {
                 places.insert(format!("fence {at}"), *at);
             }
-            Event::Store { .. } => {}
+            Event::Store { .. } | Event::Death => {}
         }
     }
     places
@@ -83,7 +83,7 @@ fn every_flush_and_fence_is_needed() {
         let caught = recorded.iter().find_map(|recorded| {
             let here = |event: &Event| match event {
                 Event::Flush { at, .. } | Event::Fence { at } => *at == place,
-                Event::Store { .. } => false,
+                Event::Store { .. } | Event::Death => false,
             };
             if !recorded.events.iter().any(here) {
                 return None;

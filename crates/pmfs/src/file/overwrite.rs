@@ -37,9 +37,11 @@ impl Work<'_> {
             if at % 8 + data.len() as u64 <= 8
                 && let Some(off) = self.in_place(at, data.len())?
             {
+                self.lane.intend(1, Purpose::Word { off: off & !7 })?;
                 self.locks.change();
                 self.pool.pm.publish_bytes(off, data);
                 self.stray_times();
+                self.lane.clear_intents();
                 return Ok(());
             }
             if self.overwrite_logged(at, data)? {

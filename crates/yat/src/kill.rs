@@ -229,12 +229,11 @@ pub fn kill_everywhere(workload: &Workload, mode: DataMode, dir: &Path) -> Resul
     let mut kills = Kills::default();
     for stores in 1.. {
         let place = format!("{name} killed at step {stores}");
-        let pending;
-        match arena.kill(stores) {
+        let pending = match arena.kill(stores) {
             Ok(None) => break,
-            Ok(Some(left)) => pending = left,
+            Ok(Some(pending)) => pending,
             Err(error) => return Err(format!("{place}: {error}")),
-        }
+        };
         let other = &arena.other;
         judge_recovered(other, &[&trees.before, &trees.after], leniency)
             .map_err(|text| format!("{place}: {text}"))?;

@@ -6,7 +6,7 @@
 //!   image that x86 allows of the unfenced lines is recovered by the real code, checked, and its visible
 //!   tree compared ([`tree`]): before or after the call, nothing between; after it, once it has returned.
 //!   Images are branched lazily ([`image`]): a choice is made when recovery first loads an unfenced word.
-//! - **Kill** ([`kill`]): a call is stopped after its n-th store of any kind, and another instance recovers on
+//! - **Kill** ([`kill`]): a call is stopped before its n-th store of any kind, flush or fence, and another instance recovers on
 //!   the same live memory.
 //!
 //! The memory model: cached stores to one line persist as a prefix in program order, lines in any

@@ -85,7 +85,7 @@ if [ -n "$why" ]; then
 fi
 options=default_permissions
 is_root && options=dev,suid,allow_other,default_permissions
-"$pmfs" mkfs --size 3G "$place/pool" >/dev/null || exit 1
+"$pmfs" mkfs --size "${PMFS_SUITES_POOL:-3G}" "$place/pool" >/dev/null || exit 1
 "$pmfs" mount -o "$options" "$place/pool" "$mnt" >/dev/null || exit 1
 
 posix_suites

@@ -293,18 +293,25 @@ impl NewInode<'_> {
     }
 }
 
+/// Whether these type bits are a type.
+pub(crate) fn is_kind(kind: u32) -> bool {
+    matches!(
+        kind,
+        mode::S_IFREG
+            | mode::S_IFDIR
+            | mode::S_IFLNK
+            | mode::S_IFIFO
+            | mode::S_IFSOCK
+            | mode::S_IFBLK
+            | mode::S_IFCHR
+    )
+}
+
 /// Checks what a damaged inode could make the engine do; live inodes only.
 pub(crate) fn plausible(inode: &Inode) -> Result<()> {
     let bad = |what| Err(corrupt(what, inode.off));
-    match inode.kind() {
-        mode::S_IFREG
-        | mode::S_IFDIR
-        | mode::S_IFLNK
-        | mode::S_IFIFO
-        | mode::S_IFSOCK
-        | mode::S_IFBLK
-        | mode::S_IFCHR => {}
-        _ => return bad("inode type"),
+    if !is_kind(inode.kind()) {
+        return bad("inode type");
     }
     if inode.size() > pmfs_format::inode::SIZE_MAX {
         return bad("inode size");

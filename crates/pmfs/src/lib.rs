@@ -29,6 +29,7 @@ mod owner;
 pub mod persist;
 mod pool;
 mod recovery;
+mod repair;
 mod settle;
 mod statfs;
 mod superblock;
@@ -44,6 +45,7 @@ pub use fs::Fs;
 pub use info::{PoolInfo, RecoveryKind, RecoveryReport};
 pub use options::{MkfsOptions, OpenOptions};
 pub use pmem::{FlushMode, MapOptions};
+pub use repair::RepairReport;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FallocateMode, Ino, NewNode, ROOT_INO, RenameFlags,
     SetAttr, SetTime, StatFs, XattrFlags,

@@ -58,8 +58,11 @@ pub struct Attr {
 /// Who makes a new inode, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode {
-    /// Permission bits (umask already applied); the call supplies the type.
+    /// Permission bits as asked for; the call supplies the type.
     pub mode: u32,
+    /// Permission bits that are withheld, unless the directory has a default ACL, which then decides. Symbolic
+    /// links have all bits.
+    pub umask: u32,
     /// Owner.
     pub uid: u32,
     /// Group, unless the parent has set-gid, which hands down its own.
@@ -155,6 +158,9 @@ bitflags! {
         const CREATE = 1;
         /// Fail with ENODATA if it is not.
         const REPLACE = 2;
+        /// Of an access ACL: take away set-gid, as from one who is not in the file's group and has no
+        /// CAP_FSETID. The engine's own flag.
+        const KILL_SGID = 1 << 16;
     }
 }
 

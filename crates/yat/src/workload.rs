@@ -14,6 +14,7 @@ const POOL_BYTES: u64 = 1 << 20;
 const LARGE_POOL_BYTES: u64 = 8 << 20;
 
 const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o644,
     uid: 10,
     gid: 20,
@@ -156,6 +157,7 @@ macro_rules! workloads {
 pub fn one_call() -> Vec<Workload> {
     let mut all = names();
     all.extend(contents());
+    all.extend(acls());
     all.extend(splits());
     all.extend(large_leaves());
     all
@@ -167,6 +169,52 @@ fn crowd(fs: &Fs, dir: Ino, names: usize) -> Result<()> {
         fs.create(dir, format!("name {name}").as_bytes(), &NODE)?;
     }
     Ok(())
+}
+
+/// Owner rw-, user 7 r-x, group r--, mask `mask`, others ---, as `setxattr(2)` takes it.
+#[must_use]
+pub fn acl(mask: u8) -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0];
+    let nobody = u32::MAX;
+    for (tag, permissions, id) in [
+        (1, 6, nobody),
+        (2, 5, 7),
+        (4, 4, nobody),
+        (16, mask, nobody),
+        (32, 0, nobody),
+    ] {
+        bytes.extend_from_slice(&[tag, 0, permissions, 0]);
+        bytes.extend_from_slice(&u32::to_le_bytes(id));
+    }
+    bytes
+}
+
+const ACCESS: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// Calls on ACLs, and calls that ACLs have a part in: `linked` has an access ACL, `empty` a default one.
+fn acls() -> Vec<Workload> {
+    const NONE: XattrFlags = XattrFlags::empty();
+    let mut all = workloads! {
+        "set an access ACL", strict, |fs, p| fs.setxattr(p.small, ACCESS, &acl(6), NONE)?;
+        "replace an access ACL", strict, |fs, p| fs.setxattr(p.linked, ACCESS, &acl(1), NONE)?;
+        "an access ACL that the mode can say", strict, |fs, p| fs.setxattr(p.linked, ACCESS,
+            b"\x02\0\0\0\x01\0\x07\0\0\0\0\0\x04\0\x05\0\0\0\0\0\x20\0\x01\0\0\0\0\0", NONE)?;
+        "remove an access ACL", strict, |fs, p| fs.removexattr(p.linked, ACCESS)?;
+        "chmod with an ACL", strict,
+            |fs, p| fs.setattr(p.linked, &SetAttr { mode: Some(0o610), ..SetAttr::default() })?;
+        "set a default ACL", strict, |fs, p| fs.setxattr(p.dir, DEFAULT, &acl(7), NONE)?;
+        "create under a default ACL", strict, |fs, p| fs.create(p.empty, b"new", &NODE)?;
+        "mkdir under a default ACL", strict, |fs, p| fs.mkdir(p.empty, b"new", &NODE)?;
+        "tmpfile under a default ACL", strict, |fs, p| fs.tmpfile(p.empty, &NODE)?;
+    };
+    for workload in &mut all {
+        workload.first = |fs, p| {
+            fs.setxattr(p.linked, ACCESS, &acl(5), NONE)?;
+            fs.setxattr(p.empty, DEFAULT, &acl(7), NONE)
+        };
+    }
+    all
 }
 
 /// Calls that split a bucket on the way.

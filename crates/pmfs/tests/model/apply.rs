@@ -411,6 +411,7 @@ fn name_of(errno: Errno) -> &'static str {
         Errno::BUSY => "BUSY",
         Errno::RANGE => "RANGE",
         Errno::TOOBIG => "2BIG",
+        Errno::ACCESS => "ACCES",
         _ => "another",
     }
 }

@@ -5,6 +5,7 @@ use crate::content::BLOCK;
 use crate::operation::Operation;
 use crate::random::bytes;
 use crate::reference::{Span, Verdict};
+use pmfs::types::mode::{S_IFDIR, S_IFREG};
 use pmfs::{FallocateMode, Fs, Ino, SetAttr, SetTime, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -59,6 +60,12 @@ impl World<'_> {
                 seed,
                 flags,
             } => self.setxattr(fs, *ino, &name.0, &bytes(*seed, *len), *flags),
+            SetAcl {
+                ino,
+                name,
+                given,
+                kill,
+            } => self.set_acl(fs, *ino, &name.0, given, *kill),
             ListXattr { ino } => self.listxattr(fs, *ino),
             RemoveXattr { ino, name } => self.removexattr(fs, *ino, &name.0),
             _ => unreachable!("a call on names"),
@@ -72,7 +79,12 @@ impl World<'_> {
             Some(size) if size > SIZE_MAX => Err(Errno::FBIG),
             Some(_) => self.model.file(ino).map(drop),
         };
-        let Some(attr) = self.judge(fs, "setattr", verdict, answer, Need::Nothing)? else {
+        // chmod writes an access ACL anew, with all other attributes.
+        let need = match self.attribute_blocks(ino) {
+            blocks @ 2.. if set.mode.is_some() => Need::Run(blocks),
+            _ => Need::Nothing,
+        };
+        let Some(attr) = self.judge(fs, "setattr", verdict, answer, need)? else {
             return Ok(());
         };
         let now = self.span();
@@ -81,9 +93,9 @@ impl World<'_> {
             self.model.node(ino).touch(now);
         }
         let node = self.model.node(ino);
-        node.mode = set
-            .mode
-            .map_or(node.mode, |mode| node.kind() | mode & 0o7777);
+        if let Some(mode) = set.mode {
+            node.chmod(mode);
+        }
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
         let time = |set| match set {
@@ -374,10 +386,18 @@ impl World<'_> {
     }
 
     fn xattrs(&self, ino: Ino, name: &[u8]) -> Result<&BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
-        if name.is_empty() || name.len() > 255 {
-            return Err(Errno::RANGE);
-        }
+        name_verdict(name)?;
         Ok(&self.model.live(ino)?.xattrs)
+    }
+
+    /// Whether the inode may have attributes of that name.
+    fn may_have(&self, ino: Ino, name: &[u8]) -> Verdict {
+        let node = self.model.live(ino)?;
+        let plain = matches!(node.kind(), S_IFREG | S_IFDIR);
+        if name.starts_with(b"user.") && !plain {
+            return Err(Errno::PERM);
+        }
+        Ok(())
     }
 
     fn getxattr(&mut self, fs: &Fs, ino: Ino, name: &[u8]) -> Result<(), String> {
@@ -404,6 +424,7 @@ impl World<'_> {
             return Err(Errno::TOOBIG);
         }
         let xattrs = self.xattrs(ino, name)?;
+        self.may_have(ino, name)?;
         let old = xattrs.get(name);
         if old.is_some() && flags.contains(XattrFlags::CREATE) {
             return Err(Errno::EXIST);
@@ -460,6 +481,7 @@ impl World<'_> {
     fn removexattr(&mut self, fs: &Fs, ino: Ino, name: &[u8]) -> Result<(), String> {
         let answer = fs.removexattr(ino, name);
         let verdict = self.xattrs(ino, name).and_then(|xattrs| {
+            self.may_have(ino, name)?;
             let there = xattrs.contains_key(name);
             there.then_some(()).ok_or(Errno::NODATA)
         });
@@ -481,6 +503,21 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// What is wrong with an attribute's name as such.
+fn name_verdict(name: &[u8]) -> Verdict {
+    if name.is_empty() || name.len() > 255 {
+        return Err(Errno::RANGE);
+    }
+    for space in ["user.", "trusted.", "security."] {
+        match name.strip_prefix(space.as_bytes()) {
+            Some([]) => return Err(Errno::INVAL),
+            Some(_) => return Ok(()),
+            None => {}
+        }
+    }
+    Err(Errno::OPNOTSUPP)
 }
 
 /// Says where two readings of a file part.

@@ -75,10 +75,19 @@ const EXPECTED: &[(&str, &[&str])] = &[
         &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "NOSPC"],
     ),
     ("fsync", &["ok"]),
-    ("getxattr", &["ok", "NODATA", "STALE", "RANGE"]),
+    (
+        "getxattr",
+        &["ok", "NODATA", "STALE", "RANGE", "OPNOTSUPP", "INVAL"],
+    ),
+    (
+        "setacl",
+        &["ok", "INVAL", "OPNOTSUPP", "ACCES", "STALE", "NOSPC"],
+    ),
     (
         "setxattr",
-        &["ok", "EXIST", "NODATA", "STALE", "RANGE", "2BIG", "NOSPC"],
+        &[
+            "ok", "EXIST", "NODATA", "STALE", "RANGE", "2BIG", "NOSPC", "PERM",
+        ],
     ),
     ("listxattr", &["ok", "STALE"]),
     ("removexattr", &["ok", "NODATA", "STALE", "RANGE"]),

@@ -1,5 +1,6 @@
 //! Random operations that make sense often enough: most hit what exists, a few hit each error.
 
+use crate::acl::{ACCESS, Acl, DEFAULT, Given};
 use crate::apply_inode::SIZE_MAX;
 use crate::content::BLOCK;
 use crate::operation::{Name, Operation};
@@ -171,6 +172,7 @@ impl Generator {
     fn node(&mut self) -> NewNode {
         let set_gid = if self.random.one_in(6) { 0o2000 } else { 0 };
         NewNode {
+            umask: *self.random.pick(&[0, 0o22, 0o77, 0o777]),
             mode: self.random.below(0o1000) as u32 | set_gid,
             uid: self.random.below(1 << 32) as u32,
             gid: self.random.below(1000) as u32,
@@ -416,10 +418,17 @@ impl Generator {
             0 => self.ino(model),
             _ => self.file(model),
         };
+        if self.random.one_in(4) {
+            return self.acl(model, ino);
+        }
         let name = match self.random.below(40) {
             0 => vec![],
             1 => vec![b'u'; 256],
             2 => vec![b'u'; 255],
+            3 => [&b"user."[..], &[b'u'; 250]].concat(),
+            4 => b"trusted.".to_vec(),
+            5..8 => b"trusted.t".to_vec(),
+            8 => b"security.s".to_vec(),
             _ => format!("user.{}", self.random.below(6)).into_bytes(),
         };
         let name = Name(name);
@@ -439,10 +448,36 @@ impl Generator {
                 flags: match self.random.below(8) {
                     0 => XattrFlags::CREATE,
                     1 => XattrFlags::REPLACE,
-                    2 => XattrFlags::all(),
+                    2 => XattrFlags::CREATE | XattrFlags::REPLACE,
                     _ => XattrFlags::empty(),
                 },
             },
+        }
+    }
+
+    fn acl(&mut self, model: &Reference, ino: Ino) -> Operation {
+        let default = self.random.one_in(2);
+        // A default ACL is a directory's.
+        let ino = match default && !self.random.one_in(8) {
+            true => self.dir(model),
+            false => ino,
+        };
+        let acl = Acl::random(&mut self.random);
+        let given = match self.random.below(16) {
+            0..3 => Given::Removal,
+            3 => Given::Nothing(4 * self.random.below(2) as usize),
+            4 => {
+                let len = 5 + self.random.below(acl.bytes().len() as u64 - 5) as usize;
+                Given::Cut(acl, len)
+            }
+            5 => Given::Maskless,
+            _ => Given::Acl(acl),
+        };
+        Operation::SetAcl {
+            ino,
+            name: Name(if default { DEFAULT } else { ACCESS }.to_vec()),
+            given,
+            kill: self.random.one_in(6),
         }
     }
 

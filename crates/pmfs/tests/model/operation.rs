@@ -1,5 +1,6 @@
 //! The calls, as values that can be printed.
 
+use crate::acl::Given;
 use pmfs::{FallocateMode, Ino, NewNode, RenameFlags, SetAttr, XattrFlags};
 use std::fmt;
 
@@ -150,6 +151,12 @@ pub enum Operation {
         seed: u64,
         flags: XattrFlags,
     },
+    SetAcl {
+        ino: Ino,
+        name: Name,
+        given: Given,
+        kill: bool,
+    },
     ListXattr {
         ino: Ino,
     },
@@ -185,6 +192,7 @@ impl Operation {
             Fallocate { ino, .. } | SeekData { ino, .. } | SeekHole { ino, .. } => {
                 [Some(ino), None]
             }
+            SetAcl { ino, .. } => [Some(ino), None],
             Fsync { ino } | GetXattr { ino, .. } | SetXattr { ino, .. } => [Some(ino), None],
             ListXattr { ino } | RemoveXattr { ino, .. } => [Some(ino), None],
         }

@@ -146,7 +146,22 @@ fn rename_and_its_flags() {
     );
     assert_eq!(rename(&a, &bench.file("c"), RenameFlags::NOREPLACE), Ok(()));
     assert_eq!(rename(&a, &b, RenameFlags::EXCHANGE), Err(Errno::NOENT));
-    assert_eq!(rename(&b, &a, RenameFlags::WHITEOUT), Err(Errno::INVAL));
+    let whiteout = RenameFlags::WHITEOUT;
+    assert_eq!(
+        rename(&b, &a, whiteout | RenameFlags::EXCHANGE),
+        Err(Errno::INVAL)
+    );
+    assert_eq!(rename(&b, &a, whiteout | RenameFlags::NOREPLACE), Ok(()));
+    let left = fs::symlink_metadata(&b).unwrap();
+    assert_eq!((left.mode(), left.rdev(), left.nlink()), (0o020_000, 0, 1));
+    assert_eq!(fs::read(&a).unwrap(), b"a");
+    assert_eq!(
+        rename(&a, &b, whiteout | RenameFlags::NOREPLACE),
+        Err(Errno::EXIST)
+    );
+    assert_eq!(rename(&a, &b, whiteout), Ok(()));
+    assert_eq!(fs::read(&b).unwrap(), b"a");
+    assert_eq!(fs::symlink_metadata(&a).unwrap().mode(), 0o020_000);
 
     let mut open = File::open(&b).unwrap();
     fs::rename(bench.file("c"), &b).unwrap();

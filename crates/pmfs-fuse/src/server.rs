@@ -167,20 +167,29 @@ impl Server {
         self.unpin(pinned, self.fs.rmdir(dir, name))
     }
 
-    /// RENAME and RENAME2, `flags` as in `renameat2(2)`; RENAME_WHITEOUT is refused with EINVAL.
-    pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Result<()> {
+    /// RENAME and RENAME2, `flags` as in `renameat2(2)`.
+    pub fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        flags: u32,
+        caller: &Caller,
+    ) -> Result<()> {
         let flags = RenameFlags::from_bits(flags).ok_or(Error::Invalid("rename flags"))?;
         let (dir, new_dir) = (ino_of(from.0), ino_of(to.0));
         let mut pinned = None;
-        // Only a plain rename can take the last name of what it lands on.
-        if flags.is_empty() {
+        // Only a rename that replaces can take the last name of what it lands on.
+        if !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) {
             match self.fs.lookup(new_dir, to.1) {
                 Ok(victim) => pinned = self.pin(victim)?,
                 Err(Error::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }
-        let renamed = self.with_space(|| self.fs.rename(dir, from.1, new_dir, to.1, flags));
+        let renamed = self.with_space(|| {
+            let owner = (caller.uid, caller.gid);
+            self.fs.rename_by(dir, from.1, new_dir, to.1, flags, owner)
+        });
         self.unpin(pinned, renamed)
     }
 
@@ -437,6 +446,12 @@ mod tests {
         gid: 0,
     };
 
+    const ROOT: Caller = Caller {
+        uid: 0,
+        gid: 0,
+        pid: 0,
+    };
+
     /// The kernel's offset is where it thinks the end is, which another writer may have moved.
     #[test]
     fn appends_go_to_the_true_end() {
@@ -467,7 +482,7 @@ mod tests {
         server.unlink(1, b"a").unwrap();
         assert_eq!(server.getattr(node).unwrap().links, 1);
         server.create(1, b"c", &NEW).unwrap();
-        server.rename((1, b"c"), (1, b"b"), 0).unwrap();
+        server.rename((1, b"c"), (1, b"b"), 0, &ROOT).unwrap();
         assert_eq!(server.getattr(node).unwrap().links, 0);
         server.forget(node, 2);
         assert_eq!(server.getattr(node).unwrap().links, 0);
@@ -480,12 +495,7 @@ mod tests {
         let dir = crate::temporary::dir();
         let server = server(&dir);
         let node = server.create(1, b"a", &NEW).unwrap().ino;
-        let root = Caller {
-            uid: 0,
-            gid: 0,
-            pid: 0,
-        };
-        server.setxattr(node, CAPABILITY, b"cap", 0, &root).unwrap();
+        server.setxattr(node, CAPABILITY, b"cap", 0, &ROOT).unwrap();
         server.write(node, 0, b"x", WriteKind::default()).unwrap();
         assert!(matches!(
             server.getxattr(node, CAPABILITY),

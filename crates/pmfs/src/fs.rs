@@ -150,7 +150,21 @@ impl Fs {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        self.pool.rename(dir, name, new_dir, new_name, flags)
+        self.rename_by(dir, name, new_dir, new_name, flags, (0, 0))
+    }
+
+    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's.
+    pub fn rename_by(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+        owner: (u32, u32),
+    ) -> Result<()> {
+        let to = (new_dir, new_name);
+        self.pool.rename((dir, name), to, flags, owner)
     }
 
     /// A symbolic link's target.

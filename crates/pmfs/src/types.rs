@@ -138,6 +138,8 @@ bitflags! {
         const NOREPLACE = 1;
         /// Swap the two atomically.
         const EXCHANGE = 2;
+        /// Leave a character device 0:0 under the old name.
+        const WHITEOUT = 4;
     }
 
     /// Modes of `fallocate`, with the values of `fallocate(2)`.

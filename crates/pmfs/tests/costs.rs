@@ -64,6 +64,8 @@ fn costs() -> Vec<Cost> {
             |fs, f| fs.rename(f.dir, b"renamed", f.other, b"moved", RenameFlags::empty())?;
         "rename over a file", 448, 3,
             |fs, f| fs.rename(f.other, b"moved", f.dir, b"hard", RenameFlags::empty())?;
+        "rename that leaves a whiteout", 384, 3,
+            |fs, f| fs.rename(f.dir, b"sym", f.dir, b"mys", RenameFlags::WHITEOUT)?;
         "unlink", 256, 3, |fs, f| fs.unlink(f.dir, b"hard")?;
         "rmdir", 256, 3, |fs, f| fs.rmdir(f.dir, b"made")?;
         "chmod", 192, 3,

@@ -287,6 +287,14 @@ fn names() -> Vec<Workload> {
             |fs, _| fs.rename(ROOT_INO, b"dir", ROOT_INO, b"empty", RenameFlags::empty())?;
         "rename, exchanging", strict,
             |fs, p| fs.rename(p.dir, b"small", ROOT_INO, b"empty", RenameFlags::EXCHANGE)?;
+        "rename, leaving a whiteout", strict,
+            |fs, p| fs.rename(p.dir, b"small", p.dir, b"renamed", RenameFlags::WHITEOUT)?;
+        "rename across directories, leaving a whiteout", strict,
+            |fs, p| fs.rename(p.dir, b"small", p.empty, b"small", RenameFlags::WHITEOUT)?;
+        "rename over a file, leaving a whiteout", strict,
+            |fs, p| fs.rename(p.dir, b"small", p.dir, b"large", RenameFlags::WHITEOUT)?;
+        "rename of a directory, leaving a whiteout", strict,
+            |fs, p| fs.rename(ROOT_INO, b"empty", p.dir, b"empty", RenameFlags::WHITEOUT)?;
         "chmod", strict, |fs, p| fs.setattr(p.small, &SetAttr { mode: Some(0o600), ..SetAttr::default() })?;
         "chown", strict,
             |fs, p| fs.setattr(p.dir, &SetAttr { uid: Some(3), gid: Some(4), ..SetAttr::default() })?;

@@ -304,7 +304,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -315,7 +315,7 @@ impl Filesystem for Adapter {
         let from = (parent.0, name.as_bytes());
         let to = (new_parent.0, new_name.as_bytes());
         self.empty(reply, "rename", |server| {
-            server.rename(from, to, flags.bits())
+            server.rename(from, to, flags.bits(), &caller(request))
         });
     }
 

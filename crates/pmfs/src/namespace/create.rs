@@ -55,7 +55,7 @@ impl Kind<'_> {
 
 /// The permission bits of an inode to be, and the ACLs it starts with: by the directory's default ACL, or
 /// without one by the umask.
-fn inherited(
+pub(super) fn inherited(
     pool: &Pool,
     dir: &Inode,
     node: &NewNode,
@@ -85,7 +85,13 @@ fn inherited(
 }
 
 /// The inode to be, in a directory whose set-gid bit hands down its group.
-fn plan<'a>(pool: &Pool, dir: &Inode, node: &NewNode, bits: u32, kind: Kind<'a>) -> NewInode<'a> {
+pub(super) fn plan<'a>(
+    pool: &Pool,
+    dir: &Inode,
+    node: &NewNode,
+    bits: u32,
+    kind: Kind<'a>,
+) -> NewInode<'a> {
     let mut mode_bits = bits | kind.type_bits();
     let mut gid = node.gid;
     if dir.mode & mode::S_ISGID != 0 {

@@ -35,6 +35,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
         "rename",
         &[
             "ok",
+            "whiteout",
             "NOENT",
             "EXIST",
             "NOTDIR",

@@ -366,6 +366,9 @@ impl Generator {
             };
         }
         let mut flags = flags;
+        if self.random.one_in(10) {
+            flags |= RenameFlags::WHITEOUT;
+        }
         if self.random.one_in(100) {
             flags = RenameFlags::all();
         }

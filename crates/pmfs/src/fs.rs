@@ -214,6 +214,18 @@ impl Fs {
         self.pool.fallocate(ino, mode, offset, len)
     }
 
+    /// Takes a range of whole blocks out of a file: what lies behind it moves up to its start.
+    /// COLLAPSE_RANGE of `fallocate(2)`.
+    pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
+        self.pool.collapse_range(ino, offset, len)
+    }
+
+    /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole. INSERT_RANGE of
+    /// `fallocate(2)`.
+    pub fn insert_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
+        self.pool.insert_range(ino, offset, len)
+    }
+
     /// The first data from `offset` on.
     pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
         self.pool.seek(ino, offset, true)

@@ -90,6 +90,8 @@ fn costs() -> Vec<Cost> {
         "truncate, growing", 0, 2, |fs, f| fs.setattr(f.file, &size(200_000))?;
         "punch a hole", 0, 2, |fs, f| fs.fallocate(
             f.file, FallocateMode::KEEP_SIZE | FallocateMode::PUNCH_HOLE, 8192, 8192)?;
+        "collapse a range", 192, 3, |fs, f| fs.collapse_range(f.file, 8192, 8192)?;
+        "insert a range", 192, 3, |fs, f| fs.insert_range(f.file, 8192, 8192)?;
         "read, lookup, getattr, readdir", 0, 0, |fs, f| {
             fs.read(f.file, 0, &mut [0; 4096])?;
             fs.lookup(ROOT_INO, b"dir")?;

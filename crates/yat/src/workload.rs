@@ -243,6 +243,9 @@ fn large_leaves() -> Vec<Workload> {
         "append in a large leaf", strict, |fs, p| fs.append(p.blank, &pattern(3000, 3))?;
         "punch in a large leaf", overwrite, |fs, p| fs.fallocate(
             p.blank, FallocateMode::KEEP_SIZE | FallocateMode::PUNCH_HOLE, 40_000, 20_000)?;
+        "collapse in a large leaf", strict, |fs, p| fs.collapse_range(p.blank, 8192, 4096)?;
+        "insert in a large leaf", strict, |fs, p| fs.insert_range(p.blank, 8192, 4096)?;
+        "insert before a large leaf", strict, |fs, p| fs.insert_range(p.blank, 0, 2 << 20)?;
         "truncate in a large leaf", strict, |fs, p| fs.setattr(p.blank, &size(50_000))?;
         "unlink of a file with a large leaf", strict, |fs, p| fs.unlink(p.dir, b"blank")?;
     };
@@ -341,6 +344,11 @@ fn contents() -> Vec<Workload> {
             p.large, FallocateMode::ZERO_RANGE, 3000, 10_000)?;
         "zero a range past the end", overwrite, |fs, p| fs.fallocate(
             p.large, FallocateMode::ZERO_RANGE, 20_000, 9_000)?;
+        "collapse a range", strict, |fs, p| fs.collapse_range(p.large, 4096, 8192)?;
+        "collapse a range with a hole", strict, |fs, p| fs.collapse_range(p.sparse, 2 * 4096, 3 * 4096)?;
+        "insert a range", strict, |fs, p| fs.insert_range(p.large, 4096, 8192)?;
+        "insert a range that grows the tree", strict, |fs, p| fs.insert_range(p.large, 8192, 3 << 20)?;
+        "insert a range into one block", strict, |fs, p| fs.insert_range(p.small, 0, 4096)?;
         "copy_file_range", strict, |fs, p| fs.copy_range(p.large, 100, p.small, 100, 5000)?;
     }
 }

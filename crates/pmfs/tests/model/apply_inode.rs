@@ -6,7 +6,7 @@ use crate::operation::Operation;
 use crate::random::bytes;
 use crate::reference::{Span, Verdict};
 use pmfs::types::mode::{S_IFDIR, S_IFREG};
-use pmfs::{FallocateMode, Fs, Ino, SetAttr, SetTime, XattrFlags};
+use pmfs::{Error, FallocateMode, Fs, Ino, SetAttr, SetTime, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -38,6 +38,12 @@ impl World<'_> {
             Write { ino, at, len, seed } => self.write(fs, *ino, *at, &bytes(*seed, *len)),
             Append { ino, len, seed } => self.append(fs, *ino, &bytes(*seed, *len)),
             Fallocate { ino, mode, at, len } => self.fallocate(fs, *ino, *mode, *at, *len),
+            Shift {
+                ino,
+                insert,
+                at,
+                len,
+            } => self.shift(fs, *ino, *insert, (*at, *len)),
             SeekData { ino, at } => self.seek(fs, *ino, *at, true),
             SeekHole { ino, at } => self.seek(fs, *ino, *at, false),
             CopyRange {
@@ -289,6 +295,54 @@ impl World<'_> {
         if !mode.contains(FallocateMode::KEEP_SIZE) {
             content.size = content.size.max(at + len);
         }
+        Ok(())
+    }
+
+    fn may_shift(&self, ino: Ino, insert: bool, at: u64, len: u64) -> Verdict {
+        if len == 0 || !at.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) {
+            return Err(Errno::INVAL);
+        }
+        let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
+        let end = end.ok_or(Errno::FBIG)?;
+        let size = self.model.file(ino)?.size;
+        match insert {
+            true if size + len > SIZE_MAX => Err(Errno::FBIG),
+            true if at >= size => Err(Errno::INVAL),
+            false if end >= size => Err(Errno::INVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// Collapses or inserts a range. Scattered space, or blocks that were allocated past the end and would come to
+    /// lie past the largest file, may make it refuse.
+    fn shift(
+        &mut self,
+        fs: &Fs,
+        ino: Ino,
+        insert: bool,
+        (at, len): (u64, u64),
+    ) -> Result<(), String> {
+        let (kind, answer) = match insert {
+            true => ("insert", fs.insert_range(ino, at, len)),
+            false => ("collapse", fs.collapse_range(ino, at, len)),
+        };
+        let verdict = self.may_shift(ino, insert, at, len);
+        if verdict.is_ok() && matches!(answer, Err(Error::FileTooBig)) {
+            self.coverage.count(kind, "too much for a lane");
+            return Ok(());
+        }
+        // Fresh nodes: one for 512 blocks at least, and what leads to each.
+        let blocks = self.model.live(ino).map_or(0, |node| node.size() / BLOCK);
+        let need = Need::Blocks(blocks.min(1 << 20) / 64 + 8);
+        if self.judge(fs, kind, verdict, answer, need)?.is_none() {
+            return Ok(());
+        }
+        let now = self.span();
+        match insert {
+            true => self.model.content(ino).insert(at, len),
+            false => self.model.content(ino).collapse(at, len),
+        }
+        self.model.node(ino).touch(now);
         Ok(())
     }
 

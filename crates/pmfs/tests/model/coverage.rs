@@ -69,6 +69,11 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "NOSPC",
         ],
     ),
+    ("collapse", &["ok", "ISDIR", "INVAL", "STALE", "FBIG"]),
+    (
+        "insert",
+        &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "NOSPC"],
+    ),
     ("seekdata", &["ok", "NXIO", "ISDIR", "STALE"]),
     ("seekhole", &["ok", "NXIO", "ISDIR", "STALE"]),
     (

@@ -611,7 +611,8 @@ impl Generator {
                     },
                 }
             }
-            80..88 => self.fallocate(ino, at, len),
+            80..87 => self.fallocate(ino, at, len),
+            87 => self.shift(model, ino, at, len),
             88..91 => Operation::SeekData { ino, at },
             91..94 => Operation::SeekHole { ino, at },
             _ if !crowded => {
@@ -628,6 +629,33 @@ impl Generator {
                 }
             }
             _ => self.fallocate(ino, at, len),
+        }
+    }
+
+    /// Mostly whole blocks, now and then whole large pages.
+    fn shift(&mut self, model: &Reference, ino: Ino, at: u64, len: u64) -> Operation {
+        let size = model.live(ino).map_or(0, |node| node.size());
+        if self.random.one_in(2) && size > 2 * BLOCK {
+            let at = self.random.below(size.min(6 * LARGE) / BLOCK - 1) * BLOCK;
+            let most = (size - at) / BLOCK;
+            return Operation::Shift {
+                ino,
+                insert: self.random.one_in(4),
+                at,
+                len: (1 + self.random.below(most.min(600))) * BLOCK,
+            };
+        }
+        let unit = *self.random.pick(&[BLOCK, BLOCK, BLOCK, BLOCK, LARGE, 1]);
+        let len = match self.random.below(8) {
+            0 => 0,
+            1 => BLOCK << self.random.below(30),
+            _ => len.next_multiple_of(unit),
+        };
+        Operation::Shift {
+            ino,
+            insert: self.random.one_in(2),
+            at: at / unit * unit,
+            len,
         }
     }
 

@@ -122,6 +122,13 @@ pub enum Operation {
         at: u64,
         len: u64,
     },
+    /// COLLAPSE_RANGE, or INSERT_RANGE.
+    Shift {
+        ino: Ino,
+        insert: bool,
+        at: u64,
+        len: u64,
+    },
     SeekData {
         ino: Ino,
         at: u64,
@@ -192,7 +199,7 @@ impl Operation {
             Fallocate { ino, .. } | SeekData { ino, .. } | SeekHole { ino, .. } => {
                 [Some(ino), None]
             }
-            SetAcl { ino, .. } => [Some(ino), None],
+            SetAcl { ino, .. } | Shift { ino, .. } => [Some(ino), None],
             Fsync { ino } | GetXattr { ino, .. } | SetXattr { ino, .. } => [Some(ino), None],
             ListXattr { ino } | RemoveXattr { ino, .. } => [Some(ino), None],
         }

@@ -182,6 +182,8 @@ pub enum AtimeMode {
     /// If it is older than mtime or ctime, or than a day.
     #[default]
     Relatime,
+    /// Always.
+    Strictatime,
     /// Never.
     Noatime,
 }

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod caller;
 mod error;
 pub mod lookups;
 pub mod mounts;

@@ -157,7 +157,21 @@ impl Fs {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        self.stop_at_damage(self.pool.rename(dir, name, new_dir, new_name, flags))
+        self.rename_by(dir, name, new_dir, new_name, flags, (0, 0))
+    }
+
+    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's.
+    pub fn rename_by(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+        owner: (u32, u32),
+    ) -> Result<()> {
+        let to = (new_dir, new_name);
+        self.stop_at_damage(self.pool.rename((dir, name), to, flags, owner))
     }
 
     /// A symbolic link's target.
@@ -205,6 +219,18 @@ impl Fs {
     /// See `fallocate(2)`.
     pub fn fallocate(&self, ino: Ino, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.stop_at_damage(self.pool.fallocate(ino, mode, offset, len))
+    }
+
+    /// Takes a range of whole blocks out of a file: what lies behind it moves up to its start.
+    /// COLLAPSE_RANGE of `fallocate(2)`.
+    pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
+        self.stop_at_damage(self.pool.collapse_range(ino, offset, len))
+    }
+
+    /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole. INSERT_RANGE of
+    /// `fallocate(2)`.
+    pub fn insert_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
+        self.stop_at_damage(self.pool.insert_range(ino, offset, len))
     }
 
     /// The first data from `offset` on.

@@ -7,6 +7,7 @@
 //! the hot path, `unsafe` (only `pmem` touches the pool's memory).
 #![forbid(unsafe_code)]
 
+mod acl;
 mod alloc;
 mod attach;
 pub mod check;

@@ -139,6 +139,7 @@ fn root(pool: &Pool, restore: &Restore<'_>, options: &MkfsOptions) {
         parent: ROOT_INO,
         size: 0,
         root: Entry::HOLE,
+        xattr: 0,
         inline: &[],
     };
     let mut words = new.words(1, options.clock.now_ns());

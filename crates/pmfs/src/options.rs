@@ -36,6 +36,8 @@ pub struct OpenOptions {
     pub data: DataMode,
     /// When reads update atime.
     pub atime: AtimeMode,
+    /// Leave the atime of directories alone, whatever `atime` says.
+    pub nodiratime: bool,
     /// How to map it.
     pub map: MapOptions,
     /// Let other instances in at the same time. Experimental: for tests until pools are shared.

@@ -40,6 +40,7 @@ pub(crate) struct Pool {
     pub clock: Clock,
     pub data_mode: DataMode,
     pub atime: AtimeMode,
+    pub nodiratime: bool,
     pub read_only: AtomicBool,
     pub shut: AtomicBool,
     /// The walk met damage: the pool is read-only, and is not marked clean.
@@ -78,6 +79,7 @@ impl Pool {
             clock: options.clock.clone(),
             data_mode: options.data,
             atime: options.atime,
+            nodiratime: options.nodiratime,
             read_only: AtomicBool::new(options.read_only),
             shut: AtomicBool::new(false),
             damaged: AtomicBool::new(false),

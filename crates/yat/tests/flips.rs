@@ -18,6 +18,7 @@ const NODE: NewNode = NewNode {
     mode: 0o644,
     uid: 0,
     gid: 0,
+    umask: 0,
 };
 
 /// Files that share a block of the inode table.

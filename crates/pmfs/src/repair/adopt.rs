@@ -61,6 +61,7 @@ fn place(pool: &Pool) -> Result<Ino> {
         mode: 0o700,
         uid: 0,
         gid: 0,
+        umask: 0,
     };
     let mut name = LOST_AND_FOUND.to_vec();
     for _ in 0..100 {

@@ -43,6 +43,7 @@ fn write(pool: &Pool, restore: &Restore<'_>, off: u64, tree: Entry) {
         size: 0,
         root: tree,
         inline: &[],
+        xattr: 0,
     };
     let mut words = new.words(1, pool.clock.now_ns());
     words[(offset::LINKS / 8) as usize] = 2;

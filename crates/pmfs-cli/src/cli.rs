@@ -38,6 +38,12 @@ pub enum Command {
     Fsck(Fsck),
     /// Show what a pool is: size, space, medium, what it survives
     Info(Info),
+    /// List what is in a pool that is not mounted
+    Ls(Ls),
+    /// Copy files out of a pool that is not mounted
+    Get(Get),
+    /// Copy files into a pool that is not mounted
+    Put(Put),
 }
 
 /// `pmfs mkfs`
@@ -115,6 +121,81 @@ pub struct Fsck {
 pub struct Info {
     /// The pool file
     pub pool: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs ls`
+#[derive(Args)]
+#[command(after_help = "\
+Example: what is in /home of a pool, with owners, sizes and times (UTC), and all below:
+
+  pmfs ls -lR /dev/shm/pool home
+
+With -R each line is a path from PATH, so that grep finds it whole.")]
+pub struct Ls {
+    /// The pool file
+    pub pool: PathBuf,
+    /// A file or directory in it
+    #[arg(default_value = "/", hide_default_value = true)]
+    pub path: PathBuf,
+    /// Type, permissions, links, owner, group, bytes, time
+    #[arg(long, short)]
+    pub long: bool,
+    /// And all that is below
+    #[arg(long, short = 'R')]
+    pub recursive: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs get`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: one file to look at, and a whole tree into a directory:
+
+  pmfs get /dev/shm/pool etc/motd - | less
+  pmfs get -r /dev/shm/pool home /tmp/rescued
+
+Permissions, times, holes and hard links are kept; owners too, by root.")]
+pub struct Get {
+    /// The pool file
+    pub pool: PathBuf,
+    /// A file in it; with -r a directory too
+    pub path: PathBuf,
+    /// Where to put it: a new name, a directory, or - for stdout [default: its name, here]
+    pub dest: Option<PathBuf>,
+    /// A directory with all that is below; links stay links
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs put`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: one file, the output of a program, and a whole tree:
+
+  pmfs put /dev/shm/pool notes.txt /
+  date | pmfs put /dev/shm/pool - stamp
+  pmfs put -r /dev/shm/pool ~/project src
+
+A file shows under its name when it is whole, in place of what had the name.
+Permissions, times, holes and hard links are kept; owners too, by root.")]
+pub struct Put {
+    /// The pool file
+    pub pool: PathBuf,
+    /// A file, or - for stdin; with -r a directory too
+    pub src: PathBuf,
+    /// Where in the pool: a new name, or a directory
+    pub path: PathBuf,
+    /// A directory with all that is below; links stay links
+    #[arg(long, short)]
+    pub recursive: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

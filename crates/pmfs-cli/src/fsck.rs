@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::cli::Fsck;
 use crate::failure::Failure;
+use crate::progress::Watch;
 use crate::report::{self, Recovery};
 
 const FOUND: u8 = 4;
@@ -48,10 +49,12 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         .canonicalize()
         .unwrap_or_else(|_| arguments.pool.clone());
     let failed = |error| Failure::engine(&pool, &error);
+    let watch = Watch::spin(arguments.json, "checking");
     let fs = Fs::open(&pool, &OpenOptions::default()).map_err(failed)?;
     let recovery = Recovery::from(fs.recovery());
     let checked = fs.check().map_err(failed)?;
     fs.close().map_err(failed)?;
+    drop(watch);
     let CheckReport {
         findings,
         inodes,

@@ -6,18 +6,26 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod copied;
 mod crash;
 mod daemon;
 mod failure;
 mod fsck;
+mod get;
 mod info;
 mod logger;
+mod ls;
 mod mkfs;
 mod mount;
+mod names;
+mod pool;
+mod progress;
+mod put;
 mod remount;
 mod report;
 mod signals;
 mod size;
+mod time;
 mod umount;
 
 use std::env;
@@ -37,6 +45,9 @@ fn main() -> ExitCode {
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Ls(arguments) => ls::run(&arguments),
+        Command::Get(arguments) => get::run(&arguments),
+        Command::Put(arguments) => put::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -1,0 +1,217 @@
+//! The commands around a pool: what they print, what they leave behind, what they exit with.
+
+mod bench;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use bench::{Bench, text};
+
+/// A tree with all that has to be kept: times, modes, a hole, a link, two names of one file, a long name.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("sub/empty")).unwrap();
+    fs::write(at.join("file"), vec![7; 3 << 20]).unwrap();
+    fs::write(at.join("sub/script"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(at.join("sub/script"), fs::Permissions::from_mode(0o4751)).unwrap();
+    fs::hard_link(at.join("sub/script"), at.join("twin")).unwrap();
+    symlink("../nowhere", at.join("link")).unwrap();
+    fs::write(at.join("n".repeat(255)), "long").unwrap();
+    let sparse = fs::File::create(at.join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"tail", 8 << 20).unwrap();
+    sparse.set_len(9 << 20).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    sparse.set_modified(old).unwrap();
+    fs::File::open(at.join("sub"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
+}
+
+/// Everything that is to be the same on both sides, a line a file.
+fn described(at: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut next = vec![at.to_owned()];
+    while let Some(dir) = next.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let content = match () {
+                () if meta.is_dir() => {
+                    next.push(path.clone());
+                    "directory".to_owned()
+                }
+                () if meta.is_symlink() => fs::read_link(&path).unwrap().display().to_string(),
+                () => format!("{:08x}", crc32(&fs::read(&path).unwrap())),
+            };
+            lines.push(format!(
+                "{} {:o} {} {} {}.{} {} {content}",
+                path.strip_prefix(at).unwrap().display(),
+                meta.mode(),
+                meta.uid(),
+                meta.gid(),
+                meta.mtime(),
+                meta.mtime_nsec(),
+                if meta.is_dir() { 0 } else { meta.nlink() },
+            ));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(0, |sum: u32, byte| sum.rotate_left(5) ^ u32::from(*byte))
+}
+
+#[test]
+fn help_of_each_tool_has_an_example() {
+    let bench = Bench::empty();
+    let all = bench.ok(&["--help"]);
+    for command in ["ls", "get", "put"] {
+        assert!(all.contains(&format!("\n  {command} ")), "{command}: {all}");
+        let help = bench.ok(&[command, "--help"]);
+        assert!(help.contains("Example"), "{help}");
+        assert!(help.contains(&format!("pmfs {command} ")), "{help}");
+        assert_eq!(bench.run(&[command]).status.code(), Some(2));
+    }
+}
+
+#[test]
+fn a_tree_goes_in_and_out_unchanged() {
+    let bench = Bench::pool();
+    tree(&bench.path("tree"));
+    let put = bench.json(&["put", "-r", "--json", "pool", "tree", "/"]);
+    assert_eq!(put["files"], 5);
+    assert_eq!(put["directories"], 3);
+    assert_eq!(put["symlinks"], 1);
+    assert_eq!(put["skipped"].as_array().unwrap().len(), 0);
+    // Holes cost nothing.
+    assert!(put["bytes"].as_u64().unwrap() < (3 << 20) + 10_000, "{put}");
+    let got = bench.json(&["get", "-r", "--json", "pool", "tree", "back"]);
+    for same in ["files", "directories", "symlinks", "bytes"] {
+        assert_eq!(got[same], put[same], "{same}");
+    }
+    let (before, after) = (
+        described(&bench.path("tree")),
+        described(&bench.path("back")),
+    );
+    assert_eq!(before, after);
+    assert!(before.len() > 7);
+    let hole = fs::metadata(bench.path("back/sparse")).unwrap();
+    assert!(hole.blocks() * 512 < 1 << 20, "{} sectors", hole.blocks());
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+    // Once more, over what is there.
+    bench.ok(&["put", "-r", "pool", "tree", "/"]);
+    bench.ok(&["get", "-r", "pool", "tree", "again"]);
+    assert_eq!(before, described(&bench.path("again")));
+    bench.ok(&["get", "-r", "pool", "/", "root"]);
+    assert_eq!(before, described(&bench.path("root/tree")));
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+}
+
+#[test]
+fn ls_shows_names_and_attributes() {
+    let bench = Bench::pool();
+    assert_eq!(bench.ok(&["ls", "pool"]), "");
+    tree(&bench.path("tree"));
+    bench.ok(&["put", "-r", "pool", "tree", "/"]);
+    assert_eq!(bench.ok(&["ls", "pool"]), "tree\n");
+    let paths = bench.ok(&["ls", "-R", "pool"]);
+    assert!(
+        paths.contains("\ntree/sub/script\n") && paths.contains("\ntree/link\n"),
+        "{paths}"
+    );
+    let long = bench.ok(&["ls", "-l", "pool", "/tree/sub/script"]);
+    assert!(long.starts_with("-rwsr-x--x 2 "), "{long}");
+    assert!(long.ends_with(" script\n"), "{long}");
+    let long = bench.ok(&["ls", "-l", "pool", "tree"]);
+    assert!(long.contains(" link -> ../nowhere"), "{long}");
+    assert!(long.contains(" 2001-09-09 01:46 sparse"), "{long}");
+    let json = bench.json(&["ls", "-R", "--json", "pool", "tree"]);
+    let entries = json["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 8);
+    let sparse = entries
+        .iter()
+        .find(|entry| entry["path"] == "sparse")
+        .unwrap();
+    assert_eq!(sparse["size_bytes"], 9 << 20);
+    assert_eq!(sparse["kind"], "file");
+    assert_eq!(sparse["mtime_ns"], 1_000_000_000_123_456_789_u64);
+    let error = bench.fails(1, &["ls", "pool", "tree/absent"]);
+    assert!(
+        error.contains("absent") && error.contains("pmfs ls"),
+        "{error}"
+    );
+    bench.fails(1, &["ls", "absent"]);
+}
+
+#[test]
+fn single_files_and_streams() {
+    let bench = Bench::pool();
+    fs::write(bench.path("a"), "first").unwrap();
+    fs::write(bench.path("b"), "second").unwrap();
+    bench.ok(&["put", "pool", "a", "x"]);
+    assert_eq!(bench.ok(&["get", "pool", "x", "-"]), "first");
+    bench.ok(&["put", "pool", "b", "x"]);
+    assert_eq!(bench.ok(&["get", "pool", "/x", "-"]), "second");
+    bench.ok(&["get", "pool", "x"]);
+    assert_eq!(fs::read(bench.path("x")).unwrap(), b"second");
+    let mut piped = bench.command(&["put", "pool", "-", "y"]);
+    let file = fs::File::open(bench.path("a")).unwrap();
+    assert!(
+        piped
+            .stdin(file)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(bench.ok(&["get", "pool", "y", "-"]), "first");
+    // Nothing is left of how it was done.
+    assert_eq!(bench.ok(&["ls", "-R", "pool"]), "x\ny\n");
+
+    fs::create_dir(bench.path("dir")).unwrap();
+    let error = bench.fails(1, &["put", "pool", "dir", "/"]);
+    assert!(error.contains("-r"), "{error}");
+    bench.ok(&["put", "-r", "pool", "dir", "/"]);
+    let error = bench.fails(1, &["get", "pool", "dir"]);
+    assert!(error.contains("-r"), "{error}");
+    bench.fails(1, &["put", "pool", "absent", "/"]);
+    bench.fails(1, &["put", "pool", "a", "no/such/dir"]);
+    bench.fails(1, &["get", "pool", "absent", "-"]);
+    bench.fails(2, &["get", "--json", "pool", "x", "-"]);
+    bench.ok(&["put", "pool", "a", "dir"]);
+    assert_eq!(bench.ok(&["get", "pool", "dir/a", "-"]), "first");
+    fs::write(bench.path("big"), vec![1; 80 << 20]).unwrap();
+    let error = bench.fails(1, &["put", "pool", "big", "/"]);
+    assert!(error.contains("no space"), "{error}");
+    assert_eq!(bench.ok(&["ls", "pool"]), "dir\nx\ny\n");
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+}
+
+#[test]
+fn a_mounted_pool_is_refused_by_name() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::write(bench.path("a"), "a").unwrap();
+    let mnt = bench.path("mnt").display().to_string();
+    for arguments in [
+        &["ls", "pool"][..],
+        &["get", "pool", "x"],
+        &["put", "pool", "a", "x"],
+    ] {
+        let error = bench.fails(1, arguments);
+        assert!(
+            error.contains(&mnt) && error.contains("pmfs umount"),
+            "{error}"
+        );
+    }
+    bench.umount();
+    assert_eq!(text(&bench.run(&["ls", "pool"]).stdout), "");
+}

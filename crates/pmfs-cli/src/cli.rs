@@ -44,6 +44,10 @@ pub enum Command {
     Get(Get),
     /// Copy files into a pool that is not mounted
     Put(Put),
+    /// List pools: those that are mounted, and pool files where such are kept
+    List(List),
+    /// Delete pools that nobody uses
+    Rm(Rm),
 }
 
 /// `pmfs mkfs`
@@ -196,6 +200,45 @@ pub struct Put {
     /// A directory with all that is below; links stay links
     #[arg(long, short)]
     pub recursive: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs list`
+#[derive(Args)]
+#[command(after_help = "\
+Example: the pools on a DAX file system, and whatever is mounted:
+
+  pmfs list /mnt/pmem
+
+Without DIR it looks into /dev/shm, the top of each tmpfs, hugetlbfs and DAX mount, and the
+current directory. States: mounted, in use (by a program that has no mount), clean, needs recovery
+(the next mount does it), damaged (see `pmfs fsck` and `pmfs dump POOL superblock`).")]
+pub struct List {
+    /// Directories to look into, or pool files
+    #[arg(value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs rm`
+#[derive(Args)]
+#[command(after_help = "\
+Example: an experiment is over:
+
+  pmfs umount /tmp/mnt && pmfs rm /dev/shm/pool
+
+Everything in the pool is lost. If one of several can't be deleted, none is.")]
+pub struct Rm {
+    /// The pool files
+    #[arg(required = true, value_name = "POOL")]
+    pub pools: Vec<PathBuf>,
+    /// Delete it even if it is not a pool, or not one any more
+    #[arg(long, short)]
+    pub force: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -57,6 +57,10 @@ impl Failure {
                 format!("{pool}: {error}"),
                 "see the kernel's log, and copy what can be read to another pool",
             ),
+            Error::File { source, .. } => Failure::new(
+                format!("{pool}: {source}"),
+                "check the path and its permissions",
+            ),
             Error::ReadOnly => Failure::new(format!("{pool}: {error}"), "mount it without -o ro"),
             _ => Failure::new(format!("{pool}: {error}"), "run `pmfs fsck` on it"),
         }

@@ -13,6 +13,7 @@ mod failure;
 mod fsck;
 mod get;
 mod info;
+mod list;
 mod logger;
 mod ls;
 mod mkfs;
@@ -23,6 +24,7 @@ mod progress;
 mod put;
 mod remount;
 mod report;
+mod rm;
 mod signals;
 mod size;
 mod time;
@@ -48,6 +50,8 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Get(arguments) => get::run(&arguments),
         Command::Put(arguments) => put::run(&arguments),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Rm(arguments) => rm::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

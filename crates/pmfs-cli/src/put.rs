@@ -303,12 +303,8 @@ impl Putter<'_> {
             uid: Some(node.uid),
             gid: Some(node.gid),
             size: None,
-            atime_ns: Some(SetTime::At(
-                meta.atime() * 1_000_000_000 + meta.atime_nsec(),
-            )),
-            mtime_ns: Some(SetTime::At(
-                meta.mtime() * 1_000_000_000 + meta.mtime_nsec(),
-            )),
+            atime_ns: Some(SetTime::At(nanoseconds(meta.atime(), meta.atime_nsec()))),
+            mtime_ns: Some(SetTime::At(nanoseconds(meta.mtime(), meta.mtime_nsec()))),
             ctime_ns: None,
         };
         let done = self.names.fs.setattr(ino, &set);

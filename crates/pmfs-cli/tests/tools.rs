@@ -72,12 +72,14 @@ fn crc32(bytes: &[u8]) -> u32 {
 fn help_of_each_tool_has_an_example() {
     let bench = Bench::empty();
     let all = bench.ok(&["--help"]);
-    for command in ["ls", "get", "put"] {
+    for command in ["ls", "get", "put", "list", "rm"] {
         assert!(all.contains(&format!("\n  {command} ")), "{command}: {all}");
         let help = bench.ok(&[command, "--help"]);
         assert!(help.contains("Example"), "{help}");
         assert!(help.contains(&format!("pmfs {command} ")), "{help}");
-        assert_eq!(bench.run(&[command]).status.code(), Some(2));
+        if command != "list" {
+            assert_eq!(bench.run(&[command]).status.code(), Some(2));
+        }
     }
 }
 
@@ -214,4 +216,114 @@ fn a_mounted_pool_is_refused_by_name() {
     }
     bench.umount();
     assert_eq!(text(&bench.run(&["ls", "pool"]).stdout), "");
+}
+
+/// The state that `list` gives for each pool of the bench, by file name.
+fn states(bench: &Bench) -> Vec<(String, String)> {
+    let list = bench.json(&["list", "--json", "."]);
+    let root = bench.path("");
+    let pools = list["pools"].as_array().unwrap();
+    let ours = pools.iter().filter_map(|pool| {
+        let path = Path::new(pool["pool"].as_str().unwrap());
+        let name = path.strip_prefix(&root).ok()?.display().to_string();
+        Some((name, pool["state"].as_str().unwrap().to_owned()))
+    });
+    ours.collect()
+}
+
+#[test]
+fn list_tells_the_state_of_each_pool() {
+    let bench = Bench::pool();
+    bench.ok(&["mkfs", "--size", "32M", "hurt"]);
+    bench.ok(&["mkfs", "--size", "32M", "half"]);
+    fs::write(bench.path("other"), vec![1; 1 << 20]).unwrap();
+    fs::write(bench.path("short"), "PMFSPOOL").unwrap();
+    // Both superblocks of one, the copy of the other.
+    let damage = |pool: &str, offset| {
+        let file = fs::File::options()
+            .write(true)
+            .open(bench.path(pool))
+            .unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"\xff\xff", offset).unwrap();
+    };
+    damage("hurt", 100);
+    damage("hurt", (32 << 20) - 4096 + 100);
+    damage("half", (32 << 20) - 4096);
+    let is = |name: &str, state: &str| (name.to_owned(), state.to_owned());
+    assert_eq!(
+        states(&bench),
+        [
+            is("half", "damaged"),
+            is("hurt", "damaged"),
+            is("pool", "clean")
+        ]
+    );
+    let table = bench.ok(&["list", "."]);
+    assert!(
+        table.contains("64 MiB") && table.contains("  clean"),
+        "{table}"
+    );
+    // Where nothing is named, the current directory is looked into.
+    assert!(bench.ok(&["list"]).contains("fail their checksums"));
+    bench.fails(1, &["list", "absent"]);
+    bench.fails(1, &["list", "other"]);
+    assert!(bench.ok(&["list", "pool"]).contains("clean"));
+}
+
+#[test]
+fn list_and_rm_see_mounts() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let pid = bench.daemon().as_raw_nonzero().get();
+    let list = bench.json(&["list", "--json", "."]);
+    let ours = list["pools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|pool| pool["pool"] == bench.path("pool").to_str().unwrap());
+    let ours = ours.unwrap();
+    assert_eq!(ours["state"], "mounted");
+    assert_eq!(ours["mounted_on"][0], bench.path("mnt").to_str().unwrap());
+    assert_eq!(ours["pid"], pid);
+    for force in [&["rm", "pool"][..], &["rm", "--force", "pool"]] {
+        let error = bench.fails(1, force);
+        assert!(error.contains("pmfs umount"), "{error}");
+    }
+    rustix::process::kill_process(bench.daemon(), rustix::process::Signal::KILL).unwrap();
+    bench::wait_until("the daemon is gone", || !bench::is_daemon(pid as u32));
+    bench.ok(&["umount", "--lazy", "mnt"]);
+    assert_eq!(
+        states(&bench),
+        [("pool".to_owned(), "needs recovery".to_owned())]
+    );
+    bench.mount(&[]);
+    bench.umount();
+    assert_eq!(states(&bench), [("pool".to_owned(), "clean".to_owned())]);
+    let gone = bench.json(&["rm", "--json", "pool"]);
+    assert_eq!(gone["removed"][0], bench.path("pool").to_str().unwrap());
+    assert!(!bench.path("pool").exists());
+}
+
+#[test]
+fn rm_deletes_pools_and_nothing_else() {
+    let bench = Bench::pool();
+    fs::write(bench.path("other"), vec![1; 1 << 20]).unwrap();
+    let error = bench.fails(1, &["rm", "pool", "other"]);
+    assert!(
+        error.contains("not a PMFS pool") && error.contains("--force"),
+        "{error}"
+    );
+    assert!(bench.path("pool").exists(), "one of several was deleted");
+    bench.fails(1, &["rm", "absent"]);
+    bench.fails(1, &["rm", "--force", "mnt"]);
+    // Held by a program without a mount.
+    let fs = pmfs::Fs::open(&bench.path("pool"), &pmfs::OpenOptions::default()).unwrap();
+    let error = bench.fails(1, &["rm", "--force", "pool"]);
+    assert!(error.contains("in use"), "{error}");
+    assert_eq!(states(&bench), [("pool".to_owned(), "in use".to_owned())]);
+    fs.close().unwrap();
+    bench.ok(&["rm", "pool"]);
+    bench.ok(&["rm", "--force", "other"]);
+    assert!(!bench.path("pool").exists() && !bench.path("other").exists());
 }

@@ -80,7 +80,11 @@ fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
     mem
 }
 
-fn attach_lock(path: &Path) -> Result<ByteLock> {
+/// Waits until no other process attaches or leaves.
+///
+/// # Errors
+/// [`Error::Held`] if that takes too long.
+pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
     let since = Instant::now();
     loop {
         if let Some(lock) = ByteLock::try_exclusive(path, BYTE_ATTACH)? {

@@ -116,6 +116,14 @@ pub enum Error {
     /// The pool is too small, or a geometry can't be had.
     #[error("bad geometry: {0}")]
     Geometry(String),
+    /// A system call on a file, the pool's or another, failed.
+    #[error("{what}: {source}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The system's word.
+        source: std::io::Error,
+    },
     /// Opening, locking or mapping the pool failed.
     #[error(transparent)]
     Media(#[from] pmem::Error),
@@ -150,7 +158,7 @@ impl Error {
             Error::NotAPool(_) | Error::TooNew { .. } | Error::Geometry(_) => Errno::INVAL,
             Error::NotEmptyFile => Errno::EXIST,
             Error::Held { .. } => Errno::BUSY,
-            Error::Media(_) => Errno::IO,
+            Error::File { .. } | Error::Media(_) => Errno::IO,
         }
     }
 }

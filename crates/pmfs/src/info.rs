@@ -98,8 +98,10 @@ pub struct PoolInfo {
     pub lane_bytes: u64,
     /// Bytes that files can never have: superblocks, runtime area, journal.
     pub overhead_bytes: u64,
-    /// What it stands on.
+    /// What it stands on, and in which pages.
     pub medium: String,
+    /// What it stands on.
+    pub medium_kind: pmem::MediumKind,
     /// What it survives.
     pub durability: String,
     /// How lines are flushed.
@@ -125,6 +127,7 @@ impl Pool {
                 medium.kind,
                 if medium.huge_pages { "2 MiB" } else { "4 KiB" }
             ),
+            medium_kind: medium.kind,
             durability: medium.durability.to_string(),
             flush: medium.flush.to_string(),
         }

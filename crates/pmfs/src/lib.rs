@@ -20,6 +20,7 @@ mod info;
 mod inode;
 mod lane;
 mod locks;
+mod look;
 mod mkfs;
 mod namespace;
 mod open_table;
@@ -42,6 +43,7 @@ pub use clock::Clock;
 pub use error::{Error, Result};
 pub use fs::Fs;
 pub use info::{PoolInfo, RecoveryKind, RecoveryReport};
+pub use look::{Look, PoolState, is_pool, remove};
 pub use options::{MkfsOptions, OpenOptions};
 pub use pmem::{FlushMode, MapOptions};
 pub use types::{

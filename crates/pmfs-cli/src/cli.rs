@@ -48,6 +48,10 @@ pub enum Command {
     List(List),
     /// Delete pools that nobody uses
     Rm(Rm),
+    /// Write a pool, mounted or not, to a file as it is at one instant
+    Save(Save),
+    /// Make a pool from what save wrote
+    Load(Load),
 }
 
 /// `pmfs mkfs`
@@ -239,6 +243,55 @@ pub struct Rm {
     /// Delete it even if it is not a pool, or not one any more
     #[arg(long, short)]
     pub force: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs save`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: a backup of a pool in use, and a compressed one:
+
+  pmfs save /dev/shm/pool /backup/monday.pmfs
+  pmfs save /dev/shm/pool - | zstd > /backup/monday.pmfs.zst
+
+The file holds the whole pool at one instant. While it is copied, calls on the mount that change
+something wait (reading goes on); if this command dies, they go on at once. So FILE must not be on
+that mount, nor may whoever reads the output write to it. `pmfs load` makes a pool of it again.")]
+pub struct Save {
+    /// The pool file
+    pub pool: PathBuf,
+    /// The file to write, or - for stdout
+    pub file: PathBuf,
+    /// Replace FILE if it is there
+    #[arg(long, short)]
+    pub force: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs load`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: a backup back, and a pool on another machine:
+
+  pmfs load /backup/monday.pmfs /dev/shm/pool
+  ssh host pmfs save /dev/shm/pool - | pmfs load - /dev/shm/copy
+
+FILE is checked as it is read: if a bit of it has flipped or its end is missing, no pool is made.")]
+pub struct Load {
+    /// What `pmfs save` wrote, or - for stdin
+    pub file: PathBuf,
+    /// The pool to make
+    pub pool: PathBuf,
+    /// Replace a pool, or any other file that is not empty
+    #[arg(long, short)]
+    pub force: bool,
+    /// Don't allocate all of the file now; space is taken as it is used, and may run out
+    #[arg(long)]
+    pub sparse: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

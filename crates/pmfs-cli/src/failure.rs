@@ -61,6 +61,10 @@ impl Failure {
                 format!("{pool}: {source}"),
                 "check the path and its permissions",
             ),
+            Error::Frozen => Failure::new(
+                format!("{pool}: {error}"),
+                "wait for the `pmfs save` that does it, or end it",
+            ),
             Error::ReadOnly => Failure::new(format!("{pool}: {error}"), "mount it without -o ro"),
             _ => Failure::new(format!("{pool}: {error}"), "run `pmfs fsck` on it"),
         }

@@ -14,6 +14,7 @@ mod fsck;
 mod get;
 mod info;
 mod list;
+mod load;
 mod logger;
 mod ls;
 mod mkfs;
@@ -25,6 +26,7 @@ mod put;
 mod remount;
 mod report;
 mod rm;
+mod save;
 mod signals;
 mod size;
 mod time;
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
         Command::Put(arguments) => put::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
+        Command::Save(arguments) => save::run(&arguments),
+        Command::Load(arguments) => load::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

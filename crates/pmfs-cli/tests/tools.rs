@@ -72,7 +72,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 fn help_of_each_tool_has_an_example() {
     let bench = Bench::empty();
     let all = bench.ok(&["--help"]);
-    for command in ["ls", "get", "put", "list", "rm"] {
+    for command in ["ls", "get", "put", "list", "rm", "save", "load"] {
         assert!(all.contains(&format!("\n  {command} ")), "{command}: {all}");
         let help = bench.ok(&[command, "--help"]);
         assert!(help.contains("Example"), "{help}");
@@ -326,4 +326,199 @@ fn rm_deletes_pools_and_nothing_else() {
     bench.ok(&["rm", "pool"]);
     bench.ok(&["rm", "--force", "other"]);
     assert!(!bench.path("pool").exists() && !bench.path("other").exists());
+}
+
+#[test]
+fn save_and_load_an_unmounted_pool() {
+    let bench = Bench::pool();
+    tree(&bench.path("tree"));
+    bench.ok(&["put", "-r", "pool", "tree", "/"]);
+    let saved = bench.json(&["save", "--json", "pool", "file"]);
+    assert_eq!(saved["mounted_on"], serde_json::Value::Null);
+    assert_eq!(saved["size_bytes"], 64 << 20);
+    let len = fs::metadata(bench.path("file")).unwrap().len();
+    assert_eq!(saved["bytes"], len);
+    // What is in use, not what there is.
+    assert!(len > 3 << 20 && len < 5 << 20, "{len}");
+    let loaded = bench.json(&["load", "--json", "file", "copy"]);
+    assert_eq!(loaded["blocks"], saved["blocks"]);
+    assert_eq!(loaded["damage"], 0);
+    bench.ok(&["get", "-r", "copy", "tree", "back"]);
+    assert_eq!(
+        described(&bench.path("tree")),
+        described(&bench.path("back"))
+    );
+    let fsck = bench.json(&["fsck", "--json", "copy"]);
+    assert_eq!(fsck["clean"], true);
+    assert_eq!(fsck["recovery"]["kind"], "none");
+
+    let error = bench.fails(1, &["save", "pool", "file"]);
+    assert!(error.contains("--force"), "{error}");
+    bench.ok(&["save", "--force", "pool", "file"]);
+    let error = bench.fails(1, &["load", "file", "copy"]);
+    assert!(error.contains("--force"), "{error}");
+    bench.ok(&["load", "--force", "file", "copy"]);
+    bench.fails(1, &["load", "absent", "other"]);
+    bench.fails(1, &["save", "absent", "other"]);
+    bench.fails(2, &["save", "--json", "pool", "-"]);
+    assert!(!bench.path("other").exists());
+}
+
+#[test]
+fn a_damaged_file_makes_no_pool() {
+    let bench = Bench::empty();
+    bench.ok(&["mkfs", "--size", "8M", "pool"]);
+    fs::write(bench.path("a"), vec![5; 100_000]).unwrap();
+    bench.ok(&["put", "pool", "a", "/"]);
+    let image = bench.run(&["save", "pool", "-"]).stdout;
+    let names = || fs::read_dir(bench.path("")).unwrap().count();
+    let before = names() + 1;
+    for step in 0..12 {
+        let at = image.len() / 12 * step;
+        let mut flipped = image.clone();
+        flipped[at] ^= 4;
+        for hurt in [&flipped[..], &image[..at]] {
+            fs::write(bench.path("hurt"), hurt).unwrap();
+            let error = bench.fails(1, &["load", "--sparse", "hurt", "copy"]);
+            assert!(error.contains("no pool was made"), "{error}");
+            assert_eq!(names(), before, "something is left");
+        }
+    }
+    // From a pipe.
+    fs::write(bench.path("hurt"), &image).unwrap();
+    let mut load = bench.command(&["load", "-", "copy"]);
+    load.stdin(fs::File::open(bench.path("hurt")).unwrap());
+    assert!(load.output().unwrap().status.success());
+    assert_eq!(
+        bench.run(&["get", "copy", "a", "-"]).stdout,
+        vec![5; 100_000]
+    );
+}
+
+/// A thread that keeps `B <= A <= B + 1` over two files of a mount, until it is dropped.
+struct Writer {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    count: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Writer {
+    fn start(bench: &Bench) -> Writer {
+        use std::os::unix::fs::FileExt;
+        let stop = std::sync::Arc::default();
+        let count = std::sync::Arc::default();
+        let [a, b] = ["A", "B"].map(|name| fs::File::create(bench.file(name)).unwrap());
+        let mut writer = Writer {
+            stop: std::sync::Arc::clone(&stop),
+            count: std::sync::Arc::clone(&count),
+            thread: None,
+        };
+        writer.thread = Some(std::thread::spawn(move || {
+            for n in 1u64.. {
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                a.write_all_at(&n.to_le_bytes(), 0).unwrap();
+                b.write_all_at(&n.to_le_bytes(), 0).unwrap();
+                count.store(n, std::sync::atomic::Ordering::Relaxed);
+            }
+        }));
+        writer
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn goes_on(&self) {
+        let before = self.count();
+        bench::wait_until("the writer goes on", || self.count() > before + 1);
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// Goal: what is saved of a mount is of one instant. Method: two files that a writer keeps in step, and a
+/// reader whose access times are stored all the while.
+#[test]
+fn a_mounted_pool_is_saved_as_of_one_instant() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    tree(&bench.file("tree"));
+    let writer = Writer::start(&bench);
+    let mut last = 0;
+    for round in 0..12 {
+        writer.goes_on();
+        let saved = bench.json(&["save", "--force", "--json", "pool", "file"]);
+        assert_eq!(saved["mounted_on"], bench.path("mnt").to_str().unwrap());
+        let during = writer.count();
+        fs::read(bench.file("tree/file")).unwrap();
+        bench.ok(&["load", "--force", "file", "copy"]);
+        let [a, b] = ["A", "B"].map(|name| {
+            let content = bench.run(&["get", "copy", name, "-"]).stdout;
+            u64::from_le_bytes(content.try_into().unwrap())
+        });
+        assert!(b <= a && a <= b + 1, "round {round}: A {a}, B {b}");
+        assert!(b >= last && b <= during + 1, "{last} {b} {during}");
+        last = a;
+        let fsck = bench.json(&["fsck", "--json", "copy"]);
+        assert_eq!(fsck["clean"], true, "{fsck}");
+        if round == 0 {
+            bench.ok(&["get", "-r", "copy", "tree", "back"]);
+            assert_eq!(
+                described(&bench.path("back")),
+                described(&bench.file("tree"))
+            );
+        }
+    }
+    drop(writer);
+    bench.umount();
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+}
+
+/// Goal: a `save` that dies holds nobody up. Method: one whose output nobody takes, killed while writers wait.
+#[test]
+fn a_killed_save_lets_the_mount_go_on() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    tree(&bench.file("tree"));
+    let error = bench.fails(1, &["save", "pool", "mnt/file"]);
+    assert!(error.contains("itself"), "{error}");
+    let writers = [
+        Writer::start(&bench),
+        Writer::start(&bench),
+        Writer::start(&bench),
+    ];
+    for _ in 0..5 {
+        let mut command = bench.command(&["save", "pool", "-"]);
+        let mut save = bench::Bystander(command.stdout(Stdio::piped()).spawn().unwrap());
+        bench::wait_until("the writers stand still", || {
+            let before: Vec<u64> = writers.iter().map(Writer::count).collect();
+            std::thread::sleep(Duration::from_millis(50));
+            before
+                .iter()
+                .zip(&writers)
+                .all(|(before, now)| *before == now.count())
+        });
+        assert!(save.0.try_wait().unwrap().is_none(), "it had ended before");
+        let error = bench.fails(1, &["save", "pool", "other"]);
+        assert!(error.contains("being saved"), "{error}");
+        assert!(!bench.path("other").exists());
+        save.0.kill().unwrap();
+        save.0.wait().unwrap();
+        for writer in &writers {
+            writer.goes_on();
+        }
+    }
+    drop(writers);
+    bench.ok(&["save", "pool", "file"]);
+    bench.umount();
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
 }

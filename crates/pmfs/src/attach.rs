@@ -1,6 +1,7 @@
 //! Attaching to a pool and leaving it: first opener, last closer (DECISIONS 12).
 
 use crate::error::{Error, Result};
+use crate::freeze::FreezeProbe;
 use crate::geometry::Geometry;
 use crate::info::{RecoveryKind, RecoveryReport};
 use crate::options::OpenOptions;
@@ -36,6 +37,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
     let (raw, _) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
     let entry = attach_lock(path)?;
+    wait_for_copier(path)?;
     let pool_lock = if options.shared {
         ByteLock::try_shared(path, BYTE_POOL)?
     } else {
@@ -97,6 +99,19 @@ pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Waits until nobody copies the pool: it was left by the one who was asked to stand still for it.
+fn wait_for_copier(path: &Path) -> Result<()> {
+    let probe = FreezeProbe::open(path)?;
+    let since = Instant::now();
+    while probe.held() {
+        if since.elapsed() > ATTACH_PATIENCE {
+            return Err(Error::Frozen);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 /// Under the attach lock: makes the runtime area trustworthy and takes a slot.

@@ -252,6 +252,17 @@ impl Fs {
         self.pool.statfs()
     }
 
+    /// The attachment, for the parts of the engine that are not calls on files.
+    pub(crate) fn attached(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.pool.damaged.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// The mapping, for tools that look at the medium itself.
     #[must_use]
     pub fn mapping(&self) -> &pmem::Pmem {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::size::Size;
 
@@ -37,6 +37,12 @@ pub enum Command {
     #[command(after_help = "Exit codes: 0 clean, 4 something is wrong, 8 could not be checked.")]
     Fsck(Fsck),
     /// Show what a pool is: size, space, medium, what it survives
+    #[command(after_help = "\
+Example: how much is free in pages of 2 MiB, of a pool that may be mounted:
+
+  pmfs info --json /dev/shm/pool | jq .free_2m_pages
+
+A pool that is mounted or in use is only looked at. One that a crash has left is recovered first.")]
     Info(Info),
     /// List what is in a pool that is not mounted
     Ls(Ls),
@@ -52,6 +58,8 @@ pub enum Command {
     Save(Save),
     /// Make a pool from what save wrote
     Load(Load),
+    /// Show structures of a pool as they stand, without changing it
+    Dump(Dump),
 }
 
 /// `pmfs mkfs`
@@ -295,6 +303,46 @@ pub struct Load {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pmfs dump`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: the root directory, and what an unfinished transaction would undo:
+
+  pmfs dump /dev/shm/pool dir 2
+  pmfs dump /dev/shm/pool lane
+
+Inode 2 is the root directory, tree 1 the inode table; `pmfs ls --json` tells other numbers. Nothing is
+recovered, so a pool that a crash has left is shown as it was left. Damage is shown, with a word
+about it. docs/FORMAT.md says what the fields mean.")]
+pub struct Dump {
+    /// The pool file
+    pub pool: PathBuf,
+    /// What to show
+    pub part: DumpPart,
+    /// Which inode or lane [lane: all of them, in a line each]
+    pub number: Option<u64>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Parts of a pool.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum DumpPart {
+    /// Both superblocks, the run record and the state
+    Superblock,
+    /// An inode's fields and attributes
+    Inode,
+    /// A directory's buckets and records
+    Dir,
+    /// The nodes and leaves of an inode's tree
+    Tree,
+    /// A lane of the journal: its log and what it was about to do
+    Lane,
+    /// The processes that have been attached
+    Slots,
 }
 
 fn option_help() -> String {

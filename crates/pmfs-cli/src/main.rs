@@ -9,6 +9,7 @@ mod cli;
 mod copied;
 mod crash;
 mod daemon;
+mod dump;
 mod failure;
 mod fsck;
 mod get;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Save(arguments) => save::run(&arguments),
         Command::Load(arguments) => load::run(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -4,7 +4,7 @@ use crate::attach;
 use crate::check::{self, CheckReport};
 use crate::dir::list;
 use crate::error::Result;
-use crate::info::{PoolInfo, RecoveryReport};
+use crate::info::{PoolDetails, PoolInfo, RecoveryReport};
 use crate::mkfs;
 use crate::namespace::create::Kind;
 use crate::options::{MkfsOptions, OpenOptions};
@@ -61,6 +61,12 @@ impl Fs {
     #[must_use]
     pub fn info(&self) -> PoolInfo {
         self.pool.info()
+    }
+
+    /// History, regions, free pages.
+    #[must_use]
+    pub fn details(&self) -> PoolDetails {
+        self.pool.details()
     }
 
     /// What attaching had to do.

@@ -4,7 +4,7 @@
 use crate::attach::attach_lock;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::info::PoolInfo;
+use crate::info::{PoolDetails, PoolInfo};
 use crate::options::OpenOptions;
 use crate::pool::{BYTE_POOL, Pool, holder_pid};
 use crate::superblock::{self, Health};
@@ -71,6 +71,12 @@ impl Look {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.health.primary && self.health.copy
+    }
+
+    /// History, regions, free pages; with the same grain of salt as [`Look::info`].
+    #[must_use]
+    pub fn details(&self) -> PoolDetails {
+        self.pool.details()
     }
 
     /// Geometry, medium, free space. What is free is an old guess while the pool needs recovery.

@@ -10,7 +10,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Features of this build that a writer or reader must know: none yet.
 const KNOWN_FEATURES: u64 = 0;
 
-fn crc_of(raw: &SuperblockRaw) -> u32 {
+/// What the CRC has to be.
+pub(crate) fn crc_of(raw: &SuperblockRaw) -> u32 {
     crc32c::crc32c(&raw.as_bytes()[..252])
 }
 
@@ -28,7 +29,11 @@ pub(crate) fn blank() -> SuperblockRaw {
     raw
 }
 
-fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
+/// The superblock at a byte offset, whole or not.
+///
+/// # Errors
+/// [`Error::Medium`].
+pub(crate) fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
     let mut bytes = [0u8; 256];
     mem.copy_out(off, &mut bytes)
         .map_err(|fault| Error::Medium {

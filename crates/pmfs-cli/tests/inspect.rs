@@ -1,0 +1,214 @@
+//! The commands that look into a pool, and the one that makes it larger.
+
+mod bench;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use bench::{Bench, text};
+use serde_json::Value;
+
+/// A pool with a directory of 300 names and a file of 20 blocks.
+fn filled() -> Bench {
+    let bench = Bench::empty();
+    bench.ok(&["mkfs", "--size", "16M", "pool"]);
+    fs::create_dir(bench.path("dir")).unwrap();
+    for number in 0..300 {
+        fs::write(bench.path(&format!("dir/name-{number}")), "x").unwrap();
+    }
+    fs::write(bench.path("file"), vec![3; 20 * 4096]).unwrap();
+    bench.ok(&["put", "-r", "pool", "dir", "/"]);
+    bench.ok(&["put", "pool", "file", "/"]);
+    bench
+}
+
+fn ino(bench: &Bench, name: &str) -> String {
+    let list = bench.json(&["ls", "--json", "pool"]);
+    let entry = list["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["path"] == name);
+    entry.unwrap()["ino"].to_string()
+}
+
+#[test]
+fn dump_shows_every_part() {
+    let bench = filled();
+    let (dir, file) = (ino(&bench, "dir"), ino(&bench, "file"));
+    let before = fs::read(bench.path("pool")).unwrap();
+    let superblock = bench.json(&["dump", "--json", "pool", "superblock"]);
+    assert_eq!(superblock["verdict"], "usable");
+    assert_eq!(superblock["state"], "clean");
+    for at in [0, 1] {
+        assert_eq!(superblock["superblocks"][at]["checksum"], "good");
+        assert_eq!(superblock["superblocks"][at]["blocks"], 4096);
+    }
+    let inode = bench.json(&["dump", "--json", "pool", "inode", &file]);
+    assert_eq!(inode["type"], "file");
+    assert_eq!(inode["size"], 20 * 4096);
+    let tree = bench.json(&["dump", "--json", "pool", "tree", &file]);
+    let blocks: u64 = tree["pieces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|piece| piece["what"] == "leaf")
+        .map(|piece| piece["blocks"].as_u64().unwrap())
+        .sum();
+    assert_eq!(blocks, 20);
+    let directory = bench.json(&["dump", "--json", "pool", "dir", &dir]);
+    assert_eq!(directory["entries"], 300);
+    let names: usize = directory["buckets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bucket| bucket["records"].as_array().unwrap().len())
+        .sum();
+    assert_eq!(names, 300);
+    let root = bench.ok(&["dump", "pool", "dir", "2"]);
+    assert!(
+        root.contains("type directory") && root.contains("name dir"),
+        "{root}"
+    );
+    let lanes = bench.json(&["dump", "--json", "pool", "lane"]);
+    let lanes = lanes["lane"].as_array().unwrap();
+    assert!(
+        lanes.iter().all(|lane| lane["owner"] == "nobody"),
+        "{lanes:?}"
+    );
+    assert!(
+        lanes.iter().any(|lane| lane["log"] == "closed"),
+        "{lanes:?}"
+    );
+    assert!(
+        bench
+            .ok(&["dump", "pool", "lane", "0"])
+            .contains("log entries")
+    );
+    let slots = bench.json(&["dump", "--json", "pool", "slots"]);
+    assert_eq!(slots["slot"][0]["state"], "free");
+    assert!(
+        bench
+            .ok(&["dump", "pool", "tree", "1"])
+            .contains("what node")
+    );
+    for wrong in [
+        &["dump", "pool", "inode"][..],
+        &["dump", "pool", "slots", "3"],
+        &["dump", "pool", "nothing"],
+        &["dump", "pool"],
+    ] {
+        assert_eq!(bench.run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    bench.fails(1, &["dump", "pool", "inode", "999999999999"]);
+    bench.fails(1, &["dump", "pool", "lane", "5000"]);
+    bench.fails(1, &["dump", "pool", "dir", &file]);
+    bench.fails(1, &["dump", "absent", "superblock"]);
+    assert!(
+        before == fs::read(bench.path("pool")).unwrap(),
+        "dump has changed the pool"
+    );
+}
+
+#[test]
+fn dump_shows_damage() {
+    let bench = filled();
+    let dir = ino(&bench, "dir");
+    let file = fs::File::options()
+        .write(true)
+        .open(bench.path("pool"))
+        .unwrap();
+    let directory = bench.json(&["dump", "--json", "pool", "dir", &dir]);
+    let bucket = directory["buckets"][0]["bucket"].as_u64().unwrap();
+    let line = directory["buckets"][0]["records"][0]["line"]
+        .as_u64()
+        .unwrap();
+    // A letter of the first record's name.
+    file.write_all_at(b"?", bucket + line * 64 + 16).unwrap();
+    let hurt = bench.ok(&["dump", "pool", "dir", &dir]);
+    assert!(hurt.contains("damage the hash is not the name's"), "{hurt}");
+    file.write_all_at(&[0xff; 8], 100).unwrap();
+    let hurt = bench.json(&["dump", "--json", "pool", "superblock"]);
+    assert_eq!(hurt["verdict"], "usable");
+    assert!(
+        hurt["superblocks"][0]["checksum"]
+            .as_str()
+            .unwrap()
+            .starts_with("is 0x")
+    );
+    file.write_all_at(&[0xff; 8], (16 << 20) - 4096).unwrap();
+    let hurt = bench.json(&["dump", "--json", "pool", "superblock"]);
+    assert!(
+        hurt["verdict"].as_str().unwrap().contains("checksums"),
+        "{hurt}"
+    );
+    let error = bench.fails(1, &["dump", "pool", "slots"]);
+    assert!(error.contains("checksums"), "{error}");
+}
+
+#[test]
+fn dump_leaves_a_mounted_pool_alone() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let error = bench.fails(1, &["dump", "pool", "slots"]);
+    assert!(error.contains("pmfs umount"), "{error}");
+}
+
+#[test]
+fn info_tells_history_space_and_regions() {
+    let bench = filled();
+    let info = bench.json(&["info", "--json", "pool"]);
+    assert_eq!(info["state"], "clean");
+    // ls by filled's put, twice, and nothing else has attached.
+    assert_eq!(info["runs"], 2);
+    assert_eq!(info["recoveries"], 0);
+    assert_eq!(info["free_4k_pages"], info["blocks_free"]);
+    let large = info["free_2m_pages"].as_u64().unwrap();
+    assert!((4..8).contains(&large), "{info}");
+    assert_eq!(info["free_1g_pages"], 0);
+    let regions = info["regions"].as_array().unwrap();
+    let mut at = 0;
+    for region in regions {
+        assert_eq!(region["start"], at, "{regions:?}");
+        at += region["bytes"].as_u64().unwrap();
+    }
+    assert_eq!(at, 16 << 20);
+    assert!(bench.ok(&["info", "pool"]).contains("2 times"));
+    bench.ok(&["mkfs", "--size", "2100M", "--sparse", "big"]);
+    let big = bench.json(&["info", "--json", "big"]);
+    assert_eq!(big["free_1g_pages"], 1, "{big}");
+}
+
+#[test]
+fn info_looks_at_a_mounted_pool() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let before = bench.json(&["info", "--json", "pool"]);
+    assert_eq!(before["state"], "mounted");
+    assert_eq!(before["mounted_on"], bench.path("mnt").to_str().unwrap());
+    assert_eq!(before["pid"], bench.daemon().as_raw_nonzero().get());
+    assert_eq!(before["attached"], 1);
+    fs::write(bench.file("big"), vec![1; 8 << 20]).unwrap();
+    let after = bench.json(&["info", "--json", "pool"]);
+    let free = |info: &Value| info["free_4k_pages"].as_u64().unwrap();
+    assert!(free(&before) - free(&after) >= 2048, "{after}");
+    assert!(bench.ok(&["info", "pool"]).contains("only looked at"));
+    rustix::process::kill_process(bench.daemon(), rustix::process::Signal::KILL).unwrap();
+    let pid = bench.daemon().as_raw_nonzero().get() as u32;
+    bench::wait_until("the daemon is gone", || !bench::is_daemon(pid));
+    bench.ok(&["umount", "--lazy", "mnt"]);
+    let recovered = bench.json(&["info", "--json", "pool"]);
+    assert_eq!(recovered["state"], "recovered");
+    assert!(
+        recovered["recovery"]
+            .as_str()
+            .unwrap()
+            .contains("killed process")
+    );
+    assert_eq!(bench.json(&["info", "--json", "pool"])["state"], "clean");
+    bench.mount(&[]);
+    assert_eq!(text(&fs::read(bench.file("big")).unwrap()[..1]), "\u{1}");
+    bench.umount();
+}

@@ -60,6 +60,8 @@ A pool that is mounted or in use is only looked at. One that a crash has left is
     Load(Load),
     /// Show structures of a pool as they stand, without changing it
     Dump(Dump),
+    /// Make a pool that is not mounted larger
+    Grow(Grow),
 }
 
 /// `pmfs mkfs`
@@ -343,6 +345,28 @@ pub enum DumpPart {
     Lane,
     /// The processes that have been attached
     Slots,
+}
+
+/// `pmfs grow`
+#[derive(Args)]
+#[command(after_help = "\
+Example: twice the room:
+
+  pmfs umount /tmp/mnt && pmfs grow /dev/shm/pool 2G && pmfs mount /dev/shm/pool /tmp/mnt
+
+SIZE is what the pool will have, not what is added. Files stay where they are. If it is interrupted the
+pool is as before or as after; run it once more then.")]
+pub struct Grow {
+    /// The pool file
+    pub pool: PathBuf,
+    /// Size of the pool afterwards, like 512M, 1G, 1.5T
+    pub size: Size,
+    /// Don't allocate the file's space now; it is taken as it is used, and may run out
+    #[arg(long)]
+    pub sparse: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn option_help() -> String {

@@ -13,6 +13,7 @@ mod dump;
 mod failure;
 mod fsck;
 mod get;
+mod grow;
 mod info;
 mod list;
 mod load;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Save(arguments) => save::run(&arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
+        Command::Grow(arguments) => grow::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

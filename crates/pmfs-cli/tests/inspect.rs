@@ -212,3 +212,108 @@ fn info_looks_at_a_mounted_pool() {
     assert_eq!(text(&fs::read(bench.file("big")).unwrap()[..1]), "\u{1}");
     bench.umount();
 }
+
+#[test]
+fn grow_makes_room_and_says_so() {
+    let bench = filled();
+    let before = bench.json(&["info", "--json", "pool"]);
+    let grown = bench.json(&["grow", "--json", "pool", "40M"]);
+    assert_eq!(grown["old_size_bytes"], 16 << 20);
+    assert_eq!(grown["size_bytes"], 40 << 20);
+    let info = bench.json(&["info", "--json", "pool"]);
+    for same in [
+        "size_bytes",
+        "blocks",
+        "blocks_free",
+        "inodes",
+        "overhead_bytes",
+    ] {
+        assert_eq!(info[same], grown[same], "{same}");
+    }
+    assert_eq!(info["uuid"], before["uuid"]);
+    let gained = info["blocks_free"].as_u64().unwrap() - before["blocks_free"].as_u64().unwrap();
+    assert!(gained > 6000 && gained < 6144, "{gained}");
+    assert!(info["regions"].to_string().contains("given up"));
+    fs::write(bench.path("large"), vec![8; 24 << 20]).unwrap();
+    bench.ok(&["put", "pool", "large", "/"]);
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+    assert!(
+        bench
+            .ok(&["grow", "pool", "80M"])
+            .contains("from 40 MiB to 80 MiB")
+    );
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+    bench.ok(&["get", "pool", "large", "back"]);
+    assert!(fs::read(bench.path("back")).unwrap() == vec![8; 24 << 20]);
+    // What was saved of it comes back.
+    bench.ok(&["save", "pool", "saved"]);
+    bench.ok(&["load", "saved", "loaded"]);
+    assert_eq!(bench.json(&["fsck", "--json", "loaded"])["clean"], true);
+    let error = bench.fails(1, &["grow", "pool", "40M"]);
+    assert!(error.contains("smaller"), "{error}");
+    bench.fails(1, &["grow", "absent", "40M"]);
+    assert_eq!(bench.run(&["grow", "pool", "big"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_grown_pool_is_mounted_like_any() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::write(bench.file("a"), "a").unwrap();
+    let error = bench.fails(1, &["grow", "pool", "128M"]);
+    assert!(error.contains("pmfs umount"), "{error}");
+    bench.umount();
+    bench.ok(&["grow", "pool", "128M"]);
+    bench.mount(&[]);
+    fs::write(bench.file("large"), vec![4; 90 << 20]).unwrap();
+    rustix::process::kill_process(bench.daemon(), rustix::process::Signal::KILL).unwrap();
+    let pid = bench.daemon().as_raw_nonzero().get() as u32;
+    bench::wait_until("the daemon is gone", || !bench::is_daemon(pid));
+    bench.ok(&["umount", "--lazy", "mnt"]);
+    let report = bench.mount(&[]);
+    assert_eq!(report["recovery"]["kind"], "slots");
+    assert!(fs::read(bench.file("large")).unwrap() == vec![4; 90 << 20]);
+    assert_eq!(text(&fs::read(bench.file("a")).unwrap()), "a");
+    bench.umount();
+    assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+}
+
+/// Goal: a growing that is killed leaves the pool as before or as after. Method: killed after each of its
+/// barriers, at it and some instructions later, so between the stores of the superblock too.
+#[test]
+fn grow_may_be_killed_at_any_barrier() {
+    let bench = filled();
+    // The second from a pool that has grown before.
+    for size in ["20M", "40M"] {
+        fs::copy(bench.path("pool"), bench.path("base")).unwrap();
+        let mut sizes = std::collections::BTreeSet::new();
+        let mut barrier = 0;
+        let mut ended = false;
+        while !ended {
+            barrier += 1;
+            for later in [0, 4, 12, 25, 60] {
+                fs::copy(bench.path("base"), bench.path("cut")).unwrap();
+                let mut command = bench.command(&["grow", "--sparse", "cut", size]);
+                command.env("PMFS_CRASH_AFTER_BARRIERS", format!("{barrier}+{later}"));
+                ended = command.output().unwrap().status.success();
+                let at = format!("{barrier}+{later}");
+                let fsck: Value =
+                    serde_json::from_slice(&bench.run(&["fsck", "--json", "cut"]).stdout).unwrap();
+                for finding in fsck["findings"].as_array().unwrap() {
+                    assert!(finding["number"].as_u64().unwrap() <= 2, "{at}: {fsck}");
+                }
+                assert_eq!(fsck["inodes"], 303, "{at}");
+                sizes.insert(bench.json(&["info", "--json", "cut"])["size_bytes"].as_u64());
+                bench.ok(&["grow", "cut", size]);
+                let fsck = bench.json(&["fsck", "--json", "cut"]);
+                assert_eq!(fsck["clean"], true, "{at}: {fsck}");
+                assert_eq!(fsck["inodes"], 303, "{at}");
+                assert!(bench.run(&["get", "cut", "file", "-"]).stdout == vec![3; 20 * 4096]);
+            }
+        }
+        assert_eq!(sizes.len(), 2, "{sizes:?}");
+        assert!(barrier > 8, "only {barrier} barriers");
+        bench.ok(&["grow", "pool", size]);
+    }
+}

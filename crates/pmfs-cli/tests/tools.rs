@@ -72,7 +72,9 @@ fn crc32(bytes: &[u8]) -> u32 {
 fn help_of_each_tool_has_an_example() {
     let bench = Bench::empty();
     let all = bench.ok(&["--help"]);
-    for command in ["ls", "get", "put", "list", "rm", "save", "load", "dump"] {
+    for command in [
+        "ls", "get", "put", "list", "rm", "save", "load", "dump", "grow",
+    ] {
         assert!(all.contains(&format!("\n  {command} ")), "{command}: {all}");
         let help = bench.ok(&[command, "--help"]);
         assert!(help.contains("Example"), "{help}");

@@ -10,6 +10,7 @@ use crate::persist::Restore;
 use crate::pool::{
     BYTE_ATTACH, BYTE_POOL, Pool, SLOT_INCARNATION, SLOT_PID, SLOT_STATE, holder_pid,
 };
+use crate::superblock::Health;
 use crate::{recovery, superblock, walk};
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Prober};
@@ -34,7 +35,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
         ));
     }
     let mem = observed(Pmem::open(path, &options.map)?, options);
-    let (raw, _) = superblock::load(&mem)?;
+    let (raw, health) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
     let entry = attach_lock(path)?;
     wait_for_copier(path)?;
@@ -50,7 +51,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
     };
     let prober = Prober::open(path)?;
     let mut pool = Pool::new(mem, raw, geometry, Some(prober), options);
-    let report = enter(&mut pool, Some(path))?;
+    let report = enter(&mut pool, Some(path), health)?;
     pool.locks.lock().expect("not poisoned").push(pool_lock);
     drop(entry);
     Ok((pool, report))
@@ -62,10 +63,10 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
 /// As [`attach`].
 pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
     let mem = observed(mem, options);
-    let (raw, _) = superblock::load(&mem)?;
+    let (raw, health) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
     let mut pool = Pool::new(mem, raw, geometry, None, options);
-    let report = enter(&mut pool, None)?;
+    let report = enter(&mut pool, None, health)?;
     Ok((pool, report))
 }
 
@@ -115,7 +116,7 @@ fn wait_for_copier(path: &Path) -> Result<()> {
 }
 
 /// Under the attach lock: makes the runtime area trustworthy and takes a slot.
-fn enter(pool: &mut Pool, path: Option<&Path>) -> Result<RecoveryReport> {
+fn enter(pool: &mut Pool, path: Option<&Path>, health: Health) -> Result<RecoveryReport> {
     let since = Instant::now();
     let clean = superblock::is_clean(pool.pm.mapping());
     let last = superblock::run_record(pool.pm.mapping());
@@ -127,7 +128,9 @@ fn enter(pool: &mut Pool, path: Option<&Path>) -> Result<RecoveryReport> {
     let others = path.is_some() && any_live(pool);
     let mut report = RecoveryReport::default();
     if !others {
-        let trusted = last.is_some_and(|last| last.layout == LAYOUT) && (clean || same);
+        // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
+        let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
+        let trusted = vouched && (clean || same);
         if !trusted || path.is_none() {
             report = walk::rebuild(pool)?;
             record.recoveries += 1;

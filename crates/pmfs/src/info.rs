@@ -168,6 +168,13 @@ impl Pool {
             ),
             ("superblock copy", bytes(geometry.blocks - 1), BLOCK_BYTES),
         ];
+        if geometry.runtime.start > geometry.journal {
+            regions.push((
+                "given up by growing",
+                BLOCK_BYTES,
+                geometry.journal - BLOCK_BYTES,
+            ));
+        }
         regions.sort_by_key(|region| region.1);
         PoolDetails {
             crtime_ns: self.superblock.crtime_ns,

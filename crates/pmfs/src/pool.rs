@@ -62,7 +62,7 @@ impl Pool {
         prober: Option<Prober>,
         options: &OpenOptions,
     ) -> Pool {
-        let data = geometry.inode_table_root * BLOCK_BYTES..(geometry.blocks - 1) * BLOCK_BYTES;
+        let data = geometry.inode_table_root * BLOCK_BYTES..geometry.data_end();
         let runtime = geometry.runtime.clone();
         Pool {
             pm: Pm::new(mem, runtime),

@@ -151,18 +151,14 @@ impl Checker<'_> {
     /// The blocks that are never given out.
     fn reserve(&mut self) {
         let geometry = &self.pool.geometry;
-        let last = geometry.blocks - 1;
         let fixed = Run {
             block: 0,
             count: geometry.data_start,
         };
         self.claim(fixed, "the pool's layout");
         self.claim(
-            Run {
-                block: last,
-                count: 1,
-            },
-            "the superblock's copy",
+            geometry.tail(),
+            "the superblock's copy, or the tables before it",
         );
     }
 }

@@ -75,7 +75,7 @@ fn growing_again_and_again_gives_room() {
         verify(&path, files);
         files = fill(&path, files);
         // All but the tables of what was added, and perhaps the reserve, holds files.
-        let room = (size - old) * 7 / 10 >> 16;
+        let room = ((size - old) * 7 / 10) >> 16;
         assert!(files - before >= room, "{} of {room} files", files - before);
         verify(&path, files);
     }

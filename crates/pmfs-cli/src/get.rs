@@ -41,7 +41,11 @@ pub fn run(arguments: &Get) -> Outcome {
         }
         let mut getter = Getter {
             names,
-            progress: Progress::new(arguments.json, "copying", 0),
+            progress: Progress::new(
+                arguments.json,
+                "copying",
+                if is_dir(&found) { 0 } else { found.size },
+            ),
             linked: HashMap::new(),
             keep_owner: rustix::process::geteuid().is_root(),
             copied: Copied::new(&path, &arguments.path),

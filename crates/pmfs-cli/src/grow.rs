@@ -28,9 +28,14 @@ pub fn run(arguments: &Grow) -> Outcome {
     let path = pool::resolved(&arguments.pool);
     crash::arm();
     let mut progress = Progress::new(arguments.json, "growing", arguments.size.0);
-    let grown = pmfs::grow(&path, arguments.size.0, arguments.sparse, &mut |done, _| {
-        progress.at(done);
-    });
+    let grown = pmfs::grow(
+        &path,
+        arguments.size.0,
+        arguments.sparse,
+        &mut |done, of| {
+            progress.of(done, of);
+        },
+    );
     drop(progress);
     let grown = grown.map_err(|error| match error {
         Error::Geometry(_) => Failure::new(

@@ -34,25 +34,24 @@ struct LoadedReport {
 }
 
 pub fn run(arguments: &Load) -> Outcome {
-    let (mut input, len): (Box<dyn Read>, u64) = if arguments.file == Path::new("-") {
-        (Box::new(io::stdin().lock()), 0)
+    let mut input: Box<dyn Read> = if arguments.file == Path::new("-") {
+        Box::new(io::stdin().lock())
     } else {
-        let opened = File::open(&arguments.file).and_then(|file| Ok((file.metadata()?, file)));
-        let (meta, file) = opened.map_err(|error| {
+        let file = File::open(&arguments.file).map_err(|error| {
             Failure::new(
                 format!("{}: {error}", arguments.file.display()),
                 "name a file that `pmfs save` wrote",
             )
         })?;
-        (Box::new(BufReader::with_capacity(BUFFER, file)), meta.len())
+        Box::new(BufReader::with_capacity(BUFFER, file))
     };
-    let mut progress = Progress::new(arguments.json, "loading", len);
+    let mut progress = Progress::new(arguments.json, "loading", 0);
     let options = LoadOptions {
         force: arguments.force,
         sparse: arguments.sparse,
     };
-    let loaded = pmfs::load(&mut input, &arguments.pool, &options, &mut |done, _| {
-        progress.at(done);
+    let loaded = pmfs::load(&mut input, &arguments.pool, &options, &mut |done, of| {
+        progress.of(done, of);
     });
     drop(progress);
     let loaded = loaded.map_err(|error| failed(arguments, &error))?;

@@ -35,6 +35,14 @@ impl Progress {
         }
     }
 
+    /// So many bytes are done, of so many.
+    pub fn of(&mut self, bytes: u64, total_bytes: u64) {
+        if self.bar.is_none() {
+            self.total_bytes = total_bytes;
+        }
+        self.at(bytes);
+    }
+
     /// So many bytes are done.
     pub fn at(&mut self, bytes: u64) {
         if !self.wanted || self.bar.is_none() && self.since.elapsed() < QUIET {
@@ -116,7 +124,10 @@ fn wanted(json: bool) -> bool {
 
 fn bar(what: &'static str, total_bytes: u64) -> ProgressBar {
     let (bar, template) = if total_bytes == 0 {
-        (ProgressBar::new_spinner(), "{msg} {spinner} {elapsed}")
+        (
+            ProgressBar::new_spinner(),
+            "{msg} {spinner} {binary_bytes} in {elapsed}",
+        )
     } else {
         (
             ProgressBar::new(total_bytes),

@@ -43,10 +43,12 @@ pub fn run(arguments: &Put) -> Outcome {
             "add -r to put all of it",
         ));
     }
+    let file = source.as_ref().filter(|source| source.is_file());
+    let file_bytes = file.map_or(0, Metadata::len);
     let copied = pool::with(&path, &OpenOptions::default(), |fs| {
         let mut putter = Putter {
             names: Names { fs, pool: &path },
-            progress: Progress::new(arguments.json, "copying", 0),
+            progress: Progress::new(arguments.json, "copying", file_bytes),
             linked: HashMap::new(),
             copied: Copied::new(&path, &arguments.src),
         };
@@ -221,20 +223,25 @@ impl Putter<'_> {
         let len = file.metadata().map_err(unreadable)?.len();
         let mut buffer = vec![0; CHUNK];
         let mut offset = 0;
+        let mut hole = 0;
         // A file of /proc says 0 and has content: read to the end, whatever it says.
         loop {
-            let mut want = CHUNK;
-            if offset < len {
+            // Asked once a run of data: tmpfs looks at each page up to the hole.
+            if offset >= hole && offset < len {
                 match rustix::fs::seek(file, SeekFrom::Data(offset)) {
                     Ok(data) => offset = data,
                     Err(Errno::NXIO) => break,
                     // Not every file system tells.
                     Err(_) => {}
                 }
-                if let Ok(hole) = rustix::fs::seek(file, SeekFrom::Hole(offset)) {
-                    want = hole.saturating_sub(offset).clamp(1, CHUNK as u64) as usize;
-                }
+                hole = rustix::fs::seek(file, SeekFrom::Hole(offset)).unwrap_or(len);
             }
+            let left = if offset < hole {
+                hole - offset
+            } else {
+                u64::MAX
+            };
+            let want = left.min(CHUNK as u64) as usize;
             let got = file
                 .read_at(&mut buffer[..want], offset)
                 .map_err(unreadable)?;

@@ -143,7 +143,7 @@ impl Saver<'_> {
         let path = self.path;
         pool::with(path, &pool::for_reading(), |fs| {
             self.report.size_bytes = fs.info().size;
-            fs.save(out, &mut |done, _| self.progress.at(done))
+            fs.save(out, &mut |done, of| self.progress.of(done, of))
                 .map_err(|error| failed(path, &error))
         })
     }
@@ -174,7 +174,9 @@ impl Saver<'_> {
         self.report.size_bytes = look.info().size;
         let mut out = Watched { out, taken: &watch };
         let everything = frozen == Frozen::Damaged;
-        let saved = look.save(everything, &mut out, &mut |done, _| self.progress.at(done));
+        let saved = look.save(everything, &mut out, &mut |done, of| {
+            self.progress.of(done, of)
+        });
         watch.store(u64::MAX, Ordering::Relaxed);
         drop(lock);
         self.report.frozen_ms = Some(since.elapsed().as_millis() as u64);

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::cli::Fsck;
 use crate::failure::Failure;
+use crate::progress::Watch;
 use crate::report::{self, Recovery};
 
 const REPAIRED: u8 = 1;
@@ -62,6 +63,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         .canonicalize()
         .unwrap_or_else(|_| arguments.pool.clone());
     let failed = |error| Failure::engine(&pool, &error);
+    let watch = Watch::spin(arguments.json, "checking");
     let options = OpenOptions {
         repair: arguments.repair,
         ..OpenOptions::default()
@@ -82,6 +84,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         (fs.check().map_err(failed)?, Vec::new())
     };
     fs.close().map_err(failed)?;
+    drop(watch);
     let CheckReport {
         findings,
         inodes,

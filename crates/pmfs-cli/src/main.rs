@@ -6,18 +6,32 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod copied;
 mod crash;
 mod daemon;
+mod dump;
 mod failure;
 mod fsck;
+mod get;
+mod grow;
 mod info;
+mod list;
+mod load;
 mod logger;
+mod ls;
 mod mkfs;
 mod mount;
+mod names;
+mod pool;
+mod progress;
+mod put;
 mod remount;
 mod report;
+mod rm;
+mod save;
 mod signals;
 mod size;
+mod time;
 mod umount;
 
 use std::env;
@@ -37,6 +51,15 @@ fn main() -> ExitCode {
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Ls(arguments) => ls::run(&arguments),
+        Command::Get(arguments) => get::run(&arguments),
+        Command::Put(arguments) => put::run(&arguments),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Rm(arguments) => rm::run(&arguments),
+        Command::Save(arguments) => save::run(&arguments),
+        Command::Load(arguments) => load::run(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
+        Command::Grow(arguments) => grow::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -7,6 +7,7 @@ use pmfs::{Fs, MkfsOptions};
 use crate::Outcome;
 use crate::cli::Mkfs;
 use crate::failure::Failure;
+use crate::progress::Watch;
 use crate::report::{self, PoolReport};
 
 pub fn run(arguments: &Mkfs) -> Outcome {
@@ -25,8 +26,15 @@ pub fn run(arguments: &Mkfs) -> Outcome {
             format!("give one: `pmfs mkfs --size 1G {pool}`"),
         ));
     }
+    let watch = Watch::allocation(
+        arguments.json,
+        "allocating",
+        &arguments.pool,
+        options.size.unwrap_or(len),
+    );
     let info = Fs::mkfs(&arguments.pool, &options)
         .map_err(|error| Failure::engine(&arguments.pool, &error))?;
+    drop(watch);
     let pool = arguments
         .pool
         .canonicalize()

@@ -4,7 +4,7 @@ use crate::attach;
 use crate::check::{self, CheckReport};
 use crate::dir::list;
 use crate::error::{Error, Result};
-use crate::info::{PoolInfo, RecoveryReport};
+use crate::info::{PoolDetails, PoolInfo, RecoveryReport};
 use crate::mkfs;
 use crate::namespace::create::Kind;
 use crate::options::{MkfsOptions, OpenOptions};
@@ -63,6 +63,12 @@ impl Fs {
     #[must_use]
     pub fn info(&self) -> PoolInfo {
         self.pool.info()
+    }
+
+    /// History, regions, free pages.
+    #[must_use]
+    pub fn details(&self) -> PoolDetails {
+        self.pool.details()
     }
 
     /// What attaching had to do.
@@ -283,6 +289,17 @@ impl Fs {
     /// Space and inodes.
     pub fn statfs(&self) -> Result<StatFs> {
         self.pool.statfs()
+    }
+
+    /// The attachment, for the parts of the engine that are not calls on files.
+    pub(crate) fn attached(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.pool.damaged.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// The mapping, for tools that look at the medium itself.

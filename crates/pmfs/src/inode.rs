@@ -253,7 +253,7 @@ impl Pool {
             } else {
                 inode.size()
             },
-            sectors: blocks * (BLOCK_BYTES / 512),
+            sectors: blocks.saturating_mul(BLOCK_BYTES / 512),
             atime_ns: cold[0] as i64,
             mtime_ns: inode.mtime_ns,
             ctime_ns: inode.ctime_ns(),

@@ -49,16 +49,17 @@ pub(crate) struct Undone {
 }
 
 /// What a lane's log says.
-struct Scan {
+pub(crate) struct Scan {
     /// Greatest transaction id.
-    id: u64,
+    pub id: u64,
     /// Index after the last entry of that transaction.
     head: u64,
     /// Its undo entries, as offsets, by place; empty if it is closed.
-    open: Vec<u64>,
+    pub open: Vec<u64>,
 }
 
-fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
+/// Reads a lane's log: `entries` lines from byte `log` on.
+pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
     let ids: Vec<u64> = (0..entries).map(|at| pm.load(log + at * 64 + 56)).collect();
     let id = ids.iter().copied().max().unwrap_or(0);
     let mut scan = Scan {

@@ -158,10 +158,7 @@ pub(crate) fn walk(pool: &Pool) -> Maps {
         block: 0,
         count: pool.geometry.data_start,
     });
-    maps.mark(Run {
-        block: pool.geometry.blocks - 1,
-        count: 1,
-    });
+    maps.mark(pool.geometry.tail());
     for ino in 0..pmfs_format::inode::FIRST_INO {
         maps.mark_ino(ino);
     }
@@ -222,7 +219,8 @@ fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
         usage::correct(pool, &inode, walk.blocks + inode.xattr_run().count);
         let run = inode.xattr_run();
         if run.count > 0 {
-            if run.block >= pool.geometry.data_start && run.block + run.count < pool.geometry.blocks
+            if run.block >= pool.geometry.data_start
+                && (run.block + run.count) * pmfs_format::BLOCK_BYTES <= pool.data.end
             {
                 maps.mark(run);
             } else {

@@ -215,16 +215,13 @@ impl Checker<'_> {
     /// The blocks that are never given out.
     fn reserve(&mut self) {
         let geometry = &self.pool.geometry;
-        let last = geometry.blocks - 1;
         let fixed = Run {
             block: 0,
             count: geometry.data_start,
         };
-        let copy = Run {
-            block: last,
-            count: 1,
-        };
+        let tail = geometry.tail();
         self.claim(fixed, "the pool's layout", &|| Fix::Runtime);
-        self.claim(copy, "the superblock's copy", &|| Fix::Runtime);
+        let what = "the superblock's copy, or the tables before it";
+        self.claim(tail, what, &|| Fix::Runtime);
     }
 }

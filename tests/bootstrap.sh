@@ -1,5 +1,6 @@
 #!/bin/sh
 # Installs what building and testing need, and only what is missing; says what it leaves out.
+# `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io).
 set -eu
 
 RUST_MIN=1.95
@@ -16,7 +17,21 @@ tar tar
 python3 python3
 e2fsprogs mkfs.ext4
 attr setfattr
+acl setfacl
 '
+suites=
+if [ "${1:-}" = suites ]; then
+    suites=yes
+    packages="$packages
+fsmark fs_mark
+dbench dbench
+postmark postmark
+bonnie++ bonnie++
+fio fio
+rocksdb-tools db_bench
+stress-ng stress-ng
+"
+fi
 
 missing=
 while read -r package shown; do
@@ -64,4 +79,20 @@ if [ ! -e /dev/fuse ] && [ "$(id -u)" = 0 ]; then
 fi
 if [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; then
     echo "bootstrap: /dev/fuse is not there for this user: pools can be made and checked, not mounted"
+fi
+
+# install_crate NAME VERSION: a program from crates.io.
+install_crate() {
+    root=${PMFS_SUITES:-${CARGO_TARGET_DIR:-target}/suites}
+    if ! "$root/bin/$1" --version 2>/dev/null | grep -qF "$2"; then
+        echo "bootstrap: building $1 $2"
+        CARGO_TARGET_DIR=$root/build cargo install --quiet --root "$root" --version "$2" "$1" ||
+            echo "bootstrap: $1 could not be built; its tests will be missing"
+        rm -rf "$root/build"
+    fi
+}
+
+if [ -n "$suites" ]; then
+    install_crate pjdfstest 0.2.0
+    install_crate fsx 0.3.0
 fi

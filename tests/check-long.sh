@@ -30,6 +30,8 @@ campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
     cargo test --release -p yat -- --nocapture --test-threads=1
+campaign "suites" '^suites, ' \
+    bash -c 'sh tests/bootstrap.sh suites && cargo build --release && bash tests/suites.sh long'
 
 echo
 printf '%-14s %-7s %8s  %s\n' campaign result time figure

@@ -84,12 +84,13 @@ is_allowed() {
     return 1
 }
 
-bash -c 'exec sh tests/bootstrap.sh' || exit 1
+bash -c 'exec sh tests/bootstrap.sh suites' || exit 1
 stage "format" cargo fmt --all --check
 stage "lint" cargo clippy --all-targets -- -D warnings
 stage "lint: yat, pmbench" cargo clippy -p yat -p pmbench --all-targets -- -D warnings
 counted "tests" with_open_fuse cargo test -- --show-output
 counted "crash states" cargo test -p yat -- --show-output
+counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick
 counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh
 
 for skip in "${skips[@]}"; do

@@ -9,6 +9,7 @@ use std::path::Path;
 
 /// Who makes the files.
 pub const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o644,
     uid: 0,
     gid: 0,

@@ -33,8 +33,12 @@ pub enum Command {
     Mount(Mount),
     /// Unmount, and wait until the pool is closed
     Umount(Umount),
-    /// Check a pool that is not mounted
-    #[command(after_help = "Exit codes: 0 clean, 4 something is wrong, 8 could not be checked.")]
+    /// Check a pool that is not mounted, and repair it
+    #[command(
+        after_help = "Exit codes: 0 clean, 1 repaired, 4 something is wrong and left, 8 could not be checked.\n\
+                      Findings have numbers, which docs/FSCK.md explains. A repair throws away what can't be right:\n\
+                      copy the pool file first (cp --sparse=always POOL COPY) if it is dear to you."
+    )]
     Fsck(Fsck),
     /// Show what a pool is: size, space, medium, what it survives
     #[command(after_help = "\
@@ -129,6 +133,12 @@ pub struct Umount {
 pub struct Fsck {
     /// The pool file
     pub pool: PathBuf,
+    /// Repair what is found; also -y, -a and -p, as fsck(8) asks for it
+    #[arg(long, short = 'y', short_aliases = ['a', 'p'])]
+    pub repair: bool,
+    /// Only check (the default)
+    #[arg(long, short = 'n', conflicts_with = "repair")]
+    pub no_repair: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -1,8 +1,10 @@
-//! `pmfs fsck`. Exit codes as those of fsck(8): 0 clean, 4 errors found and left, 8 could not run.
+//! `pmfs fsck`. Exit codes as those of fsck(8): 0 clean, 1 errors repaired, 4 errors left, 8 could not run.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::{CheckReport, Fs, OpenOptions};
+use pmfs::check::finding_of;
+use pmfs::{CheckReport, Finding, Fs, OpenOptions};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -11,7 +13,8 @@ use crate::failure::Failure;
 use crate::progress::Watch;
 use crate::report::{self, Recovery};
 
-const FOUND: u8 = 4;
+const REPAIRED: u8 = 1;
+const LEFT: u8 = 4;
 const COULD_NOT_RUN: u8 = 8;
 
 #[derive(Serialize)]
@@ -19,6 +22,7 @@ struct FsckReport {
     pool: String,
     clean: bool,
     findings: Vec<FindingReport>,
+    repaired: Vec<FindingReport>,
     inodes: u64,
     directories: u64,
     blocks: u64,
@@ -33,13 +37,23 @@ struct FindingReport {
     line: String,
 }
 
+impl From<&Finding> for FindingReport {
+    fn from(finding: &Finding) -> FindingReport {
+        FindingReport {
+            number: finding.number,
+            text: finding.text.clone(),
+            line: finding.to_string(),
+        }
+    }
+}
+
 pub fn run(arguments: &Fsck) -> Outcome {
     let report = check(arguments).map_err(|failure| failure.with_code(COULD_NOT_RUN))?;
     report::print(arguments.json, &report, text)?;
-    Ok(if report.clean {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FOUND)
+    Ok(match (report.clean, report.repaired.is_empty()) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(REPAIRED),
+        (false, _) => ExitCode::from(LEFT),
     })
 }
 
@@ -49,12 +63,27 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         .canonicalize()
         .unwrap_or_else(|_| arguments.pool.clone());
     let failed = |error| Failure::engine(&pool, &error);
-    let watch = Watch::spin(arguments.json, "checking");
-    let fs = Fs::open(&pool, &OpenOptions::default()).map_err(failed)?;
+    let _watch = Watch::spin(arguments.json, "checking");
+    let options = OpenOptions {
+        repair: arguments.repair,
+        ..OpenOptions::default()
+    };
+    let fs = match Fs::open(&pool, &options) {
+        Ok(fs) => fs,
+        // Too damaged to attach to is a finding as well.
+        Err(error) => match finding_of(&error) {
+            Some(finding) => return Ok(damaged(&pool, &finding)),
+            None => return Err(failed(error)),
+        },
+    };
     let recovery = Recovery::from(fs.recovery());
-    let checked = fs.check().map_err(failed)?;
+    let (checked, repaired) = if arguments.repair {
+        let report = fs.repair().map_err(failed)?;
+        (report.left, report.repaired)
+    } else {
+        (fs.check().map_err(failed)?, Vec::new())
+    };
     fs.close().map_err(failed)?;
-    drop(watch);
     let CheckReport {
         findings,
         inodes,
@@ -65,14 +94,8 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     Ok(FsckReport {
         pool: pool.display().to_string(),
         clean: findings.is_empty(),
-        findings: findings
-            .iter()
-            .map(|finding| FindingReport {
-                number: finding.number,
-                text: finding.text.clone(),
-                line: finding.to_string(),
-            })
-            .collect(),
+        findings: findings.iter().map(FindingReport::from).collect(),
+        repaired: repaired.iter().map(FindingReport::from).collect(),
         inodes,
         directories,
         blocks,
@@ -80,24 +103,41 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     })
 }
 
+fn damaged(pool: &Path, finding: &Finding) -> FsckReport {
+    FsckReport {
+        pool: pool.display().to_string(),
+        clean: false,
+        findings: vec![FindingReport::from(finding)],
+        repaired: Vec::new(),
+        inodes: 0,
+        directories: 0,
+        blocks: 0,
+        recovery: Recovery::from(&pmfs::RecoveryReport::default()),
+    }
+}
+
 fn text(report: &FsckReport) -> String {
-    let mut lines: Vec<String> = report
-        .findings
-        .iter()
-        .map(|found| found.line.clone())
-        .collect();
+    let mut lines: Vec<String> = Vec::new();
+    for found in &report.repaired {
+        lines.push(format!("{} (repaired)", found.line));
+    }
+    for found in &report.findings {
+        lines.push(found.line.clone());
+    }
     lines.push(format!("recovery: {}", report.recovery.sentence));
+    let count = |n: usize| match n {
+        1 => "1 finding".to_owned(),
+        n => format!("{n} findings"),
+    };
+    let state = match (report.findings.len(), report.repaired.len()) {
+        (0, 0) => "clean".to_owned(),
+        (0, n) => format!("clean now, {} repaired", count(n)),
+        (n, 0) => format!("{}; to repair: pmfs fsck --repair POOL", count(n)),
+        (n, m) => format!("{} left, {m} repaired", count(n)),
+    };
     lines.push(format!(
-        "{}: {}; {} inodes, {} of them directories, {} blocks in use",
-        report.pool,
-        match report.findings.len() {
-            0 => "clean".to_owned(),
-            1 => "1 finding".to_owned(),
-            n => format!("{n} findings"),
-        },
-        report.inodes,
-        report.directories,
-        report.blocks,
+        "{}: {state}; {} inodes, {} of them directories, {} blocks in use",
+        report.pool, report.inodes, report.directories, report.blocks,
     ));
     lines.join("\n")
 }

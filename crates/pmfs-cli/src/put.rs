@@ -141,6 +141,7 @@ impl Putter<'_> {
         let (parent, _) = self.names.parent(dest)?;
         let node = NewNode {
             mode: 0o644,
+            umask: 0,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         };
@@ -325,6 +326,7 @@ fn new_node(meta: &Metadata) -> NewNode {
     let root = rustix::process::geteuid().is_root();
     NewNode {
         mode: meta.mode() & 0o7777,
+        umask: 0,
         uid: if root {
             meta.uid()
         } else {

@@ -40,9 +40,11 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::NOEXEC, !options.exec);
+    flags.set(MountFlags::NODIRATIME, options.nodiratime);
     match options.atime {
         AtimeMode::Noatime => flags |= MountFlags::NOATIME,
         AtimeMode::Relatime => flags |= MountFlags::RELATIME,
+        AtimeMode::Strictatime => flags |= MountFlags::STRICTATIME,
     }
     flags
 }

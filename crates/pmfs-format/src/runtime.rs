@@ -7,7 +7,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 1;
+pub const LAYOUT: u64 = 2;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Slot state: nobody's.
@@ -35,13 +35,16 @@ pub const INTENT_RECLAIM: u64 = 4;
 /// Intent kind: an old subtree is to be freed over a range if its slot no longer names it. Two records:
 /// the second, [`INTENT_RANGE`], follows.
 pub const INTENT_SUBTREE: u64 = 5;
-/// Intent kind: first and last index of the [`INTENT_SUBTREE`] before it.
+/// Intent kind: first and last index of the [`INTENT_SUBTREE`] before it; the low 48 bits of the kind's word are
+/// the first index whose leaves stay, as they stand elsewhere by then.
 pub const INTENT_RANGE: u64 = 6;
 /// Intent kind: the blocks hold saved data of the lane's transaction, and are nobody's after it.
 pub const INTENT_SCRATCH: u64 = 7;
 /// Intent kind: the word at this offset is stored in place; whoever recovers flushes it, for it may have been
 /// seen.
 pub const INTENT_WORD: u64 = 8;
+/// Intent kind: the blocks are nodes of the inode's tree if its topmost node is the block in `index`, or nobody's.
+pub const INTENT_UNDER: u64 = 9;
 
 on_media! {
     /// Start of the runtime area.

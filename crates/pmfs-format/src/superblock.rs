@@ -6,7 +6,8 @@ use crate::layout::on_media;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PMFSPOOL");
 /// The run record's offset in block 0: a line of its own.
 pub const RUN_RECORD_OFFSET: u64 = 512;
-/// The clean flag's offset in block 0: a line of its own, stored as one word.
+/// The clean flag's offset in block 0: a line of its own, stored as one word. Its low half is the state; of a
+/// clean pool the high half is the CRC-32C of the runtime area, which is trusted only if it is still right.
 pub const STATE_OFFSET: u64 = 576;
 /// State: no process held the pool, and the runtime area stands as it was saved.
 pub const STATE_CLEAN: u64 = 1;

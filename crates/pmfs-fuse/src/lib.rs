@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod caller;
 mod error;
 pub mod freeze;
 pub mod lookups;

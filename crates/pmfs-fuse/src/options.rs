@@ -21,6 +21,8 @@ pub struct MountOptions {
     pub exec: bool,
     /// When reads update atime.
     pub atime: AtimeMode,
+    /// Whether reading a directory leaves its atime alone.
+    pub nodiratime: bool,
     /// What a write promises across a crash.
     pub data: DataMode,
     /// Whether to flush where the medium can't outlive power.
@@ -46,6 +48,7 @@ impl MountOptions {
             dev: false,
             exec: true,
             atime: AtimeMode::default(),
+            nodiratime: false,
             data: DataMode::default(),
             flush: FlushMode::default(),
             durable: false,
@@ -94,6 +97,7 @@ impl MountOptions {
             read_only: self.read_only,
             data: self.data,
             atime: self.atime,
+            nodiratime: self.nodiratime,
             map: MapOptions {
                 read_only: false,
                 flush: self.flush,
@@ -142,6 +146,18 @@ macro_rules! switch {
     };
 }
 
+/// What holds anyway, and is taken because programs and tables give it.
+macro_rules! always {
+    ($name:literal, $about:literal) => {
+        Known {
+            name: $name,
+            values: None,
+            about: $about,
+            apply: |_, _| true,
+        }
+    };
+}
+
 /// Every option there is.
 pub const KNOWN: &[Known] = &[
     switch!("rw", "reading and writing (default)", read_only = false),
@@ -156,18 +172,40 @@ pub const KNOWN: &[Known] = &[
         "only the user who mounts",
         allow_other = false
     ),
-    Known {
-        name: "default_permissions",
-        values: None,
-        about: "the kernel checks permissions (always on)",
-        apply: |_, _| true,
-    },
+    always!(
+        "default_permissions",
+        "the kernel checks permissions (always on)"
+    ),
     switch!(
         "relatime",
         "update atime if older than mtime or a day (default)",
         atime = AtimeMode::Relatime
     ),
     switch!("noatime", "never update atime", atime = AtimeMode::Noatime),
+    switch!(
+        "strictatime",
+        "update atime at each read",
+        atime = AtimeMode::Strictatime
+    ),
+    switch!(
+        "nodiratime",
+        "leave the atime of directories alone",
+        nodiratime = true
+    ),
+    switch!(
+        "diratime",
+        "treat directories as files (default)",
+        nodiratime = false
+    ),
+    always!(
+        "sync",
+        "changes are durable when a call returns (always on)"
+    ),
+    always!("dirsync", "so are changes of directories (always on)"),
+    always!(
+        "async",
+        "taken, and means nothing: a call that returns is durable"
+    ),
     Known {
         name: "data",
         values: Some("atomic or ordered"),
@@ -258,7 +296,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_answered_with_the_known() {
-        for bad in ["nonsense", "ro=1", "data", "sync", "auto_unmount"] {
+        for bad in ["nonsense", "ro=1", "data", "sync=1", "auto_unmount"] {
             let error = MountOptions::new(false).parse(bad).unwrap_err().to_string();
             assert!(
                 error.contains(bad) && error.contains("data=atomic|ordered"),
@@ -270,6 +308,20 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("atomic or ordered"), "{error}");
+    }
+
+    #[test]
+    fn what_holds_anyway_changes_nothing() {
+        let mut options = MountOptions::new(false);
+        let before = options.clone();
+        options
+            .parse("sync,dirsync,async,diratime,default_permissions,rw,relatime,nosuid,nodev,exec")
+            .unwrap();
+        assert_eq!(options, before);
+        options.parse("noatime,strictatime,nodiratime").unwrap();
+        assert!(options.open_options().nodiratime);
+        assert_eq!(options.atime, AtimeMode::Strictatime);
+        assert_eq!(options.open_options().atime, AtimeMode::Strictatime);
     }
 
     #[test]

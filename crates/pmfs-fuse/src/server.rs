@@ -1,8 +1,9 @@
 //! One method for each request of the kernel, in the engine's terms.
 //!
 //! Who does what:
-//! - **Permissions**: the kernel (`default_permissions`), with attributes it asks for anew each time.
-//! - **umask**: the kernel; modes arrive with it applied. **set-gid directories**: the engine.
+//! - **Permissions**: the kernel (`default_permissions`), with attributes and access ACLs that it asks for. Who
+//!   may set an ACL, or an attribute of which namespace, is the kernel's to check too.
+//! - **umask**: the engine, because a default ACL overrides it. **set-gid directories**: the engine.
 //! - **Set-id bits and file capabilities**: at chown, truncate, fallocate and copy the kernel drops
 //!   them (it sends the new mode in the same SETATTR, as neither of FUSE's HANDLE_KILLPRIV versions
 //!   is asked for). At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
@@ -21,6 +22,7 @@ use pmfs::{
     StatFs, XattrFlags,
 };
 
+use crate::caller::{Caller, FSETID, SYS_ADMIN};
 use crate::freeze::{Frozen, Gate, Pass};
 use crate::lookups::LookupTable;
 
@@ -34,14 +36,15 @@ const COPY_MAX: u64 = 64 << 20;
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 const CAPABILITY: &[u8] = b"security.capability";
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// How a write has to be done, from the request's flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteKind {
     /// At the file's end, wherever that is.
     pub append: bool,
-    /// The writer has no right to keep set-id bits.
-    pub kill_set_id: bool,
+    /// The writer, if it has no right to keep set-id bits.
+    pub kill_set_id: Option<Caller>,
 }
 
 /// Answers requests. Inodes are named by the kernel's node numbers: 1 is the root, anything else is
@@ -191,20 +194,29 @@ impl Server {
         self.unpin(pinned, self.fs.rmdir(dir, name))
     }
 
-    /// RENAME and RENAME2, `flags` as in `renameat2(2)`; RENAME_WHITEOUT is refused with EINVAL.
-    pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Result<()> {
+    /// RENAME and RENAME2, `flags` as in `renameat2(2)`.
+    pub fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        flags: u32,
+        caller: &Caller,
+    ) -> Result<()> {
         let flags = RenameFlags::from_bits(flags).ok_or(Error::Invalid("rename flags"))?;
         let (dir, new_dir) = (ino_of(from.0), ino_of(to.0));
         let mut pinned = None;
-        // Only a plain rename can take the last name of what it lands on.
-        if flags.is_empty() {
+        // Only a rename that replaces can take the last name of what it lands on.
+        if !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) {
             match self.fs.lookup(new_dir, to.1) {
                 Ok(victim) => pinned = self.pin(victim)?,
                 Err(Error::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }
-        let renamed = self.with_space(|| self.fs.rename(dir, from.1, new_dir, to.1, flags));
+        let renamed = self.with_space(|| {
+            let owner = (caller.uid, caller.gid);
+            self.fs.rename_by(dir, from.1, new_dir, to.1, flags, owner)
+        });
         self.unpin(pinned, renamed)
     }
 
@@ -237,31 +249,51 @@ impl Server {
 
     /// GETXATTR.
     pub fn getxattr(&self, node: u64, name: &[u8]) -> Result<Vec<u8>> {
-        self.fs.getxattr(ino_of(node), supported(name)?)
+        self.fs.getxattr(ino_of(node), name)
     }
 
     /// SETXATTR, `flags` as in `setxattr(2)`.
-    pub fn setxattr(&self, node: u64, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
-        let flags = XattrFlags::from_bits(flags).ok_or(Error::Invalid("setxattr flags"))?;
-        let name = supported(name)?;
-        self.with_space(|| self.fs.setxattr(ino_of(node), name, value, flags))
+    pub fn setxattr(
+        &self,
+        node: u64,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        caller: &Caller,
+    ) -> Result<()> {
+        let ino = ino_of(node);
+        let of_the_kernel = XattrFlags::CREATE | XattrFlags::REPLACE;
+        let mut flags = XattrFlags::from_bits(flags)
+            .filter(|&flags| of_the_kernel.contains(flags))
+            .ok_or(Error::Invalid("setxattr flags"))?;
+        if name == ACCESS_ACL {
+            let attr = self.fs.getattr(ino)?;
+            if attr.mode & mode::S_ISGID != 0
+                && !caller.is_in_group(attr.gid)
+                && !caller.has_capability(FSETID)
+            {
+                flags |= XattrFlags::KILL_SGID;
+            }
+        }
+        self.with_space(|| self.fs.setxattr(ino, name, value, flags))
     }
 
-    /// LISTXATTR: the names, each with a NUL behind it. `trusted.` ones are root's to see.
-    pub fn listxattr(&self, node: u64, uid: u32) -> Result<Vec<u8>> {
+    /// LISTXATTR: the names, each with a NUL behind it. `trusted.` ones are for CAP_SYS_ADMIN to see.
+    pub fn listxattr(&self, node: u64, caller: &Caller) -> Result<Vec<u8>> {
+        let names = self.fs.listxattr(ino_of(node))?;
+        let trusted = |name: &Vec<u8>| name.starts_with(b"trusted.");
+        let all = !names.iter().any(trusted) || caller.has_capability(SYS_ADMIN);
         let mut list = Vec::new();
-        for name in self.fs.listxattr(ino_of(node))? {
-            if uid == 0 || !name.starts_with(b"trusted.") {
-                list.extend_from_slice(&name);
-                list.push(0);
-            }
+        for name in names.iter().filter(|name| all || !trusted(name)) {
+            list.extend_from_slice(name);
+            list.push(0);
         }
         Ok(list)
     }
 
     /// REMOVEXATTR.
     pub fn removexattr(&self, node: u64, name: &[u8]) -> Result<()> {
-        self.fs.removexattr(ino_of(node), supported(name)?)
+        self.fs.removexattr(ino_of(node), name)
     }
 
     /// STATFS.
@@ -372,18 +404,19 @@ impl Server {
         call()
     }
 
-    /// What a write takes away: file capabilities always, set-id bits from who may not keep them
-    /// (set-gid only along with group execution: without it, it meant mandatory locking).
-    fn drop_privileges(&self, ino: Ino, kill_set_id: bool) -> Result<()> {
+    /// What a write takes away: file capabilities always, set-id bits from who may not keep them (set-gid without
+    /// group execution only if the writer is not in the group).
+    fn drop_privileges(&self, ino: Ino, kill_set_id: Option<Caller>) -> Result<()> {
         if self.fs.getxattr(ino, CAPABILITY).is_ok() {
             self.fs.removexattr(ino, CAPABILITY)?;
         }
-        if !kill_set_id {
+        let Some(writer) = kill_set_id else {
             return Ok(());
-        }
-        let old = self.fs.getattr(ino)?.mode & 0o7777;
+        };
+        let attr = self.fs.getattr(ino)?;
+        let old = attr.mode & 0o7777;
         let mut new = old & !mode::S_ISUID;
-        if old & 0o010 != 0 {
+        if old & mode::S_ISGID != 0 && (old & 0o010 != 0 || !writer.is_in_group(attr.gid)) {
             new &= !mode::S_ISGID;
         }
         if new != old {
@@ -410,14 +443,6 @@ fn permissions(new: &NewNode) -> NewNode {
     }
 }
 
-/// ACLs are refused as long as nobody would enforce them.
-fn supported(name: &[u8]) -> Result<&[u8]> {
-    if name.starts_with(b"system.") {
-        return Err(Error::NotSupported("system extended attributes"));
-    }
-    Ok(name)
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -442,9 +467,16 @@ mod tests {
     }
 
     const NEW: NewNode = NewNode {
+        umask: 0,
         mode: 0o644,
         uid: 0,
         gid: 0,
+    };
+
+    const ROOT: Caller = Caller {
+        uid: 0,
+        gid: 0,
+        pid: 0,
     };
 
     /// The kernel's offset is where it thinks the end is, which another writer may have moved.
@@ -455,7 +487,7 @@ mod tests {
         let node = server.create(1, b"a", &NEW).unwrap().ino;
         let append = WriteKind {
             append: true,
-            kill_set_id: false,
+            kill_set_id: None,
         };
         server
             .write(node, 0, b"first", WriteKind::default())
@@ -477,7 +509,7 @@ mod tests {
         server.unlink(1, b"a").unwrap();
         assert_eq!(server.getattr(node).unwrap().links, 1);
         server.create(1, b"c", &NEW).unwrap();
-        server.rename((1, b"c"), (1, b"b"), 0).unwrap();
+        server.rename((1, b"c"), (1, b"b"), 0, &ROOT).unwrap();
         assert_eq!(server.getattr(node).unwrap().links, 0);
         server.forget(node, 2);
         assert_eq!(server.getattr(node).unwrap().links, 0);
@@ -490,7 +522,7 @@ mod tests {
         let dir = crate::temporary::dir();
         let server = server(&dir);
         let node = server.create(1, b"a", &NEW).unwrap().ino;
-        server.setxattr(node, CAPABILITY, b"cap", 0).unwrap();
+        server.setxattr(node, CAPABILITY, b"cap", 0, &ROOT).unwrap();
         server.write(node, 0, b"x", WriteKind::default()).unwrap();
         assert!(matches!(
             server.getxattr(node, CAPABILITY),

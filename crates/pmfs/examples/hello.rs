@@ -17,6 +17,7 @@ fn main() -> pmfs::Result<()> {
 
     let fs = Fs::open(&path, &OpenOptions::default())?;
     let owner = NewNode {
+        umask: 0,
         mode: 0o644,
         uid: 0,
         gid: 0,

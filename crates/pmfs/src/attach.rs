@@ -10,8 +10,8 @@ use crate::persist::Restore;
 use crate::pool::{
     BYTE_ATTACH, BYTE_POOL, Pool, SLOT_INCARNATION, SLOT_PID, SLOT_STATE, holder_pid,
 };
-use crate::superblock::Health;
-use crate::{recovery, superblock, walk};
+use crate::superblock::{self, Health, State};
+use crate::{recovery, walk};
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Prober};
 use pmfs_format::RunRecordRaw;
@@ -118,7 +118,7 @@ fn wait_for_copier(path: &Path) -> Result<()> {
 /// Under the attach lock: makes the runtime area trustworthy and takes a slot.
 fn enter(pool: &mut Pool, path: Option<&Path>, health: Health) -> Result<RecoveryReport> {
     let since = Instant::now();
-    let clean = superblock::is_clean(pool.pm.mapping());
+    let state = superblock::state(pool.pm.mapping());
     let last = superblock::run_record(pool.pm.mapping());
     let mut record = identity_of(pool, last);
     let same = last.is_some_and(|last| {
@@ -128,22 +128,32 @@ fn enter(pool: &mut Pool, path: Option<&Path>, health: Health) -> Result<Recover
     let others = path.is_some() && any_live(pool);
     let mut report = RecoveryReport::default();
     if !others {
+        let whole = match state {
+            State::Clean(crc) => runtime_crc(pool)? == crc,
+            State::Active => same,
+        };
         // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
         let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
-        let trusted = vouched && (clean || same);
+        let trusted = vouched && whole;
         if !trusted || path.is_none() {
             report = walk::rebuild(pool)?;
             record.recoveries += 1;
         }
         let restore = Restore::new(&pool.pm);
         superblock::set_run_record(&restore, record);
-        superblock::set_clean(&restore, false);
+        superblock::set_state(&restore, State::Active);
     } else if !same {
         // Somebody has it open under another identity: another container, or a copy of the device node.
         return Err(Error::Held { pid: 0 });
     }
     take_slot(pool, path)?;
-    let undone = recovery::recover_dead(pool)?;
+    let undone = match recovery::recover_dead(pool) {
+        Err(_) if pool.mending => recovery::Undone::default(),
+        undone => undone?,
+    };
+    if pool.mending {
+        rebuild_held(pool)?;
+    }
     if undone.slots > 0 {
         report.kind = RecoveryKind::Slots;
         report.transactions_undone = undone.transactions;
@@ -154,6 +164,30 @@ fn enter(pool: &mut Pool, path: Option<&Path>, health: Health) -> Result<Recover
     }
     report.elapsed = since.elapsed();
     Ok(report)
+}
+
+fn runtime_crc(pool: &Pool) -> Result<u32> {
+    superblock::crc_of_range(pool.pm.mapping(), pool.geometry.runtime.clone())
+}
+
+/// Rebuilds the runtime area of a pool that this process has to itself, and takes its slot anew.
+///
+/// # Errors
+/// As [`walk::rebuild`].
+pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
+    pool.damaged.store(false, Ordering::Relaxed);
+    pool.read_only.store(false, Ordering::Relaxed);
+    walk::rebuild(pool)?;
+    mark_slot(pool, pool.holder.slot, pool.holder.incarnation);
+    Ok(())
+}
+
+fn mark_slot(pool: &Pool, slot: u64, incarnation: u64) {
+    let off = pool.geometry.slot(slot);
+    let runtime = pool.pm.runtime();
+    runtime.store(off + SLOT_INCARNATION, incarnation);
+    runtime.store(off + SLOT_PID, u64::from(std::process::id()));
+    runtime.store(off + SLOT_STATE, SLOT_LIVE);
 }
 
 /// This run's record: who we are, and how often that has been.
@@ -209,9 +243,7 @@ fn take_slot(pool: &mut Pool, path: Option<&Path>) -> Result<()> {
             pool.locks.lock().expect("not poisoned").push(lock);
         }
         let incarnation = runtime.load(off + SLOT_INCARNATION) + 1;
-        runtime.store(off + SLOT_INCARNATION, incarnation);
-        runtime.store(off + SLOT_PID, u64::from(std::process::id()));
-        runtime.store(off + SLOT_STATE, SLOT_LIVE);
+        mark_slot(pool, slot, incarnation);
         pool.holder = Holder {
             slot,
             incarnation: incarnation & 0xf_ffff,
@@ -238,7 +270,8 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         .any(|slot| pool.pm.load(pool.geometry.slot(slot) + SLOT_STATE) != SLOT_FREE);
     if !occupied && pool.pm.intact().is_ok() && !pool.damaged.load(Ordering::Relaxed) {
         pool.pm.runtime().save();
-        superblock::set_clean(&Restore::new(&pool.pm), true);
+        let crc = runtime_crc(pool)?;
+        superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));
     }
     pool.locks.lock().expect("not poisoned").clear();
     drop(entry);

@@ -40,6 +40,9 @@ pub enum Error {
     /// The call is not permitted on this inode.
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
+    /// Not to be had on this inode, whoever asks.
+    #[error("permission denied: {0}")]
+    Denied(&'static str),
     /// rename of "." or "..".
     #[error("the name is in use by the system")]
     Busy,
@@ -155,6 +158,7 @@ impl Error {
             Error::Invalid(_) => Errno::INVAL,
             Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::NotPermitted(_) => Errno::PERM,
+            Error::Denied(_) => Errno::ACCESS,
             Error::Busy => Errno::BUSY,
             Error::FileTooBig => Errno::FBIG,
             Error::AttributeName => Errno::RANGE,

@@ -3,16 +3,18 @@
 use crate::attach;
 use crate::check::{self, CheckReport};
 use crate::dir::list;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::info::{PoolDetails, PoolInfo, RecoveryReport};
 use crate::mkfs;
 use crate::namespace::create::Kind;
 use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
+use crate::repair::{self, RepairReport};
 use crate::types::{
     Attr, DirEntry, FallocateMode, Ino, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
 };
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// One attachment to a pool. Calls are atomic and durable when they return; they may come from any thread.
 /// Errors are those of the POSIX calls of the same names ([`crate::Error::errno`]). Permissions are not
@@ -85,6 +87,11 @@ impl Fs {
         check::check(&self.pool)
     }
 
+    /// Mends what check finds, in a pool attached for [`OpenOptions::repair`]; see `docs/FSCK.md`.
+    pub fn repair(&self) -> Result<RepairReport> {
+        repair::repair(&self.pool)
+    }
+
     /// Finds a name; "." and ".." too.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         self.pool.lookup(dir, name)
@@ -97,17 +104,17 @@ impl Fs {
 
     /// Changes attributes.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        self.pool.setattr(ino, set)
+        self.stop_at_damage(self.pool.setattr(ino, set))
     }
 
     /// Makes a regular file; does not hold it open.
     pub fn create(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
-        self.pool.make(dir, name, node, Kind::File)
+        self.stop_at_damage(self.pool.make(dir, name, node, Kind::File))
     }
 
     /// Makes a directory.
     pub fn mkdir(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
-        self.pool.make(dir, name, node, Kind::Directory)
+        self.stop_at_damage(self.pool.make(dir, name, node, Kind::Directory))
     }
 
     /// Makes a file, device, FIFO or socket; `kind` is the type's bits.
@@ -119,32 +126,32 @@ impl Fs {
         kind: u32,
         rdev: u32,
     ) -> Result<Attr> {
-        self.pool.make(dir, name, node, Kind::Special(kind, rdev))
+        self.stop_at_damage(self.pool.make(dir, name, node, Kind::Special(kind, rdev)))
     }
 
     /// Makes a symbolic link.
     pub fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], node: &NewNode) -> Result<Attr> {
-        self.pool.make(dir, name, node, Kind::Symlink(target))
+        self.stop_at_damage(self.pool.make(dir, name, node, Kind::Symlink(target)))
     }
 
     /// Makes a file without a name (O_TMPFILE), held open once: pair it with [`Fs::release`].
     pub fn tmpfile(&self, dir: Ino, node: &NewNode) -> Result<Attr> {
-        self.pool.tmpfile(dir, node)
+        self.stop_at_damage(self.pool.tmpfile(dir, node))
     }
 
     /// Gives a file one more name.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.pool.link(ino, dir, name)
+        self.stop_at_damage(self.pool.link(ino, dir, name))
     }
 
     /// Removes a name of anything but a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.pool.unlink(dir, name)
+        self.stop_at_damage(self.pool.unlink(dir, name))
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.pool.rmdir(dir, name)
+        self.stop_at_damage(self.pool.rmdir(dir, name))
     }
 
     /// Moves a name; see `renameat2(2)`.
@@ -156,7 +163,21 @@ impl Fs {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        self.pool.rename(dir, name, new_dir, new_name, flags)
+        self.rename_by(dir, name, new_dir, new_name, flags, (0, 0))
+    }
+
+    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's.
+    pub fn rename_by(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+        owner: (u32, u32),
+    ) -> Result<()> {
+        let to = (new_dir, new_name);
+        self.stop_at_damage(self.pool.rename((dir, name), to, flags, owner))
     }
 
     /// A symbolic link's target.
@@ -193,17 +214,29 @@ impl Fs {
 
     /// Writes; short only where the pool is full.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
-        self.pool.write(ino, offset, data)
+        self.stop_at_damage(self.pool.write(ino, offset, data))
     }
 
     /// Writes at the true end; answers the offset and the bytes written.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
-        self.pool.append(ino, data)
+        self.stop_at_damage(self.pool.append(ino, data))
     }
 
     /// See `fallocate(2)`.
     pub fn fallocate(&self, ino: Ino, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
-        self.pool.fallocate(ino, mode, offset, len)
+        self.stop_at_damage(self.pool.fallocate(ino, mode, offset, len))
+    }
+
+    /// Takes a range of whole blocks out of a file: what lies behind it moves up to its start.
+    /// COLLAPSE_RANGE of `fallocate(2)`.
+    pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
+        self.stop_at_damage(self.pool.collapse_range(ino, offset, len))
+    }
+
+    /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole. INSERT_RANGE of
+    /// `fallocate(2)`.
+    pub fn insert_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
+        self.stop_at_damage(self.pool.insert_range(ino, offset, len))
     }
 
     /// The first data from `offset` on.
@@ -225,7 +258,7 @@ impl Fs {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.pool.copy_range(from, from_offset, to, to_offset, len)
+        self.stop_at_damage(self.pool.copy_range(from, from_offset, to, to_offset, len))
     }
 
     /// Nothing to do: every call is durable when it returns.
@@ -240,7 +273,7 @@ impl Fs {
 
     /// Sets an extended attribute.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
-        self.pool.setxattr(ino, name, value, flags)
+        self.stop_at_damage(self.pool.setxattr(ino, name, value, flags))
     }
 
     /// The extended attributes' names.
@@ -250,7 +283,7 @@ impl Fs {
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.pool.removexattr(ino, name)
+        self.stop_at_damage(self.pool.removexattr(ino, name))
     }
 
     /// Space and inodes.
@@ -273,5 +306,15 @@ impl Fs {
     #[must_use]
     pub fn mapping(&self) -> &pmem::Pmem {
         self.pool.pm.mapping()
+    }
+
+    /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built
+    /// on what can't be right.
+    fn stop_at_damage<T>(&self, result: Result<T>) -> Result<T> {
+        if matches!(result, Err(Error::Corrupt { .. })) {
+            self.pool.damaged.store(true, Ordering::Relaxed);
+            self.pool.read_only.store(true, Ordering::Relaxed);
+        }
+        result
     }
 }

@@ -19,7 +19,7 @@ use crate::info::PoolInfo;
 use crate::options::OpenOptions;
 use crate::persist::{Pm, Restore};
 use crate::pool::{BYTE_POOL, holder_pid};
-use crate::superblock;
+use crate::superblock::{self, State};
 use pmem::slots::ByteLock;
 use pmem::{MapOptions, MediumKind, Pmem};
 use pmfs_format::BLOCK_BYTES;
@@ -95,7 +95,7 @@ fn switch(
     let (raw, health) = superblock::load(&mem)?;
     let old = Geometry::of(&raw, mem.len())?;
     let old_size = old.blocks * BLOCK_BYTES;
-    if !superblock::is_clean(&mem) {
+    if superblock::state(&mem) == State::Active {
         // Somebody was faster, and died.
         return Err(Error::Geometry(
             "the pool needs recovery again; try again".into(),
@@ -137,7 +137,7 @@ fn switch(
         record.layout = 0;
         superblock::set_run_record(&restore, record);
     }
-    superblock::set_clean(&restore, false);
+    superblock::set_state(&restore, State::Active);
     let mut next = raw;
     new.describe(&mut next);
     superblock::seal(&mut next);

@@ -98,6 +98,11 @@ impl Inode {
         self.mode & mode::S_IFMT
     }
 
+    /// The word that holds the mode, with other permission bits.
+    pub fn mode_word(&self, bits: u32) -> u64 {
+        u64::from(self.kind() | bits & 0o7777) | u64::from(self.generation) << 32
+    }
+
     pub fn is_dir(&self) -> bool {
         self.kind() == mode::S_IFDIR
     }
@@ -267,6 +272,8 @@ pub(crate) struct NewInode<'a> {
     pub parent: u64,
     pub size: u64,
     pub root: Entry,
+    /// Where its attributes are, as the inode has it.
+    pub xattr: u64,
     /// A short symlink's target.
     pub inline: &'a [u8],
 }
@@ -279,6 +286,7 @@ impl NewInode<'_> {
         words[1] = now_ns as u64;
         words[2] = self.root.0;
         words[3] = now_ns as u64;
+        words[5] = self.xattr;
         words[6] = u64::from(self.mode) | u64::from(generation) << 32;
         words[7] = self.parent;
         words[8] = now_ns as u64;
@@ -289,22 +297,32 @@ impl NewInode<'_> {
         for (word, bytes) in words[11..].iter_mut().zip(inline.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         }
+        if matches!(self.mode & mode::S_IFMT, mode::S_IFREG | mode::S_IFDIR) {
+            words[11] = self.xattr & (BLOCK_BYTES - 1);
+        }
         words
     }
+}
+
+/// Whether these type bits are a type.
+pub(crate) fn is_kind(kind: u32) -> bool {
+    matches!(
+        kind,
+        mode::S_IFREG
+            | mode::S_IFDIR
+            | mode::S_IFLNK
+            | mode::S_IFIFO
+            | mode::S_IFSOCK
+            | mode::S_IFBLK
+            | mode::S_IFCHR
+    )
 }
 
 /// Checks what a damaged inode could make the engine do; live inodes only.
 pub(crate) fn plausible(inode: &Inode) -> Result<()> {
     let bad = |what| Err(corrupt(what, inode.off));
-    match inode.kind() {
-        mode::S_IFREG
-        | mode::S_IFDIR
-        | mode::S_IFLNK
-        | mode::S_IFIFO
-        | mode::S_IFSOCK
-        | mode::S_IFBLK
-        | mode::S_IFCHR => {}
-        _ => return bad("inode type"),
+    if !is_kind(inode.kind()) {
+        return bad("inode type");
     }
     if inode.size() > pmfs_format::inode::SIZE_MAX {
         return bad("inode size");

@@ -9,7 +9,7 @@ use pmfs_format::IntentRaw;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
-    INTENT_WORD, INTENT_XATTR,
+    INTENT_UNDER, INTENT_WORD, INTENT_XATTR,
 };
 use std::cell::Cell;
 
@@ -25,6 +25,8 @@ const WORKING: u64 = 56;
 const KIND_SHIFT: u32 = 56;
 const LEVEL_SHIFT: u32 = 48;
 const RUN_SHIFT: u32 = 24;
+/// Bits of a kind's word that may hold an index.
+const INDEX_MASK: u64 = (1 << LEVEL_SHIFT) - 1;
 
 thread_local! {
     /// The lane that this thread used last.
@@ -62,10 +64,13 @@ pub(crate) enum Purpose {
     Reclaim { ino: Ino, cursor: u64 },
     /// The old subtree (its entry is in `run`'s place), named by `slot` before the change.
     Subtree { slot: u64, level: u32, cursor: u64 },
-    /// First and last index of the subtree record before it; its first word is the subtree's base plus one.
-    Range { from: u64, to: u64 },
+    /// First and last index of the subtree record before it, and the first whose leaf stays; its first word is
+    /// the subtree's base plus one.
+    Range { from: u64, to: u64, kept: u64 },
     /// Saved data of the running transaction.
     Scratch,
+    /// Nodes of a tree that was built as a whole, whose topmost node is the block `top`.
+    Under { ino: Ino, top: u64 },
     /// A word that is stored in place: nothing to free, but to be flushed.
     Word { off: u64 },
 }
@@ -218,7 +223,7 @@ impl<'a> Lane<'a> {
     pub fn count_blocks(&self, purpose: Purpose, blocks: i64) {
         let counted = match purpose {
             Purpose::Tree { ino, .. } => ino != TABLE_INO,
-            Purpose::Xattr { .. } => true,
+            Purpose::Xattr { .. } | Purpose::Under { .. } => true,
             _ => false,
         };
         if counted {
@@ -299,7 +304,9 @@ impl<'a> Lane<'a> {
     pub fn intent_ino(&self, record: u64) -> Ino {
         let [_, kind, ino, index] = self.pool.pm.read::<4>(self.record_off(record));
         match decode(kind, ino, index) {
-            Some(Purpose::Tree { ino, .. } | Purpose::Xattr { ino }) => ino,
+            Some(
+                Purpose::Tree { ino, .. } | Purpose::Xattr { ino } | Purpose::Under { ino, .. },
+            ) => ino,
             _ => 0,
         }
     }
@@ -407,8 +414,9 @@ fn encode(purpose: Purpose) -> (u64, u64, u64) {
             slot,
             cursor,
         ),
-        Purpose::Range { from, to } => (INTENT_RANGE << KIND_SHIFT, from, to),
+        Purpose::Range { from, to, kept } => (INTENT_RANGE << KIND_SHIFT | kept, from, to),
         Purpose::Scratch => (INTENT_SCRATCH << KIND_SHIFT, 0, 0),
+        Purpose::Under { ino, top } => (INTENT_UNDER << KIND_SHIFT, ino, top),
         Purpose::Word { off } => (INTENT_WORD << KIND_SHIFT, 0, off),
     }
 }
@@ -428,8 +436,10 @@ fn decode(kind: u64, ino: u64, index: u64) -> Option<Purpose> {
         INTENT_RANGE => Purpose::Range {
             from: ino,
             to: index,
+            kept: kind & INDEX_MASK,
         },
         INTENT_SCRATCH => Purpose::Scratch,
+        INTENT_UNDER => Purpose::Under { ino, top: index },
         INTENT_WORD => Purpose::Word { off: index },
         _ => return None,
     })

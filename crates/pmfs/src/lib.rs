@@ -7,6 +7,7 @@
 //! the hot path, `unsafe` (only `pmem` touches the pool's memory).
 #![forbid(unsafe_code)]
 
+mod acl;
 mod alloc;
 mod attach;
 pub mod check;
@@ -35,6 +36,7 @@ mod owner;
 pub mod persist;
 mod pool;
 mod recovery;
+mod repair;
 mod settle;
 mod statfs;
 mod superblock;
@@ -55,6 +57,7 @@ pub use look::{Look, PoolState, is_pool, remove};
 pub use new_file::NewFile;
 pub use options::{MkfsOptions, OpenOptions};
 pub use pmem::{FlushMode, MapOptions};
+pub use repair::RepairReport;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FallocateMode, Ino, NewNode, ROOT_INO, RenameFlags,
     SetAttr, SetTime, StatFs, XattrFlags,

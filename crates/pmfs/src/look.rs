@@ -7,7 +7,7 @@ use crate::geometry::Geometry;
 use crate::info::{PoolDetails, PoolInfo};
 use crate::options::OpenOptions;
 use crate::pool::{BYTE_POOL, Pool, holder_pid};
-use crate::superblock::{self, Health};
+use crate::superblock::{self, Health, State};
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmem::{MapOptions, Pmem};
 use pmfs_format::BLOCK_BYTES;
@@ -49,10 +49,15 @@ impl Look {
         let mem = Pmem::open(path, &map)?;
         let (raw, health) = superblock::load(&mem)?;
         let geometry = Geometry::of(&raw, mem.len())?;
-        let state = match superblock::is_clean(&mem) {
+        let state = match superblock::state(&mem) {
             _ if held => PoolState::InUse,
-            true => PoolState::Clean,
-            false => PoolState::NeedsRecovery,
+            // Somebody may have written to the file since.
+            State::Clean(crc)
+                if superblock::crc_of_range(&mem, geometry.runtime.clone())? == crc =>
+            {
+                PoolState::Clean
+            }
+            _ => PoolState::NeedsRecovery,
         };
         Ok(Look {
             pool: Pool::new(mem, raw, geometry, None, &OpenOptions::default()),

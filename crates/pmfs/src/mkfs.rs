@@ -8,7 +8,7 @@ use crate::inode::NewInode;
 use crate::options::{MkfsOptions, OpenOptions};
 use crate::persist::Restore;
 use crate::pool::{BYTE_POOL, Pool, holder_pid};
-use crate::superblock;
+use crate::superblock::{self, State};
 use crate::tree::entry::Entry;
 use crate::types::mode;
 use crate::walk;
@@ -111,7 +111,8 @@ pub(crate) fn format(mem: Pmem, options: &MkfsOptions) -> Result<Pool> {
     walk::rebuild(&pool)?;
     pool.pm.runtime().save();
     superblock::set_run_record(&restore, first_run());
-    superblock::set_clean(&restore, true);
+    let crc = superblock::crc_of_range(pool.pm.mapping(), pool.geometry.runtime.clone())?;
+    superblock::set_state(&restore, State::Clean(crc));
     superblock::store(&restore, &raw)?;
     Ok(pool)
 }
@@ -141,6 +142,7 @@ fn root(pool: &Pool, restore: &Restore<'_>, options: &MkfsOptions) {
         parent: ROOT_INO,
         size: 0,
         root: Entry::HOLE,
+        xattr: 0,
         inline: &[],
     };
     let mut words = new.words(1, options.clock.now_ns());

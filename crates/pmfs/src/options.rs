@@ -36,10 +36,15 @@ pub struct OpenOptions {
     pub data: DataMode,
     /// When reads update atime.
     pub atime: AtimeMode,
+    /// Leave the atime of directories alone, whatever `atime` says.
+    pub nodiratime: bool,
     /// How to map it.
     pub map: MapOptions,
     /// Let other instances in at the same time. Experimental: for tests until pools are shared.
     pub shared: bool,
+    /// Attach though the journal or the root directory is damaged, throwing away what can't be undone, and
+    /// trusting nothing of the runtime area: for fsck, which calls [`crate::Fs::repair`] next.
+    pub repair: bool,
     /// Where times come from.
     pub clock: Clock,
     /// Who is shown every access to the pool, from the first one on.

@@ -42,10 +42,15 @@ pub(crate) struct Pool {
     pub clock: Clock,
     pub data_mode: DataMode,
     pub atime: AtimeMode,
+    pub nodiratime: bool,
     pub read_only: AtomicBool,
     pub shut: AtomicBool,
     /// The walk met damage: the pool is read-only, and is not marked clean.
     pub damaged: AtomicBool,
+    /// Attached to be repaired: damage is no reason to stop.
+    pub mending: bool,
+    /// Lanes whose log could not be undone and was thrown away.
+    pub discarded: Mutex<Vec<u64>>,
     /// Blocks that ordinary calls may take before the free ones are counted again.
     pub budget: AtomicI64,
     pub prober: Option<Prober>,
@@ -76,9 +81,12 @@ impl Pool {
             clock: options.clock.clone(),
             data_mode: options.data,
             atime: options.atime,
+            nodiratime: options.nodiratime,
             read_only: AtomicBool::new(options.read_only),
             shut: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
+            mending: options.repair,
+            discarded: Mutex::new(Vec::new()),
             budget: AtomicI64::new(0),
             prober,
             locks: Mutex::new(Vec::new()),

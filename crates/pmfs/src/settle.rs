@@ -33,7 +33,7 @@ fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
             continue;
         };
         match purpose {
-            Purpose::Tree { .. } if placed => {}
+            Purpose::Tree { .. } | Purpose::Under { .. } if placed => {}
             Purpose::Reclaim { ino, cursor } => {
                 let _ = reclaim(pool, lane, record, ino, cursor);
             }
@@ -96,6 +96,10 @@ fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
         Purpose::Tree { ino, level, index } => {
             Ok(!dead(ino)? && tree_of(pool, ino)?.names(pool, level, index, block)?)
         }
+        Purpose::Under { ino, top } => {
+            let root = tree_of(pool, ino)?.root;
+            Ok(!dead(ino)? && root.is_node() && root.off() >> BLOCK_SHIFT == top)
+        }
         Purpose::Xattr { ino } => {
             Ok(!dead(ino)? && Inode::load(pool, ino)?.xattr >> BLOCK_SHIFT == block)
         }
@@ -150,6 +154,7 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
             shape,
             from: 0,
             to: coverage(7),
+            kept: u64::MAX,
             cursor,
         };
         let root = Entry(inode.root);
@@ -186,7 +191,7 @@ fn subtree(
     slot: u64,
     cursor: u64,
 ) -> Result<()> {
-    let Some((base, Purpose::Range { from, to })) = lane.intent(record + 1) else {
+    let Some((base, Purpose::Range { from, to, kept })) = lane.intent(record + 1) else {
         return Ok(());
     };
     let base = base - 1;
@@ -200,6 +205,7 @@ fn subtree(
         shape: Shape::File,
         from,
         to,
+        kept,
         cursor,
     }
     .run(old.unrooted(), level, base)?;
@@ -228,6 +234,32 @@ pub(crate) fn intend_subtree(
     from: u64,
     to: u64,
 ) -> Result<()> {
+    intend(lane, swing, (from, to), to)
+}
+
+/// As [`intend_subtree`], for all nodes of the old subtree from `from` on and the leaves before `kept`: the others
+/// stand in the new one too.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_nodes(
+    lane: &Lane<'_>,
+    swing: &crate::tree::edit::Swing,
+    from: u64,
+    kept: u64,
+) -> Result<()> {
+    let to = swing.base + coverage(swing.level);
+    intend(lane, swing, (from, to), kept)
+}
+
+#[cfg_attr(feature = "record", track_caller)]
+fn intend(
+    lane: &Lane<'_>,
+    swing: &crate::tree::edit::Swing,
+    (from, to): (u64, u64),
+    kept: u64,
+) -> Result<()> {
     if swing.old.is_hole() {
         return Ok(());
     }
@@ -239,6 +271,6 @@ pub(crate) fn intend_subtree(
             cursor: 0,
         },
     )?;
-    lane.intend(swing.base + 1, Purpose::Range { from, to })
+    lane.intend(swing.base + 1, Purpose::Range { from, to, kept })
         .map(drop)
 }

@@ -9,6 +9,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Features of this build that a writer or reader must know: none yet.
 const KNOWN_FEATURES: u64 = 0;
+/// Bytes that are summed up at a time.
+const CRC_PART: usize = 64 << 10;
 
 /// What the CRC has to be.
 pub(crate) fn crc_of(raw: &SuperblockRaw) -> u32 {
@@ -138,14 +140,50 @@ pub(crate) fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
     restore.barrier();
 }
 
-/// Whether the pool was closed cleanly.
-pub(crate) fn is_clean(mem: &Pmem) -> bool {
-    mem.load(STATE_OFFSET) == STATE_CLEAN
+/// How the pool was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Closed; the runtime area had this CRC.
+    Clean(u32),
+    /// In use, or left by a crash.
+    Active,
 }
 
-/// Sets or clears the clean flag; durable on return.
-pub(crate) fn set_clean(restore: &Restore<'_>, clean: bool) {
-    let state = if clean { STATE_CLEAN } else { STATE_ACTIVE };
-    restore.words(STATE_OFFSET, &[state]);
+/// How the pool was left; anything that is no state counts as a crash.
+pub(crate) fn state(mem: &Pmem) -> State {
+    let word = mem.load(STATE_OFFSET);
+    if word & u64::from(u32::MAX) == STATE_CLEAN {
+        State::Clean((word >> 32) as u32)
+    } else {
+        State::Active
+    }
+}
+
+/// Sets the clean flag; durable on return.
+pub(crate) fn set_state(restore: &Restore<'_>, state: State) {
+    let word = match state {
+        State::Clean(crc) => STATE_CLEAN | u64::from(crc) << 32,
+        State::Active => STATE_ACTIVE,
+    };
+    restore.words(STATE_OFFSET, &[word]);
     restore.barrier();
+}
+
+/// CRC-32C of these bytes of the pool.
+///
+/// # Errors
+/// `Medium`.
+pub(crate) fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u32> {
+    let mut part = vec![0; CRC_PART];
+    let mut crc = 0;
+    let mut off = range.start;
+    while off < range.end {
+        let part = &mut part[..CRC_PART.min((range.end - off) as usize)];
+        mem.copy_out(off, part).map_err(|fault| Error::Medium {
+            offset: fault.offset,
+        })?;
+        crc = crc32c::crc32c_append(crc, part);
+        off += part.len() as u64;
+    }
+    Ok(crc)
 }

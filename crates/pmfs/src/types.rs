@@ -58,8 +58,11 @@ pub struct Attr {
 /// Who makes a new inode, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode {
-    /// Permission bits (umask already applied); the call supplies the type.
+    /// Permission bits as asked for; the call supplies the type.
     pub mode: u32,
+    /// Permission bits that are withheld, unless the directory has a default ACL, which then decides. Symbolic
+    /// links have all bits.
+    pub umask: u32,
     /// Owner.
     pub uid: u32,
     /// Group, unless the parent has set-gid, which hands down its own.
@@ -135,6 +138,8 @@ bitflags! {
         const NOREPLACE = 1;
         /// Swap the two atomically.
         const EXCHANGE = 2;
+        /// Leave a character device 0:0 under the old name.
+        const WHITEOUT = 4;
     }
 
     /// Modes of `fallocate`, with the values of `fallocate(2)`.
@@ -155,6 +160,9 @@ bitflags! {
         const CREATE = 1;
         /// Fail with ENODATA if it is not.
         const REPLACE = 2;
+        /// Of an access ACL: take away set-gid, as from one who is not in the file's group and has no
+        /// CAP_FSETID. The engine's own flag.
+        const KILL_SGID = 1 << 16;
     }
 }
 
@@ -174,6 +182,8 @@ pub enum AtimeMode {
     /// If it is older than mtime or ctime, or than a day.
     #[default]
     Relatime,
+    /// Always.
+    Strictatime,
     /// Never.
     Noatime,
 }

@@ -6,8 +6,9 @@ use crate::error::{Error, Result};
 use crate::info::{RecoveryKind, RecoveryReport};
 use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::lane::{Lane, Run};
+use crate::persist::Restore;
 use crate::pool::Pool;
-use crate::recovery::undo_lane;
+use crate::recovery::{Undone, undo_lane};
 use crate::tree::usage;
 use crate::tree::visit::{Piece, Visitor};
 use pmfs_format::InodeRaw;
@@ -34,7 +35,10 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     };
     for index in 0..geometry.lanes {
         let lane = Lane::at(pool, index);
-        let undone = undo_lane(pool, &lane, false)?;
+        let undone = match undo_lane(pool, &lane, false) {
+            Err(Error::Corrupt { .. }) if pool.mending => discard(pool, &lane, index),
+            undone => undone?,
+        };
         report.transactions_undone += undone.transactions;
         report.entries_undone += undone.entries;
         // Lanes start in different parts of the pool, so that they seldom meet in a group.
@@ -55,7 +59,8 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         pool.damaged.store(true, Ordering::Relaxed);
         pool.read_only.store(true, Ordering::Relaxed);
     }
-    if Inode::load(pool, ROOT_INO).is_ok_and(|root| root.links > 0 && root.is_dir()) {
+    let has_root = Inode::load(pool, ROOT_INO).is_ok_and(|root| root.links > 0 && root.is_dir());
+    if has_root || pool.mending {
         Ok(report)
     } else {
         Err(Error::Corrupt {
@@ -63,6 +68,17 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
             offset: geometry.inode_table_root * pmfs_format::BLOCK_BYTES,
         })
     }
+}
+
+/// Throws away a log that can't be undone: what its transaction had begun stays half done, for check to find.
+fn discard(pool: &Pool, lane: &Lane<'_>, index: u64) -> Undone {
+    let (log, entries) = lane.log();
+    let restore = Restore::new(&pool.pm);
+    restore.zero(log, entries * 64);
+    restore.barrier();
+    lane.reset(0, 0);
+    pool.discarded.lock().expect("not poisoned").push(index);
+    Undone::default()
 }
 
 /// Bitmaps in the making, in this process's memory.
@@ -86,16 +102,24 @@ impl Maps {
         }
     }
 
-    fn mark(&self, run: Run) {
+    /// Answers whether none of them was marked before: a block that two trees name is damage, and a node that
+    /// is met again must not be entered again.
+    fn mark(&self, run: Run) -> bool {
+        let mut fresh = true;
         let end = run.block + run.count;
         let mut block = run.block;
         while block < end {
             let bits = (64 - block % 64).min(end - block);
             let mask = (u64::MAX >> (64 - bits)) << (block % 64);
-            self.blocks[(block / 64) as usize].fetch_or(mask, Ordering::Relaxed);
+            let word = &self.blocks[(block / 64) as usize];
+            fresh &= word.fetch_or(mask, Ordering::Relaxed) & mask == 0;
             block += bits;
         }
         self.used.fetch_add(run.count, Ordering::Relaxed);
+        if !fresh {
+            self.damage.fetch_add(1, Ordering::Relaxed);
+        }
+        fresh
     }
 
     fn mark_ino(&self, ino: u64) {
@@ -215,13 +239,11 @@ struct TableWalk<'a> {
 impl Visitor for TableWalk<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         // The root's block lies before the allocator's.
-        if piece.run.block != self.root {
-            self.maps.mark(piece.run);
-        }
-        if piece.level == 0 {
+        let fresh = piece.run.block == self.root || self.maps.mark(piece.run);
+        if piece.level == 0 && fresh {
             self.leaves.push(piece.base);
         }
-        true
+        fresh
     }
 
     fn damage(&mut self, _error: Error) {
@@ -236,9 +258,8 @@ struct FileWalk<'a> {
 
 impl Visitor for FileWalk<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
-        self.maps.mark(piece.run);
         self.blocks += piece.run.count;
-        true
+        self.maps.mark(piece.run)
     }
 
     fn damage(&mut self, _error: Error) {

@@ -9,6 +9,7 @@ use pmfs::{
 };
 
 const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o644,
     uid: 0,
     gid: 0,
@@ -22,7 +23,14 @@ struct Cost {
     call: fn(&Fs, &Files) -> Result<()>,
 }
 
+/// Owner rw-, user 7 r-x, group r--, mask rwx, others ---.
+const ACL: &[u8] =
+    b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x05\0\x07\0\0\0\x04\0\x04\0\xff\xff\xff\xff\
+    \x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+
 struct Files {
+    /// A directory with a default ACL and a name in it.
+    heirs: Ino,
     dir: Ino,
     other: Ino,
     file: Ino,
@@ -56,11 +64,18 @@ fn costs() -> Vec<Cost> {
             |fs, f| fs.rename(f.dir, b"renamed", f.other, b"moved", RenameFlags::empty())?;
         "rename over a file", 448, 3,
             |fs, f| fs.rename(f.other, b"moved", f.dir, b"hard", RenameFlags::empty())?;
+        "rename that leaves a whiteout", 384, 3,
+            |fs, f| fs.rename(f.dir, b"sym", f.dir, b"mys", RenameFlags::WHITEOUT)?;
         "unlink", 256, 3, |fs, f| fs.unlink(f.dir, b"hard")?;
         "rmdir", 256, 3, |fs, f| fs.rmdir(f.dir, b"made")?;
         "chmod", 192, 3,
             |fs, f| fs.setattr(f.file, &SetAttr { mode: Some(0o600), ..SetAttr::default() })?;
         "setxattr", 128, 3, |fs, f| fs.setxattr(f.file, b"user.a", b"1", XattrFlags::empty())?;
+        "set an access ACL", 192, 3,
+            |fs, f| fs.setxattr(f.file, b"system.posix_acl_access", ACL, XattrFlags::empty())?;
+        "chmod with an ACL", 192, 3,
+            |fs, f| fs.setattr(f.file, &SetAttr { mode: Some(0o640), ..SetAttr::default() })?;
+        "create under a default ACL", 256, 3, |fs, f| fs.create(f.heirs, b"heir", &NODE)?;
         "append inside a block", 0, 2, |fs, f| fs.append(f.file, &[1; 64])?;
         "append of a block", 0, 2, |fs, f| fs.append(f.file, &[1; 4096])?;
         "overwrite of up to 8 bytes in a word", 0, 1, |fs, f| fs.write(f.file, 8, &[2; 8])?;
@@ -75,6 +90,8 @@ fn costs() -> Vec<Cost> {
         "truncate, growing", 0, 2, |fs, f| fs.setattr(f.file, &size(200_000))?;
         "punch a hole", 0, 2, |fs, f| fs.fallocate(
             f.file, FallocateMode::KEEP_SIZE | FallocateMode::PUNCH_HOLE, 8192, 8192)?;
+        "collapse a range", 192, 3, |fs, f| fs.collapse_range(f.file, 8192, 8192)?;
+        "insert a range", 192, 3, |fs, f| fs.insert_range(f.file, 8192, 8192)?;
         "read, lookup, getattr, readdir", 0, 0, |fs, f| {
             fs.read(f.file, 0, &mut [0; 4096])?;
             fs.lookup(ROOT_INO, b"dir")?;
@@ -93,7 +110,16 @@ fn measure() -> Vec<(Cost, Counters)> {
     let file = fs.create(dir, b"file", &NODE).expect("create").ino;
     fs.create(other, b"there", &NODE).expect("create");
     fs.write(file, 0, &[7; 150_000]).expect("write");
-    let files = Files { dir, other, file };
+    let heirs = fs.mkdir(ROOT_INO, b"heirs", &NODE).expect("mkdir").ino;
+    fs.create(heirs, b"there", &NODE).expect("create");
+    fs.setxattr(heirs, b"system.posix_acl_default", ACL, XattrFlags::empty())
+        .expect("setxattr");
+    let files = Files {
+        heirs,
+        dir,
+        other,
+        file,
+    };
     costs()
         .into_iter()
         .map(|cost| {

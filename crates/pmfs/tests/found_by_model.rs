@@ -6,6 +6,7 @@ use pmfs::{
 };
 
 const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o644,
     uid: 1,
     gid: 2,

@@ -7,6 +7,7 @@ use pmfs::{
 use std::path::PathBuf;
 
 const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o644,
     uid: 1,
     gid: 2,

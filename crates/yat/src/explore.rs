@@ -203,6 +203,7 @@ fn sound(fs: &Fs) -> Result<(), String> {
 pub(crate) fn use_it(fs: &Fs) -> pmfs::Result<()> {
     let mut directories = vec![ROOT_INO];
     let node = NewNode {
+        umask: 0,
         mode: 0o600,
         uid: 0,
         gid: 0,

@@ -14,6 +14,7 @@ const POOL_BYTES: u64 = 1 << 20;
 const LARGE_POOL_BYTES: u64 = 8 << 20;
 
 const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o644,
     uid: 10,
     gid: 20,
@@ -156,6 +157,7 @@ macro_rules! workloads {
 pub fn one_call() -> Vec<Workload> {
     let mut all = names();
     all.extend(contents());
+    all.extend(acls());
     all.extend(splits());
     all.extend(large_leaves());
     all
@@ -167,6 +169,52 @@ fn crowd(fs: &Fs, dir: Ino, names: usize) -> Result<()> {
         fs.create(dir, format!("name {name}").as_bytes(), &NODE)?;
     }
     Ok(())
+}
+
+/// Owner rw-, user 7 r-x, group r--, mask `mask`, others ---, as `setxattr(2)` takes it.
+#[must_use]
+pub fn acl(mask: u8) -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0];
+    let nobody = u32::MAX;
+    for (tag, permissions, id) in [
+        (1, 6, nobody),
+        (2, 5, 7),
+        (4, 4, nobody),
+        (16, mask, nobody),
+        (32, 0, nobody),
+    ] {
+        bytes.extend_from_slice(&[tag, 0, permissions, 0]);
+        bytes.extend_from_slice(&u32::to_le_bytes(id));
+    }
+    bytes
+}
+
+const ACCESS: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// Calls on ACLs, and calls that ACLs have a part in: `linked` has an access ACL, `empty` a default one.
+fn acls() -> Vec<Workload> {
+    const NONE: XattrFlags = XattrFlags::empty();
+    let mut all = workloads! {
+        "set an access ACL", strict, |fs, p| fs.setxattr(p.small, ACCESS, &acl(6), NONE)?;
+        "replace an access ACL", strict, |fs, p| fs.setxattr(p.linked, ACCESS, &acl(1), NONE)?;
+        "an access ACL that the mode can say", strict, |fs, p| fs.setxattr(p.linked, ACCESS,
+            b"\x02\0\0\0\x01\0\x07\0\0\0\0\0\x04\0\x05\0\0\0\0\0\x20\0\x01\0\0\0\0\0", NONE)?;
+        "remove an access ACL", strict, |fs, p| fs.removexattr(p.linked, ACCESS)?;
+        "chmod with an ACL", strict,
+            |fs, p| fs.setattr(p.linked, &SetAttr { mode: Some(0o610), ..SetAttr::default() })?;
+        "set a default ACL", strict, |fs, p| fs.setxattr(p.dir, DEFAULT, &acl(7), NONE)?;
+        "create under a default ACL", strict, |fs, p| fs.create(p.empty, b"new", &NODE)?;
+        "mkdir under a default ACL", strict, |fs, p| fs.mkdir(p.empty, b"new", &NODE)?;
+        "tmpfile under a default ACL", strict, |fs, p| fs.tmpfile(p.empty, &NODE)?;
+    };
+    for workload in &mut all {
+        workload.first = |fs, p| {
+            fs.setxattr(p.linked, ACCESS, &acl(5), NONE)?;
+            fs.setxattr(p.empty, DEFAULT, &acl(7), NONE)
+        };
+    }
+    all
 }
 
 /// Calls that split a bucket on the way.
@@ -195,6 +243,9 @@ fn large_leaves() -> Vec<Workload> {
         "append in a large leaf", strict, |fs, p| fs.append(p.blank, &pattern(3000, 3))?;
         "punch in a large leaf", overwrite, |fs, p| fs.fallocate(
             p.blank, FallocateMode::KEEP_SIZE | FallocateMode::PUNCH_HOLE, 40_000, 20_000)?;
+        "collapse in a large leaf", strict, |fs, p| fs.collapse_range(p.blank, 8192, 4096)?;
+        "insert in a large leaf", strict, |fs, p| fs.insert_range(p.blank, 8192, 4096)?;
+        "insert before a large leaf", strict, |fs, p| fs.insert_range(p.blank, 0, 2 << 20)?;
         "truncate in a large leaf", strict, |fs, p| fs.setattr(p.blank, &size(50_000))?;
         "unlink of a file with a large leaf", strict, |fs, p| fs.unlink(p.dir, b"blank")?;
     };
@@ -239,6 +290,14 @@ fn names() -> Vec<Workload> {
             |fs, _| fs.rename(ROOT_INO, b"dir", ROOT_INO, b"empty", RenameFlags::empty())?;
         "rename, exchanging", strict,
             |fs, p| fs.rename(p.dir, b"small", ROOT_INO, b"empty", RenameFlags::EXCHANGE)?;
+        "rename, leaving a whiteout", strict,
+            |fs, p| fs.rename(p.dir, b"small", p.dir, b"renamed", RenameFlags::WHITEOUT)?;
+        "rename across directories, leaving a whiteout", strict,
+            |fs, p| fs.rename(p.dir, b"small", p.empty, b"small", RenameFlags::WHITEOUT)?;
+        "rename over a file, leaving a whiteout", strict,
+            |fs, p| fs.rename(p.dir, b"small", p.dir, b"large", RenameFlags::WHITEOUT)?;
+        "rename of a directory, leaving a whiteout", strict,
+            |fs, p| fs.rename(ROOT_INO, b"empty", p.dir, b"empty", RenameFlags::WHITEOUT)?;
         "chmod", strict, |fs, p| fs.setattr(p.small, &SetAttr { mode: Some(0o600), ..SetAttr::default() })?;
         "chown", strict,
             |fs, p| fs.setattr(p.dir, &SetAttr { uid: Some(3), gid: Some(4), ..SetAttr::default() })?;
@@ -285,6 +344,11 @@ fn contents() -> Vec<Workload> {
             p.large, FallocateMode::ZERO_RANGE, 3000, 10_000)?;
         "zero a range past the end", overwrite, |fs, p| fs.fallocate(
             p.large, FallocateMode::ZERO_RANGE, 20_000, 9_000)?;
+        "collapse a range", strict, |fs, p| fs.collapse_range(p.large, 4096, 8192)?;
+        "collapse a range with a hole", strict, |fs, p| fs.collapse_range(p.sparse, 2 * 4096, 3 * 4096)?;
+        "insert a range", strict, |fs, p| fs.insert_range(p.large, 4096, 8192)?;
+        "insert a range that grows the tree", strict, |fs, p| fs.insert_range(p.large, 8192, 3 << 20)?;
+        "insert a range into one block", strict, |fs, p| fs.insert_range(p.small, 0, 4096)?;
         "copy_file_range", strict, |fs, p| fs.copy_range(p.large, 100, p.small, 100, 5000)?;
     }
 }

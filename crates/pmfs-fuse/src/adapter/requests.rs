@@ -17,10 +17,11 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use pmfs::types::mode;
 use pmfs::{Attr, Error, SetAttr};
 use rustix::fs::OFlags;
 
-use super::translate::{file_attr, file_type, generation, new_node, set_time};
+use super::translate::{caller, file_attr, file_type, generation, new_node, set_time};
 use crate::freeze::{self, Frozen};
 use crate::server::{Server, WriteKind};
 
@@ -40,6 +41,8 @@ pub(super) struct Adapter {
     open_flags: FopenFlags,
     /// How long an answer about a name or an inode holds.
     ttl: Duration,
+    /// The kernel enforces ACLs; settled by INIT.
+    acls: bool,
 }
 
 impl Adapter {
@@ -48,7 +51,28 @@ impl Adapter {
             server,
             ttl: if cache { REMEMBERED } else { Duration::ZERO },
             open_flags: FopenFlags::empty(),
+            acls: false,
         }
+    }
+
+    /// How long the kernel may take these attributes for granted. Not at all with set-id bits: a write drops them,
+    /// and the kernel asks for no new mode after a write.
+    fn ttl_of(&self, attr: &Attr) -> Duration {
+        let set_id = attr.mode & (mode::S_ISUID | mode::S_ISGID) != 0;
+        if set_id && attr.mode & mode::S_IFMT == mode::S_IFREG {
+            Duration::ZERO
+        } else {
+            self.ttl
+        }
+    }
+
+    /// ACLs are refused where nobody would enforce them.
+    fn enforced<'a>(&self, name: &'a OsStr) -> pmfs::Result<&'a [u8]> {
+        let name = name.as_bytes();
+        if !self.acls && name.starts_with(b"system.") {
+            return Err(Error::NotSupported("ACLs, by this kernel"));
+        }
+        Ok(name)
     }
 
     /// Runs one request: keeps the pool attached, turns errors into numbers, survives panics.
@@ -85,7 +109,7 @@ impl Adapter {
         body: impl FnOnce(&Server) -> pmfs::Result<Attr>,
     ) {
         match self.run(request, body) {
-            Ok(attr) => reply.entry(&self.ttl, &file_attr(&attr), generation(&attr)),
+            Ok(attr) => reply.entry(&self.ttl_of(&attr), &file_attr(&attr), generation(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -97,7 +121,7 @@ impl Adapter {
         body: impl FnOnce(&Server) -> pmfs::Result<Attr>,
     ) {
         match self.run(request, body) {
-            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.ttl_of(&attr), &file_attr(&attr)),
             Err(errno) => reply.error(errno),
         }
     }
@@ -148,6 +172,13 @@ impl Filesystem for Adapter {
             if config.add_capabilities(wish).is_err() {
                 log::info!("the kernel does not offer {wish:?}");
             }
+        }
+        // The umask comes along, because a default ACL takes its place.
+        self.acls = config
+            .add_capabilities(InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK)
+            .is_ok();
+        if !self.acls {
+            log::info!("the kernel does not offer ACLs");
         }
         if config
             .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
@@ -222,11 +253,11 @@ impl Filesystem for Adapter {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let new = new_node(request, mode);
+        let new = new_node(request, mode, umask);
         self.entry(reply, "mknod", |server| {
             server.mknod(parent.0, name.as_bytes(), &new, rdev)
         });
@@ -238,10 +269,10 @@ impl Filesystem for Adapter {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        let new = new_node(request, mode);
+        let new = new_node(request, mode, umask);
         self.entry(reply, "mkdir", |server| {
             server.mkdir(parent.0, name.as_bytes(), &new)
         });
@@ -267,7 +298,7 @@ impl Filesystem for Adapter {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let new = new_node(request, 0o777);
+        let new = new_node(request, 0o777, 0);
         let target = target.as_os_str().as_bytes();
         self.entry(reply, "symlink", |server| {
             server.symlink(parent.0, name.as_bytes(), target, &new)
@@ -276,7 +307,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -287,7 +318,7 @@ impl Filesystem for Adapter {
         let from = (parent.0, name.as_bytes());
         let to = (new_parent.0, new_name.as_bytes());
         self.empty(reply, "rename", |server| {
-            server.rename(from, to, flags.bits())
+            server.rename(from, to, flags.bits(), &caller(request))
         });
     }
 
@@ -315,16 +346,16 @@ impl Filesystem for Adapter {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let new = new_node(request, mode & 0o7777);
+        let new = new_node(request, mode & 0o7777, umask);
         match self.run("create", |server| {
             server.create(parent.0, name.as_bytes(), &new)
         }) {
             Ok(attr) => reply.created(
-                &self.ttl,
+                &self.ttl_of(&attr),
                 &file_attr(&attr),
                 generation(&attr),
                 FileHandle(0),
@@ -361,7 +392,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -376,7 +407,9 @@ impl Filesystem for Adapter {
         let flags = OFlags::from_bits_retain(flags.0 as u32);
         let kind = WriteKind {
             append: !cached && flags.contains(OFlags::APPEND),
-            kill_set_id: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+            kill_set_id: write_flags
+                .contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
+                .then(|| caller(request)),
         };
         match self.run("write", |server| server.write(node.0, offset, data, kind)) {
             Ok(written) => reply.written(written as u32),
@@ -446,7 +479,7 @@ impl Filesystem for Adapter {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -455,25 +488,26 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.empty(reply, "setxattr", |server| {
-            server.setxattr(node.0, name.as_bytes(), value, flags as u32)
+            let name = self.enforced(name)?;
+            server.setxattr(node.0, name, value, flags as u32, &caller(request))
         });
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.xattr(reply, "getxattr", size, |server| {
-            server.getxattr(node.0, name.as_bytes())
+            server.getxattr(node.0, self.enforced(name)?)
         });
     }
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         self.xattr(reply, "listxattr", size, |server| {
-            server.listxattr(node.0, request.uid())
+            server.listxattr(node.0, &caller(request))
         });
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.empty(reply, "removexattr", |server| {
-            server.removexattr(node.0, name.as_bytes())
+            server.removexattr(node.0, self.enforced(name)?)
         });
     }
 

@@ -6,9 +6,20 @@ use fuser::{FileAttr, FileType, Generation, INodeNo, Request, TimeOrNow};
 use pmfs::types::mode;
 use pmfs::{Attr, NewNode, SetTime};
 
-pub(super) fn new_node(request: &Request, mode: u32) -> NewNode {
+use crate::caller::Caller;
+
+pub(super) fn caller(request: &Request) -> Caller {
+    Caller {
+        uid: request.uid(),
+        gid: request.gid(),
+        pid: request.pid(),
+    }
+}
+
+pub(super) fn new_node(request: &Request, mode: u32, umask: u32) -> NewNode {
     NewNode {
         mode,
+        umask,
         uid: request.uid(),
         gid: request.gid(),
     }

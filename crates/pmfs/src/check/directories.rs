@@ -1,16 +1,30 @@
 //! Every directory that can be reached from the root.
 
 use super::inodes::Pieces;
-use super::{Checker, number};
-use crate::dir::bucket::{Bucket, Record, fingerprint, kind_of};
+use super::{Checker, Fix, number};
+use crate::dir::bucket::{Bucket, Header, Record, fingerprint, kind_of};
 use crate::dir::hash;
-use crate::inode::Inode;
+use crate::inode::{Inode, is_kind};
+use crate::namespace::create::link_target;
+use crate::tree::entry::coverage;
 use crate::tree::visit::Piece;
 use crate::types::{Ino, mode};
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_MORE};
-use pmfs_format::inode::ROOT_INO;
-use std::collections::HashSet;
+use pmfs_format::inode::{ROOT_INO, SIZE_MASK, offset};
+use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT};
+use std::collections::{HashMap, HashSet};
+
+/// One directory being looked at.
+struct Scan<'a> {
+    dir: Ino,
+    /// What stays in it.
+    names: HashMap<Vec<u8>, Ino>,
+    /// Directories found, to be looked at next.
+    next: &'a mut Vec<Ino>,
+    /// It has to be filled anew.
+    torn: bool,
+}
 
 impl Checker<'_> {
     /// Follows the names from the root.
@@ -34,112 +48,188 @@ impl Checker<'_> {
         let Ok(inode) = Inode::load(self.pool(), dir) else {
             return;
         };
-        let mut pieces = Pieces::new();
-        inode.tree().visit(self.pool(), &mut pieces);
-        let mut names = HashSet::new();
-        for piece in pieces.leaves {
-            self.bucket(dir, &piece, &mut names, next);
+        let pieces = Pieces::of(self.pool(), &inode.tree());
+        let mut scan = Scan {
+            dir,
+            names: HashMap::new(),
+            next,
+            torn: self.inodes[dir as usize].torn,
+        };
+        let mut buckets = HashSet::new();
+        for piece in pieces.leaves().filter(|p| buckets.insert(p.run.block)) {
+            self.bucket(piece, &mut scan);
         }
-        if names.len() as u64 != inode.size() {
+        if scan.torn {
+            let names = scan.names.into_iter().collect();
+            self.fixes.push(Fix::Refill { dir, names });
+        } else if scan.names.len() as u64 != inode.size() {
+            let count = scan.names.len() as u64;
             let text = format!(
-                "directory {dir} says {} entries and has {}",
-                inode.size(),
-                names.len()
+                "directory {dir} says {} entries and has {count}",
+                inode.size()
             );
-            self.find(number::ENTRY_COUNT, text);
+            let fix = Fix::word(inode.off, inode.size_word & !SIZE_MASK | count);
+            self.find_to_fix(number::ENTRY_COUNT, text, fix);
         }
     }
 
-    fn bucket(
-        &mut self,
-        dir: Ino,
-        piece: &Piece,
-        names: &mut HashSet<Vec<u8>>,
-        next: &mut Vec<Ino>,
-    ) {
+    fn bucket(&mut self, piece: &Piece, scan: &mut Scan<'_>) {
+        let dir = scan.dir;
         let bucket = Bucket::at(piece.run.block << BLOCK_SHIFT);
         let header = bucket.header(self.pool());
         let mut expected = header;
         expected.0[1..].fill(0);
+        let mut wanted = expected;
         for line in header.starts() {
             match bucket.record(self.pool(), line) {
                 Err(error) => {
                     self.find(number::RECORD, format!("directory {dir}: {error}"));
                     expected.0[line] = header.0[line];
+                    scan.torn = true;
                 }
                 Ok(record) => {
                     expected.put(line, record.lines, fingerprint(record.hash));
-                    self.record(dir, piece, &record, names, next);
+                    if self.record(piece, &record, scan) {
+                        wanted.put(line, record.lines, fingerprint(record.hash));
+                    }
                 }
             }
         }
-        if expected != header {
-            let lines: Vec<usize> = (1..BUCKET_LINES)
-                .filter(|&line| expected.0[line] != header.0[line])
-                .collect();
-            let stray = lines.iter().all(|&line| header.0[line] == FINGERPRINT_MORE);
-            let what = if stray {
-                "lines of no record"
-            } else {
-                "wrong fingerprints"
-            };
-            let off = bucket.off;
-            let text = format!("directory {dir}: {what} in the bucket at {off:#x}: {lines:?}");
+        // A bucket at the root covers everything; one in a node, its part of the node's entries.
+        let at_root = piece.units == coverage(DIRECTORY_HEIGHT);
+        let depth = u32::from(header.depth()).min(u64::BITS - 1);
+        if at_root && depth != 0 || !at_root && piece.entries != FANOUT >> depth {
+            let text = format!(
+                "directory {dir}: the bucket at {:#x} has a wrong depth",
+                bucket.off
+            );
             self.find(number::RECORD, text);
+            scan.torn = true;
+        }
+        if expected != header {
+            self.wrong_lines(dir, &bucket, &expected, &header);
+            scan.torn = true;
+        } else if wanted != header {
+            self.fixes.push(Fix::Words {
+                off: bucket.off,
+                words: wanted.words(),
+            });
         }
     }
 
-    fn record(
-        &mut self,
-        dir: Ino,
-        piece: &Piece,
-        record: &Record,
-        names: &mut HashSet<Vec<u8>>,
-        next: &mut Vec<Ino>,
-    ) {
+    fn wrong_lines(&mut self, dir: Ino, bucket: &Bucket, expected: &Header, header: &Header) {
+        let lines: Vec<usize> = (1..BUCKET_LINES)
+            .filter(|&line| expected.0[line] != header.0[line])
+            .collect();
+        let stray = lines.iter().all(|&line| header.0[line] == FINGERPRINT_MORE);
+        let what = if stray {
+            "lines of no record"
+        } else {
+            "wrong fingerprints"
+        };
+        let off = bucket.off;
+        let text = format!("directory {dir}: {what} in the bucket at {off:#x}: {lines:?}");
+        self.find(number::RECORD, text);
+    }
+
+    /// Answers whether the record may stay.
+    fn record(&mut self, piece: &Piece, record: &Record, scan: &mut Scan<'_>) -> bool {
+        let dir = scan.dir;
         let Ok(name) = record.name(self.pool()) else {
-            return self.find(number::RECORD, format!("directory {dir}: unreadable name"));
+            self.find(number::RECORD, format!("directory {dir}: unreadable name"));
+            return false;
         };
         let shown = String::from_utf8_lossy(&name).into_owned();
         let at = format!("directory {dir}, name '{shown}'");
-        if name.contains(&0) || name.contains(&b'/') {
+        if name.contains(&0) || name.contains(&b'/') || name == b"." || name == b".." {
             self.find(number::RECORD, format!("{at}: not a name"));
+            return false;
         }
         let hash = hash(self.pool(), &name);
         if hash != record.hash || hash < piece.base || hash - piece.base >= piece.units {
-            self.find(
-                number::RECORD_PLACE,
-                format!("{at}: in the wrong place, lookup misses it"),
-            );
+            let text = format!("{at}: in the wrong place, lookup misses it");
+            self.find(number::RECORD_PLACE, text);
+            scan.torn = true;
         }
-        if !names.insert(name) {
+        if scan.names.contains_key(&name) {
             self.find(number::NAME_TWICE, format!("{at}: there twice"));
+            return false;
         }
         let ino = Ino::from(record.ino);
-        let Some(known) = self.inodes.get_mut(ino as usize).filter(|known| known.live) else {
-            return self.find(
-                number::DEAD_NAME,
-                format!("{at}: inode {ino} is not in use"),
-            );
-        };
-        let is_dir = known.kind == mode::S_IFDIR;
-        known.named += if is_dir { 2 } else { 1 };
-        let (kind, parent, seen) = (known.kind, known.parent, known.reachable);
-        known.reachable = true;
-        if kind_of(kind) != record.kind {
-            self.find(number::KIND, format!("{at}: its type is not its inode's"));
+        if !self
+            .inodes
+            .get(ino as usize)
+            .is_some_and(|known| known.live)
+        {
+            let text = format!("{at}: inode {ino} is not in use");
+            let revival = self.revival(ino, record.kind);
+            let stays = revival.is_some();
+            self.find(number::DEAD_NAME, text);
+            self.fixes.extend(revival);
+            if stays {
+                scan.names.insert(name, ino);
+            }
+            return stays;
         }
-        if !is_dir {
-            return;
+        let stays = self.named(record, &at, scan);
+        if stays {
+            scan.names.insert(name, ino);
         }
-        if seen {
-            return self.find(number::LINKS, format!("{at}: a directory with two names"));
+        stays
+    }
+
+    /// A record's inode and the directory it stands in have to agree.
+    fn named(&mut self, record: &Record, at: &str, scan: &mut Scan<'_>) -> bool {
+        let (dir, ino) = (scan.dir, Ino::from(record.ino));
+        let known = self.inodes[ino as usize];
+        self.kinds(record, at);
+        if known.kind != mode::S_IFDIR {
+            self.inodes[ino as usize].named += 1;
+            self.inodes[ino as usize].reachable = true;
+            return true;
         }
-        if parent != dir {
-            let text = format!("{at}: its '..' is {parent}");
-            self.find(number::PARENT, text);
+        if known.reachable {
+            self.find(number::LINKS, format!("{at}: a directory with two names"));
+            return false;
+        }
+        self.inodes[ino as usize].named += 2;
+        self.inodes[ino as usize].reachable = true;
+        if known.parent != dir
+            && let Ok(inode) = Inode::load(self.pool(), ino)
+        {
+            let text = format!("{at}: its '..' is {}", known.parent);
+            let fix = Fix::word(inode.off + offset::PARENT, dir);
+            self.find_to_fix(number::PARENT, text, fix);
         }
         self.inodes[dir as usize].named += 1;
-        next.push(ino);
+        scan.next.push(ino);
+        true
+    }
+
+    /// The type that the name tells against the inode's own. The name is believed where the inode can't be
+    /// what it says.
+    fn kinds(&mut self, record: &Record, at: &str) {
+        let ino = Ino::from(record.ino);
+        let known = self.inodes[ino as usize];
+        if kind_of(known.kind) == record.kind {
+            return;
+        }
+        let Ok(inode) = Inode::load(self.pool(), ino) else {
+            return;
+        };
+        let told = u32::from(record.kind) << 12;
+        let doubtful = known.kindless
+            || !inode.has_tree() && inode.root != 0
+            || inode.kind() == mode::S_IFLNK && link_target(self.pool(), &inode).is_err();
+        let fix = if doubtful && is_kind(told) {
+            self.inodes[ino as usize].kindless = false;
+            self.inodes[ino as usize].misfit = false;
+            let word = u64::from(inode.mode & 0xfff | told) | u64::from(inode.generation) << 32;
+            Fix::word(inode.off + offset::MODE, word)
+        } else {
+            Fix::word(record.off, record.renamed_to(ino, kind_of(known.kind)))
+        };
+        let text = format!("{at}: its type is not its inode's");
+        self.find_to_fix(number::KIND, text, fix);
     }
 }

@@ -5,13 +5,15 @@
 //! parents, reachability), attributes, and that the bitmaps say what the trees say.
 
 mod directories;
+mod fix;
 mod inodes;
 mod volatile;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lane::Run;
 use crate::pool::Pool;
 use crate::superblock;
+pub(crate) use fix::Fix;
 use std::fmt;
 
 /// One thing that is wrong.
@@ -50,6 +52,33 @@ impl CheckReport {
     }
 }
 
+/// A lane's log could not be undone.
+pub(crate) fn discarded_log(lane: u64) -> Finding {
+    Finding {
+        number: number::LOG,
+        text: format!("lane {lane}: its log can't be right; what it had begun is not undone"),
+    }
+}
+
+/// What a pool that can't be attached to has, as a finding; none if it is no damage.
+#[must_use]
+pub fn finding_of(error: &Error) -> Option<Finding> {
+    let Error::Corrupt { what, .. } = error else {
+        return None;
+    };
+    let number = match *what {
+        "journal entry" => number::LOG,
+        "no root directory" => number::ROOT,
+        // Without a superblock nothing can be checked.
+        what if what.starts_with("superblock") || what.starts_with("the pool file") => return None,
+        _ => number::TREE,
+    };
+    Some(Finding {
+        number,
+        text: error.to_string(),
+    })
+}
+
 /// Findings, by number.
 pub(crate) mod number {
     pub const SUPERBLOCK: u32 = 1;
@@ -74,6 +103,8 @@ pub(crate) mod number {
     pub const KIND: u32 = 36;
     pub const XATTR: u32 = 40;
     pub const SYMLINK: u32 = 41;
+    pub const ROOT: u32 = 42;
+    pub const LOG: u32 = 60;
     pub const LOCK_HELD: u32 = 50;
     pub const LANE_BUSY: u32 = 51;
     pub const SEQUENCE_ODD: u32 = 52;
@@ -83,6 +114,8 @@ pub(crate) mod number {
 pub(crate) struct Checker<'a> {
     pool: &'a Pool,
     report: CheckReport,
+    /// What would mend the findings.
+    fixes: Vec<Fix>,
     /// Blocks that something names.
     seen: Vec<u64>,
     /// Live inodes, by number.
@@ -94,58 +127,89 @@ pub(crate) struct Checker<'a> {
 /// # Errors
 /// The pool can't be read at all.
 pub(crate) fn check(pool: &Pool) -> Result<CheckReport> {
+    examine(pool).map(|(report, _)| report)
+}
+
+/// Checks the pool, and tells what would mend what was found.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn examine(pool: &Pool) -> Result<(CheckReport, Vec<Fix>)> {
     pool.alive()?;
     let mut checker = Checker {
         pool,
         report: CheckReport::default(),
+        fixes: Vec::new(),
         seen: vec![0; pool.geometry.blocks.div_ceil(64) as usize],
         inodes: Vec::new(),
     };
     let (_, health) = superblock::load(pool.pm.mapping())?;
     if !health.primary {
-        checker.find(
+        checker.find_to_fix(
             number::SUPERBLOCK,
             "the superblock is damaged; its copy serves".into(),
+            Fix::Superblocks,
         );
     }
     if !health.copy {
-        checker.find(
+        checker.find_to_fix(
             number::SUPERBLOCK_COPY,
             "the superblock's copy is damaged".into(),
+            Fix::Superblocks,
         );
     }
     checker.reserve();
+    checker.root();
     checker.table();
     checker.directories();
     checker.links();
     checker.bitmaps();
     checker.locks();
     pool.pm.intact()?;
-    Ok(checker.report)
+    Ok((checker.report, checker.fixes))
 }
 
 impl Checker<'_> {
+    /// Something is wrong that nothing is known to mend.
     fn find(&mut self, number: u32, text: String) {
         self.report.findings.push(Finding { number, text });
     }
 
-    /// Notes that something names these blocks; a finding if something else did before.
-    fn claim(&mut self, run: Run, by: &str) {
+    fn find_to_fix(&mut self, number: u32, text: String, fix: Fix) {
+        self.find(number, text);
+        let once = matches!(fix, Fix::Superblocks | Fix::Runtime | Fix::Root);
+        if !once || !self.fixes.contains(&fix) {
+            self.fixes.push(fix);
+        }
+    }
+
+    /// Notes that something names these blocks. If something else did before, the later name is to go.
+    ///
+    fn claim(&mut self, run: Run, by: &str, fix: &dyn Fn() -> Fix) {
+        let mut twice = None;
         for block in run.block..run.block + run.count {
             let Some(word) = self.seen.get_mut((block / 64) as usize) else {
-                return;
+                break;
             };
             let bit = 1 << (block % 64);
             if *word & bit != 0 {
-                let text = format!("block {block} is named twice, the second time by {by}");
-                self.report.findings.push(Finding {
-                    number: number::BLOCK_TWICE,
-                    text,
-                });
+                twice.get_or_insert(block);
             }
             *word |= bit;
         }
         self.report.blocks += run.count;
+        if let Some(block) = twice {
+            let text = format!("block {block} is named twice, the second time by {by}");
+            self.find_to_fix(number::BLOCK_TWICE, text, fix());
+        }
+    }
+
+    /// Whether something names one of these blocks already.
+    fn is_claimed(&self, run: Run) -> bool {
+        (run.block..run.block + run.count).any(|block| {
+            let word = self.seen.get((block / 64) as usize).copied().unwrap_or(0);
+            word >> (block % 64) & 1 == 1
+        })
     }
 
     /// The blocks that are never given out.
@@ -155,10 +219,8 @@ impl Checker<'_> {
             block: 0,
             count: geometry.data_start,
         };
-        self.claim(fixed, "the pool's layout");
-        self.claim(
-            geometry.tail(),
-            "the superblock's copy, or the tables before it",
-        );
+        self.claim(fixed, "the pool's layout", &|| Fix::Runtime);
+        let tail = "the superblock's copy, or the tables before it";
+        self.claim(geometry.tail(), tail, &|| Fix::Runtime);
     }
 }

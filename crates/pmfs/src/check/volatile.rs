@@ -1,6 +1,6 @@
 //! The runtime area of a pool at rest: bitmaps that say what the trees say, nothing locked.
 
-use super::{Checker, number};
+use super::{Checker, Fix, number};
 use crate::alloc::Bitmap;
 use pmfs_format::LockRaw;
 use pmfs_format::inode::FIRST_INO;
@@ -55,13 +55,13 @@ impl Checker<'_> {
                             format!("{what} {unit} is in use and marked as free"),
                         )
                     };
-                    self.find(number, text);
+                    self.find_to_fix(number, text, Fix::Runtime);
                 }
             }
             if free != map.group_free(group) {
                 let says = map.group_free(group);
                 let text = format!("{what} group {group} says {says} free and has {free}");
-                self.find(number::GROUP_COUNT, text);
+                self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
             }
         }
         if told > TOLD {
@@ -100,7 +100,7 @@ impl Checker<'_> {
             }
         }
         for (number, text) in found {
-            self.find(number, text);
+            self.find_to_fix(number, text, Fix::Runtime);
         }
     }
 }

@@ -141,6 +141,11 @@ impl Header {
         (1..BUCKET_LINES).filter(|&line| self.0[line] > FINGERPRINT_MORE)
     }
 
+    /// The line as words.
+    pub fn words(&self) -> Vec<u64> {
+        (0..8).map(|at| self.word(at)).collect()
+    }
+
     fn word(&self, at: usize) -> u64 {
         u64::from_le_bytes(self.0[at * 8..at * 8 + 8].try_into().expect("eight bytes"))
     }

@@ -27,14 +27,18 @@ pub(crate) fn readdir(
     cookie: u64,
     emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
 ) -> Result<()> {
-    let (parent, removed) = locks::read(pool, dir, || {
+    let inode = locks::read(pool, dir, || {
         let inode = Inode::live(pool, dir)?;
         inode.require_dir()?;
-        Ok((inode.parent, inode.links == 0))
+        Ok(inode)
     })?;
-    if removed {
+    if inode.links == 0 {
         return Err(Error::NotFound);
     }
+    if !pool.nodiratime {
+        pool.accessed(&inode);
+    }
+    let parent = inode.parent;
     let dot = |ino, cookie, name| DirEntry {
         ino,
         kind: crate::types::mode::S_IFDIR,

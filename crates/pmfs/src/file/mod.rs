@@ -8,6 +8,7 @@ pub(crate) mod overwrite;
 pub(crate) mod read;
 pub(crate) mod replace;
 pub(crate) mod seek;
+pub(crate) mod shift;
 pub(crate) mod truncate;
 pub(crate) mod write;
 

@@ -23,8 +23,8 @@ impl Pool {
             self.read_range(&inode, at, &mut buffer[..len as usize])?;
             Ok((len as usize, inode))
         })?;
-        if self.atime == AtimeMode::Relatime && len > 0 {
-            self.relatime(&inode);
+        if len > 0 {
+            self.accessed(&inode);
         }
         Ok(len)
     }
@@ -51,13 +51,19 @@ impl Pool {
         Ok(())
     }
 
-    fn relatime(&self, inode: &Inode) {
-        let slot = inode.off + offset::ATIME;
-        let atime = self.pm.load(slot) as i64;
-        let fresh = atime >= inode.mtime_ns && atime >= inode.ctime_ns();
-        let now = self.clock.now_ns();
-        if (fresh && now.saturating_sub(atime) < DAY_NS) || self.read_only.load(Ordering::Relaxed) {
+    /// The inode was read: its atime becomes now, as far as the mode of this instance wants it to.
+    pub(crate) fn accessed(&self, inode: &Inode) {
+        if self.atime == AtimeMode::Noatime || self.read_only.load(Ordering::Relaxed) {
             return;
+        }
+        let slot = inode.off + offset::ATIME;
+        let now = self.clock.now_ns();
+        if self.atime == AtimeMode::Relatime {
+            let atime = self.pm.load(slot) as i64;
+            let newer = atime >= inode.mtime_ns && atime >= inode.ctime_ns();
+            if newer && now.saturating_sub(atime) < DAY_NS {
+                return;
+            }
         }
         self.pm.stray_word(slot, now as u64);
     }

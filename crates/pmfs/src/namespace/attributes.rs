@@ -1,13 +1,16 @@
-//! setattr: mode, owner, group and times in one transaction; a size first, by truncate.
+//! setattr: mode (with the access ACL's share of it), owner, group and times in one transaction; a size first,
+//! by truncate.
 
 use super::Change;
+use crate::acl;
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::lane::Claim;
+use crate::lane::{Claim, Lane};
 use crate::locks::LockSet;
-use crate::persist::Transaction;
+use crate::persist::{FreshSet, Transaction};
 use crate::pool::Pool;
 use crate::types::{Attr, Ino, SetAttr, SetTime};
+use crate::xattr;
 use pmfs_format::inode::{CTIME_IS_MTIME, offset};
 
 impl Pool {
@@ -41,17 +44,20 @@ impl Pool {
         let uid = set.uid.unwrap_or(owner as u32);
         let gid = set.gid.unwrap_or((owner >> 32) as u32);
         let lane = Claim::new(self);
+        let mut fresh = self.pm.fresh();
+        let xattr = self.masked(&lane, &mut fresh, &inode, set.mode)?;
+        fresh.until_seal();
         let mut tx = Transaction::begin(&self.pm, &lane);
         let mut change = Change::log(&mut tx, &inode);
+        change.hot.set_xattr(xattr);
         if let Some(mtime) = set.mtime_ns {
             // The ctime that the flag stood for must not move along.
             change.hot.0[1] = time(mtime) as u64;
         }
         change.hot.change(set.ctime_ns.unwrap_or(now));
-        let mode = set.mode.map(|mode| {
-            let word = u64::from(inode.kind() | mode & 0o7777) | u64::from(inode.generation) << 32;
-            (tx.log(inode.off + offset::MODE, 8), word)
-        });
+        let mode = set
+            .mode
+            .map(|mode| (tx.log(inode.off + offset::MODE, 8), inode.mode_word(mode)));
         let cold = (set.uid.is_some() || set.gid.is_some() || set.atime_ns.is_some())
             .then(|| tx.log(inode.off + offset::ATIME, 16));
         let mut tx = tx.seal();
@@ -67,5 +73,26 @@ impl Pool {
         tx.commit();
         debug_assert!(change.hot.0[0] & CTIME_IS_MTIME == 0);
         Ok(())
+    }
+
+    /// The attributes' word with an access ACL that says what the new mode says, if there is one to change.
+    fn masked(
+        &self,
+        lane: &Lane<'_>,
+        fresh: &mut FreshSet<'_>,
+        inode: &Inode,
+        mode: Option<u32>,
+    ) -> Result<u64> {
+        let Some(mode) = mode.filter(|_| inode.xattr != 0) else {
+            return Ok(inode.xattr);
+        };
+        let mut attributes = xattr::load(self, inode)?;
+        let Some(mut acl) = xattr::acl_of(&attributes, acl::ACCESS, inode.off)? else {
+            return Ok(inode.xattr);
+        };
+        acl.set_mode(mode);
+        xattr::put(&mut attributes, acl::ACCESS, Some(acl.encode()));
+        lane.work_on(inode);
+        self.shadow_xattrs(lane, fresh, inode, &attributes)
     }
 }

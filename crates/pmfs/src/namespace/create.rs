@@ -2,6 +2,7 @@
 
 use super::inode_table::{made, new_ino, write};
 use super::{Change, find, named_dir};
+use crate::acl;
 use crate::alloc::Class;
 use crate::dir::Name;
 use crate::dir::bucket::{HeaderEdit, kind_of};
@@ -14,6 +15,7 @@ use crate::persist::{FreshSet, Transaction};
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::types::{Attr, Ino, NewNode, mode};
+use crate::xattr::{self, Attributes};
 use pmfs_format::inode::{INLINE_BYTES, LINKS_MAX, offset};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -51,9 +53,46 @@ impl Kind<'_> {
     }
 }
 
+/// The permission bits of an inode to be, and the ACLs it starts with: by the directory's default ACL, or
+/// without one by the umask.
+pub(super) fn inherited(
+    pool: &Pool,
+    dir: &Inode,
+    node: &NewNode,
+    kind: Kind<'_>,
+) -> Result<(u32, Attributes)> {
+    let mut attributes = Attributes::new();
+    let asked = node.mode & 0o7777;
+    if matches!(kind, Kind::Symlink(_)) {
+        return Ok((asked, attributes));
+    }
+    let default = match dir.xattr {
+        0 => None,
+        _ => xattr::acl_of(&xattr::load(pool, dir)?, acl::DEFAULT, dir.off)?,
+    };
+    let Some(default) = default else {
+        return Ok((asked & !(node.umask & 0o777), attributes));
+    };
+    let mut access = default.clone();
+    let left = access.limit(asked);
+    if !access.is_mode() {
+        xattr::put(&mut attributes, acl::ACCESS, Some(access.encode()));
+    }
+    if matches!(kind, Kind::Directory) {
+        xattr::put(&mut attributes, acl::DEFAULT, Some(default.encode()));
+    }
+    Ok((left, attributes))
+}
+
 /// The inode to be, in a directory whose set-gid bit hands down its group.
-fn plan<'a>(pool: &Pool, dir: &Inode, node: &NewNode, kind: Kind<'a>) -> NewInode<'a> {
-    let mut mode_bits = node.mode & 0o7777 | kind.type_bits();
+pub(super) fn plan<'a>(
+    pool: &Pool,
+    dir: &Inode,
+    node: &NewNode,
+    bits: u32,
+    kind: Kind<'a>,
+) -> NewInode<'a> {
+    let mut mode_bits = bits | kind.type_bits();
     let mut gid = node.gid;
     if dir.mode & mode::S_ISGID != 0 {
         gid = (pool.pm.load(dir.off + offset::OWNER) >> 32) as u32;
@@ -68,6 +107,7 @@ fn plan<'a>(pool: &Pool, dir: &Inode, node: &NewNode, kind: Kind<'a>) -> NewInod
         parent: 0,
         size: 0,
         root: Entry::HOLE,
+        xattr: 0,
         inline: &[],
     };
     match kind {
@@ -177,13 +217,15 @@ impl Pool {
         if matches!(kind, Kind::Directory) && parent.links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
+        let (bits, attributes) = inherited(self, &parent, node, kind)?;
         let lane = Claim::new(self);
         let parent = split::make_room(self, &lane, &locks, parent, name.hash, name.bytes.len())?
             .unwrap_or(parent);
         let (ino, off) = new_ino(self, &lane)?;
         let now = self.clock.now_ns();
         let mut fresh = self.pm.fresh();
-        let mut new = plan(self, &parent, node, kind);
+        let mut new = plan(self, &parent, node, bits, kind);
+        new.xattr = self.place_xattrs(&lane, &mut fresh, ino, &attributes, 0)?;
         new.root = place_target(self, &lane, &mut fresh, ino, kind)?;
         write(self, &mut fresh, off, &new, now);
         let mut header = HeaderEdit::of(self, bucket_of(self, &parent.tree(), name.hash)?);
@@ -214,10 +256,12 @@ impl Pool {
         self.writable()?;
         let _locks = LockSet::take(self, &[dir]);
         let parent = named_dir(self, dir)?;
+        let (bits, attributes) = inherited(self, &parent, node, Kind::File)?;
         let lane = Claim::new(self);
         let (ino, off) = new_ino(self, &lane)?;
         let mut fresh = self.pm.fresh();
-        let new = plan(self, &parent, node, Kind::File);
+        let mut new = plan(self, &parent, node, bits, Kind::File);
+        new.xattr = self.place_xattrs(&lane, &mut fresh, ino, &attributes, 0)?;
         write(self, &mut fresh, off, &new, self.clock.now_ns());
         fresh
             .range(off + offset::LINKS, 8)

@@ -48,7 +48,7 @@ pub(crate) fn write(
 }
 
 /// Adds the table's block for `ino`: zeroed, then published with one store.
-fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
+pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     let _held = Held::new(pool, grow_word(pool));
     let index = ino / PER_BLOCK;
     let table = pool.inode_table();

@@ -7,6 +7,7 @@ pub(crate) mod inode_table;
 pub(crate) mod link;
 pub(crate) mod remove;
 pub(crate) mod rename;
+pub(crate) mod whiteout;
 
 use crate::dir::{self, Hit, Name};
 use crate::error::{Error, Result};

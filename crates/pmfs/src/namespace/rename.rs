@@ -1,5 +1,6 @@
-//! rename, with NOREPLACE and EXCHANGE.
+//! rename, with NOREPLACE, EXCHANGE and WHITEOUT.
 
+use super::whiteout::Whiteout;
 use super::{Change, find, named_dir, peek};
 use crate::dir::bucket::{HeaderEdit, LoggedHeader, kind_of};
 use crate::dir::{Hit, Name, bucket_of, split};
@@ -22,6 +23,14 @@ struct Situation {
     source: Inode,
     source_hit: Hit,
     target: Option<(Inode, Hit)>,
+}
+
+/// What is asked for beyond the names.
+#[derive(Clone, Copy)]
+struct How {
+    flags: RenameFlags,
+    /// Whose a whiteout is to be.
+    owner: (u32, u32),
 }
 
 impl Situation {
@@ -47,22 +56,21 @@ impl Pool {
     /// Moves a name; see `renameat2(2)`.
     pub(crate) fn rename(
         &self,
-        dir: Ino,
-        name: &[u8],
-        new_dir: Ino,
-        new_name: &[u8],
+        (dir, name): (Ino, &[u8]),
+        (new_dir, new_name): (Ino, &[u8]),
         flags: RenameFlags,
+        owner: (u32, u32),
     ) -> Result<()> {
         self.writable()?;
-        if flags == RenameFlags::NOREPLACE | RenameFlags::EXCHANGE {
-            return Err(Error::Invalid("NOREPLACE and EXCHANGE exclude each other"));
+        if flags.contains(RenameFlags::EXCHANGE) && flags != RenameFlags::EXCHANGE {
+            return Err(Error::Invalid("EXCHANGE goes with no other flag"));
         }
         let is_dots = |name: &[u8]| name == b"." || name == b"..";
         if is_dots(name) {
             return Err(Error::Busy);
         }
         if is_dots(new_name) {
-            let keep = flags == RenameFlags::NOREPLACE;
+            let keep = flags.contains(RenameFlags::NOREPLACE);
             return Err(if keep { Error::Exists } else { Error::Busy });
         }
         let name = Name::new(self, name)?;
@@ -82,7 +90,8 @@ impl Pool {
             if situation.source.ino != source || seen != target {
                 continue;
             }
-            return self.rename_locked(&locks, situation, &name, &new_name, flags);
+            let how = How { flags, owner };
+            return self.rename_locked(&locks, situation, &name, &new_name, how);
         }
     }
 
@@ -117,9 +126,10 @@ impl Pool {
         situation: Situation,
         name: &Name<'_>,
         new_name: &Name<'_>,
-        flags: RenameFlags,
+        how: How,
     ) -> Result<()> {
-        if flags == RenameFlags::NOREPLACE && situation.target.is_some() {
+        let flags = how.flags;
+        if flags.contains(RenameFlags::NOREPLACE) && situation.target.is_some() {
             return Err(Error::Exists);
         }
         if flags == RenameFlags::EXCHANGE && situation.target.is_none() {
@@ -154,7 +164,7 @@ impl Pool {
         if situation.across() && situation.source.is_dir() && situation.to.links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
-        self.transfer(locks, situation, name, new_name)
+        self.transfer(locks, situation, name, new_name, how)
     }
 
     /// A directory can't move below itself.
@@ -172,13 +182,14 @@ impl Pool {
         Err(crate::tree::corrupt("directories in a circle", 0))
     }
 
-    /// The name moves; a target goes.
+    /// The name moves; a target goes, a whiteout stays.
     fn transfer(
         &self,
         locks: &LockSet<'_>,
         mut situation: Situation,
         name: &Name<'_>,
         new_name: &Name<'_>,
+        how: How,
     ) -> Result<()> {
         let lane = Claim::new(self);
         if situation.target.is_none() {
@@ -195,12 +206,14 @@ impl Pool {
         let now = self.clock.now_ns();
         let source = situation.source;
         let mut fresh = self.pm.fresh();
-        let headers = self.moved_headers(&mut fresh, &situation, new_name)?;
+        let stays = how.flags.contains(RenameFlags::WHITEOUT);
+        let make = || Whiteout::make(self, &lane, &mut fresh, &situation.from, how.owner, now);
+        let whiteout = stays.then(make).transpose()?;
+        let headers = self.moved_headers(&mut fresh, &situation, new_name, stays)?;
         fresh.until_seal();
 
-        let last_link = |target: &Inode| target.is_dir() || target.links <= 1;
         if let Some((target, _)) = &situation.target
-            && last_link(target)
+            && links_left(target) == 0
         {
             intend_reclaim(&lane, target.ino)?;
         }
@@ -208,17 +221,13 @@ impl Pool {
         let logged: Vec<LoggedHeader> = headers.iter().map(|edit| edit.log(&mut tx)).collect();
         let replaced = situation.target.as_ref().map(|(target, hit)| {
             let word = hit.record.renamed_to(source.ino, kind_of(source.mode));
-            let gone = if last_link(target) {
-                0
-            } else {
-                target.links - 1
-            };
             let mut change = Change::log(&mut tx, target);
-            change.hot.set_links(gone);
+            change.hot.set_links(links_left(target));
             change.hot.change(now);
             (tx.log(hit.record.off, 8), word, change)
         });
-        let parents = parent_changes(&mut tx, &situation, now);
+        let parents = parent_changes(&mut tx, &situation, stays, now);
+        let whiteout = whiteout.map(|made| made.log(&mut tx, &situation.source_hit));
         let mut moved = Change::log(&mut tx, &source);
         moved.hot.change(now);
         let dotdot = dotdot(&mut tx, &situation, &source, situation.to.ino);
@@ -227,6 +236,9 @@ impl Pool {
         locks.change();
         for header in &logged {
             header.apply(&mut tx);
+        }
+        if let Some(whiteout) = &whiteout {
+            whiteout.apply(&mut tx);
         }
         if let Some((record, word, change)) = &replaced {
             tx.set(record, 0, *word);
@@ -237,25 +249,32 @@ impl Pool {
         Ok(())
     }
 
-    /// The bucket headers of a move: the old name goes; the new one comes, unless it is there.
+    /// The bucket headers of a move: the old name goes, unless it stays for another inode; the new one comes,
+    /// unless it is there.
     fn moved_headers(
         &self,
         fresh: &mut FreshSet<'_>,
         situation: &Situation,
         new_name: &Name<'_>,
+        stays: bool,
     ) -> Result<Vec<HeaderEdit>> {
         let source = &situation.source;
-        let mut headers = vec![HeaderEdit::of(self, situation.source_hit.bucket)];
+        let mut headers = Vec::new();
+        if !stays {
+            headers.push(HeaderEdit::of(self, situation.source_hit.bucket));
+        }
         if situation.target.is_none() {
             let bucket = bucket_of(self, &situation.to.tree(), new_name.hash)?;
-            if bucket != headers[0].bucket() {
+            if headers.iter().all(|header| bucket != header.bucket()) {
                 headers.push(HeaderEdit::of(self, bucket));
             }
             let header = headers.last_mut().expect("there is one");
             let kind = kind_of(source.mode);
             header.insert(fresh, source.ino, kind, new_name.hash, new_name.bytes);
         }
-        headers[0].remove(&situation.source_hit.record);
+        if !stays {
+            headers[0].remove(&situation.source_hit.record);
+        }
         Ok(headers)
     }
 
@@ -310,26 +329,38 @@ impl Pool {
     }
 }
 
+/// Links of what a rename replaces, after it.
+fn links_left(target: &Inode) -> u32 {
+    match target.is_dir() {
+        true => 0,
+        false => target.links.saturating_sub(1),
+    }
+}
+
 /// The parents' sizes, links and times after a move.
-fn parent_changes(tx: &mut Transaction<'_>, situation: &Situation, now: i64) -> Vec<Change> {
+fn parent_changes(
+    tx: &mut Transaction<'_>,
+    situation: &Situation,
+    stays: bool,
+    now: i64,
+) -> Vec<Change> {
     let dir_moves = u32::from(situation.source.is_dir());
     let dir_goes = situation
         .target
         .as_ref()
         .map_or(0, |(target, _)| u32::from(target.is_dir()));
     let replaces = u64::from(situation.target.is_some());
+    let left = situation.from.size() + u64::from(stays);
     let mut parents = vec![Change::log(tx, &situation.from)];
     if situation.across() {
         let mut to = Change::log(tx, &situation.to);
         to.hot.set_size(situation.to.size() + 1 - replaces);
         to.hot.set_links(situation.to.links + dir_moves - dir_goes);
         parents.push(to);
-        parents[0]
-            .hot
-            .set_size(situation.from.size().saturating_sub(1));
+        parents[0].hot.set_size(left.saturating_sub(1));
         parents[0].hot.set_links(situation.from.links - dir_moves);
     } else {
-        parents[0].hot.set_size(situation.from.size() - replaces);
+        parents[0].hot.set_size(left - replaces);
         parents[0].hot.set_links(situation.from.links - dir_goes);
     }
     for parent in &mut parents {

@@ -9,6 +9,9 @@ use pmfs_format::tree::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Entry(pub u64);
 
+/// Bits that mean nothing yet.
+const UNUSED: u64 = !(BLOCK_MASK | PRESENT | NODE | UNWRITTEN | HEIGHT_MASK << HEIGHT_SHIFT);
+
 impl Entry {
     pub const HOLE: Entry = Entry(0);
 
@@ -72,7 +75,7 @@ impl Entry {
     /// [`Error::Corrupt`].
     pub fn checked(self, range: &std::ops::Range<u64>, bytes: u64, slot: u64) -> Result<Entry> {
         let off = self.off();
-        if self.0 >> 48 != 0 || off < range.start || off + bytes > range.end {
+        if self.0 & UNUSED != 0 || off < range.start || off + bytes > range.end {
             return Err(Error::Corrupt {
                 what: "tree entry points outside the pool's blocks",
                 offset: slot,

@@ -18,7 +18,7 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 pub(crate) const ATTRIBUTES_DONE: u64 = 1 << 62;
 
 /// Frees `from..to` of what `entry` (the root of a tree of `height` that starts at `base`) holds: leaves
-/// there, and every node that overlaps it.
+/// there, up to `kept`, and every node that overlaps it.
 pub(crate) struct Freeing<'a> {
     pub pool: &'a Pool,
     pub lane: &'a Lane<'a>,
@@ -27,6 +27,8 @@ pub(crate) struct Freeing<'a> {
     pub shape: Shape,
     pub from: u64,
     pub to: u64,
+    /// Leaves from here on stay: they stand in another place of the new tree.
+    pub kept: u64,
     /// All before it is done.
     pub cursor: u64,
 }
@@ -95,6 +97,10 @@ impl Freeing<'_> {
     fn leaf(&mut self, leaf: Entry, base: u64, start: u64, end: u64, units: u64) -> Result<()> {
         let blocks = self.shape.leaf_blocks(units);
         leaf.checked(&self.pool.data, blocks * BLOCK_BYTES, leaf.off())?;
+        let end = end.min(self.kept);
+        if start >= end {
+            return Ok(());
+        }
         if self.cursor >= self.position(end, 0) {
             return Ok(());
         }

@@ -18,6 +18,9 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 /// Units of a hole past a tree's end: more than any file has blocks.
 const HOLE_UNITS: u64 = 1 << 40;
 
+/// An entry that is not there, and is not zero.
+pub(crate) const NEITHER: &str = "tree entry that says neither";
+
 /// What kind of tree: it decides what a leaf above level 1 is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -80,6 +83,9 @@ impl Tree {
         let mut entry = self.root;
         let mut slot = self.slot;
         if self.shape == Shape::File && level <= 4 && index >= coverage(level) || entry.is_hole() {
+            if entry.is_hole() && entry.unrooted() != Entry::HOLE {
+                return Err(corrupt(NEITHER, slot));
+            }
             return Ok(Found {
                 entry: Entry::HOLE,
                 slot,
@@ -101,6 +107,9 @@ impl Tree {
         }
         if entry.is_node() {
             return Err(corrupt("tree deeper than its height", slot));
+        }
+        if entry.is_hole() && entry.unrooted() != Entry::HOLE {
+            return Err(corrupt(NEITHER, slot));
         }
         if entry.is_leaf() {
             let blocks = self.shape.leaf_blocks(units);

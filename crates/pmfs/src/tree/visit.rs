@@ -1,7 +1,7 @@
 //! Visiting everything that a tree names: what recovery's walk and check are made of.
 
 use super::entry::{Entry, coverage, span};
-use super::{Shape, Tree, corrupt};
+use super::{NEITHER, Shape, Tree, corrupt};
 use crate::error::Error;
 use crate::lane::Run;
 use crate::pool::Pool;
@@ -19,6 +19,9 @@ pub(crate) struct Piece {
     pub base: u64,
     /// Indexes it covers.
     pub units: u64,
+    /// Byte offset of the word that names it, and how many words from there on do.
+    pub slot: u64,
+    pub entries: u64,
 }
 
 /// Who is shown the pieces, and told of damage.
@@ -35,6 +38,9 @@ impl Tree {
     /// entries once, with all the indexes it covers.
     pub fn visit(&self, pool: &Pool, visitor: &mut impl Visitor) {
         if self.root.is_hole() {
+            if self.root.unrooted() != Entry::HOLE {
+                visitor.damage(corrupt(NEITHER, self.slot));
+            }
             return;
         }
         let height = self.root.height();
@@ -51,7 +57,7 @@ impl Tree {
             pool,
             self.shape,
             self.root.unrooted(),
-            self.slot,
+            (self.slot, 1),
             height,
             (0, units),
             visitor,
@@ -63,7 +69,7 @@ fn visit(
     pool: &Pool,
     shape: Shape,
     entry: Entry,
-    slot: u64,
+    (slot, entries): (u64, u64),
     level: u32,
     (base, units): (u64, u64),
     visitor: &mut impl Visitor,
@@ -76,6 +82,9 @@ fn visit(
     if let Err(error) = entry.checked(&pool.data, blocks * BLOCK_BYTES, slot) {
         return visitor.damage(error);
     }
+    if entry != entry.unrooted() {
+        return visitor.damage(corrupt("tree entry with a height", slot));
+    }
     if entry.is_node() && level == 0 {
         return visitor.damage(corrupt("tree deeper than its height", slot));
     }
@@ -87,6 +96,8 @@ fn visit(
         level: if entry.is_node() { level } else { 0 },
         base,
         units,
+        slot,
+        entries,
     };
     if !visitor.piece(piece) || entry.is_leaf() {
         return;
@@ -105,7 +116,10 @@ fn visit(
         }
         if !child.is_hole() {
             let covered = (base + at * child_units, same * child_units);
-            visit(pool, shape, child, child_slot, level - 1, covered, visitor);
+            let named = (child_slot, same);
+            visit(pool, shape, child, named, level - 1, covered, visitor);
+        } else if child != Entry::HOLE {
+            visitor.damage(corrupt(NEITHER, child_slot));
         }
         at += same;
     }

@@ -5,8 +5,8 @@ use crate::operation::{Name, Operation};
 use crate::pool::TestPool;
 use crate::reader::Reader;
 use crate::reference::{Body, Reference, Span, Verdict, body};
-use pmfs::types::mode::{S_IFDIR, S_IFLNK, S_IFREG};
-use pmfs::{Attr, Error, Fs, Ino, NewNode};
+use pmfs::types::mode::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
+use pmfs::{Attr, Error, Fs, Ino, NewNode, RenameFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -303,17 +303,46 @@ impl<'p> World<'p> {
                 let (from, to) = ((*dir, name.0.as_slice()), (*new_dir, new_name.0.as_slice()));
                 let answer = fs.rename(from.0, from.1, to.0, to.1, *flags);
                 let verdict = self.model.may_rename(from, to, *flags);
-                if self
-                    .judge(fs, "rename", verdict, answer, Need::Inode)?
-                    .is_some()
-                {
-                    let now = self.span();
-                    self.model.did_rename(from, to, *flags, now);
+                match self.judge(fs, "rename", verdict, answer, Need::Inode)? {
+                    Some(()) => self.renamed(fs, from, to, *flags),
+                    None => Ok(()),
                 }
-                Ok(())
             }
             _ => unreachable!("it changes no names"),
         }
+    }
+
+    /// Follows a rename, and finds the whiteout that it left.
+    fn renamed(
+        &mut self,
+        fs: &Fs,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), String> {
+        // Two names of one inode both stay.
+        if self.model.find(from.0, from.1) == self.model.find(to.0, to.1) {
+            return Ok(());
+        }
+        let now = self.span();
+        let mut whiteout = None;
+        if flags.contains(RenameFlags::WHITEOUT) {
+            let found = fs.lookup(from.0, from.1);
+            let attr = found.map_err(|error| format!("the whiteout: {error}"))?;
+            let node = NewNode {
+                mode: 0,
+                umask: 0,
+                uid: 0,
+                gid: 0,
+            };
+            self.model
+                .adopt(from.0, S_IFCHR, Body::Special, &node, 0, (&attr, now))?;
+            self.coverage.count("rename", "whiteout");
+            whiteout = Some(attr);
+        }
+        let ino = whiteout.as_ref().map(|attr| attr.ino);
+        self.model.did_rename(from, to, flags, ino, now);
+        whiteout.map_or(Ok(()), |attr| self.model.compare(&attr))
     }
 
     fn lookup(&mut self, fs: &Fs, dir: Ino, name: &Name) -> Result<(), String> {
@@ -411,6 +440,7 @@ fn name_of(errno: Errno) -> &'static str {
         Errno::BUSY => "BUSY",
         Errno::RANGE => "RANGE",
         Errno::TOOBIG => "2BIG",
+        Errno::ACCESS => "ACCES",
         _ => "another",
     }
 }

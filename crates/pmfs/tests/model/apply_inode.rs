@@ -5,7 +5,8 @@ use crate::content::BLOCK;
 use crate::operation::Operation;
 use crate::random::bytes;
 use crate::reference::{Span, Verdict};
-use pmfs::{FallocateMode, Fs, Ino, SetAttr, SetTime, XattrFlags};
+use pmfs::types::mode::{S_IFDIR, S_IFREG};
+use pmfs::{Error, FallocateMode, Fs, Ino, SetAttr, SetTime, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -37,6 +38,12 @@ impl World<'_> {
             Write { ino, at, len, seed } => self.write(fs, *ino, *at, &bytes(*seed, *len)),
             Append { ino, len, seed } => self.append(fs, *ino, &bytes(*seed, *len)),
             Fallocate { ino, mode, at, len } => self.fallocate(fs, *ino, *mode, *at, *len),
+            Shift {
+                ino,
+                insert,
+                at,
+                len,
+            } => self.shift(fs, *ino, *insert, (*at, *len)),
             SeekData { ino, at } => self.seek(fs, *ino, *at, true),
             SeekHole { ino, at } => self.seek(fs, *ino, *at, false),
             CopyRange {
@@ -59,6 +66,12 @@ impl World<'_> {
                 seed,
                 flags,
             } => self.setxattr(fs, *ino, &name.0, &bytes(*seed, *len), *flags),
+            SetAcl {
+                ino,
+                name,
+                given,
+                kill,
+            } => self.set_acl(fs, *ino, &name.0, given, *kill),
             ListXattr { ino } => self.listxattr(fs, *ino),
             RemoveXattr { ino, name } => self.removexattr(fs, *ino, &name.0),
             _ => unreachable!("a call on names"),
@@ -72,7 +85,12 @@ impl World<'_> {
             Some(size) if size > SIZE_MAX => Err(Errno::FBIG),
             Some(_) => self.model.file(ino).map(drop),
         };
-        let Some(attr) = self.judge(fs, "setattr", verdict, answer, Need::Nothing)? else {
+        // chmod writes an access ACL anew, with all other attributes.
+        let need = match self.attribute_blocks(ino) {
+            blocks @ 2.. if set.mode.is_some() => Need::Run(blocks),
+            _ => Need::Nothing,
+        };
+        let Some(attr) = self.judge(fs, "setattr", verdict, answer, need)? else {
             return Ok(());
         };
         let now = self.span();
@@ -81,9 +99,9 @@ impl World<'_> {
             self.model.node(ino).touch(now);
         }
         let node = self.model.node(ino);
-        node.mode = set
-            .mode
-            .map_or(node.mode, |mode| node.kind() | mode & 0o7777);
+        if let Some(mode) = set.mode {
+            node.chmod(mode);
+        }
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
         let time = |set| match set {
@@ -280,6 +298,54 @@ impl World<'_> {
         Ok(())
     }
 
+    fn may_shift(&self, ino: Ino, insert: bool, at: u64, len: u64) -> Verdict {
+        if len == 0 || !at.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) {
+            return Err(Errno::INVAL);
+        }
+        let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
+        let end = end.ok_or(Errno::FBIG)?;
+        let size = self.model.file(ino)?.size;
+        match insert {
+            true if size + len > SIZE_MAX => Err(Errno::FBIG),
+            true if at >= size => Err(Errno::INVAL),
+            false if end >= size => Err(Errno::INVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// Collapses or inserts a range. Scattered space, or blocks that were allocated past the end and would come to
+    /// lie past the largest file, may make it refuse.
+    fn shift(
+        &mut self,
+        fs: &Fs,
+        ino: Ino,
+        insert: bool,
+        (at, len): (u64, u64),
+    ) -> Result<(), String> {
+        let (kind, answer) = match insert {
+            true => ("insert", fs.insert_range(ino, at, len)),
+            false => ("collapse", fs.collapse_range(ino, at, len)),
+        };
+        let verdict = self.may_shift(ino, insert, at, len);
+        if verdict.is_ok() && matches!(answer, Err(Error::FileTooBig)) {
+            self.coverage.count(kind, "too much for a lane");
+            return Ok(());
+        }
+        // Fresh nodes: one for 512 blocks at least, and what leads to each.
+        let blocks = self.model.live(ino).map_or(0, |node| node.size() / BLOCK);
+        let need = Need::Blocks(blocks.min(1 << 20) / 64 + 8);
+        if self.judge(fs, kind, verdict, answer, need)?.is_none() {
+            return Ok(());
+        }
+        let now = self.span();
+        match insert {
+            true => self.model.content(ino).insert(at, len),
+            false => self.model.content(ino).collapse(at, len),
+        }
+        self.model.node(ino).touch(now);
+        Ok(())
+    }
+
     /// What is shown as a hole holds no data; what is shown as data may be zeros.
     fn seek(&mut self, fs: &Fs, ino: Ino, at: u64, data: bool) -> Result<(), String> {
         let (kind, answer) = if data {
@@ -374,10 +440,18 @@ impl World<'_> {
     }
 
     fn xattrs(&self, ino: Ino, name: &[u8]) -> Result<&BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
-        if name.is_empty() || name.len() > 255 {
-            return Err(Errno::RANGE);
-        }
+        name_verdict(name)?;
         Ok(&self.model.live(ino)?.xattrs)
+    }
+
+    /// Whether the inode may have attributes of that name.
+    fn may_have(&self, ino: Ino, name: &[u8]) -> Verdict {
+        let node = self.model.live(ino)?;
+        let plain = matches!(node.kind(), S_IFREG | S_IFDIR);
+        if name.starts_with(b"user.") && !plain {
+            return Err(Errno::PERM);
+        }
+        Ok(())
     }
 
     fn getxattr(&mut self, fs: &Fs, ino: Ino, name: &[u8]) -> Result<(), String> {
@@ -404,6 +478,7 @@ impl World<'_> {
             return Err(Errno::TOOBIG);
         }
         let xattrs = self.xattrs(ino, name)?;
+        self.may_have(ino, name)?;
         let old = xattrs.get(name);
         if old.is_some() && flags.contains(XattrFlags::CREATE) {
             return Err(Errno::EXIST);
@@ -460,6 +535,7 @@ impl World<'_> {
     fn removexattr(&mut self, fs: &Fs, ino: Ino, name: &[u8]) -> Result<(), String> {
         let answer = fs.removexattr(ino, name);
         let verdict = self.xattrs(ino, name).and_then(|xattrs| {
+            self.may_have(ino, name)?;
             let there = xattrs.contains_key(name);
             there.then_some(()).ok_or(Errno::NODATA)
         });
@@ -481,6 +557,21 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// What is wrong with an attribute's name as such.
+fn name_verdict(name: &[u8]) -> Verdict {
+    if name.is_empty() || name.len() > 255 {
+        return Err(Errno::RANGE);
+    }
+    for space in ["user.", "trusted.", "security."] {
+        match name.strip_prefix(space.as_bytes()) {
+            Some([]) => return Err(Errno::INVAL),
+            Some(_) => return Ok(()),
+            None => {}
+        }
+    }
+    Err(Errno::OPNOTSUPP)
 }
 
 /// Says where two readings of a file part.

@@ -76,6 +76,25 @@ impl Content {
         self.blocks.append(&mut tail.split_off(&last));
     }
 
+    /// Takes whole blocks out; what lies behind them moves up.
+    pub fn collapse(&mut self, at: u64, len: u64) {
+        let mut behind = self.blocks.split_off(&(at / BLOCK));
+        let moved = behind.split_off(&((at + len) / BLOCK));
+        let by = len / BLOCK;
+        self.blocks
+            .extend(moved.into_iter().map(|(index, block)| (index - by, block)));
+        self.size -= len;
+    }
+
+    /// Puts a hole of whole blocks in.
+    pub fn insert(&mut self, at: u64, len: u64) {
+        let moved = self.blocks.split_off(&(at / BLOCK));
+        let by = len / BLOCK;
+        self.blocks
+            .extend(moved.into_iter().map(|(index, block)| (index + by, block)));
+        self.size += len;
+    }
+
     /// Whether a range, cut at the end, holds no byte but zeros.
     pub fn is_zero(&self, at: u64, end: u64) -> bool {
         let end = end.min(self.size);

@@ -35,6 +35,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
         "rename",
         &[
             "ok",
+            "whiteout",
             "NOENT",
             "EXIST",
             "NOTDIR",
@@ -68,6 +69,11 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "NOSPC",
         ],
     ),
+    ("collapse", &["ok", "ISDIR", "INVAL", "STALE", "FBIG"]),
+    (
+        "insert",
+        &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "NOSPC"],
+    ),
     ("seekdata", &["ok", "NXIO", "ISDIR", "STALE"]),
     ("seekhole", &["ok", "NXIO", "ISDIR", "STALE"]),
     (
@@ -75,10 +81,19 @@ const EXPECTED: &[(&str, &[&str])] = &[
         &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "NOSPC"],
     ),
     ("fsync", &["ok"]),
-    ("getxattr", &["ok", "NODATA", "STALE", "RANGE"]),
+    (
+        "getxattr",
+        &["ok", "NODATA", "STALE", "RANGE", "OPNOTSUPP", "INVAL"],
+    ),
+    (
+        "setacl",
+        &["ok", "INVAL", "OPNOTSUPP", "ACCES", "STALE", "NOSPC"],
+    ),
     (
         "setxattr",
-        &["ok", "EXIST", "NODATA", "STALE", "RANGE", "2BIG", "NOSPC"],
+        &[
+            "ok", "EXIST", "NODATA", "STALE", "RANGE", "2BIG", "NOSPC", "PERM",
+        ],
     ),
     ("listxattr", &["ok", "STALE"]),
     ("removexattr", &["ok", "NODATA", "STALE", "RANGE"]),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 const RUN_MS: u64 = 1000;
 
 pub const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o755,
     uid: 5,
     gid: 6,

@@ -1,5 +1,6 @@
 //! Random operations that make sense often enough: most hit what exists, a few hit each error.
 
+use crate::acl::{ACCESS, Acl, DEFAULT, Given};
 use crate::apply_inode::SIZE_MAX;
 use crate::content::BLOCK;
 use crate::operation::{Name, Operation};
@@ -171,6 +172,7 @@ impl Generator {
     fn node(&mut self) -> NewNode {
         let set_gid = if self.random.one_in(6) { 0o2000 } else { 0 };
         NewNode {
+            umask: *self.random.pick(&[0, 0o22, 0o77, 0o777]),
             mode: self.random.below(0o1000) as u32 | set_gid,
             uid: self.random.below(1 << 32) as u32,
             gid: self.random.below(1000) as u32,
@@ -364,6 +366,9 @@ impl Generator {
             };
         }
         let mut flags = flags;
+        if self.random.one_in(10) {
+            flags |= RenameFlags::WHITEOUT;
+        }
         if self.random.one_in(100) {
             flags = RenameFlags::all();
         }
@@ -416,10 +421,17 @@ impl Generator {
             0 => self.ino(model),
             _ => self.file(model),
         };
+        if self.random.one_in(4) {
+            return self.acl(model, ino);
+        }
         let name = match self.random.below(40) {
             0 => vec![],
             1 => vec![b'u'; 256],
             2 => vec![b'u'; 255],
+            3 => [&b"user."[..], &[b'u'; 250]].concat(),
+            4 => b"trusted.".to_vec(),
+            5..8 => b"trusted.t".to_vec(),
+            8 => b"security.s".to_vec(),
             _ => format!("user.{}", self.random.below(6)).into_bytes(),
         };
         let name = Name(name);
@@ -439,10 +451,36 @@ impl Generator {
                 flags: match self.random.below(8) {
                     0 => XattrFlags::CREATE,
                     1 => XattrFlags::REPLACE,
-                    2 => XattrFlags::all(),
+                    2 => XattrFlags::CREATE | XattrFlags::REPLACE,
                     _ => XattrFlags::empty(),
                 },
             },
+        }
+    }
+
+    fn acl(&mut self, model: &Reference, ino: Ino) -> Operation {
+        let default = self.random.one_in(2);
+        // A default ACL is a directory's.
+        let ino = match default && !self.random.one_in(8) {
+            true => self.dir(model),
+            false => ino,
+        };
+        let acl = Acl::random(&mut self.random);
+        let given = match self.random.below(16) {
+            0..3 => Given::Removal,
+            3 => Given::Nothing(4 * self.random.below(2) as usize),
+            4 => {
+                let len = 5 + self.random.below(acl.bytes().len() as u64 - 5) as usize;
+                Given::Cut(acl, len)
+            }
+            5 => Given::Maskless,
+            _ => Given::Acl(acl),
+        };
+        Operation::SetAcl {
+            ino,
+            name: Name(if default { DEFAULT } else { ACCESS }.to_vec()),
+            given,
+            kill: self.random.one_in(6),
         }
     }
 
@@ -573,7 +611,8 @@ impl Generator {
                     },
                 }
             }
-            80..88 => self.fallocate(ino, at, len),
+            80..87 => self.fallocate(ino, at, len),
+            87 => self.shift(model, ino, at, len),
             88..91 => Operation::SeekData { ino, at },
             91..94 => Operation::SeekHole { ino, at },
             _ if !crowded => {
@@ -590,6 +629,33 @@ impl Generator {
                 }
             }
             _ => self.fallocate(ino, at, len),
+        }
+    }
+
+    /// Mostly whole blocks, now and then whole large pages.
+    fn shift(&mut self, model: &Reference, ino: Ino, at: u64, len: u64) -> Operation {
+        let size = model.live(ino).map_or(0, |node| node.size());
+        if self.random.one_in(2) && size > 2 * BLOCK {
+            let at = self.random.below(size.min(6 * LARGE) / BLOCK - 1) * BLOCK;
+            let most = (size - at) / BLOCK;
+            return Operation::Shift {
+                ino,
+                insert: self.random.one_in(4),
+                at,
+                len: (1 + self.random.below(most.min(600))) * BLOCK,
+            };
+        }
+        let unit = *self.random.pick(&[BLOCK, BLOCK, BLOCK, BLOCK, LARGE, 1]);
+        let len = match self.random.below(8) {
+            0 => 0,
+            1 => BLOCK << self.random.below(30),
+            _ => len.next_multiple_of(unit),
+        };
+        Operation::Shift {
+            ino,
+            insert: self.random.one_in(2),
+            at: at / unit * unit,
+            len,
         }
     }
 

@@ -8,6 +8,7 @@
 //! `PMFS_MODEL_POOL` one pool alone; `PMFS_MODEL_COMPARE_FROM` compares everything after each operation from
 //! that number on, which finds the operation at fault.
 
+mod acl;
 mod apply;
 mod apply_inode;
 mod compare;

@@ -157,14 +157,14 @@ impl Reference {
         (new_dir, new_name): (Ino, &[u8]),
         flags: RenameFlags,
     ) -> Verdict {
-        if flags == RenameFlags::NOREPLACE | RenameFlags::EXCHANGE {
+        if flags.contains(RenameFlags::EXCHANGE) && flags != RenameFlags::EXCHANGE {
             return Err(Errno::INVAL);
         }
         if is_dots(name) {
             return Err(Errno::BUSY);
         }
         if is_dots(new_name) {
-            let there = flags == RenameFlags::NOREPLACE;
+            let there = flags.contains(RenameFlags::NOREPLACE);
             return Err(if there { Errno::EXIST } else { Errno::BUSY });
         }
         name_verdict(name)?;
@@ -174,7 +174,7 @@ impl Reference {
         let source = self.find(dir, name).ok_or(Errno::NOENT)?;
         self.named_dir(new_dir)?;
         let target = self.find(new_dir, new_name);
-        if flags == RenameFlags::NOREPLACE && target.is_some() {
+        if flags.contains(RenameFlags::NOREPLACE) && target.is_some() {
             return Err(Errno::EXIST);
         }
         if flags == RenameFlags::EXCHANGE && target.is_none() {
@@ -208,13 +208,11 @@ impl Reference {
         (dir, name): (Ino, &[u8]),
         (new_dir, new_name): (Ino, &[u8]),
         flags: RenameFlags,
+        whiteout: Option<Ino>,
         now: Span,
     ) {
         let source = self.find(dir, name).expect("the verdict found it");
         let target = self.find(new_dir, new_name);
-        if target == Some(source) {
-            return;
-        }
         // A name that stays, with another inode, has existed throughout.
         let born_source = self.entries(dir).expect("a directory")[name].born;
         let born_target =
@@ -224,6 +222,9 @@ impl Reference {
             self.strike(new_dir, new_name, now);
         }
         self.place(new_dir, new_name, source, now, born_target);
+        if let Some(whiteout) = whiteout {
+            self.place(dir, name, whiteout, now, Some(born_source));
+        }
         if let Some(target) = target {
             if flags == RenameFlags::EXCHANGE {
                 self.place(dir, name, target, now, Some(born_source));

@@ -1,5 +1,6 @@
 //! The calls, as values that can be printed.
 
+use crate::acl::Given;
 use pmfs::{FallocateMode, Ino, NewNode, RenameFlags, SetAttr, XattrFlags};
 use std::fmt;
 
@@ -121,6 +122,13 @@ pub enum Operation {
         at: u64,
         len: u64,
     },
+    /// COLLAPSE_RANGE, or INSERT_RANGE.
+    Shift {
+        ino: Ino,
+        insert: bool,
+        at: u64,
+        len: u64,
+    },
     SeekData {
         ino: Ino,
         at: u64,
@@ -149,6 +157,12 @@ pub enum Operation {
         len: usize,
         seed: u64,
         flags: XattrFlags,
+    },
+    SetAcl {
+        ino: Ino,
+        name: Name,
+        given: Given,
+        kill: bool,
     },
     ListXattr {
         ino: Ino,
@@ -185,6 +199,7 @@ impl Operation {
             Fallocate { ino, .. } | SeekData { ino, .. } | SeekHole { ino, .. } => {
                 [Some(ino), None]
             }
+            SetAcl { ino, .. } | Shift { ino, .. } => [Some(ino), None],
             Fsync { ino } | GetXattr { ino, .. } | SetXattr { ino, .. } => [Some(ino), None],
             ListXattr { ino } | RemoveXattr { ino, .. } => [Some(ino), None],
         }

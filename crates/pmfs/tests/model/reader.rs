@@ -78,6 +78,8 @@ impl World<'_> {
             return Ok(());
         };
         let listed = listed?;
+        let now = self.span();
+        self.model.node(dir).atime.push(now);
         let entries = self.model.entries(dir).expect("judged");
         for (name, entry) in entries {
             let should = (entry.ino, self.model.nodes[&entry.ino].kind());
@@ -115,6 +117,8 @@ impl World<'_> {
         let shown =
             batch_of(fs, dir, reader.cookie, batch).map_err(|error| format!("readdir: {error}"))?;
         self.coverage.count("readon", "ok");
+        let now = self.span();
+        self.model.node(dir).atime.push(now);
         let entries = self.model.entries(dir).expect("it is a directory");
         let ended = shown.is_empty();
         for entry in shown {

@@ -4,6 +4,7 @@
 //! (`did_*`), so that an engine which answers "no space" can be followed too. Of two errors at once the
 //! name's own (too long, "." and so on) comes first.
 
+use crate::acl::Acl;
 use crate::content::Content;
 use pmfs::types::mode::{S_IFDIR, S_IFLNK, S_IFREG, S_ISGID};
 use pmfs::{Attr, Ino, NewNode};
@@ -67,7 +68,10 @@ pub struct Node {
     pub mtime: Span,
     pub ctime: Span,
     pub crtime: Span,
+    /// All attributes; the ACLs among them.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub access_acl: Option<Acl>,
+    pub default_acl: Option<Acl>,
 }
 
 impl Node {
@@ -140,6 +144,8 @@ impl Reference {
             ctime: Span::at(root.ctime_ns),
             crtime: Span::at(root.crtime_ns),
             xattrs: BTreeMap::new(),
+            access_acl: None,
+            default_acl: None,
         };
         Reference {
             root: root.ino,
@@ -246,7 +252,7 @@ impl Reference {
             }
         }
         let device = kind == pmfs::types::mode::S_IFBLK || kind == pmfs::types::mode::S_IFCHR;
-        let made = Node {
+        let mut made = Node {
             body,
             mode: bits,
             names: 0,
@@ -260,7 +266,10 @@ impl Reference {
             ctime: now,
             crtime: now,
             xattrs: BTreeMap::new(),
+            access_acl: None,
+            default_acl: None,
         };
+        made.inherit(parent, node.umask);
         if let Some(last) = self.generations.get(&attr.ino)
             && *last == attr.generation
         {

@@ -268,6 +268,7 @@ impl Drop for Note<'_> {
 }
 
 const NODE: NewNode = NewNode {
+    umask: 0,
     mode: 0o755,
     uid: 5,
     gid: 6,

@@ -1,0 +1,108 @@
+//! Mount options, by what they do to files on the mount.
+
+mod bench;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use bench::Bench;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
+use rustix::io::Errno;
+
+/// Whether a read changes atime: of a file whose atime is newer than its mtime, of one whose atime is older, and
+/// of a directory like that.
+fn atimes(bench: &Bench) -> [bool; 3] {
+    let past = |seconds| Timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    };
+    fs::write(bench.file("a"), "text").unwrap();
+    fs::create_dir(bench.file("d")).unwrap();
+    let now = fs::metadata(bench.file("a")).unwrap().mtime();
+    let read = |name, last_access, last_modification| {
+        let path = bench.file(name);
+        let times = Timestamps {
+            last_access: past(last_access),
+            last_modification: past(last_modification),
+        };
+        utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        match name {
+            "d" => assert_eq!(fs::read_dir(&path).unwrap().count(), 0),
+            _ => drop(fs::read(&path).unwrap()),
+        }
+        fs::metadata(&path).unwrap().atime() != last_access
+    };
+    // ctime counts too, and is always now: an atime in the future is newer than that.
+    [
+        read("a", now + 1000, now),
+        read("a", now - 1000, now),
+        read("d", now - 1000, now),
+    ]
+}
+
+#[test]
+fn atime_is_updated_as_asked_for() {
+    for (option, expected) in [
+        ("rw", [false, true, true]),
+        ("relatime", [false, true, true]),
+        ("strictatime", [true, true, true]),
+        ("noatime", [false, false, false]),
+        ("nodiratime", [false, true, false]),
+    ] {
+        let Some(bench) = Bench::mounted(&["-o", option]) else {
+            return;
+        };
+        assert_eq!(atimes(&bench), expected, "{option}");
+    }
+}
+
+#[test]
+fn devices_and_programs() {
+    for (option, devices, programs) in [
+        ("rw", false, true),
+        ("dev,noexec", true, false),
+        ("nodev,exec", false, true),
+    ] {
+        let Some(bench) = Bench::mounted(&["-o", option]) else {
+            return;
+        };
+        let null = bench.file("null");
+        let number = rustix::fs::makedev(1, 3);
+        mknodat(
+            CWD,
+            &null,
+            FileType::CharacterDevice,
+            Mode::from_raw_mode(0o666),
+            number,
+        )
+        .unwrap();
+        assert_eq!(fs::write(&null, "x").is_ok(), devices, "{option}");
+        let program = bench.file("true");
+        fs::copy("/bin/true", &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let run = Command::new(&program).status();
+        assert_eq!(
+            run.is_ok_and(|status| status.success()),
+            programs,
+            "{option}"
+        );
+    }
+}
+
+/// Options that mean nothing here are taken all the same, from the command line and from fstab.
+#[test]
+fn harmless_ones_are_taken() {
+    let list = "sync,dirsync,async,nodiratime,default_permissions,allow_other,defaults,nosuid";
+    let Some(bench) = Bench::mounted(&["-o", list]) else {
+        return;
+    };
+    fs::write(bench.file("a"), "x").unwrap();
+    bench.ok(&["mount", "-o", "remount,ro,sync,nodiratime", "pool", "mnt"]);
+    let refused = fs::write(bench.file("a"), "y").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+    assert!(Path::new(&bench.file("a")).exists());
+}

@@ -1,0 +1,166 @@
+//! Damage: any bit of what the file system reads of its own structures is flipped. Whatever it is, mounting,
+//! using and checking the pool end, without a panic and without reading outside it; and repair leaves a pool
+//! in which nothing is found and all calls work.
+//!
+//! `PMFS_FLIPS` bits are tried (`all`: every one), chosen by `PMFS_FLIPS_SEED`.
+
+use pmfs::{Fs, OpenOptions, ROOT_INO};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use yat::damage::{NODE, Seen, disturb, fill, look, mkfs_options, words};
+
+/// Files that share a block of the inode table.
+const COSTLY: usize = 32;
+
+/// The case that is being tried, for the watchdog.
+static CASE: AtomicU64 = AtomicU64::new(0);
+
+/// Ends the process, with a word on why, if a case takes longer than a minute.
+fn watch() {
+    std::thread::spawn(|| {
+        let mut last = 0;
+        let mut since = 0;
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let now = CASE.load(Ordering::Relaxed);
+            since = if now == last { since + 1 } else { 0 };
+            last = now;
+            if since > 60 {
+                eprintln!(
+                    "bit {} of the word at {:#x}: it does not end",
+                    now % 64,
+                    now / 64 * 8
+                );
+                std::process::abort();
+            }
+        }
+    });
+}
+
+fn open(path: &Path, repair: bool) -> pmfs::Result<Fs> {
+    let options = OpenOptions {
+        repair,
+        ..OpenOptions::default()
+    };
+    Fs::open(path, &options)
+}
+
+/// One flipped bit.
+struct Flip {
+    word: u64,
+    bit: u64,
+}
+
+impl Flip {
+    fn of(&self, image: &[u8]) -> Vec<u8> {
+        let mut image = image.to_vec();
+        image[(self.word + self.bit / 8) as usize] ^= 1 << (self.bit % 8);
+        image
+    }
+}
+
+/// Tries one flip; answers how many files are not as they were, and whether anything was found.
+fn try_flip(flip: &Flip, image: &[u8], path: &Path, sound: &Seen) -> (usize, bool) {
+    std::fs::write(path, flip.of(image)).unwrap();
+    if let Ok(fs) = open(path, false) {
+        let seen = look(&fs);
+        let failed = disturb(&fs, &seen);
+        if failed.iter().any(|what| what.contains("corrupt pool")) {
+            let more = fs.create(ROOT_INO, b"more", &NODE);
+            assert!(
+                more.is_err(),
+                "a pool that is damaged goes on being written"
+            );
+        }
+        let _ = fs.check();
+        let _ = fs.close();
+    }
+    std::fs::write(path, flip.of(image)).unwrap();
+    let fs = open(path, true).expect("attaching to repair");
+    let report = fs.repair().expect("repair");
+    assert!(report.left.is_clean(), "left: {:#?}", report.left.findings);
+    let seen = look(&fs);
+    let lost = sound
+        .iter()
+        .filter(|(path, file)| seen.get(*path) != Some(file))
+        .count();
+    let failed = disturb(&fs, &seen);
+    assert!(
+        failed.is_empty(),
+        "after repair of {:#?}: {failed:#?}",
+        report.repaired
+    );
+    let again = fs.check().expect("check");
+    assert!(again.is_clean(), "after use: {:#?}", again.findings);
+    fs.close().expect("close");
+    (lost, !report.repaired.is_empty())
+}
+
+fn step(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random
+}
+
+#[test]
+fn any_bit_may_flip() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool: PathBuf = dir.path().join("pool");
+    let path = dir.path().join("flipped");
+    Fs::mkfs(&pool, &mkfs_options()).unwrap();
+    let fs = open(&pool, false).unwrap();
+    fill(&fs);
+    let sound = look(&fs);
+    fs.close().unwrap();
+    std::fs::copy(&pool, &path).unwrap();
+    let words = words(|options| Fs::open(&path, &options).unwrap(), &sound);
+    let image = std::fs::read(&pool).unwrap();
+    let bits = words.len() as u64 * 64;
+    let asked = std::env::var("PMFS_FLIPS").unwrap_or_else(|_| "1500".into());
+    let count = if asked == "all" {
+        bits
+    } else {
+        asked.parse().unwrap()
+    };
+    let seed: u64 = std::env::var("PMFS_FLIPS_SEED").map_or(1, |seed| seed.parse().unwrap());
+    println!(
+        "PMFS_FLIPS_SEED={seed}, {} words, {count} of {bits} bits",
+        words.len()
+    );
+    watch();
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let (mut found, mut costly, mut harmed) = (0, 0, 0);
+    for at in 0..count {
+        let at = if asked == "all" {
+            at
+        } else {
+            step(&mut random) % bits
+        };
+        let flip = Flip {
+            word: words[(at / 64) as usize],
+            bit: at % 64,
+        };
+        CASE.store(flip.word * 8 + flip.bit, Ordering::Relaxed);
+        let tried = catch_unwind(AssertUnwindSafe(|| try_flip(&flip, &image, &path, &sound)));
+        let Ok((lost, something)) = tried else {
+            panic!(
+                "PMFS_FLIPS_SEED={seed}: bit {} of the word at {:#x}",
+                flip.bit, flip.word
+            );
+        };
+        found += u64::from(something);
+        costly += u64::from(lost > COSTLY);
+        harmed += u64::from(lost > 0);
+    }
+    println!(
+        "{count} bits flipped: {found} found and repaired, {harmed} changed files, {costly} more than {COSTLY}"
+    );
+    // The inode table's upper nodes have no copy: their pointers are some 200 of the bits.
+    assert!(
+        costly * 200 <= count,
+        "{costly} bits cost more than {COSTLY} files each"
+    );
+}

@@ -1,0 +1,105 @@
+# pjdfstest and fsx: sourced by ../suites.sh.
+
+# A file system to compare with: ext4 on a loop device (root), else tmpfs.
+other_kind=
+make_other() {
+    mkdir -p "$place/other"
+    if is_root && truncate -s 1G "$place/ext4" && mkfs.ext4 -q "$place/ext4" 2>/dev/null &&
+        mount -o loop "$place/ext4" "$place/other" 2>/dev/null; then
+        other_kind=ext4
+    else
+        other_kind="the file system under the pool"
+    fi
+}
+
+# pjd DIR OUTPUT PATTERN...: one line a case: its name and ok, FAILED or skipped.
+pjd() {
+    local dir=$1 into=$2
+    shift 2
+    mkdir -p "$dir/pjd" && chmod 755 "$dir" "$dir/pjd"
+    (cd "$place" && pjdfstest -c "$place/pjd.toml" -p "$dir/pjd" "$@" 2>&1) |
+        sed 's/\x1b\[[0-9;]*m//g' | grep -aE '^[a-z_]+::.* (ok|FAILED|skipped)$' | awk '{ print $1, $NF }' |
+        sort >"$into"
+}
+
+# Each case that the other file system passes has to pass, and none may be left out that the other runs. The
+# cases on a read-only file system are run one by one as well: in one process files that an earlier case left
+# open keep ext4 from being remounted.
+pjdfstest_compared() {
+    local cases name theirs ours bad=0
+    {
+        printf '[features]\nsecondary_fs = "/dev/shm"\n'
+        printf '%s = {}\n' posix_fallocate rename_ctime utime_now utimensat
+        printf '[settings]\nnaptime = 0.01\nallow_remount = %s\n' "$(is_root && echo true || echo false)"
+        echo '[dummy_auth]'
+        echo 'entries = [["nobody","nogroup"],["daemon","daemon"],["bin","bin"]]'
+    } >"$place/pjd.toml"
+    for side in mnt other; do
+        pjd "$place/$side" "$out/pjd.$side"
+        cases=$(awk '/erofs/ { print $1 }' "$out/pjd.$side")
+        grep -v erofs "$out/pjd.$side" >"$out/pjd.$side.all"
+        for name in $cases; do
+            pjd "$place/$side" "$out/pjd.one" "$name"
+            grep "^$name " "$out/pjd.one" >>"$out/pjd.$side.all"
+        done
+        sort -o "$out/pjd.$side.all" "$out/pjd.$side.all"
+    done
+    if [ ! -s "$out/pjd.mnt.all" ]; then
+        result FAIL "pjdfstest: printed nothing"
+        return
+    fi
+    join -a 1 -a 2 -e none -o 0,1.2,2.2 "$out/pjd.other.all" "$out/pjd.mnt.all" >"$out/pjd.both"
+    while read -r name theirs ours; do
+        case $theirs,$ours in
+        ok,skipped) result skip "pjdfstest $name: runs on $other_kind" ;;
+        ok,ok | FAILED,* | skipped,* | none,ok) ;;
+        *)
+            bad=1
+            result FAIL "pjdfstest $name: $theirs on $other_kind, $ours here"
+            ;;
+        esac
+    done <"$out/pjd.both"
+    [ "$bad" = 1 ] || result ok "pjdfstest beside $other_kind: here $(tally 3), there $(tally 2)"
+}
+
+tally() { awk -v at="$1" '{ n[$at]++ } END { printf "%d ok, %d failed, %d skipped", n["ok"], n["FAILED"], n["skipped"] }' "$out/pjd.both"; }
+
+# fsx_with WEIGHT OF MAPPED: random calls on one file, each read compared.
+fsx_with() {
+    local mapped=$1 count=5000
+    [ "$mode" = long ] && count=100000
+    cat >"$out/fsx.toml" <<END
+flen = 1048576
+[opsize]
+max = 65536
+min = 0
+align = 1
+[weights]
+read = 10
+write = 10
+mapread = $mapped
+mapwrite = $mapped
+truncate = 2
+close_open = 1
+invalidate = $((mapped > 0))
+fsync = 1
+fdatasync = 1
+posix_fallocate = 2
+punch_hole = 2
+sendfile = 2
+posix_fadvise = 1
+copy_file_range = 2
+END
+    fsx -q -N "$count" -S "${PMFS_FSX_SEED:-1}" -f "$out/fsx.toml" file
+}
+
+posix_suites() {
+    if command -v pjdfstest >/dev/null; then
+        make_other
+        pjdfstest_compared
+    else
+        result skip "pjdfstest: pjdfstest is missing"
+    fi
+    check "fsx, with mmap" fsx fsx_with 10
+    check "fsx, without mmap" fsx fsx_with 0
+}

@@ -39,7 +39,7 @@ fn dump_shows_every_part() {
     let before = fs::read(bench.path("pool")).unwrap();
     let superblock = bench.json(&["dump", "--json", "pool", "superblock"]);
     assert_eq!(superblock["verdict"], "usable");
-    assert_eq!(superblock["state"], "clean");
+    assert!(superblock["state"].as_str().unwrap().starts_with("clean"));
     for at in [0, 1] {
         assert_eq!(superblock["superblocks"][at]["checksum"], "good");
         assert_eq!(superblock["superblocks"][at]["blocks"], 4096);
@@ -216,7 +216,7 @@ fn info_looks_at_a_mounted_pool() {
     assert_eq!(bench.json(&["info", "--json", "pool"])["state"], "clean");
     bench.mount(&[]);
     assert_eq!(text(&fs::read(bench.file("big")).unwrap()[..1]), "\u{1}");
-    bench.umount();
+    umount(&bench);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn a_grown_pool_is_mounted_like_any() {
     fs::write(bench.file("a"), "a").unwrap();
     let error = bench.fails(1, &["grow", "pool", "128M"]);
     assert!(error.contains("pmfs umount"), "{error}");
-    bench.umount();
+    umount(&bench);
     bench.ok(&["grow", "pool", "128M"]);
     bench.mount(&[]);
     fs::write(bench.file("large"), vec![4; 90 << 20]).unwrap();
@@ -281,7 +281,7 @@ fn a_grown_pool_is_mounted_like_any() {
     assert_eq!(report["recovery"]["kind"], "slots");
     assert!(fs::read(bench.file("large")).unwrap() == vec![4; 90 << 20]);
     assert_eq!(text(&fs::read(bench.file("a")).unwrap()), "a");
-    bench.umount();
+    umount(&bench);
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
 }
 
@@ -351,4 +351,11 @@ fn torn_between(bench: &Bench, size: &str, barrier: u32) -> u32 {
     // Wide: the number of instructions differs a little from run to run.
     let torn = (near.saturating_sub(80)..near + 16).filter(|&later| !cut_at(later).0);
     torn.count() as u32
+}
+
+/// Unmounts. A child that another test of this process forks meanwhile may hold a file of the mount for a moment.
+fn umount(bench: &Bench) {
+    bench::wait_until("unmounted", || {
+        bench.run(&["umount", "mnt"]).status.success()
+    });
 }

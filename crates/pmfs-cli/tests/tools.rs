@@ -216,7 +216,7 @@ fn a_mounted_pool_is_refused_by_name() {
             "{error}"
         );
     }
-    bench.umount();
+    umount(&bench);
     assert_eq!(text(&bench.run(&["ls", "pool"]).stdout), "");
 }
 
@@ -300,7 +300,7 @@ fn list_and_rm_see_mounts() {
         [("pool".to_owned(), "needs recovery".to_owned())]
     );
     bench.mount(&[]);
-    bench.umount();
+    umount(&bench);
     assert_eq!(states(&bench), [("pool".to_owned(), "clean".to_owned())]);
     let gone = bench.json(&["rm", "--json", "pool"]);
     assert_eq!(gone["removed"][0], bench.path("pool").to_str().unwrap());
@@ -480,7 +480,7 @@ fn a_mounted_pool_is_saved_as_of_one_instant() {
         }
     }
     drop(writer);
-    bench.umount();
+    umount(&bench);
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
 }
 
@@ -521,6 +521,13 @@ fn a_killed_save_lets_the_mount_go_on() {
     }
     drop(writers);
     bench.ok(&["save", "pool", "file"]);
-    bench.umount();
+    umount(&bench);
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
+}
+
+/// Unmounts. A child that another test of this process forks meanwhile may hold a file of the mount for a moment.
+fn umount(bench: &Bench) {
+    bench::wait_until("unmounted", || {
+        bench.run(&["umount", "mnt"]).status.success()
+    });
 }

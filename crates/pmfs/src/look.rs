@@ -51,8 +51,13 @@ impl Look {
         let geometry = Geometry::of(&raw, mem.len())?;
         let state = match superblock::state(&mem) {
             _ if held => PoolState::InUse,
-            State::Clean(_) => PoolState::Clean,
-            State::Active => PoolState::NeedsRecovery,
+            // Somebody may have written to the file since.
+            State::Clean(crc)
+                if superblock::crc_of_range(&mem, geometry.runtime.clone())? == crc =>
+            {
+                PoolState::Clean
+            }
+            _ => PoolState::NeedsRecovery,
         };
         Ok(Look {
             pool: Pool::new(mem, raw, geometry, None, &OpenOptions::default()),

@@ -2,9 +2,9 @@
 
 use super::{Dumped, Value};
 use crate::error::{Error, Result};
-use crate::superblock::{self, crc_of, read_at};
+use crate::superblock::{self, State, crc_of, read_at};
 use pmem::{MapOptions, Pmem};
-use pmfs_format::superblock::{MAGIC, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
+use pmfs_format::superblock::{MAGIC, STATE_ACTIVE, STATE_OFFSET};
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
 use std::path::Path;
 
@@ -39,10 +39,10 @@ pub fn dump_superblocks(path: &Path) -> Result<Dumped> {
     shown.list("superblocks", vec![one(&primary, 0), one(&copy, at)]);
     shown.text(
         "state",
-        match mem.load(STATE_OFFSET) {
-            STATE_CLEAN => "clean".to_owned(),
-            STATE_ACTIVE => "active: in use, or left by a crash".to_owned(),
-            other => format!("{other:#x}: can't be right"),
+        match (superblock::state(&mem), mem.load(STATE_OFFSET)) {
+            (State::Clean(crc), _) => format!("clean, runtime area of CRC {crc:#010x}"),
+            (State::Active, STATE_ACTIVE) => "active: in use, or left by a crash".to_owned(),
+            (State::Active, other) => format!("{other:#x}: can't be right"),
         },
     );
     match superblock::run_record(&mem) {

@@ -63,7 +63,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         .canonicalize()
         .unwrap_or_else(|_| arguments.pool.clone());
     let failed = |error| Failure::engine(&pool, &error);
-    let _watch = Watch::spin(arguments.json, "checking");
+    let watch = Watch::spin(arguments.json, "checking");
     let options = OpenOptions {
         repair: arguments.repair,
         ..OpenOptions::default()
@@ -84,6 +84,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         (fs.check().map_err(failed)?, Vec::new())
     };
     fs.close().map_err(failed)?;
+    drop(watch);
     let CheckReport {
         findings,
         inodes,

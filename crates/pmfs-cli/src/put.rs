@@ -141,9 +141,9 @@ impl Putter<'_> {
         let (parent, _) = self.names.parent(dest)?;
         let node = NewNode {
             mode: 0o644,
-            umask: 0,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
+            umask: 0,
         };
         self.nameless(parent, &node, dest, &mut |putter, ino| {
             let mut buffer = vec![0; CHUNK];
@@ -325,8 +325,8 @@ impl Putter<'_> {
 fn new_node(meta: &Metadata) -> NewNode {
     let root = rustix::process::geteuid().is_root();
     NewNode {
-        mode: meta.mode() & 0o7777,
         umask: 0,
+        mode: meta.mode() & 0o7777,
         uid: if root {
             meta.uid()
         } else {

@@ -177,6 +177,9 @@ impl Geometry {
         }
         let tables = raw.lanes as u64 + raw.slots as u64 + raw.locks as u64 + raw.open_lines as u64;
         if raw.lanes == 0
+            || raw.lanes > 1 << 16
+            || raw.intents > 1 << 16
+            || raw.lane_bytes > 1 << 24
             || raw.slots == 0
             || raw.slots > 4094
             || !raw.lane_bytes.is_power_of_two()

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 const NODE: NewNode = NewNode {
     mode: 0o644,
-    umask: 0,
     uid: 1,
     gid: 2,
+    umask: 0,
 };
 
 struct Place(tempfile::TempDir);

@@ -219,8 +219,9 @@ impl Checker<'_> {
             block: 0,
             count: geometry.data_start,
         };
+        let tail = geometry.tail();
         self.claim(fixed, "the pool's layout", &|| Fix::Runtime);
-        let tail = "the superblock's copy, or the tables before it";
-        self.claim(geometry.tail(), tail, &|| Fix::Runtime);
+        let what = "the superblock's copy, or the tables before it";
+        self.claim(tail, what, &|| Fix::Runtime);
     }
 }

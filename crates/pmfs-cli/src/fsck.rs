@@ -84,6 +84,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         (fs.check().map_err(failed)?, Vec::new())
     };
     fs.close().map_err(failed)?;
+    drop(watch);
     let CheckReport {
         findings,
         inodes,

@@ -141,7 +141,6 @@ impl Putter<'_> {
         let (parent, _) = self.names.parent(dest)?;
         let node = NewNode {
             mode: 0o644,
-            umask: 0,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             umask: 0,
@@ -328,7 +327,6 @@ fn new_node(meta: &Metadata) -> NewNode {
     NewNode {
         umask: 0,
         mode: meta.mode() & 0o7777,
-        umask: 0,
         uid: if root {
             meta.uid()
         } else {

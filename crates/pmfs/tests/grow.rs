@@ -7,7 +7,6 @@ use std::path::Path;
 
 const NODE: NewNode = NewNode {
     mode: 0o644,
-    umask: 0,
     uid: 1,
     gid: 2,
     umask: 0,

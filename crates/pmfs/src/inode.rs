@@ -231,6 +231,9 @@ impl Pool {
         if !found.entry.is_leaf() {
             return Err(Error::Stale);
         }
+        if found.units != 1 {
+            return Err(corrupt("inode table", found.slot));
+        }
         Ok(found.entry.off() + ino % PER_BLOCK * InodeRaw::SIZE)
     }
 

@@ -26,6 +26,8 @@ const RECOVERY_OWNER: u64 = 8;
 const RENAME_OWNER: u64 = 64;
 const GROW_OWNER: u64 = 128;
 const SEQUENCE: u64 = 8;
+/// No pool lives to see so many transactions in a lane.
+const ID_MAX: u64 = 1 << 62;
 
 thread_local! {
     /// The dead slots that this thread is cleaning up after: their locks are its to take over.
@@ -100,6 +102,12 @@ pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Res
     let restore = Restore::new(&pool.pm);
     let mut undone = Undone::default();
     let mut head = scan.head;
+    if scan.id > ID_MAX {
+        return Err(Error::Corrupt {
+            what: "journal entry",
+            offset: log,
+        });
+    }
     if !scan.open.is_empty() {
         for &entry in &scan.open {
             entry_range(pool, entry)?;

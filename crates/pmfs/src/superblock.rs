@@ -71,6 +71,12 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
     } else {
         mem.len() / BLOCK_BYTES
     };
+    if end < 16 {
+        return Err(Error::Corrupt {
+            what: "superblock: too few blocks",
+            offset: 0,
+        });
+    }
     if end
         .checked_mul(BLOCK_BYTES)
         .is_none_or(|bytes| bytes > mem.len())

@@ -220,7 +220,7 @@ fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
         let run = inode.xattr_run();
         if run.count > 0 {
             if run.block >= pool.geometry.data_start
-                && (run.block + run.count) * pmfs_format::BLOCK_BYTES <= pool.data.end
+                && run.block + run.count <= pool.data.end / pmfs_format::BLOCK_BYTES
             {
                 maps.mark(run);
             } else {
@@ -240,7 +240,9 @@ impl Visitor for TableWalk<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         // The root's block lies before the allocator's.
         let fresh = piece.run.block == self.root || self.maps.mark(piece.run);
-        if piece.level == 0 && fresh {
+        if piece.level == 0 && piece.units != 1 {
+            self.maps.damage.fetch_add(1, Ordering::Relaxed);
+        } else if piece.level == 0 && fresh {
             self.leaves.push(piece.base);
         }
         fresh

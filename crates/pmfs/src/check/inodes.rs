@@ -115,15 +115,20 @@ impl Checker<'_> {
                 cut_damage(pool, error),
             );
         }
+        for piece in pieces.leaves().filter(|leaf| leaf.units != 1) {
+            let text = format!("inode table: a large leaf at {:#x}", piece.slot);
+            self.find_to_fix(number::TREE, text, cut(piece));
+        }
         // The root node lies before the blocks that are given out.
         let root = pool.geometry.inode_table_root;
         for piece in pieces.all.iter().filter(|piece| piece.run.block != root) {
             self.claim(piece.run, "the inode table", &|| cut(piece));
         }
-        let last = pieces.leaves().map(|leaf| leaf.base + 1).max().unwrap_or(0);
+        let leaves = || pieces.leaves().filter(|leaf| leaf.units == 1);
+        let last = leaves().map(|leaf| leaf.base + 1).max().unwrap_or(0);
         let count = (last * PER_BLOCK).min(pool.geometry.inodes);
         self.inodes = vec![Known::default(); count as usize];
-        for leaf in pieces.leaves() {
+        for leaf in leaves() {
             for ino in leaf.base * PER_BLOCK..(leaf.base + 1) * PER_BLOCK {
                 if ino >= ROOT_INO && ino < count {
                     self.inode(ino);

@@ -165,7 +165,7 @@ impl Checker<'_> {
             }
             let size = Pieces::of(pool, &inode.tree())
                 .leaves()
-                .map(|leaf| (leaf.base + leaf.units) * BLOCK_BYTES)
+                .map(|leaf| (leaf.base + leaf.units).saturating_mul(BLOCK_BYTES))
                 .max();
             let word = inode.size_word & !SIZE_MASK | size.unwrap_or(0).min(SIZE_MAX);
             self.find_to_fix(number::INODE, text, Fix::word(inode.off, word));

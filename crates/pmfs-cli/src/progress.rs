@@ -20,6 +20,8 @@ pub struct Progress {
     total_bytes: u64,
     since: Instant,
     wanted: bool,
+    /// Not bytes.
+    counts: bool,
     bar: Option<ProgressBar>,
 }
 
@@ -31,8 +33,16 @@ impl Progress {
             total_bytes,
             since: Instant::now(),
             wanted: wanted(json),
+            counts: false,
             bar: None,
         }
+    }
+
+    /// Work that is counted in other things than bytes.
+    pub fn counting(json: bool, what: &'static str) -> Progress {
+        let mut progress = Progress::new(json, what, 0);
+        progress.counts = true;
+        progress
     }
 
     /// So many bytes are done, of so many.
@@ -50,7 +60,7 @@ impl Progress {
         }
         let bar = self
             .bar
-            .get_or_insert_with(|| bar(self.what, self.total_bytes));
+            .get_or_insert_with(|| bar(self.what, self.total_bytes, self.counts));
         bar.set_position(bytes);
     }
 }
@@ -122,11 +132,16 @@ fn wanted(json: bool) -> bool {
     !json && std::io::stderr().is_terminal()
 }
 
-fn bar(what: &'static str, total_bytes: u64) -> ProgressBar {
+fn bar(what: &'static str, total_bytes: u64, counts: bool) -> ProgressBar {
     let (bar, template) = if total_bytes == 0 {
         (
             ProgressBar::new_spinner(),
             "{msg} {spinner} {binary_bytes} in {elapsed}",
+        )
+    } else if counts {
+        (
+            ProgressBar::new(total_bytes),
+            "{msg} [{bar:32}] {percent} %, {eta} left",
         )
     } else {
         (

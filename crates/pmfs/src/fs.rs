@@ -84,12 +84,22 @@ impl Fs {
 
     /// Checks the whole pool, which must be at rest.
     pub fn check(&self) -> Result<CheckReport> {
-        check::check(&self.pool)
+        check::check(&self.pool, &mut |_, _| {})
+    }
+
+    /// As [`Fs::check`], telling how far it is.
+    pub fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport> {
+        check::check(&self.pool, watch)
     }
 
     /// Mends what check finds, in a pool attached for [`OpenOptions::repair`]; see `docs/FSCK.md`.
     pub fn repair(&self) -> Result<RepairReport> {
-        repair::repair(&self.pool)
+        repair::repair(&self.pool, &mut |_, _| {})
+    }
+
+    /// As [`Fs::repair`], telling how far each round's check is.
+    pub fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
+        repair::repair(&self.pool, watch)
     }
 
     /// Finds a name; "." and ".." too.

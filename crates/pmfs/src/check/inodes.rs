@@ -134,6 +134,7 @@ impl Checker<'_> {
                     self.inode(ino);
                 }
             }
+            self.step(PER_BLOCK);
         }
     }
 

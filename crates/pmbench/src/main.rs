@@ -80,7 +80,9 @@ fn main() -> anyhow::Result<()> {
         None => rows::run(&report, 1024, None),
         Some(What::Rows { file_mib, only }) => rows::run(&report, file_mib, only.as_deref()),
         Some(What::Directory { entries }) => directory::run(&report, entries),
-        Some(What::Recovery { files, mib, sparse }) => recovery::run(&report, files, mib, sparse),
+        Some(What::Recovery { files, mib, sparse }) => {
+            recovery::run(&report, &recovery::Load { files, mib, sparse })
+        }
         Some(What::Mount { dir }) => mount::run(&report, &dir),
     }
 }

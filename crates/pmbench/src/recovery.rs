@@ -4,7 +4,7 @@ use crate::ground::Ground;
 use crate::measure::{Figures, Report};
 use crate::pool::{NODE, map_options};
 use anyhow::ensure;
-use pmfs::{FallocateMode, Fs, MkfsOptions, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs::{FallocateMode, Fs, MkfsOptions, OpenOptions, PoolInfo, ROOT_INO, RecoveryKind};
 use std::path::Path;
 use std::time::Instant;
 
@@ -18,77 +18,84 @@ fn open(path: &Path) -> anyhow::Result<(Fs, f64)> {
     Ok((fs, start.elapsed().as_secs_f64() * 1e3))
 }
 
-/// Runs and prints. `sparse`: so many GiB of pool, in which the files' bytes are allocated and not written, so
-/// that it may be larger than the memory.
-pub fn run(report: &Report, files: u64, mib: u64, sparse: Option<u64>) -> anyhow::Result<()> {
-    let ground = if sparse.is_some() {
-        Ground::small_pages(20)?
-    } else {
-        Ground::new(mib / 1024 + 6)?
-    };
-    let path = ground.path().join("pool");
-    let size = match sparse {
-        Some(gib) => gib << 30,
-        None => (mib << 20) + (mib << 20) / 50 + (1 << 30),
-    };
+/// What to measure with.
+pub struct Load {
+    pub files: u64,
+    /// In all of them.
+    pub mib: u64,
+    /// So many GiB of pool, in which the files' bytes are allocated and not written, so that it may be larger than
+    /// the memory.
+    pub sparse: Option<u64>,
+}
+
+/// Makes the pool and fills it; leaves it as a killed process does.
+fn fill(load: &Load, path: &Path) -> anyhow::Result<PoolInfo> {
     let mkfs = MkfsOptions {
-        size: Some(size),
-        inodes: Some(files + files / 500 + 1000),
-        sparse: sparse.is_some(),
+        size: Some(match load.sparse {
+            Some(gib) => gib << 30,
+            None => (load.mib << 20) + (load.mib << 20) / 50 + (1 << 30),
+        }),
+        inodes: Some(load.files + load.files / 500 + 1000),
+        sparse: load.sparse.is_some(),
         map: map_options(),
         ..MkfsOptions::default()
     };
-    let info = Fs::mkfs(&path, &mkfs)?;
-    let (fs, _) = open(&path)?;
-    let each = (mib << 20) / files;
-    let data = vec![5u8; if sparse.is_some() { 0 } else { each as usize }];
+    let info = Fs::mkfs(path, &mkfs)?;
+    let (fs, _) = open(path)?;
+    let each = (load.mib << 20) / load.files;
+    let data = vec![
+        5u8;
+        if load.sparse.is_some() {
+            0
+        } else {
+            each as usize
+        }
+    ];
     let mut dir = ROOT_INO;
-    for n in 0..files {
+    for n in 0..load.files {
         if n % 1000 == 0 {
-            dir = fs
-                .mkdir(ROOT_INO, format!("dir-{n}").as_bytes(), &NODE)?
-                .ino;
+            let name = format!("dir-{n}");
+            dir = fs.mkdir(ROOT_INO, name.as_bytes(), &NODE)?.ino;
         }
         let file = fs.create(dir, format!("file-{n}").as_bytes(), &NODE)?.ino;
-        if sparse.is_some() {
+        if load.sparse.is_some() {
             fs.fallocate(file, FallocateMode::empty(), 0, each)?;
         } else {
             fs.write(file, 0, &data)?;
         }
     }
+    Ok(info)
+}
+
+/// ms to mount after a clean close, after a kill, after a crash; the pool was left by a kill, and is again.
+fn round(path: &Path) -> anyhow::Result<[f64; 3]> {
+    let (fs, kill) = open(path)?;
+    ensure!(
+        fs.recovery().kind == RecoveryKind::Slots,
+        "a kill is recovered by slots"
+    );
+    // Dropped without a close: as a killed process leaves it.
     drop(fs);
-    let (mut kill, mut crash, mut clean) =
-        (Figures::default(), Figures::default(), Figures::default());
-    for _ in 0..report.rounds {
-        // Dropped without a close: as a killed process leaves it.
-        let (fs, ms) = open(&path)?;
-        ensure!(
-            fs.recovery().kind == RecoveryKind::Slots,
-            "a kill is recovered by slots"
-        );
-        kill.0.push(ms);
-        drop(fs);
-        // Under another identity the runtime area is not trusted: as after power loss.
-        let moved = ground.path().join("moved");
-        std::fs::hard_link(&path, &moved)?;
-        forget_boot(&path)?;
-        let (fs, ms) = open(&path)?;
-        ensure!(
-            fs.recovery().kind == RecoveryKind::Walk,
-            "a crash is recovered by a walk"
-        );
-        crash.0.push(ms);
-        std::fs::remove_file(&moved)?;
-        fs.close()?;
-        let (fs, ms) = open(&path)?;
-        ensure!(
-            fs.recovery().kind == RecoveryKind::None,
-            "a clean pool needs nothing"
-        );
-        clean.0.push(ms);
-        drop(fs);
-    }
-    let (fs, _) = open(&path)?;
+    // Under another identity the runtime area is not trusted: as after power loss.
+    forget_boot(path)?;
+    let (fs, crash) = open(path)?;
+    ensure!(
+        fs.recovery().kind == RecoveryKind::Walk,
+        "a crash is recovered by a walk"
+    );
+    fs.close()?;
+    let (fs, clean) = open(path)?;
+    ensure!(
+        fs.recovery().kind == RecoveryKind::None,
+        "a clean pool needs nothing"
+    );
+    drop(fs);
+    Ok([clean, kill, crash])
+}
+
+/// Checks the pool; tells how long it takes and how much memory.
+fn check(path: &Path) -> anyhow::Result<()> {
+    let (fs, _) = open(path)?;
     let start = Instant::now();
     let mut most_kib = 0;
     let mut step = 0;
@@ -99,26 +106,45 @@ pub fn run(report: &Report, files: u64, mib: u64, sparse: Option<u64>) -> anyhow
         }
     })?;
     ensure!(checked.is_clean(), "the pool is sound");
-    let check = start.elapsed().as_secs_f64();
-    fs.close()?;
     println!(
-        "{files} files, {mib} MiB, pool overhead {:.2} % of {size} bytes",
-        info.overhead_bytes as f64 * 100.0 / size as f64
-    );
-    for (name, figures) in [
-        ("clean", clean),
-        ("after a kill", kill),
-        ("after a crash", crash),
-    ] {
-        println!("mount {name:14} {:>20} ms", figures.text());
-    }
-    println!(
-        "check {check:.1} s, {} inodes, {} directories; most private memory {} MiB",
+        "check {:.1} s, {} inodes, {} directories; most private memory {} MiB",
+        start.elapsed().as_secs_f64(),
         checked.inodes,
         checked.directories,
         most_kib >> 10
     );
+    fs.close()?;
     Ok(())
+}
+
+/// Runs and prints.
+pub fn run(report: &Report, load: &Load) -> anyhow::Result<()> {
+    let ground = match load.sparse {
+        Some(_) => Ground::small_pages(20)?,
+        None => Ground::new(load.mib / 1024 + 6)?,
+    };
+    let path = ground.path().join("pool");
+    let info = fill(load, &path)?;
+    let mut figures: [Figures; 3] = Default::default();
+    for _ in 0..report.rounds {
+        for (ms, figures) in round(&path)?.into_iter().zip(&mut figures) {
+            figures.0.push(ms);
+        }
+    }
+    println!(
+        "{} files, {} MiB, pool overhead {:.2} % of {} bytes",
+        load.files,
+        load.mib,
+        info.overhead_bytes as f64 * 100.0 / info.size as f64,
+        info.size
+    );
+    for (name, figures) in ["clean", "after a kill", "after a crash"]
+        .iter()
+        .zip(&figures)
+    {
+        println!("mount {name:14} {:>20} ms", figures.text());
+    }
+    check(&path)
 }
 
 /// This process's private memory; the pool's own pages are not in it.

@@ -1,10 +1,11 @@
 //! `pmfs mount -o remount,...`: other flags for a mount that is there, as mount(8) asks for it.
 
 use std::fs;
+use std::io;
 use std::process::ExitCode;
 
 use pmfs::AtimeMode;
-use pmfs_fuse::{MountError, MountOptions, mounts};
+use pmfs_fuse::{MountError, MountOptions, mounts, remount};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 
@@ -30,6 +31,16 @@ pub fn run(arguments: &Mount) -> Outcome {
             _ => "do it as root",
         };
         Failure::new(format!("remounting {}: {errno}", dir.display()), way_out)
+    })?;
+    // The kernel has its flags; the daemon is to know as well.
+    let told = fs::File::open(&dir).and_then(|root| remount::tell(&root, &options));
+    told.map_err(|error| {
+        let why = format!("{}: the daemon stays as it was: {error}", dir.display());
+        let way_out = match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => "the pool is damaged: pmfs fsck",
+            _ => "unmount, and mount anew",
+        };
+        Failure::new(why, way_out)
     })?;
     Ok(ExitCode::SUCCESS)
 }

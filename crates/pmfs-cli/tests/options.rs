@@ -106,3 +106,36 @@ fn harmless_ones_are_taken() {
     assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
     assert!(Path::new(&bench.file("a")).exists());
 }
+
+/// The daemon goes on as a remount wants it, not as it was mounted.
+#[test]
+fn a_remount_reaches_the_daemon() {
+    for (options, expected) in [
+        ("remount,noatime", [false, false, false]),
+        ("remount,strictatime", [true, true, true]),
+        ("remount,nodiratime", [false, true, false]),
+    ] {
+        let Some(bench) = Bench::mounted(&["-o", "relatime"]) else {
+            return;
+        };
+        bench.ok(&["mount", "-o", options, "pool", "mnt"]);
+        assert_eq!(atimes(&bench), expected, "{options}");
+    }
+}
+
+/// A mount that began read-only can be written when it is remounted, and the other way round.
+#[test]
+fn read_only_comes_and_goes() {
+    let Some(bench) = Bench::mounted(&["-o", "ro"]) else {
+        return;
+    };
+    assert!(fs::write(bench.file("a"), "x").is_err());
+    bench.ok(&["mount", "-o", "remount,rw", "pool", "mnt"]);
+    fs::write(bench.file("a"), "text").unwrap();
+    bench.ok(&["mount", "-o", "remount,ro,strictatime", "pool", "mnt"]);
+    let before = fs::metadata(bench.file("a")).unwrap().atime_nsec();
+    std::thread::sleep(Duration::from_millis(5));
+    fs::read(bench.file("a")).unwrap();
+    assert_eq!(fs::metadata(bench.file("a")).unwrap().atime_nsec(), before);
+    assert!(fs::write(bench.file("a"), "y").is_err());
+}

@@ -28,7 +28,8 @@ pub mod lookups;
 pub mod mounts;
 pub mod options;
 pub mod presence;
-pub mod server;
+pub mod remount;
+mod server;
 pub mod unmount;
 
 pub use adapter::{Ending, Mounted, Stop, mount};

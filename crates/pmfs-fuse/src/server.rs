@@ -25,6 +25,7 @@ use pmfs::{
 use crate::caller::{Caller, FSETID, SYS_ADMIN};
 use crate::freeze::{Frozen, Gate, Pass};
 use crate::lookups::LookupTable;
+use crate::remount::Manner;
 
 /// The number by which the kernel names the root.
 const ROOT_NODE: u64 = 1;
@@ -93,6 +94,15 @@ impl Server {
         } else {
             Frozen::Sound
         })
+    }
+
+    /// Goes on as a remount wants it.
+    pub(crate) fn remount(&self, uid: u32, manner: Manner) -> Result<()> {
+        if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+            return Err(Error::NotPermitted("remounting a pool of another user"));
+        }
+        self.fs
+            .remount(manner.atime, manner.nodiratime, manner.read_only)
     }
 
     /// A request begins: the pool stays attached until the guard goes.

@@ -11,7 +11,8 @@ use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::repair::{self, RepairReport};
 use crate::types::{
-    Attr, DirEntry, FallocateMode, Ino, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
+    AtimeMode, Attr, DirEntry, FallocateMode, Ino, NewNode, RenameFlags, SetAttr, StatFs,
+    XattrFlags,
 };
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -309,7 +310,22 @@ impl Fs {
     /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        self.pool.damaged.load(std::sync::atomic::Ordering::Relaxed)
+        self.pool.damaged.load(Ordering::Relaxed)
+    }
+
+    /// What a remount may change: when reads update atime, of directories too, and whether changes are refused.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if a damaged pool is to be writable.
+    pub fn remount(&self, atime: AtimeMode, nodiratime: bool, read_only: bool) -> Result<()> {
+        if !read_only && self.is_damaged() {
+            return Err(Error::ReadOnly);
+        }
+        let pool = &self.pool;
+        pool.atime.store(atime as u8, Ordering::Relaxed);
+        pool.nodiratime.store(nodiratime, Ordering::Relaxed);
+        pool.read_only.store(read_only, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The mapping, for tools that look at the medium itself.

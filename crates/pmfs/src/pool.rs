@@ -13,7 +13,7 @@ use pmfs_format::SuperblockRaw;
 use pmfs_format::runtime::SLOT_LIVE;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 
 /// First of the byte numbers that are locks, beyond any pool's bytes.
 const LOCK_BYTES: u64 = 1 << 62;
@@ -41,8 +41,9 @@ pub(crate) struct Pool {
     pub holder: Holder,
     pub clock: Clock,
     pub data_mode: DataMode,
-    pub atime: AtimeMode,
-    pub nodiratime: bool,
+    /// An [`AtimeMode`], by number.
+    pub atime: AtomicU8,
+    pub nodiratime: AtomicBool,
     pub read_only: AtomicBool,
     pub shut: AtomicBool,
     /// The walk met damage: the pool is read-only, and is not marked clean.
@@ -80,8 +81,8 @@ impl Pool {
             },
             clock: options.clock.clone(),
             data_mode: options.data,
-            atime: options.atime,
-            nodiratime: options.nodiratime,
+            atime: AtomicU8::new(options.atime as u8),
+            nodiratime: AtomicBool::new(options.nodiratime),
             read_only: AtomicBool::new(options.read_only),
             shut: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
@@ -113,6 +114,11 @@ impl Pool {
             self.shut.store(true, Ordering::Relaxed);
         }
         gives_up
+    }
+
+    /// When reads update atime.
+    pub fn atime_mode(&self) -> AtimeMode {
+        AtimeMode::from_number(self.atime.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// # Errors

@@ -187,3 +187,17 @@ pub enum AtimeMode {
     /// Never.
     Noatime,
 }
+
+impl AtimeMode {
+    /// The mode with this number, as `mode as u8` has it.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<AtimeMode> {
+        [
+            AtimeMode::Relatime,
+            AtimeMode::Strictatime,
+            AtimeMode::Noatime,
+        ]
+        .into_iter()
+        .find(|&mode| mode as u8 == number)
+    }
+}

@@ -23,6 +23,7 @@ use rustix::fs::OFlags;
 
 use super::translate::{caller, file_attr, file_type, generation, new_node, set_time};
 use crate::freeze::{self, Frozen};
+use crate::remount::Manner;
 use crate::server::{Server, WriteKind};
 
 /// How long the kernel may remember names and attributes, if it may at all: every change passes through it.
@@ -523,6 +524,13 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
+        if let Some(manner) = Manner::of(command) {
+            let told = self.run("remount", |server| server.remount(request.uid(), manner));
+            return match told {
+                Ok(()) => reply.ioctl(0, &[]),
+                Err(errno) => reply.error(errno),
+            };
+        }
         if command != freeze::REQUEST {
             return reply.error(Errno::ENOTTY);
         }

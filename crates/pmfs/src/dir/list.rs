@@ -9,6 +9,7 @@ use crate::tree::entry::coverage;
 use crate::types::{DirEntry, Ino};
 use pmfs_format::directory::{HASH_BITS, HASH_FIRST};
 use pmfs_format::tree::FANOUT;
+use std::sync::atomic::Ordering;
 
 struct Listed {
     hash: u64,
@@ -35,7 +36,7 @@ pub(crate) fn readdir(
     if inode.links == 0 {
         return Err(Error::NotFound);
     }
-    if !pool.nodiratime {
+    if !pool.nodiratime.load(Ordering::Relaxed) {
         pool.accessed(&inode);
     }
     let parent = inode.parent;

@@ -53,12 +53,13 @@ impl Pool {
 
     /// The inode was read: its atime becomes now, as far as the mode of this instance wants it to.
     pub(crate) fn accessed(&self, inode: &Inode) {
-        if self.atime == AtimeMode::Noatime || self.read_only.load(Ordering::Relaxed) {
+        let mode = self.atime_mode();
+        if mode == AtimeMode::Noatime || self.read_only.load(Ordering::Relaxed) {
             return;
         }
         let slot = inode.off + offset::ATIME;
         let now = self.clock.now_ns();
-        if self.atime == AtimeMode::Relatime {
+        if mode == AtimeMode::Relatime {
             let atime = self.pm.load(slot) as i64;
             let newer = atime >= inode.mtime_ns && atime >= inode.ctime_ns();
             if newer && now.saturating_sub(atime) < DAY_NS {

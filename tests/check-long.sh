@@ -30,8 +30,16 @@ campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
     cargo test --release -p yat -- --nocapture --test-threads=1
+campaign "bit flips" '^[0-9]+ bits flipped' \
+    env PMFS_FLIPS="${PMFS_FLIPS:-30000}" PMFS_FLIPS_SEED="${PMFS_FLIPS_SEED:-$(date +%s)}" \
+    cargo test --release -p yat --test flips -- --nocapture
+campaign "fuzzing" '^fuzz: ' bash tests/fuzz.sh
+campaign "10 M inodes" '^(mount|check) ' \
+    cargo run --release -p pmbench -- recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3
 campaign "suites" '^suites, ' \
     bash -c 'sh tests/bootstrap.sh suites && cargo build --release && bash tests/suites.sh long'
+campaign "6.1 kernel" '^(guest: Linux|suites, )' \
+    bash -c 'sh tests/bootstrap.sh suites guest && bash tests/guest.sh'
 
 echo
 printf '%-14s %-7s %8s  %s\n' campaign result time figure

@@ -83,9 +83,15 @@ pub struct Mount {
     /// Write the log of the background process to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Check all that can be checked beforehand, and mount nothing (mount -f)
+    #[arg(long, hide = true)]
+    pub fake: bool,
     /// This process is the background process; its stdout is a pipe to the one that started it.
     #[arg(long, hide = true)]
     pub daemon: bool,
@@ -99,6 +105,9 @@ pub struct Umount {
     /// Take it away though it is in use; it ends when the last open file is closed
     #[arg(long, short)]
     pub lazy: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -140,4 +149,9 @@ fn option_help() -> String {
         help.push_str(&format!("  {name:<22} {}\n", known.about));
     }
     help
+}
+
+/// All of it, for who makes manual pages and completions.
+pub fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
 }

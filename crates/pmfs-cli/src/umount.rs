@@ -57,7 +57,9 @@ pub fn run(arguments: &Umount) -> Outcome {
         released,
         daemon_was_gone: gone,
     };
-    report::print(arguments.json, &report, text)?;
+    if !arguments.quiet {
+        report::print(arguments.json, &report, text)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,6 +18,9 @@ python3 python3
 e2fsprogs mkfs.ext4
 attr setfattr
 acl setfacl
+man-db man
+groff groff
+binutils strip
 '
 suites=
 if [ "${1:-}" = suites ]; then

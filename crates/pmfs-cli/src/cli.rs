@@ -42,6 +42,13 @@ pub enum Command {
     Fsck(Fsck),
     /// Show what a pool is: size, space, medium, what it survives
     Info(Info),
+    /// See what this machine has of what PMFS needs, and how to get the rest
+    #[command(
+        after_help = "Exit codes: 0 all that is needed is there, 1 something is missing. Nothing is changed.\n\
+                      What is optional is not needed to make and mount pools; \"missing\" is. Below each stands the\n\
+                      command that mends it."
+    )]
+    Doctor(Doctor),
 }
 
 /// `pmfs mkfs`
@@ -134,6 +141,14 @@ pub struct Fsck {
 pub struct Info {
     /// The pool file
     pub pool: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs doctor`
+#[derive(Args)]
+pub struct Doctor {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -9,6 +9,7 @@
 mod called;
 mod crash;
 mod daemon;
+mod doctor;
 mod failure;
 mod fsck;
 mod info;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -92,13 +92,10 @@ fn cpu(machine: &Machine) -> Need {
         return missing(name, "it has no cmpxchg16b, which pools need", None);
     }
     // CLFLUSH is on every x86-64 CPU.
-    let flush = match ["clwb", "clflushopt"]
+    let flush = ["clwb", "clflushopt"]
         .into_iter()
         .find(|flag| has_flag(&cpuinfo, flag))
-    {
-        Some(flush) => flush,
-        None => "clflush alone (slow on persistent memory)",
-    };
+        .unwrap_or("clflush alone (slow on persistent memory)");
     ok(name, format!("cmpxchg16b; flushes with {flush}"))
 }
 

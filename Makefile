@@ -8,7 +8,7 @@ export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build install uninstall deb demo test check-long bench fmt lint clean
+.PHONY: help bootstrap build install uninstall deb demo test test-guest check-long bench fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,8 +39,16 @@ test: ## Everything that must hold, in less than 20 minutes
 check-long: bootstrap ## The long campaigns: ten million model operations, 300 kills, all crash states
 	@bash tests/check-long.sh
 
-bench: bootstrap ## Measure, beside tmpfs
-	$(CARGO) run --release -p pmbench
+bench: bootstrap build ## Measure: library, directories, recovery, mount; beside tmpfs
+	$(CARGO) build --release -p pmbench
+	@bash tests/bench.sh
+
+test-guest: bootstrap build ## The suites on the oldest kernel, Debian's 6.1, in a virtual machine
+	@sh tests/bootstrap.sh suites guest
+	@bash tests/guest.sh
+
+fuzz: bootstrap ## Damaged pools by libFuzzer, for an hour or PMFS_FUZZ_SECONDS
+	@bash tests/fuzz.sh
 
 fmt: ## Format the sources
 	$(CARGO) fmt --all

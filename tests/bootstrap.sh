@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, and only what is missing; says what it leaves out.
-# `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io).
+# `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io);
+# `bootstrap.sh guest`: what runs a virtual machine.
 set -eu
 
 RUST_MIN=1.95
@@ -22,9 +23,23 @@ man-db man
 groff groff
 binutils strip
 '
-suites=
-if [ "${1:-}" = suites ]; then
-    suites=yes
+suites= guest=
+for part in "$@"; do
+    case $part in
+    suites) suites=yes ;;
+    guest) guest=yes ;;
+    esac
+done
+if [ -n "$guest" ]; then
+    packages="$packages
+qemu-system-x86 qemu-system-x86_64
+busybox-static busybox
+cpio cpio
+kmod depmod
+xz-utils xz
+"
+fi
+if [ -n "$suites" ]; then
     packages="$packages
 fsmark fs_mark
 dbench dbench

@@ -13,8 +13,17 @@ pub struct Ground {
 impl Ground {
     /// Mounts it; needs root.
     pub fn new(gib: u64) -> anyhow::Result<Ground> {
+        Ground::with_pages("always", gib)
+    }
+
+    /// As [`Ground::new`], with 4 KiB pages: for sparse pools, of which a page of 2 MiB would hold mostly holes.
+    pub fn small_pages(gib: u64) -> anyhow::Result<Ground> {
+        Ground::with_pages("never", gib)
+    }
+
+    fn with_pages(huge: &str, gib: u64) -> anyhow::Result<Ground> {
         let dir = tempfile::Builder::new().prefix("pmbench-").tempdir()?;
-        let options = format!("huge=always,size={gib}g,mode=0700");
+        let options = format!("huge={huge},size={gib}g,mode=0700");
         let options = std::ffi::CString::new(options)?;
         mount(
             "pmbench",
@@ -23,7 +32,7 @@ impl Ground {
             MountFlags::empty(),
             Some(options.as_c_str()),
         )
-        .context("pmbench mounts a tmpfs with 2 MiB pages of its own, which takes root")?;
+        .context("pmbench mounts a tmpfs of its own, which takes root")?;
         Ok(Ground { dir: Some(dir) })
     }
 

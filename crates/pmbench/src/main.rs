@@ -59,6 +59,9 @@ enum What {
         /// Bytes in all of them, in MiB.
         #[arg(long, default_value_t = 10_240)]
         mib: u64,
+        /// A sparse pool of so many GiB, whose files' bytes are allocated and not written.
+        #[arg(long, value_name = "GIB")]
+        sparse: Option<u64>,
     },
     /// Calls through a PMFS mount (a directory on it), beside the same on tmpfs.
     Mount {
@@ -77,7 +80,7 @@ fn main() -> anyhow::Result<()> {
         None => rows::run(&report, 1024, None),
         Some(What::Rows { file_mib, only }) => rows::run(&report, file_mib, only.as_deref()),
         Some(What::Directory { entries }) => directory::run(&report, entries),
-        Some(What::Recovery { files, mib }) => recovery::run(&report, files, mib),
+        Some(What::Recovery { files, mib, sparse }) => recovery::run(&report, files, mib, sparse),
         Some(What::Mount { dir }) => mount::run(&report, &dir),
     }
 }

@@ -35,6 +35,7 @@ mod order;
 mod pool;
 #[cfg(feature = "record")]
 pub mod record;
+pub mod request;
 pub mod slots;
 mod store;
 mod stream;

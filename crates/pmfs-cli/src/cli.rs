@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::size::Size;
 
@@ -41,7 +41,31 @@ pub enum Command {
     )]
     Fsck(Fsck),
     /// Show what a pool is: size, space, medium, what it survives
+    #[command(after_help = "\
+Example: how much is free in pages of 2 MiB, of a pool that may be mounted:
+
+  pmfs info --json /dev/shm/pool | jq .free_2m_pages
+
+A pool that is mounted or in use is only looked at. One that a crash has left is recovered first.")]
     Info(Info),
+    /// List what is in a pool that is not mounted
+    Ls(Ls),
+    /// Copy files out of a pool that is not mounted
+    Get(Get),
+    /// Copy files into a pool that is not mounted
+    Put(Put),
+    /// List pools: those that are mounted, and pool files where such are kept
+    List(List),
+    /// Delete pools that nobody uses
+    Rm(Rm),
+    /// Write a pool, mounted or not, to a file as it is at one instant
+    Save(Save),
+    /// Make a pool from what save wrote
+    Load(Load),
+    /// Show structures of a pool as they stand, without changing it
+    Dump(Dump),
+    /// Make a pool that is not mounted larger
+    Grow(Grow),
     /// See what this machine has of what PMFS needs, and how to get the rest
     #[command(
         after_help = "Exit codes: 0 all that is needed is there, 1 something is missing. Nothing is changed.\n\
@@ -141,6 +165,231 @@ pub struct Fsck {
 pub struct Info {
     /// The pool file
     pub pool: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs ls`
+#[derive(Args)]
+#[command(after_help = "\
+Example: what is in /home of a pool, with owners, sizes and times (UTC), and all below:
+
+  pmfs ls -lR /dev/shm/pool home
+
+With -R each line is a path from PATH, so that grep finds it whole.")]
+pub struct Ls {
+    /// The pool file
+    pub pool: PathBuf,
+    /// A file or directory in it
+    #[arg(default_value = "/", hide_default_value = true)]
+    pub path: PathBuf,
+    /// Type, permissions, links, owner, group, bytes, time
+    #[arg(long, short)]
+    pub long: bool,
+    /// And all that is below
+    #[arg(long, short = 'R')]
+    pub recursive: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs get`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: one file to look at, and a whole tree into a directory:
+
+  pmfs get /dev/shm/pool etc/motd - | less
+  pmfs get -r /dev/shm/pool home /tmp/rescued
+
+Permissions, times, holes and hard links are kept; owners too, by root.")]
+pub struct Get {
+    /// The pool file
+    pub pool: PathBuf,
+    /// A file in it; with -r a directory too
+    pub path: PathBuf,
+    /// Where to put it: a new name, a directory, or - for stdout [default: its name, here]
+    pub dest: Option<PathBuf>,
+    /// A directory with all that is below; links stay links
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs put`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: one file, the output of a program, and a whole tree:
+
+  pmfs put /dev/shm/pool notes.txt /
+  date | pmfs put /dev/shm/pool - stamp
+  pmfs put -r /dev/shm/pool ~/project src
+
+A file shows under its name when it is whole, in place of what had the name.
+Permissions, times, holes and hard links are kept; owners too, by root.")]
+pub struct Put {
+    /// The pool file
+    pub pool: PathBuf,
+    /// A file, or - for stdin; with -r a directory too
+    pub src: PathBuf,
+    /// Where in the pool: a new name, or a directory
+    pub path: PathBuf,
+    /// A directory with all that is below; links stay links
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs list`
+#[derive(Args)]
+#[command(after_help = "\
+Example: the pools on a DAX file system, and whatever is mounted:
+
+  pmfs list /mnt/pmem
+
+Without DIR it looks into /dev/shm, the top of each tmpfs, hugetlbfs and DAX mount, and the
+current directory. States: mounted, in use (by a program that has no mount), clean, needs recovery
+(the next mount does it), damaged (see `pmfs fsck` and `pmfs dump POOL superblock`).")]
+pub struct List {
+    /// Directories to look into, or pool files
+    #[arg(value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs rm`
+#[derive(Args)]
+#[command(after_help = "\
+Example: an experiment is over:
+
+  pmfs umount /tmp/mnt && pmfs rm /dev/shm/pool
+
+Everything in the pool is lost. If one of several can't be deleted, none is.")]
+pub struct Rm {
+    /// The pool files
+    #[arg(required = true, value_name = "POOL")]
+    pub pools: Vec<PathBuf>,
+    /// Delete it even if it is not a pool, or not one any more
+    #[arg(long, short)]
+    pub force: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs save`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: a backup of a pool in use, and a compressed one:
+
+  pmfs save /dev/shm/pool /backup/monday.pmfs
+  pmfs save /dev/shm/pool - | zstd > /backup/monday.pmfs.zst
+
+The file holds the whole pool at one instant. While it is copied, calls on the mount that change
+something wait (reading goes on); if this command dies, they go on at once. So FILE must not be on
+that mount, nor may whoever reads the output write to it. `pmfs load` makes a pool of it again.")]
+pub struct Save {
+    /// The pool file
+    pub pool: PathBuf,
+    /// The file to write, or - for stdout
+    pub file: PathBuf,
+    /// Replace FILE if it is there
+    #[arg(long, short)]
+    pub force: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs load`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: a backup back, and a pool on another machine:
+
+  pmfs load /backup/monday.pmfs /dev/shm/pool
+  ssh host pmfs save /dev/shm/pool - | pmfs load - /dev/shm/copy
+
+FILE is checked as it is read: if a bit of it has flipped or its end is missing, no pool is made.")]
+pub struct Load {
+    /// What `pmfs save` wrote, or - for stdin
+    pub file: PathBuf,
+    /// The pool to make
+    pub pool: PathBuf,
+    /// Replace a pool, or any other file that is not empty
+    #[arg(long, short)]
+    pub force: bool,
+    /// Don't allocate all of the file now; space is taken as it is used, and may run out
+    #[arg(long)]
+    pub sparse: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs dump`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: the root directory, and what an unfinished transaction would undo:
+
+  pmfs dump /dev/shm/pool dir 2
+  pmfs dump /dev/shm/pool lane
+
+Inode 2 is the root directory, tree 1 the inode table; `pmfs ls --json` tells other numbers. Nothing is
+recovered, so a pool that a crash has left is shown as it was left. Damage is shown, with a word
+about it. docs/FORMAT.md says what the fields mean.")]
+pub struct Dump {
+    /// The pool file
+    pub pool: PathBuf,
+    /// What to show
+    pub part: DumpPart,
+    /// Which inode or lane [lane: all of them, in a line each]
+    pub number: Option<u64>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Parts of a pool.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum DumpPart {
+    /// Both superblocks, the run record and the state
+    Superblock,
+    /// An inode's fields and attributes
+    Inode,
+    /// A directory's buckets and records
+    Dir,
+    /// The nodes and leaves of an inode's tree
+    Tree,
+    /// A lane of the journal: its log and what it was about to do
+    Lane,
+    /// The processes that have been attached
+    Slots,
+}
+
+/// `pmfs grow`
+#[derive(Args)]
+#[command(after_help = "\
+Example: twice the room:
+
+  pmfs umount /tmp/mnt && pmfs grow /dev/shm/pool 2G && pmfs mount /dev/shm/pool /tmp/mnt
+
+SIZE is what the pool will have, not what is added. Files stay where they are. If it is interrupted the
+pool is as before or as after; run it once more then.")]
+pub struct Grow {
+    /// The pool file
+    pub pool: PathBuf,
+    /// Size of the pool afterwards, like 512M, 1G, 1.5T
+    pub size: Size,
+    /// Don't allocate the file's space now; it is taken as it is used, and may run out
+    #[arg(long)]
+    pub sparse: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -4,7 +4,7 @@
 
 use std::env;
 
-/// `N` or `N+K`: the process that mounts kills itself at its N-th barrier from when it opens the pool,
+/// `N` or `N+K`: the process that mounts, or grows a pool, kills itself at its N-th barrier from when it opens the pool,
 /// or K instructions after it.
 const AFTER_BARRIERS: &str = "PMFS_CRASH_AFTER_BARRIERS";
 

@@ -64,6 +64,14 @@ impl Failure {
                 "if the pool is sparse, see whether its file system is full (df), make room and mount it again; \
                  else see the kernel's log, and copy what can be read to another pool",
             ),
+            Error::File { source, .. } => Failure::new(
+                format!("{pool}: {source}"),
+                "check the path and its permissions",
+            ),
+            Error::Frozen => Failure::new(
+                format!("{pool}: {error}"),
+                "wait for the `pmfs save` that does it, or end it",
+            ),
             Error::ReadOnly => Failure::new(format!("{pool}: {error}"), "mount it without -o ro"),
             _ => Failure::new(format!("{pool}: {error}"), "run `pmfs fsck` on it"),
         }

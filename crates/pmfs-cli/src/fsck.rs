@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::cli::Fsck;
 use crate::failure::Failure;
+use crate::progress::{Progress, Watch};
 use crate::report::{self, Recovery};
 
 const REPAIRED: u8 = 1;
@@ -63,6 +64,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         .canonicalize()
         .unwrap_or_else(|_| arguments.pool.clone());
     let failed = |error| Failure::engine(&pool, &error);
+    let watch = Watch::spin(arguments.json, "opening");
     let options = OpenOptions {
         repair: arguments.repair,
         ..OpenOptions::default()
@@ -77,12 +79,16 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         },
     };
     let recovery = Recovery::from(fs.recovery());
+    drop(watch);
+    let mut progress = Progress::counting(arguments.json, "checking");
+    let mut watch = |done, all| progress.of(done, all);
     let (checked, repaired) = if arguments.repair {
-        let report = fs.repair().map_err(failed)?;
+        let report = fs.repair_watched(&mut watch).map_err(failed)?;
         (report.left, report.repaired)
     } else {
-        (fs.check().map_err(failed)?, Vec::new())
+        (fs.check_watched(&mut watch).map_err(failed)?, Vec::new())
     };
+    drop(progress);
     fs.close().map_err(failed)?;
     let CheckReport {
         findings,

@@ -1,23 +1,159 @@
-//! `pmfs info`
+//! `pmfs info`: what a pool is. A clean pool, and one that somebody holds, are only looked at; one that was left
+//! by a crash is recovered first, for before that nobody knows what is free in it.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::{Fs, OpenOptions};
+use pmfs::{Look, OpenOptions, PoolDetails, PoolInfo, PoolState};
+use pmfs_fuse::{mounts, presence};
+use serde::Serialize;
 
 use crate::Outcome;
 use crate::cli::Info;
 use crate::failure::Failure;
 use crate::report::{self, PoolReport};
+use crate::size::Size;
+use crate::time::utc;
+use crate::{pool, progress::Watch};
+
+#[derive(Serialize)]
+struct InfoReport {
+    #[serde(flatten)]
+    pool: PoolReport,
+    /// clean, mounted, in use, recovered.
+    state: &'static str,
+    mounted_on: Option<String>,
+    /// The daemon of the mount.
+    pid: Option<u32>,
+    /// What recovering did, if it was needed.
+    recovery: Option<String>,
+    made_ns: i64,
+    runs: u64,
+    recoveries: u64,
+    attached: u64,
+    reserve_blocks: u64,
+    free_4k_pages: u64,
+    free_2m_pages: u64,
+    free_1g_pages: u64,
+    regions: Vec<Region>,
+}
+
+#[derive(Serialize)]
+struct Region {
+    name: &'static str,
+    start: u64,
+    bytes: u64,
+}
+
+/// What is found out before it is put together.
+struct Found {
+    state: &'static str,
+    recovery: Option<String>,
+    info: PoolInfo,
+    details: PoolDetails,
+}
 
 pub fn run(arguments: &Info) -> Outcome {
-    let pool = arguments
-        .pool
-        .canonicalize()
-        .unwrap_or_else(|_| arguments.pool.clone());
-    let failed = |error| Failure::engine(&pool, &error);
-    let fs = Fs::open(&pool, &OpenOptions::default()).map_err(failed)?;
-    let report = PoolReport::new(&pool, &fs.info());
-    fs.close().map_err(failed)?;
-    report::print(arguments.json, &report, PoolReport::text)?;
+    let path = pool::resolved(&arguments.pool);
+    let found = find(&path, arguments.json)?;
+    let mounted = mounts::pool_mounts()?
+        .into_iter()
+        .rfind(|mount| mount.pool == path);
+    let held = found.state == "in use";
+    let mounted_on = mounted
+        .filter(|_| held)
+        .map(|mount| mount.dir.display().to_string());
+    let free = found.details.free;
+    let report = InfoReport {
+        pool: PoolReport::new(&path, &found.info),
+        state: if mounted_on.is_some() {
+            "mounted"
+        } else {
+            found.state
+        },
+        mounted_on,
+        pid: if held { presence::holder(&path) } else { None },
+        recovery: found.recovery,
+        made_ns: found.details.crtime_ns,
+        runs: found.details.runs,
+        recoveries: found.details.recoveries,
+        attached: found.details.attached,
+        reserve_blocks: found.details.reserve_blocks,
+        free_4k_pages: free.small,
+        free_2m_pages: free.large,
+        free_1g_pages: free.huge,
+        regions: found
+            .details
+            .regions
+            .iter()
+            .map(|&(name, start, bytes)| Region { name, start, bytes })
+            .collect(),
+    };
+    report::print(arguments.json, &report, text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn find(path: &Path, json: bool) -> Result<Found, Failure> {
+    let look = Look::open(path).map_err(|error| Failure::engine(path, &error))?;
+    let state = match look.state() {
+        PoolState::Clean => "clean",
+        PoolState::InUse => "in use",
+        PoolState::NeedsRecovery => {
+            drop(look);
+            let _watch = Watch::spin(json, "recovering");
+            return pool::with(path, &OpenOptions::default(), |fs| {
+                Ok(Found {
+                    state: "recovered",
+                    recovery: Some(fs.recovery().to_string()),
+                    info: fs.info(),
+                    details: fs.details(),
+                })
+            });
+        }
+    };
+    Ok(Found {
+        state,
+        recovery: None,
+        info: look.info(),
+        details: look.details(),
+    })
+}
+
+fn text(report: &InfoReport) -> String {
+    let mut lines = vec![report.pool.text()];
+    let state = match (&report.mounted_on, report.pid, &report.recovery) {
+        (Some(dir), Some(pid), _) => {
+            format!("mounted on {dir} (process {pid}): only looked at, figures move")
+        }
+        (Some(dir), None, _) => format!("mounted on {dir}: only looked at, figures move"),
+        (None, _, Some(recovery)) => format!("clean now: {recovery}"),
+        (None, ..) if report.state == "in use" => {
+            "in use by a program: only looked at, figures move".to_owned()
+        }
+        (None, ..) => report.state.to_owned(),
+    };
+    lines.push(format!("state       {state}"));
+    lines.push(format!(
+        "history     made {} UTC, opened {} times, {} of them after a crash",
+        utc(report.made_ns),
+        report.runs,
+        report.recoveries
+    ));
+    lines.push(format!(
+        "free pages  {} of 4 KiB, as {} of 2 MiB, as {} of 1 GiB",
+        report.free_4k_pages, report.free_2m_pages, report.free_1g_pages
+    ));
+    lines.push(format!(
+        "reserve     {} kept for calls that free or overwrite",
+        Size(report.reserve_blocks * 4096)
+    ));
+    for region in &report.regions {
+        lines.push(format!(
+            "at {:#014x}  {} ({})",
+            region.start,
+            region.name,
+            Size(region.bytes)
+        ));
+    }
+    lines.join("\n")
 }

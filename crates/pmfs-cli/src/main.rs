@@ -7,18 +7,32 @@
 #![forbid(unsafe_code)]
 
 mod called;
+mod copied;
 mod crash;
 mod daemon;
 mod doctor;
+mod dump;
 mod failure;
 mod fsck;
+mod get;
+mod grow;
 mod info;
+mod list;
+mod load;
 mod logger;
+mod ls;
 mod mkfs;
 mod mount;
+mod names;
+mod pool;
+mod progress;
+mod put;
 mod remount;
 mod report;
+mod rm;
+mod save;
 mod signals;
+mod time;
 mod umount;
 
 use std::env;
@@ -56,6 +70,15 @@ fn main() -> ExitCode {
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Ls(arguments) => ls::run(&arguments),
+        Command::Get(arguments) => get::run(&arguments),
+        Command::Put(arguments) => put::run(&arguments),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Rm(arguments) => rm::run(&arguments),
+        Command::Save(arguments) => save::run(&arguments),
+        Command::Load(arguments) => load::run(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
+        Command::Grow(arguments) => grow::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match outcome {

@@ -8,6 +8,7 @@ use pmfs_fuse::presence;
 use crate::Outcome;
 use crate::cli::Mkfs;
 use crate::failure::Failure;
+use crate::progress::Watch;
 use crate::report::{self, PoolReport};
 
 pub fn run(arguments: &Mkfs) -> Outcome {
@@ -27,8 +28,15 @@ pub fn run(arguments: &Mkfs) -> Outcome {
         ));
     }
     presence::wait_if_ending(&arguments.pool);
+    let watch = Watch::allocation(
+        arguments.json,
+        "allocating",
+        &arguments.pool,
+        options.size.unwrap_or(len),
+    );
     let info = Fs::mkfs(&arguments.pool, &options)
         .map_err(|error| Failure::engine(&arguments.pool, &error))?;
+    drop(watch);
     let pool = arguments
         .pool
         .canonicalize()

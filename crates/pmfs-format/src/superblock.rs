@@ -15,7 +15,7 @@ pub const STATE_CLEAN: u64 = 1;
 pub const STATE_ACTIVE: u64 = 2;
 
 on_media! {
-    /// The superblock. All of it is immutable after mkfs and covered by its CRC; what changes lives in
+    /// The superblock. All of it is immutable between mkfs and grow and covered by its CRC; what changes lives in
     /// lines of its own behind it. An identical copy stands in the pool's last block.
     pub struct SuperblockRaw[256] {
         /// [`MAGIC`].
@@ -34,7 +34,7 @@ on_media! {
         @ 48 features_incompat: u64,
         /// Blocks in the pool, superblock and copy included.
         @ 56 blocks: u64,
-        /// First block of the runtime area.
+        /// First block of the runtime area: 1, or, of a pool that has grown, where it ends before the copy.
         @ 64 runtime_start: u64,
         /// Blocks of the runtime area.
         @ 72 runtime_blocks: u64,

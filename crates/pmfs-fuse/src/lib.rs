@@ -8,6 +8,7 @@
 //! - [`mod@adapter`]: the only module that knows `fuser`, whose interface changes with each release.
 //! - [`server`]: one method for each request, in the engine's terms; identities of inodes,
 //!   appending, set-id bits.
+//! - [`freeze`]: standing still while the pool is copied.
 //! - [`lookups`]: which inodes the kernel knows, so that none is reused under it.
 //! - [`options`]: the `-o` options, named once.
 //! - [`mounts`], [`unmount`], [`presence`]: finding a mount, ending it, and knowing that the pool
@@ -22,6 +23,7 @@
 pub mod adapter;
 pub mod caller;
 mod error;
+pub mod freeze;
 pub mod lookups;
 pub mod mounts;
 pub mod options;

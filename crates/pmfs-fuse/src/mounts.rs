@@ -49,6 +49,35 @@ pub fn pool_mount_at(dir: &Path) -> Result<Option<PoolMount>, MountError> {
     Ok(pool_mounts()?.into_iter().rfind(|mount| mount.dir == dir))
 }
 
+/// Where file systems are mounted whose files are memory: tmpfs, hugetlbfs, DAX.
+///
+/// # Errors
+/// If the kernel's table can't be read.
+pub fn memory_mounts() -> Result<Vec<PathBuf>, MountError> {
+    let table = fs::read(MOUNT_INFO).map_err(|source| MountError::Io {
+        what: "reading",
+        path: MOUNT_INFO.into(),
+        source,
+    })?;
+    Ok(table
+        .split(|byte| *byte == b'\n')
+        .filter_map(memory_mount)
+        .collect())
+}
+
+fn memory_mount(line: &[u8]) -> Option<PathBuf> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let dir = fields.nth(4)?;
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = rest.next()?;
+    let of_memory = [&b"tmpfs"[..], b"ramfs", b"hugetlbfs"].contains(&kind);
+    let options = rest.nth(1)?;
+    let dax = options
+        .split(|byte| *byte == b',')
+        .any(|option| option == b"dax" || option == b"dax=always");
+    (of_memory || dax).then(|| unescape(dir))
+}
+
 /// `id parent major:minor root dir options [tag...] - type source super`, proc_pid_mountinfo(5).
 fn parse_line(line: &[u8]) -> Option<PoolMount> {
     let mut fields = line.split(|byte| *byte == b' ');
@@ -104,6 +133,12 @@ mod tests {
         assert_eq!(mount.device, "0:57");
         let untagged = b"98 29 0:57 / /mnt rw - fuse.pmfs /p rw";
         assert_eq!(parse_line(untagged).unwrap().pool, Path::new("/p"));
+        assert_eq!(memory_mount(ours), None);
+        let shm = b"30 25 0:26 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw,inode64";
+        assert_eq!(memory_mount(shm).unwrap(), Path::new("/dev/shm"));
+        let dax = b"31 25 259:1 / /mnt/pm rw - ext4 /dev/pmem0 rw,dax=always";
+        assert_eq!(memory_mount(dax).unwrap(), Path::new("/mnt/pm"));
+        assert_eq!(memory_mount(b"31 25 8:1 / / rw - ext4 /dev/sda rw"), None);
         for other in [
             &b"98 29 0:57 / /mnt rw - fuse.sshfs host: rw"[..],
             b"",

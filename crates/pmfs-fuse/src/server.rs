@@ -23,6 +23,7 @@ use pmfs::{
 };
 
 use crate::caller::{Caller, FSETID, SYS_ADMIN};
+use crate::freeze::{Frozen, Gate, Pass};
 use crate::lookups::LookupTable;
 
 /// The number by which the kernel names the root.
@@ -53,6 +54,8 @@ pub struct Server {
     known: LookupTable,
     /// Read-locked by each request; `true` once the pool is let go, and then nothing gets in.
     closed: RwLock<bool>,
+    /// Where changes wait while the pool is copied.
+    gate: Gate,
     /// Releases of unlinked inodes under way, that is, blocks about to become free.
     releasing: AtomicUsize,
 }
@@ -62,11 +65,34 @@ impl Server {
     #[must_use]
     pub fn new(fs: Arc<Fs>) -> Server {
         Server {
+            gate: Gate::new(fs.mapping().path()),
             fs,
             known: LookupTable::default(),
             closed: RwLock::new(false),
             releasing: AtomicUsize::new(0),
         }
+    }
+
+    /// A request is to begin; one that changes anything waits while the pool stands still.
+    pub(crate) fn pass(&self, changes: bool) -> Pass<'_> {
+        self.gate.pass(changes)
+    }
+
+    /// Makes the pool stand still for who holds its freeze lock; `uid` asks for it.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for who is neither root nor this process's user; see [`crate::freeze`].
+    pub(crate) fn freeze(&self, uid: u32) -> Result<Frozen> {
+        if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+            return Err(Error::NotPermitted("freezing a pool of another user"));
+        }
+        drop(self.enter()?);
+        self.gate.freeze()?;
+        Ok(if self.fs.is_damaged() {
+            Frozen::Damaged
+        } else {
+            Frozen::Sound
+        })
     }
 
     /// A request begins: the pool stays attached until the guard goes.
@@ -87,6 +113,7 @@ impl Server {
     /// # Errors
     /// What [`Fs::detach`] answers.
     pub fn close(&self) -> Result<()> {
+        let _pass = self.gate.pass(true);
         let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
         if *closed {
             return Ok(());

@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::BitmapPlace;
+use crate::info::FreePages;
 use crate::lane::{Lane, Purpose, Run, Zone};
 use crate::owner::Held;
 use crate::pool::Pool;
@@ -145,6 +146,36 @@ impl<'a> Bitmap<'a> {
     pub fn owner_words(&self) -> impl Iterator<Item = u64> + use<> {
         let groups = self.place.groups;
         (0..self.place.group_count()).map(move |group| groups + group * GroupRaw::SIZE)
+    }
+
+    /// Free blocks, regions and gigabytes, at a glance.
+    pub fn free_pages(&self) -> FreePages {
+        let mut free = FreePages::default();
+        let mut whole = 0;
+        for region in (0..self.place.units).step_by(REGION as usize) {
+            let end = (region + REGION).min(self.place.units);
+            if region % (FANOUT * FANOUT) == 0 {
+                whole = 0;
+            }
+            let used = self.region_used_before(region, end);
+            free.small += end - region - used;
+            if used == 0 && end - region == REGION {
+                free.large += 1;
+                whole += 1;
+                free.huge += u64::from(whole == FANOUT);
+            }
+        }
+        free
+    }
+
+    fn region_used_before(&self, region: u64, end: u64) -> u64 {
+        (region..end)
+            .step_by(64)
+            .map(|unit| {
+                let mask = u64::MAX >> (64 - (end - unit).min(64));
+                u64::from((self.pool.pm.load(self.word_off(unit)) & mask).count_ones())
+            })
+            .sum()
     }
 
     /// The first free unit in `from..to`.

@@ -1,6 +1,7 @@
 //! Attaching to a pool and leaving it: first opener, last closer (DECISIONS 12).
 
 use crate::error::{Error, Result};
+use crate::freeze::FreezeProbe;
 use crate::geometry::Geometry;
 use crate::info::{RecoveryKind, RecoveryReport};
 use crate::options::OpenOptions;
@@ -9,7 +10,7 @@ use crate::persist::Restore;
 use crate::pool::{
     BYTE_ATTACH, BYTE_POOL, Pool, SLOT_INCARNATION, SLOT_PID, SLOT_STATE, holder_pid,
 };
-use crate::superblock::{self, State};
+use crate::superblock::{self, Health, State};
 use crate::{recovery, walk};
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Prober};
@@ -34,9 +35,10 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
         ));
     }
     let mem = observed(Pmem::open(path, &options.map)?, options);
-    let (raw, _) = superblock::load(&mem)?;
+    let (raw, health) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
     let entry = attach_lock(path)?;
+    wait_for_copier(path)?;
     let pool_lock = if options.shared {
         ByteLock::try_shared(path, BYTE_POOL)?
     } else {
@@ -49,7 +51,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
     };
     let prober = Prober::open(path)?;
     let mut pool = Pool::new(mem, raw, geometry, Some(prober), options);
-    let report = enter(&mut pool, Some(path))?;
+    let report = enter(&mut pool, Some(path), health)?;
     pool.locks.lock().expect("not poisoned").push(pool_lock);
     drop(entry);
     Ok((pool, report))
@@ -61,10 +63,10 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
 /// As [`attach`].
 pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
     let mem = observed(mem, options);
-    let (raw, _) = superblock::load(&mem)?;
+    let (raw, health) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
     let mut pool = Pool::new(mem, raw, geometry, None, options);
-    let report = enter(&mut pool, None)?;
+    let report = enter(&mut pool, None, health)?;
     Ok((pool, report))
 }
 
@@ -81,7 +83,11 @@ fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
     mem
 }
 
-fn attach_lock(path: &Path) -> Result<ByteLock> {
+/// Waits until no other process attaches or leaves.
+///
+/// # Errors
+/// [`Error::Held`] if that takes too long.
+pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
     let since = Instant::now();
     loop {
         if let Some(lock) = ByteLock::try_exclusive(path, BYTE_ATTACH)? {
@@ -96,8 +102,21 @@ fn attach_lock(path: &Path) -> Result<ByteLock> {
     }
 }
 
+/// Waits until nobody copies the pool: it was left by the one who was asked to stand still for it.
+fn wait_for_copier(path: &Path) -> Result<()> {
+    let probe = FreezeProbe::open(path)?;
+    let since = Instant::now();
+    while probe.held() {
+        if since.elapsed() > ATTACH_PATIENCE {
+            return Err(Error::Frozen);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
 /// Under the attach lock: makes the runtime area trustworthy and takes a slot.
-fn enter(pool: &mut Pool, path: Option<&Path>) -> Result<RecoveryReport> {
+fn enter(pool: &mut Pool, path: Option<&Path>, health: Health) -> Result<RecoveryReport> {
     let since = Instant::now();
     let state = superblock::state(pool.pm.mapping());
     let last = superblock::run_record(pool.pm.mapping());
@@ -113,7 +132,9 @@ fn enter(pool: &mut Pool, path: Option<&Path>) -> Result<RecoveryReport> {
             State::Clean(crc) => runtime_crc(pool)? == crc,
             State::Active => same,
         };
-        let trusted = last.is_some_and(|last| last.layout == LAYOUT) && whole;
+        // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
+        let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
+        let trusted = vouched && whole;
         if !trusted || path.is_none() {
             report = walk::rebuild(pool)?;
             record.recoveries += 1;

@@ -119,6 +119,25 @@ pub enum Error {
     /// The pool is too small, or a geometry can't be had.
     #[error("bad geometry: {0}")]
     Geometry(String),
+    /// A system call on a file, the pool's or another, failed.
+    #[error("{what}: {source}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The system's word.
+        source: std::io::Error,
+    },
+    /// The pool is being copied, and must not change.
+    #[error("the pool is being saved")]
+    Frozen,
+    /// What `load` was given is not what `save` wrote.
+    #[error("not a saved pool, or damaged: {what} (byte {offset})")]
+    BadImage {
+        /// What is wrong.
+        what: &'static str,
+        /// Where in the stream.
+        offset: u64,
+    },
     /// Opening, locking or mapping the pool failed.
     #[error(transparent)]
     Media(#[from] pmem::Error),
@@ -151,10 +170,13 @@ impl Error {
             Error::ReadOnly => Errno::ROFS,
             Error::TooManyOpen => Errno::NFILE,
             Error::Corrupt { .. } | Error::Medium { .. } | Error::ShutDown => Errno::IO,
-            Error::NotAPool(_) | Error::TooNew { .. } | Error::Geometry(_) => Errno::INVAL,
+            Error::NotAPool(_)
+            | Error::TooNew { .. }
+            | Error::Geometry(_)
+            | Error::BadImage { .. } => Errno::INVAL,
             Error::NotEmptyFile => Errno::EXIST,
-            Error::Held { .. } => Errno::BUSY,
-            Error::Media(_) => Errno::IO,
+            Error::Held { .. } | Error::Frozen => Errno::BUSY,
+            Error::File { .. } | Error::Media(_) => Errno::IO,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::attach;
 use crate::check::{self, CheckReport};
 use crate::dir::list;
 use crate::error::{Error, Result};
-use crate::info::{PoolInfo, RecoveryReport};
+use crate::info::{PoolDetails, PoolInfo, RecoveryReport};
 use crate::mkfs;
 use crate::namespace::create::Kind;
 use crate::options::{MkfsOptions, OpenOptions};
@@ -65,6 +65,12 @@ impl Fs {
         self.pool.info()
     }
 
+    /// History, regions, free pages.
+    #[must_use]
+    pub fn details(&self) -> PoolDetails {
+        self.pool.details()
+    }
+
     /// What attaching had to do.
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {
@@ -78,12 +84,22 @@ impl Fs {
 
     /// Checks the whole pool, which must be at rest.
     pub fn check(&self) -> Result<CheckReport> {
-        check::check(&self.pool)
+        check::check(&self.pool, &mut |_, _| {})
+    }
+
+    /// As [`Fs::check`], telling how far it is.
+    pub fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport> {
+        check::check(&self.pool, watch)
     }
 
     /// Mends what check finds, in a pool attached for [`OpenOptions::repair`]; see `docs/FSCK.md`.
     pub fn repair(&self) -> Result<RepairReport> {
-        repair::repair(&self.pool)
+        repair::repair(&self.pool, &mut |_, _| {})
+    }
+
+    /// As [`Fs::repair`], telling how far each round's check is.
+    pub fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
+        repair::repair(&self.pool, watch)
     }
 
     /// Finds a name; "." and ".." too.
@@ -283,6 +299,17 @@ impl Fs {
     /// Space and inodes.
     pub fn statfs(&self) -> Result<StatFs> {
         self.pool.statfs()
+    }
+
+    /// The attachment, for the parts of the engine that are not calls on files.
+    pub(crate) fn attached(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.pool.damaged.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// The mapping, for tools that look at the medium itself.

@@ -1,6 +1,7 @@
 //! Where everything is: byte offsets of each region, from the superblock's numbers.
 
 use crate::error::{Error, Result};
+use crate::lane::Run;
 use pmfs_format::{
     BLOCK_BYTES, GroupRaw, IntentRaw, LaneRaw, LockRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw,
     runtime::GROUP_UNITS, tree,
@@ -176,6 +177,9 @@ impl Geometry {
         }
         let tables = raw.lanes as u64 + raw.slots as u64 + raw.locks as u64 + raw.open_lines as u64;
         if raw.lanes == 0
+            || raw.lanes > 1 << 16
+            || raw.intents > 1 << 16
+            || raw.lane_bytes > 1 << 24
             || raw.slots == 0
             || raw.slots > 4094
             || !raw.lane_bytes.is_power_of_two()
@@ -199,11 +203,22 @@ impl Geometry {
             open_lines: raw.open_lines.into(),
             intents: raw.intents.into(),
         };
-        let mut geometry = Geometry::place(&sizing, BLOCK_BYTES);
+        if raw.runtime_start >= raw.blocks || raw.journal_start >= raw.blocks {
+            return bad("superblock: regions overlap");
+        }
+        let mut geometry = Geometry::place(&sizing, raw.runtime_start * BLOCK_BYTES);
         let journal_blocks = sizing.lanes * sizing.lane_bytes / BLOCK_BYTES;
-        if raw.runtime_start != 1
-            || (raw.runtime_start + raw.runtime_blocks) * BLOCK_BYTES != geometry.runtime.end
-            || raw.journal_start * BLOCK_BYTES != geometry.journal
+        let runtime_end = raw.runtime_start.saturating_add(raw.runtime_blocks);
+        // As mkfs has laid it out, or, of a pool that has grown, before the superblock's copy.
+        let in_place = if raw.runtime_start == 1 {
+            raw.journal_start * BLOCK_BYTES == geometry.journal
+        } else {
+            raw.runtime_start > raw.data_start
+                && runtime_end == raw.blocks - 1
+                && raw.journal_start > 0
+        };
+        if !in_place
+            || runtime_end.saturating_mul(BLOCK_BYTES) != geometry.runtime.end
             || raw.journal_blocks != journal_blocks
             || raw.inode_table_root < raw.journal_start + raw.journal_blocks
             || raw.data_start <= raw.inode_table_root
@@ -211,6 +226,7 @@ impl Geometry {
         {
             return bad("superblock: regions overlap");
         }
+        geometry.journal = raw.journal_start * BLOCK_BYTES;
         geometry.inode_table_root = raw.inode_table_root;
         geometry.data_start = raw.data_start;
         geometry.reserve_blocks = raw.reserve_blocks.min(raw.blocks / 2);
@@ -238,9 +254,65 @@ impl Geometry {
         raw.reserve_blocks = self.reserve_blocks;
     }
 
+    /// The same pool with more blocks: the runtime area goes to its new end, the rest stays.
+    ///
+    /// # Errors
+    /// [`Error::Geometry`] if that can't be.
+    pub fn grown(&self, blocks: u64) -> Result<Geometry> {
+        crate::grow::check_size(self.blocks, blocks)?;
+        let inodes = u128::from(self.inodes) * u128::from(blocks) / u128::from(self.blocks);
+        let wanted = Sizing::for_blocks(blocks, Some(inodes as u64));
+        let sizing = Sizing {
+            inodes: wanted.inodes.max(self.inodes),
+            lanes: self.lanes,
+            lane_bytes: self.lane_bytes,
+            slots: wanted.slots.max(self.slot_count),
+            locks: wanted.locks.max(self.lock_count),
+            open_lines: wanted.open_lines.max(self.open_lines),
+            intents: wanted.intents.max(self.intents_per_lane),
+            ..wanted
+        };
+        let area = Geometry::place(&sizing, 0).runtime.end / BLOCK_BYTES;
+        let data_end = self.data_end() / BLOCK_BYTES;
+        if blocks < data_end + area + 1 {
+            return Err(Error::Geometry(format!(
+                "the larger pool's tables take {} KiB; grow it to at least {} KiB",
+                area * 4,
+                (data_end + area + 1) * 4
+            )));
+        }
+        let start = blocks - 1 - area;
+        let mut geometry = Geometry::place(&sizing, start * BLOCK_BYTES);
+        geometry.journal = self.journal;
+        geometry.inode_table_root = self.inode_table_root;
+        geometry.data_start = self.data_start;
+        geometry.reserve_blocks = (sizing.lanes * 8 + 256).min(blocks / 16);
+        geometry.hash_key = self.hash_key;
+        Ok(geometry)
+    }
+
+    /// First byte after the blocks that trees may name: the runtime area of a pool that has grown, or the
+    /// superblock's copy.
+    pub fn data_end(&self) -> u64 {
+        if self.runtime.start >= self.data_start * BLOCK_BYTES {
+            self.runtime.start
+        } else {
+            (self.blocks - 1) * BLOCK_BYTES
+        }
+    }
+
+    /// The blocks after those: never given out.
+    pub fn tail(&self) -> Run {
+        let block = self.data_end() / BLOCK_BYTES;
+        Run {
+            block,
+            count: self.blocks - block,
+        }
+    }
+
     /// Blocks that are never free: superblock, runtime area, journal, the table's root, the copy.
     pub fn overhead_blocks(&self) -> u64 {
-        self.data_start + 1
+        self.data_start + self.tail().count
     }
 
     /// Byte offset of slot `index`.

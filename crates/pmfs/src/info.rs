@@ -1,8 +1,10 @@
 //! What a pool tells about itself: geometry, medium, and what attaching had to do.
 
 use crate::alloc::Bitmap;
-use crate::pool::Pool;
+use crate::pool::{Pool, SLOT_STATE};
+use crate::superblock;
 use pmfs_format::BLOCK_BYTES;
+use pmfs_format::runtime::SLOT_FREE;
 use std::fmt;
 use std::time::Duration;
 
@@ -98,15 +100,93 @@ pub struct PoolInfo {
     pub lane_bytes: u64,
     /// Bytes that files can never have: superblocks, runtime area, journal.
     pub overhead_bytes: u64,
-    /// What it stands on.
+    /// What it stands on, and in which pages.
     pub medium: String,
+    /// What it stands on.
+    pub medium_kind: pmem::MediumKind,
     /// What it survives.
     pub durability: String,
     /// How lines are flushed.
     pub flush: String,
 }
 
+/// What a pool tells beside [`PoolInfo`].
+#[derive(Clone, Debug)]
+pub struct PoolDetails {
+    /// When it was made, ns since the epoch.
+    pub crtime_ns: i64,
+    /// How often it was opened by a first opener.
+    pub runs: u64,
+    /// How often that one had to walk the trees.
+    pub recoveries: u64,
+    /// Slots of processes marked as attached.
+    pub attached: u64,
+    /// Blocks kept back for calls that free or overwrite.
+    pub reserve_blocks: u64,
+    /// Free pages.
+    pub free: FreePages,
+    /// The regions, in address order: name, first byte, bytes.
+    pub regions: Vec<(&'static str, u64, u64)>,
+}
+
+/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are counted in the
+/// smaller ones too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreePages {
+    /// Of 4 KiB.
+    pub small: u64,
+    /// Of 2 MiB.
+    pub large: u64,
+    /// Of 1 GiB.
+    pub huge: u64,
+}
+
 impl Pool {
+    pub(crate) fn details(&self) -> PoolDetails {
+        let record = superblock::run_record(self.pm.mapping());
+        let live = |slot: &u64| self.pm.load(self.geometry.slot(*slot) + SLOT_STATE) != SLOT_FREE;
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES;
+        let geometry = &self.geometry;
+        let journal_bytes = geometry.lanes * geometry.lane_bytes;
+        let mut regions = vec![
+            ("superblock", 0, BLOCK_BYTES),
+            (
+                "runtime area",
+                geometry.runtime.start,
+                geometry.runtime.end - geometry.runtime.start,
+            ),
+            ("journal", geometry.journal, journal_bytes),
+            (
+                "inode table root",
+                bytes(geometry.inode_table_root),
+                BLOCK_BYTES,
+            ),
+            (
+                "data",
+                bytes(geometry.data_start),
+                self.data.end - bytes(geometry.data_start),
+            ),
+            ("superblock copy", bytes(geometry.blocks - 1), BLOCK_BYTES),
+        ];
+        if geometry.runtime.start > geometry.journal {
+            regions.push((
+                "given up by growing",
+                BLOCK_BYTES,
+                geometry.journal - BLOCK_BYTES,
+            ));
+        }
+        regions.sort_by_key(|region| region.1);
+        PoolDetails {
+            crtime_ns: self.superblock.crtime_ns,
+            runs: record.map_or(0, |record| record.runs),
+            recoveries: record.map_or(0, |record| record.recoveries),
+            attached: (0..geometry.slot_count).filter(live).count() as u64,
+            reserve_blocks: geometry.reserve_blocks,
+            free: Bitmap::blocks(self).free_pages(),
+            regions,
+        }
+    }
+
     pub(crate) fn info(&self) -> PoolInfo {
         let medium = self.pm.mapping().medium();
         PoolInfo {
@@ -125,6 +205,7 @@ impl Pool {
                 medium.kind,
                 if medium.huge_pages { "2 MiB" } else { "4 KiB" }
             ),
+            medium_kind: medium.kind,
             durability: medium.durability.to_string(),
             flush: medium.flush.to_string(),
         }

@@ -231,6 +231,9 @@ impl Pool {
         if !found.entry.is_leaf() {
             return Err(Error::Stale);
         }
+        if found.units != 1 {
+            return Err(corrupt("inode table", found.slot));
+        }
         Ok(found.entry.off() + ino % PER_BLOCK * InodeRaw::SIZE)
     }
 
@@ -253,7 +256,7 @@ impl Pool {
             } else {
                 inode.size()
             },
-            sectors: blocks * (BLOCK_BYTES / 512),
+            sectors: blocks.saturating_mul(BLOCK_BYTES / 512),
             atime_ns: cold[0] as i64,
             mtime_ns: inode.mtime_ns,
             ctime_ns: inode.ctime_ns(),

@@ -54,7 +54,10 @@ pub(crate) fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
 }
 
 /// Refuses to overwrite what may be somebody's.
-fn guard(path: &Path, options: &MkfsOptions, has_bytes: bool) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Held`], [`Error::NotEmptyFile`].
+pub(crate) fn guard(path: &Path, options: &MkfsOptions, has_bytes: bool) -> Result<()> {
     if let Ok(None) = ByteLock::try_exclusive(path, BYTE_POOL) {
         return Err(Error::Held {
             pid: holder_pid(path),

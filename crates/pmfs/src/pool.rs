@@ -21,6 +21,8 @@ const LOCK_BYTES: u64 = 1 << 62;
 pub(crate) const BYTE_ATTACH: u64 = LOCK_BYTES;
 /// Held exclusively by a process that wants the pool to itself.
 pub(crate) const BYTE_POOL: u64 = LOCK_BYTES + 1;
+/// Held exclusively by a process that copies the pool and wants it to stand still.
+pub(crate) const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
 /// The slots' bytes.
 const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
 
@@ -65,7 +67,7 @@ impl Pool {
         prober: Option<Prober>,
         options: &OpenOptions,
     ) -> Pool {
-        let data = geometry.inode_table_root * BLOCK_BYTES..(geometry.blocks - 1) * BLOCK_BYTES;
+        let data = geometry.inode_table_root * BLOCK_BYTES..geometry.data_end();
         let runtime = geometry.runtime.clone();
         Pool {
             pm: Pm::new(mem, runtime),

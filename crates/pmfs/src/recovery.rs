@@ -26,6 +26,8 @@ const RECOVERY_OWNER: u64 = 8;
 const RENAME_OWNER: u64 = 64;
 const GROW_OWNER: u64 = 128;
 const SEQUENCE: u64 = 8;
+/// No pool lives to see so many transactions in a lane.
+const ID_MAX: u64 = 1 << 62;
 
 thread_local! {
     /// The dead slots that this thread is cleaning up after: their locks are its to take over.
@@ -49,16 +51,17 @@ pub(crate) struct Undone {
 }
 
 /// What a lane's log says.
-struct Scan {
+pub(crate) struct Scan {
     /// Greatest transaction id.
-    id: u64,
+    pub id: u64,
     /// Index after the last entry of that transaction.
     head: u64,
     /// Its undo entries, as offsets, by place; empty if it is closed.
-    open: Vec<u64>,
+    pub open: Vec<u64>,
 }
 
-fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
+/// Reads a lane's log: `entries` lines from byte `log` on.
+pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
     let ids: Vec<u64> = (0..entries).map(|at| pm.load(log + at * 64 + 56)).collect();
     let id = ids.iter().copied().max().unwrap_or(0);
     let mut scan = Scan {
@@ -99,6 +102,12 @@ pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Res
     let restore = Restore::new(&pool.pm);
     let mut undone = Undone::default();
     let mut head = scan.head;
+    if scan.id > ID_MAX {
+        return Err(Error::Corrupt {
+            what: "journal entry",
+            offset: log,
+        });
+    }
     if !scan.open.is_empty() {
         for &entry in &scan.open {
             entry_range(pool, entry)?;

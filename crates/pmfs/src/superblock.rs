@@ -12,7 +12,8 @@ const KNOWN_FEATURES: u64 = 0;
 /// Bytes that are summed up at a time.
 const CRC_PART: usize = 64 << 10;
 
-fn crc_of(raw: &SuperblockRaw) -> u32 {
+/// What the CRC has to be.
+pub(crate) fn crc_of(raw: &SuperblockRaw) -> u32 {
     crc32c::crc32c(&raw.as_bytes()[..252])
 }
 
@@ -30,7 +31,11 @@ pub(crate) fn blank() -> SuperblockRaw {
     raw
 }
 
-fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
+/// The superblock at a byte offset, whole or not.
+///
+/// # Errors
+/// [`Error::Medium`].
+pub(crate) fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
     let mut bytes = [0u8; 256];
     mem.copy_out(off, &mut bytes)
         .map_err(|fault| Error::Medium {
@@ -66,6 +71,12 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
     } else {
         mem.len() / BLOCK_BYTES
     };
+    if end < 16 {
+        return Err(Error::Corrupt {
+            what: "superblock: too few blocks",
+            offset: 0,
+        });
+    }
     if end
         .checked_mul(BLOCK_BYTES)
         .is_none_or(|bytes| bytes > mem.len())

@@ -158,10 +158,7 @@ pub(crate) fn walk(pool: &Pool) -> Maps {
         block: 0,
         count: pool.geometry.data_start,
     });
-    maps.mark(Run {
-        block: pool.geometry.blocks - 1,
-        count: 1,
-    });
+    maps.mark(pool.geometry.tail());
     for ino in 0..pmfs_format::inode::FIRST_INO {
         maps.mark_ino(ino);
     }
@@ -222,7 +219,8 @@ fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
         usage::correct(pool, &inode, walk.blocks + inode.xattr_run().count);
         let run = inode.xattr_run();
         if run.count > 0 {
-            if run.block >= pool.geometry.data_start && run.block + run.count < pool.geometry.blocks
+            if run.block >= pool.geometry.data_start
+                && run.block + run.count <= pool.data.end / pmfs_format::BLOCK_BYTES
             {
                 maps.mark(run);
             } else {
@@ -242,7 +240,9 @@ impl Visitor for TableWalk<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         // The root's block lies before the allocator's.
         let fresh = piece.run.block == self.root || self.maps.mark(piece.run);
-        if piece.level == 0 && fresh {
+        if piece.level == 0 && piece.units != 1 {
+            self.maps.damage.fetch_add(1, Ordering::Relaxed);
+        } else if piece.level == 0 && fresh {
             self.leaves.push(piece.base);
         }
         fresh

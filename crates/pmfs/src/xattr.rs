@@ -141,7 +141,7 @@ pub(crate) fn load(pool: &Pool, inode: &Inode) -> Result<Attributes> {
     if run.count == 0
         || run.count > BLOCKS_MAX
         || off < pool.data.start
-        || off + len > pool.data.end
+        || len > pool.data.end - off.min(pool.data.end)
     {
         return Err(corrupt("extended attributes' place", inode.off));
     }

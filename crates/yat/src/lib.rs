@@ -14,6 +14,7 @@
 //! what was flushed, or stored non-temporally, before a fence is durable after it.
 #![forbid(unsafe_code)]
 
+pub mod damage;
 pub mod explore;
 pub mod image;
 pub mod kill;

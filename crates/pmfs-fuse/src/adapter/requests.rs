@@ -22,6 +22,7 @@ use pmfs::{Attr, Error, SetAttr};
 use rustix::fs::OFlags;
 
 use super::translate::{caller, file_attr, file_type, generation, new_node, set_time};
+use crate::freeze::{self, Frozen};
 use crate::server::{Server, WriteKind};
 
 /// How long the kernel may remember names and attributes, if it may at all: every change passes through it.
@@ -81,6 +82,7 @@ impl Adapter {
         body: impl FnOnce(&Server) -> pmfs::Result<T>,
     ) -> Result<T, Errno> {
         let guarded = || {
+            let _pass = self.server.pass(freeze::changes(request));
             let _attached = self.server.enter()?;
             body(&self.server)
         };
@@ -165,6 +167,7 @@ impl Filesystem for Adapter {
         for wish in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
+            InitFlags::FUSE_HAS_IOCTL_DIR,
         ] {
             if config.add_capabilities(wish).is_err() {
                 log::info!("the kernel does not offer {wish:?}");
@@ -511,16 +514,23 @@ impl Filesystem for Adapter {
     // Terminals are asked for by programs that only want to know whether this is one.
     fn ioctl(
         &self,
-        _request: &Request,
+        request: &Request,
         _node: INodeNo,
         _handle: FileHandle,
         _flags: IoctlFlags,
-        _command: u32,
+        command: u32,
         _in_data: &[u8],
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        if command != freeze::REQUEST {
+            return reply.error(Errno::ENOTTY);
+        }
+        // Not as the others: it waits for them, so it must not hold what they wait for.
+        match self.server.freeze(request.uid()) {
+            Ok(frozen) => reply.ioctl(i32::from(frozen == Frozen::Damaged), &[]),
+            Err(error) => reply.error(Errno::from_i32(error.errno().raw_os_error())),
+        }
     }
 
     // The kernel then takes files for always ready, and does not ask again.

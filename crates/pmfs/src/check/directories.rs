@@ -59,11 +59,13 @@ impl Checker<'_> {
         for piece in pieces.leaves().filter(|p| buckets.insert(p.run.block)) {
             self.bucket(piece, &mut scan);
         }
-        if scan.torn {
-            let names = scan.names.into_iter().collect();
+        let (torn, found) = (scan.torn, scan.names);
+        self.step(found.len() as u64);
+        if torn {
+            let names = found.into_iter().collect();
             self.fixes.push(Fix::Refill { dir, names });
-        } else if scan.names.len() as u64 != inode.size() {
-            let count = scan.names.len() as u64;
+        } else if found.len() as u64 != inode.size() {
+            let count = found.len() as u64;
             let text = format!(
                 "directory {dir} says {} entries and has {count}",
                 inode.size()

@@ -115,20 +115,26 @@ impl Checker<'_> {
                 cut_damage(pool, error),
             );
         }
+        for piece in pieces.leaves().filter(|leaf| leaf.units != 1) {
+            let text = format!("inode table: a large leaf at {:#x}", piece.slot);
+            self.find_to_fix(number::TREE, text, cut(piece));
+        }
         // The root node lies before the blocks that are given out.
         let root = pool.geometry.inode_table_root;
         for piece in pieces.all.iter().filter(|piece| piece.run.block != root) {
             self.claim(piece.run, "the inode table", &|| cut(piece));
         }
-        let last = pieces.leaves().map(|leaf| leaf.base + 1).max().unwrap_or(0);
+        let leaves = || pieces.leaves().filter(|leaf| leaf.units == 1);
+        let last = leaves().map(|leaf| leaf.base + 1).max().unwrap_or(0);
         let count = (last * PER_BLOCK).min(pool.geometry.inodes);
         self.inodes = vec![Known::default(); count as usize];
-        for leaf in pieces.leaves() {
+        for leaf in leaves() {
             for ino in leaf.base * PER_BLOCK..(leaf.base + 1) * PER_BLOCK {
                 if ino >= ROOT_INO && ino < count {
                     self.inode(ino);
                 }
             }
+            self.step(PER_BLOCK);
         }
     }
 
@@ -160,7 +166,7 @@ impl Checker<'_> {
             }
             let size = Pieces::of(pool, &inode.tree())
                 .leaves()
-                .map(|leaf| (leaf.base + leaf.units) * BLOCK_BYTES)
+                .map(|leaf| (leaf.base + leaf.units).saturating_mul(BLOCK_BYTES))
                 .max();
             let word = inode.size_word & !SIZE_MASK | size.unwrap_or(0).min(SIZE_MAX);
             self.find_to_fix(number::INODE, text, Fix::word(inode.off, word));

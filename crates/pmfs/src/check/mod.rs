@@ -120,21 +120,27 @@ pub(crate) struct Checker<'a> {
     seen: Vec<u64>,
     /// Live inodes, by number.
     inodes: Vec<inodes::Known>,
+    watch: Watch<'a>,
+    /// Inodes and names that were looked at.
+    done: u64,
 }
+
+/// Is told how many inodes and names were looked at, of about how many.
+pub type Watch<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Checks the pool.
 ///
 /// # Errors
 /// The pool can't be read at all.
-pub(crate) fn check(pool: &Pool) -> Result<CheckReport> {
-    examine(pool).map(|(report, _)| report)
+pub(crate) fn check(pool: &Pool, watch: Watch<'_>) -> Result<CheckReport> {
+    examine(pool, watch).map(|(report, _)| report)
 }
 
 /// Checks the pool, and tells what would mend what was found.
 ///
 /// # Errors
 /// As [`check`].
-pub(crate) fn examine(pool: &Pool) -> Result<(CheckReport, Vec<Fix>)> {
+pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec<Fix>)> {
     pool.alive()?;
     let mut checker = Checker {
         pool,
@@ -142,6 +148,8 @@ pub(crate) fn examine(pool: &Pool) -> Result<(CheckReport, Vec<Fix>)> {
         fixes: Vec::new(),
         seen: vec![0; pool.geometry.blocks.div_ceil(64) as usize],
         inodes: Vec::new(),
+        watch,
+        done: 0,
     };
     let (_, health) = superblock::load(pool.pm.mapping())?;
     if !health.primary {
@@ -170,6 +178,14 @@ pub(crate) fn examine(pool: &Pool) -> Result<(CheckReport, Vec<Fix>)> {
 }
 
 impl Checker<'_> {
+    /// So many inodes, or names, more.
+    fn step(&mut self, more: u64) {
+        self.done += more;
+        // Each inode is looked at by itself, and again under its name.
+        let all = 2 * self.inodes.len() as u64;
+        (self.watch)(self.done.min(all), all);
+    }
+
     /// Something is wrong that nothing is known to mend.
     fn find(&mut self, number: u32, text: String) {
         self.report.findings.push(Finding { number, text });
@@ -215,16 +231,13 @@ impl Checker<'_> {
     /// The blocks that are never given out.
     fn reserve(&mut self) {
         let geometry = &self.pool.geometry;
-        let last = geometry.blocks - 1;
         let fixed = Run {
             block: 0,
             count: geometry.data_start,
         };
-        let copy = Run {
-            block: last,
-            count: 1,
-        };
+        let tail = geometry.tail();
         self.claim(fixed, "the pool's layout", &|| Fix::Runtime);
-        self.claim(copy, "the superblock's copy", &|| Fix::Runtime);
+        let what = "the superblock's copy, or the tables before it";
+        self.claim(tail, what, &|| Fix::Runtime);
     }
 }

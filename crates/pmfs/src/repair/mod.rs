@@ -32,14 +32,14 @@ pub struct RepairReport {
 ///
 /// # Errors
 /// The pool can't be read or written at all; no space for what has to be made.
-pub(crate) fn repair(pool: &Pool) -> Result<RepairReport> {
+pub(crate) fn repair(pool: &Pool, watch: check::Watch<'_>) -> Result<RepairReport> {
     let mut found: Vec<Finding> = Vec::new();
     for lane in pool.discarded.lock().expect("not poisoned").drain(..) {
         found.push(check::discarded_log(lane));
     }
     let mut left = CheckReport::default();
     for _ in 0..ROUNDS {
-        let (report, fixes) = check::examine(pool)?;
+        let (report, fixes) = check::examine(pool, watch)?;
         found.extend(report.findings.iter().cloned());
         left = report;
         if left.is_clean() || fixes.is_empty() {

@@ -1,0 +1,192 @@
+//! `pmfs list`: which pools there are, and in what state.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use pmfs::{Look, PoolState};
+use pmfs_fuse::mounts::{self, PoolMount};
+use pmfs_fuse::presence;
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::cli::List;
+use crate::failure::Failure;
+use crate::report;
+use crate::size::Size;
+
+#[derive(Serialize)]
+struct ListReport {
+    pools: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    pool: String,
+    /// Not known of a pool that can't be looked at.
+    size_bytes: Option<u64>,
+    medium: Option<String>,
+    state: &'static str,
+    mounted_on: Vec<String>,
+    /// The daemon of a mount.
+    pid: Option<u32>,
+    /// What keeps the pool from being looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+pub fn run(arguments: &List) -> Outcome {
+    let mounts = mounts::pool_mounts()?;
+    let mut found = Found::default();
+    for mount in &mounts {
+        found.add(&mount.pool);
+    }
+    if arguments.dirs.is_empty() {
+        let usual = ["/dev/shm".into(), ".".into()];
+        for dir in usual.into_iter().chain(mounts::memory_mounts()?) {
+            // Some of these are not ours to look into.
+            let _ = found.look_into(&dir);
+        }
+    }
+    for dir in &arguments.dirs {
+        let failed = |error| {
+            Failure::new(
+                format!("{}: {error}", dir.display()),
+                "name directories that you may read",
+            )
+        };
+        if fs::metadata(dir).map_err(failed)?.is_dir() {
+            found.look_into(dir).map_err(failed)?;
+        } else if pmfs::is_pool(dir).map_err(failed)? {
+            found.add(dir);
+        } else {
+            return Err(Failure::new(
+                format!("{} is not a pool", dir.display()),
+                "name directories, or pool files",
+            ));
+        }
+    }
+    let mut pools = found.paths;
+    pools.sort();
+    let report = ListReport {
+        pools: pools.iter().map(|pool| listed(pool, &mounts)).collect(),
+    };
+    report::print(arguments.json, &report, text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pool files, each once whatever its names.
+#[derive(Default)]
+struct Found {
+    paths: Vec<PathBuf>,
+    seen: HashSet<(u64, u64)>,
+}
+
+impl Found {
+    fn add(&mut self, pool: &Path) {
+        let path = pool.canonicalize().unwrap_or_else(|_| pool.to_owned());
+        let new = match fs::metadata(&path) {
+            Ok(file) => self.seen.insert((file.dev(), file.ino())),
+            Err(_) => !self.paths.contains(&path),
+        };
+        if new {
+            self.paths.push(path);
+        }
+    }
+
+    fn look_into(&mut self, dir: &Path) -> std::io::Result<()> {
+        for entry in fs::read_dir(dir)?.flatten() {
+            // A FIFO would be waited for, and a device changed by being opened.
+            if entry.file_type().is_ok_and(|kind| kind.is_file())
+                && pmfs::is_pool(&entry.path()).unwrap_or(false)
+            {
+                self.add(&entry.path());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn listed(pool: &Path, mounts: &[PoolMount]) -> Listed {
+    let mounted_on: Vec<String> = mounts
+        .iter()
+        .filter(|mount| mount.pool == pool)
+        .map(|mount| mount.dir.display().to_string())
+        .collect();
+    let mut listed = Listed {
+        pool: pool.display().to_string(),
+        size_bytes: fs::metadata(pool).ok().map(|file| file.len()),
+        medium: None,
+        state: "damaged",
+        pid: presence::holder(pool),
+        mounted_on,
+        problem: None,
+    };
+    match Look::open(pool) {
+        Ok(look) => {
+            let info = look.info();
+            listed.size_bytes = Some(info.size);
+            listed.medium = Some(info.medium_kind.to_string());
+            listed.state = match look.state() {
+                PoolState::InUse if listed.mounted_on.is_empty() => "in use",
+                PoolState::InUse => "mounted",
+                _ if !look.is_whole() => "damaged",
+                PoolState::Clean => "clean",
+                PoolState::NeedsRecovery => "needs recovery",
+            };
+            if !look.is_whole() {
+                listed.problem = Some("one of its two superblocks is damaged".to_owned());
+            }
+        }
+        Err(error) => {
+            if matches!(error, pmfs::Error::Media(_)) {
+                listed.state = "unreadable";
+            }
+            listed.problem = Some(error.to_string());
+        }
+    }
+    listed
+}
+
+fn text(report: &ListReport) -> String {
+    if report.pools.is_empty() {
+        return "no pools found; `pmfs mkfs --size 1G /dev/shm/pool` makes one".to_owned();
+    }
+    let row = |listed: &Listed| {
+        let mut state = listed.state.to_owned();
+        for dir in &listed.mounted_on {
+            state.push_str(&format!(" on {dir}"));
+        }
+        if let Some(pid) = listed.pid {
+            state.push_str(&format!(" (process {pid})"));
+        }
+        if let Some(problem) = &listed.problem {
+            state.push_str(&format!(": {problem}"));
+        }
+        [
+            listed.pool.clone(),
+            listed
+                .size_bytes
+                .map_or("?".to_owned(), |bytes| Size(bytes).to_string()),
+            listed.medium.clone().unwrap_or("?".to_owned()),
+            state,
+        ]
+    };
+    let heads = ["POOL", "SIZE", "MEDIUM", "STATE"].map(str::to_owned);
+    let rows: Vec<[String; 4]> = std::iter::once(heads)
+        .chain(report.pools.iter().map(row))
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths = [0, 1, 2].map(|column| width(column).unwrap_or(0));
+    let line = |row: &[String; 4]| {
+        let [pool, size, medium] = widths;
+        format!(
+            "{:pool$}  {:>size$}  {:medium$}  {}",
+            row[0], row[1], row[2], row[3]
+        )
+    };
+    let lines: Vec<String> = rows.iter().map(line).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,151 @@
+//! Paths inside a pool: from names to inodes, symbolic links followed within the pool.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use pmfs::types::mode;
+use pmfs::{Attr, Error, Fs, Ino, ROOT_INO};
+
+use crate::failure::Failure;
+
+/// As many links as the kernel follows.
+const LINKS_MAX: u32 = 40;
+
+/// A pool and its name, for messages.
+pub struct Names<'a> {
+    pub fs: &'a Fs,
+    pub pool: &'a Path,
+}
+
+/// One entry of a directory.
+pub struct Child {
+    pub name: Vec<u8>,
+    pub attr: Attr,
+}
+
+impl Names<'_> {
+    /// What stands at `path`, from the root. `follow`: a link at its end is followed too.
+    pub fn find(&self, path: &Path, follow: bool) -> Result<Attr, Failure> {
+        self.walk(path, follow)
+            .map_err(|error| self.failed(path, &error))
+    }
+
+    /// As [`Names::find`]; `None` if there is nothing.
+    pub fn look(&self, path: &Path, follow: bool) -> Result<Option<Attr>, Failure> {
+        match self.walk(path, follow) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+
+    /// The directory that `path`'s last name is in, and that name.
+    pub fn parent<'p>(&self, path: &'p Path) -> Result<(Ino, &'p [u8]), Failure> {
+        let name = path.file_name().ok_or_else(|| {
+            Failure::new(
+                format!("'{}' has no name at its end", path.display()),
+                "name the file that is to be made",
+            )
+        })?;
+        let dir = self.find(path.parent().unwrap_or(Path::new("")), true)?;
+        if is_dir(&dir) {
+            Ok((dir.ino, name.as_bytes()))
+        } else {
+            Err(self.failed(path, &Error::NotDirectory))
+        }
+    }
+
+    /// The entries of a directory, by name.
+    pub fn children(&self, dir: Ino, path: &Path) -> Result<Vec<Child>, Failure> {
+        let mut names = Vec::new();
+        let listed = self.fs.readdir(dir, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                names.push((entry.name.to_vec(), entry.ino));
+            }
+            true
+        });
+        listed.map_err(|error| self.failed(path, &error))?;
+        names.sort();
+        let mut children = Vec::with_capacity(names.len());
+        for (name, ino) in names {
+            let at = path.join(OsStr::from_bytes(&name));
+            if name.contains(&b'/') || name.contains(&0) || name.is_empty() {
+                // It must not lead out of the place where it is put.
+                return Err(Failure::new(
+                    format!("{}: '{}' is not a name", self.pool.display(), at.display()),
+                    "run `pmfs fsck` on it",
+                ));
+            }
+            let attr = self
+                .fs
+                .getattr(ino)
+                .map_err(|error| self.failed(&at, &error))?;
+            children.push(Child { name, attr });
+        }
+        Ok(children)
+    }
+
+    /// An engine's error about a path.
+    pub fn failed(&self, path: &Path, error: &Error) -> Failure {
+        let pool = self.pool.display();
+        let way_out = match error {
+            Error::NotFound => format!("`pmfs ls -R {pool}` shows what there is"),
+            Error::NotDirectory => format!("`pmfs ls -l {pool}` shows what is a directory"),
+            Error::IsDirectory => "name a file, or add -r".to_owned(),
+            Error::NoSpace | Error::NoInodes => {
+                format!("remove files, or make it larger: `pmfs grow {pool} SIZE`")
+            }
+            Error::NameTooLong => "choose a shorter name".to_owned(),
+            Error::Invalid(_) => "check the path".to_owned(),
+            _ => return Failure::engine(self.pool, error),
+        };
+        Failure::new(format!("{pool}: {}: {error}", path.display()), way_out)
+    }
+
+    fn walk(&self, path: &Path, follow: bool) -> pmfs::Result<Attr> {
+        let mut left = components(path.as_os_str().as_bytes());
+        let mut links = 0;
+        let mut at = self.fs.getattr(ROOT_INO)?;
+        while let Some(name) = left.pop() {
+            if !is_dir(&at) {
+                return Err(Error::NotDirectory);
+            }
+            let found = self.fs.lookup(at.ino, &name)?;
+            if found.mode & mode::S_IFMT != mode::S_IFLNK || left.is_empty() && !follow {
+                at = found;
+                continue;
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Error::Invalid("too many symbolic links"));
+            }
+            let target = self.fs.readlink(found.ino)?;
+            if target.starts_with(b"/") {
+                at = self.fs.getattr(ROOT_INO)?;
+            }
+            left.extend(components(&target));
+        }
+        Ok(at)
+    }
+}
+
+/// The names of a path, the first one last.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = path
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect();
+    names.reverse();
+    names
+}
+
+pub fn is_dir(attr: &Attr) -> bool {
+    attr.mode & mode::S_IFMT == mode::S_IFDIR
+}
+
+/// `path` with `name` behind it.
+pub fn below(path: &Path, name: &[u8]) -> PathBuf {
+    path.join(OsStr::from_bytes(name))
+}

@@ -1,0 +1,157 @@
+//! A bar on stderr for what takes more than a second: only on a terminal, and never beside `--json`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// What is done sooner needs no bar.
+const QUIET: Duration = Duration::from_secs(1);
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// Work of a known number of bytes. The bar goes when this does.
+pub struct Progress {
+    what: &'static str,
+    total_bytes: u64,
+    since: Instant,
+    wanted: bool,
+    /// Not bytes.
+    counts: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// `total_bytes`: 0 if it is not known.
+    pub fn new(json: bool, what: &'static str, total_bytes: u64) -> Progress {
+        Progress {
+            what,
+            total_bytes,
+            since: Instant::now(),
+            wanted: wanted(json),
+            counts: false,
+            bar: None,
+        }
+    }
+
+    /// Work that is counted in other things than bytes.
+    pub fn counting(json: bool, what: &'static str) -> Progress {
+        let mut progress = Progress::new(json, what, 0);
+        progress.counts = true;
+        progress
+    }
+
+    /// So many bytes are done, of so many.
+    pub fn of(&mut self, bytes: u64, total_bytes: u64) {
+        if self.bar.is_none() {
+            self.total_bytes = total_bytes;
+        }
+        self.at(bytes);
+    }
+
+    /// So many bytes are done.
+    pub fn at(&mut self, bytes: u64) {
+        if !self.wanted || self.bar.is_none() && self.since.elapsed() < QUIET {
+            return;
+        }
+        let bar = self
+            .bar
+            .get_or_insert_with(|| bar(self.what, self.total_bytes, self.counts));
+        bar.set_position(bytes);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A bar of its own for work that does not tell how far it is. It goes when this does.
+pub struct Watch {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Nothing is known but that it goes on.
+    pub fn spin(json: bool, what: &'static str) -> Watch {
+        Watch::start(json, what, 0, || 0)
+    }
+
+    /// The space that a file takes, up to `total_bytes`, is how far it is.
+    pub fn allocation(json: bool, what: &'static str, path: &Path, total_bytes: u64) -> Watch {
+        use std::os::unix::fs::MetadataExt;
+        let path: PathBuf = path.to_owned();
+        Watch::start(json, what, total_bytes, move || {
+            std::fs::metadata(&path).map_or(0, |file| file.blocks() * 512)
+        })
+    }
+
+    fn start(
+        json: bool,
+        what: &'static str,
+        total_bytes: u64,
+        bytes: impl Fn() -> u64 + Send + 'static,
+    ) -> Watch {
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ended);
+        let thread = wanted(json).then(|| {
+            thread::spawn(move || {
+                let mut progress = Progress::new(false, what, total_bytes);
+                while !seen.load(Ordering::Relaxed) {
+                    progress.at(bytes().min(total_bytes));
+                    if let Some(bar) = &progress.bar {
+                        bar.tick();
+                    }
+                    thread::park_timeout(POLL);
+                }
+            })
+        });
+        Watch { ended, thread }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn wanted(json: bool) -> bool {
+    !json && std::io::stderr().is_terminal()
+}
+
+fn bar(what: &'static str, total_bytes: u64, counts: bool) -> ProgressBar {
+    let (bar, template) = if total_bytes == 0 {
+        (
+            ProgressBar::new_spinner(),
+            "{msg} {spinner} {binary_bytes} in {elapsed}",
+        )
+    } else if counts {
+        (
+            ProgressBar::new(total_bytes),
+            "{msg} [{bar:32}] {percent} %, {eta} left",
+        )
+    } else {
+        (
+            ProgressBar::new(total_bytes),
+            "{msg} [{bar:32}] {binary_bytes} of {binary_total_bytes}, {eta} left",
+        )
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(what);
+    bar
+}

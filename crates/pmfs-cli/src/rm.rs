@@ -1,0 +1,85 @@
+//! `pmfs rm`: deletes pool files, and nothing else.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use pmfs::{Error, Look, PoolState};
+use pmfs_fuse::mounts;
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::cli::Rm;
+use crate::failure::Failure;
+use crate::{pool, report};
+
+#[derive(Serialize)]
+struct RmReport {
+    removed: Vec<String>,
+}
+
+pub fn run(arguments: &Rm) -> Outcome {
+    let pools: Vec<PathBuf> = arguments.pools.iter().map(|p| pool::resolved(p)).collect();
+    for path in &pools {
+        judge(path, arguments.force)?;
+    }
+    let mut removed = Vec::new();
+    for path in &pools {
+        pmfs::remove(path, arguments.force).map_err(|error| failed(path, &error))?;
+        removed.push(path.display().to_string());
+    }
+    report::print(arguments.json, &RmReport { removed }, |report| {
+        format!("deleted {}", report.removed.join(", "))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What would keep it from being deleted; so that of several all go, or none.
+fn judge(path: &Path, force: bool) -> Result<(), Failure> {
+    let of_mount = mounts::pool_mounts()?
+        .into_iter()
+        .find(|mount| mount.pool == path);
+    if let Some(mount) = of_mount {
+        return Err(Failure::new(
+            format!("{} is mounted on {}", path.display(), mount.dir.display()),
+            format!("run `pmfs umount {}` first", mount.dir.display()),
+        ));
+    }
+    let file = std::fs::metadata(path);
+    let file = file.map_err(|source| {
+        failed(
+            path,
+            &Error::File {
+                what: "looking",
+                source,
+            },
+        )
+    })?;
+    if !file.is_file() {
+        return Err(Failure::new(
+            format!("{} is not a regular file", path.display()),
+            "rm deletes pool files; a device is made anew with `pmfs mkfs --force`",
+        ));
+    }
+    if !force && !pmfs::is_pool(path).unwrap_or(false) {
+        return Err(failed(
+            path,
+            &Error::NotAPool("no PMFS superblock".to_owned()),
+        ));
+    }
+    match Look::open(path) {
+        Ok(look) if look.state() == PoolState::InUse => {
+            Err(Failure::engine(path, &Error::Held { pid: 0 }))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn failed(path: &Path, error: &Error) -> Failure {
+    match error {
+        Error::NotAPool(_) => Failure::new(
+            format!("{}: {error}", path.display()),
+            "check the path; --force deletes it all the same",
+        ),
+        _ => Failure::engine(path, error),
+    }
+}

@@ -1,0 +1,213 @@
+//! Making a mount stand still, so that its pool can be copied as it is at one instant.
+//!
+//! Whoever wants that takes the pool's freeze lock ([`pmfs::Freeze`]) and then asks the mount by an ioctl on its
+//! root directory ([`ask`]). From then on calls that change anything wait at the [`Gate`]; the answer comes
+//! when those inside have ended. Readers go on. It is over when the lock falls: those who wait look at it from
+//! time to time, so nothing has to be said, and a copier that was killed holds nobody up. (All workers may be
+//! waiting here, so that a message might not get through.)
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use pmfs::{Error, FreezeProbe};
+
+/// `_IO('P', 0xf5)`.
+pub(crate) const REQUEST: u32 = (b'P' as u32) << 8 | 0xf5;
+
+/// How often those who wait look at the lock.
+const POLL: Duration = Duration::from_millis(2);
+
+/// How long the last ones inside may take; a call lasts microseconds, a large truncation a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a mount that stands still says of its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frozen {
+    /// It is sound.
+    Sound,
+    /// Recovery found damage: bitmaps may not cover all that is in use.
+    Damaged,
+}
+
+/// Asks the mount whose root is open as `root` to stand still, and waits until it does. The caller has the
+/// freeze lock, and keeps `root` open until it gives it up, so that the mount can't go before.
+///
+/// # Errors
+/// `PermissionDenied` for who is neither root nor the daemon's user; the mount is gone, or too old.
+pub fn ask(root: &File) -> io::Result<Frozen> {
+    Ok(match pmem::request::request(root.as_fd(), REQUEST)? {
+        0 => Frozen::Sound,
+        _ => Frozen::Damaged,
+    })
+}
+
+/// Where calls that change anything go in, and wait while the pool stands still.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    frozen: AtomicBool,
+    /// Calls that are changing something.
+    inside: AtomicUsize,
+    /// Held by who decides whether it is over, so that no old decision ends a new freeze.
+    deciding: Mutex<()>,
+    /// `None`: the pool has no file to lock, and can't be frozen.
+    probe: Option<FreezeProbe>,
+}
+
+/// A call is inside.
+pub(crate) struct Pass<'a>(Option<&'a Gate>);
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Some(gate) = self.0 {
+            gate.inside.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(pool: Option<&Path>) -> Gate {
+        Gate {
+            frozen: AtomicBool::new(false),
+            inside: AtomicUsize::new(0),
+            deciding: Mutex::new(()),
+            probe: pool.and_then(|path| FreezeProbe::open(path).ok()),
+        }
+    }
+
+    /// Lets a call in; one that changes something waits for the end of a freeze.
+    pub(crate) fn pass(&self, changes: bool) -> Pass<'_> {
+        if !changes {
+            return Pass(None);
+        }
+        loop {
+            self.inside.fetch_add(1, Ordering::SeqCst);
+            if !self.frozen.load(Ordering::SeqCst) {
+                return Pass(Some(self));
+            }
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+            if !self.look() {
+                thread::sleep(POLL);
+            }
+        }
+    }
+
+    /// Whether it is over.
+    fn look(&self) -> bool {
+        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.probe.as_ref().is_some_and(FreezeProbe::held) {
+            return false;
+        }
+        self.frozen.store(false, Ordering::SeqCst);
+        true
+    }
+
+    /// Lets nobody in any more and waits until nobody is inside.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`]; nobody holds the lock; a call inside does not end.
+    pub(crate) fn freeze(&self) -> pmfs::Result<()> {
+        let probe = self.probe.as_ref();
+        let probe = probe.ok_or(Error::NotSupported("freezing without a pool file"))?;
+        let deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        if !probe.held() {
+            return Err(Error::Invalid("nobody holds the freeze lock"));
+        }
+        self.frozen.store(true, Ordering::SeqCst);
+        drop(deciding);
+        let mut waited = Duration::ZERO;
+        while self.inside.load(Ordering::SeqCst) > 0 {
+            if waited > PATIENCE || !probe.held() {
+                return Err(Error::Busy);
+            }
+            let nap = Duration::from_micros(200);
+            thread::sleep(nap);
+            waited += nap;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request of this name changes anything that a copy would show. Reads store the time of reading: one
+/// word, which is whole at any instant.
+pub(crate) fn changes(request: &str) -> bool {
+    !matches!(
+        request,
+        "lookup"
+            | "getattr"
+            | "readlink"
+            | "read"
+            | "readdir"
+            | "statfs"
+            | "getxattr"
+            | "listxattr"
+            | "lseek"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
+
+    fn wait_until(condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !condition() {
+            assert!(Instant::now() < deadline);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Goal: no change while frozen, whoever comes when; and on again when the lock falls.
+    /// Method: threads that count inside the gate; the count has to stand still between freeze and end.
+    #[test]
+    fn nobody_is_inside_while_frozen() {
+        let pool = tempfile::NamedTempFile::new().unwrap();
+        let gate = Gate::new(Some(pool.path()));
+        assert!(matches!(gate.freeze(), Err(Error::Invalid(_))));
+        let count = AtomicU64::new(0);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let _pass = gate.pass(true);
+                        count.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            for _ in 0..50 {
+                let lock = pmfs::Freeze::take(pool.path()).unwrap();
+                gate.freeze().unwrap();
+                let before = count.load(Ordering::SeqCst);
+                drop(gate.pass(false));
+                thread::sleep(Duration::from_millis(3));
+                assert_eq!(count.load(Ordering::SeqCst), before);
+                drop(lock);
+                wait_until(|| count.load(Ordering::SeqCst) > before);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn a_call_inside_is_waited_for() {
+        let pool = tempfile::NamedTempFile::new().unwrap();
+        let gate = Gate::new(Some(pool.path()));
+        let _lock = pmfs::Freeze::take(pool.path()).unwrap();
+        let inside = gate.pass(true);
+        thread::scope(|scope| {
+            let freeze = scope.spawn(|| gate.freeze());
+            thread::sleep(Duration::from_millis(20));
+            assert!(!freeze.is_finished());
+            drop(inside);
+            freeze.join().unwrap().unwrap();
+        });
+    }
+}

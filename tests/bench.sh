@@ -1,0 +1,40 @@
+#!/bin/bash
+# `make bench`: what the engine costs as a library, beside tmpfs and the memory itself; directories; recovery;
+# and through a mount. Figures are medians; ratios are taken within a round. Takes root and some 12 GiB of memory.
+
+# shellcheck source=tests/place.sh
+. "$(dirname "$0")/place.sh"
+pmbench=$target/release/pmbench
+
+section() { printf '\n== %s\n' "$1"; }
+
+section "the engine as a library (flush=always), tmpfs by system calls, the memory's own limit"
+"$pmbench" rows "$@" || exit 1
+section "a directory of 10 k and of a million names"
+"$pmbench" directory "$@" || exit 1
+section "mounting, 100 k files in 10 GiB"
+"$pmbench" recovery "$@" || exit 1
+section "mounting and checking, 10 million files in a sparse pool of 100 GiB"
+"$pmbench" recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3 || exit 1
+
+make_place bench 50%
+why=$(why_no_mount)
+if [ -n "$why" ]; then
+    echo "the mount was not measured: $why"
+    exit 0
+fi
+mkdir "$place/mnt"
+"$pmfs" mkfs --size 4G "$place/pool" >/dev/null || exit 1
+through_mount() {
+    section "through the mount, $1"
+    shift
+    local processor=$1 options=$2
+    shift 2
+    taskset -c "$processor" "$pmfs" mount -o "$options" "$place/pool" "$place/mnt" >/dev/null || exit 1
+    taskset -c "$processor" "$pmbench" mount "$place/mnt" "$@"
+    "$pmfs" umount "$place/mnt" >/dev/null
+}
+all=0-$(($(nproc) - 1))
+through_mount "nothing cached by the kernel" "$all" nocache "$@"
+through_mount "nothing cached, program and daemon on one processor" 0 nocache "$@"
+through_mount "as it is by default" "$all" cache "$@"

@@ -91,6 +91,7 @@ stage "lint: yat, pmbench" cargo clippy -p yat -p pmbench --all-targets -- -D wa
 counted "tests" with_open_fuse cargo test -- --show-output
 counted "crash states" cargo test -p yat -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
+counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
 counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick
 counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh
 

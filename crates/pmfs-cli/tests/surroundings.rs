@@ -14,6 +14,7 @@ use std::process::{Command, Output, Stdio};
 
 use bench::{Bench, text};
 use rustix::io::Errno;
+use rustix::process::{Signal, kill_process};
 
 /// In a namespace of its own, with what scripts use. `as_user` runs a copy of the program as nobody.
 fn in_a_namespace(bench: &Bench, script: &str) -> Output {
@@ -169,6 +170,23 @@ fn doctor_says_what_is_missing() {
     );
     let output = in_a_namespace(&Bench::empty(), "fuse 666; as_user doctor");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+/// Also while the kernel still remembers, for a second, what the directory was like.
+#[test]
+fn a_daemon_that_is_gone() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::metadata(bench.path("mnt")).unwrap();
+    let daemon = bench.daemon();
+    kill_process(daemon, Signal::KILL).unwrap();
+    let pid = daemon.as_raw_nonzero().get() as u32;
+    bench::wait_until("the end of the daemon", || !bench::is_daemon(pid));
+    let report = bench.json(&["umount", "--json", "mnt"]);
+    assert_eq!(report["daemon_was_gone"], true, "{report}");
+    assert_eq!(bench.mount(&[])["recovery"]["kind"], "slots");
+    bench.umount();
 }
 
 fn is_eio<T: std::fmt::Debug>(result: std::io::Result<T>) {

@@ -4,10 +4,11 @@
 # missing, apt.
 
 SHELL := /bin/bash
+export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build demo test test-guest check-long bench fuzz fmt lint clean
+.PHONY: help bootstrap build install uninstall deb demo test test-guest check-long bench fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,8 +16,19 @@ help: ## This list
 bootstrap: ## Install what is missing to build and test (apt; says what it skips)
 	@sh tests/bootstrap.sh
 
-build: ## The program, optimised: target/release/pmfs
+build: ## The program, optimised: target/release/pmfs; and its manual and completions
 	$(CARGO) build --release
+	@target=$${CARGO_TARGET_DIR:-target}/release; rm -rf $$target/man $$target/completions; \
+	    $$target/xtask man $$target/man && $$target/xtask completions $$target/completions
+
+install: ## Install what is built, under PREFIX=/usr/local, below DESTDIR; mount(8)'s helpers into /sbin
+	@bash packaging/install.sh install
+
+uninstall: ## Take that away again, and nothing else
+	@bash packaging/install.sh uninstall
+
+deb: build ## A Debian package: target/debian/pmfs_*.deb
+	@bash packaging/deb.sh
 
 demo: bootstrap build ## See it work: git and SQLite on a pool, a daemon killed, nothing lost
 	@bash tests/demo.sh

@@ -19,6 +19,9 @@ python3 python3
 e2fsprogs mkfs.ext4
 attr setfattr
 acl setfacl
+man-db man
+groff groff
+binutils strip
 '
 suites= guest=
 for part in "$@"; do

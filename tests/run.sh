@@ -90,6 +90,8 @@ stage "lint" cargo clippy --all-targets -- -D warnings
 stage "lint: yat, pmbench" cargo clippy -p yat -p pmbench --all-targets -- -D warnings
 counted "tests" with_open_fuse cargo test -- --show-output
 counted "crash states" cargo test -p yat -- --show-output
+counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
+counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
 counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick
 counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh
 

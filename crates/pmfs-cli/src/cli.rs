@@ -66,6 +66,13 @@ A pool that is mounted or in use is only looked at. One that a crash has left is
     Dump(Dump),
     /// Make a pool that is not mounted larger
     Grow(Grow),
+    /// See what this machine has of what PMFS needs, and how to get the rest
+    #[command(
+        after_help = "Exit codes: 0 all that is needed is there, 1 something is missing. Nothing is changed.\n\
+                      What is optional is not needed to make and mount pools; \"missing\" is. Below each stands the\n\
+                      command that mends it."
+    )]
+    Doctor(Doctor),
 }
 
 /// `pmfs mkfs`
@@ -107,9 +114,15 @@ pub struct Mount {
     /// Write the log of the background process to this file
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Check all that can be checked beforehand, and mount nothing (mount -f)
+    #[arg(long, hide = true)]
+    pub fake: bool,
     /// This process is the background process; its stdout is a pipe to the one that started it.
     #[arg(long, hide = true)]
     pub daemon: bool,
@@ -123,6 +136,9 @@ pub struct Umount {
     /// Take it away though it is in use; it ends when the last open file is closed
     #[arg(long, short)]
     pub lazy: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -379,6 +395,14 @@ pub struct Grow {
     pub json: bool,
 }
 
+/// `pmfs doctor`
+#[derive(Args)]
+pub struct Doctor {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 fn option_help() -> String {
     let mut help = String::from("Mount options (-o):\n");
     for known in pmfs_fuse::options::KNOWN {
@@ -389,4 +413,9 @@ fn option_help() -> String {
         help.push_str(&format!("  {name:<22} {}\n", known.about));
     }
     help
+}
+
+/// All of it, for who makes manual pages and completions.
+pub fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -42,6 +43,11 @@ impl Failure {
                 format!("{pool} exists and is not empty"),
                 "name another file, or overwrite this one with --force",
             ),
+            Error::Corrupt { what, .. } if what.contains("truncated") => Failure::new(
+                format!("{pool} was truncated: {what}"),
+                "take a copy of it from elsewhere; or give it its length back (truncate -s SIZE, as it was made) and \
+                 run `pmfs fsck --repair` on it: what was cut off is lost",
+            ),
             Error::Corrupt { .. } => Failure::whole(format!("{pool}: {error}")),
             Error::NotAPool(_) => Failure::new(
                 format!("{pool}: {error}"),
@@ -55,7 +61,8 @@ impl Failure {
             ),
             Error::Medium { .. } => Failure::new(
                 format!("{pool}: {error}"),
-                "see the kernel's log, and copy what can be read to another pool",
+                "if the pool is sparse, see whether its file system is full (df), make room and mount it again; \
+                 else see the kernel's log, and copy what can be read to another pool",
             ),
             Error::File { source, .. } => Failure::new(
                 format!("{pool}: {source}"),
@@ -79,6 +86,8 @@ impl Failure {
             Some(pid)
         };
         let by = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+        let resolved = path.canonicalize();
+        let path = resolved.as_deref().unwrap_or(path);
         match mounts.iter().find(|mount| mount.pool == path) {
             Some(mount) => Failure::new(
                 format!(
@@ -105,6 +114,11 @@ impl Failure {
                 "name another file, or overwrite this one with --force",
             );
         }
+        if let pmem::Error::Open { path, source } = error
+            && let Some(failure) = Failure::unwritable(path, source)
+        {
+            return failure;
+        }
         let text = error.to_string();
         let source = error
             .source()
@@ -116,6 +130,24 @@ impl Failure {
             }
             _ => Failure::new(format!("{text}{source}"), "see that the path is right"),
         }
+    }
+
+    /// A pool that can be read, but not written.
+    fn unwritable(path: &Path, error: &io::Error) -> Option<Failure> {
+        let pool = path.display();
+        let (cause, way_out) = match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => (
+                format!("{pool} is on a file system that is mounted read-only"),
+                "remount that rw, or copy the pool",
+            ),
+            io::ErrorKind::PermissionDenied if File::open(path).is_ok() => (
+                format!("{pool} may not be written by this user"),
+                "chmod it, or be its owner",
+            ),
+            _ => return None,
+        };
+        let why = "a pool is written to even with -o ro, to recover it and to note what is open";
+        Some(Failure::new(cause, format!("{way_out} ({why})")))
     }
 
     /// Another exit code.

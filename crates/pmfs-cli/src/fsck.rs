@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use pmfs::check::finding_of;
 use pmfs::{CheckReport, Finding, Fs, OpenOptions};
+use pmfs_fuse::presence;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -68,6 +69,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         repair: arguments.repair,
         ..OpenOptions::default()
     };
+    presence::wait_if_ending(&pool);
     let fs = match Fs::open(&pool, &options) {
         Ok(fs) => fs,
         // Too damaged to attach to is a finding as well.

@@ -1,14 +1,16 @@
 //! `pmfs`, the one command: make, mount, unmount, check and inspect pools.
 //!
 //! Results go to stdout (as JSON with `--json`), everything else to stderr. An error is one line,
-//! `pmfs: <cause>; <way out>`. Exit codes: 0 done, 1 not done, 2 wrong usage; `fsck` has its own.
+//! `pmfs: <cause>; <way out>`. Exit codes: 0 done, 1 not done, 2 wrong usage; `fsck` has its own, and so
+//! has each name by which mount(8), fsck(8) and mkfs(8) call it ([`called`]).
 
 #![forbid(unsafe_code)]
 
-mod cli;
+mod called;
 mod copied;
 mod crash;
 mod daemon;
+mod doctor;
 mod dump;
 mod failure;
 mod fsck;
@@ -30,22 +32,39 @@ mod report;
 mod rm;
 mod save;
 mod signals;
-mod size;
 mod time;
 mod umount;
 
 use std::env;
-use std::ffi::OsString;
-use std::path::Path;
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use clap::Parser;
+// As if they were modules of this program; they are in the library for who makes manual pages.
+use pmfs_cli::{cli, size};
 
+use called::Call;
 use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse_from(typed()).command {
+    let Call { name, words } = match called::call(env::args_os().collect()) {
+        Ok(call) => call,
+        Err((name, wrong)) => {
+            eprintln!("pmfs: {wrong}");
+            return ExitCode::from(name.usage_code());
+        }
+    };
+    let typed = Cli::try_parse_from(words).unwrap_or_else(|said| {
+        let code = if said.use_stderr() {
+            name.usage_code()
+        } else {
+            0
+        };
+        // Nobody is left to hear that stdout or stderr is gone.
+        let _ = said.print();
+        process::exit(code.into())
+    });
+    let outcome = match typed.command {
         Command::Mkfs(arguments) => mkfs::run(&arguments),
         Command::Mount(arguments) => mount::run(&arguments),
         Command::Umount(arguments) => umount::run(&arguments),
@@ -60,33 +79,15 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Grow(arguments) => grow::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match outcome {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("pmfs: {failure}");
-            failure.exit_code()
+            name.failure(failure).exit_code()
         }
     }
-}
-
-/// The command line. mount(8) runs `mount.fuse.pmfs POOL DIR -o ...`, or through fuse3's own helper
-/// `pmfs POOL DIR -o ...`, both of which mean `pmfs mount`.
-fn typed() -> Vec<OsString> {
-    let mut typed: Vec<OsString> = env::args_os().collect();
-    let program = typed
-        .first()
-        .map(Path::new)
-        .and_then(Path::file_name)
-        .unwrap_or_default();
-    let helper = program.as_encoded_bytes().starts_with(b"mount.");
-    let path = typed
-        .get(1)
-        .is_some_and(|first| first.as_encoded_bytes().contains(&b'/'));
-    if helper || path {
-        typed.insert(1, "mount".into());
-    }
-    typed
 }
 
 /// What a command answers.

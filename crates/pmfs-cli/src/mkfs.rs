@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use pmfs::{Fs, MkfsOptions};
+use pmfs_fuse::presence;
 
 use crate::Outcome;
 use crate::cli::Mkfs;
@@ -26,6 +27,7 @@ pub fn run(arguments: &Mkfs) -> Outcome {
             format!("give one: `pmfs mkfs --size 1G {pool}`"),
         ));
     }
+    presence::wait_if_ending(&arguments.pool);
     let watch = Watch::allocation(
         arguments.json,
         "allocating",

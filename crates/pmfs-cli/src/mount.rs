@@ -48,10 +48,15 @@ pub fn run(arguments: &Mount) -> Outcome {
         return remount::run(arguments);
     }
     let request = Request::new(arguments)?;
+    if arguments.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
     if !arguments.foreground {
         let report = daemon::start(arguments, &request)?;
         warn_of_damage(&report);
-        report::print(arguments.json, &report, text)?;
+        if !arguments.quiet {
+            report::print(arguments.json, &report, text)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let stop = signals::as_messages()?;
@@ -63,7 +68,9 @@ pub fn run(arguments: &Mount) -> Outcome {
     )?;
     let (attached, report) = Attached::new(&request)?;
     warn_of_damage(&report);
-    report::print(arguments.json, &report, text)?;
+    if !arguments.quiet {
+        report::print(arguments.json, &report, text)?;
+    }
     attached.serve(stop)
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pmfs::{AtimeMode, Fs, OpenOptions};
+use pmfs_fuse::presence;
 
 use crate::failure::Failure;
 
@@ -27,6 +28,7 @@ pub fn with<T>(
     body: impl FnOnce(&Fs) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let failed = |error| Failure::engine(path, &error);
+    presence::wait_if_ending(path);
     let fs = Fs::open(path, options).map_err(failed)?;
     let outcome = body(&fs);
     let closed = fs.close().map_err(failed);

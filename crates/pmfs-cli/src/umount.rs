@@ -34,9 +34,11 @@ pub fn run(arguments: &Umount) -> Outcome {
     let mount = mounts::pool_mount_at(&dir)?.ok_or_else(|| MountError::NotMounted {
         path: arguments.dir.clone(),
     })?;
-    // The second is for who asks while the kernel is still taking leave of a killed daemon.
+    // The second errno is for who asks while the kernel is still taking leave of a killed daemon; and while it
+    // remembers what the directory was like, only the lock that nobody has any more shows it.
     let gone = fs::metadata(&dir)
-        .is_err_and(|error| is(&error, Errno::NOTCONN) || is(&error, Errno::CONNABORTED));
+        .is_err_and(|error| is(&error, Errno::NOTCONN) || is(&error, Errno::CONNABORTED))
+        || presence::wait_for_end(&mount.pool, Duration::ZERO).is_ok();
     unmount::unmount(&dir, arguments.lazy)?;
     let released = if arguments.lazy && !gone {
         // It may be in use for as long as it likes.
@@ -57,7 +59,9 @@ pub fn run(arguments: &Umount) -> Outcome {
         released,
         daemon_was_gone: gone,
     };
-    report::print(arguments.json, &report, text)?;
+    if !arguments.quiet {
+        report::print(arguments.json, &report, text)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

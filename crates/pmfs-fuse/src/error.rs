@@ -93,7 +93,7 @@ pub enum MountError {
     )]
     AllowOther,
     /// Anything else that the kernel or the helper answered.
-    #[error("mounting on {} failed: {reason}; see that the directory is yours and empty", dir.display())]
+    #[error("mounting on {} failed: {reason}; see that the directory is yours, and what `pmfs doctor` says", dir.display())]
     Mount {
         /// The mount point.
         dir: PathBuf,

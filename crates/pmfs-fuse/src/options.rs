@@ -116,7 +116,16 @@ const SOMEONE_ELSES: &[&str] = &[
     "noauto",
     "nofail",
     "_netdev",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "group",
+    "user=",
+    "uhelper=",
+    "comment=",
     "x-",
+    "X-",
     "user_id=",
     "group_id=",
 ];
@@ -286,7 +295,7 @@ mod tests {
         let mut options = MountOptions::new(true);
         options.parse("ro,noatime,data=ordered").unwrap();
         options
-            .parse("defaults,rw,,noexec,flush=always,durable,user_id=0,x-mount.mkdir")
+            .parse("defaults,rw,,noexec,flush=always,durable,user_id=0,x-mount.mkdir,user,nofail")
             .unwrap();
         assert!(!options.read_only && !options.exec && options.durable && options.allow_other);
         assert_eq!(options.atime, AtimeMode::Noatime);

@@ -58,6 +58,19 @@ impl Presence {
     }
 }
 
+/// Waits for a mount that is just ending, as `umount(8)` leaves it: taken out of the table, its daemon about to
+/// close the pool. Returns at once if the pool is mounted or nobody has it; what is wrong with it, if anything,
+/// who opens it next will say.
+pub fn wait_if_ending(pool: &Path) {
+    let Ok(pool) = fs::canonicalize(pool) else {
+        return;
+    };
+    let is_mounted = |mounts: Vec<mounts::PoolMount>| mounts.iter().any(|at| at.pool == pool);
+    if pool.is_file() && !mounts::pool_mounts().is_ok_and(is_mounted) {
+        let _ = wait_for_end(&pool, ENDING);
+    }
+}
+
 /// Waits until no mount serves the pool.
 ///
 /// # Errors
@@ -136,8 +149,16 @@ mod tests {
         });
         thread::sleep(Duration::from_millis(20));
         assert!(!waiter.is_finished());
+        let ending = thread::spawn({
+            let path = pool.path().to_owned();
+            move || wait_if_ending(&path)
+        });
+        thread::sleep(Duration::from_millis(20));
+        assert!(!ending.is_finished());
         drop(held);
         waiter.join().unwrap().unwrap();
+        ending.join().unwrap();
+        wait_if_ending(Path::new("/nowhere"));
         wait_for_end(pool.path(), Duration::ZERO).unwrap();
     }
 }

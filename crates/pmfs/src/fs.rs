@@ -335,12 +335,12 @@ impl Fs {
     }
 
     /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built
-    /// on what can't be right.
+    /// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
     fn stop_at_damage<T>(&self, result: Result<T>) -> Result<T> {
         if matches!(result, Err(Error::Corrupt { .. })) {
             self.pool.damaged.store(true, Ordering::Relaxed);
             self.pool.read_only.store(true, Ordering::Relaxed);
         }
-        result
+        self.pool.pm.intact().and(result)
     }
 }

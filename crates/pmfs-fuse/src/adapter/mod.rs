@@ -19,6 +19,7 @@
 mod requests;
 mod translate;
 
+use std::env;
 use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::path::{Path, PathBuf};
@@ -249,9 +250,20 @@ fn refused(error: &io::Error, dir: &Path) -> MountError {
         {
             MountError::DeviceDenied
         }
+        // A directory in PATH that may not be searched hides that the helper is in none of them.
+        io::ErrorKind::PermissionDenied
+            if !rustix::process::geteuid().is_root() && !has_helper() =>
+        {
+            MountError::NoHelper
+        }
         _ => MountError::Mount {
             dir: dir.to_owned(),
             reason: reason.trim().replace('\n', "; "),
         },
     }
+}
+
+fn has_helper() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| dir.join("fusermount3").is_file())
 }

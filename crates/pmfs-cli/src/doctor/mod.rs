@@ -1,0 +1,76 @@
+//! `pmfs doctor`: what this machine has of what PMFS needs or can use, and for each that it lacks the one command
+//! that mends it. Only looks; changes nothing.
+
+mod machine;
+mod needs;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::cli::Doctor;
+use crate::report;
+use machine::Machine;
+
+/// How it stands with one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// There.
+    Ok,
+    /// Not there, and without it pools can't be mounted by this user.
+    Missing,
+    /// Not there, and it would be of use.
+    Optional,
+}
+
+/// One thing that PMFS needs or can use.
+#[derive(Debug, Serialize)]
+struct Need {
+    name: &'static str,
+    state: State,
+    /// What was found, and what that means.
+    found: String,
+    /// A command for the shell.
+    mend: Option<String>,
+}
+
+#[derive(Serialize)]
+struct DoctorReport {
+    /// Pools can be made and mounted by this user.
+    ready: bool,
+    needs: Vec<Need>,
+}
+
+pub fn run(arguments: &Doctor) -> Outcome {
+    let needs = needs::all(&Machine::this());
+    let ready = needs.iter().all(|need| need.state != State::Missing);
+    let report = DoctorReport { ready, needs };
+    report::print(arguments.json, &report, text)?;
+    Ok(if ready {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn text(report: &DoctorReport) -> String {
+    let mut lines = Vec::new();
+    for need in &report.needs {
+        let state = match need.state {
+            State::Ok => "ok",
+            State::Missing => "missing",
+            State::Optional => "optional",
+        };
+        lines.push(format!("{state:<9} {:<17} {}", need.name, need.found));
+        if let Some(mend) = &need.mend {
+            lines.push(format!("{:28}{mend}", ""));
+        }
+    }
+    lines.push(match report.ready {
+        true => "Pools can be made and mounted here.".to_owned(),
+        false => "Pools can't be mounted here yet: see what is missing.".to_owned(),
+    });
+    lines.join("\n")
+}

@@ -1,0 +1,313 @@
+//! Bad surroundings.
+//!
+//! Goal: each ends in one line that names the cause and a way out, or at worst in EIO; never in a signal, a hang or
+//! a mount that can't be taken away. Method: each is made, if need be in a mount namespace of its own, and the
+//! words and codes are looked at.
+
+mod bench;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use bench::{Bench, text};
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_process};
+
+/// In a namespace of its own, with what scripts use. `as_user` runs a copy of the program as nobody.
+fn in_a_namespace(bench: &Bench, script: &str) -> Output {
+    let before = r#"
+        chmod 755 . && cp "$PMFS" copy && chown nobody . mnt
+        fuse() { mknod -m "$1" fuse c 10 229 && mount --bind fuse /dev/fuse; }
+        as_user() { setpriv --reuid nobody --regid nogroup --clear-groups ./copy "$@"; }
+        as_user mkfs -s 64M pool >/dev/null
+        trap 'umount -l mnt 2>/dev/null || true' EXIT
+    "#;
+    Command::new("unshare")
+        .args(["-m", "sh", "-euc", &format!("{before}\n{script}")])
+        .env("PMFS", env!("CARGO_BIN_EXE_pmfs"))
+        .current_dir(bench.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The script's last command fails with code 1, in one line with these words.
+fn fails_in_a_namespace(script: &str, words: &[&str]) {
+    if !bench::can_mount() {
+        return;
+    }
+    let bench = Bench::empty();
+    let output = in_a_namespace(&bench, script);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    has(&said, words);
+}
+
+fn has(said: &str, words: &[&str]) {
+    for word in words {
+        assert!(said.contains(word), "no {word:?} in {said:?}");
+    }
+}
+
+#[test]
+fn mount_points() {
+    let mut bench = Bench::pool();
+    let said = bench.fails(1, &["mount", "pool", "absent"]);
+    has(&said, &["no directory absent", "mkdir"]);
+    File::create(bench.path("file")).unwrap();
+    let said = bench.fails(1, &["mount", "pool", "file"]);
+    has(&said, &["file is not a directory"]);
+    if !bench::can_mount() {
+        return;
+    }
+    // What is in the directory, and who is, comes back after the mount, as with every file system.
+    fs::write(bench.file("hidden"), "x").unwrap();
+    let bystander = bench.bystander();
+    bench.mount(&[]);
+    assert!(!bench.file("hidden").exists());
+    let said = bench.fails(1, &["mount", "pool", "mnt"]);
+    has(&said, &["pool is mounted on", "pmfs umount"]);
+    bench.umount();
+    drop(bystander);
+    assert!(bench.file("hidden").exists());
+}
+
+#[test]
+fn a_pool_that_is_in_use() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let pid = format!("process {}", bench.daemon().as_raw_nonzero());
+    let dir = bench.path("mnt").display().to_string();
+    for (code, arguments) in [
+        (8, &["fsck", "pool"][..]),
+        (1, &["mkfs", "--force", "pool"]),
+    ] {
+        let said = bench.fails(code, arguments);
+        has(&said, &["pool is in use by", &pid, &dir, "pmfs umount"]);
+    }
+    fs::create_dir(bench.path("other")).unwrap();
+    let said = bench.fails(1, &["mount", "pool", "other"]);
+    has(&said, &["is mounted on", &dir, "pmfs umount"]);
+}
+
+#[test]
+fn a_pool_that_may_not_be_written() {
+    fails_in_a_namespace(
+        "fuse 666; chmod 444 pool; as_user mount pool mnt -o ro",
+        &[
+            "pool may not be written by this user; chmod",
+            "even with -o ro",
+        ],
+    );
+    fails_in_a_namespace(
+        "fuse 666; chmod 000 pool; as_user mount pool mnt",
+        &[
+            "pool: Permission denied",
+            "check the path and its permissions",
+        ],
+    );
+    fails_in_a_namespace(
+        "mkdir ro && mount --bind . ro && mount -o remount,bind,ro ro && \"$PMFS\" mount ro/pool mnt",
+        &["pool is on a file system that is mounted read-only; remount"],
+    );
+}
+
+#[test]
+fn no_dev_fuse() {
+    fails_in_a_namespace(
+        r#"mkdir dev && mount -t tmpfs tmpfs dev && mkdir dev/shm
+        mknod -m 666 dev/null c 1 3 && mount --rbind /dev/shm dev/shm && mount --rbind dev /dev
+        "$PMFS" mount pool mnt"#,
+        &["/dev/fuse is not there; load it with `modprobe fuse`"],
+    );
+}
+
+#[test]
+fn a_dev_fuse_that_is_closed() {
+    fails_in_a_namespace(
+        "fuse 600; as_user mount pool mnt",
+        &["/dev/fuse may not be opened by this user; run as root, or `chmod 666 /dev/fuse`"],
+    );
+}
+
+#[test]
+fn no_fusermount3() {
+    fails_in_a_namespace(
+        r#"fuse 666; mkdir up && mount -t tmpfs tmpfs up && mkdir up/over up/work
+        mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=up/over,workdir=up/work /usr/bin
+        rm /usr/bin/fusermount3 && as_user mount pool mnt"#,
+        &["fusermount3 is needed to mount without being root; install the package fuse3"],
+    );
+}
+
+/// `doctor` sees what mounting then runs into.
+#[test]
+fn doctor_says_what_is_missing() {
+    let bench = Bench::empty();
+    let output = bench.run(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = i32::from(report["ready"] == false);
+    assert_eq!(output.status.code(), Some(expected), "{report}");
+    assert!(report["needs"].as_array().unwrap().len() > 8);
+    if !bench::can_mount() {
+        return;
+    }
+    assert_eq!(report["ready"], true);
+    let output = in_a_namespace(&bench, "fuse 600; as_user doctor");
+    assert_eq!(output.status.code(), Some(1));
+    has(
+        &text(&output.stdout),
+        &[
+            "\nmissing   /dev/fuse",
+            "sudo chmod 666 /dev/fuse",
+            "can't be mounted here yet",
+        ],
+    );
+    let output = in_a_namespace(&Bench::empty(), "fuse 666; as_user doctor");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+/// Also while the kernel still remembers, for a second, what the directory was like.
+#[test]
+fn a_daemon_that_is_gone() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::metadata(bench.path("mnt")).unwrap();
+    let daemon = bench.daemon();
+    kill_process(daemon, Signal::KILL).unwrap();
+    let pid = daemon.as_raw_nonzero().get() as u32;
+    bench::wait_until("the end of the daemon", || !bench::is_daemon(pid));
+    let report = bench.json(&["umount", "--json", "mnt"]);
+    assert_eq!(report["daemon_was_gone"], true, "{report}");
+    assert_eq!(bench.mount(&[])["recovery"]["kind"], "slots");
+    bench.umount();
+}
+
+fn is_eio<T: std::fmt::Debug>(result: std::io::Result<T>) {
+    let error = result.expect_err("the pool is broken");
+    assert_eq!(
+        error.raw_os_error(),
+        Some(Errno::IO.raw_os_error()),
+        "{error}"
+    );
+}
+
+/// The medium goes away under a running mount.
+#[test]
+fn a_pool_that_is_truncated_under_its_mount() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::write(bench.file("a"), vec![7; 20 << 20]).unwrap();
+    let mut held = File::open(bench.file("a")).unwrap();
+    let pool = OpenOptions::new().write(true).open(bench.path("pool"));
+    pool.unwrap().set_len(1 << 20).unwrap();
+    is_eio(held.read_to_end(&mut Vec::new()));
+    is_eio(fs::write(bench.file("b"), "x"));
+    is_eio(fs::metadata(bench.file("a")));
+    assert!(bench::is_daemon(
+        bench.daemon().as_raw_nonzero().get() as u32
+    ));
+    drop(held);
+    bench.umount();
+    let said = bench.fails(8, &["fsck", "pool"]);
+    has(
+        &said,
+        &[
+            "pool was truncated",
+            "shorter than the pool",
+            "fsck --repair",
+        ],
+    );
+    let said = bench.fails(1, &["mount", "pool", "mnt"]);
+    has(&said, &["pool was truncated", "truncate -s SIZE"]);
+    // The way out that it names.
+    let pool = OpenOptions::new().write(true).open(bench.path("pool"));
+    pool.unwrap().set_len(64 << 20).unwrap();
+    let code = bench.run(&["fsck", "--repair", "pool"]).status.code();
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
+    bench.ok(&["fsck", "pool"]);
+    bench.mount(&[]);
+    fs::write(bench.file("c"), "x").unwrap();
+    bench.umount();
+}
+
+/// Space that a sparse pool was promised, and that somebody else has taken.
+#[test]
+fn a_sparse_pool_on_a_full_tmpfs() {
+    if !bench::can_mount() {
+        return;
+    }
+    let mut bench = Bench::empty();
+    // Not with a namespace: the daemon has to be seen from here. Taken away by hand, and by the guard.
+    struct Full(std::path::PathBuf);
+    impl Drop for Full {
+        fn drop(&mut self) {
+            let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+    fs::create_dir(bench.path("full")).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=24m", "pmfs-test"])
+        .arg(bench.path("full"))
+        .status();
+    assert!(mounted.unwrap().success());
+    let full = Full(bench.path("full"));
+    bench.ok(&["mkfs", "--sparse", "--size", "64M", "full/pool"]);
+    bench.mount_pool("full/pool", &[]);
+    fs::write(bench.file("before"), "kept").unwrap();
+    let mut filler = File::create(bench.path("full/filler")).unwrap();
+    while filler.write(&[1; 65536]).is_ok() {}
+    let big = File::create(bench.file("big"));
+    let error = big.and_then(|big| big.write_all_at(&vec![1; 40 << 20], 0));
+    let errno = error.expect_err("there is no room").raw_os_error();
+    let allowed = [Errno::IO, Errno::NOSPC].map(|errno| Some(errno.raw_os_error()));
+    assert!(allowed.contains(&errno), "{errno:?}");
+    assert!(bench::is_daemon(
+        bench.daemon().as_raw_nonzero().get() as u32
+    ));
+    bench.umount();
+    // With room again, what was there is there.
+    fs::remove_file(bench.path("full/filler")).unwrap();
+    drop(filler);
+    let code = bench.run(&["fsck", "--repair", "full/pool"]).status.code();
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
+    bench.mount_pool("full/pool", &[]);
+    assert_eq!(fs::read_to_string(bench.file("before")).unwrap(), "kept");
+    bench.umount();
+    drop(full);
+}
+
+/// A program of this name in a directory, which says this.
+fn fake(dir: &Path, name: &str, says: &str) {
+    fs::write(dir.join(name), format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+    fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_compiler_that_is_too_old() {
+    let bench = Bench::empty();
+    let dir = bench.path("");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bootstrap.sh");
+    for name in ["apt-get", "cargo", "sudo"] {
+        fake(&dir, name, "");
+    }
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+    for (version, code) in [("1.94.9", 1), ("1.9.0", 1), ("1.95.0", 0), ("1.100.1", 0)] {
+        fake(&dir, "rustc", &format!("rustc {version} (abc 2026-01-01)"));
+        let output = Command::new("sh").arg(&script).env("PATH", &path).output();
+        let output = output.unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{version}: {said}");
+        if code == 1 {
+            let cause = format!("rustc is {version}; PMFS needs 1.95 or later");
+            has(&said, &[&cause, "rustup update stable"]);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Completions for bash, zsh and fish, each under the name by which its shell looks for it.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Command;
+use clap_complete::{Generator, Shell, generate};
+
+/// Writes `pmfs` (bash), `_pmfs` (zsh) and `pmfs.fish` into `dir`, which is made if need be.
+///
+/// # Errors
+/// Files that can't be written.
+pub fn write(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir)?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let name = match shell {
+            Shell::Bash => "pmfs".to_owned(),
+            other => other.file_name("pmfs"),
+        };
+        generate(
+            shell,
+            &mut shown(&pmfs_cli::cli::command()),
+            "pmfs",
+            &mut File::create(dir.join(name))?,
+        );
+    }
+    Ok(())
+}
+
+/// Without what help doesn't show either: clap_complete offers all.
+fn shown(command: &Command) -> Command {
+    let mut copy = Command::new(kept(command.get_name()))
+        .args(command.get_arguments().filter(|it| !it.is_hide_set()))
+        .subcommands(command.get_subcommands().map(shown));
+    if let Some(about) = command.get_about() {
+        copy = copy.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        copy = copy.version(kept(version));
+    }
+    copy
+}
+
+/// clap wants names for ever, and this program ends soon.
+fn kept(name: &str) -> &'static str {
+    name.to_owned().leak()
+}

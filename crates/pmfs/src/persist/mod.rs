@@ -186,6 +186,10 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_early(&self, slot: u64, word: u64, _durable: &Durable) {
+        if self.mem.failed().is_some() {
+            // What the word would expose may be lost.
+            return;
+        }
         let _window = self.mem.window();
         self.mem.store(slot, word);
         self.mem.flush(slot, 8);
@@ -220,6 +224,9 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_pair(&self, slot: u64, pair: [u64; 2], _durable: Durable) {
+        if self.mem.failed().is_some() {
+            return;
+        }
         let window = self.mem.window();
         self.mem.store_pair(slot, pair);
         self.mem.flush(slot, 16);

@@ -236,6 +236,10 @@ impl Sealed<'_> {
         self.flush();
         let mem = &self.pm.mem;
         mem.fence();
+        if mem.failed().is_some() {
+            // Stores were lost: the log stays open, and whoever recovers undoes what arrived.
+            return;
+        }
         let at = self.lane.next_entry();
         let window = mem.window();
         mem.write(at, &[KIND_COMMIT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, self.id]);

@@ -18,7 +18,7 @@ use crate::copied::Copied;
 use crate::failure::Failure;
 use crate::names::{Names, below, is_dir};
 use crate::progress::Progress;
-use crate::{pool, report};
+use crate::{pool, report, xattrs};
 
 /// Bytes that are copied at a time.
 const CHUNK: usize = 1 << 20;
@@ -244,7 +244,8 @@ impl Getter<'_> {
         }
     }
 
-    /// Owner (root alone may give files away), permissions, times: in this order, for each undoes the next.
+    /// Owner (root alone may give files away), permissions, extended attributes, times: in this order, for each
+    /// changes what comes after it.
     fn attributes(&self, attr: &Attr, dest: &Path) -> Result<(), Failure> {
         let wrong = |error| failed("setting attributes of", dest, &error);
         if self.keep_owner {
@@ -254,6 +255,8 @@ impl Getter<'_> {
             let permissions = fs::Permissions::from_mode(attr.mode & 0o7777);
             fs::set_permissions(dest, permissions).map_err(wrong)?;
         }
+        let lost = |error| self.names.failed(dest, &error);
+        xattrs::get(self.names.fs, attr.ino, dest).map_err(lost)?;
         let times = Timestamps {
             last_access: timespec(attr.atime_ns),
             last_modification: timespec(attr.mtime_ns),

@@ -34,6 +34,7 @@ mod save;
 mod signals;
 mod time;
 mod umount;
+mod xattrs;
 
 use std::env;
 use std::process::{self, ExitCode};

@@ -19,7 +19,7 @@ use crate::copied::Copied;
 use crate::failure::Failure;
 use crate::names::{Names, below, is_dir};
 use crate::progress::Progress;
-use crate::{pool, report};
+use crate::{pool, report, xattrs};
 
 /// Bytes that are copied at a time.
 const CHUNK: usize = 1 << 20;
@@ -96,7 +96,7 @@ impl Putter<'_> {
         }
         let ino = if meta.is_file() {
             let file = File::open(src).map_err(|error| failed("opening", src, &error))?;
-            self.file(meta, dest, &mut |putter, ino| {
+            self.file(src, meta, dest, &mut |putter, ino| {
                 putter.data(ino, &file, src, dest)
             })?
         } else {
@@ -134,7 +134,7 @@ impl Putter<'_> {
             let meta = meta.map_err(|error| failed("looking at", &src, &error))?;
             self.node(&src, &meta, &below(dest, name.as_bytes()))?;
         }
-        self.attributes(dir.ino, meta, dest)
+        self.attributes(dir.ino, src, meta, dest)
     }
 
     fn stdin(&mut self, dest: &Path) -> Result<(), Failure> {
@@ -163,6 +163,7 @@ impl Putter<'_> {
 
     fn file(
         &mut self,
+        src: &Path,
         meta: &Metadata,
         dest: &Path,
         fill: &mut dyn FnMut(&mut Self, Ino) -> Result<(), Failure>,
@@ -170,7 +171,7 @@ impl Putter<'_> {
         let (parent, _) = self.names.parent(dest)?;
         self.nameless(parent, &new_node(meta), dest, &mut |putter, ino| {
             fill(putter, ino)?;
-            putter.attributes(ino, meta, dest)
+            putter.attributes(ino, src, meta, dest)
         })
     }
 
@@ -300,11 +301,20 @@ impl Putter<'_> {
             fs.mknod(parent, name, &new_node(meta), bits, rdev)
         }
         .map_err(lost)?;
-        self.attributes(made.ino, meta, dest)?;
+        self.attributes(made.ino, src, meta, dest)?;
         Ok(made.ino)
     }
 
-    fn attributes(&self, ino: Ino, meta: &Metadata, dest: &Path) -> Result<(), Failure> {
+    /// Extended attributes first: an ACL changes the mode, and the times come last.
+    fn attributes(
+        &self,
+        ino: Ino,
+        src: &Path,
+        meta: &Metadata,
+        dest: &Path,
+    ) -> Result<(), Failure> {
+        let lost = |error| self.names.failed(dest, &error);
+        xattrs::put(self.names.fs, src, ino).map_err(lost)?;
         let node = new_node(meta);
         let set = SetAttr {
             mode: (!meta.file_type().is_symlink()).then_some(node.mode),
@@ -315,9 +325,7 @@ impl Putter<'_> {
             mtime_ns: Some(SetTime::At(nanoseconds(meta.mtime(), meta.mtime_nsec()))),
             ctime_ns: None,
         };
-        let done = self.names.fs.setattr(ino, &set);
-        done.map(|_| ())
-            .map_err(|error| self.names.failed(dest, &error))
+        self.names.fs.setattr(ino, &set).map(drop).map_err(lost)
     }
 }
 

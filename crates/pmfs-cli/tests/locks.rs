@@ -92,16 +92,22 @@ fn mounted() -> Option<Bench> {
     Some(bench)
 }
 
+/// One that has the lock, and one that waits for it.
+fn contended(bench: &Bench, kind: &str) -> (Locker, Locker) {
+    let mut holder = Locker::start(bench, kind);
+    assert_eq!(holder.line(), "locked");
+    let waiter = Locker::start(bench, kind);
+    waiter.blocked();
+    (holder, waiter)
+}
+
 const KINDS: [&str; 2] = ["flock", "posix"];
 
 #[test]
 fn a_killed_holder_lets_the_waiter_in() {
     let Some(bench) = mounted() else { return };
     for kind in KINDS {
-        let mut holder = Locker::start(&bench, kind);
-        assert_eq!(holder.line(), "locked");
-        let mut waiter = Locker::start(&bench, kind);
-        waiter.blocked();
+        let (mut holder, mut waiter) = contended(&bench, kind);
         kill_process(holder.pid(), Signal::KILL).unwrap();
         holder.ends();
         assert_eq!(waiter.line(), "locked");
@@ -112,10 +118,7 @@ fn a_killed_holder_lets_the_waiter_in() {
 fn a_waiter_can_be_killed() {
     let Some(bench) = mounted() else { return };
     for kind in KINDS {
-        let mut holder = Locker::start(&bench, kind);
-        assert_eq!(holder.line(), "locked");
-        let mut waiter = Locker::start(&bench, kind);
-        waiter.blocked();
+        let (_holder, mut waiter) = contended(&bench, kind);
         kill_process(waiter.pid(), Signal::KILL).unwrap();
         waiter.ends();
         assert_eq!(waiter.line(), "", "it never had the lock");
@@ -126,10 +129,7 @@ fn a_waiter_can_be_killed() {
 fn a_signal_interrupts_a_waiter() {
     let Some(bench) = mounted() else { return };
     for kind in KINDS {
-        let mut holder = Locker::start(&bench, kind);
-        assert_eq!(holder.line(), "locked");
-        let mut waiter = Locker::start(&bench, kind);
-        waiter.blocked();
+        let (_holder, mut waiter) = contended(&bench, kind);
         kill_process(waiter.pid(), Signal::USR1).unwrap();
         assert_eq!(waiter.line(), "interrupted");
         waiter.ends();

@@ -4,15 +4,47 @@
 //!
 //! `PMFS_FLIPS` bits are tried (`all`: every one), chosen by `PMFS_FLIPS_SEED`.
 
+use pmem::Pmem;
+use pmem::record::{Observer, StoreKind, Verdict};
 use pmfs::{Fs, OpenOptions, ROOT_INO};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use yat::damage::{NODE, Seen, disturb, fill, look, mkfs_options, words};
 
 /// Files that share a block of the inode table.
 const COSTLY: usize = 32;
+
+/// Stops the thread before a store, and lets nothing of it reach the pool from then on.
+struct Killer(AtomicU64);
+
+const OFF: u64 = u64::MAX;
+
+impl Observer for Killer {
+    fn store(
+        &self,
+        _mem: &Pmem,
+        _off: u64,
+        _bytes: &[u8],
+        _kind: StoreKind,
+        _at: &'static Location<'static>,
+    ) -> Verdict {
+        match self.0.load(Ordering::Relaxed) {
+            OFF => Verdict::Do,
+            0 => Verdict::Skip,
+            1 => {
+                self.0.store(0, Ordering::Relaxed);
+                resume_unwind(Box::new("killed"));
+            }
+            left => {
+                self.0.store(left - 1, Ordering::Relaxed);
+                Verdict::Do
+            }
+        }
+    }
+}
 
 /// The case that is being tried, for the watchdog.
 static CASE: AtomicU64 = AtomicU64::new(0);
@@ -98,6 +130,18 @@ fn try_flip(flip: &Flip, image: &[u8], path: &Path, sound: &Seen) -> (usize, boo
     (lost, !report.repaired.is_empty())
 }
 
+/// A filled pool's bytes, the words of it that are structure, and its files.
+fn filled(pool: &Path, path: &Path) -> (Vec<u8>, Vec<u64>, Seen) {
+    Fs::mkfs(pool, &mkfs_options()).unwrap();
+    let fs = open(pool, false).unwrap();
+    fill(&fs);
+    let sound = look(&fs);
+    fs.close().unwrap();
+    std::fs::copy(pool, path).unwrap();
+    let words = words(|options| Fs::open(path, &options).unwrap(), &sound);
+    (std::fs::read(pool).unwrap(), words, sound)
+}
+
 fn step(random: &mut u64) -> u64 {
     *random ^= *random << 13;
     *random ^= *random >> 7;
@@ -110,14 +154,7 @@ fn any_bit_may_flip() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let pool: PathBuf = dir.path().join("pool");
     let path = dir.path().join("flipped");
-    Fs::mkfs(&pool, &mkfs_options()).unwrap();
-    let fs = open(&pool, false).unwrap();
-    fill(&fs);
-    let sound = look(&fs);
-    fs.close().unwrap();
-    std::fs::copy(&pool, &path).unwrap();
-    let words = words(|options| Fs::open(&path, &options).unwrap(), &sound);
-    let image = std::fs::read(&pool).unwrap();
+    let (image, words, sound) = filled(&pool, &path);
     let bits = words.len() as u64 * 64;
     let asked = std::env::var("PMFS_FLIPS").unwrap_or_else(|_| "1500".into());
     let count = if asked == "all" {
@@ -163,4 +200,68 @@ fn any_bit_may_flip() {
         costly * 200 <= count,
         "{costly} bits cost more than {COSTLY} files each"
     );
+}
+
+/// Repairs what a flip did, killed before its `n`-th store; answers whether it came to that. Then repairs again.
+fn interrupt(flip: &Flip, n: u64, image: &[u8], path: &Path) -> bool {
+    std::fs::write(path, flip.of(image)).unwrap();
+    let killer = Arc::new(Killer(AtomicU64::new(OFF)));
+    let options = OpenOptions {
+        repair: true,
+        observer: Some(killer.clone()),
+        ..OpenOptions::default()
+    };
+    let fs = Fs::open(path, &options).expect("attaching to repair");
+    killer.0.store(n, Ordering::Relaxed);
+    let killed = catch_unwind(AssertUnwindSafe(|| fs.repair())).is_err();
+    drop(fs);
+    let fs = open(path, true).expect("attaching after a killed repair");
+    let report = fs.repair().expect("repair");
+    assert!(
+        report.left.is_clean(),
+        "killed at store {n}, left: {:#?}",
+        report.left.findings
+    );
+    let failed = disturb(&fs, &look(&fs));
+    assert!(failed.is_empty(), "killed at store {n}: {failed:#?}");
+    assert!(fs.check().expect("check").is_clean());
+    fs.close().expect("close");
+    killed
+}
+
+#[test]
+fn a_repair_may_be_interrupted() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (pool, path) = (dir.path().join("pool"), dir.path().join("flipped"));
+    let (image, words, _) = filled(&pool, &path);
+    let seed: u64 = std::env::var("PMFS_FLIPS_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let (mut flips, mut kills) = (0, 0);
+    // Flips whose repair is more than rebuilding the runtime area.
+    while flips < 25 {
+        let at = step(&mut random) % (words.len() as u64 * 64);
+        let flip = Flip {
+            word: words[(at / 64) as usize],
+            bit: at % 64,
+        };
+        std::fs::write(&path, flip.of(&image)).unwrap();
+        let fs = open(&path, true).unwrap();
+        let repaired = fs.repair().unwrap().repaired;
+        drop(fs);
+        if !repaired
+            .iter()
+            .any(|finding| (20..50).contains(&finding.number))
+        {
+            continue;
+        }
+        flips += 1;
+        let mut n = 1;
+        // Each of the first, where the mending is, then ever fewer: the rest is rebuilding.
+        while interrupt(&flip, n, &image, &path) {
+            kills += 1;
+            n += 1 + n / 8;
+        }
+    }
+    println!("{kills} interrupted repairs of {flips} flips");
+    assert!(kills > flips);
 }

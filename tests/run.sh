@@ -63,8 +63,12 @@ counted() {
 # Runs a command with a /dev/fuse that is open to all, where the machine's is closed: in a mount namespace of
 # its own, so that the machine stays as it is. Without it the tests that mount as nobody would be skipped.
 with_open_fuse() {
-    local open='d=$(mktemp -d) && mknod -m 666 "$d/fuse" c 10 229 && mount --bind "$d/fuse" /dev/fuse
-        rm -rf "$d"; exec "$@"'
+    # The node stays there to the end: a mount of a file that is gone can't be mounted again.
+    local open='d=$(mktemp -d) && mount -t tmpfs tmpfs "$d" && mknod -m 666 "$d/fuse" c 10 229 &&
+        mount --bind "$d/fuse" /dev/fuse
+        "$@"
+        code=$?
+        umount -l "$d"; rmdir "$d"; exit $code'
     if [ "$(id -u)" = 0 ] && [ "$(stat -c %a /dev/fuse 2>/dev/null)" != 666 ] && unshare -m true 2>/dev/null; then
         unshare -m bash -c "$open" bash "$@"
     else

@@ -47,8 +47,7 @@ enter() {
     exec unshare -m bash -c '
         mount -t tmpfs tmpfs /usr/local/sbin && ln -s "$1" /usr/local/sbin/pmfs
         if [ -e /dev/fuse ] && [ "$(stat -c %a /dev/fuse)" != 666 ]; then
-            d=$(mktemp -d) && mknod -m 666 "$d/fuse" c 10 229 && mount --bind "$d/fuse" /dev/fuse
-            rm -rf "$d"
+            mknod -m 666 /usr/local/sbin/fuse c 10 229 && mount --bind /usr/local/sbin/fuse /dev/fuse
         fi
         export PMFS_SUITES_INSIDE=1
         shift && exec bash "$@"' bash "$(realpath "$pmfs")" "$script" "$mode" "$who"

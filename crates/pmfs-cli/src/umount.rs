@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use pmfs_fuse::{MountError, mounts, presence, unmount};
@@ -19,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// After a lazy unmount: enough for a mount that was not in use.
 const GLANCE: Duration = Duration::from_millis(200);
 
+/// For a daemon to answer; one that is stopped doesn't.
+const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(2);
+
 #[derive(Serialize)]
 struct UmountReport {
     pool: String,
@@ -34,11 +39,7 @@ pub fn run(arguments: &Umount) -> Outcome {
     let mount = mounts::pool_mount_at(&dir)?.ok_or_else(|| MountError::NotMounted {
         path: arguments.dir.clone(),
     })?;
-    // The second errno is for who asks while the kernel is still taking leave of a killed daemon; and while it
-    // remembers what the directory was like, only the lock that nobody has any more shows it.
-    let gone = fs::metadata(&dir)
-        .is_err_and(|error| is(&error, Errno::NOTCONN) || is(&error, Errno::CONNABORTED))
-        || presence::wait_for_end(&mount.pool, Duration::ZERO).is_ok();
+    let gone = is_gone(&dir) || presence::wait_for_end(&mount.pool, Duration::ZERO).is_ok();
     unmount::unmount(&dir, arguments.lazy)?;
     let released = if arguments.lazy && !gone {
         // It may be in use for as long as it likes.
@@ -65,6 +66,16 @@ pub fn run(arguments: &Umount) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether nobody serves the mount. The kernel asks the daemon each time for what statfs tells; of a killed one
+/// that it is still taking leave of, it answers when that is done. A daemon that does not answer is there.
+fn is_gone(dir: &Path) -> bool {
+    let (answer, answered) = mpsc::channel();
+    let dir = dir.to_owned();
+    thread::spawn(move || answer.send(rustix::fs::statfs(&dir).err()));
+    let errno = answered.recv_timeout(PATIENCE_FOR_ANSWER).ok().flatten();
+    matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
 /// As the kernel's table has it. A mount whose daemon is gone can't be looked at, but its parent
 /// directory can.
 fn mount_point(dir: &Path) -> PathBuf {
@@ -79,10 +90,6 @@ fn mount_point(dir: &Path) -> PathBuf {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => absolute,
     }
-}
-
-fn is(error: &std::io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 fn text(report: &UmountReport) -> String {

@@ -1,7 +1,9 @@
 #!/bin/bash
-# `make fuzz`: libFuzzer on damaged pools for $PMFS_FUZZ_SECONDS (an hour). It starts from crates/yat/corpus and
+# `make fuzz`: libFuzzer on damaged pools for $PMFS_FUZZ_SECONDS (an hour). It starts from crates/yat/corpus.txt and
 # keeps what it finds in target/fuzz; a crash is written there too, and its name printed. Needs a C++ compiler;
 # the coverage that guides it comes from stable rustc's own flags.
+#
+# `fuzz.sh corpus`: writes crates/yat/corpus.txt anew, with the fewest inputs that cover what was found.
 
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -13,14 +15,30 @@ if ! command -v c++ >/dev/null; then
     exit 0
 fi
 mkdir -p "$target/corpus" "$target/crashes"
+grep -v '^#' crates/yat/corpus.txt | while read -r line; do
+    # shellcheck disable=SC2059
+    printf "$(sed 's/../\\x&/g' <<<"$line")" >"$target/corpus/$(sha1sum <<<"$line" | cut -c 1-40)"
+done
 
 counters="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 counters+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 counters+=" -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 RUSTFLAGS=$counters CARGO_TARGET_DIR=$target/build \
     cargo build --quiet --release --manifest-path fuzz/Cargo.toml --target "$host" || exit 1
+if [ "${1:-}" = corpus ]; then
+    rm -rf "$target/fewest" && mkdir "$target/fewest"
+    "$target/build/$host/release/pool" -merge=1 "$target/fewest" "$target/corpus" >"$target/log" 2>&1 || exit 1
+    {
+        echo "# Inputs of the fuzzer (tests/fuzz.sh), one a line, hexadecimal; see crates/yat/src/damage.rs."
+        for input in "$target/fewest"/*; do
+            od -An -v -tx1 "$input" | tr -d ' \n'
+            echo
+        done | sort -u
+    } >crates/yat/corpus.txt
+    exit 0
+fi
 "$target/build/$host/release/pool" -max_total_time="$seconds" -timeout=60 -max_len=512 -print_final_stats=1 \
-    -artifact_prefix="$target/crashes/" "$target/corpus" crates/yat/corpus 2>&1 | tee "$target/log" |
+    -artifact_prefix="$target/crashes/" "$target/corpus" 2>&1 | tee "$target/log" |
     grep -aE 'panicked|ERROR|SUMMARY|BINGO|^stat::|Test unit|pulse' || true
 if ls "$target/crashes" | grep -q .; then
     echo "FAIL fuzz: inputs that crash are in $target/crashes"

@@ -265,3 +265,17 @@ fn a_repair_may_be_interrupted() {
     println!("{kills} interrupted repairs of {flips} flips");
     assert!(kills > flips);
 }
+
+/// Flips that once left something: the root pointer of a directory that came to name a free block, an empty node.
+#[test]
+fn what_flips_have_found() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (pool, path) = (dir.path().join("pool"), dir.path().join("flipped"));
+    let (image, _, sound) = filled(&pool, &path);
+    for flip in [Flip {
+        word: 0xa190,
+        bit: 20,
+    }] {
+        try_flip(&flip, &image, &path, &sound);
+    }
+}

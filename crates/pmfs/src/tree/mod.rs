@@ -108,7 +108,8 @@ impl Tree {
         if entry.is_node() {
             return Err(corrupt("tree deeper than its height", slot));
         }
-        if entry.is_hole() && entry.unrooted() != Entry::HOLE {
+        if entry.is_hole() && (entry.unrooted() != Entry::HOLE || self.shape == Shape::Directory) {
+            // A directory's nodes are full: a split fills all of one.
             return Err(corrupt(NEITHER, slot));
         }
         if entry.is_leaf() {

@@ -120,6 +120,8 @@ fn visit(
             visit(pool, shape, child, named, level - 1, covered, visitor);
         } else if child != Entry::HOLE {
             visitor.damage(corrupt(NEITHER, child_slot));
+        } else if shape == Shape::Directory {
+            visitor.damage(corrupt("hole in a directory's node", child_slot));
         }
         at += same;
     }

@@ -29,7 +29,7 @@ if [ "${1:-}" = corpus ]; then
     rm -rf "$target/fewest" && mkdir "$target/fewest"
     "$target/build/$host/release/pool" -merge=1 "$target/fewest" "$target/corpus" >"$target/log" 2>&1 || exit 1
     {
-        echo "# Inputs of the fuzzer (tests/fuzz.sh), one a line, hexadecimal; see crates/yat/src/damage.rs."
+        echo "# Inputs of the fuzzer (tests/fuzz.sh), one a line, hexadecimal; see crates/yat/src/files/damage.rs."
         for input in "$target/fewest"/*; do
             od -An -v -tx1 "$input" | tr -d ' \n'
             echo

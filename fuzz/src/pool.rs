@@ -1,9 +1,9 @@
-//! Damaged pools for libFuzzer: see `yat::damage` for what an input says.
+//! Damaged pools for libFuzzer: see `yat::files::damage` for what an input says.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
-use yat::damage::Base;
+use yat::files::damage::Base;
 
 static BASE: OnceLock<Base> = OnceLock::new();
 

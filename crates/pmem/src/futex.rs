@@ -12,6 +12,7 @@ impl Pmem {
     /// for no reason: look again.
     pub fn futex_wait(&self, off: u64, expect_low32: u32, timeout: Duration) {
         let at = self.word(off).cast::<u32>();
+        self.note_wait(off);
         // SAFETY: `word` gave an aligned address in the mapping. (Looked at
         // here so that a page not there yet is not the kernel's to refuse.)
         if unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Acquire) != expect_low32 {

@@ -58,6 +58,11 @@ pub trait Observer: Send + Sync {
         let _ = (mem, at);
     }
 
+    /// The thread is about to sleep until somebody changes the word at `off`. The word is looked at again after this.
+    fn wait(&self, mem: &Pmem, off: u64) {
+        let _ = (mem, off);
+    }
+
     /// A write window opens (`open`), or is about to close. The place of a
     /// close is not known: a guard is dropped where its scope ends.
     fn window(&self, mem: &Pmem, open: bool, at: &'static Location<'static>) {
@@ -132,6 +137,12 @@ impl Pmem {
     pub(crate) fn note_fence(&self) {
         if let Some(observer) = &self.observer {
             observer.fence(self, Location::caller());
+        }
+    }
+
+    pub(crate) fn note_wait(&self, off: u64) {
+        if let Some(observer) = &self.observer {
+            observer.wait(self, off);
         }
     }
 

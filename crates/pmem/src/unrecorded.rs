@@ -31,5 +31,8 @@ impl Pmem {
     pub(crate) fn note_fence(&self) {}
 
     #[inline(always)]
+    pub(crate) fn note_wait(&self, _off: u64) {}
+
+    #[inline(always)]
     pub(crate) fn note_window(&self, _open: bool) {}
 }

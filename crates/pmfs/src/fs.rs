@@ -334,6 +334,12 @@ impl Fs {
         self.pool.pm.mapping()
     }
 
+    /// The mapping back, as it is: an unclean end.
+    #[must_use]
+    pub fn into_mapping(self) -> pmem::Pmem {
+        self.pool.pm.into_mapping()
+    }
+
     /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built
     /// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
     fn stop_at_damage<T>(&self, result: Result<T>) -> Result<T> {

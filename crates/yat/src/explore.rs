@@ -1,248 +1,522 @@
-//! The power-loss model over one call: every fence, and the return.
+//! The power-loss model: a crash at every fence and at every return, in every image that the memory model allows.
 
-use crate::image::{Chooser, CrashImage, Pending};
-use crate::trace::{Event, Place, Recorder};
-use crate::tree::{self, Leniency, Tree};
-use crate::workload::{self, Prepared, Workload};
+use crate::image::{Chooser, CrashImage};
+use crate::memory::Pending;
+use crate::program::{Moment, Program};
+use crate::quiet::quietly;
+use crate::trace::{Event, Place, Recorder, Trace};
 use pmem::Pmem;
-use pmfs::{DataMode, Fs, Ino, NewNode, ROOT_INO};
-use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How many images one fence may have before the explorer gives up on it, loudly.
-const IMAGES_MAX: u64 = 1 << 16;
+/// How many images one crash point may have before they are sampled.
+pub const IMAGES_MAX: u64 = 1 << 16;
+/// How many are then taken at random.
+const SAMPLE: u64 = 1 << 12;
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Crash points: fences and returns.
+    /// Workloads.
+    pub workloads: u64,
+    /// Steps that were crashed.
+    pub steps: u64,
+    /// Crash points: fences and returns; those of recoveries too.
     pub points: u64,
-    /// Images on which recovery, check and comparison all ran.
+    /// Crash points in recoveries.
+    pub nested: u64,
+    /// Images that the model allows at those points.
+    pub allowed: f64,
+    /// Images told apart by what recovery, check, comparison and use read, on which all of these ran.
     pub images: u64,
     /// The most that one point had.
     pub images_max: u64,
+    /// Points at which images were sampled.
+    pub sampled: u64,
+    /// Visible states, told apart in each workload.
+    pub states: u64,
 }
 
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
+        self.workloads += other.workloads;
+        self.steps += other.steps;
         self.points += other.points;
+        self.nested += other.nested;
+        self.allowed += other.allowed;
         self.images += other.images;
         self.images_max = self.images_max.max(other.images_max);
+        self.sampled += other.sampled;
+        self.states += other.states;
     }
 }
 
-/// A recorded call: where it began, what it did, and the trees before and after.
-pub struct Recorded {
-    name: &'static str,
-    base: Vec<u8>,
-    /// What it did to the pool.
-    pub events: Vec<Event>,
-    before: Tree,
-    after: Tree,
-    leniency: Leniency,
+/// How to explore.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Steps before this one are recorded, and not crashed.
+    pub from: usize,
+    /// Crashes inside recovery, that many deep.
+    pub depth: usize,
+    /// A flush or fence that is taken out, as if it were not in the source.
+    pub without: Option<Place>,
+    /// For samples.
+    pub seed: u64,
 }
 
-/// Where a superblock says the runtime area is.
-pub(crate) fn runtime_range(mem: &Pmem) -> std::ops::Range<u64> {
-    let word = |off| mem.load(off);
-    let start = word(std::mem::offset_of!(SuperblockRaw, runtime_start) as u64);
-    let blocks = word(std::mem::offset_of!(SuperblockRaw, runtime_blocks) as u64);
-    start * BLOCK_BYTES..(start + blocks) * BLOCK_BYTES
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            from: 0,
+            depth: 0,
+            without: None,
+            seed: 1,
+        }
+    }
 }
 
-/// Runs a workload's call under the recorder.
+/// Where a crash happened: the step, the fence in it (none: its return), then the fences of recoveries that were
+/// crashed too; and the image that was left, as choices, for each of these crashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crash {
+    /// The step.
+    pub step: usize,
+    /// Its fence, and those of recoveries; `None`: after the last one.
+    pub fences: Vec<Option<usize>>,
+    /// What was chosen where words were undecided.
+    pub images: Vec<Vec<u32>>,
+}
+
+/// A crash after which something is wrong.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The workload.
+    pub workload: String,
+    /// The step's name.
+    pub step: String,
+    /// When, and which image.
+    pub crash: Crash,
+    /// Where in the source the fence is.
+    pub place: Option<Place>,
+    /// What is wrong.
+    pub text: String,
+    /// Stores that were not durable for certain: byte offset, place, whether this image has them (`None`: nobody looked).
+    pub stores: Vec<(u64, Place, Option<bool>)>,
+    /// Images tried in this workload until then.
+    pub after_images: u64,
+}
+
+/// A workload that ran: where it began, what it did, and what could be seen after each step.
+pub struct Recording<V> {
+    /// The pool before.
+    pub base: Vec<u8>,
+    /// What was done to it.
+    pub trace: Trace,
+    /// Before the first step, after it, ...
+    pub history: Vec<V>,
+    volatile: std::ops::Range<u64>,
+}
+
+/// Runs a program's steps under the recorder.
 ///
-/// # Panics
-/// If the call fails: a workload is one that succeeds.
-#[must_use]
-pub fn record(workload: &Workload, mode: DataMode) -> Recorded {
-    let image = {
-        let mem = Pmem::private(workload.pool_bytes);
-        // Free blocks are not zeros: what a call forgets to write there shows.
-        mem.poke(0, &vec![0xdb; workload.pool_bytes as usize]);
-        Fs::format_private(mem, &workload::mkfs_options(workload.pool_bytes)).expect("mkfs")
-    };
-    let range = runtime_range(&image);
-    let recorder = Arc::new(Recorder::new(range));
-    let mut options = workload::open_options(mode, 1_000_000);
-    options.observer = Some(recorder.clone());
-    let fs = Fs::open_private(image, &options).expect("open");
-    let prepared: Prepared = workload::prepare(&fs).expect("prepare");
-    (workload.first)(&fs, &prepared).expect("prepare");
-    let before = tree::read(&fs).expect("the tree before");
-    let base = fs.mapping().snapshot_image();
+/// # Errors
+/// A step that failed, in words.
+pub fn record<P: Program>(program: &P) -> Result<Recording<P::Visible>, String> {
+    let mem = program.setup()?;
+    let base = mem.snapshot_image();
+    let volatile = program.volatile(&mem);
+    let recorder = Arc::new(Recorder::new(volatile.clone()));
     recorder.start();
-    let answer = (workload.call)(&fs, &prepared);
-    let events = recorder.stop();
-    answer.unwrap_or_else(|error| panic!("{}: {error}", workload.name));
-    let after = tree::read(&fs).expect("the tree after");
-    Recorded {
-        name: workload.name,
+    let mut running = program.attach(mem, recorder.clone())?;
+    program.prepare(&mut running)?;
+    recorder.returned();
+    let mut history = vec![program.look(&mut running)?];
+    for step in 0..program.steps() {
+        program
+            .step(&mut running, step)
+            .map_err(|text| format!("{}: {text}", program.step_name(step)))?;
+        recorder.returned();
+        history.push(program.look(&mut running)?);
+    }
+    Ok(Recording {
         base,
-        events,
-        before,
-        after,
-        leniency: (workload.lenient)(mode),
-    }
+        trace: recorder.stop(),
+        history,
+        volatile,
+    })
 }
 
-/// Explores one workload; the error tells the violation and what replays it.
-///
-/// # Errors
-/// A violation.
-pub fn explore(workload: &Workload, mode: DataMode) -> Result<Counts, String> {
-    explore_recorded(&record(workload, mode), None)
-}
-
-/// Explores a recorded call as if the flush or fence at `without` were not in the source.
-///
-/// # Errors
-/// A violation.
-pub fn explore_recorded(recorded: &Recorded, without: Option<Place>) -> Result<Counts, String> {
-    let leniency = recorded.leniency;
-    let name = recorded.name;
-    let mut pending = Pending::new(recorded.base.clone(), leniency.content);
-    let mut counts = Counts::default();
-    let mut point = 0;
-    for event in &recorded.events {
-        match event {
-            Event::Flush { at, .. } | Event::Fence { at } if Some(*at) == without => continue,
-            Event::Fence { at } => {
-                let allowed = [&recorded.before, &recorded.after];
-                explore_point(&pending, &allowed, leniency, &mut counts)
-                    .map_err(|text| format!("{name} at fence {point} ({at}): {text}"))?;
-                point += 1;
-            }
-            _ => {}
-        }
-        pending.apply(event);
-    }
-    explore_point(&pending, &[&recorded.after], leniency, &mut counts)
-        .map_err(|text| format!("{name} after its return: {text}"))?;
-    Ok(counts)
-}
-
-fn explore_point(
-    pending: &Pending,
-    allowed: &[&Tree],
-    leniency: Leniency,
-    counts: &mut Counts,
-) -> Result<(), String> {
-    let mut chooser = Chooser::default();
-    let mut images = 0;
-    loop {
-        let (mem, image) = CrashImage::new(pending, chooser);
-        let verdict = judge(mem, image.clone(), allowed, leniency);
-        chooser = image.into_chooser();
-        verdict.map_err(|text| format!("image {:?}: {text}", chooser.choices()))?;
-        images += 1;
-        if images > IMAGES_MAX {
-            return Err(format!("more than {IMAGES_MAX} images: not exhaustive"));
-        }
-        if !chooser.advance() {
-            break;
-        }
-    }
-    counts.points += 1;
-    counts.images += images;
-    counts.images_max = counts.images_max.max(images);
-    Ok(())
-}
-
-/// Recovers one image, checks it, compares its tree, and uses it.
-fn judge(
-    mem: Pmem,
+/// Memory that is filled, recovered and judged again and again.
+struct Arena {
+    mem: Option<Pmem>,
     image: Arc<CrashImage>,
-    allowed: &[&Tree],
-    leniency: Leniency,
-) -> Result<(), String> {
-    let mut options = workload::open_options(DataMode::Atomic, 9_000_000);
-    options.observer = Some(image);
-    let fs = Fs::open_private(mem, &options).map_err(|error| format!("recovery: {error}"))?;
-    judge_recovered(&fs, allowed, leniency)?;
-    use_it(&fs).map_err(|error| format!("using it: {error}"))?;
-    sound(&fs)
 }
 
-/// Checks a recovered pool and compares its tree.
-pub(crate) fn judge_recovered(
-    fs: &Fs,
-    allowed: &[&Tree],
-    leniency: Leniency,
-) -> Result<(), String> {
-    sound(fs)?;
-    let got = tree::read(fs).map_err(|error| format!("reading the tree: {error}"))?;
-    let mut text = String::new();
-    for (at, expected) in allowed.iter().enumerate() {
-        match tree::difference(&got, expected, leniency) {
-            None => return Ok(()),
-            Some(difference) => {
-                let which = if allowed.len() == 1 || at == 1 {
-                    "after"
-                } else {
-                    "before"
-                };
-                text.push_str(&format!("\n not the tree {which} the call:\n{difference}"));
+impl Arena {
+    fn new(len: u64, volatile: std::ops::Range<u64>) -> Arena {
+        Arena {
+            mem: None,
+            image: Arc::new(CrashImage::new(len, volatile)),
+        }
+    }
+
+    /// The memory, holding what is durable. `kept`: it held it before, but for `changed` lines and what was done to it.
+    fn filled(&mut self, pending: &Pending, kept: bool, changed: &[u64]) -> Pmem {
+        let dirty = self.image.take_dirty();
+        match self.mem.take() {
+            Some(mem) if kept => {
+                for page in dirty {
+                    let at = page as usize;
+                    let end = (at + 4096).min(pending.durable.len());
+                    mem.poke(page, &pending.durable[at..end]);
+                }
+                for &line in changed {
+                    let at = line as usize;
+                    mem.poke(line, &pending.durable[at..at + 64]);
+                }
+                mem
+            }
+            other => {
+                let mem = other.unwrap_or_else(|| Pmem::private(pending.durable.len() as u64));
+                mem.poke(0, &pending.durable);
+                mem
             }
         }
     }
-    Err(text)
 }
 
-fn sound(fs: &Fs) -> Result<(), String> {
-    let report = fs.check().map_err(|error| format!("check: {error}"))?;
-    if report.is_clean() {
-        Ok(())
-    } else {
-        Err(format!("check: {:#?}", report.findings))
+/// Explores one recorded workload.
+pub struct Explorer<'a, P: Program> {
+    program: &'a P,
+    recording: &'a Recording<P::Visible>,
+    options: Options,
+    /// One for each depth.
+    arenas: Vec<Arena>,
+    counts: Counts,
+    states: HashSet<u64>,
+    /// States that a nested crash was explored in.
+    nested: HashSet<u64>,
+    crash: Crash,
+}
+
+/// Records and explores a workload.
+///
+/// # Errors
+/// The first violation; or, in words, a workload that makes no sense.
+pub fn explore<P: Program>(
+    program: &P,
+    options: Options,
+) -> Result<Result<Counts, Box<Violation>>, String> {
+    let recording = record(program)?;
+    Ok(Explorer::new(program, &recording, options).run())
+}
+
+impl<'a, P: Program> Explorer<'a, P> {
+    /// Explores `recording`, which `program` made.
+    pub fn new(
+        program: &'a P,
+        recording: &'a Recording<P::Visible>,
+        options: Options,
+    ) -> Explorer<'a, P> {
+        let len = recording.base.len() as u64;
+        let arenas = (0..=options.depth).map(|_| Arena::new(len, recording.volatile.clone()));
+        Explorer {
+            program,
+            recording,
+            options,
+            arenas: arenas.collect(),
+            counts: Counts {
+                workloads: 1,
+                ..Counts::default()
+            },
+            states: HashSet::new(),
+            nested: HashSet::new(),
+            crash: Crash::default(),
+        }
     }
-}
 
-/// The recovered pool must be fit for use: a name made and removed, a byte written and every file extended
-/// and read, in each directory.
-pub(crate) fn use_it(fs: &Fs) -> pmfs::Result<()> {
-    let mut directories = vec![ROOT_INO];
-    let node = NewNode {
-        umask: 0,
-        mode: 0o600,
-        uid: 0,
-        gid: 0,
-    };
-    while let Some(dir) = directories.pop() {
-        let mut files = Vec::new();
-        fs.readdir(dir, 0, &mut |entry| {
-            match entry.kind {
-                0o040_000 if entry.name != b"." && entry.name != b".." => {
-                    directories.push(entry.ino);
+    /// Every crash point.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn run(mut self) -> Result<Counts, Box<Violation>> {
+        let trace = &self.recording.trace;
+        let mut pending = Pending::new(self.recording.base.clone());
+        // The first return is that of what came before the first step.
+        let (mut returns, mut fence) = (0, 0);
+        for event in &trace.events {
+            match *event {
+                Event::Flush { at, .. } if Some(at) == self.options.without => continue,
+                Event::Fence { at, .. } => {
+                    if Some(at) == self.options.without {
+                        continue;
+                    }
+                    if returns > self.options.from {
+                        self.crash.step = returns - 1;
+                        self.point(&mut pending, Some(fence), Some(at), false)?;
+                    }
+                    fence += 1;
                 }
-                0o100_000 => files.push(entry.ino),
+                Event::Return { .. } => {
+                    if returns > self.options.from {
+                        self.crash.step = returns - 1;
+                        self.counts.steps += 1;
+                        self.point(&mut pending, None, None, true)?;
+                    }
+                    returns += 1;
+                    fence = 0;
+                }
                 _ => {}
             }
-            true
-        })?;
-        for file in files {
-            extend(fs, file)?;
+            pending.apply(trace, event);
+            if returns == 1 && matches!(event, Event::Return { .. }) {
+                pending.settle();
+            }
         }
-        let made = fs.create(dir, b"used after the crash", &node)?.ino;
-        fs.write(made, 0, &[1; 5000])?;
-        fs.unlink(dir, b"used after the crash")?;
+        self.counts.states = self.states.len() as u64;
+        Ok(self.counts)
     }
-    Ok(())
+
+    /// One crash in one image, for a replay.
+    ///
+    /// # Errors
+    /// The violation, if it is one.
+    pub fn replay(mut self, crash: &Crash) -> Result<(), Box<Violation>> {
+        let trace = &self.recording.trace;
+        let mut pending = Pending::new(self.recording.base.clone());
+        let (mut returns, mut fence) = (0, 0);
+        self.crash.step = crash.step;
+        for event in &trace.events {
+            let here = returns == crash.step + 1;
+            let (at, returned) = match *event {
+                Event::Fence { at, .. } if here && crash.fences[0] == Some(fence) => {
+                    (Some(at), false)
+                }
+                Event::Return { .. } if here && crash.fences[0].is_none() => (None, true),
+                _ => {
+                    match event {
+                        Event::Fence { .. } => fence += 1,
+                        Event::Return { .. } => (returns, fence) = (returns + 1, 0),
+                        _ => {}
+                    }
+                    pending.apply(trace, event);
+                    if returns == 1 && matches!(event, Event::Return { .. }) {
+                        pending.settle();
+                    }
+                    continue;
+                }
+            };
+            return self.replay_at(pending, crash, at, returned);
+        }
+        Ok(())
+    }
+
+    fn replay_at(
+        &mut self,
+        mut pending: Pending,
+        crash: &Crash,
+        mut place: Option<Place>,
+        returned: bool,
+    ) -> Result<(), Box<Violation>> {
+        for depth in 0..crash.images.len() {
+            self.crash.fences.push(crash.fences[depth]);
+            let chooser = Chooser::replay(&crash.images[depth]);
+            let last = depth + 1 == crash.images.len();
+            let (_, result, trace) = self.judge(&pending, depth, chooser, returned, false, &[]);
+            let chooser = self.arenas[depth].image.take_chooser();
+            if last {
+                return result
+                    .map(drop)
+                    .map_err(|text| self.violation(text, place, depth, &chooser));
+            }
+            let trace = trace.expect("recorded where depth is left");
+            let mut after = Pending::after_crash(&pending);
+            let mut fence = 0;
+            for event in &trace.events {
+                if let Event::Fence { at, .. } = event {
+                    if crash.fences[depth + 1] == Some(fence) {
+                        place = Some(at);
+                        break;
+                    }
+                    fence += 1;
+                }
+                after.apply(&trace, event);
+            }
+            self.crash.images.push(chooser.choices());
+            pending = after;
+        }
+        Ok(())
+    }
+
+    fn point(
+        &mut self,
+        pending: &mut Pending,
+        fence: Option<usize>,
+        place: Option<Place>,
+        returned: bool,
+    ) -> Result<(), Box<Violation>> {
+        let changed = pending.take_changed();
+        self.images(pending, 0, fence, place, returned, &changed)
+    }
+
+    /// Every image of a crash point, and below it those of crashes in their recoveries.
+    fn images(
+        &mut self,
+        pending: &Pending,
+        depth: usize,
+        fence: Option<usize>,
+        place: Option<Place>,
+        returned: bool,
+        changed: &[u64],
+    ) -> Result<(), Box<Violation>> {
+        self.crash.fences.push(fence);
+        let mut chooser = Chooser::default();
+        let (mut images, mut kept, mut random) = (0, depth == 0, 0);
+        let mut changed = changed;
+        loop {
+            let (made, result, trace) =
+                self.judge(pending, depth, chooser, returned, kept, changed);
+            chooser = self.arenas[depth].image.take_chooser();
+            (kept, changed) = (true, &[]);
+            images += 1;
+            self.counts.images += 1;
+            match result {
+                Err(text) => return Err(self.violation(text, place, depth, &chooser)),
+                Ok(state) => self.states.insert(state),
+            };
+            if let Some(trace) = trace
+                && chooser.choices()[made..].iter().all(|&choice| choice == 0)
+            {
+                self.crash.images.push(chooser.choices());
+                self.nested(pending, &trace, depth, returned)?;
+                self.crash.images.pop();
+            }
+            if images == IMAGES_MAX {
+                self.counts.sampled += 1;
+                chooser = Chooser::random(self.options.seed);
+            }
+            random += u64::from(images >= IMAGES_MAX);
+            if !chooser.advance() || random > SAMPLE {
+                break;
+            }
+        }
+        self.counts.points += 1;
+        self.counts.nested += u64::from(depth > 0);
+        self.counts.allowed += pending.allowed();
+        self.counts.images_max = self.counts.images_max.max(images);
+        self.crash.fences.pop();
+        Ok(())
+    }
+
+    /// Crashes of one recovery, at each of its fences and after the last.
+    fn nested(
+        &mut self,
+        pending: &Pending,
+        trace: &Trace,
+        depth: usize,
+        returned: bool,
+    ) -> Result<(), Box<Violation>> {
+        let mut after = Pending::after_crash(pending);
+        let mut fence = 0;
+        for event in &trace.events {
+            match *event {
+                Event::Flush { at, .. } if Some(at) == self.options.without => continue,
+                Event::Fence { at, .. } => {
+                    if Some(at) == self.options.without {
+                        continue;
+                    }
+                    if self.nested.insert(fingerprint(&after, depth, &self.crash)) {
+                        self.images(&after, depth + 1, Some(fence), Some(at), returned, &[])?;
+                    }
+                    fence += 1;
+                }
+                _ => {}
+            }
+            after.apply(trace, event);
+        }
+        if self.nested.insert(fingerprint(&after, depth, &self.crash)) {
+            self.images(&after, depth + 1, None, None, returned, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Recovers one image, checks it, compares what is seen, and uses it. Answers the choices that recovery made, the
+    /// state or what is wrong, and what recovery did if that is to be crashed too.
+    fn judge(
+        &mut self,
+        pending: &Pending,
+        depth: usize,
+        chooser: Chooser,
+        returned: bool,
+        kept: bool,
+        changed: &[u64],
+    ) -> (usize, Result<u64, String>, Option<Trace>) {
+        let nest = depth < self.options.depth;
+        let arena = &mut self.arenas[depth];
+        let mem = arena.filled(pending, kept, changed);
+        arena.image.arm(pending, chooser, nest);
+        let image = arena.image.clone();
+        let moment = Moment {
+            history: &self.recording.history,
+            step: self.crash.step,
+            returned,
+        };
+        let program = self.program;
+        let mut recovered = (0, None);
+        let outcome = quietly(|| {
+            let mut running = program.attach(mem, image.clone())?;
+            recovered = (image.made(), image.take_trace());
+            program.check(&mut running)?;
+            let seen = program.look(&mut running)?;
+            program.accepts(&seen, &moment)?;
+            program
+                .go_on(&mut running)
+                .map_err(|text| format!("using it: {text}"))?;
+            Ok((hash_of(&seen), program.detach(running)))
+        });
+        let outcome = outcome.and_then(|outcome: Result<_, String>| outcome);
+        let (made, trace) = recovered;
+        match outcome {
+            Ok((state, mem)) => {
+                self.arenas[depth].mem = mem;
+                (made, Ok(state), trace)
+            }
+            Err(text) => (made, Err(text), trace),
+        }
+    }
+
+    fn violation(
+        &self,
+        text: String,
+        place: Option<Place>,
+        depth: usize,
+        chooser: &Chooser,
+    ) -> Box<Violation> {
+        let mut crash = self.crash.clone();
+        crash.images.push(chooser.choices());
+        Box::new(Violation {
+            workload: self.program.name(),
+            step: self.program.step_name(crash.step),
+            crash,
+            place,
+            text,
+            stores: self.arenas[depth].image.stores(),
+            after_images: self.counts.images,
+        })
+    }
 }
 
-/// Bytes past the end are undefined until exposed: extended, they must read as zeros.
-fn extend(fs: &Fs, file: Ino) -> pmfs::Result<()> {
-    let old = fs.getattr(file)?.size;
-    let set = pmfs::SetAttr {
-        size: Some(old + 9000),
-        ..pmfs::SetAttr::default()
-    };
-    fs.setattr(file, &set)?;
-    let mut tail = vec![1; 9000];
-    fs.read(file, old, &mut tail)?;
-    assert!(
-        tail.iter().all(|&byte| byte == 0),
-        "what an extended file exposes is zero"
-    );
-    Ok(())
+fn hash_of(visible: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    visible.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Tells apart what a crash in a recovery may leave, in one step.
+fn fingerprint(pending: &Pending, depth: usize, crash: &Crash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (depth, crash.step, crash.fences[0].is_none()).hash(&mut hasher);
+    pending.digest().hash(&mut hasher);
+    hasher.finish()
 }

@@ -1,156 +1,82 @@
 //! Crash images, decided as they are read.
 //!
-//! A [`Pending`] knows, for every line with unfenced stores, what it may hold. A [`CrashImage`] is a pool in
-//! memory whose undecided words get a value when somebody first loads them; the values that a word may have
-//! depend on those chosen before in its line, because cached stores to one line persist as a prefix. A
-//! [`Chooser`] enumerates the choices depth first.
+//! A [`CrashImage`] is a pool in memory whose undecided words get a value when somebody first loads them; the
+//! values that a word may have depend on those chosen before in its line, because cached stores to one line
+//! persist as a prefix. A [`Chooser`] enumerates the choices depth first, or takes them at random.
 
-use crate::trace::Event;
+use crate::memory::{LINE, Line, Pending, Streamed};
+use crate::trace::{Event, Place, Trace};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
 use std::collections::BTreeMap;
-use std::panic::Location;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const LINE: u64 = 64;
+const PAGE: u64 = 4096;
 
-/// Stores to one line that are not known to be durable.
-#[derive(Clone, Debug, Default)]
-struct Line {
-    /// Cached stores in program order: offset in the line, bytes.
-    cached: Vec<(usize, Vec<u8>)>,
-    /// How many of them were flushed since.
-    flushed: usize,
-    /// Non-temporal words: place in the line, values in program order.
-    streamed: BTreeMap<usize, Vec<Streamed>>,
-}
-
-/// A word stored non-temporally.
-#[derive(Clone, Copy, Debug)]
-struct Streamed {
-    value: [u8; 8],
-    /// The part of its store that it persists with, where tearing is coarse.
-    part: Option<usize>,
-}
-
-/// Parts into which a non-temporal store of file data tears where its words are not told apart.
-const COARSE_PARTS: usize = 4;
-
-/// A durable image and what may be durable beside it.
-#[derive(Clone)]
-pub struct Pending {
-    /// What is durable for certain.
-    pub durable: Vec<u8>,
-    lines: BTreeMap<u64, Line>,
-    /// Non-temporal stores tear into a few parts only: for calls that may tear data anyway, and have more
-    /// words than could ever be combined.
-    coarse: bool,
-    parts: usize,
-}
-
-impl Pending {
-    /// Everything in `durable` is durable, and nothing pending.
-    #[must_use]
-    pub fn new(durable: Vec<u8>, coarse: bool) -> Pending {
-        Pending {
-            durable,
-            lines: BTreeMap::new(),
-            coarse,
-            parts: 0,
-        }
-    }
-
-    /// Lines with unfenced stores.
-    #[must_use]
-    pub fn line_count(&self) -> usize {
-        self.lines.len()
-    }
-
-    /// Follows one event.
-    pub fn apply(&mut self, event: &Event) {
-        match event {
-            Event::Store {
-                off, bytes, kind, ..
-            } => self.store(*off, bytes, *kind),
-            Event::Flush { line, .. } => {
-                if let Some(line) = self.lines.get_mut(line) {
-                    line.flushed = line.cached.len();
-                }
-            }
-            Event::Fence { .. } => self.fence(),
-            Event::Death => {
-                for line in self.lines.values_mut() {
-                    line.flushed = 0;
-                    line.streamed.clear();
-                }
-            }
-        }
-    }
-
-    fn store(&mut self, off: u64, bytes: &[u8], kind: StoreKind) {
-        if kind == StoreKind::NonTemporal {
-            let words = bytes.len().div_ceil(8);
-            self.parts += COARSE_PARTS;
-            for (at, word) in bytes.chunks(8).enumerate() {
-                let part = self.parts + at * COARSE_PARTS / words;
-                let part = self.coarse.then_some(part);
-                let here = off + at as u64 * 8;
-                let mut value = [0; 8];
-                value[..word.len()].copy_from_slice(word);
-                let line = self.lines.entry(here & !(LINE - 1)).or_default();
-                let place = (here % LINE / 8) as usize;
-                line.streamed
-                    .entry(place)
-                    .or_default()
-                    .push(Streamed { value, part });
-            }
-            return;
-        }
-        let line = self.lines.entry(off & !(LINE - 1)).or_default();
-        line.cached.push(((off % LINE) as usize, bytes.to_vec()));
-    }
-
-    fn fence(&mut self) {
-        let durable = &mut self.durable;
-        self.lines.retain(|&start, line| {
-            let start = start as usize;
-            for (at, bytes) in line.cached.drain(..line.flushed) {
-                durable[start + at..start + at + bytes.len()].copy_from_slice(&bytes);
-            }
-            line.flushed = 0;
-            for (place, values) in std::mem::take(&mut line.streamed) {
-                let last = values.last().expect("a value was stored");
-                let at = start + place * 8;
-                durable[at..at + 8].copy_from_slice(&last.value);
-            }
-            !line.cached.is_empty()
-        });
-    }
-}
+/// Loads after which a recovery is taken to be one that never ends.
+const LOADS_MAX: u64 = 50_000_000;
 
 /// Depth-first enumeration: a run asks, the next run answers differently at the last place that has more.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Chooser {
     /// Choice and number of alternatives, in the order in which they came up.
-    path: Vec<(usize, usize)>,
+    path: Vec<(u32, u32)>,
     at: usize,
+    /// State of the random choices; 0 for an enumeration.
+    random: u64,
 }
 
 impl Chooser {
-    fn choose(&mut self, alternatives: usize) -> usize {
-        if self.at == self.path.len() {
-            self.path.push((0, alternatives));
+    /// Chooses as `choices` says, and 0 from there on.
+    #[must_use]
+    pub fn replay(choices: &[u32]) -> Chooser {
+        Chooser {
+            path: choices.iter().map(|&choice| (choice, u32::MAX)).collect(),
+            ..Chooser::default()
         }
-        let (choice, expected) = self.path[self.at];
-        assert_eq!(expected, alternatives, "recovery is not deterministic");
+    }
+
+    /// Chooses at random.
+    #[must_use]
+    pub fn random(seed: u64) -> Chooser {
+        Chooser {
+            random: seed | 1,
+            ..Chooser::default()
+        }
+    }
+
+    fn choose(&mut self, alternatives: usize) -> usize {
+        let alternatives = alternatives as u32;
+        if self.at == self.path.len() {
+            let choice = if self.random == 0 {
+                0
+            } else {
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 7;
+                self.random ^= self.random << 17;
+                (self.random >> 33) as u32 % alternatives
+            };
+            self.path.push((choice, alternatives));
+        }
+        let (choice, expected) = &mut self.path[self.at];
+        if *expected == u32::MAX {
+            *expected = alternatives;
+        }
+        assert_eq!(*expected, alternatives, "recovery is not deterministic");
         self.at += 1;
-        choice
+        (*choice).min(alternatives - 1) as usize
     }
 
     /// Goes to the next combination; `false` when all were tried.
     pub fn advance(&mut self) -> bool {
         self.at = 0;
+        if self.random != 0 {
+            self.path.clear();
+            return true;
+        }
         while let Some((choice, alternatives)) = self.path.pop() {
             if choice + 1 < alternatives {
                 self.path.push((choice + 1, alternatives));
@@ -160,146 +86,301 @@ impl Chooser {
         false
     }
 
+    /// How many choices were made so far in this run.
+    #[must_use]
+    pub fn made(&self) -> usize {
+        self.at
+    }
+
     /// The choices of the last run: what replays it.
     #[must_use]
-    pub fn choices(&self) -> Vec<usize> {
+    pub fn choices(&self) -> Vec<u32> {
         self.path.iter().map(|&(choice, _)| choice).collect()
     }
 }
 
 /// A line in which some words are undecided.
-struct Open {
-    line: Line,
+#[derive(Clone)]
+pub(crate) struct Open {
+    line: Arc<Line>,
     base: [u8; 64],
-    /// How many cached stores may have persisted, as far as the words read so far tell.
-    prefixes: Vec<usize>,
+    under: Option<Box<Open>>,
+    /// How many cached stores may have persisted, as far as the words read so far tell; `None`: any number.
+    prefixes: Option<Vec<u16>>,
     /// Words decided or overwritten.
     settled: u8,
 }
 
 impl Open {
-    /// The cached value of a word after `prefix` stores.
-    fn cached(&self, word: usize, prefix: usize) -> [u8; 8] {
-        let mut line = self.base;
-        for (at, bytes) in &self.line.cached[..prefix] {
-            line[*at..at + bytes.len()].copy_from_slice(bytes);
+    /// The line at `start` of `pending`, nothing of it decided.
+    pub fn of(pending: &Pending, start: u64, line: &Arc<Line>) -> Open {
+        let base = &pending.durable[start as usize..(start + LINE) as usize];
+        Open {
+            base: base.try_into().expect("a line"),
+            under: line.under.clone(),
+            line: line.clone(),
+            prefixes: None,
+            settled: 0,
         }
-        line[word * 8..word * 8 + 8]
-            .try_into()
-            .expect("eight bytes")
     }
 
-    /// Decides a word.
-    fn decide(
-        &mut self,
-        word: usize,
-        chooser: &mut Chooser,
-        parts: &mut BTreeMap<usize, bool>,
-    ) -> [u8; 8] {
-        if let Some(
-            [
-                ..,
-                Streamed {
-                    value,
-                    part: Some(part),
-                },
-            ],
-        ) = self.line.streamed.get(&word).map(Vec::as_slice)
+    pub fn settled(&self) -> u8 {
+        self.settled
+    }
+
+    /// Adds all that tells it from others.
+    pub fn digest(&self, hasher: &mut impl Hasher) {
+        (self.base, &self.prefixes, self.settled).hash(hasher);
+        self.line.digest(hasher);
+        if let Some(under) = &self.under {
+            under.digest(hasher);
+        }
+    }
+
+    /// The cached value of a word after `prefix` stores.
+    fn cached(&self, word: usize, prefix: usize) -> [u8; 8] {
+        let from = word * 8;
+        let mut value: [u8; 8] = self.base[from..from + 8].try_into().expect("eight bytes");
+        for stored in &self.line.cached[..prefix] {
+            let (at, len) = (stored.at as usize, stored.len as usize);
+            let (start, end) = (at.max(from), (at + len).min(from + 8));
+            if start < end {
+                value[start - from..end - from]
+                    .copy_from_slice(&stored.bytes[start - at..end - at]);
+            }
+        }
+        value
+    }
+
+    fn prefixes(&self) -> Vec<u16> {
+        match &self.prefixes {
+            Some(prefixes) => prefixes.clone(),
+            None => (0..=self.line.cached.len() as u16).collect(),
+        }
+    }
+
+    fn streamed(&self, word: usize) -> impl Iterator<Item = &Streamed> {
+        let here = move |streamed: &&Streamed| streamed.word as usize == word;
+        self.line.streamed.iter().filter(here)
+    }
+
+    fn settle(&mut self, word: usize, value: [u8; 8]) {
+        self.base[word * 8..word * 8 + 8].copy_from_slice(&value);
+        self.settled |= 1 << word;
+    }
+
+    /// Decides a word; answers its value, and the part of bulk data it goes with.
+    fn decide(&mut self, word: usize, choices: &mut Choices) -> ([u8; 8], Option<(u32, bool)>) {
+        let mut part_below = None;
+        if let Some(under) = &mut self.under
+            && under.settled >> word & 1 == 0
         {
-            self.settled |= 1 << word;
-            let there = *parts.entry(*part).or_insert_with(|| chooser.choose(2) == 1);
-            return if there { *value } else { self.cached(word, 0) };
+            let (value, part) = under.decide(word, choices);
+            part_below = part;
+            self.base[word * 8..word * 8 + 8].copy_from_slice(&value);
+        }
+        let last = self.streamed(word).last().copied();
+        if let Some(Streamed {
+            value,
+            part: Some(part),
+            ..
+        }) = last
+        {
+            let there = choices.part(part);
+            let value = if there { value } else { self.cached(word, 0) };
+            self.settle(word, value);
+            return (value, Some((part, there)));
         }
         let mut values: Vec<[u8; 8]> = Vec::new();
-        for &prefix in &self.prefixes {
-            let value = self.cached(word, prefix);
+        for prefix in self.prefixes() {
+            let value = self.cached(word, prefix as usize);
             if !values.contains(&value) {
                 values.push(value);
             }
         }
         let from_cached = values.len();
-        for streamed in self.line.streamed.get(&word).into_iter().flatten() {
+        for streamed in self.streamed(word) {
             if !values.contains(&streamed.value) {
                 values.push(streamed.value);
             }
         }
         let choice = if values.len() > 1 {
-            chooser.choose(values.len())
+            choices.chooser.choose(values.len())
         } else {
             0
         };
         let value = values[choice];
         if choice < from_cached {
-            let kept = |&prefix: &usize| self.cached(word, prefix) == value;
-            self.prefixes = self.prefixes.iter().copied().filter(kept).collect();
+            self.keep(word, value);
         }
-        self.settled |= 1 << word;
-        value
+        self.settle(word, value);
+        (value, part_below)
+    }
+
+    /// Keeps the prefixes that give `word` this value.
+    fn keep(&mut self, word: usize, value: [u8; 8]) {
+        let mut prefixes = self.prefixes();
+        prefixes.retain(|&prefix| self.cached(word, prefix as usize) == value);
+        if !prefixes.is_empty() {
+            self.prefixes = Some(prefixes);
+        }
+    }
+
+    /// Follows a decision that was made in another run.
+    pub fn force(&mut self, word: usize, value: [u8; 8], of_part: bool) {
+        if let Some(under) = &mut self.under
+            && under.settled >> word & 1 == 0
+        {
+            under.force(word, value, of_part);
+            self.base[word * 8..word * 8 + 8].copy_from_slice(&value);
+        }
+        if !of_part {
+            self.keep(word, value);
+        }
+        self.settle(word, value);
+    }
+
+    /// Bytes became durable over whatever the crash had left here.
+    pub fn overwrite(&mut self, at: usize, bytes: &[u8]) {
+        self.base[at..at + bytes.len()].copy_from_slice(bytes);
+        for word in at.div_ceil(8)..(at + bytes.len()) / 8 {
+            self.settled |= 1 << word;
+        }
+    }
+}
+
+/// What is asked while a word is decided.
+struct Choices {
+    chooser: Chooser,
+    parts: BTreeMap<u32, bool>,
+}
+
+impl Choices {
+    fn part(&mut self, part: u32) -> bool {
+        let Choices { chooser, parts } = self;
+        *parts.entry(part).or_insert_with(|| chooser.choose(2) == 1)
     }
 }
 
 struct State {
     open: BTreeMap<u64, Open>,
-    chooser: Chooser,
-    /// Coarse parts decided so far.
-    parts: BTreeMap<usize, bool>,
+    choices: Choices,
+    /// What recovery does, where somebody wants to crash that too.
+    trace: Option<Trace>,
 }
-
-/// Answers what an undecided word is, and remembers it.
-type Decide<'a> = &'a mut dyn FnMut(&mut Open, usize) -> [u8; 8];
 
 /// The observer that decides words as they are loaded.
 pub struct CrashImage {
     state: Mutex<State>,
     /// One bit a line: it may have undecided words.
     marked: Vec<AtomicU64>,
+    /// One bit a page: it is not what the durable image has.
+    dirty: Vec<AtomicU64>,
+    loads: AtomicU64,
+    ignored: Range<u64>,
+}
+
+fn bitmap(bits: u64) -> Vec<AtomicU64> {
+    (0..bits.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl CrashImage {
-    /// A pool in memory that holds one of the images of `pending`: which, `chooser` says.
+    /// For pools of `len` bytes; stores to `ignored` (bytes) are no part of a trace.
     #[must_use]
-    pub fn new(pending: &Pending, chooser: Chooser) -> (Pmem, Arc<CrashImage>) {
-        let len = pending.durable.len() as u64;
-        let mem = Pmem::private(len);
-        mem.poke(0, &pending.durable);
-        let marked: Vec<AtomicU64> = (0..len.div_ceil(LINE * 64))
-            .map(|_| AtomicU64::new(0))
-            .collect();
-        let mut open = BTreeMap::new();
-        for (&start, line) in &pending.lines {
-            let at = start as usize;
-            marked[at / 64 / 64].fetch_or(1 << (at / 64 % 64), Ordering::Relaxed);
-            open.insert(
-                start,
-                Open {
-                    base: pending.durable[at..at + 64].try_into().expect("a line"),
-                    prefixes: (0..=line.cached.len()).collect(),
-                    line: line.clone(),
-                    settled: 0,
-                },
-            );
-        }
-        let image = CrashImage {
+    pub fn new(len: u64, ignored: Range<u64>) -> CrashImage {
+        CrashImage {
             state: Mutex::new(State {
-                open,
-                chooser,
-                parts: BTreeMap::new(),
+                open: BTreeMap::new(),
+                choices: Choices {
+                    chooser: Chooser::default(),
+                    parts: BTreeMap::new(),
+                },
+                trace: None,
             }),
-            marked,
-        };
-        (mem, Arc::new(image))
+            marked: bitmap(len.div_ceil(LINE)),
+            dirty: bitmap(len.div_ceil(PAGE)),
+            loads: AtomicU64::new(0),
+            ignored,
+        }
     }
 
-    /// Gives the chooser back after the run.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A recovery that is not deterministic panics under it; what it holds is then thrown away.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Becomes the image of `pending` that `chooser` says; `mem` holds what is durable.
+    pub fn arm(&self, pending: &Pending, chooser: Chooser, trace: bool) {
+        for word in &self.marked {
+            word.store(0, Ordering::Relaxed);
+        }
+        let mut state = self.lock();
+        state.open.clear();
+        for (&start, line) in &pending.lines {
+            let at = start / LINE;
+            self.marked[(at / 64) as usize].fetch_or(1 << (at % 64), Ordering::Relaxed);
+            state.open.insert(start, Open::of(pending, start, line));
+        }
+        state.choices.chooser = chooser;
+        state.choices.parts.clone_from(&pending.parts);
+        state.trace = trace.then(Trace::default);
+        self.loads.store(0, Ordering::Relaxed);
+    }
+
+    /// The choices made so far.
     #[must_use]
-    pub fn into_chooser(&self) -> Chooser {
-        std::mem::take(
-            &mut self
-                .state
-                .lock()
-                .expect("no panic while it is held")
-                .chooser,
-        )
+    pub fn made(&self) -> usize {
+        self.lock().choices.chooser.made()
+    }
+
+    /// The chooser back, after the run.
+    #[must_use]
+    pub fn take_chooser(&self) -> Chooser {
+        std::mem::take(&mut self.lock().choices.chooser)
+    }
+
+    /// What was done since it was armed, and no more.
+    #[must_use]
+    pub fn take_trace(&self) -> Option<Trace> {
+        self.lock().trace.take()
+    }
+
+    /// Pages that are not what is durable; they count as clean from here on.
+    pub(crate) fn take_dirty(&self) -> Vec<u64> {
+        let mut pages = Vec::new();
+        for (at, word) in self.dirty.iter().enumerate() {
+            let mut bits = word.swap(0, Ordering::Relaxed);
+            while bits != 0 {
+                pages.push((at as u64 * 64 + u64::from(bits.trailing_zeros())) * PAGE);
+                bits &= bits - 1;
+            }
+        }
+        pages
+    }
+
+    /// For each store that was not durable at the crash, whether it is in this image: `None` if nobody looked.
+    #[must_use]
+    pub fn stores(&self) -> Vec<(u64, Place, Option<bool>)> {
+        let mut stores = Vec::new();
+        for (&start, open) in &self.lock().open {
+            let prefixes = open.prefixes();
+            let (least, most) = (prefixes.iter().min(), prefixes.iter().max());
+            for (at, stored) in open.line.cached.iter().enumerate() {
+                let there = match (least, most) {
+                    (Some(&least), _) if at < least as usize => Some(true),
+                    (_, Some(&most)) if at >= most as usize => Some(false),
+                    _ => None,
+                };
+                stores.push((start + u64::from(stored.at), stored.place, there));
+            }
+            for streamed in &open.line.streamed {
+                let at = streamed.word as usize;
+                let there = (open.settled >> at & 1 == 1)
+                    .then(|| open.base[at * 8..at * 8 + 8] == streamed.value);
+                stores.push((start + at as u64 * 8, streamed.place, there));
+            }
+        }
+        stores
     }
 
     fn is_marked(&self, line: u64) -> bool {
@@ -307,61 +388,87 @@ impl CrashImage {
         self.marked[(at / 64) as usize].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
     }
 
-    /// Visits the undecided words of a range.
-    fn undecided(
-        &self,
-        off: u64,
-        len: u64,
-        mut visit: impl FnMut(&mut Open, usize, Decide<'_>, u64),
-    ) {
+    fn mark_dirty(&self, off: u64, len: u64) {
+        for page in off / PAGE..=(off + len.max(1) - 1) / PAGE {
+            let (word, bit) = (&self.dirty[(page / 64) as usize], 1 << (page % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Decides the undecided words of a range, but those that are `overwritten` whole.
+    fn look(&self, mem: &Pmem, off: u64, len: u64, overwritten: bool) {
         let mut line = off & !(LINE - 1);
         while line < off + len {
             if self.is_marked(line) {
-                let mut state = self.state.lock().expect("no panic while it is held");
+                let mut state = self.lock();
                 let State {
                     open,
-                    chooser,
-                    parts,
+                    choices,
+                    trace,
                 } = &mut *state;
-                let mut decide = |open: &mut Open, word: usize| open.decide(word, chooser, parts);
                 let open = open.get_mut(&line).expect("marked lines are open");
                 for word in 0..8 {
                     let at = line + word as u64 * 8;
-                    let touched = at + 8 > off && at < off + len;
-                    if touched && open.settled >> word & 1 == 0 {
-                        visit(open, word, &mut decide, at);
+                    if at + 8 <= off || at >= off + len || open.settled >> word & 1 == 1 {
+                        continue;
                     }
+                    if overwritten && at >= off && at + 8 <= off + len {
+                        // What it was matters to nobody.
+                        open.settled |= 1 << word;
+                        continue;
+                    }
+                    let (value, part) = open.decide(word, choices);
+                    self.mark_dirty(at, 8);
+                    mem.poke(at, &value);
+                    if let Some(trace) = trace {
+                        let off = at;
+                        trace.events.push(Event::Decided { off, value, part });
+                    }
+                }
+                if open.settled == u8::MAX {
+                    let at = line / LINE;
+                    self.marked[(at / 64) as usize].fetch_and(!(1 << (at % 64)), Ordering::Relaxed);
                 }
             }
             line += LINE;
+        }
+    }
+
+    fn note(&self, event: Event) {
+        if let Some(trace) = &mut self.lock().trace {
+            trace.events.push(event);
         }
     }
 }
 
 impl Observer for CrashImage {
     fn load(&self, mem: &Pmem, off: u64, len: u64) {
-        self.undecided(off, len, |open, word, decide, at| {
-            mem.poke(at, &decide(open, word));
-        });
+        let loads = self.loads.load(Ordering::Relaxed) + 1;
+        self.loads.store(loads, Ordering::Relaxed);
+        assert!(loads < LOADS_MAX, "recovery does not end");
+        self.look(mem, off, len, false);
     }
 
-    fn store(
-        &self,
-        mem: &Pmem,
-        off: u64,
-        bytes: &[u8],
-        _kind: StoreKind,
-        _at: &'static Location<'static>,
-    ) -> Verdict {
-        let len = bytes.len() as u64;
-        self.undecided(off, len, |open, word, decide, at| {
-            if at >= off && at + 8 <= off + len {
-                // Overwritten whole: what it was matters to nobody.
-                open.settled |= 1 << word;
-            } else {
-                mem.poke(at, &decide(open, word));
-            }
-        });
+    fn store(&self, mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {
+        self.look(mem, off, bytes.len() as u64, true);
+        self.mark_dirty(off, bytes.len() as u64);
+        if !self.ignored.contains(&off)
+            && let Some(trace) = &mut self.lock().trace
+        {
+            trace.store(off, bytes, kind, 0, at);
+        }
         Verdict::Do
+    }
+
+    fn flush(&self, _mem: &Pmem, line: u64, at: Place) {
+        if !self.ignored.contains(&line) {
+            self.note(Event::Flush { line, cpu: 0, at });
+        }
+    }
+
+    fn fence(&self, _mem: &Pmem, at: Place) {
+        self.note(Event::Fence { cpu: 0, at });
     }
 }

@@ -1,26 +1,30 @@
-//! The kill model: a call is stopped before its n-th store of any kind, flush or fence, runtime area and lock words included,
-//! and another instance, attached to the same live memory at another address, cleans up after it.
+//! The kill model: a call is stopped before its n-th store of any kind, flush or fence, runtime area and lock words
+//! included, while a third instance is in the middle of a call; another instance, attached to the same live memory at
+//! another address, cleans up after the dead one. Then the third call goes on, the tree is compared, power fails, and
+//! what the survivor saw must still be there.
 
-use crate::explore::{judge_recovered, runtime_range, use_it};
-use crate::image::Pending;
-use crate::trace::Recorder;
-use crate::tree::{self, Leniency, Tree};
-use crate::workload::{self, Prepared, Workload};
+use crate::explore::Counts;
+use crate::files::tree::{self, Exceptions, Tree};
+use crate::files::{Attached, FileSystem, pool, usage};
+use crate::memory::Pending;
+use crate::program::{Moment, Program};
+use crate::quiet::quietly;
+use crate::third::{Release, Survivor, Third};
+use crate::trace::{Place, Recorder};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
 use pmfs::{DataMode, Fs, OpenOptions};
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Stops the thread at a step, and lets nothing of it reach the pool from then on.
-#[derive(Debug)]
 struct Killer {
-    /// Stores, flushes and fences still to be done; `u64::MAX` while it is not counting.
+    /// Stores, flushes and fences still to be done; `OFF` while it is not counting.
     left: AtomicU64,
-    /// What both instances do, for power loss after the recovery.
-    recorder: Arc<Recorder>,
+    recorder: Recorder,
+    release: Release,
 }
 
 /// The panic payload of a kill.
@@ -37,7 +41,6 @@ impl Killer {
             DEAD => false,
             1 => {
                 self.left.store(DEAD, Ordering::Relaxed);
-                self.recorder.death();
                 resume_unwind(Box::new(Killed));
             }
             left => {
@@ -49,14 +52,7 @@ impl Killer {
 }
 
 impl Observer for Killer {
-    fn store(
-        &self,
-        mem: &Pmem,
-        off: u64,
-        bytes: &[u8],
-        kind: StoreKind,
-        at: &'static Location<'static>,
-    ) -> Verdict {
+    fn store(&self, mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {
         if self.step() {
             self.recorder.store(mem, off, bytes, kind, at)
         } else {
@@ -64,15 +60,185 @@ impl Observer for Killer {
         }
     }
 
-    fn flush(&self, mem: &Pmem, line: u64, at: &'static Location<'static>) {
+    fn flush(&self, mem: &Pmem, line: u64, at: Place) {
         if self.step() {
             self.recorder.flush(mem, line, at);
         }
     }
 
-    fn fence(&self, mem: &Pmem, at: &'static Location<'static>) {
+    fn fence(&self, mem: &Pmem, at: Place) {
         if self.step() {
             self.recorder.fence(mem, at);
+        }
+    }
+
+    fn wait(&self, _mem: &Pmem, _off: u64) {
+        self.release.release();
+    }
+}
+
+/// A pool file with the instance that survives and a third one, and its memory as it is before each round.
+struct Arena<'a> {
+    program: &'a FileSystem,
+    path: PathBuf,
+    other: Attached,
+    third: Third,
+    base: Vec<u8>,
+    survivor: Arc<Survivor>,
+    /// The trees after so many steps, the third call done.
+    history: Vec<Tree>,
+}
+
+pub(crate) fn shared(mode: DataMode, start: i64) -> OpenOptions {
+    OpenOptions {
+        shared: true,
+        ..pool::open_options(mode, start)
+    }
+}
+
+fn words(error: impl ToString) -> String {
+    error.to_string()
+}
+
+impl<'a> Arena<'a> {
+    fn new(program: &'a FileSystem, dir: &Path) -> Result<Arena<'a>, String> {
+        let path = dir.join("pool");
+        let mut mkfs = pool::mkfs_options(program.pool_bytes);
+        mkfs.force = true;
+        Fs::mkfs(&path, &mkfs).map_err(words)?;
+        let range = {
+            let fs = Fs::open(&path, &shared(program.mode, 4_000_000)).map_err(words)?;
+            Third::prepare(&fs).map_err(words)?;
+            let range = pool::runtime_range(fs.mapping());
+            fs.close().map_err(words)?;
+            range
+        };
+        let survivor = Arc::new(Survivor {
+            recorder: Recorder::new(range).beside(1),
+            release: Mutex::default(),
+        });
+        let mut options = shared(program.mode, 5_000_000);
+        options.observer = Some(survivor.clone());
+        let other = Attached::to(Fs::open(&path, &options).map_err(words)?);
+        let recorder = survivor.recorder.beside(2);
+        let third = Third::attach(&path, program.mode, recorder).map_err(words)?;
+        *survivor.release.lock().expect("nobody has it") = Some(third.release());
+        let base = other.fs.mapping().snapshot_image();
+        let mut arena = Arena {
+            program,
+            path,
+            other,
+            third,
+            base,
+            survivor,
+            history: Vec::new(),
+        };
+        for steps in 0..=program.steps() {
+            let tree = arena.whole(steps)?;
+            arena.history.push(tree);
+        }
+        Ok(arena)
+    }
+
+    /// An instance on the pool as it was, whose observer is asleep, after so many steps; `stop` says where the third
+    /// call waits meanwhile. It has its lane in each round, so that the victim gets the same one.
+    fn instance(&self, steps: usize, stop: u64) -> Result<(Attached, Arc<Killer>), String> {
+        self.other.fs.mapping().poke(0, &self.base);
+        self.third.begin(stop);
+        let killer = Arc::new(Killer {
+            left: AtomicU64::new(OFF),
+            recorder: self.survivor.recorder.beside(0),
+            release: self.third.release(),
+        });
+        let mut options = shared(self.program.mode, 1_000_000);
+        options.observer = Some(killer.clone());
+        let mut victim = Attached::to(Fs::open(&self.path, &options).map_err(words)?);
+        self.program.prepare(&mut victim)?;
+        for step in 0..steps {
+            self.program.step(&mut victim, step)?;
+        }
+        Ok((victim, killer))
+    }
+
+    /// So many steps done whole, and then the third call.
+    fn whole(&self, steps: usize) -> Result<Tree, String> {
+        let (mut victim, _) = self.instance(steps, 0)?;
+        self.third.end()?;
+        self.program.look(&mut victim)
+    }
+
+    /// Kills at one store of a step; `None` if the step came to its end before.
+    fn kill(&self, step: usize, stores: u64) -> Result<Option<Pending>, String> {
+        let (mut victim, killer) = self.instance(step, stores)?;
+        let mut pending = Pending::new(self.other.fs.mapping().snapshot_image());
+        self.survivor.recorder.start();
+        killer.recorder.start();
+        self.third.record();
+        killer.left.store(stores, Ordering::Relaxed);
+        let call = AssertUnwindSafe(|| self.program.step(&mut victim, step));
+        let answer = catch_unwind(call);
+        let is_dead = match answer {
+            Ok(answer) => {
+                killer.left.store(OFF, Ordering::Relaxed);
+                answer?;
+                false
+            }
+            Err(payload) if payload.is::<Killed>() => true,
+            Err(payload) => resume_unwind(payload),
+        };
+        // Dropped as a process drops it: its locks go, nothing is stored.
+        drop(victim);
+        let recovered = self.other.fs.recover_dead();
+        self.third.end()?;
+        recovered.map_err(words)?;
+        let trace = self.survivor.recorder.stop();
+        for event in &trace.events {
+            pending.apply(&trace, event);
+        }
+        Ok(is_dead.then_some(pending))
+    }
+
+    /// What is left after a kill is judged.
+    fn judge(&mut self, step: usize, pending: &Pending) -> Result<bool, String> {
+        let program = self.program;
+        program.check(&mut self.other)?;
+        let seen = program.look(&mut self.other)?;
+        let moment = Moment {
+            history: &self.history,
+            step,
+            returned: false,
+        };
+        program.accepts(&seen, &moment)?;
+        self.survives_power(&seen, pending, &moment)
+            .map_err(|text| format!("then power loss: {text}"))?;
+        usage::use_up(&self.other.fs).map_err(|text| format!("using it: {text}"))?;
+        Ok(seen == self.history[step])
+    }
+
+    /// Power fails just after the recovery, and every line that is not durable is lost: what the survivor saw
+    /// must still be there, but for the times of an overwrite.
+    fn survives_power(
+        &self,
+        live: &Tree,
+        pending: &Pending,
+        moment: &Moment<'_, Tree>,
+    ) -> Result<(), String> {
+        let mem = Pmem::private(pending.durable.len() as u64);
+        mem.poke(0, &pending.durable);
+        let options = pool::open_options(DataMode::Atomic, 9_000_000);
+        let fs = Fs::open_private(mem, &options).map_err(|error| format!("recovery: {error}"))?;
+        usage::sound(&fs)?;
+        let seen = tree::read(&fs).map_err(words)?;
+        let mut exceptions: Exceptions = self.program.exceptions(moment);
+        for node in live.values() {
+            if let Some((mtimes, ctimes)) = exceptions.times.get_mut(&node.ino) {
+                mtimes.insert(node.times.0);
+                ctimes.insert(node.times.1);
+            }
+        }
+        match tree::difference(&seen, live, &exceptions) {
+            None => Ok(()),
+            Some(text) => Err(text),
         }
     }
 }
@@ -86,167 +252,45 @@ pub struct Kills {
     pub undone: u64,
 }
 
-/// A pool file with the instance that survives, and its memory as it is before each round.
-struct Arena<'a> {
-    workload: &'a Workload,
-    mode: DataMode,
-    path: PathBuf,
-    other: Fs,
-    base: Vec<u8>,
-    recorder: Arc<Recorder>,
-}
-
-/// The trees before and after the call.
-struct Trees {
-    before: Tree,
-    after: Tree,
-}
-
-fn shared(mode: DataMode, start: i64) -> OpenOptions {
-    OpenOptions {
-        shared: true,
-        ..workload::open_options(mode, start)
-    }
-}
-
-impl<'a> Arena<'a> {
-    fn new(workload: &'a Workload, mode: DataMode, dir: &Path) -> pmfs::Result<Arena<'a>> {
-        let path = dir.join("pool");
-        let mut mkfs = workload::mkfs_options(workload.pool_bytes);
-        mkfs.force = true;
-        Fs::mkfs(&path, &mkfs)?;
-        let range = {
-            let fs = Fs::open(&path, &shared(mode, 4_000_000))?;
-            let range = runtime_range(fs.mapping());
-            fs.close()?;
-            range
-        };
-        let recorder = Arc::new(Recorder::new(range));
-        let mut options = shared(mode, 5_000_000);
-        options.observer = Some(recorder.clone());
-        let other = Fs::open(&path, &options)?;
-        let base = other.mapping().snapshot_image();
-        Ok(Arena {
-            workload,
-            mode,
-            path,
-            other,
-            base,
-            recorder,
-        })
-    }
-
-    /// An instance on the prepared pool, whose observer is asleep.
-    fn instance(&self, killer: &Arc<Killer>) -> pmfs::Result<(Fs, Prepared)> {
-        self.other.mapping().poke(0, &self.base);
-        let mut options = shared(self.mode, 1_000_000);
-        options.observer = Some(killer.clone());
-        let fs = Fs::open(&self.path, &options)?;
-        let prepared = workload::prepare(&fs)?;
-        (self.workload.first)(&fs, &prepared)?;
-        Ok((fs, prepared))
-    }
-
-    /// The call done whole.
-    fn whole(&self) -> pmfs::Result<Trees> {
-        let (fs, prepared) = self.instance(&self.asleep())?;
-        let before = tree::read(&fs)?;
-        // Reading moved the clock; a second round has the times that killed rounds will have.
-        drop(fs);
-        let (fs, again) = self.instance(&self.asleep())?;
-        assert_eq!(
-            format!("{prepared:?}"),
-            format!("{again:?}"),
-            "rounds are alike"
-        );
-        (self.workload.call)(&fs, &again)?;
-        let after = tree::read(&fs)?;
-        Ok(Trees { before, after })
-    }
-
-    /// Kills at one store; `None` if the call came to its end before.
-    fn kill(&self, stores: u64) -> pmfs::Result<Option<Pending>> {
-        let killer = self.asleep();
-        let (fs, prepared) = self.instance(&killer)?;
-        let mut pending = Pending::new(self.other.mapping().snapshot_image(), false);
-        self.recorder.start();
-        killer.left.store(stores, Ordering::Relaxed);
-        let call = AssertUnwindSafe(|| (self.workload.call)(&fs, &prepared));
-        let answer = catch_unwind(call);
-        match answer {
-            Ok(answer) => {
-                killer.left.store(OFF, Ordering::Relaxed);
-                self.recorder.stop();
-                answer?;
-                Ok(None)
-            }
-            Err(payload) if payload.is::<Killed>() => {
-                // Dropped as a process drops it: its locks go, nothing is stored.
-                drop(fs);
-                self.other.recover_dead()?;
-                for event in self.recorder.stop() {
-                    pending.apply(&event);
-                }
-                Ok(Some(pending))
-            }
-            Err(payload) => resume_unwind(payload),
+impl From<Kills> for Counts {
+    fn from(kills: Kills) -> Counts {
+        Counts {
+            workloads: 1,
+            points: kills.kills,
+            images: kills.kills,
+            states: kills.undone,
+            ..Counts::default()
         }
     }
 }
 
-impl Arena<'_> {
-    fn asleep(&self) -> Arc<Killer> {
-        Arc::new(Killer {
-            left: AtomicU64::new(OFF),
-            recorder: self.recorder.clone(),
-        })
-    }
-}
-
-/// Power fails just after the recovery, and every line that is not durable is lost: what the survivor saw
-/// must still be there, but for the times of an overwrite.
-fn survives_power(live: &Tree, pending: &Pending, torn: bool) -> Result<(), String> {
-    let mem = Pmem::private(pending.durable.len() as u64);
-    mem.poke(0, &pending.durable);
-    let leniency = Leniency {
-        file_times: true,
-        content: torn,
-    };
-    let fs = Fs::open_private(mem, &workload::open_options(DataMode::Atomic, 9_000_000))
-        .map_err(|error| format!("recovery: {error}"))?;
-    judge_recovered(&fs, &[live], leniency)
-}
-
-/// Kills the workload's call before each of its steps; the pool file is made in `dir`.
+/// Kills a workload's steps from `from` on before each of their stores, flushes and fences; the pool file is made in
+/// `dir`.
 ///
 /// # Errors
 /// The first violation.
-pub fn kill_everywhere(workload: &Workload, mode: DataMode, dir: &Path) -> Result<Kills, String> {
-    let name = workload.name;
-    let arena = Arena::new(workload, mode, dir).map_err(|error| format!("{name}: {error}"))?;
-    let trees = arena.whole().map_err(|error| format!("{name}: {error}"))?;
-    let leniency = (workload.lenient)(mode);
+pub fn kill_everywhere(program: &FileSystem, from: usize, dir: &Path) -> Result<Kills, String> {
+    let name = program.name();
+    let mut arena = Arena::new(program, dir).map_err(|text| format!("{name}: {text}"))?;
     let mut kills = Kills::default();
-    for stores in 1.. {
-        let place = format!("{name} killed at step {stores}");
-        let pending = match arena.kill(stores) {
-            Ok(None) => break,
-            Ok(Some(pending)) => pending,
-            Err(error) => return Err(format!("{place}: {error}")),
-        };
-        let other = &arena.other;
-        judge_recovered(other, &[&trees.before, &trees.after], leniency)
-            .map_err(|text| format!("{place}: {text}"))?;
-        let got = tree::read(other).map_err(|error| format!("{place}: {error}"))?;
-        survives_power(&got, &pending, leniency.content)
-            .map_err(|text| format!("{place}, then power loss: {text}"))?;
-        kills.undone += u64::from(tree::difference(&got, &trees.before, leniency).is_none());
-        use_it(other).map_err(|error| format!("{place}: using it: {error}"))?;
-        let report = other.check().map_err(|error| format!("{place}: {error}"))?;
-        if !report.is_clean() {
-            return Err(format!("{place}: after use: {:#?}", report.findings));
+    for step in from..program.steps() {
+        for stores in 1.. {
+            let round = quietly(|| {
+                let Some(pending) = arena.kill(step, stores)? else {
+                    return Ok(None);
+                };
+                arena.judge(step, &pending).map(Some)
+            });
+            match round.and_then(|round: Result<_, String>| round) {
+                Ok(None) => break,
+                Ok(Some(undone)) => kills.undone += u64::from(undone),
+                Err(text) => {
+                    let call = program.step_name(step);
+                    return Err(format!("{name}: `{call}` killed at step {stores}: {text}"));
+                }
+            }
+            kills.kills += 1;
         }
-        kills.kills += 1;
     }
     Ok(kills)
 }

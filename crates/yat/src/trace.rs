@@ -1,25 +1,34 @@
-//! The recorder: a call's stores, flushes and fences, in order.
+//! The trace: what each CPU did to the pool, in order.
 
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
+use std::ops::Range;
 use std::panic::Location;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A place in the source.
 pub type Place = &'static Location<'static>;
 
-/// One thing that a call did to the pool.
-#[derive(Clone, Debug)]
+/// Which CPU: a fence covers what its own flushed and streamed (DECISIONS 5). One for each thread that is told apart.
+pub type Cpu = u8;
+
+/// CPUs that a trace can tell apart.
+pub const CPUS: usize = 4;
+
+/// One thing that was done to the pool.
+#[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A store; of `Cached` kind it lies inside one word.
     Store {
         /// Byte offset.
         off: u64,
-        /// What was stored.
-        bytes: Vec<u8>,
+        /// Where its bytes are among the trace's.
+        bytes: (u32, u32),
         /// How.
         kind: StoreKind,
+        /// By whom.
+        cpu: Cpu,
         /// Where in the source.
         at: Place,
     },
@@ -27,92 +36,154 @@ pub enum Event {
     Flush {
         /// Byte offset of the line.
         line: u64,
+        /// By whom.
+        cpu: Cpu,
         /// Where in the source.
         at: Place,
     },
     /// A fence.
     Fence {
+        /// By whom.
+        cpu: Cpu,
         /// Where in the source.
         at: Place,
     },
-    /// The thread was killed: no fence of another covers what it had flushed or streamed.
-    Death,
+    /// A step of the program returned.
+    Return {
+        /// By whom.
+        cpu: Cpu,
+    },
+    /// A word of a crash image was looked at, and so decided.
+    Decided {
+        /// Byte offset.
+        off: u64,
+        /// What it is.
+        value: [u8; 8],
+        /// The part of a bulk store that persisted, or did not, if that was decided with it.
+        part: Option<(u32, bool)>,
+    },
 }
 
-/// Records while it is switched on. Stores to the runtime area are left out: no crash image keeps it.
+/// Events, and the bytes that they stored.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// In the order in which they happened.
+    pub events: Vec<Event>,
+    bytes: Vec<u8>,
+}
+
+impl Trace {
+    /// What a store stored.
+    #[must_use]
+    pub fn bytes(&self, (start, len): (u32, u32)) -> &[u8] {
+        &self.bytes[start as usize..(start + len) as usize]
+    }
+
+    /// Notes a store.
+    pub(crate) fn store(&mut self, off: u64, bytes: &[u8], kind: StoreKind, cpu: Cpu, at: Place) {
+        let start = u32::try_from(self.bytes.len()).expect("traces are below 4 GiB");
+        self.bytes.extend_from_slice(bytes);
+        self.events.push(Event::Store {
+            off,
+            bytes: (start, bytes.len() as u32),
+            kind,
+            cpu,
+            at,
+        });
+    }
+
+    /// Fences in it.
+    #[must_use]
+    pub fn fences(&self) -> usize {
+        let is_fence = |event: &&Event| matches!(event, Event::Fence { .. });
+        self.events.iter().filter(is_fence).count()
+    }
+}
+
+/// Records while it is switched on. Stores to a range that no crash image keeps are left out.
 #[derive(Debug)]
 pub struct Recorder {
     on: AtomicBool,
-    ignored: std::ops::Range<u64>,
-    events: Mutex<Vec<Event>>,
+    ignored: Range<u64>,
+    cpu: Cpu,
+    trace: Arc<Mutex<Trace>>,
 }
 
 impl Recorder {
-    /// A recorder that ignores a range of the pool (bytes): its runtime area.
+    /// A recorder of CPU 0, switched off, that ignores a range of the pool (bytes).
     #[must_use]
-    pub fn new(ignored: std::ops::Range<u64>) -> Recorder {
+    pub fn new(ignored: Range<u64>) -> Recorder {
         Recorder {
             on: AtomicBool::new(false),
             ignored,
-            events: Mutex::new(Vec::new()),
+            cpu: 0,
+            trace: Arc::default(),
         }
     }
 
-    /// Starts a trace.
+    /// One more, of another CPU, into the same trace.
+    #[must_use]
+    pub fn beside(&self, cpu: Cpu) -> Recorder {
+        assert!((cpu as usize) < CPUS);
+        Recorder {
+            on: AtomicBool::new(false),
+            ignored: self.ignored.clone(),
+            cpu,
+            trace: self.trace.clone(),
+        }
+    }
+
+    /// Records from here on.
     pub fn start(&self) {
-        self.lock().clear();
         self.on.store(true, Ordering::SeqCst);
     }
 
-    /// Ends it.
-    pub fn stop(&self) -> Vec<Event> {
+    /// Does not record, until it is started again.
+    pub fn pause(&self) {
         self.on.store(false, Ordering::SeqCst);
+    }
+
+    /// Ends it, and takes what all CPUs did.
+    pub fn stop(&self) -> Trace {
+        self.pause();
         std::mem::take(&mut self.lock())
     }
 
-    /// Notes that the recorded thread was killed.
-    pub fn death(&self) {
-        self.push(Event::Death);
+    /// Notes that a step returned.
+    pub fn returned(&self) {
+        self.push(Event::Return { cpu: self.cpu });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Event>> {
-        self.events.lock().expect("no panic while it is held")
+    fn lock(&self) -> MutexGuard<'_, Trace> {
+        self.trace.lock().expect("no panic while it is held")
     }
 
     fn push(&self, event: Event) {
         if self.on.load(Ordering::Relaxed) {
-            self.lock().push(event);
+            self.lock().events.push(event);
         }
     }
 }
 
 impl Observer for Recorder {
-    fn store(
-        &self,
-        _mem: &Pmem,
-        off: u64,
-        bytes: &[u8],
-        kind: StoreKind,
-        at: &'static Location<'static>,
-    ) -> Verdict {
-        if !self.ignored.contains(&off) {
-            self.push(Event::Store {
-                off,
-                bytes: bytes.to_vec(),
-                kind,
-                at,
-            });
+    fn store(&self, _mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {
+        if self.on.load(Ordering::Relaxed) && !self.ignored.contains(&off) {
+            self.lock().store(off, bytes, kind, self.cpu, at);
         }
         Verdict::Do
     }
 
-    fn flush(&self, _mem: &Pmem, line: u64, at: &'static Location<'static>) {
+    fn flush(&self, _mem: &Pmem, line: u64, at: Place) {
         if !self.ignored.contains(&line) {
-            self.push(Event::Flush { line, at });
+            self.push(Event::Flush {
+                line,
+                cpu: self.cpu,
+                at,
+            });
         }
     }
 
-    fn fence(&self, _mem: &Pmem, at: &'static Location<'static>) {
-        self.push(Event::Fence { at });
+    fn fence(&self, _mem: &Pmem, at: Place) {
+        self.push(Event::Fence { cpu: self.cpu, at });
     }
 }

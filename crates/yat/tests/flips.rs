@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use yat::damage::{NODE, Seen, disturb, fill, look, mkfs_options, words};
+use yat::files::damage::{NODE, Seen, disturb, fill, look, mkfs_options, words};
 
 /// Files that share a block of the inode table.
 const COSTLY: usize = 32;

@@ -3,7 +3,7 @@
 //! `PMFS_FUZZ` inputs are tried, made from `PMFS_FUZZ_SEED`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use yat::damage::Base;
+use yat::files::damage::Base;
 
 fn next(random: &mut u64) -> u64 {
     *random ^= *random << 13;

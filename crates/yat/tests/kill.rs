@@ -1,27 +1,29 @@
-//! Goal: a process killed at any store harms nobody: another one cleans up on the live memory, and finds the
-//! call wholly done or wholly undone, nothing locked, no bit, lane or intent left.
+//! Goal: a process killed at any store harms nobody: another one cleans up on the live memory while a third is in the
+//! middle of a call, and finds the dead one's call wholly done or wholly undone, nothing locked, no bit, lane or intent
+//! left.
 //! Method: the kill model, exhaustive over the stores of every kind of call, in both data modes.
 
 use pmfs::DataMode;
+use yat::files::FileSystem;
+use yat::files::kinds::kinds;
 use yat::kill::kill_everywhere;
-use yat::workload::one_call;
 
 fn run(mode: DataMode) {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
     let only = std::env::var("YAT_ONLY").ok();
     let (mut total, mut failures) = (0, Vec::new());
-    for workload in one_call() {
+    for kind in kinds() {
         if only
             .as_ref()
-            .is_some_and(|only| !workload.name.contains(only.as_str()))
+            .is_some_and(|only| !kind.name.contains(only.as_str()))
         {
             continue;
         }
-        match kill_everywhere(&workload, mode, dir.path()) {
+        match kill_everywhere(&FileSystem::of_kind(&kind, mode), 0, dir.path()) {
             Ok(kills) => {
                 println!(
                     "{mode:?} {:34} {:4} kills, {:4} undone",
-                    workload.name, kills.kills, kills.undone
+                    kind.name, kills.kills, kills.undone
                 );
                 total += kills.kills;
             }

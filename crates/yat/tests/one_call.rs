@@ -1,30 +1,32 @@
 //! Goal: every crash state of every kind of call is the state before or after it.
-//! Method: the power-loss model, exhaustive, over one call on a prepared 1 MiB pool, in both data modes.
+//! Method: the power-loss model, exhaustive, over one call on a prepared pool, in both data modes.
 
 use pmfs::DataMode;
-use yat::explore::{Counts, explore};
-use yat::workload::one_call;
+use yat::explore::{Counts, Options, explore};
+use yat::files::FileSystem;
+use yat::files::kinds::kinds;
 
 fn run(mode: DataMode) {
     let mut total = Counts::default();
     let mut failures = Vec::new();
     let only = std::env::var("YAT_ONLY").ok();
-    for workload in one_call() {
+    for kind in kinds() {
         if only
             .as_ref()
-            .is_some_and(|only| !workload.name.contains(only.as_str()))
+            .is_some_and(|only| !kind.name.contains(only.as_str()))
         {
             continue;
         }
-        match explore(&workload, mode) {
+        let explored = explore(&FileSystem::of_kind(&kind, mode), Options::default());
+        match explored.unwrap_or_else(|text| panic!("{}: {text}", kind.name)) {
             Ok(counts) => {
                 println!(
                     "{mode:?} {:34} {:3} points {:6} images, at most {:5} a point",
-                    workload.name, counts.points, counts.images, counts.images_max
+                    kind.name, counts.points, counts.images, counts.images_max
                 );
                 total += counts;
             }
-            Err(text) => failures.push(text),
+            Err(violation) => failures.push(format!("{violation:#?}")),
         }
     }
     println!("{mode:?}: {} points, {} images", total.points, total.images);

@@ -1,12 +1,11 @@
 //! The visible tree: everything that a program could see of a pool through the file system's calls.
 
 use pmfs::{Attr, Fs, Ino, ROOT_INO};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// One inode as programs see it. Times that the contract lets go either way are left out by
-/// [`Leniency`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One inode as programs see it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// Inode number: names of one file show the same.
     pub ino: Ino,
@@ -26,15 +25,6 @@ pub struct Node {
     pub data: Vec<u8>,
     /// Extended attributes.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
-/// What the comparison lets go either way (DECISIONS 16).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Leniency {
-    /// mtime and ctime of files: the call was an overwrite, whose times are stored unflushed.
-    pub file_times: bool,
-    /// Content of files: `ordered` mode, in which an overwrite may tear.
-    pub content: bool,
 }
 
 /// Names, as paths, and what they name.
@@ -106,29 +96,49 @@ fn node(fs: &Fs, attr: &Attr) -> pmfs::Result<Node> {
     })
 }
 
-fn same(a: &Node, b: &Node, leniency: Leniency) -> bool {
-    let mut a = a.clone();
-    let is_file = a.mode & 0o170_000 == 0o100_000;
-    if leniency.file_times && is_file {
-        a.times = b.times;
+/// What a comparison lets go either way: the exceptions of DECISIONS 13 and 16, and no others.
+#[derive(Clone, Debug, Default)]
+pub struct Exceptions {
+    /// Times that files which were overwritten had at some time: mtimes, ctimes. An overwrite's are stored
+    /// unflushed.
+    pub times: BTreeMap<Ino, (BTreeSet<i64>, BTreeSet<i64>)>,
+    /// Files of which each byte may be the old or the new one: `ordered` mode, in which an overwrite may tear.
+    pub torn: BTreeMap<Ino, (Vec<u8>, Vec<u8>)>,
+}
+
+impl Exceptions {
+    fn same(&self, found: &Node, expected: &Node) -> bool {
+        let times = found.times == expected.times
+            || self.times.get(&found.ino).is_some_and(|(mtimes, ctimes)| {
+                mtimes.contains(&found.times.0) && ctimes.contains(&found.times.1)
+            });
+        let data = found.data == expected.data
+            || self.torn.get(&found.ino).is_some_and(|(old, new)| {
+                let either = |(at, byte): (usize, &u8)| {
+                    old.get(at) == Some(byte) || new.get(at) == Some(byte)
+                };
+                found.data.len() == expected.data.len() && found.data.iter().enumerate().all(either)
+            });
+        times
+            && data
+            && (found.ino, found.mode, found.owner) == (expected.ino, expected.mode, expected.owner)
+            && (found.links, found.rdev, found.size)
+                == (expected.links, expected.rdev, expected.size)
+            && found.attributes == expected.attributes
     }
-    if leniency.content && is_file && a.size == b.size {
-        a.data.clone_from(&b.data);
-    }
-    a == *b
 }
 
 /// What differs between two trees, in words; `None` if nothing does.
 #[must_use]
-pub fn difference(got: &Tree, expected: &Tree, leniency: Leniency) -> Option<String> {
+pub fn difference(got: &Tree, expected: &Tree, exceptions: &Exceptions) -> Option<String> {
     let mut text = String::new();
     for (path, node) in expected {
-        let path = String::from_utf8_lossy(path);
-        match got.get(path.as_bytes()) {
+        match got.get(path) {
             None => {
-                let _ = writeln!(text, "  {path} is missing");
+                let _ = writeln!(text, "  {} is missing", String::from_utf8_lossy(path));
             }
-            Some(found) if !same(found, node, leniency) => {
+            Some(found) if !exceptions.same(found, node) => {
+                let path = String::from_utf8_lossy(path);
                 let _ = writeln!(text, "  {path}: {}", brief(found, node));
             }
             Some(_) => {}
@@ -140,19 +150,37 @@ pub fn difference(got: &Tree, expected: &Tree, leniency: Leniency) -> Option<Str
     (!text.is_empty()).then_some(text)
 }
 
+/// What differs between two nodes.
 fn brief(found: &Node, expected: &Node) -> String {
-    let show = |node: &Node| Node {
-        data: Vec::new(),
-        ..node.clone()
+    let mut text = String::new();
+    let mut say = |what: &str, found: String, expected: String| {
+        if found != expected {
+            let _ = write!(text, "{what} {found}, expected {expected}; ");
+        }
     };
+    say("inode", found.ino.to_string(), expected.ino.to_string());
+    let mode = |node: &Node| format!("{:o}", node.mode);
+    say("mode", mode(found), mode(expected));
+    let owner = |node: &Node| format!("{:?}", node.owner);
+    say("owner", owner(found), owner(expected));
+    say("links", found.links.to_string(), expected.links.to_string());
+    say("size", found.size.to_string(), expected.size.to_string());
+    let times = |node: &Node| format!("{:?}", node.times);
+    say("times", times(found), times(expected));
+    let attributes = |node: &Node| format!("{:?}", node.attributes);
+    say("attributes", attributes(found), attributes(expected));
     let first = found
         .data
         .iter()
         .zip(&expected.data)
-        .position(|(a, b)| a != b);
-    format!(
-        "found {:?}, expected {:?}, content differs at {first:?}",
-        show(found),
-        show(expected)
-    )
+        .position(|(found, expected)| found != expected);
+    if let Some(at) = first {
+        let shown = |data: &[u8]| format!("{:02x?}", &data[at..data.len().min(at + 8)]);
+        say(
+            &format!("content from {at}"),
+            shown(&found.data),
+            shown(&expected.data),
+        );
+    }
+    text
 }

@@ -1,0 +1,81 @@
+//! Many workloads, on all cores.
+
+use crate::explore::{Counts, Explorer, Options, Violation, record};
+use crate::program::Program;
+use crate::quiet::quietly;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Violations after which a campaign gives up.
+const VIOLATIONS_MAX: usize = 8;
+
+/// What a campaign came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was looked at.
+    pub counts: Counts,
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// Workloads that make no sense, in words.
+    pub failures: Vec<String>,
+    /// Workloads that the time did not suffice for.
+    pub left: usize,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// How to go about it.
+#[derive(Clone, Copy)]
+pub struct Campaign<'a> {
+    /// Threads.
+    pub threads: usize,
+    /// When to stop, though workloads are left.
+    pub until: Option<Instant>,
+    /// Is told what has been looked at, after each workload.
+    pub watch: &'a (dyn Fn(&Counts) + Sync),
+}
+
+impl Campaign<'_> {
+    /// Explores each workload.
+    pub fn run<P: Program>(&self, workloads: &[(P, Options)]) -> Outcome {
+        let since = Instant::now();
+        let next = AtomicUsize::new(0);
+        let stop = AtomicBool::new(false);
+        let outcome = Mutex::new(Outcome::default());
+        let work = || {
+            while !stop.load(Ordering::Relaxed) {
+                if self.until.is_some_and(|until| Instant::now() > until) {
+                    return;
+                }
+                let Some((program, options)) = workloads.get(next.fetch_add(1, Ordering::Relaxed))
+                else {
+                    return;
+                };
+                let explored = quietly(|| record(program))
+                    .and_then(|recording| recording)
+                    .map(|recording| Explorer::new(program, &recording, *options).run());
+                let mut outcome = outcome.lock().expect("no panic while it is held");
+                match explored {
+                    Ok(Ok(counts)) => outcome.counts += counts,
+                    Ok(Err(violation)) => outcome.violations.push(*violation),
+                    Err(text) => outcome.failures.push(format!("{}: {text}", program.name())),
+                }
+                if outcome.violations.len() + outcome.failures.len() >= VIOLATIONS_MAX {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                (self.watch)(&outcome.counts);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(work);
+            }
+        });
+        let begun = next.into_inner().min(workloads.len());
+        let mut outcome = outcome.into_inner().expect("no panic while it is held");
+        outcome.left = workloads.len() - begun;
+        outcome.elapsed = since.elapsed();
+        outcome
+    }
+}

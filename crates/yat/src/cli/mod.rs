@@ -1,0 +1,64 @@
+//! The command line.
+
+mod power;
+mod replay;
+mod show;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use pmfs::DataMode;
+use std::process::ExitCode;
+
+/// Checks every state in which a crash may leave a pool: recovers it with the real code, checks it, compares what is
+/// seen with what it was before and after the interrupted call, and uses it. Exit code 0: nothing is wrong; 1: something
+/// is; 2: the command line makes no sense.
+#[derive(Debug, Parser)]
+#[command(name = "yat", version)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON object instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Power loss: every fence and return of every workload of a set
+    Power(power::Power),
+    /// One crash again, as a report names it
+    Replay(replay::Replay),
+}
+
+/// A data mode, or both.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    Atomic,
+    Ordered,
+    Both,
+}
+
+impl Mode {
+    fn modes(self) -> &'static [DataMode] {
+        match self {
+            Mode::Atomic => &[DataMode::Atomic],
+            Mode::Ordered => &[DataMode::Ordered],
+            Mode::Both => &[DataMode::Atomic, DataMode::Ordered],
+        }
+    }
+}
+
+/// Runs a command.
+pub fn main(arguments: &Arguments) -> ExitCode {
+    let done = match &arguments.command {
+        Command::Power(power) => power::run(power, arguments.json),
+        Command::Replay(replay) => replay::run(replay, arguments.json),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(text) => {
+            eprintln!("yat: {text}");
+            ExitCode::from(2)
+        }
+    }
+}

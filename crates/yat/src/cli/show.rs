@@ -1,0 +1,100 @@
+//! What campaigns say of themselves: a bar on stderr, a result on stdout.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::io::IsTerminal;
+use std::time::Instant;
+use yat::campaign::Outcome;
+use yat::explore::Counts;
+
+/// A bar, on a terminal.
+pub struct Bar {
+    bar: ProgressBar,
+    since: Instant,
+}
+
+impl Bar {
+    pub fn new(json: bool, workloads: u64) -> Bar {
+        let bar = if json || !std::io::stderr().is_terminal() {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new(workloads)
+        };
+        let template = "{bar:30} {pos}/{len} workloads, {msg}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template).expect("a template that parses"));
+        Bar {
+            bar,
+            since: Instant::now(),
+        }
+    }
+
+    pub fn at(&self, counts: &Counts) {
+        let a_second = counts.images as f64 / self.since.elapsed().as_secs_f64();
+        self.bar.set_position(counts.workloads);
+        self.bar
+            .set_message(format!("{} images, {a_second:.0} a second", counts.images));
+    }
+
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The result of a campaign of the power model.
+pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool) {
+    let counts = &outcome.counts;
+    let seconds = outcome.elapsed.as_secs_f64();
+    let a_second = counts.images as f64 / seconds;
+    if as_json {
+        let violations = outcome.violations.iter().map(|violation| {
+            json!({
+                "workload": violation.workload,
+                "crash": violation.crash.to_string(),
+                "place": violation.place.map(ToString::to_string),
+                "text": violation.text,
+                "after_images": violation.after_images,
+            })
+        });
+        let object = json!({
+            "workloads": counts.workloads,
+            "steps": counts.steps,
+            "points": counts.points,
+            "nested_points": counts.nested,
+            "images_allowed": counts.allowed,
+            "images": counts.images,
+            "images_a_second": a_second,
+            "sampled_points": counts.sampled,
+            "states": counts.states,
+            "seconds": seconds,
+            "workloads_left": outcome.left,
+            "seed": seed,
+            "violations": violations.collect::<Vec<_>>(),
+            "failures": outcome.failures,
+        });
+        println!("{object}");
+        return;
+    }
+    for violation in &outcome.violations {
+        println!("{violation}");
+        println!("again: {}\n", super::replay::command(violation));
+    }
+    for failure in &outcome.failures {
+        println!("failed: {failure}");
+    }
+    println!(
+        "{} workloads ({} left), {} calls crashed, {} points ({} in recoveries), {:.3e} images allowed, \
+         {} images judged (at most {} a point, {} points sampled), {} states, {} violations, {seconds:.1} s, \
+         {a_second:.0} images a second",
+        counts.workloads,
+        outcome.left,
+        counts.steps,
+        counts.points,
+        counts.nested,
+        counts.allowed,
+        counts.images,
+        counts.images_max,
+        counts.sampled,
+        counts.states,
+        outcome.violations.len(),
+    );
+}

@@ -1,0 +1,219 @@
+//! The first target: the file system itself.
+
+pub mod ace;
+pub mod call;
+pub mod damage;
+pub mod kinds;
+pub mod pool;
+pub mod tree;
+pub(crate) mod usage;
+
+use crate::program::{Moment, Program};
+use call::{Call, Held};
+use kinds::{Kind, Prepared};
+use pmem::Pmem;
+use pmem::record::Observer;
+use pmfs::{DataMode, Fs};
+use std::ops::Range;
+use std::sync::Arc;
+use tree::{Exceptions, Tree};
+
+/// What a workload does.
+#[derive(Clone)]
+pub enum Steps {
+    /// One call of a kind, on a pool that has one of everything.
+    Kind(Kind),
+    /// Calls on an empty pool. One that fails has changed nothing.
+    Calls(Vec<Call>),
+}
+
+/// A workload on a file system.
+#[derive(Clone)]
+pub struct FileSystem {
+    /// What a write promises.
+    pub mode: DataMode,
+    /// What is done.
+    pub steps: Steps,
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
+}
+
+/// An attached pool.
+pub struct Attached {
+    pub(crate) fs: Fs,
+    prepared: Option<Prepared>,
+    held: Held,
+}
+
+impl Attached {
+    /// Nothing held open yet.
+    pub(crate) fn to(fs: Fs) -> Attached {
+        Attached {
+            fs,
+            prepared: None,
+            held: Held::new(),
+        }
+    }
+}
+
+impl FileSystem {
+    /// One call of a kind.
+    #[must_use]
+    pub fn of_kind(kind: &Kind, mode: DataMode) -> FileSystem {
+        FileSystem {
+            mode,
+            pool_bytes: kind.pool_bytes,
+            steps: Steps::Kind(kind.clone()),
+        }
+    }
+
+    /// Calls on an empty pool.
+    #[must_use]
+    pub fn of_calls(calls: &[Call], mode: DataMode) -> FileSystem {
+        FileSystem {
+            mode,
+            pool_bytes: pool::POOL_BYTES,
+            steps: Steps::Calls(calls.to_vec()),
+        }
+    }
+
+    /// Whether a step may write over what a file has.
+    fn overwrites(&self, step: usize) -> bool {
+        match &self.steps {
+            Steps::Kind(kind) => kind.overwrites,
+            Steps::Calls(calls) => calls[step].overwrites(),
+        }
+    }
+
+    /// What the contract lets go either way after a crash.
+    pub(crate) fn exceptions(&self, moment: &Moment<'_, Tree>) -> Exceptions {
+        let mut exceptions = Exceptions::default();
+        let overwriting = (0..=moment.step).filter(|&step| self.overwrites(step));
+        for step in overwriting {
+            let (before, after) = (&moment.history[step], &moment.history[step + 1]);
+            for node in after.values() {
+                let old = before.values().find(|old| old.ino == node.ino);
+                let Some(old) =
+                    old.filter(|old| (&old.data, old.times) != (&node.data, node.times))
+                else {
+                    continue;
+                };
+                exceptions.times.entry(node.ino).or_default();
+                if step == moment.step && !moment.returned && self.mode == DataMode::Ordered {
+                    let both = (old.data.clone(), node.data.clone());
+                    exceptions.torn.insert(node.ino, both);
+                }
+            }
+        }
+        for node in moment.history[..moment.step + 2]
+            .iter()
+            .flat_map(Tree::values)
+        {
+            if let Some((mtimes, ctimes)) = exceptions.times.get_mut(&node.ino) {
+                mtimes.insert(node.times.0);
+                ctimes.insert(node.times.1);
+            }
+        }
+        exceptions
+    }
+}
+
+impl Program for FileSystem {
+    type Running = Attached;
+    type Visible = Tree;
+
+    fn name(&self) -> String {
+        match &self.steps {
+            Steps::Kind(kind) => format!("{:?}: {}", self.mode, kind.name),
+            Steps::Calls(calls) => format!("{:?}: {}", self.mode, call::text(calls)),
+        }
+    }
+
+    fn setup(&self) -> Result<Pmem, String> {
+        Ok(pool::fresh(self.pool_bytes))
+    }
+
+    fn volatile(&self, mem: &Pmem) -> Range<u64> {
+        pool::runtime_range(mem)
+    }
+
+    fn attach(&self, mem: Pmem, observer: Arc<dyn Observer>) -> Result<Attached, String> {
+        let mut options = pool::open_options(self.mode, 1_000_000);
+        options.observer = Some(observer);
+        let fs = Fs::open_private(mem, &options).map_err(|error| format!("recovery: {error}"))?;
+        Ok(Attached::to(fs))
+    }
+
+    fn prepare(&self, running: &mut Attached) -> Result<(), String> {
+        if let Steps::Kind(kind) = &self.steps {
+            let prepared = kinds::prepare(&running.fs).map_err(|error| error.to_string())?;
+            (kind.first)(&running.fs, &prepared).map_err(|error| error.to_string())?;
+            running.prepared = Some(prepared);
+        }
+        Ok(())
+    }
+
+    fn steps(&self) -> usize {
+        match &self.steps {
+            Steps::Kind(_) => 1,
+            Steps::Calls(calls) => calls.len(),
+        }
+    }
+
+    fn step_name(&self, step: usize) -> String {
+        match &self.steps {
+            Steps::Kind(kind) => kind.name.to_owned(),
+            Steps::Calls(calls) => calls[step].to_string(),
+        }
+    }
+
+    fn step(&self, running: &mut Attached, step: usize) -> Result<(), String> {
+        match &self.steps {
+            Steps::Kind(kind) => {
+                let prepared = running.prepared.expect("prepared before the first step");
+                (kind.call)(&running.fs, &prepared).map_err(|error| error.to_string())
+            }
+            Steps::Calls(calls) => {
+                // A call may fail: then it must have changed nothing, and the history shows the same tree twice.
+                let _ = calls[step].run(&running.fs, &mut running.held, step as u8 + 1);
+                Ok(())
+            }
+        }
+    }
+
+    fn look(&self, running: &mut Attached) -> Result<Tree, String> {
+        tree::read(&running.fs).map_err(|error| format!("reading the tree: {error}"))
+    }
+
+    fn check(&self, running: &mut Attached) -> Result<(), String> {
+        usage::sound(&running.fs).map(drop)
+    }
+
+    fn accepts(&self, seen: &Tree, moment: &Moment<'_, Tree>) -> Result<(), String> {
+        if moment.allowed().contains(seen) {
+            return Ok(());
+        }
+        let exceptions = self.exceptions(moment);
+        let mut text = String::new();
+        for (at, expected) in moment.allowed().iter().enumerate() {
+            let Some(difference) = tree::difference(seen, expected, &exceptions) else {
+                return Ok(());
+            };
+            let which = if at + 1 == moment.allowed().len() {
+                "after"
+            } else {
+                "before"
+            };
+            text.push_str(&format!("\nnot the tree {which} the call:\n{difference}"));
+        }
+        Err(text)
+    }
+
+    fn go_on(&self, running: &mut Attached) -> Result<(), String> {
+        usage::use_up(&running.fs)
+    }
+
+    fn detach(&self, running: Attached) -> Option<Pmem> {
+        Some(running.fs.into_mapping())
+    }
+}

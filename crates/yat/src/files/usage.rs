@@ -1,0 +1,83 @@
+//! A recovered pool must be fit for use: names are made and removed, files extended, everything deleted, and
+//! then the allocator has to balance with the trees.
+
+use super::pool::NODE;
+use pmfs::{Fs, Ino, ROOT_INO, SetAttr};
+
+/// Checks the pool.
+///
+/// # Errors
+/// The findings, in words.
+pub(crate) fn sound(fs: &Fs) -> Result<u64, String> {
+    let report = fs.check().map_err(|error| format!("check: {error}"))?;
+    if report.is_clean() {
+        Ok(report.inodes)
+    } else {
+        Err(format!("check: {:#?}", report.findings))
+    }
+}
+
+/// Uses the pool, until nothing is left in it.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
+    let mut names = Vec::new();
+    use_directory(fs, ROOT_INO, &mut names).map_err(|error| error.to_string())?;
+    for (dir, name, is_dir) in names.into_iter().rev() {
+        let removed = if is_dir {
+            fs.rmdir(dir, &name)
+        } else {
+            fs.unlink(dir, &name)
+        };
+        let name = String::from_utf8_lossy(&name);
+        removed.map_err(|error| format!("deleting {name}: {error}"))?;
+    }
+    let left = sound(fs).map_err(|text| format!("all deleted, {text}"))?;
+    if left == 1 {
+        Ok(())
+    } else {
+        Err(format!("all deleted, and {left} inodes are live"))
+    }
+}
+
+/// A name made, written and removed in a directory, and its files extended; then the same below it. Collects
+/// the names, those of a directory after its own.
+fn use_directory(fs: &Fs, dir: Ino, names: &mut Vec<(Ino, Vec<u8>, bool)>) -> pmfs::Result<()> {
+    let made = fs.create(dir, b"used after the crash", &NODE)?.ino;
+    fs.write(made, 0, &[1; 5000])?;
+    fs.unlink(dir, b"used after the crash")?;
+    let mut entries = Vec::new();
+    fs.readdir(dir, 0, &mut |entry| {
+        if entry.name != b"." && entry.name != b".." {
+            entries.push((entry.ino, entry.kind, entry.name.to_vec()));
+        }
+        true
+    })?;
+    for (ino, kind, name) in entries {
+        names.push((dir, name, kind == 0o040_000));
+        match kind {
+            0o040_000 => use_directory(fs, ino, names)?,
+            0o100_000 => extend(fs, ino)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Bytes past the end are undefined until exposed: extended, they must read as zeros.
+fn extend(fs: &Fs, file: Ino) -> pmfs::Result<()> {
+    let old = fs.getattr(file)?.size;
+    let set = SetAttr {
+        size: Some(old + 9000),
+        ..SetAttr::default()
+    };
+    fs.setattr(file, &set)?;
+    let mut tail = vec![1; 9000];
+    fs.read(file, old, &mut tail)?;
+    assert!(
+        tail.iter().all(|&byte| byte == 0),
+        "what an extended file exposes is zero"
+    );
+    Ok(())
+}

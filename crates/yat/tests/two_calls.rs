@@ -1,0 +1,69 @@
+//! Goal: a call's crash states are as they must be whatever was called before it.
+//! Method: the power-loss model over ACE's workloads of two calls, every call and every fence; here one workload in
+//! `YAT_ONE_IN`, chosen by `YAT_SEED` (`make yat` does them all); and recoveries crashed two deep over a few of one.
+
+use pmfs::DataMode;
+use yat::campaign::{Campaign, Outcome};
+use yat::explore::Options;
+use yat::files::FileSystem;
+use yat::files::ace::{ace, sequences, wide};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn run(workloads: &[(FileSystem, Options)]) -> Outcome {
+    let campaign = Campaign {
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        until: None,
+        watch: &|_| {},
+    };
+    campaign.run(workloads)
+}
+
+fn sound(outcome: &Outcome) {
+    let counts = outcome.counts;
+    println!(
+        "{} workloads, {} points ({} in recoveries), {} images",
+        counts.workloads, counts.points, counts.nested, counts.images
+    );
+    let texts: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
+    assert!(texts.is_empty(), "{}", texts.join("\n"));
+    assert!(outcome.failures.is_empty(), "{:#?}", outcome.failures);
+}
+
+#[test]
+fn of_a_slice() {
+    let (one_in, seed) = (number("YAT_ONE_IN", 60), number("YAT_SEED", 1));
+    println!("YAT_ONE_IN={one_in} YAT_SEED={seed}");
+    let set = ace();
+    let modes = [DataMode::Atomic, DataMode::Ordered];
+    let workloads: Vec<_> = modes
+        .into_iter()
+        .flat_map(|mode| {
+            let chosen = sequences(&set, 2).skip((seed % one_in) as usize);
+            let chosen = chosen.step_by(one_in as usize);
+            chosen.map(move |calls| (FileSystem::of_calls(&calls, mode), Options::default()))
+        })
+        .collect();
+    assert!(!workloads.is_empty());
+    sound(&run(&workloads));
+}
+
+#[test]
+fn recoveries_are_crashed_too() {
+    let set = wide();
+    let workloads: Vec<_> = sequences(&set, 1)
+        .step_by(9)
+        .map(|calls| {
+            let options = Options {
+                depth: 1,
+                ..Options::default()
+            };
+            (FileSystem::of_calls(&calls, DataMode::Atomic), options)
+        })
+        .collect();
+    let outcome = run(&workloads);
+    sound(&outcome);
+    assert!(outcome.counts.nested > 0, "recoveries have fences");
+}

@@ -36,9 +36,26 @@ pub struct Campaign<'a> {
     pub watch: &'a (dyn Fn(&Counts) + Sync),
 }
 
+/// What became of one workload: what was looked at, or a violation; or why it makes no sense, in words.
+pub type Explored = Result<Result<Counts, Box<Violation>>, String>;
+
 impl Campaign<'_> {
     /// Explores each workload.
     pub fn run<P: Program>(&self, workloads: &[(P, Options)]) -> Outcome {
+        self.each(workloads, |(program, options)| {
+            let recording = quietly(|| record(program))
+                .and_then(|recording| recording)
+                .map_err(|text| format!("{}: {text}", program.name()))?;
+            Ok(Explorer::new(program, &recording, *options).run())
+        })
+    }
+
+    /// Does `explore` for each workload.
+    pub fn each<W: Sync>(
+        &self,
+        workloads: &[W],
+        explore: impl Fn(&W) -> Explored + Sync,
+    ) -> Outcome {
         let since = Instant::now();
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
@@ -48,18 +65,15 @@ impl Campaign<'_> {
                 if self.until.is_some_and(|until| Instant::now() > until) {
                     return;
                 }
-                let Some((program, options)) = workloads.get(next.fetch_add(1, Ordering::Relaxed))
-                else {
+                let Some(workload) = workloads.get(next.fetch_add(1, Ordering::Relaxed)) else {
                     return;
                 };
-                let explored = quietly(|| record(program))
-                    .and_then(|recording| recording)
-                    .map(|recording| Explorer::new(program, &recording, *options).run());
+                let explored = explore(workload);
                 let mut outcome = outcome.lock().expect("no panic while it is held");
                 match explored {
                     Ok(Ok(counts)) => outcome.counts += counts,
                     Ok(Err(violation)) => outcome.violations.push(*violation),
-                    Err(text) => outcome.failures.push(format!("{}: {text}", program.name())),
+                    Err(text) => outcome.failures.push(text),
                 }
                 if outcome.violations.len() + outcome.failures.len() >= VIOLATIONS_MAX {
                     stop.store(true, Ordering::Relaxed);

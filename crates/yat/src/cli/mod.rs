@@ -1,7 +1,9 @@
 //! The command line.
 
+mod kill;
 mod power;
 mod replay;
+mod selection;
 mod show;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -25,6 +27,8 @@ pub struct Arguments {
 enum Command {
     /// Power loss: every fence and return of every workload of a set
     Power(power::Power),
+    /// Kills: before every store, flush and fence, recovered by another instance on the live memory
+    Kill(kill::Kill),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -51,6 +55,7 @@ impl Mode {
 pub fn main(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
         Command::Power(power) => power::run(power, arguments.json),
+        Command::Kill(kill) => kill::run(kill, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     };
     match done {

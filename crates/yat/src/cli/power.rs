@@ -1,128 +1,43 @@
 //! `yat power`.
 
-use super::Mode;
+use super::selection::Selection;
 use super::show::{self, Bar};
-use clap::{Args, ValueEnum};
-use std::time::{Duration, Instant};
+use clap::Args;
 use yat::campaign::Campaign;
 use yat::explore::Options;
-use yat::files::FileSystem;
-use yat::files::ace::{self, sequences, shared_prefixes};
-use yat::files::call::{self, Call};
-use yat::files::kinds::kinds;
 
 #[derive(Debug, Args)]
 pub struct Power {
-    /// Workloads
-    #[arg(long, value_enum, default_value_t = Set::Ace2)]
-    set: Set,
-    /// Calls of a workload of your own instead: "mkdir A; create A/foo"
-    #[arg(long, conflicts_with = "set")]
-    calls: Option<String>,
-    /// Data mode of the pool
-    #[arg(long, value_enum, default_value_t = Mode::Both)]
-    mode: Mode,
+    #[command(flatten)]
+    selection: Selection,
     /// Crash recoveries too, that many deep
     #[arg(long, default_value_t = 0)]
     depth: usize,
-    /// Take only one workload in N, chosen by the seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    one_in: u64,
-    /// Seed of what is chosen at random
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Threads; 0: one a core
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// Stop after so many minutes
-    #[arg(long)]
-    minutes: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Set {
-    /// Every kind of call, on a pool with one of everything
-    Kinds,
-    /// ACE's 56 workloads of one call
-    Ace1,
-    /// ACE's 3,136 workloads of two calls
-    Ace2,
-    /// ACE's workloads of three calls that change names and sizes
-    Ace3,
-    /// As ace1, with the calls that ACE leaves out
-    Wide1,
-    /// As ace2, with the calls that ACE leaves out
-    Wide2,
-}
-
-impl Power {
-    fn sequences(&self) -> Result<Vec<Vec<Call>>, String> {
-        if let Some(text) = &self.calls {
-            return Ok(vec![call::parse(text)?]);
-        }
-        let (set, len) = match self.set {
-            Set::Kinds => return Ok(Vec::new()),
-            Set::Ace1 => (ace::ace(), 1),
-            Set::Ace2 => (ace::ace(), 2),
-            Set::Ace3 => (ace::metadata(), 3),
-            Set::Wide1 => (ace::wide(), 1),
-            Set::Wide2 => (ace::wide(), 2),
-        };
-        let mut random = self.seed | 1;
-        let chosen = move |_: &Vec<Call>| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random >> 20).is_multiple_of(self.one_in)
-        };
-        Ok(sequences(&set, len).filter(chosen).collect())
-    }
-
-    fn workloads(&self) -> Result<Vec<(FileSystem, Options)>, String> {
-        let sequences = self.sequences()?;
-        let shared = shared_prefixes(&sequences);
-        let mut workloads = Vec::new();
-        for &mode in self.mode.modes() {
-            let options = Options {
-                depth: self.depth,
-                seed: self.seed,
-                ..Options::default()
-            };
-            if self.calls.is_none() && self.set == Set::Kinds {
-                let all = kinds();
-                workloads.extend(
-                    all.iter()
-                        .map(|kind| (FileSystem::of_kind(kind, mode), options)),
-                );
-            }
-            for (calls, &from) in sequences.iter().zip(&shared) {
-                workloads.push((
-                    FileSystem::of_calls(calls, mode),
-                    Options { from, ..options },
-                ));
-            }
-        }
-        Ok(workloads)
-    }
 }
 
 pub fn run(power: &Power, json: bool) -> Result<bool, String> {
-    let workloads = power.workloads()?;
+    let selection = &power.selection;
+    let workloads: Vec<_> = selection
+        .workloads()?
+        .into_iter()
+        .map(|(program, from)| {
+            let options = Options {
+                from,
+                depth: power.depth,
+                seed: selection.seed,
+                ..Options::default()
+            };
+            (program, options)
+        })
+        .collect();
     let bar = Bar::new(json, workloads.len() as u64);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let campaign = Campaign {
-        threads: if power.threads == 0 {
-            cores
-        } else {
-            power.threads
-        },
-        until: power
-            .minutes
-            .map(|minutes| Instant::now() + Duration::from_secs(60 * minutes)),
+        threads: selection.threads(),
+        until: selection.until(),
         watch: &|counts| bar.at(counts),
     };
     let outcome = campaign.run(&workloads);
     bar.finish();
-    show::outcome(&outcome, power.seed, json);
+    show::outcome(&outcome, selection.seed, json);
     Ok(outcome.violations.is_empty() && outcome.failures.is_empty())
 }

@@ -98,3 +98,33 @@ pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool) {
         outcome.violations.len(),
     );
 }
+
+/// The result of a campaign of the kill model.
+pub fn kills(outcome: &Outcome, as_json: bool) {
+    let counts = &outcome.counts;
+    let seconds = outcome.elapsed.as_secs_f64();
+    if as_json {
+        let object = json!({
+            "workloads": counts.workloads,
+            "kills": counts.images,
+            "undone": counts.states,
+            "seconds": seconds,
+            "workloads_left": outcome.left,
+            "failures": outcome.failures,
+        });
+        println!("{object}");
+        return;
+    }
+    for failure in &outcome.failures {
+        println!("violation: {failure}");
+    }
+    println!(
+        "{} workloads ({} left), {} kills ({} undone), {} violations, {seconds:.1} s, {:.0} kills a second",
+        counts.workloads,
+        outcome.left,
+        counts.images,
+        counts.states,
+        outcome.failures.len(),
+        counts.images as f64 / seconds,
+    );
+}

@@ -33,6 +33,12 @@ thread_local! {
     static HINT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
+/// Makes this thread prefer a lane, so that a recorded run can be had again.
+#[cfg(feature = "record")]
+pub fn prefer_lane(index: u64) {
+    HINT.set(index);
+}
+
 /// What a block is for: data spreads over the pool lane by lane, the rest stays together near its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {

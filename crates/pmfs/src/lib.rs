@@ -53,6 +53,8 @@ pub use fs::Fs;
 pub use grow::{GrowReport, grow};
 pub use image::{LoadOptions, LoadReport, SaveReport, load};
 pub use info::{FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
+#[cfg(feature = "record")]
+pub use lane::prefer_lane;
 pub use look::{Look, PoolState, is_pool, remove};
 pub use new_file::NewFile;
 pub use options::{MkfsOptions, OpenOptions};

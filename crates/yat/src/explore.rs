@@ -118,6 +118,24 @@ pub struct Recording<V> {
     volatile: std::ops::Range<u64>,
 }
 
+impl<V> Recording<V> {
+    /// What `program` did otherwise than step by step.
+    pub(crate) fn of<P: Program<Visible = V>>(
+        base: Vec<u8>,
+        trace: Trace,
+        program: &P,
+    ) -> Recording<V> {
+        let mem = Pmem::private(base.len() as u64);
+        mem.poke(0, &base);
+        Recording {
+            volatile: program.volatile(&mem),
+            base,
+            trace,
+            history: Vec::new(),
+        }
+    }
+}
+
 /// Runs a program's steps under the recorder.
 ///
 /// # Errors
@@ -347,6 +365,25 @@ impl<'a, P: Program> Explorer<'a, P> {
             pending = after;
         }
         Ok(())
+    }
+
+    /// One crash point, of a trace that somebody else follows: `step` is what [`Moment::step`] says.
+    pub(crate) fn crash_at(
+        &mut self,
+        pending: &mut Pending,
+        step: usize,
+        fence: Option<usize>,
+        place: Option<Place>,
+    ) -> Result<(), Box<Violation>> {
+        self.crash.step = step;
+        self.point(pending, fence, place, fence.is_none())
+    }
+
+    /// What was looked at.
+    pub(crate) fn into_counts(mut self) -> Counts {
+        self.counts.states = self.states.len() as u64;
+        self.counts.workloads = 0;
+        self.counts
     }
 
     fn point(

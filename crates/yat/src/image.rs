@@ -48,7 +48,7 @@ impl Chooser {
         }
     }
 
-    fn choose(&mut self, alternatives: usize) -> usize {
+    pub(crate) fn choose(&mut self, alternatives: usize) -> usize {
         let alternatives = alternatives as u32;
         if self.at == self.path.len() {
             let choice = if self.random == 0 {

@@ -1,24 +1,25 @@
 //! Goal: a call's crash states are as they must be whatever was called before it.
 //! Method: the power-loss model over ACE's workloads of two calls, every call and every fence; here one workload in
-//! `YAT_ONE_IN`, chosen by `YAT_SEED` (`make yat` does them all); and recoveries crashed two deep over a few of one.
+//! `YAT_ONE_IN`, chosen by `YAT_SEED` (`make yat` does them all); recoveries crashed too, over a few of one; and pairs of
+//! calls in two lanes, interleaved at their fences in every order.
 
 use pmfs::DataMode;
 use yat::campaign::{Campaign, Outcome};
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::files::ace::{ace, sequences, wide};
+use yat::pairs::{Pair, pairs};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-fn run(workloads: &[(FileSystem, Options)]) -> Outcome {
-    let campaign = Campaign {
+fn campaign() -> Campaign<'static> {
+    Campaign {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         until: None,
         watch: &|_| {},
-    };
-    campaign.run(workloads)
+    }
 }
 
 fn sound(outcome: &Outcome) {
@@ -47,7 +48,7 @@ fn of_a_slice() {
         })
         .collect();
     assert!(!workloads.is_empty());
-    sound(&run(&workloads));
+    sound(&campaign().run(&workloads));
 }
 
 #[test]
@@ -63,7 +64,16 @@ fn recoveries_are_crashed_too() {
             (FileSystem::of_calls(&calls, DataMode::Atomic), options)
         })
         .collect();
-    let outcome = run(&workloads);
+    let outcome = campaign().run(&workloads);
     sound(&outcome);
     assert!(outcome.counts.nested > 0, "recoveries have fences");
+}
+
+#[test]
+fn at_once() {
+    let modes = [DataMode::Atomic, DataMode::Ordered];
+    let chosen: Vec<Pair> = modes.into_iter().flat_map(pairs).step_by(11).collect();
+    let outcome = campaign().each(&chosen, Pair::explore);
+    sound(&outcome);
+    assert!(outcome.counts.steps > 100, "calls are interleaved");
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod kill;
+mod pairs;
 mod power;
 mod replay;
 mod selection;
@@ -29,6 +30,8 @@ enum Command {
     Power(power::Power),
     /// Kills: before every store, flush and fence, recovered by another instance on the live memory
     Kill(kill::Kill),
+    /// Two calls at once, in two lanes, interleaved at their fences in every order, and power lost at each of them
+    Pairs(pairs::Pairs),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -56,6 +59,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
         Command::Power(power) => power::run(power, arguments.json),
         Command::Kill(kill) => kill::run(kill, arguments.json),
+        Command::Pairs(pairs) => pairs::run(pairs, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     };
     match done {

@@ -100,7 +100,7 @@ impl FileSystem {
                 };
                 exceptions.times.entry(node.ino).or_default();
                 if step == moment.step && !moment.returned && self.mode == DataMode::Ordered {
-                    let both = (old.data.clone(), node.data.clone());
+                    let both = vec![old.data.clone(), node.data.clone()];
                     exceptions.torn.insert(node.ino, both);
                 }
             }

@@ -102,8 +102,8 @@ pub struct Exceptions {
     /// Times that files which were overwritten had at some time: mtimes, ctimes. An overwrite's are stored
     /// unflushed.
     pub times: BTreeMap<Ino, (BTreeSet<i64>, BTreeSet<i64>)>,
-    /// Files of which each byte may be the old or the new one: `ordered` mode, in which an overwrite may tear.
-    pub torn: BTreeMap<Ino, (Vec<u8>, Vec<u8>)>,
+    /// Files of which each byte may be that of any of these contents: `ordered` mode, in which an overwrite may tear.
+    pub torn: BTreeMap<Ino, Vec<Vec<u8>>>,
 }
 
 impl Exceptions {
@@ -113,9 +113,9 @@ impl Exceptions {
                 mtimes.contains(&found.times.0) && ctimes.contains(&found.times.1)
             });
         let data = found.data == expected.data
-            || self.torn.get(&found.ino).is_some_and(|(old, new)| {
+            || self.torn.get(&found.ino).is_some_and(|contents| {
                 let either = |(at, byte): (usize, &u8)| {
-                    old.get(at) == Some(byte) || new.get(at) == Some(byte)
+                    contents.iter().any(|content| content.get(at) == Some(byte))
                 };
                 found.data.len() == expected.data.len() && found.data.iter().enumerate().all(either)
             });

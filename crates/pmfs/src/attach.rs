@@ -17,6 +17,7 @@ use pmem::slots::{ByteLock, Prober};
 use pmfs_format::RunRecordRaw;
 use pmfs_format::runtime::{LAYOUT, SLOT_FREE, SLOT_LIVE};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -205,6 +206,11 @@ fn identity_of(pool: &Pool, last: Option<RunRecordRaw>) -> RunRecordRaw {
 }
 
 fn boot_id() -> [u8; 16] {
+    static BOOT_ID: LazyLock<[u8; 16]> = LazyLock::new(read_boot_id);
+    *BOOT_ID
+}
+
+fn read_boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let mut id = [0; 16];

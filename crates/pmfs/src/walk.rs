@@ -170,7 +170,6 @@ pub(crate) fn walk(pool: &Pool) -> Maps {
     pool.inode_table().visit(pool, &mut table);
     let leaves = table.leaves;
     let next = AtomicU64::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         loop {
             let start = next.fetch_add(STRIDE as u64, Ordering::Relaxed) as usize;
@@ -182,9 +181,10 @@ pub(crate) fn walk(pool: &Pool) -> Maps {
             }
         }
     };
-    if leaves.len() <= STRIDE || workers == 1 {
+    if leaves.len() <= STRIDE {
         work();
     } else {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 scope.spawn(work);

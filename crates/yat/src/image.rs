@@ -274,10 +274,17 @@ pub struct CrashImage {
     state: Mutex<State>,
     /// One bit a line: it may have undecided words.
     marked: Vec<AtomicU64>,
+    /// One bit a page: it has such lines.
+    open_pages: Vec<AtomicU64>,
     /// One bit a page: it is not what the durable image has.
     dirty: Vec<AtomicU64>,
     loads: AtomicU64,
     ignored: Range<u64>,
+}
+
+#[inline]
+fn is_set(map: &[AtomicU64], bit: u64) -> bool {
+    map[(bit / 64) as usize].load(Ordering::Relaxed) >> (bit % 64) & 1 == 1
 }
 
 fn bitmap(bits: u64) -> Vec<AtomicU64> {
@@ -298,6 +305,7 @@ impl CrashImage {
                 trace: None,
             }),
             marked: bitmap(len.div_ceil(LINE)),
+            open_pages: bitmap(len.div_ceil(PAGE)),
             dirty: bitmap(len.div_ceil(PAGE)),
             loads: AtomicU64::new(0),
             ignored,
@@ -311,7 +319,7 @@ impl CrashImage {
 
     /// Becomes the image of `pending` that `chooser` says; `mem` holds what is durable.
     pub fn arm(&self, pending: &Pending, chooser: Chooser, trace: bool) {
-        for word in &self.marked {
+        for word in self.marked.iter().chain(&self.open_pages) {
             word.store(0, Ordering::Relaxed);
         }
         let mut state = self.lock();
@@ -319,6 +327,8 @@ impl CrashImage {
         for (&start, line) in &pending.lines {
             let at = start / LINE;
             self.marked[(at / 64) as usize].fetch_or(1 << (at % 64), Ordering::Relaxed);
+            let page = start / PAGE;
+            self.open_pages[(page / 64) as usize].fetch_or(1 << (page % 64), Ordering::Relaxed);
             state.open.insert(start, Open::of(pending, start, line));
         }
         state.choices.chooser = chooser;
@@ -383,11 +393,6 @@ impl CrashImage {
         stores
     }
 
-    fn is_marked(&self, line: u64) -> bool {
-        let at = line / LINE;
-        self.marked[(at / 64) as usize].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
-    }
-
     fn mark_dirty(&self, off: u64, len: u64) {
         for page in off / PAGE..=(off + len.max(1) - 1) / PAGE {
             let (word, bit) = (&self.dirty[(page / 64) as usize], 1 << (page % 64));
@@ -398,41 +403,51 @@ impl CrashImage {
     }
 
     /// Decides the undecided words of a range, but those that are `overwritten` whole.
+    #[inline]
     fn look(&self, mem: &Pmem, off: u64, len: u64, overwritten: bool) {
         let mut line = off & !(LINE - 1);
         while line < off + len {
-            if self.is_marked(line) {
-                let mut state = self.lock();
-                let State {
-                    open,
-                    choices,
-                    trace,
-                } = &mut *state;
-                let open = open.get_mut(&line).expect("marked lines are open");
-                for word in 0..8 {
-                    let at = line + word as u64 * 8;
-                    if at + 8 <= off || at >= off + len || open.settled >> word & 1 == 1 {
-                        continue;
-                    }
-                    if overwritten && at >= off && at + 8 <= off + len {
-                        // What it was matters to nobody.
-                        open.settled |= 1 << word;
-                        continue;
-                    }
-                    let (value, part) = open.decide(word, choices);
-                    self.mark_dirty(at, 8);
-                    mem.poke(at, &value);
-                    if let Some(trace) = trace {
-                        let off = at;
-                        trace.events.push(Event::Decided { off, value, part });
-                    }
-                }
-                if open.settled == u8::MAX {
-                    let at = line / LINE;
-                    self.marked[(at / 64) as usize].fetch_and(!(1 << (at % 64)), Ordering::Relaxed);
-                }
+            if !is_set(&self.open_pages, line / PAGE) {
+                line = (line & !(PAGE - 1)) + PAGE;
+                continue;
+            }
+            if is_set(&self.marked, line / LINE) {
+                self.look_at_line(mem, line, off..off + len, overwritten);
             }
             line += LINE;
+        }
+    }
+
+    #[cold]
+    fn look_at_line(&self, mem: &Pmem, line: u64, range: Range<u64>, overwritten: bool) {
+        let mut state = self.lock();
+        let State {
+            open,
+            choices,
+            trace,
+        } = &mut *state;
+        let open = open.get_mut(&line).expect("marked lines are open");
+        for word in 0..8 {
+            let at = line + word as u64 * 8;
+            if at + 8 <= range.start || at >= range.end || open.settled >> word & 1 == 1 {
+                continue;
+            }
+            if overwritten && at >= range.start && at + 8 <= range.end {
+                // What it was matters to nobody.
+                open.settled |= 1 << word;
+                continue;
+            }
+            let (value, part) = open.decide(word, choices);
+            self.mark_dirty(at, 8);
+            mem.poke(at, &value);
+            if let Some(trace) = trace {
+                let off = at;
+                trace.events.push(Event::Decided { off, value, part });
+            }
+        }
+        if open.settled == u8::MAX {
+            let at = line / LINE;
+            self.marked[(at / 64) as usize].fetch_and(!(1 << (at % 64)), Ordering::Relaxed);
         }
     }
 

@@ -8,7 +8,7 @@ export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build install uninstall deb demo test test-guest check-long bench fuzz fmt lint clean
+.PHONY: help bootstrap build install uninstall deb demo test test-guest check-long yat bench fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test: ## Everything that must hold, in less than 20 minutes
 
 check-long: bootstrap ## The long campaigns: ten million model operations, 300 kills, all crash states
 	@bash tests/check-long.sh
+
+yat: bootstrap ## Every crash state and every kill: the checker's campaigns in full (hours)
+	@bash tests/yat.sh
 
 bench: bootstrap build ## Measure: library, directories, recovery, mount; beside tmpfs
 	$(CARGO) build --release -p pmbench

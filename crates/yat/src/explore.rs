@@ -4,9 +4,10 @@ use crate::image::{Chooser, CrashImage};
 use crate::memory::Pending;
 use crate::program::{Moment, Program};
 use crate::quiet::quietly;
+use crate::sites::{Site, site_of};
 use crate::trace::{Event, Place, Recorder, Trace};
 use pmem::Pmem;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ pub struct Options {
     /// Crashes inside recovery, that many deep.
     pub depth: usize,
     /// A flush or fence that is taken out, as if it were not in the source.
-    pub without: Option<Place>,
+    pub without: Option<Site>,
     /// For samples.
     pub seed: u64,
 }
@@ -204,6 +205,18 @@ impl Arena {
     }
 }
 
+/// What became of one image.
+struct Life<V> {
+    /// Choices that recovery made.
+    made: usize,
+    /// The state that was seen, as a number; or what is wrong.
+    result: Result<u64, String>,
+    /// What recovery did, if that is to be crashed too.
+    recovery: Option<Trace>,
+    /// What was done with the recovered pool, and what was seen after it.
+    use_of_it: Option<(Trace, V)>,
+}
+
 /// Explores one recorded workload.
 pub struct Explorer<'a, P: Program> {
     program: &'a P,
@@ -215,6 +228,8 @@ pub struct Explorer<'a, P: Program> {
     states: HashSet<u64>,
     /// States that a nested crash was explored in.
     nested: HashSet<u64>,
+    /// Sites of recoveries.
+    sites: BTreeSet<Site>,
     crash: Crash,
 }
 
@@ -250,6 +265,7 @@ impl<'a, P: Program> Explorer<'a, P> {
             },
             states: HashSet::new(),
             nested: HashSet::new(),
+            sites: BTreeSet::new(),
             crash: Crash::default(),
         }
     }
@@ -259,17 +275,25 @@ impl<'a, P: Program> Explorer<'a, P> {
     /// # Errors
     /// The first violation.
     pub fn run(mut self) -> Result<Counts, Box<Violation>> {
+        self.explore()?;
+        Ok(self.counts)
+    }
+
+    /// As [`Explorer::run`], by reference.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn explore(&mut self) -> Result<(), Box<Violation>> {
         let trace = &self.recording.trace;
         let mut pending = Pending::new(self.recording.base.clone());
         // The first return is that of what came before the first step.
         let (mut returns, mut fence) = (0, 0);
         for event in &trace.events {
+            if self.options.without.is_some() && site_of(event) == self.options.without {
+                continue;
+            }
             match *event {
-                Event::Flush { at, .. } if Some(at) == self.options.without => continue,
                 Event::Fence { at, .. } => {
-                    if Some(at) == self.options.without {
-                        continue;
-                    }
                     if returns > self.options.from {
                         self.crash.step = returns - 1;
                         self.point(&mut pending, Some(fence), Some(at), false)?;
@@ -293,7 +317,12 @@ impl<'a, P: Program> Explorer<'a, P> {
             }
         }
         self.counts.states = self.states.len() as u64;
-        Ok(self.counts)
+        Ok(())
+    }
+
+    /// The sites of the recoveries that were crashed.
+    pub fn take_sites(&mut self) -> BTreeSet<Site> {
+        std::mem::take(&mut self.sites)
     }
 
     /// One crash in one image, for a replay.
@@ -341,14 +370,16 @@ impl<'a, P: Program> Explorer<'a, P> {
             self.crash.fences.push(crash.fences[depth]);
             let chooser = Chooser::replay(&crash.images[depth]);
             let last = depth + 1 == crash.images.len();
-            let (_, result, trace) = self.judge(&pending, depth, chooser, returned, false, &[]);
+            let Life {
+                result, recovery, ..
+            } = self.judge(&pending, depth, chooser, returned, false, &[]);
             let chooser = self.arenas[depth].image.take_chooser();
             if last {
                 return result
                     .map(drop)
                     .map_err(|text| self.violation(text, place, depth, &chooser));
             }
-            let trace = trace.expect("recorded where depth is left");
+            let trace = recovery.expect("recorded where depth is left");
             let mut after = Pending::after_crash(&pending);
             let mut fence = 0;
             for event in &trace.events {
@@ -412,21 +443,25 @@ impl<'a, P: Program> Explorer<'a, P> {
         let (mut images, mut kept, mut random) = (0, depth == 0, 0);
         let mut changed = changed;
         loop {
-            let (made, result, trace) =
-                self.judge(pending, depth, chooser, returned, kept, changed);
+            let life = self.judge(pending, depth, chooser, returned, kept, changed);
             chooser = self.arenas[depth].image.take_chooser();
             (kept, changed) = (true, &[]);
             images += 1;
             self.counts.images += 1;
-            match result {
+            match life.result {
                 Err(text) => return Err(self.violation(text, place, depth, &chooser)),
                 Ok(state) => self.states.insert(state),
             };
-            if let Some(trace) = trace
-                && chooser.choices()[made..].iter().all(|&choice| choice == 0)
+            let rest = &chooser.choices()[life.made..];
+            if let Some(recovery) = &life.recovery
+                && rest.iter().all(|&choice| choice == 0)
             {
                 self.crash.images.push(chooser.choices());
-                self.nested(pending, &trace, depth, returned)?;
+                self.nested(pending, recovery, depth, returned)?;
+                if let Some((use_of_it, seen)) = &life.use_of_it {
+                    let traces = [recovery, use_of_it];
+                    self.second_life(pending, traces, seen, depth, place)?;
+                }
                 self.crash.images.pop();
             }
             if images == IMAGES_MAX {
@@ -457,12 +492,13 @@ impl<'a, P: Program> Explorer<'a, P> {
         let mut after = Pending::after_crash(pending);
         let mut fence = 0;
         for event in &trace.events {
+            let site = site_of(event);
+            if site.is_some() && site == self.options.without {
+                continue;
+            }
+            self.sites.extend(site);
             match *event {
-                Event::Flush { at, .. } if Some(at) == self.options.without => continue,
                 Event::Fence { at, .. } => {
-                    if Some(at) == self.options.without {
-                        continue;
-                    }
                     if self.nested.insert(fingerprint(&after, depth, &self.crash)) {
                         self.images(&after, depth + 1, Some(fence), Some(at), returned, &[])?;
                     }
@@ -478,8 +514,56 @@ impl<'a, P: Program> Explorer<'a, P> {
         Ok(())
     }
 
-    /// Recovers one image, checks it, compares what is seen, and uses it. Answers the choices that recovery made, the
-    /// state or what is wrong, and what recovery did if that is to be crashed too.
+    /// Power fails again when the recovered pool was used: what was seen then must be there, and nothing that the
+    /// first recovery undid may come back.
+    fn second_life(
+        &mut self,
+        pending: &Pending,
+        traces: [&Trace; 2],
+        seen: &P::Visible,
+        depth: usize,
+        place: Option<Place>,
+    ) -> Result<(), Box<Violation>> {
+        let mut after = Pending::after_crash(pending);
+        for trace in traces {
+            for event in &trace.events {
+                if self.options.without.is_none() || site_of(event) != self.options.without {
+                    after.apply(trace, event);
+                }
+            }
+        }
+        if !self.nested.insert(fingerprint(&after, depth, &self.crash)) {
+            return Ok(());
+        }
+        let history = [seen.clone(), seen.clone()];
+        let moment = Moment {
+            history: &history,
+            step: 0,
+            returned: true,
+        };
+        let mut chooser = Chooser::default();
+        let mut kept = false;
+        loop {
+            let mem = self.arenas[depth + 1].filled(&after, kept, &[]);
+            let life = self.live(mem, &after, depth + 1, chooser, &moment);
+            kept = true;
+            chooser = self.arenas[depth + 1].image.take_chooser();
+            self.counts.images += 1;
+            if let Err(text) = life.result {
+                let text = format!("power failed again after the recovered pool was used: {text}");
+                self.crash.fences.push(None);
+                return Err(self.violation(text, place, depth + 1, &chooser));
+            }
+            if !chooser.advance() {
+                break;
+            }
+        }
+        self.counts.points += 1;
+        self.counts.nested += 1;
+        Ok(())
+    }
+
+    /// Recovers one image of a crash point and judges it.
     fn judge(
         &mut self,
         pending: &Pending,
@@ -488,39 +572,56 @@ impl<'a, P: Program> Explorer<'a, P> {
         returned: bool,
         kept: bool,
         changed: &[u64],
-    ) -> (usize, Result<u64, String>, Option<Trace>) {
-        let nest = depth < self.options.depth;
-        let arena = &mut self.arenas[depth];
-        let mem = arena.filled(pending, kept, changed);
-        arena.image.arm(pending, chooser, nest);
-        let image = arena.image.clone();
+    ) -> Life<P::Visible> {
+        let mem = self.arenas[depth].filled(pending, kept, changed);
         let moment = Moment {
             history: &self.recording.history,
             step: self.crash.step,
             returned,
         };
+        self.live(mem, pending, depth, chooser, &moment)
+    }
+
+    /// Recovers one image, checks it, compares what is seen, and uses it.
+    fn live(
+        &mut self,
+        mem: Pmem,
+        pending: &Pending,
+        depth: usize,
+        chooser: Chooser,
+        moment: &Moment<'_, P::Visible>,
+    ) -> Life<P::Visible> {
+        let nest = depth < self.options.depth;
+        let image = self.arenas[depth].image.clone();
+        image.arm(pending, chooser, nest);
         let program = self.program;
-        let mut recovered = (0, None);
+        let mut life = Life {
+            made: 0,
+            result: Err(String::new()),
+            recovery: None,
+            use_of_it: None,
+        };
         let outcome = quietly(|| {
             let mut running = program.attach(mem, image.clone())?;
-            recovered = (image.made(), image.take_trace());
+            (life.made, life.recovery) = (image.made(), image.take_trace());
+            image.trace_on(nest);
             program.check(&mut running)?;
             let seen = program.look(&mut running)?;
-            program.accepts(&seen, &moment)?;
+            program.accepts(&seen, moment)?;
             program
                 .go_on(&mut running)
                 .map_err(|text| format!("using it: {text}"))?;
+            if let Some(trace) = image.take_trace() {
+                life.use_of_it = Some((trace, program.look(&mut running)?));
+            }
             Ok((hash_of(&seen), program.detach(running)))
         });
         let outcome = outcome.and_then(|outcome: Result<_, String>| outcome);
-        let (made, trace) = recovered;
-        match outcome {
-            Ok((state, mem)) => {
-                self.arenas[depth].mem = mem;
-                (made, Ok(state), trace)
-            }
-            Err(text) => (made, Err(text), trace),
-        }
+        life.result = outcome.map(|(state, mem)| {
+            self.arenas[depth].mem = mem;
+            state
+        });
+        life
     }
 
     fn violation(

@@ -355,6 +355,11 @@ impl CrashImage {
         self.lock().trace.take()
     }
 
+    /// Notes what is done from here on, or does not.
+    pub(crate) fn trace_on(&self, on: bool) {
+        self.lock().trace = on.then(Trace::default);
+    }
+
     /// Pages that are not what is durable; they count as clean from here on.
     pub(crate) fn take_dirty(&self) -> Vec<u64> {
         let mut pages = Vec::new();

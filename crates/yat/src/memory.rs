@@ -181,7 +181,10 @@ impl Pending {
                 if let Some((part, there)) = part {
                     self.parts.insert(part, there);
                 }
-                if let Some(line) = self.lines.get_mut(&(off & !(LINE - 1))) {
+                let start = off & !(LINE - 1);
+                self.durable[off as usize..off as usize + 8].copy_from_slice(&value);
+                self.changed.push(start);
+                if let Some(line) = self.lines.get_mut(&start) {
                     let under = Arc::make_mut(line).under.as_mut();
                     under.expect("only undecided words are decided").force(
                         (off % LINE / 8) as usize,

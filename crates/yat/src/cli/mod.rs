@@ -6,6 +6,7 @@ mod power;
 mod replay;
 mod selection;
 mod show;
+mod sites;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use pmfs::DataMode;
@@ -32,6 +33,8 @@ enum Command {
     Kill(kill::Kill),
     /// Two calls at once, in two lanes, interleaved at their fences in every order, and power lost at each of them
     Pairs(pairs::Pairs),
+    /// Every flush and fence taken out in turn: what goes wrong without it
+    Sites(sites::Sites),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -60,6 +63,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Power(power) => power::run(power, arguments.json),
         Command::Kill(kill) => kill::run(kill, arguments.json),
         Command::Pairs(pairs) => pairs::run(pairs, arguments.json),
+        Command::Sites(sites) => sites::run(sites, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     };
     match done {

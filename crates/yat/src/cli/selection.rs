@@ -33,6 +33,18 @@ pub struct Selection {
     minutes: Option<u64>,
 }
 
+/// Xorshift.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 20
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Set {
     /// Every kind of call, on a pool with one of everything
@@ -41,8 +53,10 @@ enum Set {
     Ace1,
     /// ACE's 3,136 workloads of two calls
     Ace2,
-    /// ACE's workloads of three calls that change names and sizes
+    /// ACE's 175,616 workloads of three calls
     Ace3,
+    /// Those of three calls that change names and sizes
+    Meta3,
     /// As ace1, with the calls that ACE leaves out
     Wide1,
     /// As ace2, with the calls that ACE leaves out
@@ -58,21 +72,25 @@ impl Selection {
             Set::Kinds => return Ok(Vec::new()),
             Set::Ace1 => (ace::ace(), 1),
             Set::Ace2 => (ace::ace(), 2),
-            Set::Ace3 => (ace::metadata(), 3),
+            Set::Ace3 => (ace::ace(), 3),
+            Set::Meta3 => (ace::metadata(), 3),
             Set::Wide1 => (ace::wide(), 1),
             Set::Wide2 => (ace::wide(), 2),
         };
         if self.one_in == 0 {
             return Err("--one-in takes numbers from 1 on".into());
         }
-        let mut random = self.seed | 1;
-        let chosen = move |_: &Vec<Call>| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random >> 20).is_multiple_of(self.one_in)
-        };
-        Ok(sequences(&set, len).filter(chosen).collect())
+        let mut random = Random(self.seed | 1);
+        let mut chosen: Vec<Vec<Call>> = sequences(&set, len)
+            .filter(|_| random.next().is_multiple_of(self.one_in))
+            .collect();
+        if self.minutes.is_some() {
+            // What the time suffices for is to be a sample of all.
+            for at in (1..chosen.len()).rev() {
+                chosen.swap(at, random.next() as usize % (at + 1));
+            }
+        }
+        Ok(chosen)
     }
 
     /// The workloads, each with the number of its first calls that one before it has too.

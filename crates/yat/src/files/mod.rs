@@ -141,6 +141,7 @@ impl Program for FileSystem {
         let mut options = pool::open_options(self.mode, 1_000_000);
         options.observer = Some(observer);
         let fs = Fs::open_private(mem, &options).map_err(|error| format!("recovery: {error}"))?;
+        pmfs::prefer_lane(0);
         Ok(Attached::to(fs))
     }
 
@@ -210,6 +211,8 @@ impl Program for FileSystem {
     }
 
     fn go_on(&self, running: &mut Attached) -> Result<(), String> {
+        // Not the lane of the interrupted call: its log must stay closed though nothing is written over it.
+        pmfs::prefer_lane(1);
         usage::use_up(&running.fs)
     }
 

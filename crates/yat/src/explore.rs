@@ -497,14 +497,11 @@ impl<'a, P: Program> Explorer<'a, P> {
                 continue;
             }
             self.sites.extend(site);
-            match *event {
-                Event::Fence { at, .. } => {
-                    if self.nested.insert(fingerprint(&after, depth, &self.crash)) {
-                        self.images(&after, depth + 1, Some(fence), Some(at), returned, &[])?;
-                    }
-                    fence += 1;
+            if let Event::Fence { at, .. } = *event {
+                if self.nested.insert(fingerprint(&after, depth, &self.crash)) {
+                    self.images(&after, depth + 1, Some(fence), Some(at), returned, &[])?;
                 }
-                _ => {}
+                fence += 1;
             }
             after.apply(trace, event);
         }

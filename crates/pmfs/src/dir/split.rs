@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::{Lane, Purpose, Run, Zone};
 use crate::locks::LockSet;
-use crate::persist::FreshSet;
+use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::settle;
 use crate::tree::Tree;
@@ -174,7 +174,11 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     fresh
         .range(node, BLOCK_BYTES)
         .bytes(0, &node_bytes(&entries))?;
-    let durable = fresh.barrier();
+    let durable = if planted!("bug-split-before-durable") {
+        Durable::nothing_exposed()
+    } else {
+        fresh.barrier()
+    };
     let slot = if deepen && path.level <= DIRECTORY_HEIGHT {
         path.node.off() + place(path.level, hash) * 8
     } else {
@@ -187,6 +191,9 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
         Entry::node(node)
     };
     locks.change();
+    if planted!("bug-settled-before-swing") {
+        settle::settle(pool, lane);
+    }
     pool.pm.publish(slot, word.0, durable);
     Ok(())
 }

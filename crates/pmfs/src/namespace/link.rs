@@ -11,7 +11,7 @@ use crate::locks::LockSet;
 use crate::persist::Transaction;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
-use pmfs_format::inode::LINKS_MAX;
+use pmfs_format::inode::{LINKS_MAX, offset};
 
 impl Pool {
     /// Gives `ino` the name `name` in `dir`.
@@ -53,6 +53,10 @@ impl Pool {
         named.hot.touch(now);
         target.hot.set_links(inode.links + 1);
         target.hot.change(now);
+        if planted!("bug-link-count-in-place") {
+            let links = inode.off + offset::LINKS;
+            self.pm.publish_hidden(links, u64::from(inode.links + 1));
+        }
         let mut tx = tx.seal();
         locks.change();
         logged.apply(&mut tx);

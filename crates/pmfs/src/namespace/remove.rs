@@ -9,10 +9,12 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
-use crate::persist::Transaction;
+use crate::persist::{Durable, Transaction};
+use crate::planted;
 use crate::pool::Pool;
 use crate::settle::intend_reclaim;
 use crate::types::Ino;
+use pmfs_format::inode::{CTIME_IS_MTIME, offset};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,22 @@ impl Pool {
             }
             target.hot.set_links(links);
             target.hot.change(now);
+            if planted!("bug-mtime-apart") {
+                let word = parent.size_word | CTIME_IS_MTIME;
+                let pair = [word, now as u64];
+                self.pm
+                    .publish_pair(parent.off, pair, Durable::nothing_exposed());
+            }
+            if planted!("bug-unlink-in-place") && what == What::File {
+                planted::store_header(self, &header);
+            }
+            if planted!("bug-rmdir-in-place") && what == What::Directory {
+                let links = parent.off + offset::LINKS;
+                self.pm.publish_hidden(links, named.hot.0[4]);
+            }
+            if planted!("bug-inode-number-freed-early") && links == 0 {
+                planted::free_number(self, ino);
+            }
             let mut tx = tx.seal();
             locks.change();
             logged.apply(&mut tx);

@@ -327,8 +327,9 @@ impl Pool {
                 if planted!("bug-bit-before-intent") {
                     map.mark(run, true);
                 }
-                if !planted!("bug-intent-missing") {
-                    lane.intend_run(run, purpose)?;
+                let record = lane.intend_run(run, purpose)?;
+                if planted!("bug-intent-missing") {
+                    lane.settle(record);
                 }
                 map.mark(run, true);
                 lane.count_blocks(purpose, run.count as i64);

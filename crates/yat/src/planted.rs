@@ -14,9 +14,18 @@ const NODE: NewNode = NewNode {
 };
 /// Inodes in a block of their table.
 const INODES_IN_BLOCK: u64 = 32;
+/// A file of nearly all that a pool of 8 MiB has.
+const FULL: u64 = 7_700_000;
 
 fn strict(_: DataMode) -> Leniency {
     Leniency::default()
+}
+
+fn size(size: u64) -> SetAttr {
+    SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    }
 }
 
 fn no_more(_: &Fs, _: &Prepared) -> Result<()> {
@@ -94,48 +103,61 @@ pub fn pairs() -> Vec<Pair> {
             name: "overwrite and append elsewhere",
             first: no_more,
             one: |fs, p| fs.write(p.large, 8192, &pattern(4096, 3)).map(drop),
-            other: |fs, p| fs.append(p.blank, &pattern(9 * 4096, 4)).map(drop),
+            other: |fs, p| fs.append(p.sparse, &pattern(9 * 4096, 4)).map(drop),
+        },
+        Pair {
+            name: "overwrite and many elsewhere, on a full pool",
+            first: |fs, p| {
+                while let Ok((_, 1..)) = fs.append(p.sparse, &pattern(1 << 16, 5)) {}
+                // Where it was full is not to the block the same each time.
+                fs.setattr(p.sparse, &size(FULL)).map(drop)
+            },
+            one: |fs, p| fs.write(p.large, 8192, &pattern(4096, 3)).map(drop),
+            // Each takes a free block and gives one back: all of them are had once.
+            other: |fs, p| {
+                (16..216).try_for_each(|block| {
+                    fs.write(p.sparse, block * 4096, &pattern(4096, 6))
+                        .map(drop)
+                })
+            },
         },
         Pair {
             name: "truncate and append elsewhere",
             first: no_more,
-            one: |fs, p| {
-                let set = SetAttr {
-                    size: Some(0),
-                    ..SetAttr::default()
-                };
-                fs.setattr(p.large, &set).map(drop)
-            },
-            other: |fs, p| fs.append(p.blank, &pattern(9 * 4096, 4)).map(drop),
+            one: |fs, p| fs.setattr(p.large, &size(0)).map(drop),
+            other: |fs, p| fs.append(p.sparse, &pattern(9 * 4096, 4)).map(drop),
         },
         Pair {
             name: "unlink and append elsewhere",
             first: no_more,
             one: |fs, p| fs.unlink(p.dir, b"large"),
-            other: |fs, p| fs.append(p.blank, &pattern(9 * 4096, 4)).map(drop),
+            other: |fs, p| fs.append(p.sparse, &pattern(9 * 4096, 4)).map(drop),
         },
     ];
-    all.push(Pair {
-        name: "two directories, each to below the other",
-        first: |fs, _| {
-            for (above, dir, below) in [(b"p1", b"a", b"d"), (b"p2", b"b", b"c")] {
-                let above = fs.mkdir(ROOT_INO, above, &NODE)?.ino;
-                let dir = fs.mkdir(above, dir, &NODE)?.ino;
-                fs.mkdir(dir, below, &NODE)?;
-            }
-            Ok(())
+    all.insert(
+        0,
+        Pair {
+            name: "two directories, each to below the other",
+            first: |fs, _| {
+                for (above, dir, below) in [(b"p1", b"a", b"d"), (b"p2", b"b", b"c")] {
+                    let above = fs.mkdir(ROOT_INO, above, &NODE)?.ino;
+                    let dir = fs.mkdir(above, dir, &NODE)?.ino;
+                    fs.mkdir(dir, below, &NODE)?;
+                }
+                Ok(())
+            },
+            one: |fs, _| {
+                let from = find(fs, &[b"p1"])?;
+                let to = find(fs, &[b"p2", b"b", b"c"])?;
+                fs.rename(from, b"a", to, b"a", RenameFlags::empty())
+            },
+            other: |fs, _| {
+                let from = find(fs, &[b"p2"])?;
+                let to = find(fs, &[b"p1", b"a", b"d"])?;
+                fs.rename(from, b"b", to, b"b", RenameFlags::empty())
+            },
         },
-        one: |fs, _| {
-            let from = find(fs, &[b"p1"])?;
-            let to = find(fs, &[b"p2", b"b", b"c"])?;
-            fs.rename(from, b"a", to, b"a", RenameFlags::empty())
-        },
-        other: |fs, _| {
-            let from = find(fs, &[b"p2"])?;
-            let to = find(fs, &[b"p1", b"a", b"d"])?;
-            fs.rename(from, b"b", to, b"b", RenameFlags::empty())
-        },
-    });
+    );
     all
 }
 

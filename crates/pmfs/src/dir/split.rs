@@ -99,14 +99,13 @@ fn new_block(pool: &Pool, lane: &Lane<'_>, ino: Ino, level: u32, index: u64) -> 
     Ok(run.block << BLOCK_SHIFT)
 }
 
-/// Writes down that a block is to go, once the tree no longer names it.
-fn old_block(lane: &Lane<'_>, off: u64, ino: Ino, level: u32, index: u64) -> Result<()> {
+/// Writes down that a block is to go, once the tree no longer names it; answers the record.
+fn old_block(lane: &Lane<'_>, off: u64, ino: Ino, level: u32, index: u64) -> Result<u64> {
     let run = Run {
         block: off >> BLOCK_SHIFT,
         count: 1,
     };
     lane.intend_run(run, Purpose::Tree { ino, level, index })
-        .map(drop)
 }
 
 fn path_to(pool: &Pool, tree: &Tree, hash: u64) -> Result<Path> {
@@ -157,7 +156,7 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     let left = new_block(pool, lane, ino, 0, half(0))?;
     let right = new_block(pool, lane, ino, 0, half(1))?;
     let node = new_block(pool, lane, ino, level, node_base)?;
-    old_block(lane, old.off, ino, 0, hash)?;
+    let old_record = old_block(lane, old.off, ino, 0, hash)?;
     if !deepen {
         old_block(lane, path.node.off(), ino, level, node_base)?;
     }
@@ -191,8 +190,8 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
         Entry::node(node)
     };
     locks.change();
-    if planted!("bug-settled-before-swing") {
-        settle::settle(pool, lane);
+    if planted!("bug-split-frees-first") {
+        pool.free_front(lane, old_record, 1);
     }
     pool.pm.publish(slot, word.0, durable);
     Ok(())

@@ -94,7 +94,7 @@ impl Pool {
                 self.pm.publish_hidden(links, named.hot.0[4]);
             }
             if planted!("bug-inode-number-freed-early") && links == 0 {
-                planted::free_number(self, ino);
+                planted::mark_number(self, ino, false);
             }
             let mut tx = tx.seal();
             locks.change();
@@ -102,6 +102,9 @@ impl Pool {
             named.apply(&mut tx);
             target.apply(&mut tx);
             tx.commit();
+            if planted!("bug-inode-number-freed-early") && links == 0 {
+                planted::mark_number(self, ino, true);
+            }
             return Ok(());
         }
     }

@@ -32,13 +32,13 @@ pub(crate) fn name_again(pool: &Pool, hit: &Hit) {
     pool.pm.publish_bytes(print_off(hit), &[print]);
 }
 
-/// Gives an inode number back.
-pub(crate) fn free_number(pool: &Pool, ino: Ino) {
+/// Takes an inode number, or gives it back.
+pub(crate) fn mark_number(pool: &Pool, ino: Ino, taken: bool) {
     let map = Bitmap::inodes(pool);
     let _held = map.lock(ino);
     let run = Run {
         block: ino,
         count: 1,
     };
-    map.mark(run, false);
+    map.mark(run, taken);
 }

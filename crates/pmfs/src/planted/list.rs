@@ -181,11 +181,11 @@ bugs! {
         "an inode names attributes that are not written";
     OneCall "bug-split-before-durable", "directory split: barrier before the swing",
         "a directory names buckets that are not written";
-    Kill "bug-settled-before-swing", "directory split: order of swing and settling",
-        "the new buckets are free while the directory names them";
+    Kill "bug-split-frees-first", "directory split: order of swing and settling",
+        "the old bucket is free while the directory names it";
 
     // What is volatile.
-    OneCall "bug-orphan-reclaimed", "WineFS: inode reused while on the orphan list",
+    TwoCalls "bug-orphan-reclaimed", "WineFS: inode reused while on the orphan list",
         "unlink frees a file that is held open";
     Kill "bug-intent-missing", "intent: allocation",
         "blocks that a dead thread had allocated are nobody's for good";

@@ -32,7 +32,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use in_place::{mark_number, name_again, store_header, unname};
+pub(crate) use in_place::{mark_number, name_again, store_header, store_links, touch, unname};
 #[cfg(any(feature = "planted-bugs", test))]
 pub use list::{BUGS, Bug, Needs};
 #[cfg(feature = "planted-bugs")]

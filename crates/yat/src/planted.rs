@@ -80,7 +80,15 @@ pub struct Pair {
 /// Calls of two threads, or processes, at once.
 #[must_use]
 pub fn pairs() -> Vec<Pair> {
-    let mut all = vec![
+    let mut all = vec![two_directories()];
+    all.extend(at_one_place());
+    all.extend(elsewhere());
+    all
+}
+
+/// Both change one inode.
+fn at_one_place() -> Vec<Pair> {
+    vec![
         Pair {
             name: "append and append",
             first: no_more,
@@ -99,6 +107,12 @@ pub fn pairs() -> Vec<Pair> {
             one: |fs, p| fs.create(p.dir, b"one", &NODE).map(drop),
             other: |fs, p| fs.create(p.dir, b"other", &NODE).map(drop),
         },
+    ]
+}
+
+/// The other one may get the blocks that the first one gives back.
+fn elsewhere() -> Vec<Pair> {
+    vec![
         Pair {
             name: "overwrite and append elsewhere",
             first: no_more,
@@ -133,32 +147,32 @@ pub fn pairs() -> Vec<Pair> {
             one: |fs, p| fs.unlink(p.dir, b"large"),
             other: |fs, p| fs.append(p.sparse, &pattern(9 * 4096, 4)).map(drop),
         },
-    ];
-    all.insert(
-        0,
-        Pair {
-            name: "two directories, each to below the other",
-            first: |fs, _| {
-                for (above, dir, below) in [(b"p1", b"a", b"d"), (b"p2", b"b", b"c")] {
-                    let above = fs.mkdir(ROOT_INO, above, &NODE)?.ino;
-                    let dir = fs.mkdir(above, dir, &NODE)?.ino;
-                    fs.mkdir(dir, below, &NODE)?;
-                }
-                Ok(())
-            },
-            one: |fs, _| {
-                let from = find(fs, &[b"p1"])?;
-                let to = find(fs, &[b"p2", b"b", b"c"])?;
-                fs.rename(from, b"a", to, b"a", RenameFlags::empty())
-            },
-            other: |fs, _| {
-                let from = find(fs, &[b"p2"])?;
-                let to = find(fs, &[b"p1", b"a", b"d"])?;
-                fs.rename(from, b"b", to, b"b", RenameFlags::empty())
-            },
+    ]
+}
+
+/// Each moves a directory to below the one that the other moves.
+fn two_directories() -> Pair {
+    Pair {
+        name: "two directories, each to below the other",
+        first: |fs, _| {
+            for (above, dir, below) in [(b"p1", b"a", b"d"), (b"p2", b"b", b"c")] {
+                let above = fs.mkdir(ROOT_INO, above, &NODE)?.ino;
+                let dir = fs.mkdir(above, dir, &NODE)?.ino;
+                fs.mkdir(dir, below, &NODE)?;
+            }
+            Ok(())
         },
-    );
-    all
+        one: |fs, _| {
+            let from = find(fs, &[b"p1"])?;
+            let to = find(fs, &[b"p2", b"b", b"c"])?;
+            fs.rename(from, b"a", to, b"a", RenameFlags::empty())
+        },
+        other: |fs, _| {
+            let from = find(fs, &[b"p2"])?;
+            let to = find(fs, &[b"p1", b"a", b"d"])?;
+            fs.rename(from, b"b", to, b"b", RenameFlags::empty())
+        },
+    }
 }
 
 fn find(fs: &Fs, path: &[&[u8]]) -> Result<pmfs::Ino> {

@@ -9,9 +9,10 @@ use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
 use crate::persist::Transaction;
+use crate::planted;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
-use pmfs_format::inode::{LINKS_MAX, offset};
+use pmfs_format::inode::LINKS_MAX;
 
 impl Pool {
     /// Gives `ino` the name `name` in `dir`.
@@ -54,8 +55,7 @@ impl Pool {
         target.hot.set_links(inode.links + 1);
         target.hot.change(now);
         if planted!("bug-link-count-in-place") {
-            let links = inode.off + offset::LINKS;
-            self.pm.publish_hidden(links, u64::from(inode.links + 1));
+            planted::store_links(self, &inode, inode.links + 1);
         }
         let mut tx = tx.seal();
         locks.change();

@@ -9,12 +9,11 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
-use crate::persist::{Durable, Transaction};
+use crate::persist::Transaction;
 use crate::planted;
 use crate::pool::Pool;
 use crate::settle::intend_reclaim;
 use crate::types::Ino;
-use pmfs_format::inode::{CTIME_IS_MTIME, offset};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,17 +80,13 @@ impl Pool {
             target.hot.set_links(links);
             target.hot.change(now);
             if planted!("bug-mtime-apart") {
-                let word = parent.size_word | CTIME_IS_MTIME;
-                let pair = [word, now as u64];
-                self.pm
-                    .publish_pair(parent.off, pair, Durable::nothing_exposed());
+                planted::touch(self, &parent, now);
             }
             if planted!("bug-unlink-in-place") && what == What::File {
                 planted::store_header(self, &header);
             }
             if planted!("bug-rmdir-in-place") && what == What::Directory {
-                let links = parent.off + offset::LINKS;
-                self.pm.publish_hidden(links, named.hot.0[4]);
+                planted::store_links(self, &parent, parent.links - 1);
             }
             if planted!("bug-inode-number-freed-early") && links == 0 {
                 planted::mark_number(self, ino, false);

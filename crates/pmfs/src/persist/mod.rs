@@ -236,7 +236,8 @@ impl Pm {
             return;
         }
         let window = self.mem.window();
-        if planted!("bug-size-flushed-first") {
+        let early = planted!("bug-size-flushed-first");
+        if early {
             self.mem.flush(slot, 16);
         }
         if planted!("bug-size-torn") {
@@ -244,7 +245,7 @@ impl Pm {
         } else {
             self.mem.store_pair(slot, pair);
         }
-        if !planted!("bug-size-flushed-first") && !planted!("bug-size-unflushed") {
+        if !early && !planted!("bug-size-unflushed") {
             self.mem.flush(slot, 16);
         }
         drop(window);

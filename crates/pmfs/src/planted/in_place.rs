@@ -3,10 +3,13 @@
 use crate::alloc::Bitmap;
 use crate::dir::Hit;
 use crate::dir::bucket::{HeaderEdit, fingerprint};
+use crate::inode::Inode;
 use crate::lane::Run;
+use crate::persist::Durable;
 use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::directory::FINGERPRINT_FREE;
+use pmfs_format::inode::{CTIME_IS_MTIME, offset};
 
 /// Stores a bucket's new header.
 pub(crate) fn store_header(pool: &Pool, edit: &HeaderEdit) {
@@ -30,6 +33,19 @@ pub(crate) fn unname(pool: &Pool, hit: &Hit) {
 pub(crate) fn name_again(pool: &Pool, hit: &Hit) {
     let print = fingerprint(hit.record.hash);
     pool.pm.publish_bytes(print_off(hit), &[print]);
+}
+
+/// Makes mtime and ctime now.
+pub(crate) fn touch(pool: &Pool, inode: &Inode, now_ns: i64) {
+    let pair = [inode.size_word | CTIME_IS_MTIME, now_ns as u64];
+    pool.pm
+        .publish_pair(inode.off, pair, Durable::nothing_exposed());
+}
+
+/// Sets a count of links, durable with the next barrier.
+pub(crate) fn store_links(pool: &Pool, inode: &Inode, links: u32) {
+    let slot = inode.off + offset::LINKS;
+    pool.pm.publish_hidden(slot, u64::from(links));
 }
 
 /// Takes an inode number, or gives it back.

@@ -64,7 +64,7 @@ impl<'a> Bitmap<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lock(&self, unit: u64) -> Held<'a> {
         let held = Held::new(self.pool, self.group_line(unit / GROUP_UNITS));
-        if crate::recovery::cleaning() {
+        if crate::recovery::cleaning() && !planted!("bug-group-count-stale") {
             // Its last holder may have died between a bit and the count.
             self.recount(unit / GROUP_UNITS);
         }
@@ -324,7 +324,13 @@ impl Pool {
             };
             let _held = map.lock(from);
             if let Some(run) = map.search(from, want) {
-                lane.intend_run(run, purpose)?;
+                if planted!("bug-bit-before-intent") {
+                    map.mark(run, true);
+                }
+                let record = lane.intend_run(run, purpose)?;
+                if planted!("bug-intent-missing") {
+                    lane.settle(record);
+                }
                 map.mark(run, true);
                 lane.count_blocks(purpose, run.count as i64);
                 lane.set_block_cursor(zone, run.block + run.count);
@@ -470,7 +476,9 @@ impl Pool {
             );
             run.block += here;
             run.count -= here;
-            lane.shrink(record, run);
+            if !planted!("bug-record-not-shrunk") {
+                lane.shrink(record, run);
+            }
         }
     }
 
@@ -500,8 +508,12 @@ impl Pool {
                     block: ino,
                     count: 1,
                 };
-                lane.intend_run(run, Purpose::Inode { ino })?;
-                map.mark(run, true);
+                if !planted!("bug-inode-intent-missing") {
+                    lane.intend_run(run, Purpose::Inode { ino })?;
+                }
+                if !planted!("bug-inode-bit-not-taken") {
+                    map.mark(run, true);
+                }
                 lane.set_inode_cursor(ino + 1);
                 return Ok(ino);
             }

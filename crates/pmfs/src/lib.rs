@@ -7,6 +7,10 @@
 //! the hot path, `unsafe` (only `pmem` touches the pool's memory).
 #![forbid(unsafe_code)]
 
+#[macro_use]
+#[doc(hidden)]
+pub mod planted;
+
 mod acl;
 mod alloc;
 mod attach;

@@ -74,7 +74,8 @@ pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
     }
     let mut closed = false;
     let mut places = Vec::new();
-    for at in (0..entries).filter(|&at| ids[at as usize] == id) {
+    let accepted = |found: u64| found == id || planted!("bug-two-ids-accepted") && found + 1 == id;
+    for at in (0..entries).filter(|&at| accepted(ids[at as usize])) {
         let header = pm.load(log + at * 64);
         match header >> KIND_SHIFT & 0xf {
             KIND_COMMIT | KIND_ABORT => closed = true,
@@ -112,10 +113,15 @@ pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Res
         for &entry in &scan.open {
             entry_range(pool, entry)?;
         }
+        if planted!("bug-closed-before-undo") {
+            restore.close(log + head % entries * 64, scan.id);
+        }
         for &entry in scan.open.iter().rev() {
             undo_entry(pool, &restore, entry)?;
         }
-        restore.barrier();
+        if !planted!("bug-restored-unfenced") {
+            restore.barrier();
+        }
         restore.close(log + head % entries * 64, scan.id);
         head += 1;
         undone.transactions = 1;
@@ -159,8 +165,11 @@ fn undo_entry(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
     let (off, len, saved) = entry_range(pool, entry)?;
     if saved == 0 {
         let line = pool.pm.read::<8>(entry);
-        restore.words(off, &line[1..1 + (len / 8) as usize]);
+        let words = len / 8 - u64::from(planted!("bug-undo-one-word-short"));
+        restore.words(off, &line[1..1 + words as usize]);
         Ok(())
+    } else if planted!("bug-saved-undone-backwards") {
+        restore.data(saved, off, len)
     } else {
         restore.data(off, saved, len)
     }
@@ -264,12 +273,25 @@ fn clean(pool: &Pool, dead: &[u64]) -> Result<Undone> {
         .collect();
     for &index in &lanes {
         let lane = Lane::at(pool, index);
-        let done = undo_lane(pool, &lane, true)?;
+        if planted!("bug-settled-before-undo") {
+            settle::settle(pool, &lane);
+        }
+        let done = if planted!("bug-wrong-lane-undone") {
+            undo_lane(
+                pool,
+                &Lane::at(pool, (index + 1) % pool.geometry.lanes),
+                true,
+            )?
+        } else {
+            undo_lane(pool, &lane, true)?
+        };
         undone.transactions += done.transactions;
         undone.entries += done.entries;
         undone.calls += 1;
         undone.intents += lane.intent_count();
-        flush_behind(pool, &lane);
+        if !planted!("bug-dead-stores-unflushed") {
+            flush_behind(pool, &lane);
+        }
         let touched = inodes_in_question(pool, &lane);
         settle::settle(pool, &lane);
         lane.clear_intents();
@@ -348,7 +370,9 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
     for map in [Bitmap::blocks(pool), Bitmap::inodes(pool)] {
         for (group, line) in map.owner_words().enumerate() {
             if is_dead(runtime.load(line)) {
-                map.recount(group as u64);
+                if !planted!("bug-group-count-stale") {
+                    map.recount(group as u64);
+                }
                 owner::release(pool, line);
             }
         }

@@ -122,9 +122,14 @@ pub(crate) fn looks_like_pool(mem: &Pmem) -> bool {
 
 /// Writes both superblocks; durable on return.
 pub(crate) fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
-    restore.bytes((raw.blocks - 1) * BLOCK_BYTES, raw.as_bytes())?;
-    restore.barrier();
-    restore.bytes(0, raw.as_bytes())?;
+    let copy = (raw.blocks - 1) * BLOCK_BYTES;
+    let swapped = planted!("bug-superblock-before-copy");
+    let (first, second) = if swapped { (0, copy) } else { (copy, 0) };
+    restore.bytes(first, raw.as_bytes())?;
+    if !planted!("bug-superblocks-unfenced") {
+        restore.barrier();
+    }
+    restore.bytes(second, raw.as_bytes())?;
     restore.barrier();
     Ok(())
 }

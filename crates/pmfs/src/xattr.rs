@@ -289,6 +289,9 @@ impl Pool {
         let mode = effect
             .mode
             .map(|bits| (tx.log(inode.off + offset::MODE, 8), inode.mode_word(bits)));
+        if planted!("bug-attributes-before-durable") {
+            self.pm.publish_hidden(inode.off + offset::XATTR, word);
+        }
         let mut tx = tx.seal();
         locks.change();
         changed.apply(&mut tx);

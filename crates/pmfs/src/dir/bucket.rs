@@ -299,9 +299,14 @@ impl HeaderEdit {
             }
         }
         let line = taken.room(lines).expect("room was made");
-        fresh
-            .range(self.bucket.line_off(line), lines as u64 * LINE_BYTES)
-            .words(0, encode(ino, kind, hash, name).words());
+        let encoded = encode(ino, kind, hash, name);
+        let range = fresh.range(self.bucket.line_off(line), lines as u64 * LINE_BYTES);
+        if planted!("bug-long-name-unflushed") {
+            range.words(0, &encoded.words()[..8]);
+            range.cached(LINE_BYTES, &encoded.words()[8..]);
+        } else {
+            range.words(0, encoded.words());
+        }
         self.new.put(line, lines, fingerprint(hash));
     }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::{Lane, Purpose, Run, Zone};
 use crate::locks::LockSet;
-use crate::persist::FreshSet;
+use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::settle;
 use crate::tree::Tree;
@@ -99,14 +99,13 @@ fn new_block(pool: &Pool, lane: &Lane<'_>, ino: Ino, level: u32, index: u64) -> 
     Ok(run.block << BLOCK_SHIFT)
 }
 
-/// Writes down that a block is to go, once the tree no longer names it.
-fn old_block(lane: &Lane<'_>, off: u64, ino: Ino, level: u32, index: u64) -> Result<()> {
+/// Writes down that a block is to go, once the tree no longer names it; answers the record.
+fn old_block(lane: &Lane<'_>, off: u64, ino: Ino, level: u32, index: u64) -> Result<u64> {
     let run = Run {
         block: off >> BLOCK_SHIFT,
         count: 1,
     };
     lane.intend_run(run, Purpose::Tree { ino, level, index })
-        .map(drop)
 }
 
 fn path_to(pool: &Pool, tree: &Tree, hash: u64) -> Result<Path> {
@@ -157,7 +156,7 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     let left = new_block(pool, lane, ino, 0, half(0))?;
     let right = new_block(pool, lane, ino, 0, half(1))?;
     let node = new_block(pool, lane, ino, level, node_base)?;
-    old_block(lane, old.off, ino, 0, hash)?;
+    let old_record = old_block(lane, old.off, ino, 0, hash)?;
     if !deepen {
         old_block(lane, path.node.off(), ino, level, node_base)?;
     }
@@ -174,7 +173,11 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     fresh
         .range(node, BLOCK_BYTES)
         .bytes(0, &node_bytes(&entries))?;
-    let durable = fresh.barrier();
+    let durable = if planted!("bug-split-before-durable") {
+        Durable::nothing_exposed()
+    } else {
+        fresh.barrier()
+    };
     let slot = if deepen && path.level <= DIRECTORY_HEIGHT {
         path.node.off() + place(path.level, hash) * 8
     } else {
@@ -187,6 +190,9 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
         Entry::node(node)
     };
     locks.change();
+    if planted!("bug-split-frees-first") {
+        pool.free_front(lane, old_record, 1);
+    }
     pool.pm.publish(slot, word.0, durable);
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::{Work, block_of, is_direct};
 use crate::alloc::Class;
 use crate::error::Result;
 use crate::lane::{Lane, Purpose, Zone};
-use crate::persist::FreshSet;
+use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::tree::Found;
 use crate::tree::edit::Leaves;
@@ -33,7 +33,11 @@ impl Work<'_> {
         while index <= last {
             index += self.fill(&mut fresh, index, last - index + 1, at, data)?;
         }
-        let durable = fresh.barrier();
+        let durable = if planted!("bug-append-unfenced") {
+            Durable::nothing_exposed()
+        } else {
+            fresh.barrier()
+        };
         self.publish_size(end, durable);
         if self.lane.intent_count() > 0 {
             // A large leaf that could not be had may have left nodes behind; else all is in place.

@@ -139,8 +139,9 @@ impl Pool {
         ino: Ino,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
     ) -> Result<T> {
+        let early = planted!("bug-inode-read-unlocked").then(|| Inode::live(self, ino));
         let locks = LockSet::take(self, &[ino]);
-        let inode = Inode::live(self, ino)?;
+        let inode = early.unwrap_or_else(|| Inode::live(self, ino))?;
         inode.require_file()?;
         let lane = Claim::new(self);
         lane.work_on(&inode);

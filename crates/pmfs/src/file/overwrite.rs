@@ -6,7 +6,7 @@ use super::{Work, block_of, is_direct};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::lane::{Purpose, Run, Zone};
-use crate::persist::Transaction;
+use crate::persist::{Durable, Transaction};
 use crate::tree::entry::Entry;
 use crate::tree::{Extent, Found};
 use crate::types::DataMode;
@@ -22,7 +22,7 @@ impl Work<'_> {
     /// Writes `data` at `at`, all of it inside the size; answers how much, which in `ordered` mode may be
     /// less where the pool is full.
     pub fn overwrite(&mut self, at: u64, data: &[u8]) -> Result<usize> {
-        if self.pool.data_mode == DataMode::Ordered {
+        if self.pool.data_mode == DataMode::Ordered || planted!("bug-atomic-in-place") {
             return self.overwrite_ordered(at, data);
         }
         self.overwrite_atomic(at, data)?;
@@ -37,7 +37,9 @@ impl Work<'_> {
             if at % 8 + data.len() as u64 <= 8
                 && let Some(off) = self.in_place(at, data.len())?
             {
-                self.lane.intend(1, Purpose::Word { off: off & !7 })?;
+                if !planted!("bug-word-intent-missing") {
+                    self.lane.intend(1, Purpose::Word { off: off & !7 })?;
+                }
                 self.locks.change();
                 self.pool.pm.publish_bytes(off, data);
                 self.stray_times();
@@ -123,6 +125,11 @@ impl Work<'_> {
         }
         let durable = fresh.barrier();
         self.locks.change();
+        if planted!("bug-freed-before-publish")
+            && let Some(record) = old_record
+        {
+            self.pool.free_front(self.lane, record, 1);
+        }
         self.pool
             .pm
             .publish(found.slot, Entry::leaf(off).0, durable);
@@ -172,7 +179,11 @@ impl Work<'_> {
             saved.push((off + done, len, scratch));
             done += len;
         }
-        let durable = fresh.barrier();
+        let durable = if planted!("bug-saved-data-unfenced") {
+            Durable::nothing_exposed()
+        } else {
+            fresh.barrier()
+        };
         let mut tx = Transaction::begin(&self.pool.pm, self.lane);
         let ranges: Vec<_> = saved
             .iter()

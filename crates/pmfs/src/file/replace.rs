@@ -4,7 +4,7 @@ use super::{Work, block_of};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::lane::{Lane, Purpose, Run, Zone};
-use crate::persist::FreshSet;
+use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
@@ -143,6 +143,9 @@ impl Work<'_> {
         let mut leaves = Replacement::of(self, at, data);
         let swing = self.build(&mut fresh, Class::Ordinary, (from, to), &mut leaves)?;
         fresh.until_seal();
+        if planted!("bug-straddle-size-first") {
+            self.publish_size(end, Durable::nothing_exposed());
+        }
         self.publish_both(&swing, end);
         self.replaced();
         Ok(())

@@ -26,6 +26,9 @@ impl Pool {
             } else {
                 Durable::nothing_exposed()
             };
+            if planted!("bug-truncate-frees-first") && size < old {
+                work.free_past(size)?;
+            }
             work.publish_size(size, durable);
             if size < old || size == 0 {
                 match work.free_past(size) {

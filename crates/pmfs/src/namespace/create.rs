@@ -12,6 +12,7 @@ use crate::inode::{Inode, NewInode};
 use crate::lane::{Claim, Lane, Purpose, Zone};
 use crate::locks::LockSet;
 use crate::persist::{FreshSet, Transaction};
+use crate::planted;
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::types::{Attr, Ino, NewNode, mode};
@@ -230,6 +231,10 @@ impl Pool {
         write(self, &mut fresh, off, &new, now);
         let mut header = HeaderEdit::of(self, bucket_of(self, &parent.tree(), name.hash)?);
         header.insert(&mut fresh, ino, kind_of(new.mode), name.hash, name.bytes);
+        if planted!("bug-born-with-links") {
+            let links = fresh.range(off + offset::LINKS, 8);
+            links.words(0, &[u64::from(kind.links())]);
+        }
         fresh.until_seal();
 
         let mut tx = Transaction::begin(&self.pm, &lane);
@@ -241,11 +246,17 @@ impl Pool {
         if matches!(kind, Kind::Directory) {
             change.hot.set_links(parent.links + 1);
         }
+        if planted!("bug-name-before-inode") {
+            planted::store_header(self, &header);
+        }
         let mut tx = tx.seal();
         locks.change();
         tx.set(&links, 0, u64::from(kind.links()));
         logged.apply(&mut tx);
         change.apply(&mut tx);
+        if planted!("bug-unlocked-before-commit") {
+            drop(locks);
+        }
         tx.commit();
         lane.clear_intents();
         self.attr_of(&made(self, ino)?)

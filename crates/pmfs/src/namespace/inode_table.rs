@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode, PER_BLOCK};
 use crate::lane::{Lane, Purpose, Zone};
 use crate::owner::Held;
-use crate::persist::FreshSet;
+use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::recovery::grow_word;
 use crate::tree::edit::{Edit, Leaves};
@@ -41,9 +41,12 @@ pub(crate) fn write(
 ) -> u32 {
     let generation = (pool.pm.load(off + 48) >> 32) as u32;
     let generation = generation.wrapping_add(1);
-    fresh
-        .range(off, InodeRaw::SIZE)
-        .words(0, &new.words(generation, now_ns));
+    let range = fresh.range(off, InodeRaw::SIZE);
+    if planted!("bug-inode-unflushed") {
+        range.cached(0, &new.words(generation, now_ns));
+    } else {
+        range.words(0, &new.words(generation, now_ns));
+    }
     generation
 }
 
@@ -65,7 +68,16 @@ pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
         to: index + 1,
     };
     let swing = edit.build(&mut fresh, &table, &mut TableBlock { pool, lane })?;
-    pool.pm.publish(swing.slot, swing.new.0, fresh.barrier());
+    if planted!("bug-table-pointer-unflushed") {
+        pool.pm.stray_word(swing.slot, swing.new.0);
+        return Ok(());
+    }
+    let durable = if planted!("bug-table-block-unfenced") {
+        Durable::nothing_exposed()
+    } else {
+        fresh.barrier()
+    };
+    pool.pm.publish(swing.slot, swing.new.0, durable);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
 use crate::persist::Transaction;
+use crate::planted;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
 use pmfs_format::inode::LINKS_MAX;
@@ -53,6 +54,9 @@ impl Pool {
         named.hot.touch(now);
         target.hot.set_links(inode.links + 1);
         target.hot.change(now);
+        if planted!("bug-link-count-in-place") {
+            planted::store_links(self, &inode, inode.links + 1);
+        }
         let mut tx = tx.seal();
         locks.change();
         logged.apply(&mut tx);

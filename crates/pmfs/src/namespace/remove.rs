@@ -10,6 +10,7 @@ use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
 use crate::persist::Transaction;
+use crate::planted;
 use crate::pool::Pool;
 use crate::settle::intend_reclaim;
 use crate::types::Ino;
@@ -78,12 +79,27 @@ impl Pool {
             }
             target.hot.set_links(links);
             target.hot.change(now);
+            if planted!("bug-mtime-apart") {
+                planted::touch(self, &parent, now);
+            }
+            if planted!("bug-unlink-in-place") && what == What::File {
+                planted::store_header(self, &header);
+            }
+            if planted!("bug-rmdir-in-place") && what == What::Directory {
+                planted::store_links(self, &parent, parent.links - 1);
+            }
+            if planted!("bug-inode-number-freed-early") && links == 0 {
+                planted::mark_number(self, ino, false);
+            }
             let mut tx = tx.seal();
             locks.change();
             logged.apply(&mut tx);
             named.apply(&mut tx);
             target.apply(&mut tx);
             tx.commit();
+            if planted!("bug-inode-number-freed-early") && links == 0 {
+                planted::mark_number(self, ino, true);
+            }
             return Ok(());
         }
     }

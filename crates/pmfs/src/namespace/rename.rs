@@ -10,6 +10,7 @@ use crate::lane::Claim;
 use crate::locks::LockSet;
 use crate::owner::Held;
 use crate::persist::{FreshSet, Logged, Sealed, Transaction};
+use crate::planted;
 use crate::pool::Pool;
 use crate::recovery::rename_word;
 use crate::settle::intend_reclaim;
@@ -80,7 +81,8 @@ impl Pool {
             let target = peek(self, new_dir, &new_name)?;
             let source = source.ok_or(Error::NotFound)?;
             // Trees of directories change shape only under this lock.
-            let _shape = (dir != new_dir).then(|| Held::new(self, rename_word(self)));
+            let across = dir != new_dir && !planted!("bug-rename-unlocked");
+            let _shape = across.then(|| Held::new(self, rename_word(self)));
             let inos = [dir, new_dir, source, target.unwrap_or(source)];
             let locks = LockSet::take(self, &inos);
             let Some(situation) = self.situation(dir, &name, new_dir, &new_name)? else {
@@ -163,6 +165,18 @@ impl Pool {
         situation.check_replace()?;
         if situation.across() && situation.source.is_dir() && situation.to.links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
+        }
+        if planted!("bug-dotdot-unlogged") && situation.across() && situation.source.is_dir() {
+            let parent = situation.source.off + offset::PARENT;
+            self.pm.publish_hidden(parent, situation.to.ino);
+        }
+        if planted!("bug-rename-over-loses-both")
+            && let Some((_, hit)) = situation.target
+        {
+            planted::unname(self, &hit);
+            self.transfer(locks, situation, name, new_name, how)?;
+            planted::name_again(self, &hit);
+            return Ok(());
         }
         self.transfer(locks, situation, name, new_name, how)
     }
@@ -275,6 +289,9 @@ impl Pool {
         if !stays {
             headers[0].remove(&situation.source_hit.record);
         }
+        if planted!("bug-rename-deletes-in-place") && !stays {
+            planted::unname(self, &situation.source_hit);
+        }
         Ok(headers)
     }
 
@@ -319,6 +336,10 @@ impl Pool {
             .source_hit
             .record
             .renamed_to(target.ino, kind_of(target.mode));
+        if planted!("bug-exchange-unlogged") {
+            let record = target_hit.record.off;
+            self.pm.publish_hidden(record, source_word);
+        }
         let mut tx = tx.seal();
         locks.change();
         tx.set(&at_source, 0, target_word);
@@ -361,7 +382,8 @@ fn parent_changes(
         parents[0].hot.set_links(situation.from.links - dir_moves);
     } else {
         parents[0].hot.set_size(left - replaces);
-        parents[0].hot.set_links(situation.from.links - dir_goes);
+        let goes = dir_goes + dir_moves * u32::from(planted!("bug-rename-within-directory"));
+        parents[0].hot.set_links(situation.from.links - goes);
     }
     for parent in &mut parents {
         parent.hot.touch(now);

@@ -45,7 +45,9 @@ impl<'a> FreshSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(self) -> Durable {
-        self.mem.fence();
+        if !planted!("bug-published-before-durable") {
+            self.mem.fence();
+        }
         Durable(())
     }
 
@@ -79,6 +81,16 @@ impl Fresh<'_> {
     pub fn bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let off = self.within(at, bytes.len() as u64);
         let _window = self.mem.window();
+        if planted!("bug-fresh-data-unflushed") {
+            self.mem.write_bytes(off, bytes);
+            return Ok(());
+        }
+        if planted!("bug-nt-tail-unflushed") {
+            let tail = bytes.len().min((off as usize + bytes.len()) % 64);
+            let (body, tail) = bytes.split_at(bytes.len() - tail);
+            self.mem.write_bytes(off + body.len() as u64, tail);
+            return self.mem.write_nt(off, body).map_err(medium);
+        }
         self.mem.write_nt(off, bytes).map_err(medium)
     }
 
@@ -107,11 +119,20 @@ impl Fresh<'_> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn words(&self, at: u64, words: &[u64]) {
-        let len = words.len() as u64 * 8;
-        let off = self.within(at, len);
+        let off = self.cached(at, words);
+        if !planted!("bug-fresh-words-unflushed") {
+            self.mem.flush(off, words.len() as u64 * 8);
+        }
+    }
+
+    /// Words through the caches, not flushed yet; answers where they are.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn cached(&self, at: u64, words: &[u64]) -> u64 {
+        let off = self.within(at, words.len() as u64 * 8);
         let _window = self.mem.window();
         self.mem.write(off, words);
-        self.mem.flush(off, len);
+        off
     }
 
     /// Bytes through the caches, flushed: for small appends.
@@ -122,6 +143,13 @@ impl Fresh<'_> {
         let off = self.within(at, len);
         let _window = self.mem.window();
         self.mem.write_bytes(off, bytes);
+        let end = off + len;
+        if planted!("bug-tail-line-unflushed") {
+            return self.mem.flush(off & !63, len);
+        }
+        if planted!("bug-tail-same-offset-unflushed") && off % 64 == end % 64 {
+            return self.mem.flush(off, len - end % 64);
+        }
         self.mem.flush(off, len);
     }
 }

@@ -179,7 +179,9 @@ impl Pm {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish(&self, slot: u64, word: u64, durable: Durable) {
         self.publish_early(slot, word, &durable);
-        self.mem.fence();
+        if !planted!("bug-publish-unfenced") {
+            self.mem.fence();
+        }
     }
 
     /// As [`Pm::publish`], but durable only with the caller's next barrier.
@@ -192,7 +194,9 @@ impl Pm {
         }
         let _window = self.mem.window();
         self.mem.store(slot, word);
-        self.mem.flush(slot, 8);
+        if !planted!("bug-publish-unflushed") {
+            self.mem.flush(slot, 8);
+        }
     }
 
     /// Way 1: a pointer that no size exposes yet, to data that is undefined until one does. Durable with the
@@ -202,7 +206,9 @@ impl Pm {
     pub fn publish_hidden(&self, slot: u64, word: u64) {
         let _window = self.mem.window();
         self.mem.store(slot, word);
-        self.mem.flush(slot, 8);
+        if !planted!("bug-hidden-pointer-unflushed") {
+            self.mem.flush(slot, 8);
+        }
     }
 
     /// Way 1: bytes inside one aligned word, as one store, durable on return.
@@ -215,7 +221,9 @@ impl Pm {
         word[at..at + bytes.len()].copy_from_slice(bytes);
         let window = self.mem.window();
         self.mem.store(slot, u64::from_le_bytes(word));
-        self.mem.flush(slot, 8);
+        if !planted!("bug-word-unflushed") {
+            self.mem.flush(slot, 8);
+        }
         drop(window);
         self.mem.fence();
     }
@@ -228,10 +236,22 @@ impl Pm {
             return;
         }
         let window = self.mem.window();
-        self.mem.store_pair(slot, pair);
-        self.mem.flush(slot, 16);
+        let early = planted!("bug-size-flushed-first");
+        if early {
+            self.mem.flush(slot, 16);
+        }
+        if planted!("bug-size-torn") {
+            self.mem.write(slot, &pair);
+        } else {
+            self.mem.store_pair(slot, pair);
+        }
+        if !early && !planted!("bug-size-unflushed") {
+            self.mem.flush(slot, 16);
+        }
         drop(window);
-        self.mem.fence();
+        if !planted!("bug-size-unfenced") {
+            self.mem.fence();
+        }
     }
 
     /// Way 4: a 16-byte store that may be lost or come early, for the times of an overwrite

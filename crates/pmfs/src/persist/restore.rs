@@ -21,7 +21,9 @@ impl<'a> Restore<'a> {
     pub fn words(&self, off: u64, words: &[u64]) {
         let _window = self.pm.mem.window();
         self.pm.mem.write(off, words);
-        self.pm.mem.flush(off, words.len() as u64 * 8);
+        if !planted!("bug-restored-unflushed") {
+            self.pm.mem.flush(off, words.len() as u64 * 8);
+        }
     }
 
     /// All it has written is durable.
@@ -50,7 +52,9 @@ impl<'a> Restore<'a> {
         self.pm
             .mem
             .write(entry, &[KIND_ABORT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, id]);
-        self.pm.mem.flush(entry, 64);
+        if !planted!("bug-abort-unflushed") {
+            self.pm.mem.flush(entry, 64);
+        }
         drop(window);
         self.pm.mem.fence();
     }

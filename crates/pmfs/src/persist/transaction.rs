@@ -87,8 +87,13 @@ impl<'a> Transaction<'a> {
         let start = off & !7;
         let end = (off + len).next_multiple_of(8);
         let mut at = start;
-        while at < end {
-            let piece = (end - at).min(ENTRY_DATA_BYTES);
+        let logged = if planted!("bug-unaligned-tail-unlogged") {
+            (off + len) & !7
+        } else {
+            end
+        };
+        while at < logged {
+            let piece = (logged - at).min(ENTRY_DATA_BYTES);
             let _ = self.log(at, piece);
             at += piece;
         }
@@ -135,12 +140,19 @@ impl<'a> Transaction<'a> {
             }
             line[7] = id;
             let at = self.lane.next_entry();
+            if planted!("bug-undo-id-first") {
+                mem.store(at + 56, id);
+            }
             mem.write(at, &line);
-            mem.flush(at, 64);
+            if !planted!("bug-undo-entry-unflushed") {
+                mem.flush(at, 64);
+            }
         }
         drop(window);
         pmem::counters::add_logged(64 * (self.count as u64 + 1));
-        mem.fence();
+        if !planted!("bug-seal-unfenced") {
+            mem.fence();
+        }
         Sealed {
             pm: self.pm,
             lane: self.lane,
@@ -208,7 +220,8 @@ impl Sealed<'_> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn flush(&mut self) {
-        for &line in &self.lines[..self.count] {
+        let first = usize::from(planted!("bug-store-unflushed"));
+        for &line in self.lines[..self.count].iter().skip(first) {
             self.pm.mem.flush(line, 64);
         }
         self.count = 0;
@@ -235,7 +248,9 @@ impl Sealed<'_> {
     pub fn commit(mut self) {
         self.flush();
         let mem = &self.pm.mem;
-        mem.fence();
+        if !planted!("bug-closed-before-stores") {
+            mem.fence();
+        }
         if mem.failed().is_some() {
             // Stores were lost: the log stays open, and whoever recovers undoes what arrived.
             return;
@@ -243,8 +258,12 @@ impl Sealed<'_> {
         let at = self.lane.next_entry();
         let window = mem.window();
         mem.write(at, &[KIND_COMMIT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, self.id]);
-        mem.flush(at, 64);
+        if !planted!("bug-close-unflushed") {
+            mem.flush(at, 64);
+        }
         drop(window);
-        mem.fence();
+        if !planted!("bug-close-unfenced") {
+            mem.fence();
+        }
     }
 }

@@ -1,0 +1,214 @@
+//! The list of all planted bugs: the only one.
+
+/// A bug that can be compiled in.
+#[derive(Clone, Copy, Debug)]
+pub struct Bug {
+    /// The Cargo feature, and what the source asks for.
+    pub name: &'static str,
+    /// What shows it.
+    pub needs: Needs,
+    /// The file system that had one like it, or the kind of place.
+    pub twin: &'static str,
+    /// What goes wrong.
+    pub what: &'static str,
+}
+
+/// What a checker has to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Power loss in one call, or after its return.
+    OneCall,
+    /// A process killed in one call, and perhaps power loss after others have recovered.
+    Kill,
+    /// A second call, after one that was cut short and recovered.
+    TwoCalls,
+    /// Two threads.
+    Pair,
+    /// Power loss during recovery.
+    Recovery,
+    /// Power loss while a pool is made.
+    Mkfs,
+}
+
+macro_rules! bugs {
+    ($( $needs:ident $name:literal, $twin:literal, $what:literal; )+) => {
+        /// All of them.
+        pub const BUGS: &[Bug] = &[ $( Bug {
+            name: $name, needs: Needs::$needs, twin: $twin, what: $what,
+        } ),+ ];
+    };
+}
+
+bugs! {
+    // The log.
+    OneCall "bug-undo-entry-unflushed", "undo entry: flush",
+        "the log is not written back before what it covers changes";
+    OneCall "bug-seal-unfenced", "undo entry: fence",
+        "what the log covers changes before the log is durable";
+    OneCall "bug-undo-id-first", "undo entry: order in its line",
+        "an entry is valid before it is whole";
+    OneCall "bug-unaligned-tail-unlogged", "missing log entry: overwrite",
+        "the last bytes of an unaligned range are changed without being logged";
+    OneCall "bug-store-unflushed", "in-place store of a transaction: flush",
+        "the first line that a transaction changed is not written back";
+    OneCall "bug-closed-before-stores", "barrier before the close entry",
+        "a transaction counts as done before what it changed is durable";
+    OneCall "bug-close-unflushed", "close entry: flush",
+        "a call returns, and is undone after a crash";
+    OneCall "bug-close-unfenced", "close entry: fence",
+        "a call returns before its close entry is durable";
+    OneCall "bug-two-ids-accepted", "greatest id alone counts",
+        "entries of the transaction before count too, and its close entry closes the open one";
+    TwoCalls "bug-ids-restart", "NOVA: log pointers wrong after recovery",
+        "recovery sets the lane's next id below those that stand in its log";
+
+    // Recovery.
+    OneCall "bug-walk-before-undo", "PMFS: truncate list replayed at the wrong time",
+        "the bitmaps are rebuilt from trees that are yet to be undone";
+    OneCall "bug-walk-misses-attributes", "PMFS: the allocator after recovery",
+        "blocks of extended attributes are free after recovery";
+    OneCall "bug-undo-one-word-short", "undo: range",
+        "the last word of each entry is not restored";
+    OneCall "bug-saved-undone-backwards", "data undo: direction",
+        "recovery copies the half-written data over the saved one";
+    Kill "bug-wrong-lane-undone", "WineFS: wrong per-CPU journal",
+        "recovery undoes another lane than the dead thread's";
+    Kill "bug-settled-before-undo", "recovery: order of undo and allocator",
+        "intents are judged by trees that are yet to be undone";
+    Kill "bug-dead-stores-unflushed", "recovery: what a dead thread stored",
+        "others build on stores that no one has written back";
+    Kill "bug-restored-unflushed", "restore: flush",
+        "a transaction counts as undone, and what was put back is lost";
+    Recovery "bug-restored-unfenced", "restore: fence before the close entry",
+        "a transaction counts as undone before what was put back is durable";
+    Recovery "bug-closed-before-undo", "restore: order with the close entry",
+        "a transaction counts as undone before it is";
+    TwoCalls "bug-abort-unflushed", "close entry of an undone transaction: flush",
+        "it is undone again, over what was done since";
+    Kill "bug-group-count-stale", "runtime bits: a dead holder's group",
+        "a group's free count stays as the dead thread left it";
+
+    // Stores without log.
+    OneCall "bug-publish-unflushed", "publish: flush",
+        "a pointer is stored and not written back";
+    OneCall "bug-publish-unfenced", "publish: fence",
+        "a call returns before its pointer is durable";
+    OneCall "bug-published-before-durable", "barrier before publish",
+        "a pointer or a size is durable before what it shows";
+    OneCall "bug-append-unfenced", "append: data barrier",
+        "a size is durable before the bytes it shows";
+    OneCall "bug-hidden-pointer-unflushed", "publish of a leaf past the end: flush",
+        "the size shows a block that no pointer names";
+    OneCall "bug-word-unflushed", "publish of bytes in one word: flush",
+        "an overwrite of a few bytes returns and is lost";
+    OneCall "bug-size-unflushed", "size pair: flush",
+        "the new size is not written back";
+    OneCall "bug-size-unfenced", "PMFS: missing fence at the end of write",
+        "write and truncate return before the size is durable";
+    OneCall "bug-size-flushed-first", "size pair: order of store and flush",
+        "the line is written back before the size is stored";
+    OneCall "bug-size-torn", "size pair: one store",
+        "size and time are two stores, and a crash shows one without the other";
+    Kill "bug-word-intent-missing", "intent: word in place",
+        "who recovers does not write back a word that others have seen";
+
+    // Fresh memory.
+    OneCall "bug-fresh-data-unflushed", "fresh block: data",
+        "data goes through the caches and stays there";
+    OneCall "bug-nt-tail-unflushed", "NOVA: last bytes of a write and of a symlink's target",
+        "the last, partial line of streamed data is not written back";
+    OneCall "bug-fresh-words-unflushed", "fresh block: words",
+        "words stored through the caches are not written back";
+    OneCall "bug-tail-line-unflushed", "NOVA: last line of an unaligned write",
+        "lines are counted from the length alone";
+    OneCall "bug-tail-same-offset-unflushed", "PMFS: tail line, if pos and pos + len share an offset",
+        "the last line is skipped if the range ends where in a line it began";
+    OneCall "bug-inode-unflushed", "NOVA: missing flush of an inode",
+        "a new inode is not written back";
+    OneCall "bug-long-name-unflushed", "NOVA: long names unreadable after a crash",
+        "only the first line of a name is written back";
+    OneCall "bug-table-pointer-unflushed", "Silhouette: pointer not persisted at inode allocation",
+        "the inode table's new block is not durably named";
+    OneCall "bug-table-block-unfenced", "SquirrelFS: pointer to uninitialised inodes",
+        "the inode table names a block before its zeros are durable";
+
+    // Files.
+    OneCall "bug-atomic-in-place", "WineFS: strict-mode write not atomic",
+        "an atomic overwrite is done in place";
+    OneCall "bug-saved-data-unfenced", "data undo: saved copy durable before the log names it",
+        "recovery restores from a copy that was never written";
+    OneCall "bug-straddle-size-first", "write over the end: slot and size in one transaction",
+        "the size changes before the blocks do";
+    OneCall "bug-truncate-frees-first", "PMFS: truncate not atomic",
+        "the blocks go before the size says so";
+    OneCall "bug-old-bytes-exposed", "zeroing past the end",
+        "an extended file shows what the block held before";
+    OneCall "bug-zeros-unfenced", "zeroing past the end: barrier",
+        "the size is durable before the zeros that it shows";
+    OneCall "bug-shift-unlogged", "missing log entry: collapse and insert",
+        "the new tree is swung in apart from the size";
+    Kill "bug-insert-frees-moved", "intent: leaves that stay",
+        "insert frees the leaves that it has moved";
+    Kill "bug-freed-before-publish", "intent: block freed before commit",
+        "the old block is free while the tree still names it";
+
+    // Names.
+    OneCall "bug-name-before-inode", "SquirrelFS: points to uninitialised",
+        "a name is there before the inode has a link";
+    OneCall "bug-born-with-links", "missing log entry: links of a new inode",
+        "an inode is alive before it has a name";
+    OneCall "bug-link-count-in-place", "NOVA: link count in place; SquirrelFS: link count",
+        "link's count changes before its transaction";
+    OneCall "bug-unlink-in-place", "Silhouette: unlink not atomic",
+        "the name goes before the inode does";
+    OneCall "bug-rmdir-in-place", "Silhouette: rmdir not atomic",
+        "the parent's link count goes before the directory does";
+    OneCall "bug-mtime-apart", "PMFS: mtime set apart from the entry's removal",
+        "a directory's times change before its names";
+    OneCall "bug-rename-deletes-in-place", "NOVA: rename deletes the old name in place",
+        "a file is lost if rename is cut short";
+    OneCall "bug-dotdot-unlogged", "NOVA: rename without the parent in the log; SquirrelFS: dotdot",
+        "a directory's parent changes before its name";
+    OneCall "bug-rename-over-loses-both", "NOVA: both names vanish in rename-over",
+        "the replaced name is taken out in place and put back last";
+    OneCall "bug-rename-within-directory", "SquirrelFS: rename of a directory within one directory",
+        "the parent loses a link though the directory stays in it";
+    OneCall "bug-exchange-unlogged", "missing log entry: exchange",
+        "one of two exchanged names changes before the transaction";
+    Pair "bug-rename-unlocked", "SquirrelFS: rename concurrency",
+        "two directories are moved below each other";
+    OneCall "bug-attributes-before-durable", "extended attributes: published before durable",
+        "an inode names attributes that are not written";
+    OneCall "bug-split-before-durable", "directory split: barrier before the swing",
+        "a directory names buckets that are not written";
+    Kill "bug-split-frees-first", "directory split: order of swing and settling",
+        "the old bucket is free while the directory names it";
+
+    // What is volatile.
+    TwoCalls "bug-orphan-reclaimed", "WineFS: inode reused while on the orphan list",
+        "unlink frees a file that is held open";
+    Kill "bug-intent-missing", "intent: allocation",
+        "blocks that a dead thread had allocated are nobody's for good";
+    Kill "bug-bit-before-intent", "intent: order with the bit",
+        "a block is taken before the lane says so";
+    Kill "bug-inode-intent-missing", "intent: inode number",
+        "a number that a dead thread had allocated is nobody's for good";
+    Kill "bug-inode-bit-not-taken", "Silhouette: two names with one inode number",
+        "a new inode's number stays free";
+    Kill "bug-inode-number-freed-early", "runtime bits: inode number",
+        "unlink gives the number back before it commits";
+    Pair "bug-record-not-shrunk", "NOVA-Fortis: double free in recovery",
+        "recovery frees a block again that another has allocated since";
+    Pair "bug-cursor-not-moved", "NOVA-Fortis: double free in recovery",
+        "freeing a file starts over, with blocks that others have allocated since";
+    Pair "bug-inode-read-unlocked", "PMFS: O_APPEND racing; NOVA: two descriptors",
+        "a size read before the lock is taken is built on";
+    Pair "bug-unlocked-before-commit", "lock released before the commit is durable",
+        "a dead thread's change is undone over what others built on it";
+
+    // Superblocks.
+    Mkfs "bug-superblocks-unfenced", "NOVA-Fortis: fence between primary and replica",
+        "both superblocks may be torn at once";
+    Mkfs "bug-superblock-before-copy", "NOVA-Fortis: the two not initialised atomically",
+        "a pool is there before its superblock's copy";
+}

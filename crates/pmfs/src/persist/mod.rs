@@ -47,8 +47,25 @@
 //! }
 //! ```
 //!
+//! A transaction can't be closed before what it changed is durable, because only [`Sealed::make_durable`] gives what
+//! [`Unclosed::close`] takes; and nothing can be changed any more from then on:
+//!
 //! ```compile_fail
-//! fn late(tx: pmfs::persist::Sealed<'_>, range: &pmfs::persist::Logged) {
+//! fn early(tx: pmfs::persist::Sealed<'_>) {
+//!     tx.close(); // not flushed: does not compile
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn late(mut tx: pmfs::persist::Sealed<'_>, range: &pmfs::persist::Logged) {
+//!     let unclosed = tx.make_durable();
+//!     tx.set(range, 0, 1); // the log may be closed: does not compile
+//!     unclosed.close();
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn late(mut tx: pmfs::persist::Sealed<'_>, range: &pmfs::persist::Logged) {
 //!     tx.commit();
 //!     tx.set(range, 0, 1); // committed: does not compile
 //! }
@@ -64,7 +81,7 @@ pub use fresh::{Durable, Fresh, FreshSet};
 use pmem::Pmem;
 pub(crate) use restore::Restore;
 pub use runtime::Runtime;
-pub use transaction::{Logged, Sealed, Transaction};
+pub use transaction::{Logged, Sealed, Transaction, Unclosed};
 
 /// The pool, readable. See the module's documentation for how it is written.
 pub struct Pm {

@@ -244,13 +244,42 @@ impl Sealed<'_> {
     }
 
     /// Makes the changes durable, then closes the transaction durably.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn commit(mut self) {
+    pub fn commit(self) {
+        self.make_durable().close();
+    }
+}
+
+impl<'a> Sealed<'a> {
+    /// Flushes what was changed, and waits until it is durable.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn make_durable(mut self) -> Unclosed<'a> {
         self.flush();
-        let mem = &self.pm.mem;
         if !planted!("bug-closed-before-stores") {
-            mem.fence();
+            self.pm.mem.fence();
         }
+        Unclosed {
+            pm: self.pm,
+            lane: self.lane,
+            id: self.id,
+        }
+    }
+}
+
+/// A transaction whose changes are durable: it may be closed.
+#[must_use = "a transaction that is not closed is undone by the next recovery"]
+pub struct Unclosed<'a> {
+    pm: &'a Pm,
+    lane: &'a Lane<'a>,
+    id: u64,
+}
+
+impl Unclosed<'_> {
+    /// Closes it durably.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn close(self) {
+        let mem = &self.pm.mem;
         if mem.failed().is_some() {
             // Stores were lost: the log stays open, and whoever recovers undoes what arrived.
             return;

@@ -30,6 +30,7 @@ campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
     cargo test --release -p yat -- --nocapture --test-threads=1
+campaign "yat" '^[0-9]+ (workloads|sites)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh
 campaign "bit flips" '^[0-9]+ bits flipped' \
     env PMFS_FLIPS="${PMFS_FLIPS:-30000}" PMFS_FLIPS_SEED="${PMFS_FLIPS_SEED:-$(date +%s)}" \
     cargo test --release -p yat --test flips -- --nocapture

@@ -105,6 +105,8 @@ pub struct Violation {
     pub stores: Vec<(u64, Place, Option<bool>)>,
     /// Images tried in this workload until then.
     pub after_images: u64,
+    /// The longer workload that it was found in first.
+    pub shrunk_from: Option<String>,
 }
 
 /// A workload that ran: where it began, what it did, and what could be seen after each step.
@@ -503,6 +505,7 @@ impl<'a, P: Program> Explorer<'a, P> {
             text,
             stores: self.arenas[depth].image.stores(),
             after_images: self.counts.images,
+            shrunk_from: None,
         })
     }
 }

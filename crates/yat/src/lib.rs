@@ -22,6 +22,7 @@ pub mod memory;
 pub mod program;
 pub mod quiet;
 pub mod report;
+pub mod shrink;
 pub mod sites;
 mod third;
 pub mod trace;

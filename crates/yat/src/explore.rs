@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How many images one crash point may have before they are sampled.
+/// How many images one crash point may have before they are sampled, unless [`Options`] say otherwise.
 pub const IMAGES_MAX: u64 = 1 << 16;
-/// How many are then taken at random.
-const SAMPLE: u64 = 1 << 12;
+/// Of these, one in so many is then taken at random.
+const SAMPLE_ONE_IN: u64 = 16;
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +63,8 @@ pub struct Options {
     pub without: Option<Place>,
     /// For samples.
     pub seed: u64,
+    /// How many images one crash point may have before they are sampled.
+    pub images_max: u64,
 }
 
 impl Default for Options {
@@ -72,6 +74,7 @@ impl Default for Options {
             depth: 0,
             without: None,
             seed: 1,
+            images_max: IMAGES_MAX,
         }
     }
 }
@@ -394,12 +397,12 @@ impl<'a, P: Program> Explorer<'a, P> {
                 self.nested(pending, &trace, depth, returned)?;
                 self.crash.images.pop();
             }
-            if images == IMAGES_MAX {
+            if images == self.options.images_max {
                 self.counts.sampled += 1;
                 chooser = Chooser::random(self.options.seed);
             }
-            random += u64::from(images >= IMAGES_MAX);
-            if !chooser.advance() || random > SAMPLE {
+            random += u64::from(images >= self.options.images_max);
+            if !chooser.advance() || random > self.options.images_max / SAMPLE_ONE_IN {
                 break;
             }
         }

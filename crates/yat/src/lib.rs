@@ -16,6 +16,7 @@
 pub mod campaign;
 pub mod explore;
 pub mod files;
+pub mod fuzz;
 pub mod image;
 pub mod kill;
 pub mod memory;

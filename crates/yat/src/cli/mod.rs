@@ -1,5 +1,6 @@
 //! The command line.
 
+mod fuzz;
 mod kill;
 mod power;
 mod replay;
@@ -29,6 +30,8 @@ enum Command {
     Power(power::Power),
     /// Kills: before every store, flush and fence, recovered by another instance on the live memory
     Kill(kill::Kill),
+    /// Power loss in workloads at random: sizes, descriptors, names and full pools that the sets leave out
+    Fuzz(fuzz::Fuzz),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -56,6 +59,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
         Command::Power(power) => power::run(power, arguments.json),
         Command::Kill(kill) => kill::run(kill, arguments.json),
+        Command::Fuzz(fuzz) => fuzz::run(fuzz, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     };
     match done {

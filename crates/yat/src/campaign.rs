@@ -39,15 +39,18 @@ pub struct Campaign<'a> {
 /// What became of one workload: what was looked at, or a violation; or why it makes no sense, in words.
 pub type Explored = Result<Result<Counts, Box<Violation>>, String>;
 
+/// Records and explores one workload; a panic without a crash is a failure too.
+pub(crate) fn explore<P: Program>(program: &P, options: Options) -> Explored {
+    let recording = quietly(|| record(program))
+        .and_then(|recording| recording)
+        .map_err(|text| format!("{}: {text}", program.name()))?;
+    Ok(Explorer::new(program, &recording, options).run())
+}
+
 impl Campaign<'_> {
     /// Explores each workload.
     pub fn run<P: Program>(&self, workloads: &[(P, Options)]) -> Outcome {
-        self.each(workloads, |(program, options)| {
-            let recording = quietly(|| record(program))
-                .and_then(|recording| recording)
-                .map_err(|text| format!("{}: {text}", program.name()))?;
-            Ok(Explorer::new(program, &recording, *options).run())
-        })
+        self.each(workloads, |(program, options)| explore(program, *options))
     }
 
     /// Does `explore` for each workload.

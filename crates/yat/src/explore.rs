@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How many images one crash point may have before they are sampled.
+/// How many images one crash point may have before they are sampled, unless [`Options`] say otherwise.
 pub const IMAGES_MAX: u64 = 1 << 16;
-/// How many are then taken at random.
-const SAMPLE: u64 = 1 << 12;
+/// Of these, one in so many is then taken at random.
+const SAMPLE_ONE_IN: u64 = 16;
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +64,8 @@ pub struct Options {
     pub without: Option<Site>,
     /// For samples.
     pub seed: u64,
+    /// How many images one crash point may have before they are sampled.
+    pub images_max: u64,
 }
 
 impl Default for Options {
@@ -73,6 +75,7 @@ impl Default for Options {
             depth: 0,
             without: None,
             seed: 1,
+            images_max: IMAGES_MAX,
         }
     }
 }
@@ -106,6 +109,8 @@ pub struct Violation {
     pub stores: Vec<(u64, Place, Option<bool>)>,
     /// Images tried in this workload until then.
     pub after_images: u64,
+    /// The longer workload that it was found in first.
+    pub shrunk_from: Option<String>,
 }
 
 /// A workload that ran: where it began, what it did, and what could be seen after each step.
@@ -464,12 +469,12 @@ impl<'a, P: Program> Explorer<'a, P> {
                 }
                 self.crash.images.pop();
             }
-            if images == IMAGES_MAX {
+            if images == self.options.images_max {
                 self.counts.sampled += 1;
                 chooser = Chooser::random(self.options.seed);
             }
-            random += u64::from(images >= IMAGES_MAX);
-            if !chooser.advance() || random > SAMPLE {
+            random += u64::from(images >= self.options.images_max);
+            if !chooser.advance() || random > self.options.images_max / SAMPLE_ONE_IN {
                 break;
             }
         }
@@ -638,6 +643,7 @@ impl<'a, P: Program> Explorer<'a, P> {
             text,
             stores: self.arenas[depth].image.stores(),
             after_images: self.counts.images,
+            shrunk_from: None,
         })
     }
 }

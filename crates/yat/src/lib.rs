@@ -16,6 +16,7 @@
 pub mod campaign;
 pub mod explore;
 pub mod files;
+pub mod fuzz;
 pub mod image;
 pub mod kill;
 pub mod memory;
@@ -23,6 +24,7 @@ pub mod pairs;
 pub mod program;
 pub mod quiet;
 pub mod report;
+pub mod shrink;
 pub mod sites;
 mod third;
 pub mod trace;

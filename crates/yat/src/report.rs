@@ -49,6 +49,9 @@ impl FromStr for Crash {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "violation in {}", self.workload)?;
+        if let Some(longer) = &self.shrunk_from {
+            writeln!(f, "found first in {longer}")?;
+        }
         let depth = self.crash.fences.len() - 1;
         match (self.crash.fences.first(), depth) {
             (Some(Some(fence)), _) => write!(f, "crash in `{}`, at its fence {fence}", self.step)?,

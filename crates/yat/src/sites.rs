@@ -1,7 +1,7 @@
 //! Sites: every place in the source that flushes or fences, taken out one at a time. Some workload must then have a
 //! crash state that is neither before nor after; else the place is not needed, or what shows it is missing here.
 
-use crate::explore::{Explorer, Options, Recording, Violation, record};
+use crate::explore::{Explorer, IMAGES_MAX, Options, Recording, Violation, record};
 use crate::files::FileSystem;
 use crate::files::tree::Tree;
 use crate::program::Program;
@@ -130,6 +130,7 @@ const NESTED: Options = Options {
     depth: 1,
     without: None,
     seed: 1,
+    images_max: IMAGES_MAX,
 };
 
 /// What taking a site out showed.

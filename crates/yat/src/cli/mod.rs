@@ -1,5 +1,6 @@
 //! The command line.
 
+mod fuzz;
 mod kill;
 mod pairs;
 mod power;
@@ -35,6 +36,8 @@ enum Command {
     Pairs(pairs::Pairs),
     /// Every flush and fence taken out in turn: what goes wrong without it
     Sites(sites::Sites),
+    /// Power loss in workloads at random: sizes, descriptors, names and full pools that the sets leave out
+    Fuzz(fuzz::Fuzz),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -64,6 +67,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Kill(kill) => kill::run(kill, arguments.json),
         Command::Pairs(pairs) => pairs::run(pairs, arguments.json),
         Command::Sites(sites) => sites::run(sites, arguments.json),
+        Command::Fuzz(fuzz) => fuzz::run(fuzz, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     };
     match done {

@@ -5,6 +5,7 @@ use super::show::{self, Bar};
 use clap::Args;
 use yat::campaign::Campaign;
 use yat::explore::Options;
+use yat::shrink::explore;
 
 #[derive(Debug, Args)]
 pub struct Power {
@@ -36,7 +37,7 @@ pub fn run(power: &Power, json: bool) -> Result<bool, String> {
         until: selection.until(),
         watch: &|counts| bar.at(counts),
     };
-    let outcome = campaign.run(&workloads);
+    let outcome = campaign.each(&workloads, |(program, options)| explore(program, *options));
     bar.finish();
     show::outcome(&outcome, selection.seed, json);
     Ok(outcome.violations.is_empty() && outcome.failures.is_empty())

@@ -49,6 +49,7 @@ pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool) {
         let violations = outcome.violations.iter().map(|violation| {
             json!({
                 "workload": violation.workload,
+                "shrunk_from": violation.shrunk_from,
                 "crash": violation.crash.to_string(),
                 "place": violation.place.map(ToString::to_string),
                 "text": violation.text,

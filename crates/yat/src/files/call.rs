@@ -110,6 +110,52 @@ impl Call {
         }
     }
 
+    /// Its offsets, lengths and sizes.
+    pub fn numbers(&mut self) -> Vec<&mut u64> {
+        match self {
+            Call::Symlink { len, .. } | Call::Append { len, .. } | Call::Setxattr { len, .. } => {
+                vec![len]
+            }
+            Call::Truncate { size, .. } => vec![size],
+            Call::Write { offset, len, .. }
+            | Call::Fallocate { offset, len, .. }
+            | Call::Collapse { offset, len, .. }
+            | Call::Insert { offset, len, .. } => vec![offset, len],
+            Call::Copy {
+                at, offset, len, ..
+            } => vec![at, offset, len],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The names in it.
+    pub fn names(&mut self) -> Vec<&mut Name> {
+        match self {
+            Call::Create(name)
+            | Call::Mkdir(name)
+            | Call::Mknod(name)
+            | Call::Symlink { name, .. }
+            | Call::Unlink(name)
+            | Call::Rmdir(name)
+            | Call::Write { name, .. }
+            | Call::Append { name, .. }
+            | Call::Truncate { name, .. }
+            | Call::Fallocate { name, .. }
+            | Call::Collapse { name, .. }
+            | Call::Insert { name, .. }
+            | Call::Chmod { name, .. }
+            | Call::Chown { name, .. }
+            | Call::Utimens(name)
+            | Call::Setxattr { name, .. }
+            | Call::Removexattr(name)
+            | Call::Open(name)
+            | Call::Tmpfile(name) => vec![name],
+            Call::Link { old, new } | Call::Rename { old, new, .. } => vec![old, new],
+            Call::Copy { from, to, .. } => vec![from, to],
+            Call::Close(_) => Vec::new(),
+        }
+    }
+
     /// Does it. `salt` goes into the data, so that each call writes its own.
     ///
     /// # Errors

@@ -2,7 +2,11 @@
 //! then the allocator has to balance with the trees.
 
 use super::pool::NODE;
-use pmfs::{Fs, Ino, ROOT_INO, SetAttr};
+use pmfs::{Error, Fs, Ino, ROOT_INO, SetAttr};
+
+/// Free blocks below which a call may be refused for lack of space: what a name in a directory that splits, an inode
+/// and 9,000 bytes need.
+const SHORT_BLOCKS: u64 = 16;
 
 /// Checks the pool.
 ///
@@ -23,7 +27,8 @@ pub(crate) fn sound(fs: &Fs) -> Result<u64, String> {
 /// What went wrong, in words.
 pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
     let mut names = Vec::new();
-    use_directory(fs, ROOT_INO, &mut names).map_err(|error| error.to_string())?;
+    let mut full = false;
+    use_directory(fs, ROOT_INO, &mut names, &mut full).map_err(|error| error.to_string())?;
     for (dir, name, is_dir) in names.into_iter().rev() {
         let removed = if is_dir {
             fs.rmdir(dir, &name)
@@ -33,6 +38,9 @@ pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
         let name = String::from_utf8_lossy(&name);
         removed.map_err(|error| format!("deleting {name}: {error}"))?;
     }
+    if full {
+        write_a_name(fs, ROOT_INO).map_err(|error| format!("all deleted: {error}"))?;
+    }
     let left = sound(fs).map_err(|text| format!("all deleted, {text}"))?;
     if left == 1 {
         Ok(())
@@ -41,12 +49,32 @@ pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
     }
 }
 
-/// A name made, written and removed in a directory, and its files extended; then the same below it. Collects
-/// the names, those of a directory after its own.
-fn use_directory(fs: &Fs, dir: Ino, names: &mut Vec<(Ino, Vec<u8>, bool)>) -> pmfs::Result<()> {
-    let made = fs.create(dir, b"used after the crash", &NODE)?.ino;
-    fs.write(made, 0, &[1; 5000])?;
-    fs.unlink(dir, b"used after the crash")?;
+/// What a call answered; `None` if it was refused because the pool is full.
+fn unless_full<T>(fs: &Fs, done: pmfs::Result<T>) -> pmfs::Result<Option<T>> {
+    match done {
+        Err(Error::NoSpace) if fs.statfs()?.blocks_free < SHORT_BLOCKS => Ok(None),
+        done => done.map(Some),
+    }
+}
+
+/// A name made, written and removed.
+fn write_a_name(fs: &Fs, dir: Ino) -> pmfs::Result<()> {
+    let name = b"used after the crash";
+    let made = fs.create(dir, name, &NODE)?.ino;
+    let written = fs.write(made, 0, &[1; 5000]);
+    fs.unlink(dir, name)?;
+    written.map(drop)
+}
+
+/// A name in a directory, and its files extended; then the same below it. Collects the names, those of a directory
+/// after its own.
+fn use_directory(
+    fs: &Fs,
+    dir: Ino,
+    names: &mut Vec<(Ino, Vec<u8>, bool)>,
+    full: &mut bool,
+) -> pmfs::Result<()> {
+    *full |= unless_full(fs, write_a_name(fs, dir))?.is_none();
     let mut entries = Vec::new();
     fs.readdir(dir, 0, &mut |entry| {
         if entry.name != b"." && entry.name != b".." {
@@ -57,27 +85,29 @@ fn use_directory(fs: &Fs, dir: Ino, names: &mut Vec<(Ino, Vec<u8>, bool)>) -> pm
     for (ino, kind, name) in entries {
         names.push((dir, name, kind == 0o040_000));
         match kind {
-            0o040_000 => use_directory(fs, ino, names)?,
-            0o100_000 => extend(fs, ino)?,
+            0o040_000 => use_directory(fs, ino, names, full)?,
+            0o100_000 => *full |= !extend(fs, ino)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Bytes past the end are undefined until exposed: extended, they must read as zeros.
-fn extend(fs: &Fs, file: Ino) -> pmfs::Result<()> {
+/// Bytes past the end are undefined until exposed: extended, they must read as zeros. Answers whether there was room.
+fn extend(fs: &Fs, file: Ino) -> pmfs::Result<bool> {
     let old = fs.getattr(file)?.size;
     let set = SetAttr {
         size: Some(old + 9000),
         ..SetAttr::default()
     };
-    fs.setattr(file, &set)?;
+    if unless_full(fs, fs.setattr(file, &set))?.is_none() {
+        return Ok(false);
+    }
     let mut tail = vec![1; 9000];
     fs.read(file, old, &mut tail)?;
     assert!(
         tail.iter().all(|&byte| byte == 0),
         "what an extended file exposes is zero"
     );
-    Ok(())
+    Ok(true)
 }

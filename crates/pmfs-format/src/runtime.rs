@@ -7,7 +7,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 2;
+pub const LAYOUT: u64 = 3;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Slot state: nobody's.
@@ -64,7 +64,11 @@ on_media! {
         /// Owner of the lock under which the inode table grows.
         @ 128 grow_owner: u64,
         /// Zero.
-        @ 136 unused_tail: [u64; 15],
+        @ 136 unused_late: [u64; 7],
+        /// Owner of the lock under which one process at a time closes what dead ones held open.
+        @ 192 closing_owner: u64,
+        /// Zero.
+        @ 200 unused_tail: [u64; 7],
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Pool {
     pub shut: AtomicBool,
     /// The walk met damage: the pool is read-only, and is not marked clean.
     pub damaged: AtomicBool,
+    /// Dead processes were cleaned up after by a waiter, who could not close what they held open.
+    pub unclosed: AtomicBool,
     /// Attached to be repaired: damage is no reason to stop.
     pub mending: bool,
     /// Lanes whose log could not be undone and was thrown away.
@@ -86,6 +88,7 @@ impl Pool {
             read_only: AtomicBool::new(options.read_only),
             shut: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
+            unclosed: AtomicBool::new(false),
             mending: options.repair,
             discarded: Mutex::new(Vec::new()),
             budget: AtomicI64::new(0),
@@ -126,10 +129,22 @@ impl Pool {
     #[inline]
     pub fn writable(&self) -> Result<()> {
         self.alive()?;
+        if self.unclosed.load(Ordering::Relaxed) {
+            self.close_for_the_dead();
+        }
         if self.read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnly);
         }
         self.pm.intact()
+    }
+
+    /// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a lock, with
+    /// others held.
+    #[cold]
+    fn close_for_the_dead(&self) {
+        self.unclosed.store(false, Ordering::Relaxed);
+        // Damage in a dead one's log is not this call's: who needs the locks that stay held meets it.
+        let _ = crate::recovery::recover_dead(self);
     }
 
     /// The byte that a slot's holder has locked.

@@ -1,15 +1,17 @@
 //! Recovery of a dead process's slot, while others go on, and of lanes after power loss: one code.
 //!
-//! Under the recovery lock, for all dead slots together: undo what their lanes began, settle their intents,
-//! only then release their locks, then close what they held open (DECISIONS 5, 6). Every step may be
-//! repeated: whoever finds a recoverer dead takes its lock over and starts again.
+//! Under the recovery lock, for all dead slots together: undo what their lanes began, settle their intents, and
+//! only then release their locks (DECISIONS 5, 6). That takes group locks alone, so whoever waits for a lock may do
+//! it, whatever locks it holds. What the dead held open is closed later, under the closing lock, by somebody who holds
+//! nothing: it takes the locks of inodes. Every step may be repeated: whoever finds a recoverer dead takes its lock over
+//! and starts again.
 
 use crate::alloc::Bitmap;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::{Claim, Lane, Purpose};
 use crate::locks::LockSet;
-use crate::owner::{self, slot_of};
+use crate::owner::{self, Held, slot_of};
 use crate::persist::{Pm, Restore};
 use crate::pool::{Pool, SLOT_STATE};
 use crate::settle::{self, tree_of};
@@ -20,11 +22,13 @@ use pmfs_format::journal::{
 };
 use pmfs_format::runtime::{OWNER_WAITERS, SLOT_FREE};
 use std::cell::RefCell;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const RECOVERY_OWNER: u64 = 8;
 const RENAME_OWNER: u64 = 64;
 const GROW_OWNER: u64 = 128;
+const CLOSING_OWNER: u64 = 192;
 const SEQUENCE: u64 = 8;
 /// No pool lives to see so many transactions in a lane.
 const ID_MAX: u64 = 1 << 62;
@@ -175,11 +179,12 @@ fn undo_entry(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
     }
 }
 
-/// For waiters: if the holder of `seen` is gone, cleans up after it.
+/// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to the next call.
 #[cold]
 pub(crate) fn recover_if_dead(pool: &Pool, seen: u64) {
     if !cleaning() && pool.owner_dead(seen) {
-        let _ = recover_dead(pool);
+        let _ = clean_dead(pool);
+        pool.unclosed.store(true, Ordering::Relaxed);
     }
 }
 
@@ -236,32 +241,39 @@ impl Drop for RecoveryLock<'_> {
     }
 }
 
-/// Cleans up after every process that died. The others go on meanwhile.
+/// Cleans up after every process that died, and closes what they held open. The others go on meanwhile. The caller
+/// holds no lock.
 ///
 /// # Errors
 /// Damage in a dead lane: its locks then stay held.
 pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
+    let _closing = Held::new(pool, pool.geometry.header + CLOSING_OWNER);
     let mut undone = Undone::default();
-    let _lock = RecoveryLock::take(pool);
     loop {
-        let dead = pool.dead_slots();
+        let (dead, done) = clean_dead(pool)?;
         if dead.is_empty() {
             return Ok(undone);
         }
-        CLEANING.with_borrow_mut(|slots| slots.extend(&dead));
-        let done = clean(pool, &dead)?;
         undone.transactions += done.transactions;
         undone.entries += done.entries;
         undone.calls += done.calls;
         undone.intents += done.intents;
-        for &slot in &dead {
+        for slot in dead {
             undone.orphans += close_for(pool, slot);
             let state = pool.geometry.slot(slot) + SLOT_STATE;
             pool.pm.runtime().store(state, SLOT_FREE);
             undone.slots += 1;
         }
-        CLEANING.with_borrow_mut(Vec::clear);
     }
+}
+
+/// Undoes, settles and unlocks what the dead left; answers whose slots still hold files open.
+fn clean_dead(pool: &Pool) -> Result<(Vec<u64>, Undone)> {
+    let _lock = RecoveryLock::take(pool);
+    let dead = pool.dead_slots();
+    CLEANING.with_borrow_mut(|slots| slots.extend(&dead));
+    let undone = clean(pool, &dead)?;
+    Ok((dead, undone))
 }
 
 /// Undoes and settles the lanes of dead slots, then releases all their locks, then their lanes.
@@ -377,7 +389,7 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
             }
         }
     }
-    for word in [RENAME_OWNER, GROW_OWNER] {
+    for word in [RENAME_OWNER, GROW_OWNER, CLOSING_OWNER] {
         if is_dead(runtime.load(geometry.header + word)) {
             owner::release(pool, geometry.header + word);
         }

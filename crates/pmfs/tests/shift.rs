@@ -15,7 +15,12 @@ const BLOCK: u64 = 4096;
 const LARGE: u64 = 2 << 20;
 
 fn pool(bytes: u64) -> Fs {
-    let image = Fs::format_private(pmem::Pmem::private(bytes), &MkfsOptions::default());
+    // One key, so that directories split, and space is scattered, in the same way each time.
+    let options = MkfsOptions {
+        hash_key: Some([5, 6]),
+        ..MkfsOptions::default()
+    };
+    let image = Fs::format_private(pmem::Pmem::private(bytes), &options);
     Fs::open_private(image.expect("mkfs"), &OpenOptions::default()).expect("open")
 }
 

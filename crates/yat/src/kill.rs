@@ -198,6 +198,26 @@ impl<'a> Arena<'a> {
         Ok(is_dead.then_some(pending))
     }
 
+    /// Kills at one store of the first step, and lets the survivor find out by waiting for what the dead one holds.
+    fn kill_and_wait(
+        &self,
+        stores: u64,
+        then: fn(&Fs) -> pmfs::Result<()>,
+    ) -> Result<bool, String> {
+        let (mut victim, killer) = self.instance(0, stores)?;
+        self.third.end()?;
+        killer.left.store(stores, Ordering::Relaxed);
+        let call = AssertUnwindSafe(|| self.program.step(&mut victim, 0));
+        let is_dead = catch_unwind(call).is_err();
+        killer.left.store(OFF, Ordering::Relaxed);
+        drop(victim);
+        then(&self.other.fs).map_err(words)?;
+        self.other.fs.recover_dead().map_err(words)?;
+        usage::sound(&self.other.fs)?;
+        usage::use_up(&self.other.fs)?;
+        Ok(is_dead)
+    }
+
     /// What is left after a kill is judged.
     fn judge(&mut self, step: usize, pending: &Pending) -> Result<bool, String> {
         let program = self.program;
@@ -262,6 +282,29 @@ impl From<Kills> for Counts {
             ..Counts::default()
         }
     }
+}
+
+/// Kills a workload's first step before each of its stores, flushes and fences; each time the survivor does `then`, which
+/// may have to wait for what the dead one holds. Answers how many kills that were.
+///
+/// # Errors
+/// The first violation. A survivor that waits for ever hangs here: tests have a time limit of their own.
+pub fn kill_and_call(
+    program: &FileSystem,
+    dir: &Path,
+    then: fn(&Fs) -> pmfs::Result<()>,
+) -> Result<u64, String> {
+    let arena = Arena::new(program, dir)?;
+    let mut kills = 0;
+    for stores in 1.. {
+        let place = format!("{} killed at step {stores}", program.name());
+        let is_dead = arena.kill_and_wait(stores, then);
+        if !is_dead.map_err(|text| format!("{place}: {text}"))? {
+            break;
+        }
+        kills += 1;
+    }
+    Ok(kills)
 }
 
 /// Kills a workload's steps from `from` on before each of their stores, flushes and fences; the pool file is made in

@@ -3,10 +3,11 @@
 //! left.
 //! Method: the kill model, exhaustive over the stores of every kind of call, in both data modes.
 
-use pmfs::DataMode;
+use pmfs::{DataMode, ROOT_INO};
+use std::time::Duration;
 use yat::files::FileSystem;
 use yat::files::kinds::kinds;
-use yat::kill::kill_everywhere;
+use yat::kill::{kill_and_call, kill_everywhere};
 
 fn run(mode: DataMode) {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
@@ -47,4 +48,31 @@ fn atomic() {
 #[test]
 fn ordered() {
     run(DataMode::Ordered);
+}
+
+/// Goal: a process that meets a lock of a dead one while it holds others cleans up without waiting for itself.
+/// Method: the dead one held open the file that the survivor appends to, and dies at any store of an append to another:
+/// also with a block group locked, which the survivor needs when it has locked the file.
+#[test]
+fn a_waiter_cleans_up_whatever_it_holds() {
+    let kinds = kinds();
+    let kind = kinds
+        .iter()
+        .find(|kind| kind.name == "append across blocks")
+        .expect("a kind");
+    let program = FileSystem::of_kind(kind, DataMode::Atomic);
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
+        let kills = kill_and_call(&program, dir.path(), |fs| {
+            let dir = fs.lookup(ROOT_INO, b"dir")?.ino;
+            let blank = fs.lookup(dir, b"blank")?.ino;
+            fs.append(blank, &[b'b'; 9000]).map(drop)
+        });
+        done.send(kills).expect("somebody waits");
+    });
+    let kills = is_done
+        .recv_timeout(Duration::from_secs(60))
+        .expect("nobody waits for ever");
+    assert!(kills.expect("no violation") > 20);
 }

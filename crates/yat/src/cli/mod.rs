@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bugs;
 mod kill;
 mod pairs;
 mod power;
@@ -35,6 +36,8 @@ enum Command {
     Pairs(pairs::Pairs),
     /// Every flush and fence taken out in turn: what goes wrong without it
     Sites(sites::Sites),
+    /// Every bug that the engine can be given on purpose: what finds it
+    Bugs(bugs::Bugs),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -64,6 +67,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Kill(kill) => kill::run(kill, arguments.json),
         Command::Pairs(pairs) => pairs::run(pairs, arguments.json),
         Command::Sites(sites) => sites::run(sites, arguments.json),
+        Command::Bugs(bugs) => bugs::run(bugs, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     };
     match done {

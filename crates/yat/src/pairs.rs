@@ -111,21 +111,27 @@ pub fn further(mode: DataMode) -> Vec<Pair> {
     all
 }
 
-/// An overwrite, and beside it so many on a pool nearly full that every free block is had once.
+/// A call that gives blocks back, and beside it so many overwrites on a pool nearly full that every free block is had
+/// once.
 #[must_use]
-pub fn on_a_full_pool(mode: DataMode) -> Pair {
+pub fn on_a_full_pool(mode: DataMode) -> Vec<Pair> {
     let fill = "append d/sparse 65536; ".repeat(128);
     // Where it was full is not to the block the same each time.
     let setup = format!("{FILES}; {fill} truncate d/sparse 7700000");
     let writes: Vec<String> = (16..216)
         .map(|block| format!("write d/sparse {} 4096", block * 4096))
         .collect();
-    let mut pair = Pair::of(
-        mode,
-        [&setup, "write d/large 8192 4096", &writes.join("; ")],
-    );
-    pair.pool_bytes = pool::LARGE_POOL_BYTES;
-    pair
+    let writes = writes.join("; ");
+    let firsts = [
+        "write d/large 8192 4096",
+        "truncate d/large 0",
+        "unlink d/large",
+    ];
+    let pairs = firsts.map(|first| Pair {
+        pool_bytes: pool::LARGE_POOL_BYTES,
+        ..Pair::of(mode, [&setup, first, &writes])
+    });
+    pairs.to_vec()
 }
 
 /// A tree without what goes by who came first.

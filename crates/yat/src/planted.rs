@@ -310,7 +310,7 @@ impl Round<'_> {
             // Locks enough that the pair's inodes seldom share one.
             pair.pool_bytes = pool::LARGE_POOL_BYTES;
         }
-        all.push(on_a_full_pool(DataMode::Atomic));
+        all.extend(on_a_full_pool(DataMode::Atomic));
         for pair in all {
             self.look(&|| pair.name(), &mut |states| {
                 stop_everywhere(&pair, dir, states)
@@ -325,7 +325,10 @@ impl Round<'_> {
                     let mut counts = Counts::default();
                     let explored = pair.explore_counting(&mut counts);
                     *states = counts.images;
-                    explored?.map_err(|violation| violation.to_string())
+                    explored?.map_err(|violation| {
+                        *states -= 1;
+                        violation.to_string()
+                    })
                 });
             }
         }

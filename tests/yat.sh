@@ -36,6 +36,8 @@ campaign "kill: one call" "$yat" kill --set ace1
 campaign "kill: two calls" "$yat" kill --set ace2
 campaign "sites" "$yat" sites
 [ "$minutes" = 0 ] || campaign "power: three calls" "$yat" power --set ace3 --minutes "$minutes" --seed "$(date +%s)"
+# Last: its build replaces the binary.
+campaign "planted bugs" cargo run --release -p yat --features planted-bugs -- bugs
 
 echo
 printf '%-20s %-7s %8s  %s\n' campaign result time figure

@@ -313,9 +313,24 @@ pub fn kill_and_call(
 /// # Errors
 /// The first violation.
 pub fn kill_everywhere(program: &FileSystem, from: usize, dir: &Path) -> Result<Kills, String> {
-    let name = program.name();
-    let mut arena = Arena::new(program, dir).map_err(|text| format!("{name}: {text}"))?;
     let mut kills = Kills::default();
+    kill_counting(program, from, dir, &mut kills).map(|()| kills)
+}
+
+/// As [`kill_everywhere`]; adds to `kills` those that left nothing wrong, also if one did.
+///
+/// # Errors
+/// The first violation.
+pub fn kill_counting(
+    program: &FileSystem,
+    from: usize,
+    dir: &Path,
+    kills: &mut Kills,
+) -> Result<(), String> {
+    let name = program.name();
+    let mut arena = quietly(|| Arena::new(program, dir))
+        .and_then(|arena| arena)
+        .map_err(|text| format!("{name}: {text}"))?;
     for step in from..program.steps() {
         for stores in 1.. {
             let round = quietly(|| {
@@ -335,5 +350,5 @@ pub fn kill_everywhere(program: &FileSystem, from: usize, dir: &Path) -> Result<
             kills.kills += 1;
         }
     }
-    Ok(kills)
+    Ok(())
 }

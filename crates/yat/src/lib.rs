@@ -13,19 +13,24 @@
 //! Any program can be checked that implements [`program::Program`]; the file system ([`files`]) is the first.
 #![forbid(unsafe_code)]
 
+pub mod again;
 pub mod campaign;
 pub mod explore;
 pub mod files;
 pub mod fuzz;
 pub mod image;
 pub mod kill;
+pub mod making;
 pub mod memory;
 pub mod pairs;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod program;
 pub mod quiet;
 pub mod report;
 pub mod shrink;
 pub mod sites;
+pub mod stops;
 mod third;
 pub mod trace;
 mod turns;

@@ -4,9 +4,9 @@
 //! times go by who came first and are not compared.
 
 use crate::explore::{Counts, Explorer, Options, Recording, Violation};
-use crate::files::call::{Call, Held, parse};
+use crate::files::call::{self, Call, Held, parse};
 use crate::files::tree::{self, Exceptions, Tree};
-use crate::files::{Attached, FileSystem, pool};
+use crate::files::{Attached, FileSystem, Steps, pool};
 use crate::image::Chooser;
 use crate::memory::Pending;
 use crate::program::{Moment, Program};
@@ -58,12 +58,36 @@ const OTHER: [&str; 7] = [
     "truncate e/f 6000",
 ];
 
-/// Two calls at once.
+/// What the pairs of [`further`] begin with, but for the last.
+const FILES: &str = "mkdir d; create d/small; write d/small 0 100; create d/large; write d/large 0 20557; \
+                     create d/sparse; write d/sparse 12288 4096";
+
+/// More pairs: both change one inode; or the second call may get the blocks that the first one gives back.
+const FURTHER: [(&str, &str); 6] = [
+    ("append d/small 40", "append d/small 30"),
+    ("fallocate d/small 0 0 9000", "append d/small 10000"),
+    ("create d/one", "create d/other"),
+    ("write d/large 8192 4096", "append d/sparse 36864"),
+    ("truncate d/large 0", "append d/sparse 36864"),
+    ("unlink d/large", "append d/sparse 36864"),
+];
+
+/// Two directories, each moved to below the other.
+const TWO_DIRECTORIES: [&str; 3] = [
+    "mkdir p1; mkdir p1/a; mkdir p1/a/d; mkdir p2; mkdir p2/b; mkdir p2/b/c",
+    "rename p1/a p2/b/c/a",
+    "rename p2/b p1/a/d/b",
+];
+
+/// Two calls at once, or two that are calls each.
 #[derive(Clone)]
 pub struct Pair {
     /// What a write promises.
     pub mode: DataMode,
-    calls: [Call; 2],
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
+    setup: Vec<Call>,
+    calls: [Vec<Call>; 2],
 }
 
 /// All pairs: 7 x 7 kinds, on the same files and on others.
@@ -72,19 +96,46 @@ pub struct Pair {
 /// If one of the calls here is none.
 #[must_use]
 pub fn pairs(mode: DataMode) -> Vec<Pair> {
-    let call = |text: &str| parse(text).expect("a call").remove(0);
     let seconds = SAME.into_iter().chain(OTHER);
     seconds
         .flat_map(|second| FIRST.map(|first| (first, second)))
-        .map(|(first, second)| Pair {
-            mode,
-            calls: [call(first), call(second)],
-        })
+        .map(|(first, second)| Pair::of(mode, [SETUP, first, second]))
         .collect()
 }
 
+/// Further pairs.
+#[must_use]
+pub fn further(mode: DataMode) -> Vec<Pair> {
+    let mut all = vec![Pair::of(mode, TWO_DIRECTORIES)];
+    all.extend(FURTHER.map(|(first, second)| Pair::of(mode, [FILES, first, second])));
+    all
+}
+
+/// A call that gives blocks back, and beside it so many overwrites on a pool nearly full that every free block is had
+/// once.
+#[must_use]
+pub fn on_a_full_pool(mode: DataMode) -> Vec<Pair> {
+    let fill = "append d/sparse 65536; ".repeat(128);
+    // Where it was full is not to the block the same each time.
+    let setup = format!("{FILES}; {fill} truncate d/sparse 7700000");
+    let writes: Vec<String> = (16..216)
+        .map(|block| format!("write d/sparse {} 4096", block * 4096))
+        .collect();
+    let writes = writes.join("; ");
+    let firsts = [
+        "write d/large 8192 4096",
+        "truncate d/large 0",
+        "unlink d/large",
+    ];
+    let pairs = firsts.map(|first| Pair {
+        pool_bytes: pool::LARGE_POOL_BYTES,
+        ..Pair::of(mode, [&setup, first, &writes])
+    });
+    pairs.to_vec()
+}
+
 /// A tree without what goes by who came first.
-fn without_order(tree: &Tree) -> Tree {
+pub(crate) fn without_order(tree: &Tree) -> Tree {
     let mut numbers = BTreeMap::new();
     let renumbered = tree.iter().map(|(path, node)| {
         let mut node = node.clone();
@@ -100,13 +151,28 @@ fn without_order(tree: &Tree) -> Tree {
 struct Allowed([Vec<Tree>; 4]);
 
 impl Pair {
-    fn program(&self) -> FileSystem {
-        let calls = parse(SETUP).expect("calls");
-        FileSystem::of_calls(&calls, self.mode)
+    /// What comes before, the first and the second one, as [`parse`] takes them.
+    fn of(mode: DataMode, texts: [&str; 3]) -> Pair {
+        let [setup, first, second] = texts.map(|text| parse(text).expect("calls"));
+        Pair {
+            mode,
+            pool_bytes: pool::POOL_BYTES,
+            setup,
+            calls: [first, second],
+        }
+    }
+
+    /// What comes before the two.
+    pub(crate) fn program(&self) -> FileSystem {
+        FileSystem {
+            mode: self.mode,
+            steps: Steps::Calls(self.setup.clone()),
+            pool_bytes: self.pool_bytes,
+        }
     }
 
     /// An instance with everything in place.
-    fn prepared(&self, observer: Arc<dyn Observer>) -> Result<Attached, String> {
+    pub(crate) fn prepared(&self, observer: Arc<dyn Observer>) -> Result<Attached, String> {
         let program = self.program();
         let mut attached = program.attach(program.setup()?, observer)?;
         for step in 0..program.steps() {
@@ -115,13 +181,24 @@ impl Pair {
         Ok(attached)
     }
 
-    fn run(&self, fs: &Fs, which: usize) -> bool {
-        let done = self.calls[which].run(fs, &mut Held::new(), 100 + which as u8);
-        done.is_ok()
+    /// Does what comes before the two.
+    pub(crate) fn set_up(&self, fs: &Fs) {
+        let mut held = Held::new();
+        for (at, call) in self.setup.iter().enumerate() {
+            // The last of those that fill a pool fails.
+            let _ = call.run(fs, &mut held, at as u8 + 1);
+        }
+    }
+
+    /// Does one of the two. One that fails came too late.
+    pub(crate) fn run(&self, fs: &Fs, which: usize) {
+        for call in &self.calls[which] {
+            let _ = call.run(fs, &mut Held::new(), 100 + which as u8);
+        }
     }
 
     /// What is seen after some of the calls in an order.
-    fn after(&self, order: &[usize]) -> Result<Tree, String> {
+    pub(crate) fn after(&self, order: &[usize]) -> Result<Tree, String> {
         let quiet = Arc::new(Recorder::new(0..0));
         let attached = self.prepared(quiet)?;
         for &which in order {
@@ -150,7 +227,7 @@ impl Pair {
 
     /// Runs both calls as `chooser` says.
     fn execute(&self, chooser: Chooser) -> Result<(Run, Chooser), String> {
-        let range = pool::runtime_range(&pool::fresh(pool::POOL_BYTES));
+        let range = pool::runtime_range(&pool::fresh(self.pool_bytes));
         let recorder = Recorder::new(range);
         let turns = Arc::new(Turns::new(&recorder, chooser));
         let attached = self.prepared(turns.clone())?;
@@ -185,11 +262,21 @@ impl Pair {
     /// # Errors
     /// What is wrong beside crash states, in words.
     pub fn explore(&self) -> Result<Result<Counts, Box<Violation>>, String> {
+        let mut counts = Counts::default();
+        let explored = self.explore_counting(&mut counts)?;
+        Ok(explored.map(|()| counts))
+    }
+
+    /// As [`Pair::explore`]; adds to `counts` what was looked at, also if there is a violation.
+    ///
+    /// # Errors
+    /// What is wrong beside crash states, in words.
+    pub fn explore_counting(
+        &self,
+        counts: &mut Counts,
+    ) -> Result<Result<(), Box<Violation>>, String> {
         let allowed = self.allowed()?;
-        let mut counts = Counts {
-            workloads: 1,
-            ..Counts::default()
-        };
+        counts.workloads += 1;
         let mut seen = HashSet::new();
         let mut chooser = Chooser::default();
         for _ in 0..SCHEDULES_MAX {
@@ -207,18 +294,19 @@ impl Pair {
                 ));
             }
             match self.crash_everywhere(&run, &allowed, &mut seen) {
-                Ok(some) => counts += some,
+                Ok(some) => *counts += some,
                 Err(mut violation) => {
+                    counts.images += violation.after_images;
                     violation.workload += &format!(" by schedule {:?}", chooser.choices());
                     return Ok(Err(violation));
                 }
             }
             if !chooser.advance() {
-                return Ok(Ok(counts));
+                return Ok(Ok(()));
             }
         }
         counts.sampled += 1;
-        Ok(Ok(counts))
+        Ok(Ok(()))
     }
 
     fn crash_everywhere(
@@ -257,7 +345,13 @@ impl Pair {
     /// The two calls.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{:?}: {} || {}", self.mode, self.calls[0], self.calls[1])
+        let [first, second] = &self.calls;
+        // What is said of the one with the many calls has to fit on a line.
+        let second = match second.as_slice() {
+            [first, .., last] => format!("{first}; ... {last}"),
+            calls => call::text(calls),
+        };
+        format!("{:?}: {} || {second}", self.mode, call::text(first))
     }
 }
 
@@ -348,8 +442,8 @@ impl Judge<'_> {
     /// `ordered`: while an overwrite has not returned, each byte of its file is one that some order leaves there.
     fn torn(&self, seen: &Tree, returned: usize) -> Exceptions {
         let mut exceptions = Exceptions::default();
-        let in_flight =
-            (0..2).any(|at| returned >> at & 1 == 0 && self.pair.calls[at].overwrites());
+        let in_flight = (0..2)
+            .any(|at| returned >> at & 1 == 0 && self.pair.calls[at].iter().any(Call::overwrites));
         if in_flight {
             for (path, node) in seen {
                 let others = self.allowed.0[0].iter().filter_map(|tree| tree.get(path));

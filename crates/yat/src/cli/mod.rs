@@ -1,6 +1,7 @@
 //! The command line.
 
 mod fuzz;
+mod bugs;
 mod kill;
 mod pairs;
 mod power;
@@ -38,6 +39,8 @@ enum Command {
     Sites(sites::Sites),
     /// Power loss in workloads at random: sizes, descriptors, names and full pools that the sets leave out
     Fuzz(fuzz::Fuzz),
+    /// Every bug that the engine can be given on purpose: what finds it
+    Bugs(bugs::Bugs),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -68,6 +71,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Pairs(pairs) => pairs::run(pairs, arguments.json),
         Command::Sites(sites) => sites::run(sites, arguments.json),
         Command::Fuzz(fuzz) => fuzz::run(fuzz, arguments.json),
+        Command::Bugs(bugs) => bugs::run(bugs, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     };
     match done {

@@ -98,7 +98,30 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(acls());
     all.extend(splits());
     all.extend(large_leaves());
+    all.push(table_growth());
     all
+}
+
+/// Inodes in a block of their table.
+const INODES_IN_BLOCK: u64 = 32;
+
+/// A call that finds the inode table full.
+fn table_growth() -> Kind {
+    let mut all = kinds! {
+        "create that grows the inode table", false,
+            |fs, p| fs.create(p.dir, b"in a new block", &NODE)?;
+    };
+    let mut kind = all.remove(0);
+    kind.first = |fs, p| {
+        for name in 0u64.. {
+            let made = fs.create(p.empty, format!("name {name}").as_bytes(), &NODE)?;
+            if made.ino % INODES_IN_BLOCK == INODES_IN_BLOCK - 1 {
+                break;
+            }
+        }
+        Ok(())
+    };
+    kind
 }
 
 /// Names enough to fill buckets.
@@ -252,6 +275,7 @@ fn names() -> Vec<Kind> {
 fn contents() -> Vec<Kind> {
     kinds! {
         "append in a block", false, |fs, p| fs.append(p.small, &[b'a'; 50])?;
+        "append of a line's length, unaligned", false, |fs, p| fs.append(p.small, &[b'a'; 64])?;
         "append to an empty file", false, |fs, p| fs.append(p.blank, &[b'a'; 64])?;
         "append across blocks", false, |fs, p| fs.append(p.large, &pattern(9000, 3))?;
         "append that grows the tree", false, |fs, p| fs.append(p.small, &pattern(6000, 3))?;

@@ -68,14 +68,11 @@ pub fn run(fuzz: &Fuzz, json: bool) -> Result<bool, String> {
         outcome.left = 0;
     }
     bar.finish();
-    show::outcome(&outcome, fuzz.seed, json);
     if !json {
         let (all, succeeded) = (calls.all.into_inner(), calls.succeeded.into_inner());
-        println!(
-            "{succeeded} of {all} calls succeeded, {} bytes a pool",
-            yat::files::pool::POOL_BYTES
-        );
+        println!("{succeeded} of {all} calls succeeded");
     }
+    show::outcome(&outcome, fuzz.seed, json);
     Ok(outcome.violations.is_empty() && outcome.failures.is_empty())
 }
 

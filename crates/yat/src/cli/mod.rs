@@ -1,7 +1,7 @@
 //! The command line.
 
-mod fuzz;
 mod bugs;
+mod fuzz;
 mod kill;
 mod pairs;
 mod power;

@@ -92,8 +92,10 @@ bash -c 'exec sh tests/bootstrap.sh suites' || exit 1
 stage "format" cargo fmt --all --check
 stage "lint" cargo clippy --all-targets -- -D warnings
 stage "lint: yat, pmbench" cargo clippy -p yat -p pmbench --all-targets -- -D warnings
+stage "lint: planted bugs" cargo clippy -p yat --features planted-bugs --all-targets -- -D warnings
 counted "tests" with_open_fuse cargo test -- --show-output
 counted "crash states" cargo test -p yat -- --show-output
+counted "planted bugs" cargo test -p yat --features planted-bugs --test planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
 counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick

@@ -15,7 +15,7 @@ fn a_slice_is_found_and_nothing_else() {
     };
     let chosen: Vec<&Bug> = match std::env::var("YAT_BUG") {
         Ok(name) => BUGS.iter().filter(|bug| bug.name.contains(&name)).collect(),
-        Err(_) => BUGS.iter().step_by(6).collect(),
+        Err(_) => BUGS.iter().skip(3).step_by(6).collect(),
     };
     assert!(!chosen.is_empty());
     let mut missed = Vec::new();

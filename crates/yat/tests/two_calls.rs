@@ -1,14 +1,16 @@
 //! Goal: a call's crash states are as they must be whatever was called before it.
 //! Method: the power-loss model over ACE's workloads of two calls, every call and every fence; here one workload in
 //! `YAT_ONE_IN`, chosen by `YAT_SEED` (`make yat` does them all); recoveries crashed too, over a few of one; and pairs of
-//! calls in two lanes, interleaved at their fences in every order.
+//! calls in two lanes, interleaved at their fences in every order; and a call that is stopped or killed at each of its
+//! steps, with another one that comes then.
 
 use pmfs::DataMode;
 use yat::campaign::{Campaign, Outcome};
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::files::ace::{ace, sequences, wide};
-use yat::pairs::{Pair, pairs};
+use yat::pairs::{Pair, further, pairs};
+use yat::stops::stop_everywhere;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
@@ -72,8 +74,24 @@ fn recoveries_are_crashed_too() {
 #[test]
 fn at_once() {
     let modes = [DataMode::Atomic, DataMode::Ordered];
-    let chosen: Vec<Pair> = modes.into_iter().flat_map(pairs).step_by(11).collect();
+    let chosen: Vec<Pair> = modes
+        .into_iter()
+        .flat_map(|mode| pairs(mode).into_iter().chain(further(mode)))
+        .step_by(11)
+        .collect();
     let outcome = campaign().each(&chosen, Pair::explore);
     sound(&outcome);
     assert!(outcome.counts.steps > 100, "calls are interleaved");
+}
+
+#[test]
+fn stopped_at_each_step() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
+    let mut stops = 0;
+    for pair in further(DataMode::Atomic).into_iter().step_by(3) {
+        let stopped = stop_everywhere(&pair, dir.path(), &mut stops);
+        stopped.unwrap_or_else(|text| panic!("{text}"));
+    }
+    println!("{stops} stops");
+    assert!(stops > 100, "calls have steps");
 }

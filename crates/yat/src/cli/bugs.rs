@@ -196,12 +196,12 @@ by all searches that came before. Made by
         let _ = writeln!(text, "\n{found} of {} found.", rows.len());
         if let Some(clean) = clean {
             let alarm = match &clean.finding {
-                None => "Nothing was found".into(),
+                None => "nothing was found".into(),
                 Some(finding) => format!("**A false alarm: {}**", finding.workload),
             };
             let _ = writeln!(
                 text,
-                "\nWith no bug there, the same searches went to their ends. {alarm}: {}.",
+                "\nAll searches with no bug there: {alarm}: {}.",
                 totals(clean)
             );
         }

@@ -15,7 +15,8 @@ commit_until_dead() {
     id=$(grep -c . "$log")
     while id=$((id + 1)); echo "$id" 2>/dev/null >"$repository/file$((id % 20))" &&
         git -C "$repository" add -A 2>/dev/null && git -C "$repository" commit -q --allow-empty -m "Number $id" 2>/dev/null; do
-        git -C "$repository" rev-parse HEAD 2>/dev/null >>"$log"
+        # Without --verify it prints "HEAD" where the daemon died meanwhile.
+        git -C "$repository" rev-parse --quiet --verify HEAD 2>/dev/null >>"$log"
     done
 }
 
@@ -100,10 +101,12 @@ verify_git() {
     # As git itself says after a crash: a lock file whose owner is gone is to be removed.
     find "$repository/.git" -name '*.lock' -delete
     git -C "$repository" rev-list HEAD | sort >"$logs/reachable"
-    lost=$(sort "$logs/git" | comm -23 - "$logs/reachable" | grep -c .)
+    sort "$logs/git" | comm -23 - "$logs/reachable" >"$logs/lost"
+    lost=$(grep -c . "$logs/lost")
     git -C "$repository" fsck --full --no-progress >"$logs/fsck" 2>&1 && checked=ok
     say "$(printf '%-24s %5s commits returned, %5s are lost; git fsck: %s' \
         git "$(grep -c . "$logs/git")" "$lost" "$checked")"
+    [ "$lost" = 0 ] || say "lost: $(paste -sd ' ' "$logs/lost")"
     echo after >"$repository/after" && git -C "$repository" add -A &&
         git -C "$repository" commit -q --allow-empty -m "After the crash" && [ -s "$logs/git" ] &&
         [ "$lost" = 0 ] && [ "$checked" = ok ]

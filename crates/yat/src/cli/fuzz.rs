@@ -1,6 +1,7 @@
 //! `yat fuzz`.
 
 use super::Mode;
+use super::replay::command;
 use super::show::{self, Bar};
 use clap::Args;
 use pmfs::DataMode;
@@ -63,7 +64,15 @@ pub fn run(fuzz: &Fuzz, json: bool) -> Result<bool, String> {
         watch: &|counts| bar.at(counts),
     };
     let calls = Calls::default();
-    let mut outcome = campaign.each(&workloads, |&(seed, mode)| one(fuzz, seed, mode, &calls));
+    let mut outcome = campaign.each(&workloads, |&(seed, mode)| {
+        let explored = one(fuzz, seed, mode, &calls);
+        match &explored {
+            Ok(Ok(_)) => {}
+            Ok(Err(violation)) => bar.say(&format!("number {seed}: {}", command(violation))),
+            Err(text) => bar.say(&format!("number {seed}: {text}")),
+        }
+        explored
+    });
     if fuzz.minutes.is_some() {
         outcome.left = 0;
     }

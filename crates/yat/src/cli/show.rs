@@ -35,6 +35,11 @@ impl Bar {
             .set_message(format!("{} images, {a_second:.0} a second", counts.images));
     }
 
+    /// Says something at once, above the bar: who waits for hours does not lose it.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -35,7 +35,7 @@ campaign "pairs in two lanes" "$yat" pairs
 campaign "kill: one call" "$yat" kill --set ace1
 campaign "kill: two calls" "$yat" kill --set ace2
 campaign "sites" "$yat" sites
-[ "$minutes" = 0 ] || campaign "power: three calls" "$yat" power --set ace3 --minutes "$minutes" --seed "$(date +%s)"
+[ "$minutes" = 0 ] || campaign "power: three calls" "$yat" power --set ace3 --beyond ace2 --minutes "$minutes" --seed "$(date +%s)"
 # Last: its build replaces the binary.
 campaign "planted bugs" cargo run --release -p yat --features planted-bugs -- bugs
 

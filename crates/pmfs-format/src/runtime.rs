@@ -2,14 +2,20 @@
 //!
 //! Nothing here is logged. It is trusted while a process holds the pool or since one closed it cleanly; else
 //! the first opener resets it and rebuilds the bitmaps by walking the trees. In order:
-//! header, slots, lanes, intents, locks, open table, block groups, block bitmap, inode groups, inode bitmap.
+//! header, slots, lanes, intents, locks, open table, block groups, block bitmap, inode groups, inode bitmap, strays.
+//!
+//! Strays: a word for each group of inodes, a bit for each [`STRAY_INODES`] of them: set before a word of one of
+//! these inodes is stored that nobody flushes (times of an overwrite, atime, the count of blocks). A clean close
+//! flushes them.
 
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 3;
+pub const LAYOUT: u64 = 4;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
+/// Inodes that share a bit of the strays.
+pub const STRAY_INODES: u64 = GROUP_UNITS / 64;
 /// Slot state: nobody's.
 pub const SLOT_FREE: u64 = 0;
 /// Slot state: a process has it; it is alive while the slot's byte is locked.

@@ -52,7 +52,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
     };
     let prober = Prober::open(path)?;
     let mut pool = Pool::new(mem, raw, geometry, Some(prober), options);
-    let report = enter(&mut pool, Some(path), health)?;
+    let report = enter(&mut pool, Origin::File(path), health)?;
     pool.locks.lock().expect("not poisoned").push(pool_lock);
     drop(entry);
     Ok((pool, report))
@@ -67,8 +67,43 @@ pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, 
     let (raw, health) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
     let mut pool = Pool::new(mem, raw, geometry, None, options);
-    let report = enter(&mut pool, None, health)?;
+    let report = enter(&mut pool, origin_of(options), health)?;
     Ok((pool, report))
+}
+
+/// What a pool was before somebody attaches.
+#[derive(Clone, Copy)]
+enum Origin<'a> {
+    /// A file, whose identity and locks tell whether somebody has it open.
+    File(&'a Path),
+    /// Some image: nothing of its runtime area is believed.
+    Image,
+    /// What the last machine that had it left; nobody has it open.
+    #[cfg(feature = "record")]
+    Rebooted,
+}
+
+impl<'a> Origin<'a> {
+    fn path(self) -> Option<&'a Path> {
+        match self {
+            Origin::File(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "record")]
+fn origin_of(options: &OpenOptions) -> Origin<'static> {
+    if options.rebooted {
+        Origin::Rebooted
+    } else {
+        Origin::Image
+    }
+}
+
+#[cfg(not(feature = "record"))]
+fn origin_of(_options: &OpenOptions) -> Origin<'static> {
+    Origin::Image
 }
 
 #[cfg(feature = "record")]
@@ -117,15 +152,18 @@ fn wait_for_copier(path: &Path) -> Result<()> {
 }
 
 /// Under the attach lock: makes the runtime area trustworthy and takes a slot.
-fn enter(pool: &mut Pool, path: Option<&Path>, health: Health) -> Result<RecoveryReport> {
+fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryReport> {
+    let path = origin.path();
     let since = Instant::now();
     let state = superblock::state(pool.pm.mapping());
     let last = superblock::run_record(pool.pm.mapping());
     let mut record = identity_of(pool, last);
-    let same = last.is_some_and(|last| {
-        (last.boot_id, last.dev, last.ino, last.layout)
-            == (record.boot_id, record.dev, record.ino, record.layout)
-    });
+    let other_boot = path.is_none() && !matches!(origin, Origin::Image);
+    let same = !other_boot
+        && last.is_some_and(|last| {
+            (last.boot_id, last.dev, last.ino, last.layout)
+                == (record.boot_id, record.dev, record.ino, record.layout)
+        });
     let others = path.is_some() && any_live(pool);
     let mut report = RecoveryReport::default();
     if !others {
@@ -136,13 +174,15 @@ fn enter(pool: &mut Pool, path: Option<&Path>, health: Health) -> Result<Recover
         // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
         let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
         let trusted = vouched && whole;
-        if !trusted || path.is_none() {
+        if !trusted || matches!(origin, Origin::Image) {
             report = walk::rebuild(pool)?;
             record.recoveries += 1;
         }
         let restore = Restore::new(&pool.pm);
         superblock::set_run_record(&restore, record);
-        superblock::set_state(&restore, State::Active);
+        if !planted!("bug-active-missing") {
+            superblock::set_state(&restore, State::Active);
+        }
     } else if !same {
         // Somebody has it open under another identity: another container, or a copy of the device node.
         return Err(Error::Held { pid: 0 });
@@ -178,6 +218,7 @@ fn runtime_crc(pool: &Pool) -> Result<u32> {
 pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.damaged.store(false, Ordering::Relaxed);
     pool.read_only.store(false, Ordering::Relaxed);
+    pool.flush_strays();
     walk::rebuild(pool)?;
     mark_slot(pool, pool.holder.slot, pool.holder.incarnation);
     Ok(())
@@ -275,6 +316,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     let occupied = (0..pool.geometry.slot_count)
         .any(|slot| pool.pm.load(pool.geometry.slot(slot) + SLOT_STATE) != SLOT_FREE);
     if !occupied && pool.pm.intact().is_ok() && !pool.damaged.load(Ordering::Relaxed) {
+        pool.flush_strays();
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;
         superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));

@@ -47,6 +47,7 @@ pub(crate) struct Geometry {
     pub open: u64,
     pub block_map: BitmapPlace,
     pub inode_map: BitmapPlace,
+    pub strays: u64,
     pub runtime: std::ops::Range<u64>,
     pub journal: u64,
 }
@@ -118,6 +119,7 @@ impl Geometry {
         };
         let block_map = bitmap(sizing.blocks);
         let inode_map = bitmap(sizing.inodes);
+        let strays = regions.take(inode_map.group_count() * 8);
         let end = regions.at.next_multiple_of(BLOCK_BYTES);
         Geometry {
             blocks: sizing.blocks,
@@ -140,6 +142,7 @@ impl Geometry {
             open,
             block_map,
             inode_map,
+            strays,
             runtime: start..end,
             journal: end,
         }

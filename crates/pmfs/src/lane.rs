@@ -251,7 +251,8 @@ impl<'a> Lane<'a> {
         if gained != 0 && off != 0 {
             let slot = off + offset::BLOCKS;
             let blocks = self.pool.pm.load(slot).saturating_add_signed(gained);
-            self.pool.pm.stray_word(slot, blocks);
+            let noted = self.pool.note_stray(self.working());
+            self.pool.pm.stray_word(noted, slot, blocks);
         }
     }
 

@@ -43,6 +43,7 @@ mod recovery;
 mod repair;
 mod settle;
 mod statfs;
+mod strays;
 mod superblock;
 mod tree;
 pub mod types;

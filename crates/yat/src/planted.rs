@@ -8,6 +8,7 @@ use crate::again::Again;
 use crate::explore::{Counts, Explorer, Options, record};
 use crate::files::ace::{sequences, wide};
 use crate::files::kinds::kinds;
+use crate::files::reopen::Reopen;
 use crate::files::{FileSystem, pool};
 use crate::kill::{Kills, kill_counting};
 use crate::making::Making;
@@ -46,11 +47,14 @@ pub enum Search {
     Stops,
     /// Two calls interleaved at their fences, and power loss.
     Pairs,
+    /// Power loss while a pool is left and opened again, believed if it is clean.
+    Reopen,
 }
 
-const SEARCHES: [Search; 9] = [
+const SEARCHES: [Search; 10] = [
     Search::Power,
     Search::Making,
+    Search::Reopen,
     Search::Held,
     Search::Sequences,
     Search::Recovery,
@@ -85,6 +89,7 @@ impl fmt::Display for Search {
             Search::Kill => "kill",
             Search::Stops => "stops",
             Search::Pairs => "pairs",
+            Search::Reopen => "power, left and opened",
         })
     }
 }
@@ -192,6 +197,7 @@ impl Hunter<'_> {
             Needs::Recovery => &[Search::Recovery],
             Needs::Pair => &[Search::Stops, Search::Pairs],
             Needs::Mkfs => &[Search::Making],
+            Needs::Reopen => &[Search::Reopen],
         };
         let others = SEARCHES.iter().filter(|search| !first.contains(search));
         select(Some(bug.name));
@@ -235,6 +241,11 @@ impl Round<'_> {
             Search::Recovery => self.power(1),
             Search::Sequences => self.sequences(),
             Search::Making => self.explore(&Making::default(), Options::default()),
+            Search::Reopen => {
+                for mode in MODES {
+                    self.explore(&Reopen::new(mode), Reopen::OPTIONS);
+                }
+            }
             Search::Held => self.look(
                 &|| "a file unlinked while it is held open".into(),
                 &mut held,

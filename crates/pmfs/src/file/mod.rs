@@ -112,9 +112,9 @@ impl Work<'_> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_times(&self) {
         self.locks.change();
-        self.pool
-            .pm
-            .stray_pair(self.inode.off, self.pair(self.inode.size()));
+        let noted = self.pool.note_stray(self.ino());
+        let pair = self.pair(self.inode.size());
+        self.pool.pm.stray_pair(noted, self.inode.off, pair);
     }
 
     /// Reads the inode again after its root may have changed.

@@ -66,6 +66,7 @@ impl Pool {
                 return;
             }
         }
-        self.pm.stray_word(slot, now as u64);
+        self.pm
+            .stray_word(self.note_stray(inode.ino), slot, now as u64);
     }
 }

@@ -69,7 +69,8 @@ pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     };
     let swing = edit.build(&mut fresh, &table, &mut TableBlock { pool, lane })?;
     if planted!("bug-table-pointer-unflushed") {
-        pool.pm.stray_word(swing.slot, swing.new.0);
+        pool.pm
+            .stray_word(pool.note_stray(TABLE_INO), swing.slot, swing.new.0);
         return Ok(());
     }
     let durable = if planted!("bug-table-block-unfenced") {

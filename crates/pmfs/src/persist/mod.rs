@@ -77,6 +77,7 @@ mod runtime;
 mod transaction;
 
 use crate::error::{Error, Result};
+pub use crate::strays::Noted;
 pub use fresh::{Durable, Fresh, FreshSet};
 use pmem::Pmem;
 pub(crate) use restore::Restore;
@@ -275,7 +276,7 @@ impl Pm {
     /// (DECISIONS 16). It is not flushed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn stray_pair(&self, slot: u64, pair: [u64; 2]) {
+    pub fn stray_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {
         let _window = self.mem.window();
         self.mem.store_pair(slot, pair);
     }
@@ -283,7 +284,7 @@ impl Pm {
     /// Way 4: one word that may be lost or come early: atime.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn stray_word(&self, slot: u64, word: u64) {
+    pub fn stray_word(&self, _noted: Noted, slot: u64, word: u64) {
         let _window = self.mem.window();
         self.mem.store(slot, word);
     }

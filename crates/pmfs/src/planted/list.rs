@@ -28,6 +28,8 @@ pub enum Needs {
     Recovery,
     /// Power loss while a pool is made.
     Mkfs,
+    /// A pool left and opened again on another boot.
+    Reopen,
 }
 
 macro_rules! bugs {
@@ -211,4 +213,12 @@ bugs! {
         "both superblocks may be torn at once";
     Mkfs "bug-superblock-before-copy", "NOVA-Fortis: the two not initialised atomically",
         "a pool is there before its superblock's copy";
+
+    // Leaving and coming back.
+    Reopen "bug-stray-not-noted", "clean close: words that nobody flushed",
+        "a word of an inode is stored unflushed and a clean close does not know of it";
+    Reopen "bug-strays-unflushed", "clean close: flush",
+        "a pool is clean before the inodes' counts are durable";
+    Reopen "bug-active-missing", "clean flag: taken back",
+        "a pool that is in use counts as clean after a crash, with the free lists of then";
 }

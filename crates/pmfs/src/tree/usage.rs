@@ -19,7 +19,9 @@ pub(crate) fn blocks(pool: &Pool, inode: &Inode) -> u64 {
 /// Stores an inode's count of blocks if it is another.
 pub(crate) fn correct(pool: &Pool, inode: &Inode, blocks: u64) {
     if inode.counts_blocks() && pool.pm.load(inode.off + offset::BLOCKS) != blocks {
-        pool.pm.stray_word(inode.off + offset::BLOCKS, blocks);
+        let noted = pool.note_stray(inode.ino);
+        pool.pm
+            .stray_word(noted, inode.off + offset::BLOCKS, blocks);
     }
 }
 

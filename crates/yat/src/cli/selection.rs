@@ -22,6 +22,9 @@ pub struct Selection {
     /// Take only one workload in N, chosen by the seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     one_in: u64,
+    /// Crash only calls that no workload of this set comes to in the same way
+    #[arg(long, value_name = "SET", conflicts_with = "calls")]
+    beyond: Option<Set>,
     /// Seed of what is chosen at random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -63,13 +66,11 @@ enum Set {
     Wide2,
 }
 
-impl Selection {
-    fn sequences(&self) -> Result<Vec<Vec<Call>>, String> {
-        if let Some(text) = &self.calls {
-            return Ok(vec![call::parse(text)?]);
-        }
-        let (set, len) = match self.set {
-            Set::Kinds => return Ok(Vec::new()),
+impl Set {
+    /// All its sequences of calls; `kinds` has none.
+    fn sequences(self) -> Vec<Vec<Call>> {
+        let (set, len) = match self {
+            Set::Kinds => return Vec::new(),
             Set::Ace1 => (ace::ace(), 1),
             Set::Ace2 => (ace::ace(), 2),
             Set::Ace3 => (ace::ace(), 3),
@@ -77,11 +78,21 @@ impl Selection {
             Set::Wide1 => (ace::wide(), 1),
             Set::Wide2 => (ace::wide(), 2),
         };
+        sequences(&set, len).collect()
+    }
+}
+
+impl Selection {
+    fn sequences(&self) -> Result<Vec<Vec<Call>>, String> {
+        if let Some(text) = &self.calls {
+            return Ok(vec![call::parse(text)?]);
+        }
         if self.one_in == 0 {
             return Err("--one-in takes numbers from 1 on".into());
         }
         let mut random = Random(self.seed | 1);
-        let mut chosen: Vec<Vec<Call>> = sequences(&set, len)
+        let all = self.set.sequences().into_iter();
+        let mut chosen: Vec<Vec<Call>> = all
             .filter(|_| random.next().is_multiple_of(self.one_in))
             .collect();
         if self.minutes.is_some() {
@@ -93,19 +104,23 @@ impl Selection {
         Ok(chosen)
     }
 
-    /// The workloads, each with the number of its first calls that one before it has too.
+    /// The workloads, each with the number of its first calls that another one has too: one before it, or one of
+    /// the set beyond which to go.
     pub fn workloads(&self) -> Result<Vec<(FileSystem, usize)>, String> {
-        let sequences = self.sequences()?;
+        let mut sequences = self.beyond.map_or_else(Vec::new, Set::sequences);
+        let known = sequences.len();
+        sequences.extend(self.sequences()?);
         let shared = shared_prefixes(&sequences);
         let mut workloads = Vec::new();
-        for &mode in self.mode.modes() {
-            if self.calls.is_none() && self.set == Set::Kinds {
-                let kinds = kinds().into_iter();
-                workloads.extend(kinds.map(|kind| (FileSystem::of_kind(&kind, mode), 0)));
+        if self.calls.is_none() && self.set == Set::Kinds {
+            for kind in kinds() {
+                let modes = self.mode.modes().iter();
+                workloads.extend(modes.map(|&mode| (FileSystem::of_kind(&kind, mode), 0)));
             }
-            for (calls, &from) in sequences.iter().zip(&shared) {
-                workloads.push((FileSystem::of_calls(calls, mode), from));
-            }
+        }
+        for (calls, &from) in sequences.iter().zip(&shared).skip(known) {
+            let modes = self.mode.modes().iter();
+            workloads.extend(modes.map(|&mode| (FileSystem::of_calls(calls, mode), from)));
         }
         Ok(workloads)
     }

@@ -5,6 +5,7 @@ pub mod call;
 pub mod damage;
 pub mod kinds;
 pub mod pool;
+pub mod reopen;
 pub mod tree;
 pub(crate) mod usage;
 

@@ -88,8 +88,10 @@ fn first_bucket(
     fresh.range(bucket, BLOCK_BYTES).zero(0, BLOCK_BYTES);
     let durable = fresh.barrier();
     locks.change();
-    pool.pm
-        .publish(dir.root_slot(), Entry::leaf(bucket).rooted(0).0, durable);
+    // The transaction of the call that needs the bucket flushes the inode's line again, and fences; if the call does
+    // not get that far, nothing is in the bucket.
+    let root = Entry::leaf(bucket).rooted(0);
+    pool.pm.publish_early(dir.root_slot(), root.0, &durable);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! fallocate: blocks that read as zeros, holes, zeroed ranges.
 
+use super::draft::Draft;
 use super::{Work, block_of, is_direct};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
@@ -288,14 +289,11 @@ impl Leaves for Zeroed<'_> {
         if empty {
             return Ok(Entry::unwritten(off));
         }
-        let block = fresh.range(off, BLOCK_BYTES);
-        if from > 0 {
-            block.copy(0, old.off(), from)?;
-        }
-        block.zero(from, to - from);
-        if to < BLOCK_BYTES {
-            block.copy(to, old.off() + to, BLOCK_BYTES - to)?;
-        }
+        let mut block = Draft::new();
+        block.keep(self.pool, old.off(), 0, from)?;
+        block.keep(self.pool, old.off(), to, BLOCK_BYTES)?;
+        block.reach(BLOCK_BYTES);
+        block.store(fresh, off)?;
         Ok(Entry::leaf(off))
     }
 }

@@ -2,6 +2,7 @@
 //! (append, single-block overwrite, truncate); a transaction is used where two words must change together.
 
 pub(crate) mod allocate;
+mod draft;
 pub(crate) mod expose;
 pub(crate) mod extend;
 pub(crate) mod overwrite;

@@ -1,5 +1,6 @@
 //! Fresh blocks in place of old ones, with the bytes of a write in them.
 
+use super::draft::Draft;
 use super::{Work, block_of};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
@@ -54,7 +55,9 @@ impl<'a> Replacement<'a> {
         let from = self.at.max(start) - start;
         let to = self.end().min(start + BLOCK_BYTES) - start;
         let piece = &self.data[(start + from - self.at) as usize..(start + to - self.at) as usize];
-        let block = fresh.range(off, BLOCK_BYTES);
+        if piece.len() == BLOCK_BYTES as usize {
+            return fresh.range(off, BLOCK_BYTES).bytes(0, piece);
+        }
         // What the old block holds of the file; the rest of the fresh one is zeros up to the write, and
         // undefined past the end.
         let kept = if old.is_leaf() && !old.is_unwritten() {
@@ -62,22 +65,12 @@ impl<'a> Replacement<'a> {
         } else {
             0
         };
-        let head = kept.min(from);
-        if head > 0 {
-            block.copy(0, old.off(), head)?;
-        }
-        if from > head {
-            block.zero(head, from - head);
-        }
-        block.bytes(from, piece)?;
-        if kept > to {
-            block.copy(to, old.off() + to, kept - to)?;
-        }
-        let zeros = to.max(kept);
-        if start + zeros < self.size.max(self.end()) && zeros < BLOCK_BYTES {
-            block.zero(zeros, BLOCK_BYTES - zeros);
-        }
-        Ok(())
+        let mut block = Draft::new();
+        block.keep(self.pool, old.off(), 0, kept.min(from))?;
+        block.put(from, piece);
+        block.keep(self.pool, old.off(), to, kept)?;
+        block.reach((self.size.max(self.end()) - start).min(BLOCK_BYTES));
+        block.store(fresh, off)
     }
 
     /// The next block for `index`, from a run as long as the write still needs.

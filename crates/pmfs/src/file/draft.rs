@@ -1,0 +1,61 @@
+//! A block put together of old bytes, new bytes and zeros: in this process's own memory first, so that it reaches the
+//! pool in whole lines, each stored once.
+
+use crate::error::Result;
+use crate::persist::FreshSet;
+use crate::pool::Pool;
+use pmfs_format::BLOCK_BYTES;
+
+/// Bytes of a line.
+const LINE: usize = 64;
+
+/// A block's bytes in the making; what nobody fills in is zeros.
+pub(super) struct Draft {
+    bytes: [u8; BLOCK_BYTES as usize],
+    /// From here on the block may hold anything.
+    end: usize,
+}
+
+impl Draft {
+    pub fn new() -> Draft {
+        Draft {
+            bytes: [0; BLOCK_BYTES as usize],
+            end: 0,
+        }
+    }
+
+    /// The bytes `at..to` of the old block, which is at `off`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`].
+    pub fn keep(&mut self, pool: &Pool, off: u64, at: u64, to: u64) -> Result<()> {
+        if at < to {
+            let piece = &mut self.bytes[at as usize..to as usize];
+            pool.pm.copy_out(off + at, piece)?;
+            self.reach(to);
+        }
+        Ok(())
+    }
+
+    /// New bytes.
+    pub fn put(&mut self, at: u64, bytes: &[u8]) {
+        let at = at as usize;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.reach((at + bytes.len()) as u64);
+    }
+
+    /// Zeros up to `end`, where nothing else is.
+    pub fn reach(&mut self, end: u64) {
+        self.end = self.end.max(end as usize);
+    }
+
+    /// Stores it in the fresh block at `off`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`].
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn store(&self, fresh: &mut FreshSet<'_>, off: u64) -> Result<()> {
+        let end = self.end.next_multiple_of(LINE);
+        fresh.range(off, BLOCK_BYTES).bytes(0, &self.bytes[..end])
+    }
+}

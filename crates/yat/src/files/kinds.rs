@@ -1,5 +1,6 @@
 //! Every kind of call, each on a pool that has one of everything.
 
+use super::colliding::colliding;
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
 use pmfs::{FallocateMode, Fs, Ino, ROOT_INO, RenameFlags, Result, SetAttr, SetTime, XattrFlags};
 
@@ -187,14 +188,29 @@ fn splits() -> Vec<Kind> {
         "create that splits a bucket in a node", false,
             |fs, p| fs.create(p.empty, &[b'l'; 255], &NODE)?;
         "unlink after splits", false, |fs, p| fs.unlink(p.empty, b"name 7")?;
+        "create that splits a bucket down to a second node", false,
+            |fs, p| fs.create(p.empty, &deep_names().0, &NODE)?;
     };
     for (at, kind) in all.iter_mut().enumerate() {
         kind.first = match at {
             0 | 1 => |fs, p| crowd(fs, p.empty, 63),
-            _ => |fs, p| crowd(fs, p.empty, 123),
+            2 | 3 => |fs, p| crowd(fs, p.empty, 123),
+            _ => |fs, p| {
+                let (_, names) = deep_names();
+                let mut names = names.iter();
+                names.try_for_each(|name| fs.create(p.empty, name, &NODE).map(drop))
+            },
         };
     }
     all
+}
+
+/// One name, and those that fill a bucket which it has to go into. They differ after the eleventh bit of their
+/// hashes: the bucket is parted until the first node can't tell them apart, and then twice below it.
+fn deep_names() -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut names = colliding(13, 11);
+    let last = names.pop().expect("13 of them");
+    (last, names)
 }
 
 /// Calls on a file with a 2 MiB leaf, written in part.

@@ -2,6 +2,7 @@
 
 pub mod ace;
 pub mod call;
+mod colliding;
 pub mod damage;
 pub mod kinds;
 pub mod pool;

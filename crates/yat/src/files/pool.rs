@@ -12,6 +12,9 @@ pub const POOL_BYTES: u64 = 1 << 20;
 /// Bytes of a pool that has room for 2 MiB leaves.
 pub const LARGE_POOL_BYTES: u64 = 8 << 20;
 
+/// The key of their hashes.
+pub const HASH_KEY: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfeed];
+
 /// Whose the files are.
 pub const NODE: NewNode = NewNode {
     umask: 0,
@@ -26,7 +29,7 @@ pub fn mkfs_options(pool_bytes: u64) -> MkfsOptions {
     MkfsOptions {
         size: Some(pool_bytes),
         uuid: Some([7; 16]),
-        hash_key: Some([0x0123_4567_89ab_cdef, 0xfeed]),
+        hash_key: Some(HASH_KEY),
         root: Some((0, 0, 0o755)),
         clock: clock(1000),
         ..MkfsOptions::default()

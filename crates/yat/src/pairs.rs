@@ -11,6 +11,7 @@ use crate::image::Chooser;
 use crate::memory::Pending;
 use crate::program::{Moment, Program};
 use crate::quiet::quietly;
+use crate::sites::{Site, site_of};
 use crate::trace::{Event, Recorder, Trace};
 use crate::turns::Turns;
 use pmem::Pmem;
@@ -72,6 +73,35 @@ const FURTHER: [(&str, &str); 6] = [
     ("unlink d/large", "append d/sparse 36864"),
 ];
 
+const DEPENDENT_SETUP: &str = "mkdir d; mkdir e; create d/f; write d/f 0 9000; create d/x; create d/y; mkdir d/m; \
+                               create d/m/q; create e/f; write e/f 0 100";
+
+/// Pairs of calls: the second needs what the first makes, or finds something else if the first has been.
+const DEPENDENT: [(&str, &str); 22] = [
+    ("mkdir d/a", "create d/a/x"),
+    ("mkdir d/a", "mkdir d/a/b"),
+    ("mkdir d/a", "rename e/f d/a/f"),
+    ("create d/a", "write d/a 0 10"),
+    ("create d/a", "link d/a e/a"),
+    ("create d/a", "rename d/a e/a"),
+    ("create d/a", "unlink d/a"),
+    ("create d/a", "chmod d/a 384"),
+    ("link d/f e/b", "unlink d/f"),
+    ("link d/f e/b", "write e/b 9000 50"),
+    ("rename d/m e/m", "create e/m/x"),
+    ("rename d/x e/z", "link e/z d/q"),
+    ("rename d/x e/z", "write e/z 0 50"),
+    ("rename d/x d/y", "create d/x"),
+    ("unlink d/x", "create d/x"),
+    ("unlink d/x", "rename d/y d/x"),
+    ("setxattr d/f 300", "chmod d/f 384"),
+    ("write d/f 9000 50", "write d/f 9050 50"),
+    ("write d/f 9000 5000", "copy d/f 9000 e/f 100 5000"),
+    ("chmod d/f 384", "link d/f e/b"),
+    ("unlink d/m/q", "unlink d/m/q; rmdir d/m"),
+    ("rmdir d/m", "create d/m/z"),
+];
+
 /// Two directories, each moved to below the other.
 const TWO_DIRECTORIES: [&str; 3] = [
     "mkdir p1; mkdir p1/a; mkdir p1/a/d; mkdir p2; mkdir p2/b; mkdir p2/b/c",
@@ -88,6 +118,8 @@ pub struct Pair {
     pub pool_bytes: u64,
     setup: Vec<Call>,
     calls: [Vec<Call>; 2],
+    /// A flush or fence that is taken out, as if it were not in the source.
+    pub without: Option<Site>,
 }
 
 /// All pairs: 7 x 7 kinds, on the same files and on others.
@@ -103,12 +135,50 @@ pub fn pairs(mode: DataMode) -> Vec<Pair> {
         .collect()
 }
 
+/// All pairs whose crash states are explored, those that show most first.
+#[must_use]
+pub fn everything(mode: DataMode) -> Vec<Pair> {
+    let mut all = further(mode);
+    all.extend(building_on(mode));
+    all.extend(dependent(mode));
+    all.extend(pairs(mode));
+    all
+}
+
 /// Further pairs.
 #[must_use]
 pub fn further(mode: DataMode) -> Vec<Pair> {
     let mut all = vec![Pair::of(mode, TWO_DIRECTORIES)];
     all.extend(FURTHER.map(|(first, second)| Pair::of(mode, [FILES, first, second])));
     all
+}
+
+/// Pairs of calls of which the second one can only be, or is another, when the first has been.
+#[must_use]
+pub fn dependent(mode: DataMode) -> Vec<Pair> {
+    let pairs = DEPENDENT.iter();
+    pairs
+        .map(|&(first, second)| Pair::of(mode, [DEPENDENT_SETUP, first, second]))
+        .collect()
+}
+
+/// Pairs of which the second builds on what the first has stored and not yet made durable: inodes in the table's new
+/// block, the block of a bucket that was split.
+#[must_use]
+pub fn building_on(mode: DataMode) -> Vec<Pair> {
+    let names = |count, long| -> String {
+        let name = |number| format!("; create d/n{number}{long}");
+        (0..count).map(name).collect()
+    };
+    let table = format!("mkdir d; mkdir e{}", names(27, ""));
+    let bucket = format!(
+        "mkdir d; create f; write f 0 10; create full; fallocate full 0 0 840000{}",
+        names(12, "*255")
+    );
+    vec![
+        Pair::of(mode, [&table, "create d/a", "create e/b"]),
+        Pair::of(mode, [&bucket, "create d/a*255", "append f 40950"]),
+    ]
 }
 
 /// A call that gives blocks back, and beside it so many overwrites on a pool nearly full that every free block is had
@@ -152,13 +222,14 @@ struct Allowed([Vec<Tree>; 4]);
 
 impl Pair {
     /// What comes before, the first and the second one, as [`parse`] takes them.
-    fn of(mode: DataMode, texts: [&str; 3]) -> Pair {
+    pub(crate) fn of(mode: DataMode, texts: [&str; 3]) -> Pair {
         let [setup, first, second] = texts.map(|text| parse(text).expect("calls"));
         Pair {
             mode,
             pool_bytes: pool::POOL_BYTES,
             setup,
             calls: [first, second],
+            without: None,
         }
     }
 
@@ -324,6 +395,9 @@ impl Pair {
         let mut pending = Pending::new(run.base.clone());
         let mut returned = 0;
         for (at, event) in run.trace.events.iter().enumerate() {
+            if self.without.is_some() && site_of(event) == self.without {
+                continue;
+            }
             let place = match *event {
                 Event::Fence { at, .. } => Some(at),
                 _ => None,

@@ -12,7 +12,7 @@ use crate::files::reopen::Reopen;
 use crate::files::{FileSystem, pool};
 use crate::kill::{Kills, kill_counting};
 use crate::making::Making;
-use crate::pairs::{further, on_a_full_pool, pairs};
+use crate::pairs::{everything, further, on_a_full_pool};
 use crate::program::Program;
 use crate::quiet::quietly;
 use crate::stops::stop_everywhere;
@@ -331,7 +331,7 @@ impl Round<'_> {
 
     fn pairs(&mut self) {
         for mode in MODES {
-            for pair in further(mode).into_iter().chain(pairs(mode)) {
+            for pair in everything(mode) {
                 self.look(&|| pair.name(), &mut |states| {
                     let mut counts = Counts::default();
                     let explored = pair.explore_counting(&mut counts);

@@ -1,11 +1,18 @@
 //! Sites: every place in the source that flushes or fences, taken out one at a time. Some workload must then have a
 //! crash state that is neither before nor after; else the place is not needed, or what shows it is missing here.
 
-use crate::explore::{Explorer, IMAGES_MAX, Options, Recording, Violation, record};
+use crate::explore::{Explorer, IMAGES_MAX, Options, Recording, Violation, explore, record};
 use crate::files::FileSystem;
+use crate::files::ace::{sequences, wide};
+use crate::files::call::parse;
+use crate::files::kinds::kinds;
+use crate::files::pool::POOL_BYTES;
+use crate::files::reopen::Reopen;
 use crate::files::tree::Tree;
+use crate::pairs::building_on;
 use crate::program::Program;
 use crate::trace::{Event, Place};
+use pmfs::DataMode;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
@@ -58,10 +65,63 @@ pub(crate) fn site_of(event: &Event) -> Option<Site> {
     Some(Site { what, place })
 }
 
+const MODES: [DataMode; 2] = [DataMode::Atomic, DataMode::Ordered];
+
+/// Calls after which a later one shows what an earlier one left undone: a deep tree, whose pointers share no line with
+/// the inode; a full pool, in which what was freed is had again. With the number of the first one that is crashed.
+const REVISITS: [(&str, usize); 3] = [
+    ("create foo; write foo 4194304 10; write foo 8388608 10", 1),
+    (
+        "create foo; write foo 4194304 10; fallocate foo 1 8388608 8192; write foo 8388608 100",
+        2,
+    ),
+    (
+        "create foo; fallocate foo 0 0 800000; truncate foo 4096; create bar; fallocate bar 0 0 700000",
+        2,
+    ),
+];
+/// Images of a point of these.
+const REVISIT_IMAGES: u64 = 4096;
+
+/// Records what the sites are tried in: every kind of call, one in `one_in` of the workloads of two calls, and some
+/// that come back to what an earlier call left. With `recoveries`, sites of recoveries are tried too.
+///
+/// # Errors
+/// A workload that can't be done, in words.
+pub fn recorded(one_in: usize, recoveries: bool) -> Result<Vec<Recorded>, String> {
+    let mut recorded = Vec::new();
+    if let Some((name, _)) = elsewhere(None) {
+        return Err(format!("{name}: a violation with every site in place"));
+    }
+    for mode in MODES {
+        for kind in kinds() {
+            // Recoveries of large pools take long to crash, and are as those of small ones.
+            let recoveries = recoveries && kind.pool_bytes == POOL_BYTES;
+            let program = FileSystem::of_kind(&kind, mode);
+            recorded.push(Recorded::of(program, Options::default(), recoveries)?);
+        }
+        for calls in sequences(&wide(), 2).step_by(one_in.max(1)) {
+            let program = FileSystem::of_calls(&calls, mode);
+            recorded.push(Recorded::of(program, Options::default(), false)?);
+        }
+        for (calls, from) in REVISITS {
+            let program = FileSystem::of_calls(&parse(calls)?, mode);
+            let options = Options {
+                from,
+                images_max: REVISIT_IMAGES,
+                ..Options::default()
+            };
+            recorded.push(Recorded::of(program, options, false)?);
+        }
+    }
+    Ok(recorded)
+}
+
 /// A recorded workload and the sites in it.
 pub struct Recorded {
     program: FileSystem,
     recording: Recording<Tree>,
+    options: Options,
     /// Those of its steps.
     steps: BTreeSet<Site>,
     /// Those of the recoveries of its crash images.
@@ -73,14 +133,11 @@ impl Recorded {
     ///
     /// # Errors
     /// A step that failed, or a violation.
-    pub fn of(program: FileSystem, recoveries: bool) -> Result<Recorded, String> {
+    fn of(program: FileSystem, options: Options, recoveries: bool) -> Result<Recorded, String> {
         let recording = record(&program)?;
-        let events = recording.trace.events.iter();
-        // What comes before the first step is not crashed.
-        let events = events.skip_while(|event| !matches!(event, Event::Return { .. }));
-        let steps = events.filter_map(site_of).collect();
         let mut recorded = Recorded {
-            steps,
+            steps: sites_of(&recording),
+            options,
             recoveries: BTreeSet::new(),
             program,
             recording,
@@ -103,7 +160,7 @@ impl Recorded {
     #[must_use]
     pub fn without(&self, site: Site) -> Option<Box<Violation>> {
         let options = if self.steps.contains(&site) {
-            Options::default()
+            self.options
         } else if self.recoveries.contains(&site) {
             NESTED
         } else {
@@ -122,6 +179,41 @@ impl Recorded {
     pub fn name(&self) -> String {
         self.program.name()
     }
+}
+
+/// Who misses a site that no workload misses by itself. Without nothing, nobody must.
+fn elsewhere(without: Option<Site>) -> Option<(String, u64)> {
+    let options = Options {
+        without,
+        ..Reopen::OPTIONS
+    };
+    let left = MODES.into_iter().find_map(|mode| {
+        let reopen = Reopen::new(mode);
+        let violation = explore(&reopen, options).ok()?.err()?;
+        Some((reopen.name(), violation.after_images))
+    });
+    left.or_else(|| {
+        building_on(DataMode::Atomic)
+            .into_iter()
+            .find_map(|mut pair| {
+                pair.without = without;
+                let violation = pair.explore().ok()?.err()?;
+                Some((pair.name(), violation.after_images))
+            })
+    })
+}
+
+/// The sites that a pool is left and opened by.
+fn leaving() -> BTreeSet<Site> {
+    let recording = record(&Reopen::new(DataMode::Atomic)).expect("steps that can be done");
+    sites_of(&recording)
+}
+
+/// The sites of what comes after preparation, which is not crashed.
+fn sites_of(recording: &Recording<Tree>) -> BTreeSet<Site> {
+    let events = recording.trace.events.iter();
+    let events = events.skip_while(|event| !matches!(event, Event::Return { .. }));
+    events.filter_map(site_of).collect()
 }
 
 /// Recoveries are crashed too.
@@ -147,7 +239,8 @@ pub struct Verdict {
 /// Takes each site out, on `threads` threads; `only`: the site of that number.
 #[must_use]
 pub fn verdicts(recorded: &[Recorded], threads: usize, only: Option<usize>) -> Vec<Verdict> {
-    let sites: BTreeSet<Site> = recorded.iter().flat_map(Recorded::sites).collect();
+    let mut sites = leaving();
+    sites.extend(recorded.iter().flat_map(Recorded::sites));
     let sites: Vec<Site> = sites.into_iter().collect();
     let next = AtomicUsize::new(0);
     let verdicts = Mutex::new(Vec::new());
@@ -160,6 +253,7 @@ pub fn verdicts(recorded: &[Recorded], threads: usize, only: Option<usize>) -> V
                 let violation = recorded.without(site)?;
                 Some((recorded.name(), violation.after_images))
             });
+            let missed = missed.or_else(|| elsewhere(Some(site)));
             let in_recovery = !recorded
                 .iter()
                 .any(|recorded| recorded.steps.contains(&site));
@@ -181,14 +275,15 @@ pub fn verdicts(recorded: &[Recorded], threads: usize, only: Option<usize>) -> V
 }
 
 /// Places whose absence no workload shows: file, what the source says there, why it is there.
-const UNSEEN: [(&str, &str, &str); 17] = [
-    ("dir/split.rs", ".publish(dir.root_slot()", COVERED),
-    ("dir/split.rs", ".publish(slot, word.0", REUSE),
+const UNSEEN: [(&str, &str, &str); 8] = [
+    (
+        "dir/split.rs",
+        "pool.pm.publish_early(dir.root_slot()",
+        COVERED,
+    ),
     ("file/allocate.rs", "pm.barrier()", PLACEMENT),
     ("file/allocate.rs", "pm.publish_hidden(", PLACEMENT),
-    ("file/allocate.rs", "block.copy(0,", NEIGHBOUR),
     ("file/extend.rs", "zero(0, head)", NEIGHBOUR),
-    ("file/replace.rs", "block.", NEIGHBOUR),
     (
         "namespace/create.rs",
         "LINKABLE",
@@ -209,22 +304,11 @@ const UNSEEN: [(&str, &str, &str); 17] = [
         "restore.words(RUN_RECORD_OFFSET",
         "a record that is lost or torn fails its CRC and counts as another boot's",
     ),
-    ("file/allocate.rs", "self.swing(", OPEN),
-    ("file/extend.rs", "self.swing(", OPEN),
-    ("file/truncate.rs", "self.swing(", OPEN),
-    ("namespace/inode_table.rs", ".publish(swing.slot", COVERED),
-    ("superblock.rs", "restore.words(STATE_OFFSET", REBUILT),
-    ("superblock.rs", "restore.barrier()", REBUILT),
 ];
-/// To be settled: a workload has to show it, or the place has to go.
-const OPEN: &str =
-    "missed while lanes were left to chance; since they are chosen, by none of the workloads here";
-const REBUILT: &str = "the pools here are rebuilt whatever their state says";
-const COVERED: &str = "the call's own transaction fences again, unless it fails in between";
-const REUSE: &str =
-    "the old bucket is free on return; a later call that gets its block would show it";
+const COVERED: &str =
+    "the call's own transaction flushes the line again, unless it fails before that";
 const PLACEMENT: &str = "which blocks a range has that reads as zeros is promised to nobody";
-const NEIGHBOUR: &str = "the same line is flushed again by the store beside it";
+const NEIGHBOUR: &str = "once for a write past the end: the bytes beside it flush the line again";
 
 /// Why a site is there though no workload misses it.
 #[must_use]

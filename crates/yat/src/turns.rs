@@ -1,4 +1,4 @@
-//! Two threads of one instance, one of which runs at a time: at each fence, and where one sleeps on a lock, it is
+//! Two threads of one instance, one of which runs at a time: before each fence, and where one sleeps on a lock, it is
 //! chosen who goes on.
 
 use crate::image::Chooser;
@@ -144,8 +144,10 @@ impl Observer for Turns {
     }
 
     fn fence(&self, mem: &Pmem, at: Place) {
-        self.recorder().fence(mem, at);
+        // Before it, not after: the other sees what this one has stored, and it may all be lost yet. Whatever can be
+        // left when the other runs after the fence can be left then too.
         self.give_way(mem, None);
+        self.recorder().fence(mem, at);
     }
 
     fn wait(&self, mem: &Pmem, off: u64) {

@@ -3,27 +3,11 @@
 //! workload must then have a crash state that is neither before nor after. A place whose absence shows in no
 //! workload is listed in `yat::sites` with its reason, or is not needed.
 
-use pmfs::DataMode;
-use yat::files::FileSystem;
-use yat::files::ace::{sequences, wide};
-use yat::files::kinds::kinds;
-use yat::sites::{Recorded, verdicts, why_unseen};
+use yat::sites::{recorded, verdicts, why_unseen};
 
 #[test]
 fn every_flush_and_fence_is_needed() {
-    let modes = [DataMode::Atomic, DataMode::Ordered];
-    let set = wide();
-    let programs = modes.into_iter().flat_map(|mode| {
-        let calls = sequences(&set, 2).step_by(61);
-        let calls = calls.map(move |calls| FileSystem::of_calls(&calls, mode));
-        let kinds = kinds().into_iter();
-        kinds
-            .map(move |kind| FileSystem::of_kind(&kind, mode))
-            .chain(calls)
-    });
-    let recorded: Vec<Recorded> = programs
-        .map(|program| Recorded::of(program, false).expect("a workload that can be done"))
-        .collect();
+    let recorded = recorded(61, false).expect("workloads that can be done");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let verdicts = verdicts(&recorded, cores, None);
     let mut unseen = Vec::new();

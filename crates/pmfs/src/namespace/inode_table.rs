@@ -22,7 +22,12 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 pub(crate) fn new_ino(pool: &Pool, lane: &Lane<'_>) -> Result<(Ino, u64)> {
     let ino = pool.alloc_ino(lane)?;
     match pool.inode_off(ino) {
-        Ok(off) => Ok((ino, off)),
+        Ok(off) => {
+            if !planted!("bug-growth-not-awaited") {
+                await_growth(pool);
+            }
+            Ok((ino, off))
+        }
         Err(Error::Stale) => {
             grow(pool, lane, ino)?;
             Ok((ino, pool.inode_off(ino)?))
@@ -48,6 +53,15 @@ pub(crate) fn write(
         range.words(0, &new.words(generation, now_ns));
     }
     generation
+}
+
+/// Waits for whoever is growing the table: the pointer to the block that was just found there may be theirs, and not
+/// be durable yet. An inode built on it could return and be lost.
+fn await_growth(pool: &Pool) {
+    let word = grow_word(pool);
+    if pool.pm.load(word) != 0 {
+        drop(Held::new(pool, word));
+    }
 }
 
 /// Adds the table's block for `ino`: zeroed, then published with one store.
@@ -78,6 +92,8 @@ pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     } else {
         fresh.barrier()
     };
+    // Others may see it before it is durable; should this process die there, who recovers flushes it.
+    lane.intend(1, Purpose::Word { off: swing.slot })?;
     pool.pm.publish(swing.slot, swing.new.0, durable);
     Ok(())
 }

@@ -205,6 +205,8 @@ bugs! {
         "freeing a file starts over, with blocks that others have allocated since";
     Pair "bug-inode-read-unlocked", "PMFS: O_APPEND racing; NOVA: two descriptors",
         "a size read before the lock is taken is built on";
+    Pair "bug-growth-not-awaited", "another lane builds on a pointer that is not durable",
+        "an inode is made in a block of the table that somebody is still adding";
     Pair "bug-unlocked-before-commit", "lock released before the commit is durable",
         "a dead thread's change is undone over what others built on it";
 

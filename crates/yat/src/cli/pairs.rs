@@ -4,7 +4,7 @@ use super::Mode;
 use super::show::{self, Bar};
 use clap::Args;
 use yat::campaign::Campaign;
-use yat::pairs::{Pair, further, pairs};
+use yat::pairs::{Pair, everything};
 
 #[derive(Debug, Args)]
 pub struct Pairs {
@@ -15,9 +15,7 @@ pub struct Pairs {
 
 pub fn run(arguments: &Pairs, json: bool) -> Result<bool, String> {
     let modes = arguments.mode.modes().iter();
-    let all: Vec<Pair> = modes
-        .flat_map(|&mode| pairs(mode).into_iter().chain(further(mode)))
-        .collect();
+    let all: Vec<Pair> = modes.flat_map(|&mode| everything(mode)).collect();
     let bar = Bar::new(json, all.len() as u64);
     let campaign = Campaign {
         threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -4,10 +4,7 @@ use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use yat::files::FileSystem;
-use yat::files::ace::{sequences, wide};
-use yat::files::kinds::kinds;
-use yat::sites::{Recorded, Verdict, source, verdicts, why_unseen};
+use yat::sites::{Verdict, recorded, source, verdicts, why_unseen};
 
 #[derive(Debug, Args)]
 pub struct Sites {
@@ -22,22 +19,8 @@ pub struct Sites {
     write: Option<PathBuf>,
 }
 
-fn recorded(one_in: usize) -> Result<Vec<Recorded>, String> {
-    let mut recorded = Vec::new();
-    for &mode in super::Mode::Both.modes() {
-        for kind in kinds() {
-            let recoveries = kind.pool_bytes == yat::files::pool::POOL_BYTES;
-            recorded.push(Recorded::of(FileSystem::of_kind(&kind, mode), recoveries)?);
-        }
-        for calls in sequences(&wide(), 2).step_by(one_in.max(1)) {
-            recorded.push(Recorded::of(FileSystem::of_calls(&calls, mode), false)?);
-        }
-    }
-    Ok(recorded)
-}
-
 pub fn run(sites: &Sites, as_json: bool) -> Result<bool, String> {
-    let recorded = recorded(sites.one_in)?;
+    let recorded = recorded(sites.one_in, true)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let verdicts = verdicts(&recorded, cores, sites.off);
     let missed = verdicts

@@ -80,14 +80,25 @@ impl Default for Options {
     }
 }
 
-/// Where a crash happened: the step, the fence in it (none: its return), then the fences of recoveries that were
-/// crashed too; and the image that was left, as choices, for each of these crashes.
+/// When power failed, in a step or in a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Before this fence.
+    Fence(usize),
+    /// When it had returned.
+    Return,
+    /// When the recovered pool had been used.
+    Use,
+}
+
+/// Where a crash happened: the step and when in it, then when in the recoveries that were crashed too; and the image
+/// that was left, as choices, for each of these crashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crash {
     /// The step.
     pub step: usize,
-    /// Its fence, and those of recoveries; `None`: after the last one.
-    pub fences: Vec<Option<usize>>,
+    /// When in it, and when in recoveries.
+    pub when: Vec<When>,
     /// What was chosen where words were undecided.
     pub images: Vec<Vec<u32>>,
 }
@@ -218,6 +229,8 @@ struct Life<V> {
     result: Result<u64, String>,
     /// What recovery did, if that is to be crashed too.
     recovery: Option<Trace>,
+    /// Which words check and look decided, and what was seen.
+    look: Option<(Trace, V)>,
     /// What was done with the recovered pool, and what was seen after it.
     use_of_it: Option<(Trace, V)>,
 }
@@ -233,6 +246,8 @@ pub struct Explorer<'a, P: Program> {
     states: HashSet<u64>,
     /// States that a nested crash was explored in.
     nested: HashSet<u64>,
+    /// What a recovery has shown already, before and after a step of nothing: what comes after it must show it too.
+    shown: Option<Arc<[P::Visible; 2]>>,
     /// Sites of recoveries.
     sites: BTreeSet<Site>,
     crash: Crash,
@@ -270,6 +285,7 @@ impl<'a, P: Program> Explorer<'a, P> {
             },
             states: HashSet::new(),
             nested: HashSet::new(),
+            shown: None,
             sites: BTreeSet::new(),
             crash: Crash::default(),
         }
@@ -301,7 +317,7 @@ impl<'a, P: Program> Explorer<'a, P> {
                 Event::Fence { at, .. } => {
                     if returns > self.options.from {
                         self.crash.step = returns - 1;
-                        self.point(&mut pending, Some(fence), Some(at), false)?;
+                        self.point(&mut pending, When::Fence(fence), Some(at))?;
                     }
                     fence += 1;
                 }
@@ -309,7 +325,7 @@ impl<'a, P: Program> Explorer<'a, P> {
                     if returns > self.options.from {
                         self.crash.step = returns - 1;
                         self.counts.steps += 1;
-                        self.point(&mut pending, None, None, true)?;
+                        self.point(&mut pending, When::Return, None)?;
                     }
                     returns += 1;
                     fence = 0;
@@ -342,10 +358,10 @@ impl<'a, P: Program> Explorer<'a, P> {
         for event in &trace.events {
             let here = returns == crash.step + 1;
             let (at, returned) = match *event {
-                Event::Fence { at, .. } if here && crash.fences[0] == Some(fence) => {
+                Event::Fence { at, .. } if here && crash.when[0] == When::Fence(fence) => {
                     (Some(at), false)
                 }
-                Event::Return { .. } if here && crash.fences[0].is_none() => (None, true),
+                Event::Return { .. } if here && crash.when[0] == When::Return => (None, true),
                 _ => {
                     match event {
                         Event::Fence { .. } => fence += 1,
@@ -372,30 +388,29 @@ impl<'a, P: Program> Explorer<'a, P> {
         returned: bool,
     ) -> Result<(), Box<Violation>> {
         for depth in 0..crash.images.len() {
-            self.crash.fences.push(crash.fences[depth]);
+            self.crash.when.push(crash.when[depth]);
             let chooser = Chooser::replay(&crash.images[depth]);
-            let last = depth + 1 == crash.images.len();
-            let Life {
-                result, recovery, ..
-            } = self.judge(&pending, depth, chooser, returned, false, &[]);
+            let life = self.judge(&pending, depth, chooser, returned, false, &[]);
             let chooser = self.arenas[depth].image.take_chooser();
-            if last {
-                return result
+            let Some(&next) = crash.when.get(depth + 1) else {
+                return life
+                    .result
                     .map(drop)
                     .map_err(|text| self.violation(text, place, depth, &chooser));
-            }
-            let trace = recovery.expect("recorded where depth is left");
+            };
             let mut after = Pending::after_crash(&pending);
-            let mut fence = 0;
-            for event in &trace.events {
-                if let Event::Fence { at, .. } = event {
-                    if crash.fences[depth + 1] == Some(fence) {
-                        place = Some(at);
-                        break;
-                    }
-                    fence += 1;
-                }
-                after.apply(&trace, event);
+            let recovery = life.recovery.map(|trace| (trace, None));
+            let [look, use_of_it] = [life.look, life.use_of_it]
+                .map(|part| part.map(|(trace, seen)| (trace, Some(seen))));
+            let parts = match next {
+                When::Fence(_) => 1,
+                When::Return => 2,
+                When::Use => 3,
+            };
+            let lived = [recovery, look, use_of_it].into_iter().take(parts);
+            for (trace, seen) in lived.flatten() {
+                place = after.follow(&trace, next, None);
+                self.shown = seen.map(|seen| Arc::new([seen.clone(), seen]));
             }
             self.crash.images.push(chooser.choices());
             pending = after;
@@ -408,11 +423,11 @@ impl<'a, P: Program> Explorer<'a, P> {
         &mut self,
         pending: &mut Pending,
         step: usize,
-        fence: Option<usize>,
+        when: When,
         place: Option<Place>,
     ) -> Result<(), Box<Violation>> {
         self.crash.step = step;
-        self.point(pending, fence, place, fence.is_none())
+        self.point(pending, when, place)
     }
 
     /// What was looked at.
@@ -425,12 +440,12 @@ impl<'a, P: Program> Explorer<'a, P> {
     fn point(
         &mut self,
         pending: &mut Pending,
-        fence: Option<usize>,
+        when: When,
         place: Option<Place>,
-        returned: bool,
     ) -> Result<(), Box<Violation>> {
         let changed = pending.take_changed();
-        self.images(pending, 0, fence, place, returned, &changed)
+        let returned = when == When::Return;
+        self.images(pending, 0, when, place, returned, &changed)
     }
 
     /// Every image of a crash point, and below it those of crashes in their recoveries.
@@ -438,12 +453,12 @@ impl<'a, P: Program> Explorer<'a, P> {
         &mut self,
         pending: &Pending,
         depth: usize,
-        fence: Option<usize>,
+        when: When,
         place: Option<Place>,
         returned: bool,
         changed: &[u64],
     ) -> Result<(), Box<Violation>> {
-        self.crash.fences.push(fence);
+        self.crash.when.push(when);
         let mut chooser = Chooser::default();
         let (mut images, mut kept, mut random) = (0, depth == 0, 0);
         let mut changed = changed;
@@ -462,10 +477,13 @@ impl<'a, P: Program> Explorer<'a, P> {
                 && rest.iter().all(|&choice| choice == 0)
             {
                 self.crash.images.push(chooser.choices());
-                self.nested(pending, recovery, depth, returned)?;
-                if let Some((use_of_it, seen)) = &life.use_of_it {
-                    let traces = [recovery, use_of_it];
-                    self.second_life(pending, traces, seen, depth, place)?;
+                let mut after = Pending::after_crash(pending);
+                self.nested(&mut after, recovery, depth, returned)?;
+                if let Some(look) = &life.look {
+                    self.after_recovery(&mut after, look, depth)?;
+                }
+                if let Some(use_of_it) = &life.use_of_it {
+                    self.second_life(&mut after, use_of_it, depth, place)?;
                 }
                 self.crash.images.pop();
             }
@@ -482,19 +500,19 @@ impl<'a, P: Program> Explorer<'a, P> {
         self.counts.nested += u64::from(depth > 0);
         self.counts.allowed += pending.allowed();
         self.counts.images_max = self.counts.images_max.max(images);
-        self.crash.fences.pop();
+        self.crash.when.pop();
         Ok(())
     }
 
-    /// Crashes of one recovery, at each of its fences and after the last.
+    /// Crashes of one recovery, at each of its fences. `after`: what the crash before it left, and at the end what
+    /// the recovery did.
     fn nested(
         &mut self,
-        pending: &Pending,
+        after: &mut Pending,
         trace: &Trace,
         depth: usize,
         returned: bool,
     ) -> Result<(), Box<Violation>> {
-        let mut after = Pending::after_crash(pending);
         let mut fence = 0;
         for event in &trace.events {
             let site = site_of(event);
@@ -503,16 +521,30 @@ impl<'a, P: Program> Explorer<'a, P> {
             }
             self.sites.extend(site);
             if let Event::Fence { at, .. } = *event {
-                if self.nested.insert(fingerprint(&after, depth, &self.crash)) {
-                    self.images(&after, depth + 1, Some(fence), Some(at), returned, &[])?;
+                if self.nested.insert(self.fingerprint(after, depth)) {
+                    let when = When::Fence(fence);
+                    self.images(after, depth + 1, when, Some(at), returned, &[])?;
                 }
                 fence += 1;
             }
             after.apply(trace, event);
         }
-        if self.nested.insert(fingerprint(&after, depth, &self.crash)) {
-            self.images(&after, depth + 1, None, None, returned, &[])?;
+        Ok(())
+    }
+
+    /// A crash after a recovery: what it has shown must be there.
+    fn after_recovery(
+        &mut self,
+        after: &mut Pending,
+        (trace, seen): &(Trace, P::Visible),
+        depth: usize,
+    ) -> Result<(), Box<Violation>> {
+        after.follow(trace, When::Return, self.options.without);
+        let outer = self.shown.replace(Arc::new([seen.clone(), seen.clone()]));
+        if self.nested.insert(self.fingerprint(after, depth)) {
+            self.images(after, depth + 1, When::Return, None, true, &[])?;
         }
+        self.shown = outer;
         Ok(())
     }
 
@@ -520,46 +552,34 @@ impl<'a, P: Program> Explorer<'a, P> {
     /// first recovery undid may come back.
     fn second_life(
         &mut self,
-        pending: &Pending,
-        traces: [&Trace; 2],
-        seen: &P::Visible,
+        after: &mut Pending,
+        (trace, seen): &(Trace, P::Visible),
         depth: usize,
         place: Option<Place>,
     ) -> Result<(), Box<Violation>> {
-        let mut after = Pending::after_crash(pending);
-        for trace in traces {
-            for event in &trace.events {
-                if self.options.without.is_none() || site_of(event) != self.options.without {
-                    after.apply(trace, event);
-                }
-            }
-        }
-        if !self.nested.insert(fingerprint(&after, depth, &self.crash)) {
+        after.follow(trace, When::Return, self.options.without);
+        let outer = self.shown.replace(Arc::new([seen.clone(), seen.clone()]));
+        if !self.nested.insert(self.fingerprint(after, depth)) {
+            self.shown = outer;
             return Ok(());
         }
-        let history = [seen.clone(), seen.clone()];
-        let moment = Moment {
-            history: &history,
-            step: 0,
-            returned: true,
-        };
         let mut chooser = Chooser::default();
         let mut kept = false;
         loop {
-            let mem = self.arenas[depth + 1].filled(&after, kept, &[]);
-            let life = self.live(mem, &after, depth + 1, chooser, &moment);
+            let life = self.judge(after, depth + 1, chooser, true, kept, &[]);
             kept = true;
             chooser = self.arenas[depth + 1].image.take_chooser();
             self.counts.images += 1;
             if let Err(text) = life.result {
                 let text = format!("power failed again after the recovered pool was used: {text}");
-                self.crash.fences.push(None);
+                self.crash.when.push(When::Use);
                 return Err(self.violation(text, place, depth + 1, &chooser));
             }
             if !chooser.advance() {
                 break;
             }
         }
+        self.shown = outer;
         self.counts.points += 1;
         self.counts.nested += 1;
         Ok(())
@@ -576,10 +596,18 @@ impl<'a, P: Program> Explorer<'a, P> {
         changed: &[u64],
     ) -> Life<P::Visible> {
         let mem = self.arenas[depth].filled(pending, kept, changed);
-        let moment = Moment {
-            history: &self.recording.history,
-            step: self.crash.step,
-            returned,
+        let shown = self.shown.clone();
+        let moment = match &shown {
+            Some(history) => Moment {
+                history: history.as_slice(),
+                step: 0,
+                returned: true,
+            },
+            None => Moment {
+                history: &self.recording.history,
+                step: self.crash.step,
+                returned,
+            },
         };
         self.live(mem, pending, depth, chooser, &moment)
     }
@@ -601,6 +629,7 @@ impl<'a, P: Program> Explorer<'a, P> {
             made: 0,
             result: Err(String::new()),
             recovery: None,
+            look: None,
             use_of_it: None,
         };
         let outcome = quietly(|| {
@@ -610,6 +639,8 @@ impl<'a, P: Program> Explorer<'a, P> {
             program.check(&mut running)?;
             let seen = program.look(&mut running)?;
             program.accepts(&seen, moment)?;
+            life.look = image.take_trace().map(|trace| (trace, seen.clone()));
+            image.trace_on(nest);
             program
                 .go_on(&mut running)
                 .map_err(|text| format!("using it: {text}"))?;
@@ -624,6 +655,19 @@ impl<'a, P: Program> Explorer<'a, P> {
             state
         });
         life
+    }
+
+    /// Tells apart what a crash in a recovery may leave, and what may be seen then.
+    fn fingerprint(&self, pending: &Pending, depth: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let returned = self.crash.when[0] == When::Return;
+        (depth, self.crash.step, returned).hash(&mut hasher);
+        self.shown
+            .as_ref()
+            .map(|shown| hash_of(&shown[0]))
+            .hash(&mut hasher);
+        pending.digest().hash(&mut hasher);
+        hasher.finish()
     }
 
     fn violation(
@@ -651,13 +695,5 @@ impl<'a, P: Program> Explorer<'a, P> {
 fn hash_of(visible: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     visible.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Tells apart what a crash in a recovery may leave, in one step.
-fn fingerprint(pending: &Pending, depth: usize, crash: &Crash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (depth, crash.step, crash.fences[0].is_none()).hash(&mut hasher);
-    pending.digest().hash(&mut hasher);
     hasher.finish()
 }

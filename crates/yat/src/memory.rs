@@ -5,7 +5,9 @@
 //! non-temporally, is durable after that CPU's next fence. Non-temporal stores tear at words, in any order;
 //! those of bulk data into a few parts of whole lines, since its words are more than could be combined.
 
+use crate::explore::When;
 use crate::image::Open;
+use crate::sites::{Site, site_of};
 use crate::trace::{CPUS, Cpu, Event, Place, Trace};
 use pmem::record::StoreKind;
 use std::collections::BTreeMap;
@@ -194,6 +196,30 @@ impl Pending {
                 }
             }
         }
+    }
+
+    /// Follows a trace, but for a site, until power fails in it; answers where in the source that was, if it was at a
+    /// fence.
+    pub(crate) fn follow(
+        &mut self,
+        trace: &Trace,
+        when: When,
+        without: Option<Site>,
+    ) -> Option<Place> {
+        let mut fence = 0;
+        for event in &trace.events {
+            if without.is_some() && site_of(event) == without {
+                continue;
+            }
+            if let Event::Fence { at, .. } = *event {
+                if when == When::Fence(fence) {
+                    return Some(at);
+                }
+                fence += 1;
+            }
+            self.apply(trace, event);
+        }
+        None
     }
 
     /// Time passed, and every line was evicted: all is durable.

@@ -3,7 +3,7 @@
 //! What may be seen: some order of the calls that had returned, and of any of those that had not; inode numbers and
 //! times go by who came first and are not compared.
 
-use crate::explore::{Counts, Explorer, Options, Recording, Violation};
+use crate::explore::{Counts, Explorer, Options, Recording, Violation, When};
 use crate::files::call::{self, Call, Held, parse};
 use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{Attached, FileSystem, Steps, pool};
@@ -403,13 +403,13 @@ impl Pair {
                 _ => None,
             };
             if place.is_some() && seen.insert((pending.digest(), returned)) {
-                explorer.crash_at(&mut pending, returned, Some(at), place)?;
+                explorer.crash_at(&mut pending, returned, When::Fence(at), place)?;
             }
             pending.apply(&run.trace, event);
             if let Event::Return { cpu } = *event {
                 returned |= 1 << cpu;
                 if seen.insert((pending.digest(), returned)) {
-                    explorer.crash_at(&mut pending, returned, None, None)?;
+                    explorer.crash_at(&mut pending, returned, When::Return, None)?;
                 }
             }
         }

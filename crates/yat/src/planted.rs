@@ -181,15 +181,19 @@ impl Round<'_> {
     }
 }
 
+/// Selects a bug; fresh pools are made before, while there is none yet.
+pub fn plant(bug: &str) {
+    drop((
+        pool::fresh(pool::POOL_BYTES),
+        pool::fresh(pool::LARGE_POOL_BYTES),
+    ));
+    select(Some(bug));
+}
+
 impl Hunter<'_> {
     /// Hunts one bug.
     #[must_use]
     pub fn hunt(&self, bug: &Bug) -> Hunt {
-        // Made while there is no bug yet.
-        drop((
-            pool::fresh(pool::POOL_BYTES),
-            pool::fresh(pool::LARGE_POOL_BYTES),
-        ));
         let first: &[Search] = match bug.needs {
             Needs::OneCall => &[],
             Needs::Kill => &[Search::Kill],
@@ -200,7 +204,7 @@ impl Hunter<'_> {
             Needs::Reopen => &[Search::Reopen],
         };
         let others = SEARCHES.iter().filter(|search| !first.contains(search));
-        select(Some(bug.name));
+        plant(bug.name);
         let hunt = self.search(first.iter().chain(others));
         select(None);
         hunt

@@ -207,7 +207,7 @@ pub fn explore(program: &FileSystem, options: Options) -> Explored {
     };
     let mut options = options;
     if let Wrong::Violation(violation) = &wrong {
-        options.depth = violation.crash.fences.len() - 1;
+        options.depth = violation.crash.when.len() - 1;
     }
     let shrunk = shrink(long, wrong, TRIES_MAX, |calls| {
         let shorter = FileSystem {

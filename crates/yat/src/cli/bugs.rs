@@ -24,6 +24,7 @@ pub use hunt::run;
 
 #[cfg(feature = "planted-bugs")]
 mod hunt {
+    use super::super::show::say;
     use super::Bugs;
     use pmfs::planted::{BUGS, Bug};
     use serde_json::{Value, json};
@@ -65,7 +66,7 @@ mod hunt {
                 seconds: since.elapsed().as_secs_f64(),
             };
             if !as_json {
-                println!("{}", line(&row));
+                say!("{}", line(&row));
             }
             rows.push(row);
         }
@@ -73,15 +74,15 @@ mod hunt {
         let found = rows.iter().filter(|row| row.hunt.finding.is_some()).count();
         let false_alarm = clean.as_ref().and_then(|clean| clean.finding.as_ref());
         if as_json {
-            println!("{}", object(&rows, clean.as_ref()));
+            say!("{}", object(&rows, clean.as_ref()));
         } else {
             if let Some(clean) = &clean {
-                println!("no bug: {}", totals(clean));
+                say!("no bug: {}", totals(clean));
             }
             if let Some(finding) = false_alarm {
-                println!("no bug, but {}: {}", finding.workload, finding.text);
+                say!("no bug, but {}: {}", finding.workload, finding.text);
             }
-            println!(
+            say!(
                 "{found} of {} planted bugs found, {} false alarms, {:.0} s",
                 rows.len(),
                 u8::from(false_alarm.is_some()),

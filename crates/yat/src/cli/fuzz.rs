@@ -2,7 +2,7 @@
 
 use super::Mode;
 use super::replay::command;
-use super::show::{self, Bar};
+use super::show::{self, Bar, say};
 use clap::Args;
 use pmfs::DataMode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +79,7 @@ pub fn run(fuzz: &Fuzz, json: bool) -> Result<bool, String> {
     bar.finish();
     if !json {
         let (all, succeeded) = (calls.all.into_inner(), calls.succeeded.into_inner());
-        println!("{succeeded} of {all} calls succeeded");
+        say!("{succeeded} of {all} calls succeeded");
     }
     show::outcome(&outcome, fuzz.seed, json);
     Ok(outcome.violations.is_empty() && outcome.failures.is_empty())

@@ -25,6 +25,29 @@ pub struct Arguments {
     /// Print one JSON object instead of text.
     #[arg(long, global = true)]
     json: bool,
+    /// With this planted bug in the engine
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, global = true, value_name = "NAME")]
+    bug: Option<String>,
+}
+
+#[cfg(feature = "planted-bugs")]
+fn plant(arguments: &Arguments) -> Result<(), String> {
+    let Some(name) = &arguments.bug else {
+        return Ok(());
+    };
+    if !pmfs::planted::BUGS.iter().any(|bug| bug.name == name) {
+        return Err(format!(
+            "no planted bug is called {name:?}; `yat bugs` names all"
+        ));
+    }
+    yat::planted::plant(name);
+    Ok(())
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+fn plant(_arguments: &Arguments) -> Result<(), String> {
+    Ok(())
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,7 +88,7 @@ impl Mode {
 
 /// Runs a command.
 pub fn main(arguments: &Arguments) -> ExitCode {
-    let done = match &arguments.command {
+    let done = plant(arguments).and_then(|()| match &arguments.command {
         Command::Power(power) => power::run(power, arguments.json),
         Command::Kill(kill) => kill::run(kill, arguments.json),
         Command::Pairs(pairs) => pairs::run(pairs, arguments.json),
@@ -73,7 +96,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Fuzz(fuzz) => fuzz::run(fuzz, arguments.json),
         Command::Bugs(bugs) => bugs::run(bugs, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
-    };
+    });
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

@@ -1,6 +1,7 @@
 //! `yat replay`.
 
 use super::Mode;
+use super::show::say;
 use clap::Args;
 use yat::explore::{Crash, Explorer, Options, Violation, record};
 use yat::files::FileSystem;
@@ -48,17 +49,17 @@ pub fn run(replay: &Replay, json: bool) -> Result<bool, String> {
             ..Options::default()
         };
         match Explorer::new(&program, &recording, options).replay(&crash) {
-            Ok(()) if json => println!("{}", serde_json::json!({ "violation": null })),
-            Ok(()) => println!("{mode:?}: nothing is wrong after this crash"),
+            Ok(()) if json => say!("{}", serde_json::json!({ "violation": null })),
+            Ok(()) => say!("{mode:?}: nothing is wrong after this crash"),
             Err(violation) => {
                 sound = false;
                 if json {
-                    println!(
+                    say!(
                         "{}",
                         serde_json::json!({ "violation": violation.to_string() })
                     );
                 } else {
-                    println!("{violation}");
+                    say!("{violation}");
                 }
             }
         }

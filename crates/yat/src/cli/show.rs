@@ -2,10 +2,27 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Instant;
 use yat::campaign::Outcome;
 use yat::explore::Counts;
+
+/// Prints a line. Who has stopped reading misses nothing, and the exit code still says how it ended.
+pub fn print_line(line: &dyn std::fmt::Display) {
+    if let Err(error) = writeln!(std::io::stdout(), "{line}")
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        eprintln!("yat: stdout: {error}");
+    }
+}
+
+/// As `println!`, by [`print_line`].
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::cli::show::print_line(&format_args!($($text)*))
+    };
+}
+pub(super) use say;
 
 /// A bar, on a terminal.
 pub struct Bar {
@@ -77,17 +94,17 @@ pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool) {
             "violations": violations.collect::<Vec<_>>(),
             "failures": outcome.failures,
         });
-        println!("{object}");
+        say!("{object}");
         return;
     }
     for violation in &outcome.violations {
-        println!("{violation}");
-        println!("again: {}\n", super::replay::command(violation));
+        say!("{violation}");
+        say!("again: {}\n", super::replay::command(violation));
     }
     for failure in &outcome.failures {
-        println!("failed: {failure}");
+        say!("failed: {failure}");
     }
-    println!(
+    say!(
         "{} workloads ({} left), {} calls crashed, {} points ({} in recoveries), {:.3e} images allowed, \
          {} images judged (at most {} a point, {} points sampled), {} states, {} violations, {seconds:.1} s, \
          {a_second:.0} images a second",
@@ -118,13 +135,13 @@ pub fn kills(outcome: &Outcome, as_json: bool) {
             "workloads_left": outcome.left,
             "failures": outcome.failures,
         });
-        println!("{object}");
+        say!("{object}");
         return;
     }
     for failure in &outcome.failures {
-        println!("violation: {failure}");
+        say!("violation: {failure}");
     }
-    println!(
+    say!(
         "{} workloads ({} left), {} kills ({} undone), {} violations, {seconds:.1} s, {:.0} kills a second",
         counts.workloads,
         outcome.left,

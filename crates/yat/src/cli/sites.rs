@@ -1,5 +1,6 @@
 //! `yat sites`.
 
+use super::show::say;
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -40,10 +41,10 @@ pub fn run(sites: &Sites, as_json: bool) -> Result<bool, String> {
                 "why_not": why_unseen(&verdict.site),
             })
         });
-        println!("{}", json!({ "sites": rows.collect::<Vec<_>>() }));
+        say!("{}", json!({ "sites": rows.collect::<Vec<_>>() }));
     } else {
-        println!("{}", table(&verdicts, sites.off));
-        println!(
+        say!("{}", table(&verdicts, sites.off));
+        say!(
             "{} sites: {missed} missed, {} with a reason, {unexplained} without",
             verdicts.len(),
             verdicts.len() - missed - unexplained

@@ -177,6 +177,8 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         if !trusted || matches!(origin, Origin::Image) {
             report = walk::rebuild(pool)?;
             record.recoveries += 1;
+        } else if state != State::Active {
+            pool.forget_strays();
         }
         let restore = Restore::new(&pool.pm);
         superblock::set_run_record(&restore, record);

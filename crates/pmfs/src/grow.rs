@@ -7,7 +7,7 @@
 //! trees are the same:
 //!
 //! 1. The pool is recovered and clean, so that its journal is empty. The file is made longer.
-//! 2. The run record stops vouching for the runtime area; a barrier.
+//! 2. The run record stops vouching for the runtime area, and the pool is no longer clean; a barrier.
 //! 3. The new superblock is stored at the new end; a barrier. The old one, in block 0, still rules.
 //! 4. It is stored in block 0; a barrier. Torn, it fails its checksum, and the copy at the file's end rules.
 

@@ -31,27 +31,29 @@ impl Pool {
         Noted(())
     }
 
-    /// Flushes all of them; durable on return. The caller is the only one in the pool.
+    /// Flushes all of them, for the next barrier. The caller is the only one in the pool. The notes stay: should this
+    /// process die before the barrier, the next to leave flushes them again.
     pub(crate) fn flush_strays(&self) {
-        let groups = self.geometry.inode_map.group_count();
-        let word = |group: u64| self.geometry.strays + group * 8;
-        let noted = (0..groups).filter(|&group| self.pm.load(word(group)) != 0);
-        let noted: Vec<u64> = noted.collect();
-        for &group in &noted {
-            let bits = self.pm.load(word(group));
+        for (group, bits) in self.noted() {
             for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
                 let first = group * GROUP_UNITS + bit * STRAY_INODES;
                 self.flush_inodes(first..first + STRAY_INODES);
             }
         }
-        if noted.is_empty() {
-            return;
+    }
+
+    /// Forgets the notes in a pool that was left clean.
+    pub(crate) fn forget_strays(&self) {
+        for (group, _) in self.noted() {
+            self.pm.runtime().store(self.geometry.strays + group * 8, 0);
         }
-        // Else one who dies in between would leave neither the words durable nor the note of them.
-        Restore::new(&self.pm).barrier();
-        for group in noted {
-            self.pm.runtime().store(word(group), 0);
-        }
+    }
+
+    /// The groups of inodes that have some, with their bits.
+    fn noted(&self) -> impl Iterator<Item = (u64, u64)> {
+        let groups = 0..self.geometry.inode_map.group_count();
+        let words = groups.map(|group| (group, self.pm.load(self.geometry.strays + group * 8)));
+        words.filter(|&(_, bits)| bits != 0)
     }
 
     fn flush_inodes(&self, range: std::ops::Range<Ino>) {

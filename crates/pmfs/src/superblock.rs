@@ -142,13 +142,12 @@ pub(crate) fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
     (raw.crc == u64::from(crc)).then_some(raw)
 }
 
-/// Writes the run record; durable on return.
+/// Writes the run record; durable with the next barrier, which is that of [`set_state`].
 pub(crate) fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
     raw.crc = u64::from(crc32c::crc32c(&raw.as_bytes()[..56]));
     let mut words = [0u64; 8];
     words.as_mut_bytes().copy_from_slice(raw.as_bytes());
     restore.words(RUN_RECORD_OFFSET, &words);
-    restore.barrier();
 }
 
 /// How the pool was left.

@@ -236,17 +236,25 @@ pub struct Verdict {
     pub missed: Option<(String, u64)>,
 }
 
-/// Takes each site out, on `threads` threads; `only`: the site of that number.
+/// Takes each site out that is `chosen`, also by its number, on `threads` threads.
 #[must_use]
-pub fn verdicts(recorded: &[Recorded], threads: usize, only: Option<usize>) -> Vec<Verdict> {
+pub fn verdicts(
+    recorded: &[Recorded],
+    threads: usize,
+    chosen: impl Fn(usize, &Site) -> bool + Sync,
+) -> Vec<Verdict> {
     let mut sites = leaving();
     sites.extend(recorded.iter().flat_map(Recorded::sites));
     let sites: Vec<Site> = sites.into_iter().collect();
     let next = AtomicUsize::new(0);
     let verdicts = Mutex::new(Vec::new());
     let work = || {
-        while let Some(&site) = sites.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if only.is_some_and(|number| sites.get(number) != Some(&site)) {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&site) = sites.get(number) else {
+                return;
+            };
+            if !chosen(number, &site) {
                 continue;
             }
             let missed = recorded.iter().find_map(|recorded| {

@@ -23,7 +23,9 @@ pub struct Sites {
 pub fn run(sites: &Sites, as_json: bool) -> Result<bool, String> {
     let recorded = recorded(sites.one_in, true)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let verdicts = verdicts(&recorded, cores, sites.off);
+    let verdicts = verdicts(&recorded, cores, |number, _| {
+        sites.off.is_none_or(|off| off == number)
+    });
     let missed = verdicts
         .iter()
         .filter(|verdict| verdict.missed.is_some())

@@ -6,6 +6,7 @@
 
 use crate::files::call::{Call, Held, Name};
 use crate::files::pool;
+use crate::pairs::Pair;
 use pmfs::{DataMode, Fs};
 use std::collections::BTreeMap;
 
@@ -190,6 +191,29 @@ pub fn workload(seed: u64) -> Workload {
         calls: generator.calls,
         from,
     }
+}
+
+/// Schedules of a pair at random.
+const SCHEDULES_MAX: u64 = 200;
+
+/// The last two calls of a number's workload at once, in two lanes, on what the others leave. None if they need what a
+/// call before them holds open, or if the pool is nearly full: what fits is another thing then while both have blocks.
+#[must_use]
+pub fn pair(seed: u64, mode: DataMode) -> Option<Pair> {
+    let Workload { mut calls, from } = workload(seed);
+    let second = calls.pop()?;
+    let first = calls.pop()?;
+    let holds = |call: &mut Call| {
+        let named = call.names().iter().any(|name| name.starts_with('#'));
+        named || matches!(call, Call::Close(_))
+    };
+    if from > 0 || holds(&mut first.clone()) || holds(&mut second.clone()) {
+        return None;
+    }
+    let mut pair = Pair::of_calls(mode, calls, [vec![first], vec![second]]);
+    pair.schedules_max = SCHEDULES_MAX;
+    pair.images_max = IMAGES_MAX;
+    Some(pair)
 }
 
 /// How many of a workload's calls succeed, without a crash.

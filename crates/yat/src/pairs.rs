@@ -3,7 +3,7 @@
 //! What may be seen: some order of the calls that had returned, and of any of those that had not; inode numbers and
 //! times go by who came first and are not compared.
 
-use crate::explore::{Counts, Explorer, Options, Recording, Violation, When};
+use crate::explore::{Counts, Explorer, IMAGES_MAX, Options, Recording, Violation, When};
 use crate::files::call::{self, Call, Held, parse};
 use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{Attached, FileSystem, Steps, pool};
@@ -20,7 +20,7 @@ use pmfs::{DataMode, Fs};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// Schedules of one pair after which the rest is left.
+/// Schedules of one pair after which the rest is left, unless the pair says otherwise.
 const SCHEDULES_MAX: u64 = 4000;
 
 const SETUP: &str = "mkdir d; mkdir e; create d/f; write d/f 0 9000; create d/x; create d/y; create e/f; \
@@ -120,6 +120,10 @@ pub struct Pair {
     calls: [Vec<Call>; 2],
     /// A flush or fence that is taken out, as if it were not in the source.
     pub without: Option<Site>,
+    /// Schedules after which the rest is left.
+    pub schedules_max: u64,
+    /// How many images one crash point may have before they are sampled.
+    pub images_max: u64,
 }
 
 /// All pairs: 7 x 7 kinds, on the same files and on others.
@@ -224,12 +228,20 @@ impl Pair {
     /// What comes before, the first and the second one, as [`parse`] takes them.
     pub(crate) fn of(mode: DataMode, texts: [&str; 3]) -> Pair {
         let [setup, first, second] = texts.map(|text| parse(text).expect("calls"));
+        Pair::of_calls(mode, setup, [first, second])
+    }
+
+    /// Two calls, or two that are calls each, after what comes before.
+    #[must_use]
+    pub fn of_calls(mode: DataMode, setup: Vec<Call>, calls: [Vec<Call>; 2]) -> Pair {
         Pair {
             mode,
             pool_bytes: pool::POOL_BYTES,
             setup,
-            calls: [first, second],
+            calls,
             without: None,
+            schedules_max: SCHEDULES_MAX,
+            images_max: IMAGES_MAX,
         }
     }
 
@@ -350,7 +362,7 @@ impl Pair {
         counts.workloads += 1;
         let mut seen = HashSet::new();
         let mut chooser = Chooser::default();
-        for _ in 0..SCHEDULES_MAX {
+        for _ in 0..self.schedules_max {
             let (run, back) = self.execute(chooser)?;
             chooser = back;
             counts.steps += 1;
@@ -391,7 +403,11 @@ impl Pair {
             allowed,
         };
         let recording = Recording::of(run.base.clone(), run.trace.clone(), &judge);
-        let mut explorer = Explorer::new(&judge, &recording, Options::default());
+        let options = Options {
+            images_max: self.images_max,
+            ..Options::default()
+        };
+        let mut explorer = Explorer::new(&judge, &recording, options);
         let mut pending = Pending::new(run.base.clone());
         let mut returned = 0;
         for (at, event) in run.trace.events.iter().enumerate() {

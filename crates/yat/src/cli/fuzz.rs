@@ -8,9 +8,9 @@ use pmfs::DataMode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use yat::campaign::{Campaign, Explored};
-use yat::explore::Options;
+use yat::explore::{Counts, Options};
 use yat::files::FileSystem;
-use yat::fuzz::{IMAGES_MAX, Workload, succeeding, workload};
+use yat::fuzz::{IMAGES_MAX, Workload, pair, succeeding, workload};
 use yat::shrink::explore;
 
 #[derive(Debug, Args)]
@@ -27,6 +27,9 @@ pub struct Fuzz {
     /// Data mode of the pool
     #[arg(long, value_enum, default_value_t = Mode::Both)]
     mode: Mode,
+    /// The last two calls of each workload at once, in two lanes, instead of all one after the other
+    #[arg(long, conflicts_with = "depth")]
+    pairs: bool,
     /// Crash recoveries too, that many deep
     #[arg(long, default_value_t = 0)]
     depth: usize,
@@ -65,9 +68,14 @@ pub fn run(fuzz: &Fuzz, json: bool) -> Result<bool, String> {
     };
     let calls = Calls::default();
     let mut outcome = campaign.each(&workloads, |&(seed, mode)| {
-        let explored = one(fuzz, seed, mode, &calls);
+        let explored = if fuzz.pairs {
+            pair(seed, mode).map_or(Ok(Ok(Counts::default())), |pair| pair.explore())
+        } else {
+            one(fuzz, seed, mode, &calls)
+        };
         match &explored {
             Ok(Ok(_)) => {}
+            Ok(Err(violation)) if fuzz.pairs => bar.say(&format!("number {seed}: {violation}")),
             Ok(Err(violation)) => bar.say(&format!("number {seed}: {}", command(violation))),
             Err(text) => bar.say(&format!("number {seed}: {text}")),
         }
@@ -77,7 +85,7 @@ pub fn run(fuzz: &Fuzz, json: bool) -> Result<bool, String> {
         outcome.left = 0;
     }
     bar.finish();
-    if !json {
+    if !json && !fuzz.pairs {
         let (all, succeeded) = (calls.all.into_inner(), calls.succeeded.into_inner());
         say!("{succeeded} of {all} calls succeeded");
     }

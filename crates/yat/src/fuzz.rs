@@ -197,17 +197,18 @@ pub fn workload(seed: u64) -> Workload {
 const SCHEDULES_MAX: u64 = 200;
 
 /// The last two calls of a number's workload at once, in two lanes, on what the others leave. None if they need what a
-/// call before them holds open, or if the pool is nearly full: what fits is another thing then while both have blocks.
+/// call before them holds open; if one is a copy, which reads and then writes, with others in between; or if the pool is
+/// nearly full: what fits is another thing then while both have blocks.
 #[must_use]
 pub fn pair(seed: u64, mode: DataMode) -> Option<Pair> {
     let Workload { mut calls, from } = workload(seed);
     let second = calls.pop()?;
     let first = calls.pop()?;
-    let holds = |call: &mut Call| {
-        let named = call.names().iter().any(|name| name.starts_with('#'));
-        named || matches!(call, Call::Close(_))
+    let is_out = |call: &mut Call| {
+        let holds = call.names().iter().any(|name| name.starts_with('#'));
+        holds || matches!(call, Call::Close(_) | Call::Copy { .. })
     };
-    if from > 0 || holds(&mut first.clone()) || holds(&mut second.clone()) {
+    if from > 0 || is_out(&mut first.clone()) || is_out(&mut second.clone()) {
         return None;
     }
     let mut pair = Pair::of_calls(mode, calls, [vec![first], vec![second]]);

@@ -77,7 +77,7 @@ const DEPENDENT_SETUP: &str = "mkdir d; mkdir e; create d/f; write d/f 0 9000; c
                                create d/m/q; create e/f; write e/f 0 100";
 
 /// Pairs of calls: the second needs what the first makes, or finds something else if the first has been.
-const DEPENDENT: [(&str, &str); 22] = [
+const DEPENDENT: [(&str, &str); 25] = [
     ("mkdir d/a", "create d/a/x"),
     ("mkdir d/a", "mkdir d/a/b"),
     ("mkdir d/a", "rename e/f d/a/f"),
@@ -97,6 +97,9 @@ const DEPENDENT: [(&str, &str); 22] = [
     ("setxattr d/f 300", "chmod d/f 384"),
     ("write d/f 9000 50", "write d/f 9050 50"),
     ("write d/f 9000 5000", "copy d/f 9000 e/f 100 5000"),
+    ("write d/f 100 5000", "copy d/f 100 e/f 50 5000"),
+    ("write d/f 100 3", "copy d/f 96 e/f 50 16"),
+    ("truncate d/f 50", "copy d/f 40 e/f 100 100"),
     ("chmod d/f 384", "link d/f e/b"),
     ("unlink d/m/q", "unlink d/m/q; rmdir d/m"),
     ("rmdir d/m", "create d/m/z"),

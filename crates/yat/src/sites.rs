@@ -315,7 +315,8 @@ const UNSEEN: [(&str, &str, &str); 8] = [
 ];
 const COVERED: &str =
     "the call's own transaction flushes the line again, unless it fails before that";
-const PLACEMENT: &str = "which blocks a range has that reads as zeros is promised to nobody";
+const PLACEMENT: &str =
+    "it keeps space reserved; what has it is not looked at, for the file reads as zeros there";
 const NEIGHBOUR: &str = "once for a write past the end: the bytes beside it flush the line again";
 
 /// Why a site is there though no workload misses it.

@@ -66,6 +66,8 @@ pub struct Options {
     pub seed: u64,
     /// How many images one crash point may have before they are sampled.
     pub images_max: u64,
+    /// Images in which most is durable come first: where a checksum tells all others apart, and not all can be tried.
+    pub durable_first: bool,
 }
 
 impl Default for Options {
@@ -76,6 +78,7 @@ impl Default for Options {
             without: None,
             seed: 1,
             images_max: IMAGES_MAX,
+            durable_first: false,
         }
     }
 }
@@ -189,10 +192,10 @@ struct Arena {
 }
 
 impl Arena {
-    fn new(len: u64, volatile: std::ops::Range<u64>) -> Arena {
+    fn new(len: u64, volatile: std::ops::Range<u64>, durable_first: bool) -> Arena {
         Arena {
             mem: None,
-            image: Arc::new(CrashImage::new(len, volatile)),
+            image: Arc::new(CrashImage::new(len, volatile, durable_first)),
         }
     }
 
@@ -273,7 +276,8 @@ impl<'a, P: Program> Explorer<'a, P> {
         options: Options,
     ) -> Explorer<'a, P> {
         let len = recording.base.len() as u64;
-        let arenas = (0..=options.depth).map(|_| Arena::new(len, recording.volatile.clone()));
+        let arena = || Arena::new(len, recording.volatile.clone(), options.durable_first);
+        let arenas = (0..=options.depth).map(|_| arena());
         Explorer {
             program,
             recording,

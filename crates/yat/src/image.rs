@@ -191,30 +191,37 @@ impl Open {
             self.settle(word, value);
             return (value, Some((part, there)));
         }
-        let mut values: Vec<[u8; 8]> = Vec::new();
-        for prefix in self.prefixes() {
-            let value = self.cached(word, prefix as usize);
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        let from_cached = values.len();
-        for streamed in self.streamed(word) {
-            if !values.contains(&streamed.value) {
-                values.push(streamed.value);
-            }
-        }
+        let mut values = self.values(word, choices.durable_first);
         let choice = if values.len() > 1 {
             choices.chooser.choose(values.len())
         } else {
             0
         };
-        let value = values[choice];
-        if choice < from_cached {
+        let (value, is_cached) = values.swap_remove(choice);
+        if is_cached {
             self.keep(word, value);
         }
         self.settle(word, value);
         (value, part_below)
+    }
+
+    /// What a word may hold, and whether a cached store may have left that; the oldest first, or the newest.
+    fn values(&self, word: usize, newest_first: bool) -> Vec<([u8; 8], bool)> {
+        let prefixes = self.prefixes().into_iter();
+        let cached = prefixes.map(|prefix| (self.cached(word, prefix as usize), true));
+        let streamed = self.streamed(word).map(|streamed| (streamed.value, false));
+        let mut all: Vec<([u8; 8], bool)> = cached.chain(streamed).collect();
+        if newest_first {
+            all.reverse();
+        }
+        let mut values: Vec<([u8; 8], bool)> = Vec::new();
+        for (value, is_cached) in all {
+            match values.iter_mut().find(|(known, _)| *known == value) {
+                Some((_, known)) => *known |= is_cached,
+                None => values.push((value, is_cached)),
+            }
+        }
+        values
     }
 
     /// Keeps the prefixes that give `word` this value.
@@ -253,12 +260,18 @@ impl Open {
 struct Choices {
     chooser: Chooser,
     parts: BTreeMap<u32, bool>,
+    /// The newest value of a word is tried first.
+    durable_first: bool,
 }
 
 impl Choices {
     fn part(&mut self, part: u32) -> bool {
-        let Choices { chooser, parts } = self;
-        *parts.entry(part).or_insert_with(|| chooser.choose(2) == 1)
+        let there = usize::from(!self.durable_first);
+        let chooser = &mut self.chooser;
+        *self
+            .parts
+            .entry(part)
+            .or_insert_with(|| chooser.choose(2) == there)
     }
 }
 
@@ -294,13 +307,14 @@ fn bitmap(bits: u64) -> Vec<AtomicU64> {
 impl CrashImage {
     /// For pools of `len` bytes; stores to `ignored` (bytes) are no part of a trace.
     #[must_use]
-    pub fn new(len: u64, ignored: Range<u64>) -> CrashImage {
+    pub fn new(len: u64, ignored: Range<u64>, durable_first: bool) -> CrashImage {
         CrashImage {
             state: Mutex::new(State {
                 open: BTreeMap::new(),
                 choices: Choices {
                     chooser: Chooser::default(),
                     parts: BTreeMap::new(),
+                    durable_first,
                 },
                 trace: None,
             }),

@@ -247,7 +247,9 @@ impl Round<'_> {
             Search::Making => self.explore(&Making::default(), Options::default()),
             Search::Reopen => {
                 for mode in MODES {
-                    self.explore(&Reopen::new(mode), Reopen::OPTIONS);
+                    for options in Reopen::OPTIONS {
+                        self.explore(&Reopen::new(mode), options);
+                    }
                 }
             }
             Search::Held => self.look(

@@ -40,14 +40,20 @@ pub struct Visited {
 }
 
 impl Reopen {
-    /// Each point has more images than can be tried: a checksum over the runtime area reads all of it.
-    pub const OPTIONS: Options = Options {
-        from: 0,
-        depth: 0,
-        without: None,
-        seed: 1,
-        images_max: 256,
-    };
+    /// A checksum over the runtime area reads all of it: where most of it may be lost there are more images than can
+    /// be tried, so those in which least is durable come first, and then those in which most is.
+    pub const OPTIONS: [Options; 2] = [Reopen::beginning_with(false), Reopen::beginning_with(true)];
+
+    const fn beginning_with(durable_first: bool) -> Options {
+        Options {
+            from: 0,
+            depth: 0,
+            without: None,
+            seed: 1,
+            images_max: 256,
+            durable_first,
+        }
+    }
 
     /// In a data mode.
     ///

@@ -8,7 +8,7 @@ use pmfs::DataMode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use yat::campaign::{Campaign, Explored};
-use yat::explore::{Counts, Options};
+use yat::explore::{Counts, Options, Violation};
 use yat::files::FileSystem;
 use yat::fuzz::{IMAGES_MAX, Workload, pair, succeeding, workload};
 use yat::shrink::explore;
@@ -89,7 +89,11 @@ pub fn run(fuzz: &Fuzz, json: bool) -> Result<bool, String> {
         let (all, succeeded) = (calls.all.into_inner(), calls.succeeded.into_inner());
         say!("{succeeded} of {all} calls succeeded");
     }
-    show::outcome(&outcome, fuzz.seed, json);
+    let again = |violation: &Violation| match fuzz.pairs {
+        true => "yat fuzz --pairs --workloads 1 --seed with the number above".into(),
+        false => command(violation),
+    };
+    show::outcome(&outcome, fuzz.seed, json, &again);
     Ok(outcome.violations.is_empty() && outcome.failures.is_empty())
 }
 

@@ -39,6 +39,6 @@ pub fn run(power: &Power, json: bool) -> Result<bool, String> {
     };
     let outcome = campaign.each(&workloads, |(program, options)| explore(program, *options));
     bar.finish();
-    show::outcome(&outcome, selection.seed, json);
+    show::outcome(&outcome, selection.seed, json, &super::replay::command);
     Ok(outcome.violations.is_empty() && outcome.failures.is_empty())
 }

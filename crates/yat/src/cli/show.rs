@@ -5,7 +5,7 @@ use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 use yat::campaign::Outcome;
-use yat::explore::Counts;
+use yat::explore::{Counts, Violation};
 
 /// Prints a line. Who has stopped reading misses nothing, and the exit code still says how it ended.
 pub fn print_line(line: &dyn std::fmt::Display) {
@@ -62,8 +62,8 @@ impl Bar {
     }
 }
 
-/// The result of a campaign of the power model.
-pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool) {
+/// The result of a campaign of the power model; `again` is the command that shows a violation once more.
+pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool, again: &dyn Fn(&Violation) -> String) {
     let counts = &outcome.counts;
     let seconds = outcome.elapsed.as_secs_f64();
     let a_second = counts.images as f64 / seconds;
@@ -73,6 +73,7 @@ pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool) {
                 "workload": violation.workload,
                 "shrunk_from": violation.shrunk_from,
                 "crash": violation.crash.to_string(),
+                "again": again(violation),
                 "place": violation.place.map(ToString::to_string),
                 "text": violation.text,
                 "after_images": violation.after_images,
@@ -99,7 +100,7 @@ pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool) {
     }
     for violation in &outcome.violations {
         say!("{violation}");
-        say!("again: {}\n", super::replay::command(violation));
+        say!("again: {}\n", again(violation));
     }
     for failure in &outcome.failures {
         say!("failed: {failure}");

@@ -299,13 +299,13 @@ const UNSEEN: [(&str, &str, &str); 10] = [
     ),
     (
         "persist/runtime.rs",
-        "self.mem.fence()",
-        "it keeps the zeros before what other processes load; nothing there has to be durable",
+        ".flush(self.area.start",
+        "a runtime area of which a line is lost fails the pool's checksum, and is rebuilt",
     ),
     (
         "persist/runtime.rs",
-        ".flush(self.area.start",
-        "a runtime area of which a line is lost fails the pool's checksum, and is rebuilt",
+        "self.mem.fence()",
+        "it keeps the zeros before what other processes load; nothing there has to be durable",
     ),
     (
         "superblock.rs",

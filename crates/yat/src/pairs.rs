@@ -1,4 +1,4 @@
-//! Pairs of calls in two lanes, interleaved at their fences in every order, and power lost at each of them.
+//! Pairs of calls in two lanes, interleaved before their fences in every order, and power lost at each of them.
 //!
 //! What may be seen: some order of the calls that had returned, and of any of those that had not; inode numbers and
 //! times go by who came first and are not compared.

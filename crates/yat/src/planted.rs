@@ -45,7 +45,7 @@ pub enum Search {
     Kill,
     /// A call stopped or killed at each step, and another one that comes then.
     Stops,
-    /// Two calls interleaved at their fences, and power loss.
+    /// Two calls interleaved before their fences, and power loss.
     Pairs,
     /// Power loss while a pool is left and opened again, believed if it is clean.
     Reopen,

@@ -2,18 +2,17 @@
 //! Method: the power-loss model over workloads at random, in both data modes: `YAT_FUZZ` of them from `YAT_FUZZ_SEED`
 //! on; and the last two calls of each at once, in two lanes. `yat fuzz` does the same for as long as one likes.
 
+mod common;
+
+use common::{number, sound};
 use pmfs::DataMode;
 use std::time::{Duration, Instant};
-use yat::campaign::{Campaign, Outcome};
+use yat::campaign::Campaign;
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::fuzz::{Workload, pair, workload};
 use yat::pairs::Pair;
 use yat::shrink::explore;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
 
 fn campaign() -> Campaign<'static> {
     Campaign {
@@ -22,18 +21,6 @@ fn campaign() -> Campaign<'static> {
         until: Some(Instant::now() + Duration::from_secs(15)),
         watch: &|_| {},
     }
-}
-
-fn sound(outcome: &Outcome) {
-    let counts = outcome.counts;
-    println!(
-        "{} workloads ({} left), {} points, {} images",
-        counts.workloads, outcome.left, counts.points, counts.images
-    );
-    let texts: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
-    assert!(texts.is_empty(), "{}", texts.join("\n"));
-    assert!(outcome.failures.is_empty(), "{:#?}", outcome.failures);
-    assert!(counts.workloads > 0, "some were explored");
 }
 
 /// Numbers of workloads, with the data modes.

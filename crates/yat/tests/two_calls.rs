@@ -1,20 +1,19 @@
 //! Goal: a call's crash states are as they must be whatever was called before it.
 //! Method: the power-loss model over ACE's workloads of two calls, every call and every fence; here one workload in
 //! `YAT_ONE_IN`, chosen by `YAT_SEED` (`make yat` does them all); recoveries crashed too, over a few of one; and pairs of
-//! calls in two lanes, interleaved at their fences in every order; and a call that is stopped or killed at each of its
+//! calls in two lanes, interleaved before their fences in every order; and a call that is stopped or killed at each of its
 //! steps, with another one that comes then.
 
+mod common;
+
+use common::{number, sound};
 use pmfs::DataMode;
-use yat::campaign::{Campaign, Outcome};
+use yat::campaign::Campaign;
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::files::ace::{ace, sequences, wide};
 use yat::pairs::{Pair, building_on, everything, further};
 use yat::stops::stop_everywhere;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
 
 fn campaign() -> Campaign<'static> {
     Campaign {
@@ -22,17 +21,6 @@ fn campaign() -> Campaign<'static> {
         until: None,
         watch: &|_| {},
     }
-}
-
-fn sound(outcome: &Outcome) {
-    let counts = outcome.counts;
-    println!(
-        "{} workloads, {} points ({} in recoveries), {} images",
-        counts.workloads, counts.points, counts.nested, counts.images
-    );
-    let texts: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
-    assert!(texts.is_empty(), "{}", texts.join("\n"));
-    assert!(outcome.failures.is_empty(), "{:#?}", outcome.failures);
 }
 
 #[test]

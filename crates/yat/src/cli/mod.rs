@@ -56,7 +56,7 @@ enum Command {
     Power(power::Power),
     /// Kills: before every store, flush and fence, recovered by another instance on the live memory
     Kill(kill::Kill),
-    /// Two calls at once, in two lanes, interleaved at their fences in every order, and power lost at each of them
+    /// Two calls at once, in two lanes, interleaved before their fences in every order, and power lost at each of them
     Pairs(pairs::Pairs),
     /// Every flush and fence taken out in turn: what goes wrong without it
     Sites(sites::Sites),

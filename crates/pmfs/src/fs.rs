@@ -223,7 +223,7 @@ impl Fs {
         self.pool.read(ino, offset, buffer)
     }
 
-    /// Writes; short only where the pool is full.
+    /// Writes; short where the pool is full, or too scattered for one transaction.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
         self.stop_at_damage(self.pool.write(ino, offset, data))
     }

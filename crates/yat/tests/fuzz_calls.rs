@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use yat::campaign::Campaign;
 use yat::explore::Options;
 use yat::files::FileSystem;
+use yat::files::call::parse;
 use yat::fuzz::{Workload, pair, workload};
 use yat::pairs::Pair;
 use yat::shrink::explore;
@@ -54,4 +55,21 @@ fn two_at_once() {
         .filter_map(|(seed, mode)| pair(seed, mode))
         .collect();
     sound(&campaign().each(&pairs, Pair::explore));
+}
+
+/// Found by `yat fuzz`, its number 7000208: what did not fit was written in parts, and a crash left some of them.
+#[test]
+fn a_write_that_does_not_fit() {
+    const WORKLOAD: &str =
+        "create full; write full 0 892929; create b; write b 0 4097; write b 0 12289";
+    let calls = parse(WORKLOAD).unwrap();
+    let options = Options {
+        from: calls.len() - 1,
+        images_max: 512,
+        ..Options::default()
+    };
+    let modes = [DataMode::Atomic, DataMode::Ordered];
+    sound(&campaign().each(&modes, |&mode| {
+        explore(&FileSystem::of_calls(&calls, mode), options)
+    }));
 }

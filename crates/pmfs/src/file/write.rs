@@ -17,15 +17,19 @@ enum At {
 }
 
 impl Pool {
-    /// Writes at an offset; short only where the pool is full.
+    /// Writes at an offset. Short where the pool is full or its free space too scattered for one transaction: going on
+    /// there would make a call of at most `ATOMIC_MAX` bytes more than one transaction.
     pub(crate) fn write(&self, ino: Ino, at: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {
             let piece = &data[done..data.len().min(done + ATOMIC_MAX)];
             match self.write_piece(ino, At::Offset(at + done as u64), piece) {
-                // A short piece may also mean that free space is too scattered for one transaction: what
-                // the pool has left shows when the rest is tried.
-                Ok((_, written)) => done += written,
+                Ok((_, written)) => {
+                    done += written;
+                    if written < piece.len() {
+                        break;
+                    }
+                }
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }

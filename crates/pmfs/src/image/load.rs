@@ -197,6 +197,7 @@ impl Loader<'_> {
     fn open(&self, path: &Path) -> Result<LoadReport> {
         let options = OpenOptions {
             exclusive: true,
+            adopt: true,
             ..OpenOptions::default()
         };
         let fs = Fs::open(path, &options)?;

@@ -73,7 +73,9 @@ pub use lane::prefer_lane;
 pub use look::{Look, PoolState, is_pool, remove};
 pub use new_file::NewFile;
 pub use open_file::OpenFile;
-pub use options::{MkfsOptions, OpenOptions};
+pub use options::{MkfsOptions, OpenOptions, Stalled};
+#[doc(hidden)]
+pub use owner::protocol as lock_protocol;
 pub use path::Place;
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;

@@ -24,6 +24,7 @@ mod freeze;
 mod fs;
 mod geometry;
 mod grow;
+mod holdings;
 mod image;
 mod info;
 mod inode;
@@ -56,6 +57,7 @@ pub use error::{Error, Result};
 pub use freeze::{Freeze, FreezeProbe};
 pub use fs::Fs;
 pub use grow::{GrowReport, grow};
+pub use holdings::{Holder, Holdings};
 pub use image::{LoadOptions, LoadReport, SaveReport, load};
 pub use info::{FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
 #[cfg(feature = "record")]

@@ -32,6 +32,7 @@ pub enum PoolState {
 pub struct Look {
     pub(crate) pool: Pool,
     pub(crate) health: Health,
+    pub(crate) prober: Prober,
     state: PoolState,
 }
 
@@ -45,7 +46,8 @@ impl Look {
             read_only: true,
             ..MapOptions::default()
         };
-        let held = Prober::open(path)?.probe(BYTE_POOL)? != Probe::Free;
+        let prober = Prober::open(path)?;
+        let held = prober.probe(BYTE_POOL)? != Probe::Free;
         let mem = Pmem::open(path, &map)?;
         let (raw, health) = superblock::load(&mem)?;
         let geometry = Geometry::of(&raw, mem.len())?;
@@ -62,6 +64,7 @@ impl Look {
         Ok(Look {
             pool: Pool::new(mem, raw, geometry, None, &OpenOptions::default()),
             health,
+            prober,
             state,
         })
     }

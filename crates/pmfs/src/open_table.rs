@@ -134,4 +134,13 @@ impl Pool {
             })
             .collect()
     }
+
+    /// How many inodes a slot, or all together, hold open.
+    pub(crate) fn open_count(&self, slot: Option<u64>) -> u64 {
+        let words = (0..self.geometry.open_lines * 8).filter(|word| word % 8 < WORDS);
+        words
+            .map(|word| self.pm.load(self.geometry.open + word * 8))
+            .filter(|&word| word != 0 && slot.is_none_or(|slot| slot_of(word) == slot))
+            .count() as u64
+    }
 }

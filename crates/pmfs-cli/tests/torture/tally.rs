@@ -1,0 +1,137 @@
+//! Where kills fell, and how long what the dead held stayed held.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use pmfs::Holdings;
+
+use crate::op::NAMES;
+
+/// One kill.
+pub struct Fall {
+    /// What the journal says that it was in the middle of, as a place in [`NAMES`].
+    pub within: Option<u8>,
+    /// What its slot held, if it had one.
+    pub held: Option<Holdings>,
+}
+
+/// A share of the kills.
+#[derive(Default)]
+struct Places(BTreeMap<&'static str, u64>);
+
+impl Places {
+    fn add(&mut self, place: &'static str) {
+        *self.0.entry(place).or_default() += 1;
+    }
+}
+
+impl fmt::Display for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut places: Vec<_> = self.0.iter().collect();
+        places.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let places: Vec<String> = places
+            .iter()
+            .map(|(place, count)| format!("{place} {count}"))
+            .collect();
+        f.write_str(&places.join(", "))
+    }
+}
+
+/// All kills.
+#[derive(Default)]
+pub struct Tally {
+    pub kills: u64,
+    /// Inside an operation, by the journal.
+    inside: u64,
+    within: Places,
+    /// By the pool; a kill may be in several.
+    holding: Places,
+}
+
+impl Tally {
+    pub fn add(&mut self, fall: &Fall) {
+        self.kills += 1;
+        let place = fall
+            .within
+            .map_or("between operations", |kind| NAMES[usize::from(kind)]);
+        self.within.add(place);
+        let Some(held) = fall.held else {
+            self.holding.add("not attached");
+            self.inside += u64::from(fall.within.is_some_and(|kind| kind < crate::op::ATTACH));
+            return;
+        };
+        self.inside += u64::from(fall.within.is_some() || held.owner_words() > 0);
+        let places = [
+            (held.lanes, "a lane"),
+            (held.open_logs, "an open transaction"),
+            (held.intents, "intents"),
+            (held.locks, "inode locks"),
+            (held.changing, "readers kept waiting"),
+            (held.groups, "a bitmap group"),
+            (held.tables, "the rename lock or the table's"),
+            (held.recovery, "the recovery's locks"),
+            (held.open_files, "files open"),
+        ];
+        for (count, place) in places {
+            if count > 0 {
+                self.holding.add(place);
+            }
+        }
+        if held.owner_words() == 0 {
+            self.holding.add("no lock");
+        }
+    }
+
+    pub fn a_third_inside(&self) -> bool {
+        self.inside * 3 >= self.kills
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} kills, {} inside a call", self.kills, self.inside)?;
+        writeln!(f, "  in the middle of: {}", self.within)?;
+        write!(f, "  holding: {}", self.holding)
+    }
+}
+
+/// How long it took, over many kills.
+#[derive(Default)]
+pub struct Times {
+    released: Vec<Duration>,
+    /// Not released within this, which was waited.
+    pub missed: u64,
+}
+
+impl Times {
+    pub fn add(&mut self, time: Option<Duration>) {
+        match time {
+            Some(time) => self.released.push(time),
+            None => self.missed += 1,
+        }
+    }
+
+    /// Of those that were released.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let mut times = self.released.clone();
+        times.sort_unstable();
+        let at = (times.len() * percent).div_ceil(100).saturating_sub(1);
+        times.get(at).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |percent| self.percentile(percent).as_secs_f64() * 1e3;
+        write!(
+            f,
+            "{} released: p50 {:.1} ms, p99 {:.1} ms, most {:.1} ms; {} not within the wait",
+            self.released.len(),
+            ms(50),
+            ms(99),
+            ms(100),
+            self.missed
+        )
+    }
+}

@@ -6,7 +6,7 @@ use pmfs::{Fs, RecoveryKind};
 
 use crate::face::{Face, Library};
 use crate::model::Kind;
-use crate::op::{LOCKS, PLACES, RECORD_BYTES, STAMPS, State, TOKENS, WORKERS};
+use crate::op::{LOCKS, PLACES, RECORD_BYTES, STAMPS, State, TOKENS};
 use crate::shared;
 
 /// Inodes in a block of the inode table.
@@ -28,9 +28,7 @@ pub fn judge(pool: &Path, states: &[State], used: u64) -> String {
         "all had left in order: {recovery}"
     );
     assert_sound(face.fs(), "in the end");
-    let records: Vec<u64> = (0..RECORD_BYTES.len())
-        .map(|log| judge_log(&face, log, states))
-        .collect();
+    let records = judge_logs(&face, states);
     for lock in 0..LOCKS {
         let is = shared::read_counter(&face, lock).expect("a counter");
         let should: Vec<u64> = states.iter().map(|state| state.counted[lock]).collect();
@@ -60,12 +58,18 @@ pub fn judge(pool: &Path, states: &[State], used: u64) -> String {
     )
 }
 
+/// All logs; how many records there are in each.
+pub fn judge_logs(face: &dyn Face, states: &[State]) -> Vec<u64> {
+    let logs = 0..RECORD_BYTES.len();
+    logs.map(|log| judge_log(face, log, states)).collect()
+}
+
 /// All records, whole and in order; how many.
 fn judge_log(face: &dyn Face, log: usize, states: &[State]) -> u64 {
     let (path, len) = (shared::log_path(log), RECORD_BYTES[log]);
     let size = face.stat(&path).expect("stat").size;
     assert_eq!(size % len as u64, 0, "{path}: {size} bytes");
-    let mut next = [0; WORKERS];
+    let mut next: Vec<u64> = states.iter().map(|state| state.logs[log].first).collect();
     let skip = |worker: usize, mut number: u64| {
         while states[worker].logs[log].lost.contains(&number) {
             number += 1;

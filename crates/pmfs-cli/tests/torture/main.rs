@@ -31,8 +31,7 @@ const WORKER: &str = "PMFS_TORTURE_WORKER";
 const DIR: &str = "PMFS_TORTURE_DIR";
 const SEED: &str = "PMFS_TORTURE_SEED";
 const SECONDS: &str = "PMFS_TORTURE_SECONDS";
-/// A pool of 256 MiB up to this, of 1 GiB beyond.
-const SHORT_SECONDS: u64 = 60;
+const POOL_BYTES: u64 = 512 << 20;
 /// From here on times are asserted too.
 const LONG_SECONDS: u64 = 300;
 /// The bound on the 99th percentile.
@@ -46,7 +45,7 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
     let seconds = number(SECONDS).unwrap_or(20);
     let seed = number(SEED).unwrap_or_else(clock_seed);
     println!("torture: {seconds} s, {SEED}={seed}");
-    let outcome = parent::torture(seed, Duration::from_secs(seconds), pool_bytes(seconds));
+    let outcome = parent::torture(seed, Duration::from_secs(seconds), POOL_BYTES);
     println!("{outcome}");
     assert!(outcome.tally.a_third_inside(), "too few kills inside calls");
     if seconds >= LONG_SECONDS {
@@ -59,21 +58,13 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
     }
 }
 
-fn pool_bytes(seconds: u64) -> u64 {
-    if seconds <= SHORT_SECONDS {
-        256 << 20
-    } else {
-        1 << 30
-    }
-}
-
-/// `worker incarnation finish log_bytes_max`
+/// `worker incarnation finish log_bytes_max epoch`
 fn orders(text: &str) -> Orders {
     let words: Vec<u64> = text
         .split(' ')
         .map(|word| word.parse().expect("a number"))
         .collect();
-    let [worker, incarnation, finish, log_bytes_max] = words[..] else {
+    let [worker, incarnation, finish, log_bytes_max, epoch] = words[..] else {
         panic!("{WORKER}={text}");
     };
     Orders {
@@ -82,6 +73,7 @@ fn orders(text: &str) -> Orders {
         incarnation: incarnation as u32,
         seed: number(SEED).expect("the seed"),
         log_bytes_max,
+        epoch,
         finish: finish != 0,
     }
 }

@@ -257,11 +257,15 @@ pub struct State {
     pub counted: [u64; LOCKS],
     /// The name that it has.
     pub lock: Option<usize>,
+    /// How often the logs were emptied.
+    epoch: u64,
 }
 
 /// A worker's records in a log.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Log {
+    /// Number of the first record since it was emptied.
+    pub first: u64,
     /// Number of the next record.
     pub next: u64,
     /// Where its last record ends: the next one stands behind it.
@@ -271,6 +275,17 @@ pub struct Log {
 }
 
 impl State {
+    /// The logs were emptied, all records judged, if this is another epoch.
+    pub fn enter(&mut self, epoch: u64) {
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            for log in &mut self.logs {
+                log.first = log.next;
+                log.end = 0;
+                log.lost.clear();
+            }
+        }
+    }
+
     /// The operation has returned `outcome`.
     pub fn apply(&mut self, op: &Op, outcome: u64) {
         self.number += 1;
@@ -335,7 +350,11 @@ impl<'a> Chooser<'a> {
     fn shared(&mut self, dice: u64) -> Option<Op> {
         Some(match dice {
             56..66 => Op::Record {
-                log: [0, 0, 0, 0, 1, 1, 2][self.below(7)],
+                log: match self.below(20) {
+                    0..12 => 0,
+                    12..19 => 1,
+                    _ => 2,
+                },
             },
             66..78 => match self.state.lock {
                 Some(lock) if self.random.below(4) == 0 => Op::Release { lock },

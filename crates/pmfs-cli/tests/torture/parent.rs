@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::control::Control;
 use crate::face::{Face, Library};
-use crate::op::{MIXED, WORKERS, home};
+use crate::op::{MIXED, RECORD_BYTES, State, WORKERS, home};
 use crate::random::Random;
 use crate::tally::{Fall, Tally, Times};
 use crate::worker::Orders;
@@ -22,9 +22,11 @@ use crate::{DIR, SEED, WORKER, journal, judge, shared};
 const TICK: Duration = Duration::from_millis(100);
 /// How long what a dead process held is watched.
 const PATIENCE: Duration = Duration::from_millis(80);
+/// How long a worker that is to be killed with a lock held is watched for one.
+const AIM_MAX: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_micros(200);
 /// In so many ticks all are killed at once.
-const ALL_AT_ONCE: u64 = 60;
+const ALL_AT_ONCE: u32 = 60;
 /// How long workers may take to verify and leave.
 const FINISH_MAX: Duration = Duration::from_secs(120);
 
@@ -67,6 +69,7 @@ struct Torture {
     dir: TempDir,
     seed: u64,
     log_bytes_max: u64,
+    epoch: u64,
     look: Look,
     control: Control,
     workers: Vec<Process>,
@@ -104,6 +107,7 @@ pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
         dir,
         seed,
         log_bytes_max: pool_bytes / 8,
+        epoch: 0,
         control: Control::start(),
         workers: (0..WORKERS).map(|_| Process::default()).collect(),
         outcome: Outcome::default(),
@@ -140,12 +144,15 @@ impl Torture {
         let process = &mut self.workers[worker];
         process.incarnation += 1;
         let said = File::create(self.dir.path().join(format!("w{worker}.said"))).expect("a file");
-        let (incarnation, finish, log) =
-            (process.incarnation, u8::from(finish), self.log_bytes_max);
+        let (incarnation, finish) = (process.incarnation, u8::from(finish));
+        let (log, epoch) = (self.log_bytes_max, self.epoch);
         let name = "a_killed_process_loses_nothing_and_holds_nothing";
         let child = Command::new(std::env::current_exe().expect("this program"))
             .args([name, "--exact", "--nocapture", "--test-threads=1"])
-            .env(WORKER, format!("{worker} {incarnation} {finish} {log}"))
+            .env(
+                WORKER,
+                format!("{worker} {incarnation} {finish} {log} {epoch}"),
+            )
             .env(DIR, self.dir.path())
             .env(SEED, self.seed.to_string())
             .stdin(Stdio::null())
@@ -161,21 +168,25 @@ impl Torture {
             self.start(worker, false);
         }
         let begin = Instant::now();
-        let mut tick = 0;
-        while begin.elapsed() < time {
-            tick += 1;
+        for tick in 1.. {
             let next = begin + TICK * tick;
+            if next > begin + time {
+                break;
+            }
             thread::sleep(next.saturating_duration_since(Instant::now()));
             self.assert_all_run();
-            if u64::from(tick).is_multiple_of(ALL_AT_ONCE) {
+            if tick % ALL_AT_ONCE == 0 {
                 self.kill_all();
-                self.recover(random.below(2) == 0);
+                match random.below(3) {
+                    0 => self.empty_the_logs(),
+                    which => self.recover(which == 1),
+                }
                 for worker in 0..WORKERS {
                     self.start(worker, false);
                 }
             } else {
                 let victim = random.below(WORKERS as u64) as usize;
-                self.kill_one(victim, random.below(2) == 0);
+                self.kill_one(victim, random.below(2) == 0, random.below(2) == 0);
             }
         }
     }
@@ -210,8 +221,11 @@ impl Torture {
         mine.map(|holder| holder.slot)
     }
 
-    fn kill_one(&mut self, worker: usize, successor: bool) {
+    fn kill_one(&mut self, worker: usize, successor: bool, aimed: bool) {
         let slot = self.slot(worker);
+        if let (Some(slot), true) = (slot, aimed) {
+            self.wait_for_a_lock(slot);
+        }
         let fall = self.kill(worker, slot);
         self.outcome.tally.add(&fall);
         if successor {
@@ -229,6 +243,14 @@ impl Torture {
         }
         if !successor {
             self.start(worker, false);
+        }
+    }
+
+    /// Calls are short: few kills would fall where something is held.
+    fn wait_for_a_lock(&self, slot: u64) {
+        let deadline = Instant::now() + AIM_MAX;
+        while Instant::now() < deadline && self.look.held_by(Some(slot)).owner_words() == 0 {
+            std::hint::spin_loop();
         }
     }
 
@@ -319,11 +341,21 @@ impl Torture {
         }
     }
 
-    /// All verify, and leave; what is in the pool is judged, and then nothing is.
-    fn end(&mut self, used: u64) {
-        self.assert_all_run();
-        self.kill_all();
-        self.recover(false);
+    /// All verify and leave; the records of the logs are judged, and go.
+    fn empty_the_logs(&mut self) {
+        let states = self.finish();
+        let face = Library::attach(&Orders::pool(self.path())).expect("attach");
+        judge::judge_logs(&face, &states);
+        for log in 0..RECORD_BYTES.len() {
+            face.unlink(&shared::log_path(log)).expect("unlink");
+            face.create(&shared::log_path(log), 0o644).expect("create");
+        }
+        face.leave().expect("detach");
+        self.epoch += 1;
+    }
+
+    /// All verify what is left of them, and leave; their states. Nobody holds anything then.
+    fn finish(&mut self) -> Vec<State> {
         for worker in 0..WORKERS {
             self.start(worker, true);
         }
@@ -343,14 +375,18 @@ impl Torture {
             }
         }
         assert_eq!(self.look.holders(), [], "a slot is in use");
-        assert_eq!(
-            self.look.held_by(None),
-            Holdings::default(),
-            "something is held"
-        );
-        let states: Vec<_> = (0..WORKERS)
-            .map(|worker| journal::replay(self.path(), worker, self.seed).state)
-            .collect();
+        let held = self.look.held_by(None);
+        assert_eq!(held, Holdings::default(), "something is held");
+        let left = (0..WORKERS).map(|worker| journal::replay(self.path(), worker, self.seed));
+        left.map(|left| left.state).collect()
+    }
+
+    /// What is in the pool is judged, and then nothing is.
+    fn end(&mut self, used: u64) {
+        self.assert_all_run();
+        self.kill_all();
+        self.recover(false);
+        let states = self.finish();
         self.outcome.operations = states.iter().map(|state| state.number).sum();
         self.outcome.ended = judge::judge(&Orders::pool(self.path()), &states, used);
     }

@@ -26,6 +26,8 @@ pub struct Orders {
     pub seed: u64,
     /// Logs do not grow beyond this, bytes.
     pub log_bytes_max: u64,
+    /// How often the logs were emptied.
+    pub epoch: u64,
     /// Verify, put everything in order and leave.
     pub finish: bool,
 }
@@ -93,6 +95,7 @@ impl Worker<'_> {
             self.state.number += 1;
             shared::resolve(self, &op);
         }
+        self.state.enter(self.orders.epoch);
         shared::verify_counters(self);
         self.journal.checkpoint(&self.state).expect("checkpoint");
     }

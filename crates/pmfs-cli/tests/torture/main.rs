@@ -8,6 +8,7 @@
 //! `PMFS_TORTURE_SECONDS` is how long it runs (20), `PMFS_TORTURE_SEED` repeats the choice of operations and victims (the
 //! instants are the machine's).
 
+mod condemnation;
 mod control;
 mod face;
 mod journal;

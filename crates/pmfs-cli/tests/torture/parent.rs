@@ -14,15 +14,15 @@ use crate::control::Control;
 use crate::face::{Face, Library};
 use crate::op::{MIXED, RECORD_BYTES, State, WORKERS, home};
 use crate::random::Random;
-use crate::tally::{Fall, Tally, Times};
+use crate::tally::{Fall, Manner, Tally, Times};
 use crate::worker::Orders;
-use crate::{DIR, SEED, WORKER, journal, judge, shared};
+use crate::{DIR, SEED, WORKER, condemnation, journal, judge, shared};
 
 /// From one kill to the next.
 const TICK: Duration = Duration::from_millis(100);
 /// How long what a dead process held is watched.
 const PATIENCE: Duration = Duration::from_millis(80);
-/// How long a worker that is to be killed with a lock held is watched for one.
+/// How long a victim is watched for a lock, or for its end at a barrier, before it is killed as it is.
 const AIM_MAX: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_micros(200);
 /// In so many ticks all are killed at once.
@@ -70,6 +70,8 @@ struct Torture {
     seed: u64,
     log_bytes_max: u64,
     epoch: u64,
+    /// See [`condemnation`].
+    condemned: File,
     look: Look,
     control: Control,
     workers: Vec<Process>,
@@ -93,6 +95,17 @@ impl Drop for Process {
     }
 }
 
+/// Until the child has ended, or that is over.
+fn wait(child: &mut Child, deadline: Instant) -> Option<ExitStatus> {
+    loop {
+        let end = child.try_wait().expect("wait");
+        if end.is_some() || Instant::now() > deadline {
+            return end;
+        }
+        thread::sleep(POLL / 2);
+    }
+}
+
 pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
     let shm = Path::new("/dev/shm");
     let place = if shm.is_dir() {
@@ -104,6 +117,7 @@ pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
     let used = lay_out(dir.path(), pool_bytes);
     let mut torture = Torture {
         look: Look::open(&Orders::pool(dir.path())).expect("the pool"),
+        condemned: condemnation::open(dir.path()).expect("a file"),
         dir,
         seed,
         log_bytes_max: pool_bytes / 8,
@@ -186,7 +200,7 @@ impl Torture {
                 }
             } else {
                 let victim = random.below(WORKERS as u64) as usize;
-                self.kill_one(victim, random.below(2) == 0, random.below(2) == 0);
+                self.kill_one(victim, random.below(2) == 0, Manner::choose(&mut random));
             }
         }
     }
@@ -221,12 +235,12 @@ impl Torture {
         mine.map(|holder| holder.slot)
     }
 
-    fn kill_one(&mut self, worker: usize, successor: bool, aimed: bool) {
+    fn kill_one(&mut self, worker: usize, successor: bool, manner: Manner) {
         let slot = self.slot(worker);
-        if let (Some(slot), true) = (slot, aimed) {
+        if let (Some(slot), Manner::Holding) = (slot, manner) {
             self.wait_for_a_lock(slot);
         }
-        let fall = self.kill(worker, slot);
+        let fall = self.kill(worker, slot, manner);
         self.outcome.tally.add(&fall);
         if successor {
             self.start(worker, false);
@@ -255,22 +269,35 @@ impl Torture {
     }
 
     /// Kills, reaps, and tells what the dead one left. While its memory stands nobody cleans up after it.
-    fn kill(&mut self, worker: usize, slot: Option<u64>) -> Fall {
+    fn kill(&mut self, worker: usize, slot: Option<u64>, manner: Manner) -> Fall {
         let mut child = self.workers[worker].child.take().expect("started");
+        if let (
+            Some(_),
+            Manner::Barrier {
+                barrier,
+                instructions,
+            },
+        ) = (slot, manner)
+        {
+            condemnation::write(&self.condemned, worker, barrier, instructions).expect("a word");
+            wait(&mut child, Instant::now() + AIM_MAX);
+        }
         child.kill().expect("kill");
         let look = || slot.map(|slot| self.look.held_by(Some(slot)));
-        let mut held: Option<Holdings> = None;
+        let mut seen: Option<Holdings> = None;
         let end = loop {
             if let Some(end) = child.try_wait().expect("wait") {
                 break end;
             }
-            held = look();
+            seen = look();
             thread::sleep(POLL / 2);
         };
         self.assert_killed(worker, end);
+        condemnation::lift(&self.condemned, worker).expect("a word");
         Fall {
+            manner,
             within: journal::last_begun(self.path(), worker),
-            held: held.or_else(look),
+            held: seen.or_else(look),
         }
     }
 
@@ -316,7 +343,7 @@ impl Torture {
                 .expect("kill");
         }
         for (worker, slot) in slots.into_iter().enumerate() {
-            let fall = self.kill(worker, slot);
+            let fall = self.kill(worker, slot, Manner::Random);
             self.outcome.tally.add(&fall);
         }
     }
@@ -362,13 +389,8 @@ impl Torture {
         let deadline = Instant::now() + FINISH_MAX;
         for worker in 0..WORKERS {
             let child = self.workers[worker].child.as_mut().expect("started");
-            let end = loop {
-                if let Some(end) = child.try_wait().expect("wait") {
-                    break end;
-                }
-                assert!(Instant::now() < deadline, "worker {worker} does not end");
-                thread::sleep(Duration::from_millis(2));
-            };
+            let end = wait(child, deadline);
+            let end = end.unwrap_or_else(|| panic!("worker {worker} does not end"));
             self.workers[worker].child = None;
             if !end.success() {
                 self.fail(worker, end);

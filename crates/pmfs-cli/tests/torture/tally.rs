@@ -7,9 +7,49 @@ use std::time::Duration;
 use pmfs::Holdings;
 
 use crate::op::NAMES;
+use crate::random::Random;
+
+/// How an instant was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// At random.
+    Random,
+    /// When the parent saw the victim hold a lock.
+    Holding,
+    /// By the victim itself, so many instructions after one of its next barriers.
+    Barrier { barrier: u64, instructions: u64 },
+}
+
+impl Manner {
+    /// Each a third of the time. A transaction stores in place some hundred instructions after its first barrier; just after
+    /// a barrier, on the other hand, it is most often still open.
+    pub fn choose(random: &mut Random) -> Manner {
+        match random.below(3) {
+            0 => Manner::Random,
+            1 => Manner::Holding,
+            _ => {
+                let barrier = random.below(100) + 1;
+                let most = if random.below(2) == 0 { 100 } else { 1500 };
+                Manner::Barrier {
+                    barrier,
+                    instructions: random.below(most),
+                }
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Manner::Random => "at random",
+            Manner::Holding => "while something is held",
+            Manner::Barrier { .. } => "after a barrier",
+        }
+    }
+}
 
 /// One kill.
 pub struct Fall {
+    pub manner: Manner,
     /// What the journal says that it was in the middle of, as a place in [`NAMES`].
     pub within: Option<u8>,
     /// What its slot held, if it had one.
@@ -44,6 +84,7 @@ pub struct Tally {
     pub kills: u64,
     /// Inside an operation, by the journal.
     inside: u64,
+    manners: Places,
     within: Places,
     /// By the pool; a kill may be in several.
     holding: Places,
@@ -52,6 +93,7 @@ pub struct Tally {
 impl Tally {
     pub fn add(&mut self, fall: &Fall) {
         self.kills += 1;
+        self.manners.add(fall.manner.name());
         let place = fall
             .within
             .map_or("between operations", |kind| NAMES[usize::from(kind)]);
@@ -90,7 +132,11 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} kills, {} inside a call", self.kills, self.inside)?;
+        writeln!(
+            f,
+            "{} kills, {} inside a call: {}",
+            self.kills, self.inside, self.manners
+        )?;
         writeln!(f, "  in the middle of: {}", self.within)?;
         write!(f, "  holding: {}", self.holding)
     }

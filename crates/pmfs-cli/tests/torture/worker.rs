@@ -1,11 +1,13 @@
 //! A worker: attaches, verifies what its predecessor left, and works on until it is killed.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use pmfs::RenameFlags;
 use rustix::process::getppid;
 
+use crate::condemnation;
 use crate::face::{Done, Face, Handle, Library, Stat};
 use crate::journal::{self, Journal, Left};
 use crate::model::{DIR_MODE, FILE_MODE, Kind, Node, Seen, difference};
@@ -43,6 +45,7 @@ pub struct Worker<'a> {
     pub face: Box<dyn Face>,
     pub state: State,
     journal: Journal,
+    control: File,
     /// The files that the model says are open, in its order.
     open: Vec<Handle>,
 }
@@ -61,6 +64,7 @@ pub fn work(orders: &Orders) {
         face: Box::new(face),
         state: State::default(),
         journal,
+        control: condemnation::open(dir).expect("control file"),
         open: Vec::new(),
     };
     worker.take_over(left);
@@ -113,10 +117,20 @@ impl Worker<'_> {
     }
 
     fn step(&mut self) {
+        self.obey();
         let op = Chooser::new(self.orders.seed, self.orders.worker, &self.state).choose();
         self.run(&op);
         if self.state.number.is_multiple_of(CHECKPOINT_OPS) {
             self.journal.checkpoint(&self.state).expect("checkpoint");
+        }
+    }
+
+    /// Whoever is condemned dies by its own hand, so many instructions after one of the next barriers.
+    fn obey(&mut self) {
+        if let Some((barrier, instructions)) = condemnation::read(&self.control, self.orders.worker)
+        {
+            condemnation::lift(&self.control, self.orders.worker).expect("control file");
+            pmem::death::arm(barrier, instructions);
         }
     }
 

@@ -5,7 +5,7 @@
 //! outside the pool; its successor compares the pool with that before it goes on. In the end the pool must be sound, say
 //! what the journals say, and be empty when all is deleted. The workers are this program again, told so by the environment.
 //!
-//! `PMFS_TORTURE_SECONDS` is how long it runs (20), `PMFS_TORTURE_SEED` repeats the choice of operations and victims (the
+//! `PMFS_TORTURE_SECONDS` is how long it runs (30), `PMFS_TORTURE_SEED` repeats the choice of operations and victims (the
 //! instants are the machine's).
 
 mod condemnation;
@@ -43,7 +43,7 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
     if let Ok(me) = env::var(WORKER) {
         return worker::work(&orders(&me));
     }
-    let seconds = number(SECONDS).unwrap_or(20);
+    let seconds = number(SECONDS).unwrap_or(30);
     let seed = number(SEED).unwrap_or_else(clock_seed);
     println!("torture: {seconds} s, {SEED}={seed}");
     let outcome = parent::torture(seed, Duration::from_secs(seconds), POOL_BYTES);

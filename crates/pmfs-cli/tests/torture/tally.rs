@@ -21,15 +21,15 @@ pub enum Manner {
 }
 
 impl Manner {
-    /// Each a third of the time. A transaction stores in place some hundred instructions after its first barrier; just after
-    /// a barrier, on the other hand, it is most often still open.
+    /// A transaction stores in place some hundred instructions after its first barrier; just after a barrier, on the other
+    /// hand, it is most often still open.
     pub fn choose(random: &mut Random) -> Manner {
-        match random.below(3) {
+        match random.below(4) {
             0 => Manner::Random,
             1 => Manner::Holding,
             _ => {
                 let barrier = random.below(100) + 1;
-                let most = if random.below(2) == 0 { 100 } else { 1500 };
+                let most = [60, 400, 1500][random.below(3) as usize];
                 Manner::Barrier {
                     barrier,
                     instructions: random.below(most),

@@ -11,6 +11,8 @@ use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::SuperblockRaw;
 use pmfs_format::runtime::SLOT_LIVE;
+#[cfg(not(feature = "record"))]
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
@@ -30,6 +32,22 @@ const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
 pub(crate) const SLOT_STATE: u64 = 0;
 pub(crate) const SLOT_INCARNATION: u64 = 8;
 pub(crate) const SLOT_PID: u64 = 16;
+
+/// Field of [`pmfs_format::RuntimeHeaderRaw`].
+#[cfg(not(feature = "record"))]
+const HEADER_LOOKED: u64 = 24;
+/// In so many calls a thread asks when somebody last looked for dead ones.
+#[cfg(not(feature = "record"))]
+const LOOK_CALLS: u32 = 64;
+/// From one look to the next.
+#[cfg(not(feature = "record"))]
+const LOOK_NS: u64 = 4_000_000;
+
+#[cfg(not(feature = "record"))]
+thread_local! {
+    /// Changing calls that this thread has begun.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
 
 /// One process's attachment.
 pub(crate) struct Pool {
@@ -132,10 +150,45 @@ impl Pool {
         if self.unclosed.load(Ordering::Relaxed) {
             self.close_for_the_dead();
         }
+        self.look_now_and_then();
         if self.read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnly);
         }
         self.pm.intact()
+    }
+
+    /// What a dead process holds, and nobody waits for, would stay held: its lanes, its open files, its slot. So one of
+    /// the live ones looks for the dead every few milliseconds, at the start of a call, when it holds nothing.
+    #[cfg(not(feature = "record"))]
+    #[inline]
+    fn look_now_and_then(&self) {
+        let calls = CALLS.get().wrapping_add(1);
+        CALLS.set(calls);
+        if calls.is_multiple_of(LOOK_CALLS) {
+            self.look_for_the_dead();
+        }
+    }
+
+    /// Whoever records a run wants the same one again, whatever the time.
+    #[cfg(feature = "record")]
+    fn look_now_and_then(&self) {}
+
+    #[cfg(not(feature = "record"))]
+    #[cold]
+    fn look_for_the_dead(&self) {
+        if self.prober.is_none() {
+            return;
+        }
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let runtime = self.pm.runtime();
+        let word = self.geometry.header + HEADER_LOOKED;
+        let last = runtime.load(word);
+        // After a reboot it may lie in the future.
+        let recent = now.abs_diff(last) < LOOK_NS;
+        if !recent && runtime.cas(word, last, now).is_ok() && !self.dead_slots().is_empty() {
+            let _ = crate::recovery::recover_dead(self);
+        }
     }
 
     /// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a lock, with

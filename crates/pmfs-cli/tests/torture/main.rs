@@ -32,7 +32,6 @@ const WORKER: &str = "PMFS_TORTURE_WORKER";
 const DIR: &str = "PMFS_TORTURE_DIR";
 const SEED: &str = "PMFS_TORTURE_SEED";
 const SECONDS: &str = "PMFS_TORTURE_SECONDS";
-const POOL_BYTES: u64 = 512 << 20;
 /// From here on times are asserted too.
 const LONG_SECONDS: u64 = 300;
 /// The bound on the 99th percentile.
@@ -45,8 +44,12 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
     }
     let seconds = number(SECONDS).unwrap_or(30);
     let seed = number(SEED).unwrap_or_else(clock_seed);
-    println!("torture: {seconds} s, {SEED}={seed}");
-    let outcome = parent::torture(seed, Duration::from_secs(seconds), POOL_BYTES);
+    let pool_bytes = pool_bytes(seed);
+    println!(
+        "torture: {seconds} s, {} MiB, {SEED}={seed}",
+        pool_bytes >> 20
+    );
+    let outcome = parent::torture(seed, Duration::from_secs(seconds), pool_bytes);
     println!("{outcome}");
     assert!(outcome.tally.a_third_inside(), "too few kills inside calls");
     if seconds >= LONG_SECONDS {
@@ -56,6 +59,15 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
             "what a dead process held stayed held: {times}"
         );
         assert!(times.percentile(99) <= RELEASE_MAX, "{times}");
+    }
+}
+
+/// Many lanes and locks, or so few that workers wait for them.
+fn pool_bytes(seed: u64) -> u64 {
+    if seed.is_multiple_of(2) {
+        64 << 20
+    } else {
+        512 << 20
     }
 }
 

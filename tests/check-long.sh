@@ -28,7 +28,7 @@ campaign "model" '^[0-9]+ operations in' \
     PMFS_MODEL_SEED="${PMFS_MODEL_SEED:-$(date +%s)}" cargo test --release -p pmfs --test model -- --nocapture
 campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
-campaign "torture" '^[0-9]+ kills|^release of|PMFS_TORTURE_SEED=' \
+campaign "torture" '^[0-9]+ kills|^release |PMFS_TORTURE_SEED=' \
     env PMFS_TORTURE_SECONDS="${PMFS_TORTURE_SECONDS:-600}" \
     cargo test --release -p pmfs-cli --test torture -- --nocapture
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \

@@ -53,7 +53,7 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
     println!("{outcome}");
     assert!(outcome.tally.a_third_inside(), "too few kills inside calls");
     if seconds >= LONG_SECONDS {
-        let times = &outcome.alone;
+        let times = &outcome.times.paced;
         assert_eq!(
             times.missed, 0,
             "what a dead process held stayed held: {times}"
@@ -71,13 +71,13 @@ fn pool_bytes(seed: u64) -> u64 {
     }
 }
 
-/// `worker incarnation finish log_bytes_max epoch`
+/// `worker incarnation finish log_bytes_max epoch paced`
 fn orders(text: &str) -> Orders {
     let words: Vec<u64> = text
         .split(' ')
         .map(|word| word.parse().expect("a number"))
         .collect();
-    let [worker, incarnation, finish, log_bytes_max, epoch] = words[..] else {
+    let [worker, incarnation, finish, log_bytes_max, epoch, paced] = words[..] else {
         panic!("{WORKER}={text}");
     };
     Orders {
@@ -87,6 +87,7 @@ fn orders(text: &str) -> Orders {
         seed: number(SEED).expect("the seed"),
         log_bytes_max,
         epoch,
+        paced: paced != 0,
         finish: finish != 0,
     }
 }

@@ -34,28 +34,40 @@ const FINISH_MAX: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub struct Outcome {
     pub tally: Tally,
-    /// With nobody but those who happen to wait.
-    pub alone: Times,
-    /// With a successor that attaches at once.
-    pub with_successor: Times,
+    pub times: Releases,
     operations: u64,
     together: u64,
     ended: String,
 }
 
+/// From the death of a process to the release of what it held.
+#[derive(Default)]
+pub struct Releases {
+    /// By the other workers, while they pause now and then.
+    pub paced: Times,
+    /// By the other workers, eight of which are ready for each processor.
+    busy: Times,
+    /// While a successor attaches, who cleans up too.
+    succeeded: Times,
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.tally)?;
+        let Releases {
+            paced,
+            busy,
+            succeeded,
+        } = &self.times;
         writeln!(
             f,
-            "release of what the dead held, by others: {}",
-            self.alone
+            "release of what the dead held, machine not full: {paced}"
         )?;
         writeln!(
             f,
-            "release while a successor attaches: {}",
-            self.with_successor
+            "release with eight workers ready for each processor: {busy}"
         )?;
+        writeln!(f, "release while a successor attaches: {succeeded}")?;
         write!(
             f,
             "{} kills, 0 operations lost of {}; {} times all at once; {}",
@@ -70,6 +82,7 @@ struct Torture {
     seed: u64,
     log_bytes_max: u64,
     epoch: u64,
+    paced: bool,
     /// See [`condemnation`].
     condemned: File,
     look: Look,
@@ -122,6 +135,7 @@ pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
         seed,
         log_bytes_max: pool_bytes / 8,
         epoch: 0,
+        paced: false,
         control: Control::start(),
         workers: (0..WORKERS).map(|_| Process::default()).collect(),
         outcome: Outcome::default(),
@@ -159,13 +173,13 @@ impl Torture {
         process.incarnation += 1;
         let said = File::create(self.dir.path().join(format!("w{worker}.said"))).expect("a file");
         let (incarnation, finish) = (process.incarnation, u8::from(finish));
-        let (log, epoch) = (self.log_bytes_max, self.epoch);
+        let (log, epoch, paced) = (self.log_bytes_max, self.epoch, u8::from(self.paced));
         let name = "a_killed_process_loses_nothing_and_holds_nothing";
         let child = Command::new(std::env::current_exe().expect("this program"))
             .args([name, "--exact", "--nocapture", "--test-threads=1"])
             .env(
                 WORKER,
-                format!("{worker} {incarnation} {finish} {log} {epoch}"),
+                format!("{worker} {incarnation} {finish} {log} {epoch} {paced}"),
             )
             .env(DIR, self.dir.path())
             .env(SEED, self.seed.to_string())
@@ -195,6 +209,7 @@ impl Torture {
                     0 => self.empty_the_logs(),
                     which => self.recover(which == 1),
                 }
+                self.paced = !self.paced;
                 for worker in 0..WORKERS {
                     self.start(worker, false);
                 }
@@ -249,9 +264,11 @@ impl Torture {
             && held.owner_words() > 0
         {
             let time = self.time_to_release(slot);
-            let times = match successor {
-                true => &mut self.outcome.with_successor,
-                false => &mut self.outcome.alone,
+            let releases = &mut self.outcome.times;
+            let times = match (successor, self.paced) {
+                (true, _) => &mut releases.succeeded,
+                (false, true) => &mut releases.paced,
+                (false, false) => &mut releases.busy,
             };
             times.add(time);
         }

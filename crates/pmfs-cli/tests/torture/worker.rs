@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use pmfs::RenameFlags;
 use rustix::process::getppid;
@@ -17,6 +19,10 @@ use crate::shared;
 /// Operations between two checkpoints.
 const CHECKPOINT_OPS: u64 = 4096;
 
+/// Of a worker that is paced: operations between two pauses.
+const PAUSE_OPS: u64 = 32;
+const PAUSE: Duration = Duration::from_millis(4);
+
 /// Names as they are found, with their inodes.
 type Found = BTreeMap<String, (Seen, u64)>;
 
@@ -30,6 +36,8 @@ pub struct Orders {
     pub log_bytes_max: u64,
     /// How often the logs were emptied.
     pub epoch: u64,
+    /// Pauses leave the processors idle now and then, so that times are the engine's.
+    pub paced: bool,
     /// Verify, put everything in order and leave.
     pub finish: bool,
 }
@@ -118,6 +126,9 @@ impl Worker<'_> {
 
     fn step(&mut self) {
         self.obey();
+        if self.orders.paced && self.state.number.is_multiple_of(PAUSE_OPS) {
+            thread::sleep(PAUSE);
+        }
         let op = Chooser::new(self.orders.seed, self.orders.worker, &self.state).choose();
         self.run(&op);
         if self.state.number.is_multiple_of(CHECKPOINT_OPS) {

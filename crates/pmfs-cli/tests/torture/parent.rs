@@ -78,6 +78,8 @@ impl fmt::Display for Outcome {
 
 /// A directory on tmpfs with the pool, the journals, and what workers said.
 struct Torture {
+    /// Gone before the directory is, in which they write.
+    workers: Vec<Process>,
     dir: TempDir,
     seed: u64,
     log_bytes_max: u64,
@@ -87,7 +89,6 @@ struct Torture {
     condemned: File,
     look: Look,
     control: Control,
-    workers: Vec<Process>,
     outcome: Outcome,
 }
 

@@ -28,6 +28,9 @@ pub enum Error {
     /// rmdir, or rename over, a directory with entries.
     #[error("directory not empty")]
     NotEmpty,
+    /// Symbolic links that lead to each other.
+    #[error("too many symbolic links")]
+    Loop,
     /// More than 255 bytes.
     #[error("name too long (255 bytes at most)")]
     NameTooLong,
@@ -79,6 +82,51 @@ pub enum Error {
     /// A table in the runtime area is full.
     #[error("too many open files in the pool")]
     TooManyOpen,
+    /// No such open file.
+    #[error("the file is not open")]
+    NotOpen,
+    /// The slot table is full.
+    #[error(
+        "{slots} processes have the pool open, and there is room for no more; close one, or go through a mount"
+    )]
+    TooManyProcesses {
+        /// How many there is room for.
+        slots: u64,
+    },
+    /// A file lock of another owner is in the way.
+    #[error("the file is locked by another")]
+    WouldBlock,
+    /// A wait was ended by a signal.
+    #[error("interrupted")]
+    Interrupted,
+    /// Who is waited for waits for the caller.
+    #[error("waiting for that lock would never end")]
+    Deadlock,
+    /// The table of file locks is full.
+    #[error("no room for another file lock in the pool")]
+    NoLocks,
+    /// The process is a copy of the one that opened the pool.
+    #[error(
+        "this process was forked from the one that opened the pool; open it again in the child"
+    )]
+    Forked,
+    /// Somebody has, or may have, the pool open by another name.
+    #[error(
+        "the pool is or was in use under another name (another device node, or it is a copy of one in use); \
+         open it by that name, or run pmfs fsck on it if nobody has it open"
+    )]
+    Elsewhere,
+    /// A process of another version has the pool open.
+    #[error(
+        "the pool is open in a process of another PMFS version (layout {theirs}, this one has {ours}); \
+         end it first, or use the same version"
+    )]
+    UnlikeBuild {
+        /// Layout of the runtime area that they use.
+        theirs: u64,
+        /// Ours.
+        ours: u64,
+    },
     /// What stands on the medium can't be right.
     #[error("corrupt pool: {what} at offset {offset:#x}; run pmfs fsck")]
     Corrupt {
@@ -144,6 +192,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether something has run out that the end of another process may give back.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(
+            self,
+            Error::NoSpace | Error::NoInodes | Error::TooManyOpen | Error::NoLocks
+        )
+    }
+
     /// The number that a system call would give.
     #[must_use]
     pub fn errno(&self) -> Errno {
@@ -154,6 +210,7 @@ impl Error {
             Error::NotDirectory => Errno::NOTDIR,
             Error::IsDirectory => Errno::ISDIR,
             Error::NotEmpty => Errno::NOTEMPTY,
+            Error::Loop => Errno::LOOP,
             Error::NameTooLong => Errno::NAMETOOLONG,
             Error::Invalid(_) => Errno::INVAL,
             Error::NotSupported(_) => Errno::OPNOTSUPP,
@@ -168,15 +225,39 @@ impl Error {
             Error::NoAttribute => Errno::NODATA,
             Error::NoSuchOffset => Errno::NXIO,
             Error::ReadOnly => Errno::ROFS,
-            Error::TooManyOpen => Errno::NFILE,
-            Error::Corrupt { .. } | Error::Medium { .. } | Error::ShutDown => Errno::IO,
+            Error::TooManyOpen | Error::TooManyProcesses { .. } => Errno::NFILE,
+            Error::NotOpen => Errno::BADF,
+            Error::WouldBlock => Errno::AGAIN,
+            Error::Interrupted => Errno::INTR,
+            Error::Deadlock => Errno::DEADLK,
+            Error::NoLocks => Errno::NOLCK,
+            Error::Corrupt { .. } | Error::Medium { .. } | Error::ShutDown | Error::Forked => {
+                Errno::IO
+            }
             Error::NotAPool(_)
             | Error::TooNew { .. }
             | Error::Geometry(_)
             | Error::BadImage { .. } => Errno::INVAL,
             Error::NotEmptyFile => Errno::EXIST,
-            Error::Held { .. } | Error::Frozen => Errno::BUSY,
-            Error::File { .. } | Error::Media(_) => Errno::IO,
+            Error::Held { .. } | Error::Frozen | Error::Elsewhere | Error::UnlikeBuild { .. } => {
+                Errno::BUSY
+            }
+            Error::File { .. } | Error::Media(_) => said_by_the_kernel(self).unwrap_or(Errno::IO),
         }
     }
+}
+
+/// The number that a system call gave, of those that made the error.
+fn said_by_the_kernel(error: &Error) -> Option<Errno> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(number) = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::raw_os_error)
+        {
+            return Some(Errno::from_raw_os_error(number));
+        }
+        cause = error.source();
+    }
+    None
 }

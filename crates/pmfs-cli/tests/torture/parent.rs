@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Fs, Holdings, Look, MkfsOptions, OpenOptions, RecoveryKind};
+use pmfs::{Fs, Look, MkfsOptions, OpenOptions, OwnerWords, RecoveryKind};
 use tempfile::TempDir;
 
 use crate::control::Control;
@@ -244,11 +244,11 @@ impl Torture {
             .child
             .as_ref()
             .map(|child| u64::from(child.id()))?;
-        let holders = self.look.holders();
-        let mine = holders
+        let processs = self.look.processes();
+        let mine = processs
             .iter()
-            .find(|holder| holder.pid == pid && holder.alive);
-        mine.map(|holder| holder.slot)
+            .find(|process| process.pid == pid && process.is_alive);
+        mine.map(|process| process.slot)
     }
 
     fn kill_one(&mut self, worker: usize, successor: bool, manner: Manner) {
@@ -262,7 +262,7 @@ impl Torture {
             self.start(worker, false);
         }
         if let (Some(slot), Some(held)) = (slot, fall.held)
-            && held.owner_words() > 0
+            && held.total() > 0
         {
             let time = self.time_to_release(slot);
             let releases = &mut self.outcome.times;
@@ -281,7 +281,7 @@ impl Torture {
     /// Calls are short: few kills would fall where something is held.
     fn wait_for_a_lock(&self, slot: u64) {
         let deadline = Instant::now() + AIM_MAX;
-        while Instant::now() < deadline && self.look.held_by(Some(slot)).owner_words() == 0 {
+        while Instant::now() < deadline && self.look.owner_words(Some(slot)).total() == 0 {
             std::hint::spin_loop();
         }
     }
@@ -301,8 +301,8 @@ impl Torture {
             wait(&mut child, Instant::now() + AIM_MAX);
         }
         child.kill().expect("kill");
-        let look = || slot.map(|slot| self.look.held_by(Some(slot)));
-        let mut seen: Option<Holdings> = None;
+        let look = || slot.map(|slot| self.look.owner_words(Some(slot)));
+        let mut seen: Option<OwnerWords> = None;
         let end = loop {
             if let Some(end) = child.try_wait().expect("wait") {
                 break end;
@@ -330,15 +330,15 @@ impl Torture {
     fn time_to_release(&self, slot: u64) -> Option<Duration> {
         let alive = |slot| {
             self.look
-                .holders()
+                .processes()
                 .iter()
-                .any(|holder| holder.slot == slot && holder.alive)
+                .any(|process| process.slot == slot && process.is_alive)
         };
-        while alive(slot) && self.look.held_by(Some(slot)).owner_words() > 0 {
+        while alive(slot) && self.look.owner_words(Some(slot)).total() > 0 {
             thread::sleep(POLL);
         }
         let from = Instant::now();
-        while self.look.held_by(Some(slot)).owner_words() > 0 {
+        while self.look.owner_words(Some(slot)).total() > 0 {
             if from.elapsed() > PATIENCE {
                 return None;
             }
@@ -368,10 +368,7 @@ impl Torture {
 
     /// Nobody is left: the next one recovers slots, and finds the pool sound. It leaves in good order, or not.
     fn recover(&self, in_order: bool) {
-        let options = OpenOptions {
-            shared: true,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::default();
         let fs = Fs::open(&Orders::pool(self.path()), &options).expect("a first opener");
         let kind = fs.recovery().kind;
         assert_ne!(
@@ -414,9 +411,9 @@ impl Torture {
                 self.fail(worker, end);
             }
         }
-        assert_eq!(self.look.holders(), [], "a slot is in use");
-        let held = self.look.held_by(None);
-        assert_eq!(held, Holdings::default(), "something is held");
+        assert_eq!(self.look.processes(), [], "a slot is in use");
+        let held = self.look.owner_words(None);
+        assert_eq!(held, OwnerWords::default(), "something is held");
         let left = (0..WORKERS).map(|worker| journal::replay(self.path(), worker, self.seed));
         left.map(|left| left.state).collect()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use pmfs::Holdings;
+use pmfs::OwnerWords;
 
 use crate::op::NAMES;
 use crate::random::Random;
@@ -53,7 +53,7 @@ pub struct Fall {
     /// What the journal says that it was in the middle of, as a place in [`NAMES`].
     pub within: Option<u8>,
     /// What its slot held, if it had one.
-    pub held: Option<Holdings>,
+    pub held: Option<OwnerWords>,
 }
 
 /// A share of the kills.
@@ -103,7 +103,7 @@ impl Tally {
             self.inside += u64::from(fall.within.is_some_and(|kind| kind < crate::op::ATTACH));
             return;
         };
-        self.inside += u64::from(fall.within.is_some() || held.owner_words() > 0);
+        self.inside += u64::from(fall.within.is_some() || held.total() > 0);
         let places = [
             (held.lanes, "a lane"),
             (held.open_logs, "an open transaction"),
@@ -112,15 +112,16 @@ impl Tally {
             (held.changing, "readers kept waiting"),
             (held.groups, "a bitmap group"),
             (held.tables, "the rename lock or the table's"),
+            (held.files, "a file's offset"),
             (held.recovery, "the recovery's locks"),
-            (held.open_files, "files open"),
+            (held.open, "files open"),
         ];
         for (count, place) in places {
             if count > 0 {
                 self.holding.add(place);
             }
         }
-        if held.owner_words() == 0 {
+        if held.total() == 0 {
             self.holding.add("no lock");
         }
     }

@@ -55,11 +55,7 @@ fn whole(done: usize, asked: usize) -> Done<()> {
 
 impl Library {
     pub fn attach(path: &Path) -> pmfs::Result<Library> {
-        let options = OpenOptions {
-            shared: true,
-            ..OpenOptions::default()
-        };
-        Fs::open(path, &options).map(Library)
+        Fs::open(path, &OpenOptions::default()).map(Library)
     }
 
     pub fn fs(&self) -> &Fs {

@@ -142,6 +142,7 @@ impl Pool {
         if self.unclosed.load(Ordering::Relaxed) {
             self.close_for_the_dead();
         }
+        self.patrol();
         if self.read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnly);
         }

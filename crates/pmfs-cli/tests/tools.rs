@@ -513,6 +513,9 @@ fn a_killed_save_lets_the_mount_go_on() {
         let error = bench.fails(1, &["save", "pool", "other"]);
         assert!(error.contains("being saved"), "{error}");
         assert!(!bench.path("other").exists());
+        // More writers wait than there may be workers; who only looks does not.
+        assert!(fs::metadata(bench.file("tree")).is_ok());
+        assert!(save.0.try_wait().unwrap().is_none(), "it was waited for");
         save.0.kill().unwrap();
         save.0.wait().unwrap();
         for writer in &writers {

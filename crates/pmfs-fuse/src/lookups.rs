@@ -2,11 +2,12 @@
 //!
 //! Invariants:
 //! - An inode's count is the number of replies that named it, less what the kernel has forgotten.
-//! - An entry is `held` if its last name went while the kernel knew it; the engine then keeps the
+//! - An entry is `held` if it was without a name while the kernel knew it; the engine then keeps the
 //!   inode, and so its number, until the count is 0. A number that the kernel knows is thus never
 //!   given to another file, and an unlinked file that is still open keeps its content.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmfs::Ino;
@@ -45,15 +46,12 @@ impl LookupTable {
         self.shard(ino).contains_key(&ino)
     }
 
-    /// Its last name is gone and the engine holds it. `false` if the kernel has forgotten it in the
-    /// meantime: then the caller has to release it.
+    /// It has no name and the engine holds it. `false` if the kernel has forgotten it in the meantime, or if it
+    /// was held before (a file made without a name, linked, unlinked): then the caller has to release it.
     #[must_use]
     pub fn set_held(&self, ino: Ino) -> bool {
         match self.shard(ino).get_mut(&ino) {
-            Some(known) => {
-                known.held = true;
-                true
-            }
+            Some(known) => !mem::replace(&mut known.held, true),
             None => false,
         }
     }
@@ -111,6 +109,7 @@ mod tests {
         table.add(71);
         assert!(table.knows(7) && !table.knows(8));
         assert!(table.set_held(7));
+        assert!(!table.set_held(7), "one hold is enough");
         assert!(!table.forget(7, 1));
         assert!(table.forget(7, 1));
         assert!(!table.knows(7));

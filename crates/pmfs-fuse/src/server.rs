@@ -22,7 +22,7 @@ use pmfs::{
     StatFs, XattrFlags,
 };
 
-use crate::caller::{Caller, FSETID, SYS_ADMIN};
+use crate::caller::{Caller, SYS_ADMIN};
 use crate::freeze::{Frozen, Gate, Pass};
 use crate::lookups::LookupTable;
 use crate::remount::Manner;
@@ -77,6 +77,11 @@ impl Server {
     /// A request is to begin; one that changes anything waits while the pool stands still.
     pub(crate) fn pass(&self, changes: bool) -> Pass<'_> {
         self.gate.pass(changes)
+    }
+
+    /// As [`Server::pass`], but `None` if it would have to wait.
+    pub(crate) fn try_pass(&self, changes: bool) -> Option<Pass<'_>> {
+        self.gate.try_pass(changes)
     }
 
     /// Makes the pool stand still for who holds its freeze lock; `uid` asks for it.
@@ -158,6 +163,16 @@ impl Server {
     pub fn create(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<Attr> {
         self.with_space(|| self.fs.create(ino_of(parent), name, new))
             .map(|attr| self.told(attr))
+    }
+
+    /// TMPFILE: without a name, and held until the kernel forgets it, whether or not it gets one.
+    pub fn tmpfile(&self, parent: u64, new: &NewNode) -> Result<Attr> {
+        let attr = self.with_space(|| self.fs.tmpfile(ino_of(parent), new))?;
+        self.known.add(attr.ino);
+        if !self.known.set_held(attr.ino) {
+            self.release(attr.ino);
+        }
+        Ok(attr)
     }
 
     /// MKNOD; `mode` carries the type.
@@ -262,28 +277,23 @@ impl Server {
         self.fs.getxattr(ino_of(node), name)
     }
 
-    /// SETXATTR, `flags` as in `setxattr(2)`.
+    /// SETXATTR, `flags` as in `setxattr(2)`; `kill_set_gid` if who sets an access ACL may not keep set-gid.
     pub fn setxattr(
         &self,
         node: u64,
         name: &[u8],
         value: &[u8],
         flags: u32,
-        caller: &Caller,
+        kill_set_gid: bool,
     ) -> Result<()> {
         let ino = ino_of(node);
         let of_the_kernel = XattrFlags::CREATE | XattrFlags::REPLACE;
         let mut flags = XattrFlags::from_bits(flags)
             .filter(|&flags| of_the_kernel.contains(flags))
             .ok_or(Error::Invalid("setxattr flags"))?;
-        if name == ACCESS_ACL {
-            let attr = self.fs.getattr(ino)?;
-            if attr.mode & mode::S_ISGID != 0
-                && !caller.is_in_group(attr.gid)
-                && !caller.has_capability(FSETID)
-            {
-                flags |= XattrFlags::KILL_SGID;
-            }
+        // The kernel says it of a default ACL too, which takes nothing away.
+        if kill_set_gid && name == ACCESS_ACL {
+            flags |= XattrFlags::KILL_SGID;
         }
         self.with_space(|| self.fs.setxattr(ino, name, value, flags))
     }
@@ -527,12 +537,37 @@ mod tests {
         assert!(server.getattr(node).is_err());
     }
 
+    /// One made without a name is gone when it is forgotten, and not if it got one; holds never add up.
+    #[test]
+    fn files_without_a_name() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let free = server.statfs().unwrap().inodes_free;
+        let node = server.tmpfile(1, &NEW).unwrap().ino;
+        assert_eq!(server.getattr(node).unwrap().links, 0);
+        server.forget(node, 1);
+        assert!(server.getattr(node).is_err());
+        let node = server.tmpfile(1, &NEW).unwrap().ino;
+        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        assert_eq!(server.link(node, 1, b"a").unwrap().links, 1);
+        server.unlink(1, b"a").unwrap();
+        assert_eq!(server.getattr(node).unwrap().size, 1);
+        server.link(node, 1, b"b").unwrap_err();
+        server.forget(node, 2);
+        assert!(server.getattr(node).is_err());
+        assert_eq!(server.statfs().unwrap().inodes_free, free);
+        let node = server.tmpfile(1, &NEW).unwrap().ino;
+        server.link(node, 1, b"c").unwrap();
+        server.forget(node, 2);
+        assert_eq!(server.lookup(1, b"c").unwrap().ino, node);
+    }
+
     #[test]
     fn file_capabilities_go_with_a_write() {
         let dir = crate::temporary::dir();
         let server = server(&dir);
         let node = server.create(1, b"a", &NEW).unwrap().ino;
-        server.setxattr(node, CAPABILITY, b"cap", 0, &ROOT).unwrap();
+        server.setxattr(node, CAPABILITY, b"cap", 0, false).unwrap();
         server.write(node, 0, b"x", WriteKind::default()).unwrap();
         assert!(matches!(
             server.getxattr(node, CAPABILITY),

@@ -9,14 +9,14 @@ use crate::Pmem;
 impl Pmem {
     /// Sleeps while the low half of the word at `off` (8-aligned) is
     /// `expect_low32`, until woken or for `timeout` at most. May return early
-    /// for no reason: look again.
-    pub fn futex_wait(&self, off: u64, expect_low32: u32, timeout: Duration) {
+    /// for no reason: look again. Whether a signal ended it.
+    pub fn futex_wait(&self, off: u64, expect_low32: u32, timeout: Duration) -> bool {
         let at = self.word(off).cast::<u32>();
         self.note_wait(off);
         // SAFETY: `word` gave an aligned address in the mapping. (Looked at
         // here so that a page not there yet is not the kernel's to refuse.)
         if unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Acquire) != expect_low32 {
-            return;
+            return false;
         }
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -25,7 +25,7 @@ impl Pmem {
         // SAFETY: little endian, so the low half is at the word's own address;
         // the kernel reads it and the timeout, and writes nothing. Every
         // failure (EAGAIN, EINTR, ETIMEDOUT) means: look again.
-        unsafe {
+        let woken = unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 at,
@@ -34,8 +34,9 @@ impl Pmem {
                 &timeout,
                 null::<u32>(),
                 0,
-            );
-        }
+            )
+        };
+        woken == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
     }
 
     /// Wakes up to `n` sleepers on the word at `off` (8-aligned).

@@ -27,6 +27,7 @@ mod error;
 mod flush;
 mod futex;
 mod landing;
+pub mod life;
 mod load;
 mod map;
 mod medium;

@@ -13,26 +13,53 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::life;
 use crate::map::Mapping;
 use crate::medium::examine;
 
 /// One locked byte; dropping it unlocks.
 #[derive(Debug)]
 pub struct ByteLock {
-    _keeper: Keeper,
+    keeper: Keeper,
 }
 
 /// What keeps the description that has the lock.
 #[derive(Debug)]
-#[expect(dead_code, reason = "held for their drop")]
 enum Keeper {
-    Mapping(Mapping),
+    Mapping(Kept),
     Descriptor(File),
+}
+
+/// A mapping that a forked child does not have.
+#[derive(Debug)]
+struct Kept {
+    mapping: ManuallyDrop<Mapping>,
+    life: u64,
+}
+
+impl Kept {
+    fn new(mapping: Mapping) -> Kept {
+        Kept {
+            mapping: ManuallyDrop::new(mapping),
+            life: life::number(),
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // In a child something else may stand there.
+        if self.life == life::number() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.mapping) };
+        }
+    }
 }
 
 /// Who has a byte.
@@ -62,6 +89,100 @@ impl ByteLock {
     pub fn try_shared(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
         lock(path, byte, libc::F_RDLCK)
     }
+
+    /// As [`ByteLock::try_exclusive`], but for the child that is about to be forked, or the program that this process is
+    /// about to become: the lock is kept by a descriptor, which they inherit. Who has it at last calls
+    /// [`ByteLock::settle`]; the others drop theirs.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_exclusive_inherited(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
+        let file = open(path, true)?;
+        let locked = try_lock(&file, byte, libc::F_WRLCK).map_err(|source| Error::Lock {
+            path: path.into(),
+            source,
+        })?;
+        Ok(locked.then_some(ByteLock {
+            keeper: Keeper::Descriptor(file),
+        }))
+    }
+
+    /// Gives an inherited lock the life of this address space.
+    ///
+    /// # Errors
+    /// The file can't be looked at.
+    pub fn settle(self, path: &Path) -> Result<ByteLock, Error> {
+        let Keeper::Descriptor(file) = self.keeper else {
+            return Ok(self);
+        };
+        let (_, page_size, magic) = examine(path, &file)?;
+        if STACKED.contains(&magic) {
+            return Ok(ByteLock {
+                keeper: Keeper::Descriptor(file),
+            });
+        }
+        Ok(match map_page(&file, page_size as usize) {
+            Some(mapping) => ByteLock {
+                keeper: Keeper::Mapping(Kept::new(mapping)),
+            },
+            None => ByteLock {
+                keeper: Keeper::Descriptor(file),
+            },
+        })
+    }
+
+    /// The descriptor of an inherited lock, kept open over exec from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn keep_over_exec(&self) -> io::Result<Option<i32>> {
+        let Keeper::Descriptor(file) = &self.keeper else {
+            return Ok(None);
+        };
+        set_cloexec(file.as_raw_fd(), false)?;
+        Ok(Some(file.as_raw_fd()))
+    }
+
+    /// An inherited lock, from the number of its descriptor: in the program that this process became. `None` if
+    /// that is no descriptor of the file.
+    #[must_use]
+    pub fn from_exec(path: &Path, descriptor: i32) -> Option<ByteLock> {
+        use std::os::unix::fs::MetadataExt;
+        let link = format!("/proc/self/fd/{descriptor}");
+        let (there, file) = (std::fs::metadata(link).ok()?, std::fs::metadata(path).ok()?);
+        if (there.dev(), there.ino()) != (file.dev(), file.ino()) {
+            return None;
+        }
+        // SAFETY: the descriptor is open, on the pool's file, and was handed over to be owned here.
+        let file = unsafe { File::from_raw_fd(descriptor) };
+        set_cloexec(file.as_raw_fd(), true).ok()?;
+        Some(ByteLock {
+            keeper: Keeper::Descriptor(file),
+        })
+    }
+}
+
+fn set_cloexec(descriptor: i32, on: bool) -> io::Result<()> {
+    let flags = if on { libc::FD_CLOEXEC } else { 0 };
+    // SAFETY: sets a flag of a descriptor.
+    match unsafe { libc::fcntl(descriptor, libc::F_SETFD, flags) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// A page of the file that keeps its description, and that no child gets.
+fn map_page(file: &File, page_size: usize) -> Option<Mapping> {
+    let mapping = Mapping::new(
+        Some(file.as_fd()),
+        page_size,
+        page_size,
+        libc::PROT_READ,
+        libc::MAP_SHARED | libc::MAP_NORESERVE,
+    );
+    mapping
+        .ok()
+        .filter(|mapping| mapping.advise(libc::MADV_DONTFORK))
 }
 
 /// File systems that may map a file other than the one opened: overlayfs, FUSE
@@ -123,26 +244,14 @@ fn lock(path: &Path, byte: u64, kind: libc::c_int) -> Result<Option<ByteLock>, E
     if !try_lock(&file, byte, kind).map_err(failed)? {
         return Ok(None);
     }
-    let mapping = Mapping::new(
-        Some(file.as_fd()),
-        page_size as usize,
-        page_size as usize,
-        libc::PROT_READ,
-        libc::MAP_SHARED | libc::MAP_NORESERVE,
-    );
-    let Ok(mapping) = mapping else {
+    let Some(mapping) = map_page(&file, page_size as usize) else {
         return Ok(Some(ByteLock {
-            _keeper: Keeper::Descriptor(file),
+            keeper: Keeper::Descriptor(file),
         }));
     };
-    if !mapping.advise(libc::MADV_DONTFORK) {
-        return Ok(Some(ByteLock {
-            _keeper: Keeper::Descriptor(file),
-        }));
-    }
     if kind == libc::F_RDLCK && STACKED.contains(&magic) {
         return Ok(Some(ByteLock {
-            _keeper: Keeper::Descriptor(file),
+            keeper: Keeper::Descriptor(file),
         }));
     }
     drop(file);
@@ -150,14 +259,14 @@ fn lock(path: &Path, byte: u64, kind: libc::c_int) -> Result<Option<ByteLock>, E
     let second = open(path, write)?;
     if probe_for(&second, byte, libc::F_WRLCK).map_err(failed)? != Probe::Free {
         return Ok(Some(ByteLock {
-            _keeper: Keeper::Mapping(mapping),
+            keeper: Keeper::Mapping(Kept::new(mapping)),
         }));
     }
     // It does not: lock again, unless somebody was faster.
     Ok(try_lock(&second, byte, kind)
         .map_err(failed)?
         .then_some(ByteLock {
-            _keeper: Keeper::Descriptor(second),
+            keeper: Keeper::Descriptor(second),
         }))
 }
 

@@ -77,6 +77,16 @@ impl Pmem {
         }
     }
 
+    /// Adds to a statistic at `off` (8-aligned). Relaxed, not counted, and not recorded: nothing may be decided by it.
+    #[inline]
+    pub fn count(&self, off: u64, more: u64) {
+        let at = self.word(off);
+        if !crate::RECORDING {
+            // SAFETY: as in `store`.
+            unsafe { AtomicU64::from_ptr(at) }.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
     /// Stores `words` from `off` on (8-aligned): cached movs in address order.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]

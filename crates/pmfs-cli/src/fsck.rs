@@ -67,6 +67,8 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     let watch = Watch::spin(arguments.json, "opening");
     let options = OpenOptions {
         repair: arguments.repair,
+        exclusive: true,
+        adopt: true,
         ..OpenOptions::default()
     };
     presence::wait_if_ending(&pool);

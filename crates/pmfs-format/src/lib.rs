@@ -31,7 +31,10 @@ pub use directory::DentryRaw;
 pub use inode::InodeRaw;
 pub use journal::LogEntryRaw;
 pub use layout::{Field, Structure};
-pub use runtime::{GroupRaw, IntentRaw, LaneRaw, LockRaw, RuntimeHeaderRaw, SlotRaw};
+pub use runtime::{
+    FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, LaneRaw, LockRaw, OpenFileRaw,
+    RuntimeHeaderRaw, SlotRaw,
+};
 pub use superblock::{RunRecordRaw, SuperblockRaw};
 
 /// Bytes a block.

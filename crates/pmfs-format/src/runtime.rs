@@ -2,7 +2,8 @@
 //!
 //! Nothing here is logged. It is trusted while a process holds the pool or since one closed it cleanly; else
 //! the first opener resets it and rebuilds the bitmaps by walking the trees. In order:
-//! header, slots, lanes, intents, locks, open table, block groups, block bitmap, inode groups, inode bitmap, strays.
+//! header, slots, lanes, intents, locks, open table, open files, file locks, their buckets, block groups, block bitmap,
+//! inode groups, inode bitmap, strays.
 //!
 //! Strays: a word for each group of inodes, a bit for each [`STRAY_INODES`] of them: set before a word of one of
 //! these inodes is stored that nobody flushes (times of an overwrite, atime, the count of blocks). A clean close
@@ -11,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 4;
+pub const LAYOUT: u64 = 5;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -73,22 +74,52 @@ on_media! {
         @ 136 unused_late: [u64; 7],
         /// Owner of the lock under which one process at a time closes what dead ones held open.
         @ 192 closing_owner: u64,
+        /// Tokens given out.
+        @ 200 tokens: u64,
         /// Zero.
-        @ 200 unused_tail: [u64; 7],
+        @ 208 unused_tail: [u64; 6],
     }
 }
 
 on_media! {
     /// A process.
-    pub struct SlotRaw[128] {
+    pub struct SlotRaw[192] {
         /// [`SLOT_FREE`] or [`SLOT_LIVE`].
         @ 0 state: u64,
         /// Counts the slot's holders; part of every owner word.
         @ 8 incarnation: u64,
         /// Process id, as its holder saw it.
         @ 16 pid: u64,
-        /// Zero: room for counters.
-        @ 24 unused: [u64; 13],
+        /// Names the process as an owner of POSIX locks: handed over by exec, new after fork.
+        @ 24 token: u64,
+        /// Name of its program, NUL-padded.
+        @ 32 command: [u64; 2],
+        /// When it attached, ns since the epoch.
+        @ 48 since_ns: u64,
+        /// Zero.
+        @ 56 unused: u64,
+        /// Totals of this incarnation, for whoever wants to look: calls that read.
+        @ 64 reads: u64,
+        /// Calls that change something.
+        @ 72 changes: u64,
+        /// Bytes of file data read.
+        @ 80 read_bytes: u64,
+        /// Bytes of file data written.
+        @ 88 written_bytes: u64,
+        /// Barriers.
+        @ 96 barriers: u64,
+        /// Lines flushed.
+        @ 104 flushed_lines: u64,
+        /// Bytes of undo log.
+        @ 112 logged_bytes: u64,
+        /// Waits for a lock, a lane or a group that somebody else had.
+        @ 120 waits: u64,
+        /// Time spent in them, ns.
+        @ 128 waited_ns: u64,
+        /// Dead processes that it cleaned up after.
+        @ 136 recoveries: u64,
+        /// Zero.
+        @ 144 unused_tail: [u64; 6],
     }
 }
 
@@ -138,6 +169,78 @@ on_media! {
         @ 8 sequence: u64,
         /// Zero.
         @ 16 unused: [u64; 6],
+    }
+}
+
+on_media! {
+    /// An open file: what descriptors that came of one open share (an "open file description"). Which processes have
+    /// it is told by words of the open table.
+    pub struct OpenFileRaw[64] {
+        /// Who moves its offset, or 0.
+        @ 0 owner: u64,
+        /// Its inode; 0: nobody's.
+        @ 8 ino: u64,
+        /// Where the next read or write begins, in bytes.
+        @ 16 offset: u64,
+        /// Flags of open(2) that reads and writes ask for.
+        @ 24 flags: u64,
+        /// Counts the files that the line has been.
+        @ 32 generation: u64,
+        /// Zero.
+        @ 40 unused: [u64; 3],
+    }
+}
+
+/// File lock state: nobody's record.
+pub const FILE_LOCK_FREE: u64 = 0;
+/// File lock state: being filled.
+pub const FILE_LOCK_TAKEN: u64 = 1;
+/// File lock state: held.
+pub const FILE_LOCK_HELD: u64 = 2;
+/// File lock state: somebody waits for it.
+pub const FILE_LOCK_WAITING: u64 = 3;
+/// File lock records: where the slot's number plus one starts in the state's word.
+pub const FILE_LOCK_SLOT_SHIFT: u32 = 32;
+/// File lock records: bit of the mode that says "for writing".
+pub const FILE_LOCK_WRITE: u64 = 1;
+/// File lock records: where the owner's class starts in the mode's word.
+pub const FILE_LOCK_CLASS_SHIFT: u32 = 8;
+/// File lock records: where the process id starts in the mode's word.
+pub const FILE_LOCK_PID_SHIFT: u32 = 32;
+
+on_media! {
+    /// A lock on a range of a file, or on the whole of it, held or waited for.
+    pub struct FileLockRaw[64] {
+        /// FILE_LOCK_* | (slot + 1) << [`FILE_LOCK_SLOT_SHIFT`]: whose death ends it.
+        @ 0 state: u64,
+        /// Next record of the bucket, plus one.
+        @ 8 next: u64,
+        /// The inode.
+        @ 16 ino: u64,
+        /// First byte.
+        @ 24 start: u64,
+        /// Last byte.
+        @ 32 end: u64,
+        /// For writing, class of the owner, process id.
+        @ 40 mode: u64,
+        /// Owner: the process's token.
+        @ 48 token: u64,
+        /// Owner: which of that process's.
+        @ 56 id: u64,
+    }
+}
+
+on_media! {
+    /// The file locks of inodes with the same hash.
+    pub struct FileLockBucketRaw[64] {
+        /// Who changes the chain, or 0.
+        @ 0 owner: u64,
+        /// First record, plus one.
+        @ 8 first: u64,
+        /// Counts what may let a waiter go on; its low half is slept on.
+        @ 16 changes: u64,
+        /// Zero.
+        @ 24 unused: [u64; 5],
     }
 }
 

@@ -5,17 +5,15 @@ use crate::freeze::FreezeProbe;
 use crate::geometry::Geometry;
 use crate::info::{RecoveryKind, RecoveryReport};
 use crate::options::OpenOptions;
-use crate::owner::Holder;
 use crate::persist::Restore;
-use crate::pool::{
-    BYTE_ATTACH, BYTE_POOL, Pool, SLOT_INCARNATION, SLOT_PID, SLOT_STATE, holder_pid,
-};
+use crate::pool::{BYTE_ATTACH, BYTE_POOL, Pool, holder_pid};
+use crate::slot::SLOT_STATE;
 use crate::superblock::{self, Health, State};
 use crate::{recovery, walk};
 use pmem::Pmem;
-use pmem::slots::{ByteLock, Prober};
+use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::RunRecordRaw;
-use pmfs_format::runtime::{LAYOUT, SLOT_FREE, SLOT_LIVE};
+use pmfs_format::runtime::{LAYOUT, SLOT_FREE};
 use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
@@ -40,19 +38,26 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
     let geometry = Geometry::of(&raw, mem.len())?;
     let entry = attach_lock(path)?;
     wait_for_copier(path)?;
-    let pool_lock = if options.shared {
-        ByteLock::try_shared(path, BYTE_POOL)?
-    } else {
+    let prober = Prober::open(path)?;
+    // Every process that has the pool, of whatever build, has this byte.
+    let others = prober.probe(BYTE_POOL)? != Probe::Free;
+    let pool_lock = if options.exclusive || options.repair {
         ByteLock::try_exclusive(path, BYTE_POOL)?
+    } else {
+        ByteLock::try_shared(path, BYTE_POOL)?
     };
     let Some(pool_lock) = pool_lock else {
         return Err(Error::Held {
             pid: holder_pid(path),
         });
     };
-    let prober = Prober::open(path)?;
     let mut pool = Pool::new(mem, raw, geometry, Some(prober), options);
-    let report = enter(&mut pool, Origin::File(path), health)?;
+    let origin = Origin::File {
+        path,
+        others,
+        adopt: options.adopt,
+    };
+    let report = enter(&mut pool, origin, health)?;
     pool.locks.lock().expect("not poisoned").push(pool_lock);
     drop(entry);
     Ok((pool, report))
@@ -75,7 +80,13 @@ pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, 
 #[derive(Clone, Copy)]
 enum Origin<'a> {
     /// A file, whose identity and locks tell whether somebody has it open.
-    File(&'a Path),
+    File {
+        path: &'a Path,
+        /// Somebody has.
+        others: bool,
+        /// Whoever had it under another name is known to be gone.
+        adopt: bool,
+    },
     /// Some image: nothing of its runtime area is believed.
     Image,
     /// What the last machine that had it left; nobody has it open.
@@ -86,7 +97,7 @@ enum Origin<'a> {
 impl<'a> Origin<'a> {
     fn path(self) -> Option<&'a Path> {
         match self {
-            Origin::File(path) => Some(path),
+            Origin::File { path, .. } => Some(path),
             _ => None,
         }
     }
@@ -164,8 +175,14 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
             (last.boot_id, last.dev, last.ino, last.layout)
                 == (record.boot_id, record.dev, record.ino, record.layout)
         });
-    let others = path.is_some() && any_live(pool);
     let mut report = RecoveryReport::default();
+    let (others, adopt) = match origin {
+        Origin::File { others, adopt, .. } => (others, adopt),
+        _ => (false, true),
+    };
+    if let Some(last) = last.filter(|_| state == State::Active) {
+        keep_apart(&last, &record, others, adopt)?;
+    }
     if !others {
         let whole = match state {
             State::Clean(crc) => runtime_crc(pool)? == crc,
@@ -185,11 +202,17 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         if !planted!("bug-active-missing") {
             superblock::set_state(&restore, State::Active);
         }
-    } else if !same {
-        // Somebody has it open under another identity: another container, or a copy of the device node.
-        return Err(Error::Held { pid: 0 });
     }
-    take_slot(pool, path)?;
+    match occupy(pool, path) {
+        // All who had them are dead, and so is one who began to clean up.
+        Err(Error::TooManyProcesses { .. }) if !others => {
+            report = walk::rebuild(pool)?;
+            record.recoveries += 1;
+            superblock::set_run_record(&Restore::new(&pool.pm), record);
+            occupy(pool, path)?;
+        }
+        taken => taken?,
+    }
     let undone = match recovery::recover_dead(pool) {
         Err(_) if pool.mending => recovery::Undone::default(),
         undone => undone?,
@@ -222,16 +245,8 @@ pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.read_only.store(false, Ordering::Relaxed);
     pool.flush_strays();
     walk::rebuild(pool)?;
-    mark_slot(pool, pool.holder.slot, pool.holder.incarnation);
+    pool.mark_slot(pool.holder(), 0);
     Ok(())
-}
-
-fn mark_slot(pool: &Pool, slot: u64, incarnation: u64) {
-    let off = pool.geometry.slot(slot);
-    let runtime = pool.pm.runtime();
-    runtime.store(off + SLOT_INCARNATION, incarnation);
-    runtime.store(off + SLOT_PID, u64::from(std::process::id()));
-    runtime.store(off + SLOT_STATE, SLOT_LIVE);
 }
 
 /// This run's record: who we are, and how often that has been.
@@ -264,42 +279,43 @@ fn read_boot_id() -> [u8; 16] {
     id
 }
 
-fn any_live(pool: &Pool) -> bool {
-    (0..pool.geometry.slot_count).any(|slot| match &pool.prober {
-        None => false,
-        Some(prober) => {
-            let state = pool.pm.load(pool.geometry.slot(slot) + SLOT_STATE);
-            state == SLOT_LIVE
-                && !matches!(
-                    prober.probe(Pool::slot_byte(slot)),
-                    Ok(pmem::slots::Probe::Free)
-                )
-        }
-    })
+/// Takes a slot, if need be one that has become free by cleaning up after the dead, for which the last slot is kept.
+fn occupy(pool: &Pool, path: Option<&Path>) -> Result<()> {
+    let usable = 0..pool.geometry.slot_count - 1;
+    let mut taken = pool.take_slot(path, usable.clone(), false);
+    if matches!(taken, Err(Error::TooManyProcesses { .. })) {
+        let last = usable.end..usable.end + 1;
+        let Ok(kept) = pool.take_slot(path, last, false) else {
+            return taken.map(drop);
+        };
+        pool.mark_slot(kept.holder, 0);
+        pool.held_as.store(kept.holder);
+        recovery::recover_dead(pool)?;
+        taken = pool.take_slot(path, usable, false);
+        let off = pool.geometry.slot(kept.holder.slot);
+        pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
+    }
+    let taken = taken?;
+    pool.mark_slot(taken.holder, 0);
+    pool.held_as.store(taken.holder);
+    pool.locks.lock().expect("not poisoned").extend(taken.lock);
+    Ok(())
 }
 
-fn take_slot(pool: &mut Pool, path: Option<&Path>) -> Result<()> {
-    for slot in 0..pool.geometry.slot_count {
-        let off = pool.geometry.slot(slot);
-        let runtime = pool.pm.runtime();
-        if runtime.load(off + SLOT_STATE) != SLOT_FREE {
-            continue;
-        }
-        if let Some(path) = path {
-            let Some(lock) = ByteLock::try_exclusive(path, Pool::slot_byte(slot))? else {
-                continue;
-            };
-            pool.locks.lock().expect("not poisoned").push(lock);
-        }
-        let incarnation = runtime.load(off + SLOT_INCARNATION) + 1;
-        mark_slot(pool, slot, incarnation);
-        pool.holder = Holder {
-            slot,
-            incarnation: incarnation & 0xf_ffff,
-        };
-        return Ok(());
+/// Refuses a pool that others have, or may have, by means that don't meet ours: unlike builds, whose tables stand
+/// elsewhere; another device node, mount or container, through which locks are not the same (DECISIONS 7).
+fn keep_apart(last: &RunRecordRaw, ours: &RunRecordRaw, others: bool, adopt: bool) -> Result<()> {
+    if others && last.layout != ours.layout {
+        return Err(Error::UnlikeBuild {
+            theirs: last.layout,
+            ours: ours.layout,
+        });
     }
-    Err(Error::TooManyOpen)
+    let elsewhere = (last.dev, last.ino) != (ours.dev, ours.ino);
+    if elsewhere && (others || last.boot_id == ours.boot_id && !adopt) {
+        return Err(Error::Elsewhere);
+    }
+    Ok(())
 }
 
 /// Leaves the pool: gives up the slot, and marks the pool clean if nobody else is in it.
@@ -312,11 +328,12 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     }
     let path = pool.pm.mapping().path().map(Path::to_path_buf);
     let entry = path.as_deref().map(attach_lock).transpose()?;
-    recovery::close_for(pool, pool.holder.slot);
-    let off = pool.geometry.slot(pool.holder.slot);
+    let slot = pool.holder().slot;
+    recovery::close_for(pool, slot);
+    pool.drop_file_locks(slot);
+    let off = pool.geometry.slot(slot);
     pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
-    let occupied = (0..pool.geometry.slot_count)
-        .any(|slot| pool.pm.load(pool.geometry.slot(slot) + SLOT_STATE) != SLOT_FREE);
+    let occupied = (0..pool.geometry.slot_count).any(|slot| pool.is_marked(slot));
     if !occupied && pool.pm.intact().is_ok() && !pool.damaged.load(Ordering::Relaxed) {
         pool.flush_strays();
         pool.pm.runtime().save();

@@ -79,6 +79,48 @@ pub enum Error {
     /// A table in the runtime area is full.
     #[error("too many open files in the pool")]
     TooManyOpen,
+    /// The slot table is full.
+    #[error(
+        "{slots} processes have the pool open, and there is room for no more; close one, or go through a mount"
+    )]
+    TooManyProcesses {
+        /// How many there is room for.
+        slots: u64,
+    },
+    /// A file lock of another owner is in the way.
+    #[error("the file is locked by another")]
+    WouldBlock,
+    /// A wait was ended by a signal.
+    #[error("interrupted")]
+    Interrupted,
+    /// Who is waited for waits for the caller.
+    #[error("waiting for that lock would never end")]
+    Deadlock,
+    /// The table of file locks is full.
+    #[error("no room for another file lock in the pool")]
+    NoLocks,
+    /// The process is a copy of the one that opened the pool.
+    #[error(
+        "this process was forked from the one that opened the pool; open it again in the child"
+    )]
+    Forked,
+    /// Somebody has, or may have, the pool open by another name.
+    #[error(
+        "the pool is or was in use under another name (another device node, or it is a copy of one in use); \
+         open it by that name, or run pmfs fsck on it if nobody has it open"
+    )]
+    Elsewhere,
+    /// A process of another version has the pool open.
+    #[error(
+        "the pool is open in a process of another PMFS version (layout {theirs}, this one has {ours}); \
+         end it first, or use the same version"
+    )]
+    UnlikeBuild {
+        /// Layout of the runtime area that they use.
+        theirs: u64,
+        /// Ours.
+        ours: u64,
+    },
     /// What stands on the medium can't be right.
     #[error("corrupt pool: {what} at offset {offset:#x}; run pmfs fsck")]
     Corrupt {
@@ -168,14 +210,22 @@ impl Error {
             Error::NoAttribute => Errno::NODATA,
             Error::NoSuchOffset => Errno::NXIO,
             Error::ReadOnly => Errno::ROFS,
-            Error::TooManyOpen => Errno::NFILE,
-            Error::Corrupt { .. } | Error::Medium { .. } | Error::ShutDown => Errno::IO,
+            Error::TooManyOpen | Error::TooManyProcesses { .. } => Errno::NFILE,
+            Error::WouldBlock => Errno::AGAIN,
+            Error::Interrupted => Errno::INTR,
+            Error::Deadlock => Errno::DEADLK,
+            Error::NoLocks => Errno::NOLCK,
+            Error::Corrupt { .. } | Error::Medium { .. } | Error::ShutDown | Error::Forked => {
+                Errno::IO
+            }
             Error::NotAPool(_)
             | Error::TooNew { .. }
             | Error::Geometry(_)
             | Error::BadImage { .. } => Errno::INVAL,
             Error::NotEmptyFile => Errno::EXIST,
-            Error::Held { .. } | Error::Frozen => Errno::BUSY,
+            Error::Held { .. } | Error::Frozen | Error::Elsewhere | Error::UnlikeBuild { .. } => {
+                Errno::BUSY
+            }
             Error::File { .. } | Error::Media(_) => Errno::IO,
         }
     }

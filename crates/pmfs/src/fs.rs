@@ -11,8 +11,8 @@ use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::repair::{self, RepairReport};
 use crate::types::{
-    AtimeMode, Attr, DirEntry, FallocateMode, Ino, NewNode, RenameFlags, SetAttr, StatFs,
-    XattrFlags,
+    AtimeMode, Attr, DirEntry, FallocateMode, Ino, LockInfo, LockKind, LockOwner, LockRange,
+    NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
 };
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -275,6 +275,57 @@ impl Fs {
     /// Nothing to do: every call is durable when it returns.
     pub fn fsync(&self, _ino: Ino) -> Result<()> {
         self.pool.alive()
+    }
+
+    /// Takes a file lock, or changes the kind of one that the owner has, if nobody is in the way. `pid` is what
+    /// others are told of who has it.
+    pub fn lock(
+        &self,
+        ino: Ino,
+        owner: LockOwner,
+        kind: LockKind,
+        range: LockRange,
+        pid: u32,
+    ) -> Result<()> {
+        let request = self.pool.lock_request(ino, owner, (kind, range), pid);
+        self.pool.file_lock(&request)
+    }
+
+    /// As [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few milliseconds and ends
+    /// the wait with [`crate::Error::Interrupted`], as does a signal that this thread handles meanwhile.
+    pub fn lock_wait(
+        &self,
+        ino: Ino,
+        owner: LockOwner,
+        kind: LockKind,
+        range: LockRange,
+        pid: u32,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let request = self.pool.lock_request(ino, owner, (kind, range), pid);
+        self.pool.file_lock_wait(&request, interrupted)
+    }
+
+    /// Gives up what an owner has of a range.
+    pub fn unlock(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<()> {
+        self.pool.unlock_of(ino, owner, range)
+    }
+
+    /// Gives up all that an owner has of an inode.
+    pub fn unlock_all(&self, ino: Ino, owner: LockOwner) -> Result<()> {
+        self.unlock(ino, owner, LockRange::WHOLE)
+    }
+
+    /// What would be in the way of a lock; F_GETLK of `fcntl(2)`.
+    pub fn lock_conflict(
+        &self,
+        ino: Ino,
+        owner: LockOwner,
+        kind: LockKind,
+        range: LockRange,
+    ) -> Result<Option<LockInfo>> {
+        let request = self.pool.lock_request(ino, owner, (kind, range), 0);
+        self.pool.file_lock_conflict(&request)
     }
 
     /// An extended attribute's value.

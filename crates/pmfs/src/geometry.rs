@@ -3,9 +3,14 @@
 use crate::error::{Error, Result};
 use crate::lane::Run;
 use pmfs_format::{
-    BLOCK_BYTES, GroupRaw, IntentRaw, LaneRaw, LockRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw,
-    runtime::GROUP_UNITS, tree,
+    BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, LaneRaw, LockRaw,
+    OpenFileRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw, runtime::GROUP_UNITS, tree,
 };
+
+/// Open files for each line of the open table, which names who has what open.
+const FILES_PER_LINE: u64 = 2;
+/// File locks, of which there are as many as open lines, for each bucket of them.
+const FILE_LOCKS_PER_BUCKET: u64 = 4;
 
 /// A bitmap of the runtime area with its group lines.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +50,9 @@ pub(crate) struct Geometry {
     pub intents: u64,
     pub locks: u64,
     pub open: u64,
+    pub files: u64,
+    pub file_locks: u64,
+    pub file_lock_buckets: u64,
     pub block_map: BitmapPlace,
     pub inode_map: BitmapPlace,
     pub strays: u64,
@@ -108,6 +116,10 @@ impl Geometry {
         let intents = regions.take(sizing.lanes * sizing.intents * IntentRaw::SIZE);
         let locks = regions.take(sizing.locks * LockRaw::SIZE);
         let open = regions.take(sizing.open_lines * 64);
+        let files = regions.take(sizing.open_lines * FILES_PER_LINE * OpenFileRaw::SIZE);
+        let file_locks = regions.take(sizing.open_lines * FileLockRaw::SIZE);
+        let buckets = sizing.open_lines / FILE_LOCKS_PER_BUCKET;
+        let file_lock_buckets = regions.take(buckets * FileLockBucketRaw::SIZE);
         let mut bitmap = |units: u64| {
             let groups = regions.take(units.div_ceil(GROUP_UNITS) * GroupRaw::SIZE);
             let bits = regions.take(units.div_ceil(64) * 8);
@@ -140,6 +152,9 @@ impl Geometry {
             intents,
             locks,
             open,
+            files,
+            file_locks,
+            file_lock_buckets,
             block_map,
             inode_map,
             strays,
@@ -189,6 +204,7 @@ impl Geometry {
             || raw.lane_bytes < 4096
             || !raw.locks.is_power_of_two()
             || !raw.open_lines.is_power_of_two()
+            || raw.open_lines < FILE_LOCKS_PER_BUCKET as u32
             || raw.intents < 16
             || tables > raw.blocks * 64
             || raw.inodes < 8
@@ -321,6 +337,36 @@ impl Geometry {
     /// Byte offset of slot `index`.
     pub fn slot(&self, index: u64) -> u64 {
         self.slots + index * SlotRaw::SIZE
+    }
+
+    /// Open files that there is room for.
+    pub fn file_count(&self) -> u64 {
+        self.open_lines * FILES_PER_LINE
+    }
+
+    /// Byte offset of open file `index`.
+    pub fn file(&self, index: u64) -> u64 {
+        self.files + index * OpenFileRaw::SIZE
+    }
+
+    /// File locks that there is room for.
+    pub fn file_lock_count(&self) -> u64 {
+        self.open_lines
+    }
+
+    /// Byte offset of file lock `index`.
+    pub fn file_lock(&self, index: u64) -> u64 {
+        self.file_locks + index * FileLockRaw::SIZE
+    }
+
+    /// Buckets of file locks: a power of two.
+    pub fn file_lock_bucket_count(&self) -> u64 {
+        self.open_lines / FILE_LOCKS_PER_BUCKET
+    }
+
+    /// Byte offset of the file lock bucket `index`.
+    pub fn file_lock_bucket(&self, index: u64) -> u64 {
+        self.file_lock_buckets + index * FileLockBucketRaw::SIZE
     }
 
     /// Byte offset of lane `index`'s volatile line.

@@ -70,7 +70,11 @@ pub fn grow(
 
 /// Opens and closes the pool, so that it is clean.
 fn recover(path: &Path) -> Result<PoolInfo> {
-    let fs = Fs::open(path, &OpenOptions::default())?;
+    let options = OpenOptions {
+        exclusive: true,
+        ..OpenOptions::default()
+    };
+    let fs = Fs::open(path, &options)?;
     let info = fs.info();
     let damaged = fs.is_damaged();
     fs.close()?;

@@ -1,10 +1,9 @@
 //! What a pool tells about itself: geometry, medium, and what attaching had to do.
 
 use crate::alloc::Bitmap;
-use crate::pool::{Pool, SLOT_STATE};
+use crate::pool::Pool;
 use crate::superblock;
 use pmfs_format::BLOCK_BYTES;
-use pmfs_format::runtime::SLOT_FREE;
 use std::fmt;
 use std::time::Duration;
 
@@ -121,6 +120,8 @@ pub struct PoolDetails {
     pub recoveries: u64,
     /// Slots of processes marked as attached.
     pub attached: u64,
+    /// File locks held and waited for.
+    pub file_locks: u64,
     /// Blocks kept back for calls that free or overwrite.
     pub reserve_blocks: u64,
     /// Free pages.
@@ -144,7 +145,7 @@ pub struct FreePages {
 impl Pool {
     pub(crate) fn details(&self) -> PoolDetails {
         let record = superblock::run_record(self.pm.mapping());
-        let live = |slot: &u64| self.pm.load(self.geometry.slot(*slot) + SLOT_STATE) != SLOT_FREE;
+        let live = |slot: &u64| self.is_marked(*slot);
         let bytes = |blocks: u64| blocks * BLOCK_BYTES;
         let geometry = &self.geometry;
         let journal_bytes = geometry.lanes * geometry.lane_bytes;
@@ -181,6 +182,7 @@ impl Pool {
             runs: record.map_or(0, |record| record.runs),
             recoveries: record.map_or(0, |record| record.recoveries),
             attached: (0..geometry.slot_count).filter(live).count() as u64,
+            file_locks: crate::file_lock::table::records(self).count() as u64,
             reserve_blocks: geometry.reserve_blocks,
             free: Bitmap::blocks(self).free_pages(),
             regions,

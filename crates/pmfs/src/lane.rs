@@ -109,7 +109,7 @@ impl<'a> Lane<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim(pool: &'a Pool) -> Lane<'a> {
         let lanes = pool.geometry.lanes;
-        let me = pool.holder.word();
+        let me = pool.holder().word();
         let hint = HINT.get();
         let start = if hint == u64::MAX {
             owner::thread_tag()

@@ -20,6 +20,7 @@ mod dir;
 pub mod dump;
 mod error;
 mod file;
+mod file_lock;
 mod freeze;
 mod fs;
 mod geometry;
@@ -42,6 +43,7 @@ mod pool;
 mod recovery;
 mod repair;
 mod settle;
+mod slot;
 mod statfs;
 mod strays;
 mod superblock;
@@ -66,6 +68,6 @@ pub use options::{MkfsOptions, OpenOptions};
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{
-    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, Ino, NewNode, ROOT_INO, RenameFlags,
-    SetAttr, SetTime, StatFs, XattrFlags,
+    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, Ino, LockClass, LockInfo, LockKind,
+    LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr, SetTime, StatFs, XattrFlags,
 };

@@ -61,10 +61,10 @@ impl Pool {
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn open_add(&self, ino: Ino) -> Result<()> {
         let runtime = self.pm.runtime();
-        let mine = ino | (self.holder.slot + 1) << SLOT_SHIFT;
+        let mine = ino | (self.holder().slot + 1) << SLOT_SHIFT;
         for off in self.open_words(ino) {
             let word = runtime.load(off);
-            let same = word != 0 && ino_of(word) == ino && slot_of(word) == self.holder.slot;
+            let same = word != 0 && ino_of(word) == ino && slot_of(word) == self.holder().slot;
             if same
                 && word >> COUNT_SHIFT < COUNT_MAX
                 && runtime.cas(off, word, word + COUNT_ONE).is_ok()
@@ -96,7 +96,7 @@ impl Pool {
         'again: loop {
             for off in self.open_words(ino) {
                 let word = runtime.load(off);
-                if word == 0 || ino_of(word) != ino || slot_of(word) != self.holder.slot {
+                if word == 0 || ino_of(word) != ino || slot_of(word) != self.holder().slot {
                     continue;
                 }
                 let last = word >> COUNT_SHIFT == 1;

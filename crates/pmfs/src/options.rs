@@ -40,11 +40,14 @@ pub struct OpenOptions {
     pub nodiratime: bool,
     /// How to map it.
     pub map: MapOptions,
-    /// Let other instances in at the same time. Experimental: for tests until pools are shared.
-    pub shared: bool,
+    /// Want the pool for this process alone: fails if anybody has it open, and lets nobody in.
+    pub exclusive: bool,
     /// Attach though the journal or the root directory is damaged, throwing away what can't be undone, and
     /// trusting nothing of the runtime area: for fsck, which calls [`crate::Fs::repair`] next.
     pub repair: bool,
+    /// Open a pool that was left in use under another name since this machine was started: a copy of one in use, or a
+    /// device reached by another node. Safe only if whoever had it is gone.
+    pub adopt: bool,
     /// Where times come from.
     pub clock: Clock,
     /// Who is shown every access to the pool, from the first one on.

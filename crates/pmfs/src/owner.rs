@@ -52,6 +52,26 @@ impl Holder {
     }
 }
 
+/// The holder that this process is: set when it attaches, and again after fork.
+#[derive(Debug, Default)]
+pub(crate) struct AtomicHolder(AtomicU64);
+
+impl AtomicHolder {
+    #[inline]
+    pub fn load(&self) -> Holder {
+        let word = self.0.load(Ordering::Relaxed);
+        Holder {
+            slot: word >> 32,
+            incarnation: word & 0xffff_ffff,
+        }
+    }
+
+    pub fn store(&self, holder: Holder) {
+        let word = holder.slot << 32 | holder.incarnation;
+        self.0.store(word, Ordering::Relaxed);
+    }
+}
+
 /// The slot in an owner word.
 pub(crate) fn slot_of(owner: u64) -> Option<u64> {
     ((owner >> OWNER_SLOT_SHIFT) & 0xfff).checked_sub(1)
@@ -61,7 +81,7 @@ pub(crate) fn slot_of(owner: u64) -> Option<u64> {
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn acquire(pool: &Pool, off: u64) {
-    let me = pool.holder.word();
+    let me = pool.holder().word();
     if pool.pm.runtime().cas(off, 0, me).is_err() {
         wait(pool, off, me);
     }

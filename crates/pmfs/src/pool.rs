@@ -4,16 +4,15 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::options::OpenOptions;
-use crate::owner::{Holder, slot_of};
+use crate::owner::{AtomicHolder, Holder, slot_of};
 use crate::persist::Pm;
 use crate::types::{AtimeMode, DataMode};
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::SuperblockRaw;
-use pmfs_format::runtime::SLOT_LIVE;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 /// First of the byte numbers that are locks, beyond any pool's bytes.
 const LOCK_BYTES: u64 = 1 << 62;
@@ -24,12 +23,7 @@ pub(crate) const BYTE_POOL: u64 = LOCK_BYTES + 1;
 /// Held exclusively by a process that copies the pool and wants it to stand still.
 pub(crate) const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
 /// The slots' bytes.
-const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
-
-/// Fields of [`pmfs_format::SlotRaw`].
-pub(crate) const SLOT_STATE: u64 = 0;
-pub(crate) const SLOT_INCARNATION: u64 = 8;
-pub(crate) const SLOT_PID: u64 = 16;
+pub(crate) const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
 
 /// One process's attachment.
 pub(crate) struct Pool {
@@ -38,7 +32,7 @@ pub(crate) struct Pool {
     pub superblock: SuperblockRaw,
     /// The bytes that tree entries may point into.
     pub data: std::ops::Range<u64>,
-    pub holder: Holder,
+    pub held_as: AtomicHolder,
     pub clock: Clock,
     pub data_mode: DataMode,
     /// An [`AtimeMode`], by number.
@@ -46,6 +40,8 @@ pub(crate) struct Pool {
     pub nodiratime: AtomicBool,
     pub read_only: AtomicBool,
     pub shut: AtomicBool,
+    /// The address space that holds the slot ([`pmem::life`]).
+    pub life: AtomicU64,
     /// The walk met damage: the pool is read-only, and is not marked clean.
     pub damaged: AtomicBool,
     /// Dead processes were cleaned up after by a waiter, who could not close what they held open.
@@ -77,16 +73,14 @@ impl Pool {
             geometry,
             superblock,
             data,
-            holder: Holder {
-                slot: 0,
-                incarnation: 0,
-            },
+            held_as: AtomicHolder::default(),
             clock: options.clock.clone(),
             data_mode: options.data,
             atime: AtomicU8::new(options.atime as u8),
             nodiratime: AtomicBool::new(options.nodiratime),
             read_only: AtomicBool::new(options.read_only),
             shut: AtomicBool::new(false),
+            life: AtomicU64::new(pmem::life::number()),
             damaged: AtomicBool::new(false),
             unclosed: AtomicBool::new(false),
             mending: options.repair,
@@ -97,15 +91,23 @@ impl Pool {
         }
     }
 
+    /// Who we are in it.
+    #[inline]
+    pub fn holder(&self) -> Holder {
+        self.held_as.load()
+    }
+
     /// # Errors
-    /// [`Error::ShutDown`] after detach.
+    /// [`Error::ShutDown`] after detach, [`Error::Forked`] in a child that has no slot of its own.
     #[inline]
     pub fn alive(&self) -> Result<()> {
         if self.shut.load(Ordering::Relaxed) {
-            Err(Error::ShutDown)
-        } else {
-            Ok(())
+            return Err(Error::ShutDown);
         }
+        if self.life.load(Ordering::Relaxed) != pmem::life::number() {
+            return Err(Error::Forked);
+        }
+        Ok(())
     }
 
     /// Whether this thread unwinds from a broken invariant. What it holds then stays held: half a change must
@@ -147,44 +149,9 @@ impl Pool {
         let _ = crate::recovery::recover_dead(self);
     }
 
-    /// The byte that a slot's holder has locked.
-    pub fn slot_byte(slot: u64) -> u64 {
-        BYTE_SLOTS + slot
-    }
-
-    /// The process id that a slot's holder wrote.
-    pub fn slot_pid(&self, slot: u64) -> u64 {
-        if slot >= self.geometry.slot_count {
-            return 0;
-        }
-        self.pm.load(self.geometry.slot(slot) + SLOT_PID)
-    }
-
-    /// Whether a slot is marked as held by a process that is gone.
-    pub fn slot_dead(&self, slot: u64) -> bool {
-        if slot >= self.geometry.slot_count || slot == self.holder.slot {
-            return false;
-        }
-        if self.pm.load(self.geometry.slot(slot) + SLOT_STATE) != SLOT_LIVE {
-            return false;
-        }
-        match &self.prober {
-            // Without a file there are no locks: the one who asks is alone.
-            None => true,
-            Some(prober) => matches!(prober.probe(Pool::slot_byte(slot)), Ok(Probe::Free)),
-        }
-    }
-
     /// Whether the holder of an owner word is gone.
     pub fn owner_dead(&self, owner: u64) -> bool {
         slot_of(owner).is_some_and(|slot| self.slot_dead(slot))
-    }
-
-    /// Slots marked as held by processes that are gone.
-    pub fn dead_slots(&self) -> Vec<u64> {
-        (0..self.geometry.slot_count)
-            .filter(|&slot| self.slot_dead(slot))
-            .collect()
     }
 }
 

@@ -13,8 +13,9 @@ use crate::lane::{Claim, Lane, Purpose};
 use crate::locks::LockSet;
 use crate::owner::{self, Held, slot_of};
 use crate::persist::{Pm, Restore};
-use crate::pool::{Pool, SLOT_STATE};
+use crate::pool::Pool;
 use crate::settle::{self, tree_of};
+use crate::slot::SLOT_STATE;
 use crate::tree::usage;
 use pmfs_format::LockRaw;
 use pmfs_format::journal::{
@@ -218,7 +219,7 @@ struct RecoveryLock<'a>(&'a Pool);
 impl<'a> RecoveryLock<'a> {
     fn take(pool: &'a Pool) -> RecoveryLock<'a> {
         let off = pool.geometry.header + RECOVERY_OWNER;
-        let me = pool.holder.word();
+        let me = pool.holder().word();
         let runtime = pool.pm.runtime();
         loop {
             let seen = runtime.load(off);
@@ -260,6 +261,7 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
         undone.intents += done.intents;
         for slot in dead {
             undone.orphans += close_for(pool, slot);
+            pool.drop_file_locks(slot);
             let state = pool.geometry.slot(slot) + SLOT_STATE;
             pool.pm.runtime().store(state, SLOT_FREE);
             undone.slots += 1;
@@ -387,6 +389,11 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
                 }
                 owner::release(pool, line);
             }
+        }
+    }
+    for bucket in pool.file_lock_buckets() {
+        if is_dead(runtime.load(bucket)) {
+            owner::release(pool, bucket);
         }
     }
     for word in [RENAME_OWNER, GROW_OWNER, CLOSING_OWNER] {

@@ -201,3 +201,94 @@ impl AtimeMode {
         .find(|&mode| mode as u8 == number)
     }
 }
+
+/// Who a file lock belongs to, inside a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockOwner {
+    /// Of which kind.
+    pub class: LockClass,
+    /// Tells owners of a class apart: of POSIX locks a process has one, 0, and a mount as many as it serves.
+    pub id: u64,
+}
+
+/// Kinds of file lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockClass {
+    /// A range that belongs to a process: F_SETLK of `fcntl(2)`.
+    Posix = 1,
+    /// A range that belongs to an open file: F_OFD_SETLK of `fcntl(2)`.
+    File = 2,
+    /// The whole file, for an open file: `flock(2)`. It does not know of ranges, nor they of it.
+    Flock = 3,
+}
+
+impl LockClass {
+    pub(crate) fn from_number(number: u64) -> LockClass {
+        match number {
+            1 => LockClass::Posix,
+            2 => LockClass::File,
+            _ => LockClass::Flock,
+        }
+    }
+
+    /// Whether locks of the two classes exclude each other.
+    pub(crate) fn same_space(self, other: LockClass) -> bool {
+        (self == LockClass::Flock) == (other == LockClass::Flock)
+    }
+}
+
+/// What a lock is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Shared with others that read.
+    Read,
+    /// Exclusive.
+    Write,
+}
+
+/// Bytes of a file, from `start` to `end`, both included; `u64::MAX` is however far it grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRange {
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+}
+
+impl LockRange {
+    /// All of a file.
+    pub const WHOLE: LockRange = LockRange {
+        start: 0,
+        end: u64::MAX,
+    };
+
+    pub(crate) fn overlaps(self, other: LockRange) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+
+    /// Overlaps, or lies next to it.
+    pub(crate) fn touches(self, other: LockRange) -> bool {
+        self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
+    }
+
+    /// Both and what lies between.
+    pub(crate) fn with(self, other: LockRange) -> LockRange {
+        LockRange {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+        }
+    }
+}
+
+/// A lock that is in the way of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// What it is for.
+    pub kind: LockKind,
+    /// What it covers.
+    pub range: LockRange,
+    /// The process that took it, as it called itself; 0 where nobody knows.
+    pub pid: u32,
+    /// Whose it is.
+    pub class: LockClass,
+}

@@ -90,10 +90,7 @@ struct Arena<'a> {
 }
 
 pub(crate) fn shared(mode: DataMode, start: i64) -> OpenOptions {
-    OpenOptions {
-        shared: true,
-        ..pool::open_options(mode, start)
-    }
+    pool::open_options(mode, start)
 }
 
 fn words(error: impl ToString) -> String {

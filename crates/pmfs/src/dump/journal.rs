@@ -4,8 +4,9 @@ use super::Dumped;
 use crate::error::{Error, Result};
 use crate::lane::{Lane, Zone};
 use crate::owner::slot_of;
-use crate::pool::{Pool, SLOT_INCARNATION, SLOT_PID, SLOT_STATE};
+use crate::pool::Pool;
 use crate::recovery::scan;
+use crate::slot::{SLOT_INCARNATION, SLOT_PID, SLOT_STATE};
 use pmfs_format::journal::{
     ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
 };

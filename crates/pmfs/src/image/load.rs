@@ -195,7 +195,12 @@ impl Loader<'_> {
 
     /// Opens what was loaded, which rebuilds its runtime area, and leaves it clean.
     fn open(&self, path: &Path) -> Result<LoadReport> {
-        let fs = Fs::open(path, &OpenOptions::default())?;
+        let options = OpenOptions {
+            exclusive: true,
+            adopt: true,
+            ..OpenOptions::default()
+        };
+        let fs = Fs::open(path, &options)?;
         let report = LoadReport {
             info: fs.info(),
             blocks: self.blocks,

@@ -70,15 +70,28 @@ impl<'a> Runtime<'a> {
         self.mem.swap(off, value)
     }
 
-    /// Sleeps while the word's low half is `expect`, at most `timeout`.
-    pub fn wait(&self, off: u64, expect: u32, timeout: Duration) {
+    /// Sleeps while the word's low half is `expect`, at most `timeout`. Whether a signal ended it.
+    pub fn wait(&self, off: u64, expect: u32, timeout: Duration) -> bool {
         self.check(off, 8);
-        self.mem.futex_wait(off, expect, timeout);
+        self.mem.futex_wait(off, expect, timeout)
     }
 
     /// Wakes one sleeper.
     pub fn wake(&self, off: u64) {
         self.mem.futex_wake(off, 1);
+    }
+
+    /// Wakes all who sleep on it.
+    pub fn wake_all(&self, off: u64) {
+        self.mem.futex_wake(off, u32::MAX);
+    }
+
+    /// Adds to a total that nothing is decided by. Atomic; not recorded.
+    #[inline]
+    pub fn count(&self, off: u64, more: u64) {
+        self.check(off, 8);
+        let _window = self.mem.window();
+        self.mem.count(off, more);
     }
 
     /// Zeros `len` bytes: first opener only, with the pool to itself.

@@ -1,7 +1,7 @@
 //! Threads on one pool: one instance, or several, each used by some of the threads.
 
 use crate::pool::TestPool;
-use pmfs::{DataMode, Error, Fs, Ino, NewNode, ROOT_INO};
+use pmfs::{DataMode, Error, Fs, Ino, NewNode, OpenOptions, ROOT_INO};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,10 @@ impl Crew {
             assert_sound(fs);
         }
         let path = self.pool.copy();
-        let options = self.pool.options(DataMode::Atomic, false);
+        let options = OpenOptions {
+            adopt: true,
+            ..self.pool.options(DataMode::Atomic, false)
+        };
         let copy = Fs::open(&path, &options).expect("open the copy");
         assert_eq!(copy.recovery().damage, 0, "{:?}", copy.recovery());
         assert_sound(&copy);

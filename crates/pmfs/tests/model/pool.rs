@@ -74,7 +74,7 @@ impl TestPool {
     pub fn options(&self, data: DataMode, shared: bool) -> OpenOptions {
         OpenOptions {
             data,
-            shared,
+            exclusive: !shared,
             clock: self.clock(),
             ..OpenOptions::default()
         }

@@ -174,6 +174,7 @@ impl<'p> Run<'p> {
     fn open_copy(&mut self) -> Result<(), String> {
         let path = self.world.pool.copy();
         let options = OpenOptions {
+            adopt: true,
             ..self.world.pool.options(self.setting.modes[0], false)
         };
         let fs = Fs::open(&path, &options).map_err(|error| format!("open the copy: {error}"))?;

@@ -1,0 +1,49 @@
+//! Whether a wait can never end: who is waited for waits, at last, for who asks. Asked by whoever begins to wait and
+//! from time to time while it does, so that of a circle at least the last one sees it. As with the kernel's POSIX
+//! locks an owner counts as one, whichever of its threads waits.
+
+use super::Owner;
+use super::table::{self, Lock, Record};
+use crate::pool::Pool;
+
+/// Owners in a circle that is looked for; more of them wait on.
+const OWNERS_MAX: usize = 64;
+
+/// Whether the wait closes a circle. Others may move while it is looked for, so only one that is there twice counts.
+pub(super) fn is_certain(pool: &Pool, wanted: &Lock) -> bool {
+    closes(pool, wanted) && {
+        std::thread::yield_now();
+        closes(pool, wanted)
+    }
+}
+
+fn closes(pool: &Pool, wanted: &Lock) -> bool {
+    let records: Vec<Record> = table::records(pool).collect();
+    if records.iter().filter(|record| record.is_waiting()).count() < 2 {
+        return false;
+    }
+    let blockers = |lock: &Lock| {
+        let lock = *lock;
+        let held = records.iter().filter(|record| record.is_held());
+        held.filter(move |record| record.lock.conflicts(&lock))
+            .map(|record| record.lock.owner)
+    };
+    let mut seen: Vec<Owner> = blockers(wanted).collect();
+    let mut at = 0;
+    while at < seen.len() && seen.len() <= OWNERS_MAX {
+        let owner = seen[at];
+        if owner == wanted.owner {
+            return true;
+        }
+        let waits = |record: &&Record| record.is_waiting() && record.lock.owner == owner;
+        for wait in records.iter().filter(waits) {
+            for next in blockers(&wait.lock) {
+                if !seen.contains(&next) {
+                    seen.push(next);
+                }
+            }
+        }
+        at += 1;
+    }
+    false
+}

@@ -1,0 +1,322 @@
+//! File locks: POSIX ranges, ranges of an open file (OFD), and flock(2), in the runtime area, so that they exclude
+//! whichever way a process came to the file.
+//!
+//! A lock belongs to an owner inside a process, or to an open file that several processes may share. It ends with
+//! its owner: a process that dies is cleaned up after by whoever finds its lock in the way.
+
+mod deadlock;
+pub(crate) mod table;
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::pool::Pool;
+use crate::types::{Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
+use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
+use std::time::Duration;
+use table::{Bucket, Lock, Record};
+
+/// How long a waiter sleeps before it looks whether who is in its way lives, and whether it was interrupted.
+const NAP: Duration = Duration::from_millis(10);
+
+/// Whose a lock is, among all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub class: LockClass,
+    /// The process's token; 0: an open file's, whichever processes have it.
+    pub token: u64,
+    pub id: u64,
+}
+
+/// A lock that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub lock: Lock,
+    /// Whose death ends it; `None`: that of the open file it belongs to.
+    pub slot: Option<u64>,
+}
+
+impl Pool {
+    /// A request of an owner in this process.
+    pub(crate) fn lock_request(
+        &self,
+        ino: Ino,
+        owner: LockOwner,
+        (kind, range): (LockKind, LockRange),
+        pid: u32,
+    ) -> Request {
+        Request {
+            lock: Lock {
+                ino,
+                owner: self.lock_owner(owner),
+                kind,
+                range,
+                pid,
+            },
+            slot: Some(self.holder().slot),
+        }
+    }
+
+    fn lock_owner(&self, owner: LockOwner) -> Owner {
+        Owner {
+            class: owner.class,
+            token: self.slot_token(self.holder().slot),
+            id: owner.id,
+        }
+    }
+
+    /// Takes a lock, or changes the kind of one that the owner has.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], [`Error::NoLocks`], [`Error::Invalid`] for an empty range.
+    pub(crate) fn file_lock(&self, request: &Request) -> Result<()> {
+        self.lockable(request)?;
+        loop {
+            match self.try_file_lock(request)? {
+                Tried::Locked => return Ok(()),
+                Tried::Blocked { by, .. } => {
+                    if !self.bury(&by)? {
+                        return Err(Error::WouldBlock);
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`Pool::file_lock`], but waits for it. `interrupted` is asked from time to time.
+    ///
+    /// # Errors
+    /// As there; [`Error::Interrupted`]; [`Error::Deadlock`] for POSIX ranges.
+    pub(crate) fn file_lock_wait(
+        &self,
+        request: &Request,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.lockable(request)?;
+        let mut waiting = Waiting {
+            pool: self,
+            request,
+            record: None,
+        };
+        loop {
+            let (by, seen) = match self.try_file_lock(request)? {
+                Tried::Locked => return Ok(()),
+                Tried::Blocked { by, seen } => (by, seen),
+            };
+            if self.bury(&by)? {
+                continue;
+            }
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+            waiting.tell()?;
+            if request.lock.owner.class == LockClass::Posix
+                && deadlock::is_certain(self, &request.lock)
+            {
+                return Err(Error::Deadlock);
+            }
+            if table::sleep(self, request.lock.ino, seen, NAP) {
+                return Err(Error::Interrupted);
+            }
+            self.alive()?;
+        }
+    }
+
+    fn lockable(&self, request: &Request) -> Result<()> {
+        self.alive()?;
+        let range = request.lock.range;
+        if range.start > range.end {
+            return Err(Error::Invalid("the range of a lock"));
+        }
+        Inode::live(self, request.lock.ino).map(drop)
+    }
+
+    /// Whether who is in the way was dead: it is not any more.
+    fn bury(&self, by: &Record) -> Result<bool> {
+        if !by.slot.is_some_and(|slot| self.slot_dead(slot)) {
+            return Ok(false);
+        }
+        crate::recovery::recover_dead(self)?;
+        Ok(true)
+    }
+
+    fn try_file_lock(&self, request: &Request) -> Result<Tried> {
+        let bucket = Bucket::of(self, request.lock.ino);
+        let records = bucket.records();
+        let blocks = |record: &&Record| record.is_held() && record.lock.conflicts(&request.lock);
+        if let Some(&by) = records.iter().find(blocks) {
+            let seen = bucket.changes();
+            return Ok(Tried::Blocked { by, seen });
+        }
+        let (ino, owner) = (request.lock.ino, request.lock.owner);
+        replace(
+            &bucket,
+            &records,
+            (ino, owner),
+            request.lock.range,
+            Some(request),
+        )?;
+        Ok(Tried::Locked)
+    }
+
+    /// Gives up what the owner has of a range.
+    ///
+    /// # Errors
+    /// [`Error::NoLocks`] if the rest takes one more record than there is.
+    pub(crate) fn file_unlock(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
+        self.alive()?;
+        if Bucket::is_empty(self, ino) {
+            return Ok(());
+        }
+        let bucket = Bucket::of(self, ino);
+        let records = bucket.records();
+        replace(&bucket, &records, (ino, owner), range, None)
+    }
+
+    /// As [`Pool::file_unlock`], of an owner in this process.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn unlock_of(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<()> {
+        self.file_unlock(ino, self.lock_owner(owner), range)
+    }
+
+    /// What would be in the way of a lock.
+    ///
+    /// # Errors
+    /// The inode is gone; damage met while cleaning up after a dead process.
+    pub(crate) fn file_lock_conflict(&self, request: &Request) -> Result<Option<LockInfo>> {
+        self.lockable(request)?;
+        loop {
+            let records = Bucket::of(self, request.lock.ino).records();
+            let blocks = |record: &Record| record.is_held() && record.lock.conflicts(&request.lock);
+            let Some(by) = records.into_iter().find(blocks) else {
+                return Ok(None);
+            };
+            if !self.bury(&by)? {
+                return Ok(Some(LockInfo {
+                    kind: by.lock.kind,
+                    range: by.lock.range,
+                    pid: by.lock.pid,
+                    class: by.lock.owner.class,
+                }));
+            }
+        }
+    }
+}
+
+/// What became of a try.
+enum Tried {
+    Locked,
+    /// Somebody is in the way; the count of changes from then.
+    Blocked {
+        by: Record,
+        seen: u64,
+    },
+}
+
+/// Takes a range out of what an owner has of an inode, and puts a lock there instead, if one is wanted. Records are
+/// claimed first, so that nothing is half done when there are none. The new lock is put in before what it replaces
+/// goes: a death in between leaves too much locked, never too little.
+fn replace(
+    bucket: &Bucket<'_>,
+    records: &[Record],
+    (ino, owner): (Ino, Owner),
+    range: LockRange,
+    wanted: Option<&Request>,
+) -> Result<()> {
+    let own =
+        |record: &&Record| record.is_held() && record.lock.ino == ino && record.lock.owner == owner;
+    let same_kind = |record: &Record| wanted.is_some_and(|new| new.lock.kind == record.lock.kind);
+    let mine: Vec<&Record> = records.iter().filter(own).collect();
+    let mut merged = range;
+    for old in mine.iter().filter(|old| same_kind(old)) {
+        if old.lock.range.touches(merged) {
+            merged = merged.with(old.lock.range);
+        }
+    }
+    let splits = |old: &&&Record| {
+        !same_kind(old) && old.lock.range.start < range.start && old.lock.range.end > range.end
+    };
+    // At most one: an owner's locks don't overlap.
+    let split = mine.iter().find(splits);
+    let for_new = wanted.map(|_| bucket.claim()).transpose()?;
+    let for_rest = match split.map(|_| bucket.claim()).transpose() {
+        Ok(rest) => rest,
+        Err(error) => {
+            for_new.into_iter().for_each(|new| bucket.unclaim(new));
+            return Err(error);
+        }
+    };
+    if let (Some(rest), Some(old)) = (for_rest, split) {
+        let lock = Lock {
+            range: LockRange {
+                start: range.end + 1,
+                end: old.lock.range.end,
+            },
+            ..old.lock
+        };
+        bucket.insert(rest, FILE_LOCK_HELD, old.slot, &lock);
+    }
+    if let (Some(new), Some(request)) = (for_new, wanted) {
+        let lock = Lock {
+            range: merged,
+            ..request.lock
+        };
+        bucket.insert(new, FILE_LOCK_HELD, request.slot, &lock);
+    }
+    let mut given_up = false;
+    for old in mine {
+        let was = old.lock.range;
+        if same_kind(old) {
+            if was.touches(merged) {
+                bucket.remove(old.index);
+            }
+        } else if was.overlaps(range) {
+            given_up = true;
+            if was.start < range.start {
+                let end = range.start - 1;
+                bucket.shrink(old.index, LockRange { end, ..was });
+            } else if was.end > range.end {
+                let start = range.end + 1;
+                bucket.shrink(old.index, LockRange { start, ..was });
+            } else {
+                bucket.remove(old.index);
+            }
+        }
+    }
+    if given_up {
+        bucket.changed(records.iter().any(Record::is_waiting));
+    }
+    Ok(())
+}
+
+/// A wait, told to others while it lasts.
+struct Waiting<'a> {
+    pool: &'a Pool,
+    request: &'a Request,
+    record: Option<u64>,
+}
+
+impl Waiting<'_> {
+    fn tell(&mut self) -> Result<()> {
+        if self.record.is_none() {
+            let bucket = Bucket::of(self.pool, self.request.lock.ino);
+            let claimed = bucket.claim()?;
+            let slot = Some(self.pool.holder().slot);
+            let index = bucket.insert(claimed, FILE_LOCK_WAITING, slot, &self.request.lock);
+            self.record = Some(index);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.pool.gives_up() {
+            return;
+        }
+        if let Some(index) = self.record {
+            Bucket::of(self.pool, self.request.lock.ino).remove(index);
+        }
+    }
+}

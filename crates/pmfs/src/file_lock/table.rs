@@ -1,0 +1,300 @@
+//! Records of file locks, in chains by the inode's hash.
+//!
+//! A bucket's chain changes under its owner word, and each change of it is one store, so a kill leaves a chain that can
+//! be walked. A record's state word names the slot whose death ends it: one that was taken and not linked, or
+//! unlinked and not freed, is found by that (see [`Pool::drop_file_locks`]).
+
+use super::Owner;
+use crate::error::{Error, Result};
+use crate::owner::Held;
+use crate::pool::Pool;
+use crate::types::{Ino, LockClass, LockKind, LockRange};
+use pmfs_format::runtime::{
+    FILE_LOCK_CLASS_SHIFT, FILE_LOCK_FREE, FILE_LOCK_HELD, FILE_LOCK_PID_SHIFT,
+    FILE_LOCK_SLOT_SHIFT, FILE_LOCK_TAKEN, FILE_LOCK_WAITING, FILE_LOCK_WRITE,
+};
+
+const STATE: u64 = 0;
+const NEXT: u64 = 8;
+const START: u64 = 24;
+const END: u64 = 32;
+
+const FIRST: u64 = 8;
+const CHANGES: u64 = 16;
+
+const STATE_MASK: u64 = 0xff;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pub ino: Ino,
+    pub owner: Owner,
+    pub kind: LockKind,
+    pub range: LockRange,
+    /// Process id, for who asks.
+    pub pid: u32,
+}
+
+impl Lock {
+    /// Whether the two can't be held at once.
+    pub fn conflicts(&self, other: &Lock) -> bool {
+        self.ino == other.ino
+            && self.owner != other.owner
+            && self.owner.class.same_space(other.owner.class)
+            && self.range.overlaps(other.range)
+            && (self.kind == LockKind::Write || other.kind == LockKind::Write)
+    }
+}
+
+/// A record in the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// Its number.
+    pub index: u64,
+    /// FILE_LOCK_*.
+    pub state: u64,
+    /// Whose death ends it; `None`: that of an open file.
+    pub slot: Option<u64>,
+    pub lock: Lock,
+}
+
+impl Record {
+    pub fn is_held(&self) -> bool {
+        self.state == FILE_LOCK_HELD
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.state == FILE_LOCK_WAITING
+    }
+}
+
+fn state_word(state: u64, slot: Option<u64>) -> u64 {
+    state | slot.map_or(0, |slot| slot + 1) << FILE_LOCK_SLOT_SHIFT
+}
+
+/// Record `index` as it stands.
+pub(crate) fn record(pool: &Pool, index: u64) -> Record {
+    let [state, _, ino, start, end, mode, token, id] =
+        pool.pm.read::<8>(pool.geometry.file_lock(index));
+    Record {
+        index,
+        state: state & STATE_MASK,
+        slot: (state >> FILE_LOCK_SLOT_SHIFT).checked_sub(1),
+        lock: Lock {
+            ino,
+            owner: Owner {
+                class: LockClass::from_number(mode >> FILE_LOCK_CLASS_SHIFT & 0xff),
+                token,
+                id,
+            },
+            kind: if mode & FILE_LOCK_WRITE != 0 {
+                LockKind::Write
+            } else {
+                LockKind::Read
+            },
+            range: LockRange { start, end },
+            pid: (mode >> FILE_LOCK_PID_SHIFT) as u32,
+        },
+    }
+}
+
+/// All records in use, linked or not.
+pub(crate) fn records(pool: &Pool) -> impl Iterator<Item = Record> + '_ {
+    let all = 0..pool.geometry.file_lock_count();
+    all.filter(|&index| pool.pm.load(pool.geometry.file_lock(index)) & STATE_MASK != FILE_LOCK_FREE)
+        .map(|index| record(pool, index))
+}
+
+/// Where an inode's bucket is.
+fn bucket_of(pool: &Pool, ino: Ino) -> u64 {
+    let hash = (ino ^ pool.geometry.hash_key[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let index = hash & (pool.geometry.file_lock_bucket_count() - 1);
+    pool.geometry.file_lock_bucket(index)
+}
+
+/// A bucket, locked.
+pub(crate) struct Bucket<'a> {
+    pool: &'a Pool,
+    off: u64,
+    _held: Held<'a>,
+}
+
+impl<'a> Bucket<'a> {
+    /// Locks the bucket of an inode. It is a leaf among the locks: nothing else is taken under it.
+    pub fn of(pool: &'a Pool, ino: Ino) -> Bucket<'a> {
+        let off = bucket_of(pool, ino);
+        Bucket {
+            pool,
+            off,
+            _held: Held::new(pool, off),
+        }
+    }
+
+    /// Whether the bucket has no record, without its lock.
+    pub fn is_empty(pool: &Pool, ino: Ino) -> bool {
+        pool.pm.load(bucket_of(pool, ino) + FIRST) == 0
+    }
+
+    /// The records of the chain.
+    pub fn records(&self) -> Vec<Record> {
+        let mut found = Vec::new();
+        let mut next = self.pool.pm.load(self.off + FIRST);
+        let most = self.pool.geometry.file_lock_count();
+        while let Some(index) = next.checked_sub(1).filter(|&index| index < most) {
+            found.push(record(self.pool, index));
+            next = self
+                .pool
+                .pm
+                .load(self.pool.geometry.file_lock(index) + NEXT);
+            if found.len() as u64 > most {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Claims a free record for this process: not linked yet.
+    ///
+    /// # Errors
+    /// [`Error::NoLocks`].
+    pub fn claim(&self) -> Result<Claimed> {
+        let runtime = self.pool.pm.runtime();
+        let taken = state_word(FILE_LOCK_TAKEN, Some(self.pool.holder().slot));
+        let count = self.pool.geometry.file_lock_count();
+        // Buckets begin in different places.
+        let start = self.off / 64 % count;
+        for step in 0..count {
+            let index = (start + step) % count;
+            let off = self.pool.geometry.file_lock(index);
+            if runtime.load(off) == FILE_LOCK_FREE
+                && runtime.cas(off, FILE_LOCK_FREE, taken).is_ok()
+            {
+                return Ok(Claimed(index));
+            }
+        }
+        Err(Error::NoLocks)
+    }
+
+    /// Gives a claimed record back.
+    pub fn unclaim(&self, claimed: Claimed) {
+        let off = self.pool.geometry.file_lock(claimed.0);
+        self.pool.pm.runtime().store(off, FILE_LOCK_FREE);
+    }
+
+    /// Fills a claimed record and links it. `slot` as in [`Record`].
+    pub fn insert(&self, claimed: Claimed, state: u64, slot: Option<u64>, lock: &Lock) -> u64 {
+        let Claimed(index) = claimed;
+        let runtime = self.pool.pm.runtime();
+        let off = self.pool.geometry.file_lock(index);
+        let mode = u64::from(lock.kind == LockKind::Write)
+            | (lock.owner.class as u64) << FILE_LOCK_CLASS_SHIFT
+            | u64::from(lock.pid) << FILE_LOCK_PID_SHIFT;
+        let first = self.pool.pm.load(self.off + FIRST);
+        runtime.write(
+            off + NEXT,
+            &[
+                first,
+                lock.ino,
+                lock.range.start,
+                lock.range.end,
+                mode,
+                lock.owner.token,
+                lock.owner.id,
+            ],
+        );
+        runtime.store(self.off + FIRST, index + 1);
+        runtime.store(off + STATE, state_word(state, slot));
+        index
+    }
+
+    /// Makes a record shorter.
+    pub fn shrink(&self, index: u64, range: LockRange) {
+        let off = self.pool.geometry.file_lock(index);
+        let runtime = self.pool.pm.runtime();
+        runtime.store(off + START, range.start);
+        runtime.store(off + END, range.end);
+    }
+
+    /// Unlinks a record, if it is linked, and frees it.
+    pub fn remove(&self, index: u64) {
+        let runtime = self.pool.pm.runtime();
+        let off = self.pool.geometry.file_lock(index);
+        let mine = Some(self.pool.holder().slot);
+        runtime.store(off + STATE, state_word(FILE_LOCK_TAKEN, mine));
+        let mut link = self.off + FIRST;
+        for _ in 0..=self.pool.geometry.file_lock_count() {
+            let Some(at) = self.pool.pm.load(link).checked_sub(1) else {
+                break;
+            };
+            if at == index {
+                runtime.store(link, self.pool.pm.load(off + NEXT));
+                break;
+            }
+            link = self
+                .pool
+                .geometry
+                .file_lock(at.min(self.pool.geometry.file_lock_count() - 1))
+                + NEXT;
+        }
+        runtime.store(off + STATE, FILE_LOCK_FREE);
+    }
+
+    /// Whose death is to end a record, from now on.
+    pub fn bequeath(&self, record: &Record, slot: u64) {
+        let off = self.pool.geometry.file_lock(record.index);
+        let word = state_word(record.state, Some(slot));
+        self.pool.pm.runtime().store(off + STATE, word);
+    }
+
+    /// The count of changes, to sleep on.
+    pub fn changes(&self) -> u64 {
+        self.pool.pm.load(self.off + CHANGES)
+    }
+
+    /// Something was given up: who waits looks again.
+    pub fn changed(&self, waiters: bool) {
+        let runtime = self.pool.pm.runtime();
+        runtime.store(self.off + CHANGES, self.changes() + 1);
+        if waiters {
+            runtime.wake_all(self.off + CHANGES);
+        }
+    }
+}
+
+/// A record that is this process's to fill.
+pub(crate) struct Claimed(u64);
+
+/// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Whether a signal came.
+pub(crate) fn sleep(pool: &Pool, ino: Ino, seen: u64, timeout: std::time::Duration) -> bool {
+    let off = bucket_of(pool, ino) + CHANGES;
+    pool.pm.runtime().wait(off, seen as u32, timeout)
+}
+
+impl Pool {
+    /// Ends the locks and waits of a slot, as its holder is gone; those that its process has handed over go to the heir.
+    pub(crate) fn drop_file_locks(&self, slot: u64) {
+        let token = self.slot_token(slot);
+        let heir = self.heir_of(slot, token);
+        for found in records(self).filter(|record| record.slot == Some(slot)) {
+            let bucket = Bucket::of(self, found.lock.ino);
+            let now = record(self, found.index);
+            if now.slot != Some(slot) || now.state == FILE_LOCK_FREE {
+                continue;
+            }
+            match heir {
+                Some(heir) if now.is_held() && now.lock.owner.token == token => {
+                    bucket.bequeath(&now, heir);
+                }
+                _ => {
+                    bucket.remove(now.index);
+                    bucket.changed(true);
+                }
+            }
+        }
+    }
+
+    /// The words that buckets are locked by.
+    pub(crate) fn file_lock_buckets(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.geometry.file_lock_bucket_count()).map(|at| self.geometry.file_lock_bucket(at))
+    }
+}

@@ -1,0 +1,196 @@
+//! A process's slot: the mark that it is attached, its name among the owners of locks, and its counters.
+//!
+//! A slot is alive while its byte of the pool file is locked, which lasts as long as the address space that took it
+//! (DECISIONS 7).
+
+use crate::error::{Error, Result};
+use crate::owner::Holder;
+use crate::pool::Pool;
+use pmem::slots::{ByteLock, Probe};
+use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// Fields of [`pmfs_format::SlotRaw`].
+pub(crate) const SLOT_STATE: u64 = 0;
+pub(crate) const SLOT_INCARNATION: u64 = 8;
+pub(crate) const SLOT_PID: u64 = 16;
+const SLOT_TOKEN: u64 = 24;
+const SLOT_COMMAND: u64 = 32;
+/// The first of the counters.
+pub(crate) const SLOT_COUNTERS: u64 = 64;
+pub(crate) const SLOT_COUNTER_WORDS: usize = 10;
+
+/// In the runtime area's header: tokens given out.
+const TOKENS: u64 = 200;
+
+const INCARNATION_MASK: u64 = 0xf_ffff;
+
+/// A slot taken: whose, and the lock that keeps it.
+pub(crate) struct Taken {
+    pub holder: Holder,
+    pub lock: Option<ByteLock>,
+}
+
+impl Pool {
+    /// Takes a free one of these slots under the attach lock. `for_child`: for the child that this process is about to fork or the
+    /// program that it is about to become, so that the lock can be inherited.
+    ///
+    /// # Errors
+    /// [`Error::TooManyProcesses`]; locking failed.
+    pub(crate) fn take_slot(
+        &self,
+        path: Option<&Path>,
+        among: std::ops::Range<u64>,
+        for_child: bool,
+    ) -> Result<Taken> {
+        let slots = among.end;
+        for slot in among {
+            let off = self.geometry.slot(slot);
+            let runtime = self.pm.runtime();
+            if runtime.load(off + SLOT_STATE) != SLOT_FREE {
+                continue;
+            }
+            let mut lock = None;
+            if let Some(path) = path {
+                let byte = Pool::slot_byte(slot);
+                let taken = if for_child {
+                    ByteLock::try_exclusive_inherited(path, byte)?
+                } else {
+                    ByteLock::try_exclusive(path, byte)?
+                };
+                let Some(taken) = taken else {
+                    continue;
+                };
+                lock = Some(taken);
+            }
+            let incarnation = runtime.load(off + SLOT_INCARNATION) + 1;
+            let holder = Holder {
+                slot,
+                incarnation: incarnation & INCARNATION_MASK,
+            };
+            return Ok(Taken { holder, lock });
+        }
+        Err(Error::TooManyProcesses { slots })
+    }
+
+    /// Fills a slot and marks it as attached. `token`: that of the process that hands its locks over; 0 for a new one.
+    pub(crate) fn mark_slot(&self, holder: Holder, token: u64) {
+        let off = self.geometry.slot(holder.slot);
+        let runtime = self.pm.runtime();
+        let token = if token == 0 { self.new_token() } else { token };
+        let [first, second] = command_words();
+        runtime.store(off + SLOT_INCARNATION, holder.incarnation);
+        runtime.write(
+            off + SLOT_PID,
+            &[
+                u64::from(std::process::id()),
+                token,
+                first,
+                second,
+                self.clock.now_ns() as u64,
+                0,
+            ],
+        );
+        runtime.write(off + SLOT_COUNTERS, &[0; SLOT_COUNTER_WORDS]);
+        runtime.store(off + SLOT_STATE, SLOT_LIVE);
+    }
+
+    /// Corrects who a slot's holder says it is: after fork or exec.
+    pub(crate) fn rename_slot(&self, slot: u64) {
+        let off = self.geometry.slot(slot);
+        let runtime = self.pm.runtime();
+        let [first, second] = command_words();
+        runtime.store(off + SLOT_PID, u64::from(std::process::id()));
+        runtime.write(off + SLOT_COMMAND, &[first, second]);
+    }
+
+    fn new_token(&self) -> u64 {
+        let off = self.geometry.header + TOKENS;
+        let runtime = self.pm.runtime();
+        let mut last = runtime.load(off);
+        loop {
+            match runtime.cas(off, last, last + 1) {
+                Ok(_) => return last + 1,
+                Err(found) => last = found,
+            }
+        }
+    }
+
+    /// The byte that a slot's holder has locked.
+    pub(crate) fn slot_byte(slot: u64) -> u64 {
+        crate::pool::BYTE_SLOTS + slot
+    }
+
+    /// The process id that a slot's holder wrote.
+    pub(crate) fn slot_pid(&self, slot: u64) -> u64 {
+        if slot >= self.geometry.slot_count {
+            return 0;
+        }
+        self.pm.load(self.geometry.slot(slot) + SLOT_PID)
+    }
+
+    /// The name of a slot's process as an owner of locks.
+    pub(crate) fn slot_token(&self, slot: u64) -> u64 {
+        self.pm.load(self.geometry.slot(slot) + SLOT_TOKEN)
+    }
+
+    /// The name of the program in a slot.
+    pub(crate) fn slot_command(&self, slot: u64) -> String {
+        let words = self.pm.read::<2>(self.geometry.slot(slot) + SLOT_COMMAND);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let end = bytes.iter().position(|&byte| byte == 0);
+        String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+    }
+
+    /// A living process, other than `slot`'s, to which that one's locks were handed over.
+    pub(crate) fn heir_of(&self, slot: u64, token: u64) -> Option<u64> {
+        (0..self.geometry.slot_count).find(|&other| {
+            other != slot
+                && self.is_marked(other)
+                && self.slot_token(other) == token
+                && !self.slot_dead(other)
+        })
+    }
+
+    /// Whether a slot is marked as some process's.
+    pub(crate) fn is_marked(&self, slot: u64) -> bool {
+        self.pm.load(self.geometry.slot(slot) + SLOT_STATE) != SLOT_FREE
+    }
+
+    /// Whether a slot is marked as held by a process that is gone.
+    pub(crate) fn slot_dead(&self, slot: u64) -> bool {
+        if slot >= self.geometry.slot_count || slot == self.holder().slot {
+            return false;
+        }
+        self.is_marked(slot) && !self.slot_locked(slot)
+    }
+
+    /// Whether a slot's byte is locked. Without a file there are no locks: the one who asks is alone.
+    pub(crate) fn slot_locked(&self, slot: u64) -> bool {
+        self.prober
+            .as_ref()
+            .is_some_and(|prober| !matches!(prober.probe(Pool::slot_byte(slot)), Ok(Probe::Free)))
+    }
+
+    /// Slots marked as held by processes that are gone.
+    pub(crate) fn dead_slots(&self) -> Vec<u64> {
+        (0..self.geometry.slot_count)
+            .filter(|&slot| self.slot_dead(slot))
+            .collect()
+    }
+}
+
+/// The program's name as the kernel has it, in two words.
+fn command_words() -> [u64; 2] {
+    static NAME: LazyLock<[u64; 2]> = LazyLock::new(|| {
+        let name = std::fs::read("/proc/self/comm").unwrap_or_default();
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.iter_mut().zip(name.trim_ascii_end()) {
+            *to = *from;
+        }
+        let (first, second) = bytes.split_at(8);
+        [first, second].map(|half| u64::from_le_bytes(half.try_into().expect("eight bytes")))
+    });
+    *NAME
+}

@@ -1,0 +1,116 @@
+//! Goal: who may attach beside whom, and what they are told. Method: several instances in one process, each with a slot
+//! and locks of its own; pools that look like another build's or another name's.
+
+use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use std::path::{Path, PathBuf};
+
+const NODE: NewNode = NewNode {
+    mode: 0o644,
+    uid: 1,
+    gid: 2,
+    umask: 0,
+};
+
+struct Bench {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn bench(size: u64) -> Bench {
+    let dir = tempfile::TempDir::with_prefix_in("pmfs-attach-", "/dev/shm").unwrap();
+    let path = dir.path().join("pool");
+    let options = MkfsOptions {
+        size: Some(size),
+        ..MkfsOptions::default()
+    };
+    Fs::mkfs(&path, &options).unwrap();
+    Bench { dir, path }
+}
+
+fn open(path: &Path) -> Result<Fs, Error> {
+    Fs::open(path, &OpenOptions::default())
+}
+
+fn alone(path: &Path) -> Result<Fs, Error> {
+    let options = OpenOptions {
+        exclusive: true,
+        ..OpenOptions::default()
+    };
+    Fs::open(path, &options)
+}
+
+#[test]
+fn one_who_wants_it_alone() {
+    let bench = bench(4 << 20);
+    let first = open(&bench.path).unwrap();
+    assert!(matches!(alone(&bench.path), Err(Error::Held { .. })));
+    first.close().unwrap();
+    let only = alone(&bench.path).unwrap();
+    assert!(matches!(open(&bench.path), Err(Error::Held { .. })));
+    only.close().unwrap();
+    open(&bench.path).unwrap().close().unwrap();
+}
+
+/// The last one to leave makes the pool clean; who comes after finds no work.
+#[test]
+fn last_closer() {
+    let bench = bench(4 << 20);
+    let first = open(&bench.path).unwrap();
+    let second = open(&bench.path).unwrap();
+    first.create(ROOT_INO, b"file", &NODE).unwrap();
+    first.close().unwrap();
+    second.lookup(ROOT_INO, b"file").unwrap();
+    second.close().unwrap();
+    let third = open(&bench.path).unwrap();
+    assert_eq!(third.recovery().kind, RecoveryKind::None);
+    assert_eq!(third.details().attached, 1);
+    third.close().unwrap();
+}
+
+/// A copy of a pool in use is another file with the same history: nobody can tell that it is not the same pool
+/// reached in another way, so it has to be said.
+#[test]
+fn a_copy_of_a_pool_in_use() {
+    let bench = bench(4 << 20);
+    let fs = open(&bench.path).unwrap();
+    fs.create(ROOT_INO, b"file", &NODE).unwrap();
+    let copy = bench.dir.path().join("copy");
+    std::fs::copy(&bench.path, &copy).unwrap();
+    assert!(matches!(open(&copy), Err(Error::Elsewhere)));
+    let options = OpenOptions {
+        exclusive: true,
+        adopt: true,
+        ..OpenOptions::default()
+    };
+    let adopted = Fs::open(&copy, &options).unwrap();
+    assert_eq!(adopted.recovery().kind, RecoveryKind::Walk);
+    adopted.lookup(ROOT_INO, b"file").unwrap();
+    adopted.close().unwrap();
+    // Clean, it is a pool like any other.
+    open(&copy).unwrap().close().unwrap();
+    fs.close().unwrap();
+}
+
+/// Every slot taken: refused with the number, and free again when one leaves or dies.
+#[test]
+fn a_full_slot_table() {
+    let bench = bench(4 << 20);
+    let mut all = Vec::new();
+    let slots = loop {
+        match open(&bench.path) {
+            Ok(fs) => all.push(fs),
+            Err(Error::TooManyProcesses { slots }) => break slots,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(slots, all.len() as u64);
+    all.pop().unwrap().close().unwrap();
+    all.push(open(&bench.path).unwrap());
+    // As one that is killed.
+    drop(all.pop());
+    all.push(open(&bench.path).unwrap());
+    for fs in all {
+        fs.close().unwrap();
+    }
+    assert_eq!(open(&bench.path).unwrap().details().attached, 1);
+}

@@ -1,0 +1,299 @@
+//! Goal: file locks of all kinds exclude as those of Linux do, whichever instance of the pool they come through, and end
+//! with their owner. Method: random requests against a model that knows the owner of every byte; waits in threads.
+
+use pmfs::{
+    Error, Fs, LockClass, LockKind, LockOwner, LockRange, MkfsOptions, NewNode, OpenOptions,
+    ROOT_INO,
+};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const NODE: NewNode = NewNode {
+    mode: 0o644,
+    uid: 1,
+    gid: 2,
+    umask: 0,
+};
+/// Bytes that the model follows.
+const BYTES: u64 = 24;
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let dir = tempfile::TempDir::with_prefix_in("pmfs-locks-", "/dev/shm").unwrap();
+        let path = dir.path().join("pool");
+        let options = MkfsOptions {
+            size: Some(16 << 20),
+            ..MkfsOptions::default()
+        };
+        Fs::mkfs(&path, &options).unwrap();
+        Bench { _dir: dir, path }
+    }
+
+    fn open(&self) -> Fs {
+        Fs::open(&self.path, &OpenOptions::default()).unwrap()
+    }
+}
+
+fn owner(class: LockClass, id: u64) -> LockOwner {
+    LockOwner { class, id }
+}
+
+const POSIX: LockOwner = LockOwner {
+    class: LockClass::Posix,
+    id: 0,
+};
+
+fn range(start: u64, end: u64) -> LockRange {
+    LockRange { start, end }
+}
+
+fn never() -> bool {
+    false
+}
+
+/// A generator of numbers, one seed one sequence.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Who has each byte, and how.
+type Bytes = Vec<Vec<(usize, LockKind)>>;
+
+/// Two instances, several owners in each; each step is compared, and then what each owner would meet.
+#[test]
+fn a_model_of_bytes() {
+    let seed = std::env::var("PMFS_LOCK_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
+    println!("PMFS_LOCK_SEED={seed}");
+    let bench = Bench::new();
+    let instances = [bench.open(), bench.open()];
+    let inos: Vec<u64> = (0..2)
+        .map(|number| {
+            let name = format!("file-{number}");
+            let made = instances[0].create(ROOT_INO, name.as_bytes(), &NODE);
+            made.unwrap().ino
+        })
+        .collect();
+    // Owner 5 is the same number as owner 2, in the other instance: another one.
+    let owners = [
+        (0, owner(LockClass::Posix, 0)),
+        (1, owner(LockClass::Posix, 0)),
+        (0, owner(LockClass::File, 7)),
+        (0, owner(LockClass::Flock, 7)),
+        (1, owner(LockClass::Flock, 9)),
+        (1, owner(LockClass::File, 7)),
+    ];
+    let space = |at: usize| owners[at].1.class == LockClass::Flock;
+    let mut model: Vec<Bytes> = vec![vec![Vec::new(); BYTES as usize]; inos.len()];
+    let mut random = Random(seed);
+    let (mut taken, mut refused, mut given_up) = (0, 0, 0);
+    for step in 0..20_000 {
+        let file = random.below(2) as usize;
+        let who = random.below(owners.len() as u64) as usize;
+        let (instance, by) = (&instances[owners[who].0], owners[who].1);
+        let (from, to) = if by.class == LockClass::Flock {
+            (0, BYTES - 1)
+        } else {
+            let (one, two) = (random.below(BYTES), random.below(BYTES));
+            (one.min(two), one.max(two))
+        };
+        let asked = if by.class == LockClass::Flock {
+            LockRange::WHOLE
+        } else {
+            range(from, to)
+        };
+        let kind = [LockKind::Read, LockKind::Write][random.below(2) as usize];
+        let bytes = &mut model[file][from as usize..=to as usize];
+        let blocked = bytes.iter().flatten().any(|&(other, held)| {
+            other != who
+                && space(other) == space(who)
+                && (kind == LockKind::Write || held == LockKind::Write)
+        });
+        let conflict = instance.lock_conflict(inos[file], by, kind, asked).unwrap();
+        assert_eq!(conflict.is_some(), blocked, "step {step}: F_GETLK");
+        if random.below(3) == 0 {
+            instance.unlock(inos[file], by, asked).unwrap();
+            bytes
+                .iter_mut()
+                .for_each(|held| held.retain(|held| held.0 != who));
+            given_up += 1;
+            continue;
+        }
+        match instance.lock(inos[file], by, kind, asked, 1) {
+            Ok(()) => {
+                assert!(!blocked, "step {step}: {who} got {asked:?}");
+                for held in bytes {
+                    held.retain(|held| held.0 != who);
+                    held.push((who, kind));
+                }
+                taken += 1;
+            }
+            Err(Error::WouldBlock) => {
+                assert!(blocked, "step {step}: {who} was refused {asked:?}");
+                refused += 1;
+            }
+            Err(error) => panic!("step {step}: {error}"),
+        }
+    }
+    println!("{taken} taken, {refused} refused, {given_up} given up");
+    assert!(taken > 2000 && refused > 2000);
+    for (at, by) in owners {
+        for &ino in &inos {
+            instances[at].unlock_all(ino, by).unwrap();
+        }
+    }
+    assert_eq!(instances[0].details().file_locks, 0);
+}
+
+/// A lock given up wakes who waits for it; one whose holder is gone does not hold it up.
+#[test]
+fn waits_end() {
+    let bench = Bench::new();
+    let (first, second) = (bench.open(), bench.open());
+    let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    let all = LockRange::WHOLE;
+    for dies in [false, true] {
+        let third = bench.open();
+        third.lock(ino, POSIX, LockKind::Write, all, 3).unwrap();
+        let waited = thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let since = Instant::now();
+                let got = second.lock_wait(ino, POSIX, LockKind::Write, all, 2, &never);
+                (got.is_ok(), since.elapsed())
+            });
+            thread::sleep(Duration::from_millis(60));
+            if dies {
+                // As a process that is killed.
+                drop(third);
+            } else {
+                third.unlock_all(ino, POSIX).unwrap();
+                third.close().unwrap();
+            }
+            waiter.join().unwrap()
+        });
+        assert!(
+            waited.0 && waited.1 >= Duration::from_millis(50),
+            "{waited:?}"
+        );
+        assert!(matches!(
+            first.lock(ino, POSIX, LockKind::Read, all, 1),
+            Err(Error::WouldBlock)
+        ));
+        second.unlock_all(ino, POSIX).unwrap();
+    }
+    assert_eq!(first.details().file_locks, 0);
+}
+
+#[test]
+fn a_wait_is_interrupted() {
+    let bench = Bench::new();
+    let (first, second) = (bench.open(), bench.open());
+    let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    first
+        .lock(ino, POSIX, LockKind::Read, range(3, 9), 1)
+        .unwrap();
+    let stop = AtomicBool::new(false);
+    let answer = thread::scope(|scope| {
+        let wanted = range(0, 100);
+        let asked = || stop.load(Ordering::SeqCst);
+        let second = &second;
+        let waiter =
+            scope.spawn(move || second.lock_wait(ino, POSIX, LockKind::Write, wanted, 2, &asked));
+        thread::sleep(Duration::from_millis(40));
+        stop.store(true, Ordering::SeqCst);
+        waiter.join().unwrap()
+    });
+    assert!(matches!(answer, Err(Error::Interrupted)), "{answer:?}");
+    // Of the wait nothing is left.
+    assert_eq!(first.details().file_locks, 1);
+    let conflict = second.lock_conflict(ino, POSIX, LockKind::Write, range(0, 100));
+    let conflict = conflict.unwrap().unwrap();
+    assert_eq!((conflict.range, conflict.pid), (range(3, 9), 1));
+}
+
+/// Three owners in a circle, on three files: one of them is told, and the others go on when it gives up.
+#[test]
+fn circles_are_found() {
+    let bench = Bench::new();
+    let instances = [bench.open(), bench.open(), bench.open()];
+    let inos: Vec<u64> = (0..3)
+        .map(|at| {
+            let made = instances[0].create(ROOT_INO, format!("file-{at}").as_bytes(), &NODE);
+            made.unwrap().ino
+        })
+        .collect();
+    let all = LockRange::WHOLE;
+    for at in 0..3 {
+        let taken = instances[at].lock(inos[at], POSIX, LockKind::Write, all, 0);
+        taken.unwrap();
+    }
+    let told = thread::scope(|scope| {
+        let waits: Vec<_> = (0..3)
+            .map(|at| {
+                let (fs, next, own) = (&instances[at], inos[(at + 1) % 3], inos[at]);
+                scope.spawn(move || {
+                    let answer = fs.lock_wait(next, POSIX, LockKind::Write, all, 0, &never);
+                    fs.unlock_all(own, POSIX).unwrap();
+                    fs.unlock_all(next, POSIX).unwrap();
+                    matches!(answer, Err(Error::Deadlock))
+                })
+            })
+            .collect();
+        waits
+            .into_iter()
+            .map(|wait| wait.join().unwrap())
+            .filter(|&told| told)
+            .count()
+    });
+    assert!((1..3).contains(&told), "{told} were told");
+    assert_eq!(instances[0].details().file_locks, 0);
+}
+
+/// A full table refuses, and loses nothing.
+#[test]
+fn a_full_table() {
+    let bench = Bench::new();
+    let (first, second) = (bench.open(), bench.open());
+    let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    let mut count = 0;
+    loop {
+        match first.lock(
+            ino,
+            POSIX,
+            LockKind::Write,
+            range(count * 4, count * 4 + 2),
+            1,
+        ) {
+            Ok(()) => count += 1,
+            Err(Error::NoLocks) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(count > 30);
+    // What splits a lock needs a record, and there is none: it stays whole.
+    let split = first.unlock(ino, POSIX, range(1, 1));
+    assert!(matches!(split, Err(Error::NoLocks)));
+    let refused = second.lock(ino, POSIX, LockKind::Read, range(1, 1), 2);
+    assert!(matches!(refused, Err(Error::WouldBlock)));
+    // Giving up whole ones needs none.
+    first.unlock(ino, POSIX, range(0, 3)).unwrap();
+    second
+        .lock(ino, POSIX, LockKind::Read, range(1, 1), 2)
+        .unwrap();
+    first.unlock_all(ino, POSIX).unwrap();
+    second.unlock_all(ino, POSIX).unwrap();
+    assert_eq!(first.details().file_locks, 0);
+}

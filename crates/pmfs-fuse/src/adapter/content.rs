@@ -22,9 +22,9 @@ const SEEK_HOLE: u32 = 4;
 const READ_MAX: u32 = 16 << 20;
 
 impl Adapter {
-    // The kernel forgets a node only after its last close, so an open file needs no hold of its own.
-    pub(super) fn open(&self, reply: &mut Reply) -> Answer {
-        self.put_opened(reply);
+    pub(super) fn open(&self, header: &InHeader, reply: &mut Reply) -> Answer {
+        let handle = self.run(|server| server.open(header.nodeid))?;
+        self.put_opened(reply, handle);
         Ok(())
     }
 

@@ -102,7 +102,12 @@ impl Adapter {
             Opcode::Link => self.link(header, body, reply),
             Opcode::Create => self.create(header, body, reply),
             Opcode::Tmpfile => self.tmpfile(header, body, reply),
-            Opcode::Open => self.open(reply),
+            Opcode::Open => self.open(header, reply),
+            Opcode::Flush => self.flush(header, body),
+            Opcode::Release | Opcode::Releasedir => self.release(header, body),
+            Opcode::Getlk => self.getlk(header, body, reply),
+            // The worker sees to the waiting.
+            Opcode::Setlk | Opcode::Setlkw => self.setlk(header, body),
             Opcode::Read => self.read(header, body, reply),
             Opcode::Write => self.write(header, body, reply),
             Opcode::Fallocate => self.fallocate(header, body),
@@ -111,7 +116,7 @@ impl Adapter {
                 self.copy_file_range(opcode, header, body, reply)
             }
             Opcode::Ioctl => self.ioctl(header, body, reply),
-            Opcode::Opendir => self.opendir(reply),
+            Opcode::Opendir => self.opendir(header, reply),
             Opcode::Readdir => self.readdir(header, body, reply),
             Opcode::Statfs => self.statfs(reply),
             Opcode::Setxattr => self.setxattr(header, body),
@@ -119,22 +124,16 @@ impl Adapter {
             Opcode::Listxattr => self.listxattr(header, body, reply),
             Opcode::Removexattr => self.removexattr(header, body),
             // All is durable already.
-            Opcode::Syncfs => Ok(()),
-            Opcode::Flush | Opcode::Release | Opcode::Releasedir | Opcode::Destroy => Ok(()),
+            Opcode::Syncfs | Opcode::Destroy => Ok(()),
             // The worker's own.
             Opcode::Interrupt => Ok(()),
             // Comes once, and has been answered.
             Opcode::Init => Err(Errno::IO.into()),
             // FSYNC: the kernel then knows that there is nothing to do. POLL: files are always ready. The others
             // are the kernel's own business here.
-            Opcode::Fsync
-            | Opcode::Fsyncdir
-            | Opcode::Poll
-            | Opcode::Bmap
-            | Opcode::Access
-            | Opcode::Getlk
-            | Opcode::Setlk
-            | Opcode::Setlkw => Err(Errno::NOSYS.into()),
+            Opcode::Fsync | Opcode::Fsyncdir | Opcode::Poll | Opcode::Bmap | Opcode::Access => {
+                Err(Errno::NOSYS.into())
+            }
         }
     }
 

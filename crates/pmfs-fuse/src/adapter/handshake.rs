@@ -38,6 +38,8 @@ impl Filesystem for Handshake {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_HAS_IOCTL_DIR,
+            InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
         ] {
             if config.add_capabilities(wish).is_err() {
                 log::info!("the kernel does not offer {wish:?}");

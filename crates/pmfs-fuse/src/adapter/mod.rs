@@ -17,8 +17,10 @@ mod attributes;
 mod content;
 mod dispatch;
 mod handshake;
+mod locks;
 mod names;
 mod translate;
+mod waiters;
 mod worker;
 
 use std::env;

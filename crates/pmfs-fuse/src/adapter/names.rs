@@ -56,9 +56,9 @@ impl Adapter {
         let CreateIn { mode, umask, .. } = body.take()?;
         let name = body.name()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let made = self.run(|server| server.create(header.nodeid, name, &new))?;
+        let (made, handle) = self.run(|server| server.create(header.nodeid, name, &new))?;
         self.put_entry(reply, &made);
-        self.put_opened(reply);
+        self.put_opened(reply, handle);
         Ok(())
     }
 
@@ -71,9 +71,9 @@ impl Adapter {
         // A name follows that means nothing.
         let CreateIn { mode, umask, .. } = body.take()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let made = self.run(|server| server.tmpfile(header.nodeid, &new))?;
+        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new))?;
         self.put_entry(reply, &made);
-        self.put_opened(reply);
+        self.put_opened(reply, handle);
         Ok(())
     }
 
@@ -149,9 +149,10 @@ impl Adapter {
         Ok(())
     }
 
-    pub(super) fn opendir(&self, reply: &mut Reply) -> Answer {
+    pub(super) fn opendir(&self, header: &InHeader, reply: &mut Reply) -> Answer {
+        let fh = self.run(|server| server.open(header.nodeid))?;
         reply.put(&OpenOut {
-            fh: 0,
+            fh,
             open_flags: 0,
             padding: 0,
         });
@@ -183,9 +184,9 @@ impl Adapter {
         reply.put(&entry(attr, self.ttl_of(attr)));
     }
 
-    pub(super) fn put_opened(&self, reply: &mut Reply) {
+    pub(super) fn put_opened(&self, reply: &mut Reply, fh: u64) {
         reply.put(&OpenOut {
-            fh: 0,
+            fh,
             open_flags: self.terms.open_flags,
             padding: 0,
         });

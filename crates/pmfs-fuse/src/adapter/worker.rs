@@ -13,6 +13,8 @@ use zerocopy::FromBytes;
 
 use super::dispatch::{Adapter, Answer, Refusal};
 use super::handshake::WRITE_MAX;
+use super::locks;
+use super::waiters::{Met, Waiters};
 use crate::freeze::Pass;
 use crate::wire::device::Device;
 use crate::wire::message::{self, Body, Malformed};
@@ -24,6 +26,9 @@ use crate::wire::request::{InHeader, InterruptIn, WriteIn};
 const BEFORE_DATA: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
 const PAGE_BYTES: usize = 4096;
+
+/// Enough for the engine's wait; there may be many.
+const WAITER_STACK_BYTES: usize = 256 << 10;
 
 /// Workers and stand-ins together.
 const SEATS: usize = 64;
@@ -42,6 +47,7 @@ struct Crew {
     free: Mutex<Vec<usize>>,
     /// Workers and stand-ins that wait for nothing but requests.
     ready: AtomicUsize,
+    waiters: Waiters,
 }
 
 /// Starts `count` workers on the connection. Each ends when the mount does; what comes of it is the first error
@@ -58,6 +64,7 @@ pub(super) fn start(
         in_hand: [const { AtomicU64::new(0) }; SEATS],
         free: Mutex::new((count..SEATS).collect()),
         ready: AtomicUsize::new(count),
+        waiters: Waiters::default(),
     });
     (0..count)
         .map(|seat| {
@@ -156,25 +163,62 @@ impl Crew {
         }
         self.in_hand[seat].store(header.unique, Ordering::SeqCst);
         let pass = self.pass(from, opcode);
-        let outcome = guard(opcode, || {
+        let mut outcome = guard(opcode, || {
             self.adapter.dispatch(opcode, &header, body, reply)
         });
+        drop(pass);
+        if opcode == Opcode::Setlkw && outcome == Err(Errno::AGAIN) {
+            outcome = match self.wait(from, header, body) {
+                Ok(()) => return self.in_hand[seat].store(0, Ordering::SeqCst),
+                Err(errno) => Err(errno),
+            };
+        }
         if !opcode.is_silent() {
             device.answer(header.unique, outcome.map(|()| reply.bytes()));
         }
-        drop(pass);
         self.in_hand[seat].store(0, Ordering::SeqCst);
     }
 
-    /// Somebody who waits for an answer has got a signal. What a worker has in hand it finishes. A request that
-    /// none has was answered, or was read a moment ago and not yet noted: the kernel knows which, and says it
-    /// again if need be.
+    /// Hands a lock that has to be waited for to a thread of its own, which answers.
+    ///
+    /// # Errors
+    /// ENOLCK: too many wait.
+    fn wait(self: &Arc<Crew>, from: usize, header: InHeader, body: Body<'_>) -> Result<(), Errno> {
+        let asked = locks::lock_request(&header, body).map_err(|_| Errno::INVAL)?;
+        let unique = header.unique;
+        let interrupted = self.waiters.begin(unique).ok_or(Errno::NOLCK)?;
+        let crew = Arc::clone(self);
+        let waiter = thread::Builder::new()
+            .name("pmfs-waiter".to_owned())
+            .stack_size(WAITER_STACK_BYTES);
+        let began = waiter.spawn(move || {
+            let outcome = guard(Opcode::Setlkw, || {
+                let interrupted = || interrupted.load(Ordering::SeqCst);
+                crew.adapter.wait_for_lock(&asked, &interrupted)
+            });
+            crew.devices[from].answer(unique, outcome.map(|()| &[][..]));
+            crew.waiters.end(unique);
+        });
+        if let Err(error) = began {
+            log::error!("no thread to wait for a lock: {error}");
+            self.waiters.end(unique);
+            return Err(Errno::NOLCK);
+        }
+        Ok(())
+    }
+
+    /// Somebody who waits for an answer has got a signal. Who waits for a lock is told; what a worker has in hand
+    /// it finishes. A request that none has was answered, or was read a moment ago and not yet noted: the kernel
+    /// knows which, and says it again if need be.
     fn interrupt(&self, mut body: Body<'_>) {
         let Ok(InterruptIn { unique }) = body.take() else {
             return;
         };
-        let in_hand = |slot: &AtomicU64| slot.load(Ordering::SeqCst) == unique;
-        if !self.in_hand.iter().any(in_hand) {
+        let in_hand = |unique| {
+            let has = |slot: &AtomicU64| slot.load(Ordering::SeqCst) == unique;
+            self.in_hand.iter().any(has)
+        };
+        if self.waiters.interrupt(unique, in_hand) == Met::Unknown {
             for device in &self.devices {
                 device.interrupt_again(unique);
             }

@@ -68,6 +68,29 @@ fn map() -> *mut AtomicU64 {
     page.cast()
 }
 
+/// Runs `body` in a forked child and waits for its end; answers the exit status that `body` gave, or 255 if it ended
+/// otherwise. For tests: the child has this thread alone, so `body` must not wait for others of the parent's.
+#[doc(hidden)]
+pub fn in_child(body: impl FnOnce() -> u8) -> u8 {
+    // SAFETY: the child runs `body` and exits; what that may do is the caller's to know.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let run = std::panic::AssertUnwindSafe(body);
+        let status = std::panic::catch_unwind(run).unwrap_or(254);
+        // SAFETY: ends the child at once, without the parent's destructors.
+        unsafe { libc::_exit(status.into()) };
+    }
+    assert!(child > 0, "fork failed");
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    if libc::WIFEXITED(status) {
+        libc::WEXITSTATUS(status) as u8
+    } else {
+        255
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,17 +99,10 @@ mod tests {
     fn a_child_has_a_number_of_its_own() {
         let mine = number();
         assert_eq!(mine, number());
-        // SAFETY: the child only looks at its memory and exits.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        let status = in_child(|| {
             let other = number();
-            let well = other != mine && other != 0 && other == number();
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!well)) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child just made.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
+            u8::from(other == mine || other == 0 || other != number())
+        });
         assert_eq!(status, 0);
         assert_eq!(mine, number());
     }

@@ -32,7 +32,7 @@ pub struct ByteLock {
 /// What keeps the description that has the lock.
 #[derive(Debug)]
 enum Keeper {
-    Mapping(Kept),
+    Mapping(#[expect(dead_code, reason = "held for its drop")] Kept),
     Descriptor(File),
 }
 
@@ -97,14 +97,15 @@ impl ByteLock {
     /// # Errors
     /// As there.
     pub fn try_exclusive_inherited(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
-        let file = open(path, true)?;
-        let locked = try_lock(&file, byte, libc::F_WRLCK).map_err(|source| Error::Lock {
-            path: path.into(),
-            source,
-        })?;
-        Ok(locked.then_some(ByteLock {
-            keeper: Keeper::Descriptor(file),
-        }))
+        inherited(path, byte, libc::F_WRLCK)
+    }
+
+    /// As [`ByteLock::try_exclusive_inherited`], shared.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_shared_inherited(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
+        inherited(path, byte, libc::F_RDLCK)
     }
 
     /// Gives an inherited lock the life of this address space.
@@ -131,16 +132,22 @@ impl ByteLock {
         })
     }
 
-    /// The descriptor of an inherited lock, kept open over exec from now on.
+    /// The descriptor that keeps the lock, if one does.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<i32> {
+        match &self.keeper {
+            Keeper::Descriptor(file) => Some(file.as_raw_fd()),
+            Keeper::Mapping(_) => None,
+        }
+    }
+
+    /// Has an inherited lock's descriptor stay open over exec.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn keep_over_exec(&self) -> io::Result<Option<i32>> {
-        let Keeper::Descriptor(file) = &self.keeper else {
-            return Ok(None);
-        };
-        set_cloexec(file.as_raw_fd(), false)?;
-        Ok(Some(file.as_raw_fd()))
+    pub fn keep_over_exec(&self) -> io::Result<()> {
+        self.descriptor()
+            .map_or(Ok(()), |descriptor| set_cloexec(descriptor, false))
     }
 
     /// An inherited lock, from the number of its descriptor: in the program that this process became. `None` if
@@ -160,6 +167,17 @@ impl ByteLock {
             keeper: Keeper::Descriptor(file),
         })
     }
+}
+
+fn inherited(path: &Path, byte: u64, kind: libc::c_int) -> Result<Option<ByteLock>, Error> {
+    let file = open(path, kind == libc::F_WRLCK)?;
+    let locked = try_lock(&file, byte, kind).map_err(|source| Error::Lock {
+        path: path.into(),
+        source,
+    })?;
+    Ok(locked.then_some(ByteLock {
+        keeper: Keeper::Descriptor(file),
+    }))
 }
 
 fn set_cloexec(descriptor: i32, on: bool) -> io::Result<()> {

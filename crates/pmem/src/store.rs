@@ -78,12 +78,21 @@ impl Pmem {
     }
 
     /// Adds to a statistic at `off` (8-aligned). Relaxed, not counted, and not recorded: nothing may be decided by it.
+    /// `alone`: no other thread or process adds to it.
     #[inline]
-    pub fn count(&self, off: u64, more: u64) {
-        let at = self.word(off);
-        if !crate::RECORDING {
-            // SAFETY: as in `store`.
-            unsafe { AtomicU64::from_ptr(at) }.fetch_add(more, Ordering::Relaxed);
+    pub fn count(&self, off: u64, more: u64, alone: bool) {
+        if crate::RECORDING {
+            return;
+        }
+        // SAFETY: as in `store`.
+        let word = unsafe { AtomicU64::from_ptr(self.word(off)) };
+        if alone {
+            word.store(
+                word.load(Ordering::Relaxed).wrapping_add(more),
+                Ordering::Relaxed,
+            );
+        } else {
+            word.fetch_add(more, Ordering::Relaxed);
         }
     }
 

@@ -12,8 +12,8 @@ use crate::superblock::{self, Health, State};
 use crate::{recovery, walk};
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Probe, Prober};
-use pmfs_format::RunRecordRaw;
 use pmfs_format::runtime::{LAYOUT, SLOT_FREE};
+use pmfs_format::{RunRecordRaw, SuperblockRaw};
 use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
@@ -27,15 +27,7 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// Everything that can be wrong with a pool; see [`Error`].
 pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
-    if options.map.read_only {
-        // Locks and counts live in the pool: whoever attaches stores to it.
-        return Err(Error::Invalid(
-            "a pool is attached writable; read_only refuses changes to files",
-        ));
-    }
-    let mem = observed(Pmem::open(path, &options.map)?, options);
-    let (raw, health) = superblock::load(&mem)?;
-    let geometry = Geometry::of(&raw, mem.len())?;
+    let (mem, raw, health, geometry) = opened(path, options)?;
     let entry = attach_lock(path)?;
     wait_for_copier(path)?;
     let prober = Prober::open(path)?;
@@ -61,6 +53,52 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
     pool.locks.lock().expect("not poisoned").push(pool_lock);
     drop(entry);
     Ok((pool, report))
+}
+
+/// Attaches with the slot that this process's last program took for it.
+///
+/// # Errors
+/// As [`attach`]; [`Error::Invalid`] if that slot is lost.
+pub(crate) fn attach_after_exec(
+    path: &Path,
+    options: &OpenOptions,
+    handed: &str,
+) -> Result<(Pool, RecoveryReport)> {
+    let (mem, raw, _, geometry) = opened(path, options)?;
+    let entry = attach_lock(path)?;
+    let prober = Prober::open(path)?;
+    let pool = Pool::new(mem, raw, geometry, Some(prober), options);
+    pool.move_in(path, handed)?;
+    // The last program's slot, for one.
+    let undone = recovery::recover_dead(&pool)?;
+    drop(entry);
+    let mut report = RecoveryReport::default();
+    tell(&mut report, &undone);
+    Ok((pool, report))
+}
+
+fn opened(path: &Path, options: &OpenOptions) -> Result<(Pmem, SuperblockRaw, Health, Geometry)> {
+    if options.map.read_only {
+        // Locks and counts live in the pool: whoever attaches stores to it.
+        return Err(Error::Invalid(
+            "a pool is attached writable; read_only refuses changes to files",
+        ));
+    }
+    let mem = observed(Pmem::open(path, &options.map)?, options);
+    let (raw, health) = superblock::load(&mem)?;
+    let geometry = Geometry::of(&raw, mem.len())?;
+    Ok((mem, raw, health, geometry))
+}
+
+fn tell(report: &mut RecoveryReport, undone: &recovery::Undone) {
+    if undone.slots > 0 {
+        report.kind = RecoveryKind::Slots;
+        report.transactions_undone = undone.transactions;
+        report.entries_undone = undone.entries;
+        report.calls_interrupted = undone.calls;
+        report.intents_settled = undone.intents;
+        report.orphans = undone.orphans;
+    }
 }
 
 /// Attaches to a mapping without a file: a crash image, or a test's memory.
@@ -220,14 +258,7 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     if pool.mending {
         rebuild_held(pool)?;
     }
-    if undone.slots > 0 {
-        report.kind = RecoveryKind::Slots;
-        report.transactions_undone = undone.transactions;
-        report.entries_undone = undone.entries;
-        report.calls_interrupted = undone.calls;
-        report.intents_settled = undone.intents;
-        report.orphans = undone.orphans;
-    }
+    tell(&mut report, &undone);
     report.elapsed = since.elapsed();
     Ok(report)
 }
@@ -323,6 +354,9 @@ fn keep_apart(last: &RunRecordRaw, ours: &RunRecordRaw, others: bool, adopt: boo
 /// # Errors
 /// Locking the pool file for it failed.
 pub(crate) fn detach(pool: &Pool) -> Result<()> {
+    if matches!(pool.alive(), Err(Error::Forked)) {
+        return Err(Error::Forked);
+    }
     if pool.shut.swap(true, Ordering::SeqCst) {
         return Ok(());
     }

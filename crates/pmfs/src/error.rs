@@ -79,6 +79,9 @@ pub enum Error {
     /// A table in the runtime area is full.
     #[error("too many open files in the pool")]
     TooManyOpen,
+    /// No such open file.
+    #[error("the file is not open")]
+    NotOpen,
     /// The slot table is full.
     #[error(
         "{slots} processes have the pool open, and there is room for no more; close one, or go through a mount"
@@ -186,6 +189,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether something has run out that the end of another process may give back.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(
+            self,
+            Error::NoSpace | Error::NoInodes | Error::TooManyOpen | Error::NoLocks
+        )
+    }
+
     /// The number that a system call would give.
     #[must_use]
     pub fn errno(&self) -> Errno {
@@ -211,6 +222,7 @@ impl Error {
             Error::NoSuchOffset => Errno::NXIO,
             Error::ReadOnly => Errno::ROFS,
             Error::TooManyOpen | Error::TooManyProcesses { .. } => Errno::NFILE,
+            Error::NotOpen => Errno::BADF,
             Error::WouldBlock => Errno::AGAIN,
             Error::Interrupted => Errno::INTR,
             Error::Deadlock => Errno::DEADLK,

@@ -2,18 +2,24 @@
 
 use crate::attach;
 use crate::check::{self, CheckReport};
+use crate::counters::Total;
 use crate::dir::list;
 use crate::error::{Error, Result};
+use crate::holders::{Holding, Locked, Process};
 use crate::info::{PoolDetails, PoolInfo, RecoveryReport};
+use crate::inherit::{ForExec, ForFork};
 use crate::mkfs;
 use crate::namespace::create::Kind;
+use crate::open_file::OpenFile;
 use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::repair::{self, RepairReport};
 use crate::types::{
-    AtimeMode, Attr, DirEntry, FallocateMode, Ino, LockInfo, LockKind, LockOwner, LockRange,
-    NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
+    AtimeMode, Attr, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
+    LockOwner, LockRange, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
 };
+use pmem::counters;
+use std::io::SeekFrom;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -60,6 +66,40 @@ impl Fs {
         attach::detach(&self.pool)
     }
 
+    /// Before fork: takes a slot for the child, and has it hold all that this process holds. Nothing may be opened
+    /// or closed until the fork. Without this a child can't use what it inherits ([`crate::Error::Forked`]).
+    pub fn before_fork(&self) -> Result<ForFork> {
+        self.pool.before_fork()
+    }
+
+    /// In the child: from now on it is a process of its own in the pool, with the parent's open files and without its
+    /// POSIX locks.
+    pub fn after_fork_in_child(&self, prepared: ForFork) -> Result<()> {
+        self.pool.after_fork_in_child(prepared)
+    }
+
+    /// If the fork failed.
+    pub fn cancel_fork(&self, prepared: ForFork) {
+        self.pool.cancel_fork(prepared);
+    }
+
+    /// Before exec: takes a slot for the program that this process becomes, with its open files and its locks. The
+    /// program attaches by [`Fs::open_after_exec`] with [`ForExec::to_string`], which it has to be told.
+    pub fn before_exec(&self) -> Result<ForExec> {
+        self.pool.before_exec()
+    }
+
+    /// If the exec failed.
+    pub fn cancel_exec(&self, prepared: ForExec) {
+        self.pool.cancel_exec(prepared);
+    }
+
+    /// Attaches as the program that another one has become.
+    pub fn open_after_exec(path: &Path, options: &OpenOptions, handed: &str) -> Result<Fs> {
+        let (pool, recovery) = attach::attach_after_exec(path, options, handed)?;
+        Ok(Fs { pool, recovery })
+    }
+
     /// Geometry, medium, free space.
     #[must_use]
     pub fn info(&self) -> PoolInfo {
@@ -70,6 +110,24 @@ impl Fs {
     #[must_use]
     pub fn details(&self) -> PoolDetails {
         self.pool.details()
+    }
+
+    /// Who is attached.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        self.pool.processes()
+    }
+
+    /// What they have open.
+    #[must_use]
+    pub fn holdings(&self) -> Vec<Holding> {
+        self.pool.holdings()
+    }
+
+    /// The file locks, held and waited for.
+    #[must_use]
+    pub fn locked(&self) -> Vec<Locked> {
+        self.pool.locked()
     }
 
     /// What attaching had to do.
@@ -105,27 +163,27 @@ impl Fs {
 
     /// Finds a name; "." and ".." too.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.pool.lookup(dir, name)
+        self.look(self.pool.lookup(dir, name))
     }
 
     /// An inode's attributes.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        self.pool.getattr(ino)
+        self.look(self.pool.getattr(ino))
     }
 
     /// Changes attributes.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        self.stop_at_damage(self.pool.setattr(ino, set))
+        self.change(|| self.pool.setattr(ino, set))
     }
 
     /// Makes a regular file; does not hold it open.
     pub fn create(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
-        self.stop_at_damage(self.pool.make(dir, name, node, Kind::File))
+        self.change(|| self.pool.make(dir, name, node, Kind::File))
     }
 
     /// Makes a directory.
     pub fn mkdir(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
-        self.stop_at_damage(self.pool.make(dir, name, node, Kind::Directory))
+        self.change(|| self.pool.make(dir, name, node, Kind::Directory))
     }
 
     /// Makes a file, device, FIFO or socket; `kind` is the type's bits.
@@ -137,32 +195,32 @@ impl Fs {
         kind: u32,
         rdev: u32,
     ) -> Result<Attr> {
-        self.stop_at_damage(self.pool.make(dir, name, node, Kind::Special(kind, rdev)))
+        self.change(|| self.pool.make(dir, name, node, Kind::Special(kind, rdev)))
     }
 
     /// Makes a symbolic link.
     pub fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], node: &NewNode) -> Result<Attr> {
-        self.stop_at_damage(self.pool.make(dir, name, node, Kind::Symlink(target)))
+        self.change(|| self.pool.make(dir, name, node, Kind::Symlink(target)))
     }
 
     /// Makes a file without a name (O_TMPFILE), held open once: pair it with [`Fs::release`].
     pub fn tmpfile(&self, dir: Ino, node: &NewNode) -> Result<Attr> {
-        self.stop_at_damage(self.pool.tmpfile(dir, node))
+        self.change(|| self.pool.tmpfile(dir, node))
     }
 
     /// Gives a file one more name.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.stop_at_damage(self.pool.link(ino, dir, name))
+        self.change(|| self.pool.link(ino, dir, name))
     }
 
     /// Removes a name of anything but a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.stop_at_damage(self.pool.unlink(dir, name))
+        self.change(|| self.pool.unlink(dir, name))
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.stop_at_damage(self.pool.rmdir(dir, name))
+        self.change(|| self.pool.rmdir(dir, name))
     }
 
     /// Moves a name; see `renameat2(2)`.
@@ -188,12 +246,12 @@ impl Fs {
         owner: (u32, u32),
     ) -> Result<()> {
         let to = (new_dir, new_name);
-        self.stop_at_damage(self.pool.rename((dir, name), to, flags, owner))
+        self.change(|| self.pool.rename((dir, name), to, flags, owner))
     }
 
     /// A symbolic link's target.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.pool.readlink(ino)
+        self.look(self.pool.readlink(ino))
     }
 
     /// Shows `emit` the entries after `cookie` (0: all, "." and ".." first) until it declines one. A cookie
@@ -205,12 +263,12 @@ impl Fs {
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
         self.pool.alive()?;
-        list::readdir(&self.pool, dir, cookie, emit)
+        self.look(list::readdir(&self.pool, dir, cookie, emit))
     }
 
     /// Holds an inode open: it and its blocks outlive its last name until as many releases.
     pub fn hold(&self, ino: Ino) -> Result<Attr> {
-        self.pool.hold(ino)
+        self.change(|| self.pool.hold(ino))
     }
 
     /// Ends one hold.
@@ -220,44 +278,46 @@ impl Fs {
 
     /// Reads; short only at the end of the file.
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.pool.read(ino, offset, buffer)
+        let read = self.look(self.pool.read(ino, offset, buffer))?;
+        self.pool.count(Total::ReadBytes, read as u64);
+        Ok(read)
     }
 
     /// Writes; short where the pool is full, or too scattered for one transaction.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
-        self.stop_at_damage(self.pool.write(ino, offset, data))
+        self.change_data(|| self.pool.write(ino, offset, data), |&written| written)
     }
 
     /// Writes at the true end; answers the offset and the bytes written.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
-        self.stop_at_damage(self.pool.append(ino, data))
+        self.change_data(|| self.pool.append(ino, data), |&(_, written)| written)
     }
 
     /// See `fallocate(2)`.
     pub fn fallocate(&self, ino: Ino, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
-        self.stop_at_damage(self.pool.fallocate(ino, mode, offset, len))
+        self.change(|| self.pool.fallocate(ino, mode, offset, len))
     }
 
     /// Takes a range of whole blocks out of a file: what lies behind it moves up to its start.
     /// COLLAPSE_RANGE of `fallocate(2)`.
     pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
-        self.stop_at_damage(self.pool.collapse_range(ino, offset, len))
+        self.change(|| self.pool.collapse_range(ino, offset, len))
     }
 
     /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole. INSERT_RANGE of
     /// `fallocate(2)`.
     pub fn insert_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
-        self.stop_at_damage(self.pool.insert_range(ino, offset, len))
+        self.change(|| self.pool.insert_range(ino, offset, len))
     }
 
     /// The first data from `offset` on.
     pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.pool.seek(ino, offset, true)
+        self.look(self.pool.seek(ino, offset, true))
     }
 
     /// The first hole from `offset` on; the end counts as one.
     pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.pool.seek(ino, offset, false)
+        self.look(self.pool.seek(ino, offset, false))
     }
 
     /// Copies between files inside the pool.
@@ -269,12 +329,95 @@ impl Fs {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.stop_at_damage(self.pool.copy_range(from, from_offset, to, to_offset, len))
+        self.change(|| self.pool.copy_range(from, from_offset, to, to_offset, len))
     }
 
     /// Nothing to do: every call is durable when it returns.
     pub fn fsync(&self, _ino: Ino) -> Result<()> {
         self.pool.alive()
+    }
+
+    /// Opens an inode: a new open file with its offset at 0, had once by this process. `flags` are the caller's.
+    pub fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        self.change(|| self.pool.open_file(ino, flags))
+    }
+
+    /// What an open file is.
+    pub fn file(&self, file: FileId) -> Result<OpenFile> {
+        self.pool.file_state(file)
+    }
+
+    /// Sets the flags of an open file.
+    pub fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
+        self.pool.set_file_flags(file, flags)
+    }
+
+    /// One more descriptor of this process for an open file: pair it with [`Fs::close_file`].
+    pub fn dup_file(&self, file: FileId) -> Result<()> {
+        self.pool.dup_file(file)
+    }
+
+    /// One descriptor less; the last one of all ends the file and its locks.
+    pub fn close_file(&self, file: FileId) -> Result<()> {
+        self.pool.close_file(file)
+    }
+
+    /// Reads at an open file's offset and moves it.
+    pub fn read_file(&self, file: FileId, buffer: &mut [u8]) -> Result<usize> {
+        self.pool.at_offset(file, |now| {
+            let read = self.read(now.ino, now.offset, buffer)?;
+            Ok((now.offset + read as u64, read))
+        })
+    }
+
+    /// Writes at an open file's offset, or at the true end, and moves the offset behind it.
+    pub fn write_file(&self, file: FileId, data: &[u8], append: bool) -> Result<usize> {
+        self.pool.at_offset(file, |now| {
+            let (at, written) = if append {
+                self.append(now.ino, data)?
+            } else {
+                (now.offset, self.write(now.ino, now.offset, data)?)
+            };
+            Ok((at + written as u64, written))
+        })
+    }
+
+    /// Moves an open file's offset: from the start, from where it is, from the end.
+    pub fn seek_file(&self, file: FileId, to: SeekFrom) -> Result<u64> {
+        self.pool.seek_file(file, to)
+    }
+
+    /// Takes a file lock for an open file (F_OFD_SETLK or flock): it ends with the last descriptor, whichever process
+    /// has that.
+    pub fn lock_file(
+        &self,
+        file: FileId,
+        class: LockClass,
+        kind: LockKind,
+        range: LockRange,
+    ) -> Result<()> {
+        let request = self.pool.file_request(file, class, (kind, range))?;
+        self.change(|| self.pool.file_lock(&request))
+    }
+
+    /// As [`Fs::lock_file`], but waits as [`Fs::lock_wait`] does.
+    pub fn lock_file_wait(
+        &self,
+        file: FileId,
+        class: LockClass,
+        kind: LockKind,
+        range: LockRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let request = self.pool.file_request(file, class, (kind, range))?;
+        self.pool.file_lock_wait(&request, interrupted)
+    }
+
+    /// Gives up what an open file has of a range.
+    pub fn unlock_file(&self, file: FileId, class: LockClass, range: LockRange) -> Result<()> {
+        let ino = self.pool.file_state(file)?.ino;
+        let owner = self.pool.file_owner(file.index(), class);
+        self.pool.file_unlock(ino, owner, range)
     }
 
     /// Takes a file lock, or changes the kind of one that the owner has, if nobody is in the way. `pid` is what
@@ -288,7 +431,7 @@ impl Fs {
         pid: u32,
     ) -> Result<()> {
         let request = self.pool.lock_request(ino, owner, (kind, range), pid);
-        self.pool.file_lock(&request)
+        self.change(|| self.pool.file_lock(&request))
     }
 
     /// As [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few milliseconds and ends
@@ -330,27 +473,27 @@ impl Fs {
 
     /// An extended attribute's value.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.pool.getxattr(ino, name)
+        self.look(self.pool.getxattr(ino, name))
     }
 
     /// Sets an extended attribute.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
-        self.stop_at_damage(self.pool.setxattr(ino, name, value, flags))
+        self.change(|| self.pool.setxattr(ino, name, value, flags))
     }
 
     /// The extended attributes' names.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.pool.listxattr(ino)
+        self.look(self.pool.listxattr(ino))
     }
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.stop_at_damage(self.pool.removexattr(ino, name))
+        self.change(|| self.pool.removexattr(ino, name))
     }
 
     /// Space and inodes.
     pub fn statfs(&self) -> Result<StatFs> {
-        self.pool.statfs()
+        self.look(self.pool.statfs())
     }
 
     /// The attachment, for the parts of the engine that are not calls on files.
@@ -389,6 +532,39 @@ impl Fs {
     #[must_use]
     pub fn into_mapping(self) -> pmem::Pmem {
         self.pool.pm.into_mapping()
+    }
+
+    /// Counts a call that reads.
+    #[inline]
+    fn look<T>(&self, answer: Result<T>) -> Result<T> {
+        self.pool.count(Total::Reads, 1);
+        answer
+    }
+
+    #[inline]
+    fn change<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+        self.change_data(call, |_| 0)
+    }
+
+    /// Makes a change and counts it; `written` is the file data in it, bytes. Where something has run out, what dead
+    /// processes still held may be had.
+    #[inline]
+    fn change_data<T>(
+        &self,
+        call: impl Fn() -> Result<T>,
+        written: impl Fn(&T) -> usize,
+    ) -> Result<T> {
+        let before = counters::snapshot();
+        let mut result = call();
+        if let Err(error) = &result
+            && error.is_shortage()
+            && self.recover_dead().is_ok_and(|slots| slots > 0)
+        {
+            result = call();
+        }
+        let written = result.as_ref().map_or(0, written);
+        self.pool.count_change(&before, written as u64);
+        self.stop_at_damage(result)
     }
 
     /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built

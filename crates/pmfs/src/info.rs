@@ -120,6 +120,8 @@ pub struct PoolDetails {
     pub recoveries: u64,
     /// Slots of processes marked as attached.
     pub attached: u64,
+    /// Open files.
+    pub open_files: u64,
     /// File locks held and waited for.
     pub file_locks: u64,
     /// Blocks kept back for calls that free or overwrite.
@@ -182,6 +184,9 @@ impl Pool {
             runs: record.map_or(0, |record| record.runs),
             recoveries: record.map_or(0, |record| record.recoveries),
             attached: (0..geometry.slot_count).filter(live).count() as u64,
+            open_files: (0..geometry.file_count())
+                .filter(|&index| self.file_ino(index) != 0)
+                .count() as u64,
             file_locks: crate::file_lock::table::records(self).count() as u64,
             reserve_blocks: geometry.reserve_blocks,
             free: Bitmap::blocks(self).free_pages(),

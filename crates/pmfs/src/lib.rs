@@ -16,6 +16,7 @@ mod alloc;
 mod attach;
 pub mod check;
 mod clock;
+mod counters;
 mod dir;
 pub mod dump;
 mod error;
@@ -25,8 +26,10 @@ mod freeze;
 mod fs;
 mod geometry;
 mod grow;
+mod holders;
 mod image;
 mod info;
+mod inherit;
 mod inode;
 mod lane;
 mod locks;
@@ -34,6 +37,7 @@ mod look;
 mod mkfs;
 mod namespace;
 mod new_file;
+mod open_file;
 mod open_table;
 mod options;
 mod owner;
@@ -54,20 +58,24 @@ mod xattr;
 
 pub use check::{CheckReport, Finding};
 pub use clock::Clock;
+pub use counters::Totals;
 pub use error::{Error, Result};
 pub use freeze::{Freeze, FreezeProbe};
 pub use fs::Fs;
 pub use grow::{GrowReport, grow};
+pub use holders::{Holding, Locked, Process};
 pub use image::{LoadOptions, LoadReport, SaveReport, load};
 pub use info::{FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
+pub use inherit::{ForExec, ForFork};
 #[cfg(feature = "record")]
 pub use lane::prefer_lane;
 pub use look::{Look, PoolState, is_pool, remove};
 pub use new_file::NewFile;
+pub use open_file::OpenFile;
 pub use options::{MkfsOptions, OpenOptions};
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{
-    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, Ino, LockClass, LockInfo, LockKind,
+    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
     LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr, SetTime, StatFs, XattrFlags,
 };

@@ -4,6 +4,7 @@
 use crate::attach::attach_lock;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
+use crate::holders::{Holding, Locked, Process};
 use crate::info::{PoolDetails, PoolInfo};
 use crate::options::OpenOptions;
 use crate::pool::{BYTE_POOL, Pool, holder_pid};
@@ -45,7 +46,8 @@ impl Look {
             read_only: true,
             ..MapOptions::default()
         };
-        let held = Prober::open(path)?.probe(BYTE_POOL)? != Probe::Free;
+        let prober = Prober::open(path)?;
+        let held = prober.probe(BYTE_POOL)? != Probe::Free;
         let mem = Pmem::open(path, &map)?;
         let (raw, health) = superblock::load(&mem)?;
         let geometry = Geometry::of(&raw, mem.len())?;
@@ -60,7 +62,7 @@ impl Look {
             _ => PoolState::NeedsRecovery,
         };
         Ok(Look {
-            pool: Pool::new(mem, raw, geometry, None, &OpenOptions::default()),
+            pool: Pool::new(mem, raw, geometry, Some(prober), &OpenOptions::default()),
             health,
             state,
         })
@@ -82,6 +84,24 @@ impl Look {
     #[must_use]
     pub fn details(&self) -> PoolDetails {
         self.pool.details()
+    }
+
+    /// Who is attached.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        self.pool.processes()
+    }
+
+    /// What they have open.
+    #[must_use]
+    pub fn holdings(&self) -> Vec<Holding> {
+        self.pool.holdings()
+    }
+
+    /// The file locks, held and waited for.
+    #[must_use]
+    pub fn locked(&self) -> Vec<Locked> {
+        self.pool.locked()
     }
 
     /// Geometry, medium, free space. What is free is an old guess while the pool needs recovery.

@@ -1,6 +1,6 @@
-//! Which process holds which inode open: words {inode, slot, count} in lines chosen by the inode's hash.
+//! Which process has which inode, and which open file: words {thing, slot, count} in lines chosen by the thing's hash.
 //!
-//! Each word has one writer, its slot's process; whether an inode is open is a look at its line. Seven words
+//! Each word has one writer, its slot's process; whether a thing is open is a look at its line. Seven words
 //! a line; the eighth is set for good once something that belonged here had to go to the next line.
 
 use crate::error::{Error, Result};
@@ -9,73 +9,130 @@ use crate::types::Ino;
 
 const WORDS: u64 = 7;
 const OVERFLOW: u64 = 56;
-/// Lines that an inode's word may stand in.
+/// Lines that a thing's word may stand in.
 const PROBES: u64 = 64;
 const SLOT_SHIFT: u32 = 32;
 const COUNT_SHIFT: u32 = 44;
 const COUNT_ONE: u64 = 1 << COUNT_SHIFT;
-const COUNT_MAX: u64 = (1 << 20) - 1;
+const COUNT_MAX: u64 = (1 << 19) - 1;
+/// Set where the number is an open file's.
+const IS_FILE: u64 = 1 << 63;
 
-fn ino_of(word: u64) -> Ino {
-    word & 0xffff_ffff
+/// What can be had open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Inode(Ino),
+    /// An open file, by its index.
+    File(u64),
+}
+
+impl Thing {
+    /// A word's part that names it.
+    fn key(self) -> u64 {
+        match self {
+            Thing::Inode(ino) => ino,
+            Thing::File(index) => index | IS_FILE,
+        }
+    }
+
+    fn of(word: u64) -> Thing {
+        let number = word & 0xffff_ffff;
+        if word & IS_FILE == 0 {
+            Thing::Inode(number)
+        } else {
+            Thing::File(number)
+        }
+    }
+
+    fn is_in(self, word: u64) -> bool {
+        word != 0 && word & (0xffff_ffff | IS_FILE) == self.key()
+    }
 }
 
 fn slot_of(word: u64) -> u64 {
     (word >> SLOT_SHIFT & 0xfff).wrapping_sub(1)
 }
 
+fn count_of(word: u64) -> u64 {
+    word >> COUNT_SHIFT & COUNT_MAX
+}
+
+/// A word of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reference {
+    /// Where it stands.
+    pub off: u64,
+    pub thing: Thing,
+    pub slot: u64,
+    /// How often the slot's process has it.
+    pub count: u64,
+}
+
 impl Pool {
-    fn open_line(&self, ino: Ino, probe: u64) -> u64 {
-        let hash = (ino ^ self.geometry.hash_key[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    fn open_line(&self, thing: Thing, probe: u64) -> u64 {
+        let key = thing.key() ^ self.geometry.hash_key[1];
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         self.geometry.open + ((hash + probe) & (self.geometry.open_lines - 1)) * 64
     }
 
-    /// The words of all lines in which `ino` may stand.
-    fn open_words(&self, ino: Ino) -> impl Iterator<Item = u64> + '_ {
+    /// The words of all lines in which a thing may stand.
+    fn open_words(&self, thing: Thing) -> impl Iterator<Item = u64> + '_ {
         let probes = PROBES.min(self.geometry.open_lines);
         let mut more = true;
         (0..probes)
             .take_while(move |&probe| {
                 let go = more;
-                more = self.pm.load(self.open_line(ino, probe) + OVERFLOW) != 0;
+                more = self.pm.load(self.open_line(thing, probe) + OVERFLOW) != 0;
                 go
             })
             .flat_map(move |probe| {
-                let line = self.open_line(ino, probe);
+                let line = self.open_line(thing, probe);
                 (0..WORDS).map(move |word| line + word * 8)
             })
     }
 
     /// Whether any process holds the inode open.
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.open_words(ino).any(|off| {
-            let word = self.pm.load(off);
-            word != 0 && ino_of(word) == ino
-        })
+        self.is_had(Thing::Inode(ino))
     }
 
-    /// Counts one more open of `ino` by this process.
+    /// Whether any process has it.
+    pub(crate) fn is_had(&self, thing: Thing) -> bool {
+        self.open_words(thing)
+            .any(|off| thing.is_in(self.pm.load(off)))
+    }
+
+    /// Counts one more open by this process.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`].
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn open_add(&self, ino: Ino) -> Result<()> {
+    pub(crate) fn open_add(&self, thing: Thing) -> Result<()> {
+        self.open_add_for(self.holder().slot, thing, 1)
+    }
+
+    /// As [`Pool::open_add`], for a slot that is no other process's yet.
+    ///
+    /// # Errors
+    /// [`Error::TooManyOpen`].
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn open_add_for(&self, slot: u64, thing: Thing, count: u64) -> Result<()> {
         let runtime = self.pm.runtime();
-        let mine = ino | (self.holder().slot + 1) << SLOT_SHIFT;
-        for off in self.open_words(ino) {
+        for off in self.open_words(thing) {
             let word = runtime.load(off);
-            let same = word != 0 && ino_of(word) == ino && slot_of(word) == self.holder().slot;
+            let same = thing.is_in(word) && slot_of(word) == slot;
             if same
-                && word >> COUNT_SHIFT < COUNT_MAX
-                && runtime.cas(off, word, word + COUNT_ONE).is_ok()
+                && count_of(word) + count <= COUNT_MAX
+                && runtime.cas(off, word, word + count * COUNT_ONE).is_ok()
             {
                 return Ok(());
             }
         }
+        let mine = thing.key() | (slot + 1) << SLOT_SHIFT | count << COUNT_SHIFT;
         for probe in 0..PROBES.min(self.geometry.open_lines) {
-            let line = self.open_line(ino, probe);
+            let line = self.open_line(thing, probe);
             for off in (0..WORDS).map(|word| line + word * 8) {
-                if runtime.load(off) == 0 && runtime.cas(off, 0, mine + COUNT_ONE).is_ok() {
+                if runtime.load(off) == 0 && runtime.cas(off, 0, mine).is_ok() {
                     return Ok(());
                 }
             }
@@ -86,52 +143,59 @@ impl Pool {
         Err(Error::TooManyOpen)
     }
 
-    /// Counts one open of `ino` by this process less; answers whether that was its last.
+    /// Counts one open by this process less; answers whether that was this process's last.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it had none.
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn open_remove(&self, ino: Ino) -> Result<bool> {
+    pub(crate) fn open_remove(&self, thing: Thing) -> Result<bool> {
         let runtime = self.pm.runtime();
+        let slot = self.holder().slot;
         'again: loop {
-            for off in self.open_words(ino) {
+            for off in self.open_words(thing) {
                 let word = runtime.load(off);
-                if word == 0 || ino_of(word) != ino || slot_of(word) != self.holder().slot {
+                if !thing.is_in(word) || slot_of(word) != slot {
                     continue;
                 }
-                let last = word >> COUNT_SHIFT == 1;
+                let last = count_of(word) == 1;
                 let less = if last { 0 } else { word - COUNT_ONE };
                 if runtime.cas(off, word, less).is_err() {
                     continue 'again;
                 }
-                return Ok(last && !self.is_open(ino));
+                return Ok(last);
             }
-            return Err(Error::Invalid("release of an inode that is not held"));
+            return Err(Error::Invalid("release of what is not held"));
         }
     }
 
     /// Whether this process holds `ino` exactly once and nobody else does.
     pub(crate) fn open_is_last(&self, ino: Ino) -> bool {
-        let mut total = 0;
-        for off in self.open_words(ino) {
-            let word = self.pm.load(off);
-            if word != 0 && ino_of(word) == ino {
-                total += word >> COUNT_SHIFT;
-            }
-        }
-        total == 1
+        let thing = Thing::Inode(ino);
+        let words = self.open_words(thing).map(|off| self.pm.load(off));
+        let counts = words.filter(|&word| thing.is_in(word)).map(count_of);
+        counts.sum::<u64>() == 1
     }
 
-    /// The words of a slot: where they stand and which inode they hold.
-    pub(crate) fn open_of_slot(&self, slot: u64) -> Vec<(u64, Ino)> {
-        let lines = self.geometry.open_lines;
-        let words = (0..lines * 8).filter(|word| word % 8 < WORDS);
+    /// All words in use.
+    pub(crate) fn references(&self) -> impl Iterator<Item = Reference> + '_ {
+        let words = (0..self.geometry.open_lines * 8).filter(|word| word % 8 < WORDS);
         words
             .map(|word| self.geometry.open + word * 8)
             .filter_map(|off| {
                 let word = self.pm.load(off);
-                (word != 0 && slot_of(word) == slot).then(|| (off, ino_of(word)))
+                (word != 0).then(|| Reference {
+                    off,
+                    thing: Thing::of(word),
+                    slot: slot_of(word),
+                    count: count_of(word),
+                })
             })
+    }
+
+    /// The words of a slot.
+    pub(crate) fn references_of(&self, slot: u64) -> Vec<Reference> {
+        self.references()
+            .filter(|found| found.slot == slot)
             .collect()
     }
 }

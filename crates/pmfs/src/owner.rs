@@ -17,6 +17,9 @@ const SLEEP_MAX: Duration = Duration::from_millis(10);
 /// When a waiter tells of a holder that lives but does not move.
 const STALLED: Duration = Duration::from_secs(1);
 
+/// More than any pool has (4,094).
+const NO_SLOT: u64 = 0xffd;
+
 static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
@@ -53,8 +56,15 @@ impl Holder {
 }
 
 /// The holder that this process is: set when it attaches, and again after fork.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AtomicHolder(AtomicU64);
+
+impl Default for AtomicHolder {
+    /// Who is not attached has the slot of nobody.
+    fn default() -> AtomicHolder {
+        AtomicHolder(AtomicU64::new(NO_SLOT << 32))
+    }
+}
 
 impl AtomicHolder {
     #[inline]
@@ -89,9 +99,14 @@ pub(crate) fn acquire(pool: &Pool, off: u64) {
 
 #[cold]
 fn wait(pool: &Pool, off: u64, me: u64) {
+    let since = Instant::now();
+    wait_since(pool, off, me, since);
+    pool.count_wait(since.elapsed());
+}
+
+fn wait_since(pool: &Pool, off: u64, me: u64, since: Instant) {
     let runtime = pool.pm.runtime();
     let mut sleep = SLEEP_FIRST;
-    let since = Instant::now();
     let mut told = false;
     loop {
         for _ in 0..SPINS {

@@ -1,6 +1,7 @@
 //! An attached pool: the mapping, its geometry, and who we are in it.
 
 use crate::clock::Clock;
+use crate::counters::Counting;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::options::OpenOptions;
@@ -53,6 +54,9 @@ pub(crate) struct Pool {
     /// Blocks that ordinary calls may take before the free ones are counted again.
     pub budget: AtomicI64,
     pub prober: Option<Prober>,
+    pub counting: Counting,
+    /// Where an open file is looked for first.
+    pub next_file: AtomicU64,
     /// The locks whose life is ours: slot and pool.
     pub locks: Mutex<Vec<ByteLock>>,
 }
@@ -87,6 +91,8 @@ impl Pool {
             discarded: Mutex::new(Vec::new()),
             budget: AtomicI64::new(0),
             prober,
+            counting: Counting::default(),
+            next_file: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }
     }

@@ -7,10 +7,12 @@
 //! and starts again.
 
 use crate::alloc::Bitmap;
+use crate::counters::Total;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::{Claim, Lane, Purpose};
 use crate::locks::LockSet;
+use crate::open_table::{Reference, Thing};
 use crate::owner::{self, Held, slot_of};
 use crate::persist::{Pm, Restore};
 use crate::pool::Pool;
@@ -264,6 +266,7 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
             pool.drop_file_locks(slot);
             let state = pool.geometry.slot(slot) + SLOT_STATE;
             pool.pm.runtime().store(state, SLOT_FREE);
+            pool.count(Total::Recoveries, 1);
             undone.slots += 1;
         }
     }
@@ -391,6 +394,7 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
             }
         }
     }
+    pool.release_files(is_dead);
     for bucket in pool.file_lock_buckets() {
         if is_dead(runtime.load(bucket)) {
             owner::release(pool, bucket);
@@ -406,17 +410,26 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
 /// Closes what a slot holds open; unlinked files that nobody else holds go. Answers how many of those.
 pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
     let mut orphans = 0;
-    for (word, ino) in pool.open_of_slot(slot) {
+    for Reference { off, thing, .. } in pool.references_of(slot) {
+        let ino = match thing {
+            Thing::Inode(ino) => ino,
+            Thing::File(index) => {
+                let _locks = LockSet::take(pool, &[pool.file_ino(index)]);
+                pool.pm.runtime().store(off, 0);
+                pool.end_file_unless_had(index);
+                continue;
+            }
+        };
         let locks = LockSet::take(pool, &[ino]);
         let unlinked = Inode::load(pool, ino).is_ok_and(|inode| inode.links == 0);
         if unlinked {
             let lane = Claim::new(pool);
             let _ = settle::intend_reclaim(&lane, ino);
-            pool.pm.runtime().store(word, 0);
+            pool.pm.runtime().store(off, 0);
             orphans += u64::from(!pool.is_open(ino));
             drop(lane);
         } else {
-            pool.pm.runtime().store(word, 0);
+            pool.pm.runtime().store(off, 0);
         }
         drop(locks);
     }

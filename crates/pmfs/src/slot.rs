@@ -3,6 +3,7 @@
 //! A slot is alive while its byte of the pool file is locked, which lasts as long as the address space that took it
 //! (DECISIONS 7).
 
+use crate::counters::Totals;
 use crate::error::{Error, Result};
 use crate::owner::Holder;
 use crate::pool::Pool;
@@ -17,9 +18,9 @@ pub(crate) const SLOT_INCARNATION: u64 = 8;
 pub(crate) const SLOT_PID: u64 = 16;
 const SLOT_TOKEN: u64 = 24;
 const SLOT_COMMAND: u64 = 32;
+pub(crate) const SLOT_SINCE: u64 = 48;
 /// The first of the counters.
 pub(crate) const SLOT_COUNTERS: u64 = 64;
-pub(crate) const SLOT_COUNTER_WORDS: usize = 10;
 
 /// In the runtime area's header: tokens given out.
 const TOKENS: u64 = 200;
@@ -92,7 +93,7 @@ impl Pool {
                 0,
             ],
         );
-        runtime.write(off + SLOT_COUNTERS, &[0; SLOT_COUNTER_WORDS]);
+        runtime.write(off + SLOT_COUNTERS, &[0; Totals::WORDS]);
         runtime.store(off + SLOT_STATE, SLOT_LIVE);
     }
 

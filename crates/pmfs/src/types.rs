@@ -111,6 +111,10 @@ pub struct DirEntry<'a> {
     pub name: &'a [u8],
 }
 
+/// An open file, among all of the pool's and all that were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(pub(crate) u64);
+
 /// What `statfs(2)` says.
 #[derive(Clone, Copy, Debug)]
 pub struct StatFs {

@@ -10,7 +10,7 @@ pub(crate) mod table;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::pool::Pool;
-use crate::types::{Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
+use crate::types::{FileId, Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
 use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
 use std::time::Duration;
 use table::{Bucket, Lock, Record};
@@ -54,6 +54,28 @@ impl Pool {
             },
             slot: Some(self.holder().slot),
         }
+    }
+
+    /// A request of an open file.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn file_request(
+        &self,
+        file: FileId,
+        class: LockClass,
+        (kind, range): (LockKind, LockRange),
+    ) -> Result<Request> {
+        Ok(Request {
+            lock: Lock {
+                ino: self.file_state(file)?.ino,
+                owner: self.file_owner(file.index(), class),
+                kind,
+                range,
+                pid: std::process::id(),
+            },
+            slot: None,
+        })
     }
 
     fn lock_owner(&self, owner: LockOwner) -> Owner {

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode};
 use crate::lane::{Claim, Lane, Purpose, Zone};
 use crate::locks::LockSet;
+use crate::open_table::Thing;
 use crate::persist::{FreshSet, Transaction};
 use crate::planted;
 use crate::pool::Pool;
@@ -279,7 +280,7 @@ impl Pool {
             .words(0, &[u64::from(LINKABLE) << 32]);
         // Nothing durable ever refers to it, but the next barrier may as well cover it.
         fresh.until_seal();
-        self.open_add(ino)?;
+        self.open_add(Thing::Inode(ino))?;
         lane.clear_intents();
         self.attr_of(&made(self, ino)?)
     }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
+use crate::open_table::Thing;
 use crate::persist::Transaction;
 use crate::planted;
 use crate::pool::Pool;
@@ -109,7 +110,7 @@ impl Pool {
         self.alive()?;
         // A number that no inode has must not get into the table: it would not fit its word there.
         self.inode_off(ino)?;
-        self.open_add(ino)?;
+        self.open_add(Thing::Inode(ino))?;
         let held = Inode::load(self, ino).map(|inode| {
             if inode.links > 0 {
                 return true;
@@ -119,7 +120,7 @@ impl Pool {
             Bitmap::inodes(self).is_set(ino)
         });
         if !matches!(held, Ok(true)) {
-            self.open_remove(ino)?;
+            self.open_remove(Thing::Inode(ino))?;
             return Err(Error::Stale);
         }
         self.getattr(ino)
@@ -131,13 +132,13 @@ impl Pool {
         let locks = LockSet::take(self, &[ino]);
         let inode = Inode::load(self, ino)?;
         if inode.links > 0 || !self.open_is_last(ino) {
-            self.open_remove(ino)?;
+            self.open_remove(Thing::Inode(ino))?;
             return Ok(());
         }
         let lane = Claim::new(self);
         intend_reclaim(&lane, ino)?;
         locks.change();
-        self.open_remove(ino)?;
+        self.open_remove(Thing::Inode(ino))?;
         Ok(())
     }
 }

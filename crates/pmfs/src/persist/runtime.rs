@@ -86,12 +86,12 @@ impl<'a> Runtime<'a> {
         self.mem.futex_wake(off, u32::MAX);
     }
 
-    /// Adds to a total that nothing is decided by. Atomic; not recorded.
+    /// Adds to a total that nothing is decided by; not recorded. `alone`: nobody else adds to it.
     #[inline]
-    pub fn count(&self, off: u64, more: u64) {
+    pub fn count(&self, off: u64, more: u64, alone: bool) {
         self.check(off, 8);
         let _window = self.mem.window();
-        self.mem.count(off, more);
+        self.mem.count(off, more, alone);
     }
 
     /// Zeros `len` bytes: first opener only, with the pool to itself.

@@ -1,0 +1,141 @@
+//! What a process does to the pool, counted in its slot for whoever wants to look ([`crate::Process`]).
+//!
+//! The first thread that counts adds by plain stores, the others atomically: most programs have one thread that does the
+//! work, and an atomic addition to a word costs as much as a small read.
+
+use crate::owner::thread_tag;
+use crate::pool::Pool;
+use crate::slot::SLOT_COUNTERS;
+use pmem::counters::{self, Counters};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Totals of a process since it attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Calls that read.
+    pub reads: u64,
+    /// Calls that change something, whether or not they could.
+    pub changes: u64,
+    /// Bytes of file data read.
+    pub read_bytes: u64,
+    /// Bytes of file data written.
+    pub written_bytes: u64,
+    /// Barriers.
+    pub barriers: u64,
+    /// Lines flushed.
+    pub flushed_lines: u64,
+    /// Bytes of undo log.
+    pub logged_bytes: u64,
+    /// Waits for a lock, a lane or a group that somebody else had.
+    pub waits: u64,
+    /// Time spent in them, ns.
+    pub waited_ns: u64,
+    /// Dead processes that it cleaned up after.
+    pub recoveries: u64,
+}
+
+impl Totals {
+    pub(crate) const WORDS: usize = 10;
+
+    /// As the slot has them.
+    pub(crate) fn from_words(words: [u64; Totals::WORDS]) -> Totals {
+        let [
+            reads,
+            changes,
+            read_bytes,
+            written_bytes,
+            barriers,
+            flushed_lines,
+            logged_bytes,
+            waits,
+            waited_ns,
+            recoveries,
+        ] = words;
+        Totals {
+            reads,
+            changes,
+            read_bytes,
+            written_bytes,
+            barriers,
+            flushed_lines,
+            logged_bytes,
+            waits,
+            waited_ns,
+            recoveries,
+        }
+    }
+}
+
+/// One of the totals: its place in the slot.
+#[derive(Clone, Copy)]
+pub(crate) enum Total {
+    Reads = 0,
+    Changes = 1,
+    ReadBytes = 2,
+    WrittenBytes = 3,
+    Barriers = 4,
+    FlushedLines = 5,
+    LoggedBytes = 6,
+    Waits = 7,
+    WaitedNs = 8,
+    Recoveries = 9,
+}
+
+/// Who may count by plain stores: a thread's tag, or 0.
+#[derive(Debug, Default)]
+pub(crate) struct Counting(AtomicU64);
+
+impl Counting {
+    #[inline]
+    fn is_mine(&self) -> bool {
+        let me = thread_tag();
+        match self.0.load(Ordering::Relaxed) {
+            0 => self
+                .0
+                .compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok(),
+            tag => tag == me,
+        }
+    }
+}
+
+impl Pool {
+    #[inline]
+    pub(crate) fn count(&self, total: Total, more: u64) {
+        if self.alive().is_err() {
+            // The slot is another process's by now.
+            return;
+        }
+        let off = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS + total as u64 * 8;
+        let alone = self.counting.is_mine();
+        self.pm.runtime().count(off, more, alone);
+    }
+
+    /// Counts a call that changes something, with what the medium was asked for since `before`.
+    #[inline]
+    pub(crate) fn count_change(&self, before: &Counters, written: u64) {
+        let spent = counters::snapshot() - *before;
+        self.count(Total::Changes, 1);
+        self.count(Total::Barriers, spent.fences);
+        self.count(Total::FlushedLines, spent.lines_flushed);
+        if spent.logged_bytes > 0 {
+            self.count(Total::LoggedBytes, spent.logged_bytes);
+        }
+        if written > 0 {
+            self.count(Total::WrittenBytes, written);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn count_wait(&self, time: Duration) {
+        self.count(Total::Waits, 1);
+        self.count(Total::WaitedNs, time.as_nanos() as u64);
+    }
+
+    /// The totals of a slot's holder.
+    pub(crate) fn totals_of(&self, slot: u64) -> Totals {
+        let off = self.geometry.slot(slot) + SLOT_COUNTERS;
+        Totals::from_words(self.pm.read(off))
+    }
+}

@@ -1,0 +1,261 @@
+//! Open files: what descriptors that came of one open share, offset and flags, also after fork and exec. (An "open file
+//! description" of POSIX.)
+//!
+//! A file's line is claimed, changed in offset, and given up under its owner word. Which processes have it is told by words
+//! of the open table; each of those also holds the inode once. A line without such a word is nobody's.
+
+use crate::error::{Error, Result};
+use crate::file_lock::Owner;
+use crate::locks::LockSet;
+use crate::open_table::Thing;
+use crate::owner::{self, Held};
+use crate::pool::Pool;
+use crate::types::{FileId, Ino, LockClass, LockRange};
+use std::io::SeekFrom;
+use std::sync::atomic::Ordering;
+
+const OWNER: u64 = 0;
+const INO: u64 = 8;
+const OFFSET: u64 = 16;
+const FLAGS: u64 = 24;
+const GENERATION: u64 = 32;
+
+const INDEX_BITS: u32 = 32;
+
+impl FileId {
+    fn new(index: u64, generation: u64) -> FileId {
+        FileId(generation << INDEX_BITS | index)
+    }
+
+    /// The file's number, to be told to a program that this process becomes.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The file of a number.
+    #[must_use]
+    pub fn from_number(number: u64) -> FileId {
+        FileId(number)
+    }
+
+    pub(crate) fn index(self) -> u64 {
+        self.0 & ((1 << INDEX_BITS) - 1)
+    }
+}
+
+/// What an open file is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Its inode.
+    pub ino: Ino,
+    /// Where the next read or write begins, bytes.
+    pub offset: u64,
+    /// As they were given.
+    pub flags: u64,
+}
+
+impl Pool {
+    /// A new open file of an inode, had once by this process, which holds the inode.
+    ///
+    /// # Errors
+    /// [`Error::TooManyOpen`]; the inode is gone.
+    pub(crate) fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        self.hold(ino)?;
+        let made = self.new_file(ino, flags);
+        if made.is_err() {
+            self.release(ino)?;
+        }
+        made
+    }
+
+    fn new_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        let runtime = self.pm.runtime();
+        let count = self.geometry.file_count();
+        let start = self.next_file.load(Ordering::Relaxed);
+        let me = self.holder().word();
+        for index in (0..count).map(|step| (start + step) % count) {
+            let line = self.geometry.file(index);
+            if runtime.load(line + INO) != 0 || runtime.load(line) != 0 {
+                continue;
+            }
+            if runtime.cas(line + OWNER, 0, me).is_err() {
+                continue;
+            }
+            if runtime.load(line + INO) != 0 {
+                owner::release(self, line);
+                continue;
+            }
+            let generation = runtime.load(line + GENERATION) + 1;
+            runtime.store(line + OFFSET, 0);
+            runtime.store(line + FLAGS, flags);
+            runtime.store(line + GENERATION, generation);
+            runtime.store(line + INO, ino);
+            let added = self.open_add(Thing::File(index));
+            if added.is_err() {
+                runtime.store(line + INO, 0);
+            }
+            owner::release(self, line);
+            added?;
+            self.next_file.store(index + 1, Ordering::Relaxed);
+            return Ok(FileId::new(index, generation));
+        }
+        Err(Error::TooManyOpen)
+    }
+
+    /// Where an open file's line is.
+    fn file_line(&self, file: FileId) -> Result<u64> {
+        self.alive()?;
+        if file.index() >= self.geometry.file_count() {
+            return Err(Error::NotOpen);
+        }
+        let line = self.geometry.file(file.index());
+        let generation = self.pm.load(line + GENERATION);
+        if FileId::new(file.index(), generation) != file || self.pm.load(line + INO) == 0 {
+            return Err(Error::NotOpen);
+        }
+        Ok(line)
+    }
+
+    /// What an open file is.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn file_state(&self, file: FileId) -> Result<OpenFile> {
+        let line = self.file_line(file)?;
+        let [ino, offset, flags] = self.pm.read::<3>(line + INO);
+        Ok(OpenFile { ino, offset, flags })
+    }
+
+    /// Sets what of the flags may change.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
+        let line = self.file_line(file)?;
+        let _held = Held::new(self, line);
+        self.pm.runtime().store(line + FLAGS, flags);
+        Ok(())
+    }
+
+    /// Does something at the offset and moves it by what `body` answers; nobody else moves it meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`]; those of `body`.
+    pub(crate) fn at_offset(
+        &self,
+        file: FileId,
+        body: impl FnOnce(OpenFile) -> Result<(u64, usize)>,
+    ) -> Result<usize> {
+        let line = self.file_line(file)?;
+        let _held = Held::new(self, line);
+        let (end, done) = body(self.file_state(file)?)?;
+        self.pm.runtime().store(line + OFFSET, end);
+        Ok(done)
+    }
+
+    /// Moves the offset. SEEK_SET, SEEK_CUR and SEEK_END of `lseek(2)`.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`], [`Error::Invalid`] before the start.
+    pub(crate) fn seek_file(&self, file: FileId, to: SeekFrom) -> Result<u64> {
+        let line = self.file_line(file)?;
+        let _held = Held::new(self, line);
+        let now = self.file_state(file)?;
+        let (base, by) = match to {
+            SeekFrom::Start(offset) => (offset, 0),
+            SeekFrom::Current(by) => (now.offset, by),
+            SeekFrom::End(by) => (self.getattr(now.ino)?.size, by),
+        };
+        let offset = base
+            .checked_add_signed(by)
+            .filter(|&offset| i64::try_from(offset).is_ok())
+            .ok_or(Error::Invalid("an offset before the start of the file"))?;
+        self.pm.runtime().store(line + OFFSET, offset);
+        Ok(offset)
+    }
+
+    /// One descriptor more of this process.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`], [`Error::TooManyOpen`].
+    pub(crate) fn dup_file(&self, file: FileId) -> Result<()> {
+        self.file_line(file)?;
+        self.open_add(Thing::File(file.index()))
+    }
+
+    /// One descriptor less. The last one of all ends the file, its locks, and its hold on the inode.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn close_file(&self, file: FileId) -> Result<()> {
+        let ino = self.file_state(file)?.ino;
+        let gone = {
+            let _locks = LockSet::take(self, &[ino]);
+            let gone = self
+                .open_remove(Thing::File(file.index()))
+                .map_err(|_| Error::NotOpen)?;
+            self.end_file_unless_had(file.index());
+            gone
+        };
+        if gone { self.release(ino) } else { Ok(()) }
+    }
+
+    /// Ends an open file that nobody has any more. The caller has the lock of its inode, or cleans up after the dead.
+    pub(crate) fn end_file_unless_had(&self, index: u64) {
+        let line = self
+            .geometry
+            .file(index.min(self.geometry.file_count() - 1));
+        let ino = self.pm.load(line + INO);
+        if ino == 0 || self.is_had(Thing::File(index)) {
+            return;
+        }
+        for class in [LockClass::File, LockClass::Flock] {
+            let owner = self.file_owner(index, class);
+            // Nothing to split, so it can't fail.
+            let _ = self.file_unlock(ino, owner, LockRange::WHOLE);
+        }
+        self.pm.runtime().store(line + INO, 0);
+    }
+
+    /// An open file as an owner of locks.
+    pub(crate) fn file_owner(&self, index: u64, class: LockClass) -> Owner {
+        let generation = self.pm.load(self.geometry.file(index) + GENERATION);
+        Owner {
+            class,
+            token: 0,
+            id: FileId::new(index, generation).0,
+        }
+    }
+
+    /// An open file by index, with its offset.
+    pub(crate) fn file_at(&self, index: u64) -> (FileId, u64) {
+        let line = self
+            .geometry
+            .file(index.min(self.geometry.file_count() - 1));
+        let generation = self.pm.load(line + GENERATION);
+        (FileId::new(index, generation), self.pm.load(line + OFFSET))
+    }
+
+    /// The inode of an open file, by index; 0 if it is none.
+    pub(crate) fn file_ino(&self, index: u64) -> Ino {
+        if index >= self.geometry.file_count() {
+            return 0;
+        }
+        self.pm.load(self.geometry.file(index) + INO)
+    }
+
+    /// Gives back the lines whose owner is dead, under the recovery lock.
+    pub(crate) fn release_files(&self, is_dead: &impl Fn(u64) -> bool) {
+        for index in 0..self.geometry.file_count() {
+            let line = self.geometry.file(index);
+            if is_dead(self.pm.load(line + OWNER)) {
+                if self.pm.load(line + INO) != 0 && !self.is_had(Thing::File(index)) {
+                    // Died while opening it: it has no locks yet.
+                    self.pm.runtime().store(line + INO, 0);
+                }
+                owner::release(self, line);
+            }
+        }
+    }
+}

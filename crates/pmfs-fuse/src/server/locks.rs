@@ -140,7 +140,13 @@ impl Server {
         let kind = asked.kind.ok_or(Error::Invalid("the kind of a lock"))?;
         let ends = || interrupted() || self.ending.load(Ordering::SeqCst);
         let (ino, owner) = (ino_of(asked.node), asked.owner());
-        self.fs
-            .lock_wait(ino, owner, kind, asked.range, asked.pid, &ends)
+        let waited = self
+            .fs
+            .lock_wait(ino, owner, kind, asked.range, asked.pid, &ends);
+        match waited {
+            // Without a signal the kernel must not be told of one.
+            Err(Error::Interrupted) if !interrupted() => Err(Error::ShutDown),
+            other => other,
+        }
     }
 }

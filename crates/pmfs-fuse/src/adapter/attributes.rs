@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use super::dispatch::{Adapter, Answer, Refusal};
 use super::translate::{attr_out, caller, set_attr, statfs_out, statx_out};
 use crate::freeze::{self, Frozen};
+use crate::presence;
 use crate::remount::Manner;
 use crate::server::Server;
 use crate::wire::message::Body;
@@ -87,7 +88,7 @@ impl Adapter {
         self.run(|server| server.removexattr(header.nodeid, self.enforced(name)?))
     }
 
-    /// Our own two, by which tools talk to the daemon. Terminals are asked for by programs that only want to
+    /// Our own, by which tools talk to the daemon. Terminals are asked for by programs that only want to
     /// know whether this is one.
     pub(super) fn ioctl(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
         let asked: IoctlIn = body.take()?;
@@ -101,6 +102,8 @@ impl Adapter {
             // Not as the others: it waits for them, so it must not hold what they wait for.
             let frozen = self.server.freeze(header.uid).map_err(Refusal::Engine)?;
             i32::from(frozen == Frozen::Damaged)
+        } else if asked.cmd == presence::REQUEST {
+            self.name as i32
         } else {
             return Err(Errno::NOTTY.into());
         };

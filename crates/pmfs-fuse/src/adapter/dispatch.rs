@@ -15,7 +15,7 @@ use crate::wire::opcode::Opcode;
 use crate::wire::reply::Reply;
 use crate::wire::request::InHeader;
 
-/// How long the kernel may remember names and attributes, if it may at all: every change passes through it.
+/// How long the kernel may remember names and attributes, if it may at all.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Why a request is not granted.
@@ -56,6 +56,8 @@ pub(super) struct Adapter {
     pub(super) terms: Terms,
     /// How long an answer about a name or an inode holds.
     ttl: Duration,
+    /// The mount's, told to who asks.
+    pub(super) name: u32,
     /// The only user who is let in, if not all are.
     only: Option<u32>,
 }
@@ -65,12 +67,14 @@ impl Adapter {
         server: Arc<Server>,
         terms: Terms,
         cache: bool,
+        name: u32,
         only: Option<u32>,
     ) -> Adapter {
         Adapter {
             server,
             terms,
             ttl: if cache { REMEMBERED } else { Duration::ZERO },
+            name,
             only,
         }
     }

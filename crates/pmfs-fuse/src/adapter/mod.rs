@@ -37,6 +37,7 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use pmfs::{AtimeMode, Fs};
 
 use crate::options::MountOptions;
+use crate::presence::Presence;
 use crate::server::Server;
 use crate::{MountError, mounts, unmount};
 use dispatch::Adapter;
@@ -70,6 +71,8 @@ pub struct Mounted {
     terms: Terms,
     server: Arc<Server>,
     cache: bool,
+    /// See [`presence`](crate::presence).
+    name: u32,
     /// The only user who is let in, if not all are.
     only: Option<u32>,
     dir: PathBuf,
@@ -78,7 +81,7 @@ pub struct Mounted {
 }
 
 /// Mounts an attached pool. `pool` is for show in the table of mounts: the absolute path by which
-/// an unmount finds it. `dir` has to be absolute.
+/// an unmount finds it. `dir` has to be absolute. `presence` outlives the mount.
 ///
 /// # Errors
 /// What the kernel, or fusermount3 for who is not root, refuses.
@@ -87,6 +90,7 @@ pub fn mount(
     pool: &Path,
     dir: &Path,
     options: &MountOptions,
+    presence: &Presence,
 ) -> Result<Mounted, MountError> {
     let settled = Arc::new(OnceLock::new());
     let handshake = Handshake(Arc::clone(&settled));
@@ -102,6 +106,7 @@ pub fn mount(
         terms,
         server: Arc::new(Server::new(fs)),
         cache: options.cache,
+        name: presence.name(),
         only: (!options.allow_other).then(|| rustix::process::geteuid().as_raw()),
         dir: dir.to_owned(),
         device,
@@ -125,6 +130,7 @@ impl Mounted {
             terms,
             server,
             cache,
+            name,
             only,
             dir,
             device,
@@ -132,7 +138,7 @@ impl Mounted {
         // Dropping it would unmount whatever is mounted on the directory by then: `fuser` 0.18 looks whether our
         // mount is gone, and has that test the wrong way round. Unmounting is done here.
         let session = ManuallyDrop::new(session);
-        let adapter = Adapter::new(Arc::clone(&server), terms, cache, only);
+        let adapter = Adapter::new(Arc::clone(&server), terms, cache, name, only);
         let (events, event) = channel();
         let serving = worker::start(adapter, session.as_fd(), workers()).map_err(|source| {
             MountError::Channel {

@@ -277,7 +277,7 @@ mod tests {
             open_flags: 0,
             acls: true,
         };
-        Adapter::new(server, terms, true, only)
+        Adapter::new(server, terms, true, 1, only)
     }
 
     fn message(opcode: u32, nodeid: u64, body: &[u8]) -> Vec<u8> {

@@ -444,6 +444,10 @@ impl Server {
             return first;
         }
         let began = Instant::now();
+        // What the dead held open is nobody's any more.
+        if let Err(error) = self.fs.recover_dead() {
+            log::error!("cleaning up after the dead: {error}");
+        }
         // A release that another worker has read but not begun shows up within this.
         std::thread::sleep(Duration::from_millis(1));
         while self.releasing.load(Ordering::SeqCst) > 0 && began.elapsed() < RELEASE_WAIT {

@@ -48,11 +48,20 @@ Example: how much is free in pages of 2 MiB, of a pool that may be mounted:
 
 A pool that is mounted or in use is only looked at. One that a crash has left is recovered first.")]
     Info(Info),
-    /// List what is in a pool that is not mounted
+    /// Show what each process does to a pool: calls, bytes, barriers, waits
+    #[command(after_help = "\
+Example: who makes most changes, and how much of their time they wait for others:
+
+  pmfs top /dev/shm/pool
+  pmfs top --json --count 2 /dev/shm/pool | jq '.processes[] | {pid, command, rates}'
+
+On a terminal it goes on until Ctrl-C; else one round is shown, over the time since each process opened the pool.")]
+    Top(Top),
+    /// List what is in a pool
     Ls(Ls),
-    /// Copy files out of a pool that is not mounted
+    /// Copy files out of a pool
     Get(Get),
-    /// Copy files into a pool that is not mounted
+    /// Copy files into a pool
     Put(Put),
     /// List pools: those that are mounted, and pool files where such are kept
     List(List),
@@ -165,7 +174,29 @@ pub struct Fsck {
 pub struct Info {
     /// The pool file
     pub pool: PathBuf,
+    /// Who has the pool, and which files they have open
+    #[arg(long)]
+    pub open: bool,
+    /// Who has the pool, and which file locks are held and waited for
+    #[arg(long)]
+    pub locks: bool,
     /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs top`
+#[derive(Args)]
+pub struct Top {
+    /// The pool file
+    pub pool: PathBuf,
+    /// Seconds between two rounds
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+    /// End after so many rounds
+    #[arg(long, short = 'n', value_name = "N")]
+    pub count: Option<u64>,
+    /// Print each round as a line of JSON, with totals
     #[arg(long)]
     pub json: bool,
 }

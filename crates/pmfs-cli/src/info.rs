@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::cli::Info;
 use crate::failure::Failure;
+use crate::holders::Holders;
 use crate::report::{self, PoolReport};
 use crate::size::Size;
 use crate::time::utc;
@@ -36,6 +37,8 @@ struct InfoReport {
     free_2m_pages: u64,
     free_1g_pages: u64,
     regions: Vec<Region>,
+    #[serde(flatten)]
+    holders: Option<Holders>,
 }
 
 #[derive(Serialize)]
@@ -51,11 +54,12 @@ struct Found {
     recovery: Option<String>,
     info: PoolInfo,
     details: PoolDetails,
+    holders: Option<Holders>,
 }
 
 pub fn run(arguments: &Info) -> Outcome {
     let path = pool::resolved(&arguments.pool);
-    let found = find(&path, arguments.json)?;
+    let found = find(&path, arguments)?;
     let mounted = mounts::pool_mounts()?
         .into_iter()
         .rfind(|mount| mount.pool == path);
@@ -88,34 +92,39 @@ pub fn run(arguments: &Info) -> Outcome {
             .iter()
             .map(|&(name, start, bytes)| Region { name, start, bytes })
             .collect(),
+        holders: found.holders,
     };
     report::print(arguments.json, &report, text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(path: &Path, json: bool) -> Result<Found, Failure> {
+fn find(path: &Path, arguments: &Info) -> Result<Found, Failure> {
     let look = Look::open(path).map_err(|error| Failure::engine(path, &error))?;
     let state = match look.state() {
         PoolState::Clean => "clean",
         PoolState::InUse => "in use",
         PoolState::NeedsRecovery => {
             drop(look);
-            let _watch = Watch::spin(json, "recovering");
+            let _watch = Watch::spin(arguments.json, "recovering");
             return pool::with(path, &OpenOptions::default(), |fs| {
                 Ok(Found {
                     state: "recovered",
                     recovery: Some(fs.recovery().to_string()),
                     info: fs.info(),
                     details: fs.details(),
+                    holders: None,
                 })
             });
         }
     };
+    let asked = arguments.open || arguments.locks;
+    let holders = asked.then(|| Holders::of(&look, path, arguments.open, arguments.locks));
     Ok(Found {
         state,
         recovery: None,
         info: look.info(),
         details: look.details(),
+        holders,
     })
 }
 
@@ -154,6 +163,9 @@ fn text(report: &InfoReport) -> String {
             region.name,
             Size(region.bytes)
         ));
+    }
+    if let Some(holders) = &report.holders {
+        lines.extend(holders.text());
     }
     lines.join("\n")
 }

@@ -16,6 +16,7 @@ mod failure;
 mod fsck;
 mod get;
 mod grow;
+mod holders;
 mod info;
 mod list;
 mod load;
@@ -33,6 +34,7 @@ mod rm;
 mod save;
 mod signals;
 mod time;
+mod top;
 mod umount;
 mod xattrs;
 
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Get(arguments) => get::run(&arguments),
         Command::Put(arguments) => put::run(&arguments),

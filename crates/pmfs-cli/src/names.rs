@@ -1,16 +1,13 @@
-//! Paths inside a pool: from names to inodes, symbolic links followed within the pool.
+//! Paths inside a pool, and what is said when one leads nowhere.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use pmfs::types::mode;
-use pmfs::{Attr, Error, Fs, Ino, ROOT_INO};
+use pmfs::{Attr, Error, Fs, Ino};
 
 use crate::failure::Failure;
-
-/// As many links as the kernel follows.
-const LINKS_MAX: u32 = 40;
 
 /// A pool and its name, for messages.
 pub struct Names<'a> {
@@ -104,41 +101,10 @@ impl Names<'_> {
     }
 
     fn walk(&self, path: &Path, follow: bool) -> pmfs::Result<Attr> {
-        let mut left = components(path.as_os_str().as_bytes());
-        let mut links = 0;
-        let mut at = self.fs.getattr(ROOT_INO)?;
-        while let Some(name) = left.pop() {
-            if !is_dir(&at) {
-                return Err(Error::NotDirectory);
-            }
-            let found = self.fs.lookup(at.ino, &name)?;
-            if found.mode & mode::S_IFMT != mode::S_IFLNK || left.is_empty() && !follow {
-                at = found;
-                continue;
-            }
-            links += 1;
-            if links > LINKS_MAX {
-                return Err(Error::Invalid("too many symbolic links"));
-            }
-            let target = self.fs.readlink(found.ino)?;
-            if target.starts_with(b"/") {
-                at = self.fs.getattr(ROOT_INO)?;
-            }
-            left.extend(components(&target));
-        }
-        Ok(at)
+        let path = path.as_os_str().as_bytes();
+        self.fs
+            .walk(if path.is_empty() { b"/" } else { path }, follow)
     }
-}
-
-/// The names of a path, the first one last.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
-    let mut names: Vec<Vec<u8>> = path
-        .split(|byte| *byte == b'/')
-        .filter(|name| !name.is_empty())
-        .map(<[u8]>::to_vec)
-        .collect();
-    names.reverse();
-    names
 }
 
 pub fn is_dir(attr: &Attr) -> bool {

@@ -28,6 +28,9 @@ pub enum Error {
     /// rmdir, or rename over, a directory with entries.
     #[error("directory not empty")]
     NotEmpty,
+    /// Symbolic links that lead to each other.
+    #[error("too many symbolic links")]
+    Loop,
     /// More than 255 bytes.
     #[error("name too long (255 bytes at most)")]
     NameTooLong,
@@ -207,6 +210,7 @@ impl Error {
             Error::NotDirectory => Errno::NOTDIR,
             Error::IsDirectory => Errno::ISDIR,
             Error::NotEmpty => Errno::NOTEMPTY,
+            Error::Loop => Errno::LOOP,
             Error::NameTooLong => Errno::NAMETOOLONG,
             Error::Invalid(_) => Errno::INVAL,
             Error::NotSupported(_) => Errno::OPNOTSUPP,
@@ -238,7 +242,22 @@ impl Error {
             Error::Held { .. } | Error::Frozen | Error::Elsewhere | Error::UnlikeBuild { .. } => {
                 Errno::BUSY
             }
-            Error::File { .. } | Error::Media(_) => Errno::IO,
+            Error::File { .. } | Error::Media(_) => said_by_the_kernel(self).unwrap_or(Errno::IO),
         }
     }
+}
+
+/// The number that a system call gave, of those that made the error.
+fn said_by_the_kernel(error: &Error) -> Option<Errno> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(number) = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::raw_os_error)
+        {
+            return Some(Errno::from_raw_os_error(number));
+        }
+        cause = error.source();
+    }
+    None
 }

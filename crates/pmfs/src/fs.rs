@@ -413,6 +413,18 @@ impl Fs {
         self.pool.file_lock_wait(&request, interrupted)
     }
 
+    /// What would be in the way of a lock of an open file; F_OFD_GETLK of `fcntl(2)`.
+    pub fn file_lock_conflict(
+        &self,
+        file: FileId,
+        class: LockClass,
+        kind: LockKind,
+        range: LockRange,
+    ) -> Result<Option<LockInfo>> {
+        let request = self.pool.file_request(file, class, (kind, range))?;
+        self.pool.file_lock_conflict(&request)
+    }
+
     /// Gives up what an open file has of a range.
     pub fn unlock_file(&self, file: FileId, class: LockClass, range: LockRange) -> Result<()> {
         let ino = self.pool.file_state(file)?.ino;

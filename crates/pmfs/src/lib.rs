@@ -41,6 +41,7 @@ mod open_file;
 mod open_table;
 mod options;
 mod owner;
+mod path;
 #[doc(hidden)]
 pub mod persist;
 mod pool;
@@ -73,6 +74,7 @@ pub use look::{Look, PoolState, is_pool, remove};
 pub use new_file::NewFile;
 pub use open_file::OpenFile;
 pub use options::{MkfsOptions, OpenOptions};
+pub use path::Place;
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{

@@ -1,0 +1,56 @@
+//! How a function ends: what it answers, errno, and the cause in words for `pmfs_error`.
+
+use pmfs::Error;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a function failed.
+pub enum Failure {
+    /// The engine said so.
+    Engine(Error),
+    /// The caller's doing: errno, and why.
+    Wrong(i32, &'static str),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Engine(error)
+    }
+}
+
+/// What the body of a function gives.
+pub type Answer<T> = Result<T, Failure>;
+
+thread_local! {
+    static WORDS: RefCell<CString> = RefCell::default();
+}
+
+/// Runs a function's body; `failed` is what it answers if that fails. Nothing unwinds into C.
+pub fn answer<T>(failed: T, body: impl FnOnce() -> Answer<T>) -> T {
+    let (errno, words) = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => return value,
+        Ok(Err(Failure::Engine(error))) => (error.errno().raw_os_error(), error.to_string()),
+        Ok(Err(Failure::Wrong(errno, words))) => (errno, words.to_owned()),
+        Err(_) => (
+            libc::EIO,
+            "an invariant is broken, and the pool was let go; please report it".to_owned(),
+        ),
+    };
+    let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
+    WORDS.with_borrow_mut(|there| *there = words);
+    // SAFETY: errno's place is this thread's.
+    unsafe { *libc::__errno_location() = errno };
+    failed
+}
+
+/// As [`answer`], for functions that answer 0.
+pub fn done(body: impl FnOnce() -> Answer<()>) -> i32 {
+    answer(-1, || body().map(|()| 0))
+}
+
+/// See `pmfs.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pmfs_error() -> *const c_char {
+    WORDS.with_borrow(|words| words.as_ptr())
+}

@@ -1,0 +1,201 @@
+//! `pmfs top`: what each process does to a pool, from the counters in its slot. Nobody is asked, and nobody is slowed down.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pmfs::{Look, Process, Totals};
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::cli::Top;
+use crate::failure::Failure;
+use crate::holders::ProcessReport;
+use crate::size::Size;
+use crate::{pool, report};
+
+/// One round. Rates are per second, over the time since the round before; in the first one since the process attached.
+#[derive(Serialize)]
+struct Round {
+    pool: String,
+    seconds: f64,
+    processes: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    process: ProcessReport,
+    rates: Rates,
+    totals: TotalsReport,
+}
+
+#[derive(Serialize)]
+struct Rates {
+    reads: f64,
+    changes: f64,
+    read_bytes: f64,
+    written_bytes: f64,
+    barriers: f64,
+    flushed_lines: f64,
+    logged_bytes: f64,
+    waits: f64,
+    /// Share of the time that was spent waiting, all threads together: 1 is one thread all the time.
+    waiting: f64,
+}
+
+#[derive(Serialize)]
+struct TotalsReport {
+    reads: u64,
+    changes: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    barriers: u64,
+    flushed_lines: u64,
+    logged_bytes: u64,
+    waits: u64,
+    waited_ns: u64,
+    recoveries: u64,
+}
+
+impl From<&Totals> for TotalsReport {
+    fn from(totals: &Totals) -> TotalsReport {
+        TotalsReport {
+            reads: totals.reads,
+            changes: totals.changes,
+            read_bytes: totals.read_bytes,
+            written_bytes: totals.written_bytes,
+            barriers: totals.barriers,
+            flushed_lines: totals.flushed_lines,
+            logged_bytes: totals.logged_bytes,
+            waits: totals.waits,
+            waited_ns: totals.waited_ns,
+            recoveries: totals.recoveries,
+        }
+    }
+}
+
+impl Rates {
+    fn new(now: &Totals, before: &Totals, seconds: f64) -> Rates {
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-9);
+        Rates {
+            reads: rate(now.reads, before.reads),
+            changes: rate(now.changes, before.changes),
+            read_bytes: rate(now.read_bytes, before.read_bytes),
+            written_bytes: rate(now.written_bytes, before.written_bytes),
+            barriers: rate(now.barriers, before.barriers),
+            flushed_lines: rate(now.flushed_lines, before.flushed_lines),
+            logged_bytes: rate(now.logged_bytes, before.logged_bytes),
+            waits: rate(now.waits, before.waits),
+            waiting: rate(now.waited_ns, before.waited_ns) / 1e9,
+        }
+    }
+}
+
+pub fn run(arguments: &Top) -> Outcome {
+    let path = pool::resolved(&arguments.pool);
+    let interval = Duration::from_secs_f64(arguments.interval.clamp(0.05, 3600.0));
+    let live = io::stdout().is_terminal() && !arguments.json;
+    // Into a file or a pipe one round is enough, unless more are asked for.
+    let rounds = arguments.count.or((!live && !arguments.json).then_some(1));
+    let failed = |error| Failure::engine(&path, &error);
+    let look = Look::open(&path).map_err(failed)?;
+    let mut before: HashMap<(u64, i64), Totals> = HashMap::new();
+    let mut since: Option<Instant> = None;
+    let mut done = 0;
+    loop {
+        let elapsed = since.map(|since| since.elapsed().as_secs_f64());
+        since = Some(Instant::now());
+        let processes = look.processes();
+        let round = round(&path, &processes, &before, elapsed);
+        if live {
+            // Home, and what follows is cleared line by line and below.
+            print!("\x1b[H\x1b[J");
+        }
+        report::print(arguments.json, &round, text)?;
+        before = processes
+            .iter()
+            .map(|process| ((process.slot, process.since_ns), process.totals))
+            .collect();
+        done += 1;
+        if rounds.is_some_and(|rounds| done >= rounds) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        thread::sleep(interval);
+    }
+}
+
+fn round(
+    path: &Path,
+    processes: &[Process],
+    before: &HashMap<(u64, i64), Totals>,
+    elapsed: Option<f64>,
+) -> Round {
+    let now_ns = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |now| now.as_nanos() as i64);
+    let row = |process: &Process| {
+        let age = (now_ns - process.since_ns) as f64 / 1e9;
+        let known = before.get(&(process.slot, process.since_ns));
+        let (earlier, seconds) = match (known, elapsed) {
+            (Some(earlier), Some(elapsed)) => (*earlier, elapsed),
+            _ => (Totals::default(), age),
+        };
+        Row {
+            process: process.into(),
+            rates: Rates::new(&process.totals, &earlier, seconds),
+            totals: (&process.totals).into(),
+        }
+    };
+    let mut rows: Vec<Row> = processes.iter().map(row).collect();
+    let busy = |row: &Row| row.rates.reads + row.rates.changes;
+    rows.sort_by(|one, other| busy(other).total_cmp(&busy(one)));
+    Round {
+        pool: path.display().to_string(),
+        seconds: elapsed.unwrap_or(0.0),
+        processes: rows,
+    }
+}
+
+fn text(round: &Round) -> String {
+    let count = round.processes.len();
+    let mut lines = vec![format!(
+        "{}: {count} {}; each second:",
+        round.pool,
+        if count == 1 { "process" } else { "processes" }
+    )];
+    lines.push(format!(
+        "{:>8} {:<15} {:>10} {:>10} {:>11} {:>11} {:>10} {:>11} {:>8} {:>6}",
+        "PID",
+        "COMMAND",
+        "READS",
+        "CHANGES",
+        "READ",
+        "WRITTEN",
+        "BARRIERS",
+        "LOGGED",
+        "WAITS",
+        "WAIT%"
+    ));
+    let bytes = |rate: f64| Size(rate.round() as u64).to_string();
+    for Row { process, rates, .. } in &round.processes {
+        lines.push(format!(
+            "{:>8} {:<15} {:>10.0} {:>10.0} {:>11} {:>11} {:>10.0} {:>11} {:>8.0} {:>6.1}{}",
+            process.pid,
+            process.command,
+            rates.reads,
+            rates.changes,
+            bytes(rates.read_bytes),
+            bytes(rates.written_bytes),
+            rates.barriers,
+            bytes(rates.logged_bytes),
+            rates.waits,
+            rates.waiting * 100.0,
+            if process.alive { "" } else { "  dead" },
+        ));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,101 @@
+//! Paths inside a pool: from names to inodes, symbolic links followed within the pool, whose root is theirs.
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::types::{Attr, ROOT_INO, mode};
+
+/// As many links as the kernel follows.
+const LINKS_MAX: u32 = 40;
+
+/// Where a path leads.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The directory of its last name.
+    pub dir: Attr,
+    /// The last name; empty for the root itself, ".", and what ends in "..".
+    pub name: Vec<u8>,
+    /// What stands there, if anything does.
+    pub attr: Option<Attr>,
+}
+
+impl Fs {
+    /// What stands at `path`, from the pool's root. `follow`: a symbolic link at its end is followed too.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Loop`], those of a lookup.
+    pub fn walk(&self, path: &[u8], follow: bool) -> Result<Attr> {
+        self.place(path, follow)?.attr.ok_or(Error::NotFound)
+    }
+
+    /// Where `path` leads: as [`Fs::walk`], but its last name need not be there.
+    ///
+    /// # Errors
+    /// As there, of what comes before the last name.
+    pub fn place(&self, path: &[u8], follow: bool) -> Result<Place> {
+        if path.is_empty() {
+            return Err(Error::NotFound);
+        }
+        // A slash at the end asks for a directory, through a link too.
+        let wants_dir = path.ends_with(b"/");
+        let mut left = names(path);
+        let mut links = 0;
+        let root = self.getattr(ROOT_INO)?;
+        let mut at = Place {
+            dir: root,
+            name: Vec::new(),
+            attr: Some(root),
+        };
+        while let Some(name) = left.pop() {
+            let dir = at.attr.ok_or(Error::NotFound)?;
+            if !is_dir(&dir) {
+                return Err(Error::NotDirectory);
+            }
+            let found = match self.lookup(dir.ino, &name) {
+                Ok(found) => Some(found),
+                Err(Error::NotFound) => None,
+                Err(error) => return Err(error),
+            };
+            let link = found.filter(|found| found.mode & mode::S_IFMT == mode::S_IFLNK);
+            let Some(link) = link.filter(|_| !left.is_empty() || follow || wants_dir) else {
+                let is_name = name != b"." && name != b"..";
+                at = Place {
+                    dir,
+                    name: if is_name { name } else { Vec::new() },
+                    attr: found,
+                };
+                continue;
+            };
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Error::Loop);
+            }
+            let target = self.readlink(link.ino)?;
+            let from = if target.starts_with(b"/") { root } else { dir };
+            at = Place {
+                dir: from,
+                name: Vec::new(),
+                attr: Some(from),
+            };
+            left.extend(names(&target));
+        }
+        match at.attr {
+            Some(attr) if wants_dir && !is_dir(&attr) => Err(Error::NotDirectory),
+            _ => Ok(at),
+        }
+    }
+}
+
+/// The names of a path, the first one last.
+fn names(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = path
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect();
+    names.reverse();
+    names
+}
+
+fn is_dir(attr: &Attr) -> bool {
+    attr.mode & mode::S_IFMT == mode::S_IFDIR
+}

@@ -31,6 +31,7 @@ pub mod presence;
 pub mod remount;
 mod server;
 pub mod unmount;
+mod wire;
 
 pub use adapter::{Ending, Mounted, Stop, mount};
 pub use error::MountError;

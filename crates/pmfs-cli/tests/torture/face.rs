@@ -1,14 +1,20 @@
 //! The ways into a pool. Paths are relative to its root.
 
+mod c;
 mod library;
+mod mount;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use pmfs::RenameFlags;
+use pmfs::{LockClass, LockKind, RenameFlags};
 use rustix::io::Errno;
 
 use crate::model::Kind;
+use crate::worker::Orders;
+pub use c::C;
 pub use library::Library;
+pub use mount::Mount;
 
 pub type Done<T> = Result<T, Errno>;
 
@@ -24,6 +30,43 @@ pub struct Stat {
 
 /// A file held open, by a number that the face gave.
 pub type Handle = u64;
+
+/// Bytes of a file: the first one, and how many; 0: to the end.
+pub type Range = (u64, u64);
+
+/// How a worker reaches the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Library,
+    /// The library for C, in a program of its own at the other end of stdin.
+    C,
+    /// One of the mounts.
+    Mount(usize),
+}
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Library => "library",
+            Way::C => "C library",
+            Way::Mount(_) => "below a mount",
+        }
+    }
+}
+
+/// Where a mount is.
+pub fn mount_dir(dir: &Path, mount: usize) -> std::path::PathBuf {
+    dir.join(format!("m{mount}"))
+}
+
+/// That way into the pool in `dir`.
+pub fn attach(way: Way, dir: &Path) -> Box<dyn Face> {
+    match way {
+        Way::Library => Box::new(Library::attach(&Orders::pool(dir)).expect("attach")),
+        Way::C => Box::new(C::attach(&Orders::pool(dir))),
+        Way::Mount(mount) => Box::new(Mount::attach(dir, mount)),
+    }
+}
 
 /// One process's way into a pool. Calls are those of POSIX.
 pub trait Face {
@@ -53,6 +96,21 @@ pub trait Face {
     fn close(&self, handle: Handle) -> Done<()>;
     fn write_open(&self, handle: Handle, at: u64, bytes: &[u8]) -> Done<()>;
     fn read_open(&self, handle: Handle, at: u64, len: usize) -> Done<Vec<u8>>;
+    fn dup(&self, handle: Handle) -> Done<Handle>;
+    fn seek(&self, handle: Handle, to: u64) -> Done<()>;
+    /// Has to write all, at the offset.
+    fn write_next(&self, handle: Handle, bytes: &[u8]) -> Done<()>;
+    fn read_next(&self, handle: Handle, len: usize) -> Done<Vec<u8>>;
+    /// Locks a range; waits for who is in the way, or does not: [`Errno::AGAIN`].
+    fn lock(
+        &self,
+        handle: Handle,
+        lock: LockClass,
+        kind: LockKind,
+        range: Range,
+        waits: bool,
+    ) -> Done<()>;
+    fn unlock(&self, handle: Handle, lock: LockClass, range: Range) -> Done<()>;
     /// Leaves the pool in good order.
     fn leave(&self) -> Done<()>;
 }

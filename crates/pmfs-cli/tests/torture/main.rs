@@ -44,6 +44,8 @@ const SECONDS: &str = "PMFS_TORTURE_SECONDS";
 const LONG_SECONDS: u64 = 300;
 /// The bound on the 99th percentile.
 const RELEASE_MAX: Duration = Duration::from_millis(20);
+/// No operation lasts so long, with eight processes ready for each processor.
+const OPERATION_MAX: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_killed_process_loses_nothing_and_holds_nothing() {
@@ -62,6 +64,8 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
     assert!(outcome.tally.a_third_inside(), "too few kills inside calls");
     if seconds >= LONG_SECONDS {
         let times = &outcome.times.paced;
+        let (longest, place) = outcome.tally.longest;
+        assert!(longest < OPERATION_MAX, "{longest:?} in {place}");
         assert_eq!(
             times.missed, 0,
             "what a dead process held stayed held: {times}"

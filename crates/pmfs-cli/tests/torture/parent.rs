@@ -7,14 +7,14 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Fs, Look, MkfsOptions, OpenOptions, OwnerWords, RecoveryKind};
+use pmfs::{Fs, Look, MkfsOptions, OpenOptions, OwnerWords, Process, RecoveryKind};
 use tempfile::TempDir;
 
 use crate::control::Control;
 use crate::face::{Face, Library, Way};
 use crate::mounts::{self, MOUNTS, Mount};
 use crate::op::{MIXED, RECORD_BYTES, State, WORKERS, home};
-use crate::process::{self, Process};
+use crate::process::{self, Process as Worker};
 use crate::random::Random;
 use crate::tally::{Fall, Manner, Tally, Times};
 use crate::worker::Orders;
@@ -88,7 +88,7 @@ impl fmt::Display for Outcome {
 /// A directory on tmpfs with the pool, the journals, and what workers said.
 struct Torture {
     /// Gone before the directory is, in which they write.
-    workers: Vec<Process>,
+    workers: Vec<Worker>,
     mounts: Vec<Mount>,
     dir: TempDir,
     seed: u64,
@@ -117,6 +117,13 @@ fn way(worker: usize, mounts: usize) -> Way {
     Way::Library
 }
 
+/// Of a process.
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u64,
+    pid: u64,
+}
+
 /// Who is to die.
 #[derive(Clone, Copy)]
 enum Victim {
@@ -136,7 +143,7 @@ pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
     let used = lay_out(dir.path(), pool_bytes);
     calls::build(dir.path());
     let count = if mounts::are_possible() { MOUNTS } else { 0 };
-    let process = |worker| Process::new(dir.path(), worker, way(worker, count));
+    let process = |worker| Worker::new(dir.path(), worker, way(worker, count));
     let mut torture = Torture {
         look: Look::open(&Orders::pool(dir.path())).expect("the pool"),
         condemned: condemnation::open(dir.path()).expect("a file"),
@@ -251,21 +258,24 @@ impl Torture {
                 panic!("a daemon ended by itself: {end}: {}", mount.said());
             }
         }
-        self.workers.iter_mut().for_each(Process::assert_runs);
+        self.workers.iter_mut().for_each(Worker::assert_runs);
     }
 
     /// The slot of a process, if it is attached.
-    fn slot(&self, victim: Victim) -> Option<u64> {
+    fn held_by(&self, victim: Victim) -> Option<Slot> {
         let pid = match victim {
             Victim::Worker(worker) => self.workers[worker].caller(),
             Victim::Daemon(mount) => self.mounts[mount].daemon.as_ref().map(|child| child.id()),
         };
         let pid = u64::from(pid?);
-        let processs = self.look.processes();
-        let mine = processs
+        let processes = self.look.processes();
+        let mine = processes
             .iter()
             .find(|process| process.pid == pid && process.is_alive);
-        mine.map(|process| process.slot)
+        mine.map(|process| Slot {
+            number: process.slot,
+            pid,
+        })
     }
 
     /// The workers below a mount.
@@ -288,10 +298,10 @@ impl Torture {
     }
 
     fn kill_one(&mut self, victim: Victim, successor: bool, manner: Manner) {
-        let slot = self.slot(victim);
+        let slot = self.held_by(victim);
         let manner = match victim {
             Victim::Worker(worker) => manner.by(self.workers[worker].way),
-            Victim::Daemon(_) => manner.from_outside(),
+            Victim::Daemon(_) => manner.outside(),
         };
         if let (Some(slot), Manner::Holding) = (slot, manner) {
             self.wait_for_a_lock(slot);
@@ -305,7 +315,7 @@ impl Torture {
             self.start_again(victim);
         }
         if let (Some(slot), Some(held)) = (slot, fall.held)
-            && held.total() > 0
+            && held != OwnerWords::default()
         {
             let time = self.time_to_release(slot);
             let releases = &mut self.outcome.times;
@@ -322,15 +332,15 @@ impl Torture {
     }
 
     /// Calls are short: few kills would fall where something is held.
-    fn wait_for_a_lock(&self, slot: u64) {
+    fn wait_for_a_lock(&self, slot: Slot) {
         let deadline = Instant::now() + AIM_MAX;
-        while Instant::now() < deadline && self.look.owner_words(Some(slot)).total() == 0 {
+        while Instant::now() < deadline && self.look.owner_words(Some(slot.number)).total() == 0 {
             std::hint::spin_loop();
         }
     }
 
     /// Kills, reaps, and tells what the dead one left. While its memory stands nobody cleans up after it.
-    fn kill(&mut self, worker: usize, slot: Option<u64>, manner: Manner) -> Fall {
+    fn kill(&mut self, worker: usize, slot: Option<Slot>, manner: Manner) -> Fall {
         let process = &mut self.workers[worker];
         if let (
             Some(_),
@@ -343,8 +353,9 @@ impl Torture {
             condemnation::write(&self.condemned, worker, barrier, instructions).expect("a word");
             process::wait(process.child(), Instant::now() + AIM_MAX);
         }
+        let since = journal::age(self.dir.path(), worker);
         process.kill();
-        let look = || slot.map(|slot| self.look.owner_words(Some(slot)));
+        let look = || slot.map(|slot| self.look.owner_words(Some(slot.number)));
         let mut seen: Option<OwnerWords> = None;
         process.reap(|| seen = look());
         condemnation::lift(&self.condemned, worker).expect("a word");
@@ -352,15 +363,16 @@ impl Torture {
             victim: process.way.name(),
             manner,
             within: journal::last_begun(self.dir.path(), worker),
+            since,
             held: seen.or_else(look),
         }
     }
 
     /// A daemon, and then those whom it served.
-    fn kill_daemon(&mut self, mount: usize, slot: Option<u64>, manner: Manner) -> Fall {
+    fn kill_daemon(&mut self, mount: usize, slot: Option<Slot>, manner: Manner) -> Fall {
         let mut daemon = self.mounts[mount].daemon.take().expect("started");
         daemon.kill().expect("kill");
-        let look = || slot.map(|slot| self.look.owner_words(Some(slot)));
+        let look = || slot.map(|slot| self.look.owner_words(Some(slot.number)));
         let mut seen: Option<OwnerWords> = None;
         let end = process::reap(&mut daemon, || seen = look());
         assert!(
@@ -375,30 +387,40 @@ impl Torture {
             self.workers[worker].reap(|| {});
         }
         self.mounts[mount].detach();
-        let mut begun = below
-            .iter()
-            .map(|&worker| journal::last_begun(self.path(), worker));
+        let begun = below.iter().filter_map(|&worker| {
+            let within = journal::last_begun(self.path(), worker)?;
+            Some((within, journal::age(self.path(), worker)))
+        });
+        let longest = begun.max_by_key(|(_, since)| *since);
         Fall {
             victim: "a mount's daemon",
             manner,
-            within: begun.find_map(|begun| begun),
+            within: longest.map(|(within, _)| within),
+            since: longest.map(|(_, since)| since).unwrap_or_default(),
             held,
         }
     }
 
+    /// Whether something is held by a slot, and that is nobody else's since.
+    fn holds(&self, slot: Slot) -> bool {
+        let processes = self.look.processes();
+        let taken = |process: &Process| process.slot == slot.number && process.pid != slot.pid;
+        let held = self.look.owner_words(Some(slot.number));
+        held != OwnerWords::default() && !processes.iter().any(taken)
+    }
+
     /// From the kernel's release of the dead one's memory until it holds nothing, less what the control thread was late.
-    fn time_to_release(&self, slot: u64) -> Option<Duration> {
-        let alive = |slot| {
-            self.look
-                .processes()
-                .iter()
-                .any(|process| process.slot == slot && process.is_alive)
+    fn time_to_release(&self, slot: Slot) -> Option<Duration> {
+        let stands = || {
+            let processes = self.look.processes();
+            let stands = |process: &Process| process.pid == slot.pid && process.is_alive;
+            processes.iter().any(stands)
         };
-        while alive(slot) && self.look.owner_words(Some(slot)).total() > 0 {
+        while self.holds(slot) && stands() {
             thread::sleep(POLL);
         }
         let from = Instant::now();
-        while self.look.owner_words(Some(slot)).total() > 0 {
+        while self.holds(slot) {
             if from.elapsed() > PATIENCE {
                 return None;
             }
@@ -411,11 +433,11 @@ impl Torture {
     /// All at one instant, as far as signals go.
     fn kill_all(&mut self) {
         self.outcome.together += 1;
-        let slots: Vec<Option<u64>> = (0..WORKERS)
-            .map(|worker| self.slot(Victim::Worker(worker)))
+        let slots: Vec<Option<Slot>> = (0..WORKERS)
+            .map(|worker| self.held_by(Victim::Worker(worker)))
             .collect();
-        let daemons: Vec<Option<u64>> = (0..self.mounts.len())
-            .map(|mount| self.slot(Victim::Daemon(mount)))
+        let daemons: Vec<Option<Slot>> = (0..self.mounts.len())
+            .map(|mount| self.held_by(Victim::Daemon(mount)))
             .collect();
         for mount in &mut self.mounts {
             mount
@@ -425,7 +447,7 @@ impl Torture {
                 .kill()
                 .expect("kill");
         }
-        self.workers.iter_mut().for_each(Process::kill);
+        self.workers.iter_mut().for_each(Worker::kill);
         for (worker, slot) in slots.into_iter().enumerate() {
             let fall = self.kill(worker, slot, Manner::Random);
             self.outcome.tally.add(&fall);

@@ -43,13 +43,13 @@ impl Manner {
     pub fn by(self, way: Way) -> Manner {
         match way {
             Way::Library => self,
-            Way::C => self.from_outside(),
+            Way::C => self.outside(),
             Way::Mount(_) => Manner::Random,
         }
     }
 
     /// Of a process that does not know of barriers.
-    pub fn from_outside(self) -> Manner {
+    pub fn outside(self) -> Manner {
         match self {
             Manner::Barrier { .. } => Manner::Holding,
             manner => manner,
@@ -72,6 +72,8 @@ pub struct Fall {
     pub manner: Manner,
     /// What the journal says that it was in the middle of, as a place in [`NAMES`].
     pub within: Option<u8>,
+    /// How long it had been in that.
+    pub since: Duration,
     /// What its slot held, if it had one.
     pub held: Option<OwnerWords>,
 }
@@ -104,6 +106,8 @@ pub struct Tally {
     pub kills: u64,
     /// Inside an operation, by the journal.
     inside: u64,
+    /// The longest that a victim had been in one operation.
+    pub longest: (Duration, &'static str),
     victims: Places,
     manners: Places,
     within: Places,
@@ -120,6 +124,9 @@ impl Tally {
             .within
             .map_or("between operations", |kind| NAMES[usize::from(kind)]);
         self.within.add(place);
+        if fall.within.is_some() && fall.since > self.longest.0 {
+            self.longest = (fall.since, place);
+        }
         let Some(held) = fall.held else {
             self.holding.add(if fall.victim == Way::Mount(0).name() {
                 "what its daemon holds"
@@ -166,6 +173,8 @@ impl fmt::Display for Tally {
             self.kills, self.inside, self.manners
         )?;
         writeln!(f, "  of: {}", self.victims)?;
+        let (longest, place) = self.longest;
+        writeln!(f, "  longest in one operation: {longest:.1?} ({place})")?;
         writeln!(f, "  in the middle of: {}", self.within)?;
         write!(f, "  holding: {}", self.holding)
     }

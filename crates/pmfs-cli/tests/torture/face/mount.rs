@@ -248,7 +248,7 @@ impl Face for Mount {
         Ok(Stat {
             ino: stat.st_ino,
             mode: stat.st_mode,
-            links: stat.st_nlink as u64,
+            links: stat.st_nlink,
             size: stat.st_size as u64,
         })
     }

@@ -1,11 +1,14 @@
 /* Makes calls of libpmfs as it is told on stdin, a socket, and answers there. See face/c.rs. */
 #include <errno.h>
 #include <pmfs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Enough for all that is asked for at once. */
@@ -208,6 +211,34 @@ static int64_t by_handle(const struct call *call)
     abort();
 }
 
+/* Child and parent write the same; the child dies with its parent. */
+static int64_t write_with_child(const struct call *call)
+{
+    int handle = pmfs_open(pool, call->path, O_WRONLY | O_TRUNC, 0);
+    if (handle < 0)
+        return -1;
+    pid_t parent = getpid(), child = fork();
+    if (child < 0)
+        return -1;
+    if (child == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent))
+        _exit(1);
+    int64_t result = 0;
+    for (uint64_t times = 0; result == 0 && times < call->a; times++)
+        result = wanted(pmfs_write(pool, handle, call->bytes, call->length), call->length);
+    if (child == 0) {
+        if (result != 0)
+            fprintf(stderr, "the child: %s\n", pmfs_error());
+        _exit(result != 0);
+    }
+    int ended;
+    if (waitpid(child, &ended, 0) != child || ended != 0) {
+        fprintf(stderr, "the child ended with %#x\n", ended);
+        errno = ECHILD;
+        result = -1;
+    }
+    return closed(result, handle);
+}
+
 static int64_t by_path(const struct call *call)
 {
     const char *name = call->name, *path = call->path;
@@ -221,6 +252,8 @@ static int64_t by_path(const struct call *call)
         return on_file(call, O_RDONLY);
     if (strcmp(name, "open") == 0)
         return pmfs_open(pool, path, O_RDWR, 0);
+    if (strcmp(name, "write with child") == 0)
+        return write_with_child(call);
     if (strcmp(name, "mkdir") == 0)
         return pmfs_mkdir(pool, path, (mode_t)call->a);
     if (strcmp(name, "symlink") == 0)

@@ -1,5 +1,5 @@
 //! File locks. A counter that one guards must not lose a count, and what stands in a range stays while somebody has a lock
-//! of it. Locks of the dead are gone; nobody waits for one lock while he has another.
+//! of it; and an offset that a process shares with its child. Locks of the dead are gone; nobody waits for one lock while he has another.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use pmfs::{LockClass, LockKind};
 use rustix::io::Errno;
 
 use crate::face::{Done, Face, Handle, Range};
-use crate::op::{GUARDS, LOCKS, Op, RANGES};
+use crate::op::{GUARDS, LOCKS, Op, RANGES, WORKERS, content};
 use crate::shared::increment;
 use crate::worker::Worker;
 
@@ -22,10 +22,17 @@ pub fn lay_out(face: &dyn Face) -> Done<()> {
     for path in ["guards/flock", "guards/whole", "guards/parts", RANGED] {
         face.create(path, 0o644)?;
     }
+    for worker in 0..WORKERS {
+        face.create(&forked_path(worker), 0o644)?;
+    }
     for range in 0..RANGES {
         face.write(RANGED, range_of(range).0, &1u64.to_le_bytes())?;
     }
     Ok(())
+}
+
+fn forked_path(worker: usize) -> String {
+    format!("guards/forked-{worker}")
 }
 
 pub fn call(worker: &Worker<'_>, op: &Op) -> Done<u64> {
@@ -38,6 +45,13 @@ pub fn call(worker: &Worker<'_>, op: &Op) -> Done<u64> {
         Op::TakeRange { range, alone } => take(worker, range, alone),
         Op::CheckRange => check(worker).map(|()| 0),
         Op::GiveRange => give(worker).map(|()| 0),
+        Op::Forked { records } => {
+            let path = forked_path(worker.orders.worker);
+            let bytes = content(worker.state.number, 72);
+            let face = worker.face.as_ref();
+            face.write_with_child(&path, &bytes, records as u64)
+                .map(|()| 0)
+        }
         _ => unreachable!("{op:?} is on own files"),
     }
 }

@@ -212,10 +212,14 @@ pub enum Op {
     /// What stands in the range that is had must be what stood there.
     CheckRange,
     GiveRange,
+    /// Writes with a forked child, at an offset that both share; where the face can fork.
+    Forked {
+        records: usize,
+    },
 }
 
 /// The operations' names, by [`Op::number`]; then what else a worker may be in the middle of.
-pub const NAMES: [&str; 42] = [
+pub const NAMES: [&str; 43] = [
     "create",
     "mkdir",
     "symlink",
@@ -255,15 +259,16 @@ pub const NAMES: [&str; 42] = [
     "lock range",
     "check range",
     "unlock range",
+    "write with a child",
     "attach",
     "verify",
     "detach",
 ];
 /// How many of them are on a worker's own files.
 pub const OWN: u8 = 24;
-pub const ATTACH: u8 = 39;
-pub const VERIFY: u8 = 40;
-pub const DETACH: u8 = 41;
+pub const ATTACH: u8 = 40;
+pub const VERIFY: u8 = 41;
+pub const DETACH: u8 = 42;
 
 impl Op {
     /// Place in [`NAMES`].
@@ -308,6 +313,7 @@ impl Op {
             Op::TakeRange { .. } => 36,
             Op::CheckRange => 37,
             Op::GiveRange => 38,
+            Op::Forked { .. } => 39,
         }
     }
 }
@@ -477,6 +483,9 @@ impl<'a> Chooser<'a> {
             },
             96..98 => Op::ReadCell {
                 lock: self.below(LOCKS),
+            },
+            98 => Op::Forked {
+                records: self.below(20) + 1,
             },
             _ => Op::ReadStamp {
                 range: self.below(STAMPS.len()),

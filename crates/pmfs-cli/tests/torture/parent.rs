@@ -456,6 +456,12 @@ impl Torture {
             let fall = self.kill_daemon(mount, slot, Manner::Random);
             self.outcome.tally.add(&fall);
         }
+        // Children of the dead die with them, but are not reaped here.
+        let deadline = Instant::now() + FINISH_MAX;
+        while self.look.processes().iter().any(|process| process.is_alive) {
+            assert!(Instant::now() < deadline, "somebody lives");
+            thread::sleep(POLL);
+        }
     }
 
     /// Nobody is left: the next one recovers slots, and finds the pool sound. It leaves in good order, or not.

@@ -327,6 +327,14 @@ impl Face for C {
         self.call(&call).map(drop)
     }
 
+    fn write_with_child(&self, path: &str, bytes: &[u8], times: u64) -> Done<()> {
+        let twice = bytes.repeat(2 * times as usize);
+        self.with_bytes("write with child", path, (times, 0), bytes)?;
+        let is = self.read(path, 0, twice.len() + 1)?;
+        assert!(is == twice, "{} bytes, not {}", is.len(), twice.len());
+        Ok(())
+    }
+
     fn leave(&self) -> Done<()> {
         self.on_path("leave", "", 0, 0).map(drop)
     }

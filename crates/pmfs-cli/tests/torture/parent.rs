@@ -39,8 +39,8 @@ pub struct Outcome {
     pub times: Releases,
     operations: u64,
     together: u64,
-    /// Calls below mounts that gave ESTALE.
-    stale: u64,
+    /// Renames and other calls below mounts that gave ESTALE.
+    stale: (usize, usize),
     ended: String,
 }
 
@@ -72,10 +72,10 @@ impl fmt::Display for Outcome {
             "release with eight workers ready for each processor: {busy}"
         )?;
         writeln!(f, "release while a successor attaches: {succeeded}")?;
+        let (renames, others) = self.stale;
         writeln!(
             f,
-            "{} calls below the mounts gave ESTALE and were made again",
-            self.stale
+            "below the mounts {renames} renames and {others} other calls gave ESTALE and were made again"
         )?;
         write!(
             f,

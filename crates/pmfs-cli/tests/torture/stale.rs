@@ -1,4 +1,4 @@
-//! How many calls below the mounts gave ESTALE: a byte each in a file.
+//! How many calls below the mounts gave ESTALE: a byte each in a file, another one for renames.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -6,15 +6,18 @@ use std::path::Path;
 
 const NAME: &str = "stale";
 
-pub fn count(dir: &Path) {
+pub fn count(dir: &Path, is_rename: bool) {
     let file = OpenOptions::new()
         .append(true)
         .create(true)
         .open(dir.join(NAME));
-    file.and_then(|mut file| file.write_all(b"."))
+    file.and_then(|mut file| file.write_all(if is_rename { b"r" } else { b"." }))
         .expect("a file");
 }
 
-pub fn counted(dir: &Path) -> u64 {
-    fs::metadata(dir.join(NAME)).map_or(0, |file| file.len())
+/// Renames, and other calls.
+pub fn counted(dir: &Path) -> (usize, usize) {
+    let bytes = fs::read(dir.join(NAME)).unwrap_or_default();
+    let renames = bytes.iter().filter(|byte| **byte == b'r').count();
+    (renames, bytes.len() - renames)
 }

@@ -88,12 +88,16 @@ impl Mount {
 
     /// Makes a call again that gave ESTALE, and counts that.
     fn again<T>(&self, call: impl Fn() -> Done<T>) -> Done<T> {
+        self.again_counted(false, call)
+    }
+
+    fn again_counted<T>(&self, is_rename: bool, call: impl Fn() -> Done<T>) -> Done<T> {
         for _ in 0..STALE_MAX {
             let done = call();
             if !matches!(done, Err(Errno::STALE)) {
                 return done;
             }
-            stale::count(&self.root);
+            stale::count(&self.root, is_rename);
         }
         Err(Errno::STALE)
     }
@@ -192,7 +196,7 @@ impl Face for Mount {
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Done<()> {
         let flags = calls::RenameFlags::from_bits_retain(flags.bits());
         let (old, new) = (self.path(from), self.path(to));
-        let renamed = self.again(|| {
+        let renamed = self.again_counted(true, || {
             let renamed = calls::renameat_with(CWD, &old, CWD, &new, flags);
             if renamed == Err(Errno::STALE) {
                 for path in [&old, &new] {

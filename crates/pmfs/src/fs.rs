@@ -124,6 +124,12 @@ impl Fs {
         self.pool.holdings()
     }
 
+    /// What stands at an offset of the pool, in words.
+    #[must_use]
+    pub fn name_of(&self, off: u64) -> String {
+        self.pool.name_of(off)
+    }
+
     /// The file locks, held and waited for.
     #[must_use]
     pub fn locked(&self) -> Vec<Locked> {

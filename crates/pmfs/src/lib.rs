@@ -35,6 +35,7 @@ mod lane;
 mod locks;
 mod look;
 mod mkfs;
+mod name_of;
 mod namespace;
 mod new_file;
 mod open_file;

@@ -28,6 +28,9 @@ campaign "model" '^[0-9]+ operations in' \
     PMFS_MODEL_SEED="${PMFS_MODEL_SEED:-$(date +%s)}" cargo test --release -p pmfs --test model -- --nocapture
 campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
+campaign "torture" '^[0-9]+ kills|^release |PMFS_TORTURE_SEED=' \
+    env PMFS_TORTURE_SECONDS="${PMFS_TORTURE_SECONDS:-600}" \
+    cargo test --release -p pmfs-cli --test torture -- --nocapture
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
     cargo test --release -p yat -- --nocapture --test-threads=1
 campaign "yat" '^[0-9]+ (workloads|sites)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh

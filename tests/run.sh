@@ -56,7 +56,7 @@ counted() {
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
     note "$name" "$ok passed, $bad failed, $left skipped ($((SECONDS - since)) s)"
     # What campaigns say of themselves.
-    grep -E '^[0-9]+ kills|PMFS_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|sites)|YAT_SEED=' "$log" | sed 's/^/    /'
+    grep -E '^[0-9]+ kills|^release |PMFS_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|sites)|YAT_SEED=' "$log" | sed 's/^/    /'
     [ "$bad" = 0 ] || tail -n 300 "$log"
 }
 

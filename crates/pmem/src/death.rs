@@ -1,4 +1,4 @@
-//! A process that kills itself at a chosen instant, for crash tests.
+//! A process that kills itself, or stops, at a chosen instant, for crash tests.
 //!
 //! A kill from outside seldom falls inside a transaction, which lasts a
 //! microsecond. This one falls at a barrier, or so many instructions of the same
@@ -7,12 +7,13 @@
 
 use std::arch::asm;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::emulate;
 
 static BARRIERS_LEFT: AtomicU64 = AtomicU64::new(0);
 static INSTRUCTIONS_LEFT: AtomicU64 = AtomicU64::new(0);
+static STOPS: AtomicBool = AtomicBool::new(false);
 
 /// The process is to die, by SIGKILL, so that nothing of it runs any more:
 /// `instructions` after it has done its `barrier`-th fence from now, on
@@ -32,9 +33,21 @@ pub fn arm(barrier: u64, instructions: u64) {
     emulate::count_barriers();
 }
 
+/// The process is to stop, by SIGSTOP, when it has done its `barrier`-th fence from now; it goes on with SIGCONT.
+pub fn stop_at(barrier: u64) {
+    STOPS.store(true, Ordering::Relaxed);
+    BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
+    emulate::count_barriers();
+}
+
 /// A fence, just done, of a process that counts them.
 pub(crate) fn at_barrier() {
     if BARRIERS_LEFT.fetch_sub(1, Ordering::Relaxed) != 1 {
+        return;
+    }
+    if STOPS.load(Ordering::Relaxed) {
+        // SAFETY: no memory is touched; the signal goes to this process alone.
+        unsafe { libc::raise(libc::SIGSTOP) };
         return;
     }
     if INSTRUCTIONS_LEFT.load(Ordering::Relaxed) == 0 {

@@ -62,8 +62,10 @@ on_media! {
         @ 8 recovery_owner: u64,
         /// Slots recovered since the reset.
         @ 16 recoveries: u64,
+        /// When somebody last looked for dead processes, ns of CLOCK_MONOTONIC.
+        @ 24 looked_ns: u64,
         /// Zero.
-        @ 24 unused: [u64; 5],
+        @ 32 unused: [u64; 4],
         /// Owner of the rename lock, taken before any other by a rename that moves a directory.
         @ 64 rename_owner: u64,
         /// Zero.

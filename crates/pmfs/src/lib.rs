@@ -41,7 +41,9 @@ mod open_file;
 mod open_table;
 mod options;
 mod owner;
+mod owner_words;
 mod path;
+mod patrol;
 #[doc(hidden)]
 pub mod persist;
 mod pool;
@@ -73,7 +75,10 @@ pub use lane::prefer_lane;
 pub use look::{Look, PoolState, is_pool, remove};
 pub use new_file::NewFile;
 pub use open_file::OpenFile;
-pub use options::{MkfsOptions, OpenOptions};
+pub use options::{MkfsOptions, OpenOptions, Stalled};
+#[doc(hidden)]
+pub use owner::protocol as lock_protocol;
+pub use owner_words::OwnerWords;
 pub use path::Place;
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;

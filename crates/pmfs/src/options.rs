@@ -27,6 +27,17 @@ pub struct MkfsOptions {
     pub clock: Clock,
 }
 
+/// What a process does that waits for another one which holds a lock of the pool for more than a second, in the middle of a
+/// call that takes microseconds: it was stopped (SIGSTOP, a debugger, a frozen container).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stalled {
+    /// Wait until it goes on, and say so on stderr.
+    #[default]
+    Wait,
+    /// Kill it, say so, and undo what it was doing.
+    Kill,
+}
+
 /// How to attach to a pool.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
@@ -48,6 +59,8 @@ pub struct OpenOptions {
     /// Open a pool that was left in use under another name since this machine was started: a copy of one in use, or a
     /// device reached by another node. Safe only if whoever had it is gone.
     pub adopt: bool,
+    /// What to do about a process that holds a lock of the pool and does not run.
+    pub stalled: Stalled,
     /// Where times come from.
     pub clock: Clock,
     /// Who is shown every access to the pool, from the first one on.

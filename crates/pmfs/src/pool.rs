@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::counters::Counting;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::options::OpenOptions;
+use crate::options::{OpenOptions, Stalled};
 use crate::owner::{AtomicHolder, Holder, slot_of};
 use crate::persist::Pm;
 use crate::types::{AtimeMode, DataMode};
@@ -35,6 +35,7 @@ pub(crate) struct Pool {
     pub data: std::ops::Range<u64>,
     pub held_as: AtomicHolder,
     pub clock: Clock,
+    pub stalled: Stalled,
     pub data_mode: DataMode,
     /// An [`AtimeMode`], by number.
     pub atime: AtomicU8,
@@ -79,6 +80,7 @@ impl Pool {
             data,
             held_as: AtomicHolder::default(),
             clock: options.clock.clone(),
+            stalled: options.stalled,
             data_mode: options.data,
             atime: AtomicU8::new(options.atime as u8),
             nodiratime: AtomicBool::new(options.nodiratime),
@@ -140,6 +142,7 @@ impl Pool {
         if self.unclosed.load(Ordering::Relaxed) {
             self.close_for_the_dead();
         }
+        self.patrol();
         if self.read_only.load(Ordering::Relaxed) {
             return Err(Error::ReadOnly);
         }

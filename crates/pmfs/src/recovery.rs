@@ -445,3 +445,8 @@ pub(crate) fn rename_word(pool: &Pool) -> u64 {
 pub(crate) fn grow_word(pool: &Pool) -> u64 {
     pool.geometry.header + GROW_OWNER
 }
+
+/// The locks of those who clean up after others: the recovery lock, the closing lock.
+pub(crate) fn recovery_words(pool: &Pool) -> [u64; 2] {
+    [RECOVERY_OWNER, CLOSING_OWNER].map(|word| pool.geometry.header + word)
+}

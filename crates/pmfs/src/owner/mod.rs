@@ -1,9 +1,11 @@
 //! Owner words: who holds a lock, a lane or a group, as one word that a CAS sets (DECISIONS 6, 8, 10).
 
+pub mod protocol;
+mod stalled;
+
 use crate::pool::Pool;
-use pmfs_format::runtime::{
-    OWNER_INCARNATION_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK, OWNER_WAITERS,
-};
+use crate::recovery;
+use pmfs_format::runtime::{OWNER_INCARNATION_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -87,71 +89,102 @@ pub(crate) fn slot_of(owner: u64) -> Option<u64> {
     ((owner >> OWNER_SLOT_SHIFT) & 0xfff).checked_sub(1)
 }
 
+/// An owner word in the pool.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    pool: &'a Pool,
+    off: u64,
+}
+
+impl protocol::Word for Place<'_> {
+    #[inline]
+    fn load(&self) -> u64 {
+        self.pool.pm.load(self.off)
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.pool.pm.runtime().cas(self.off, old, new)
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn swap(&self, value: u64) -> u64 {
+        self.pool.pm.runtime().swap(self.off, value)
+    }
+
+    fn wake(&self) {
+        self.pool.pm.runtime().wake(self.off);
+    }
+}
+
+/// A wait for an owner word: timed, and with an eye on its owner.
+struct Waiting<'a> {
+    place: Place<'a>,
+    me: u64,
+    sleep: Duration,
+    since: Instant,
+    told: bool,
+}
+
+impl protocol::Wait for Waiting<'_> {
+    const SPINS: u32 = SPINS;
+
+    fn pause(&mut self) {
+        std::hint::spin_loop();
+    }
+
+    fn take_over(&mut self) -> bool {
+        recovery::take_over(self.place.pool, self.place.off, self.me)
+    }
+
+    fn sleep(&mut self, marked: u64) {
+        let runtime = self.place.pool.pm.runtime();
+        runtime.wait(self.place.off, marked as u32, self.sleep);
+        self.sleep = (self.sleep * 2).min(SLEEP_MAX);
+    }
+
+    fn unchanged(&mut self, owner: u64) {
+        let pool = self.place.pool;
+        recovery::recover_if_dead(pool, owner);
+        if !self.told && self.since.elapsed() > STALLED {
+            self.told = true;
+            stalled::tell(pool, owner);
+        }
+    }
+}
+
 /// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn acquire(pool: &Pool, off: u64) {
     let me = pool.holder().word();
-    if pool.pm.runtime().cas(off, 0, me).is_err() {
-        wait(pool, off, me);
+    let place = Place { pool, off };
+    if !protocol::try_acquire(&place, me) {
+        wait(place, me);
     }
 }
 
 #[cold]
-fn wait(pool: &Pool, off: u64, me: u64) {
-    let since = Instant::now();
-    wait_since(pool, off, me, since);
-    pool.count_wait(since.elapsed());
-}
-
-fn wait_since(pool: &Pool, off: u64, me: u64, since: Instant) {
-    let runtime = pool.pm.runtime();
-    let mut sleep = SLEEP_FIRST;
-    let mut told = false;
-    loop {
-        for _ in 0..SPINS {
-            if runtime.load(off) == 0 && runtime.cas(off, 0, me).is_ok() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        if crate::recovery::take_over(pool, off, me) {
-            return;
-        }
-        let seen = runtime.load(off);
-        if seen == 0 {
-            continue;
-        }
-        let marked = seen | OWNER_WAITERS;
-        if seen != marked && runtime.cas(off, seen, marked).is_err() {
-            continue;
-        }
-        runtime.wait(off, marked as u32, sleep);
-        if runtime.load(off) == 0 && runtime.cas(off, 0, me | OWNER_WAITERS).is_ok() {
-            return;
-        }
-        sleep = (sleep * 2).min(SLEEP_MAX);
-        if runtime.load(off) & !OWNER_WAITERS == seen & !OWNER_WAITERS {
-            crate::recovery::recover_if_dead(pool, seen);
-        }
-        if !told && since.elapsed() > STALLED {
-            told = true;
-            eprintln!(
-                "pmfs: waiting for process {} which holds a lock of the pool and does not run",
-                slot_of(seen).map_or(0, |slot| pool.slot_pid(slot))
-            );
-        }
-    }
+#[cfg_attr(feature = "record", track_caller)]
+fn wait(place: Place<'_>, me: u64) {
+    let mut waiting = Waiting {
+        place,
+        me,
+        sleep: SLEEP_FIRST,
+        since: Instant::now(),
+        told: false,
+    };
+    protocol::acquire_slowly(&place, me, &mut waiting);
+    place.pool.count_wait(waiting.since.elapsed());
 }
 
 /// Gives a lock word back.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn release(pool: &Pool, off: u64) {
-    let runtime = pool.pm.runtime();
-    if runtime.swap(off, 0) & OWNER_WAITERS != 0 {
-        runtime.wake(off);
-    }
+    protocol::release(&Place { pool, off });
 }
 
 /// A lock word held, released on drop.

@@ -1,0 +1,244 @@
+//! What a worker's own files are, and what its operations make of them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::{Op, content};
+
+/// What a name leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    Dir,
+    File,
+    Symlink(String),
+}
+
+/// An inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    pub kind: Kind,
+    pub mode: u32,
+    pub xattrs: BTreeMap<String, Vec<u8>>,
+    #[serde(skip)]
+    pub content: Vec<u8>,
+}
+
+/// A worker's files: names to numbers, numbers to nodes (two names may have one), and which it has open.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Model {
+    pub names: BTreeMap<String, u64>,
+    pub nodes: BTreeMap<u64, Node>,
+    /// Numbers of the nodes that this incarnation has open, oldest first.
+    pub open: Vec<u64>,
+    next: u64,
+}
+
+/// A name as it is seen: its node, how many names that has, and the first of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub node: Node,
+    pub links: u64,
+    pub first: String,
+}
+
+/// All of a worker's names.
+pub type View = BTreeMap<String, Seen>;
+
+pub const FILE_MODE: u32 = 0o644;
+pub const DIR_MODE: u32 = 0o755;
+
+impl Model {
+    pub fn node(&self, path: &str) -> &Node {
+        &self.nodes[&self.names[path]]
+    }
+
+    fn node_mut(&mut self, path: &str) -> &mut Node {
+        let number = self.names[path];
+        self.nodes.get_mut(&number).expect("a name has a node")
+    }
+
+    fn add(&mut self, path: &str, kind: Kind, mode: u32) {
+        self.next += 1;
+        let node = Node {
+            kind,
+            mode,
+            xattrs: BTreeMap::new(),
+            content: Vec::new(),
+        };
+        self.nodes.insert(self.next, node);
+        self.names.insert(path.to_owned(), self.next);
+    }
+
+    /// Drops a node that no name leads to and nobody has open.
+    fn sweep(&mut self, number: u64) {
+        let named = self.names.values().any(|&other| other == number);
+        if !named && !self.open.contains(&number) {
+            self.nodes.remove(&number);
+        }
+    }
+
+    fn remove(&mut self, path: &str) {
+        let number = self.names.remove(path).expect("the model has the name");
+        self.sweep(number);
+    }
+
+    /// The process died: nothing is open any more.
+    pub fn close_all(&mut self) {
+        for number in std::mem::take(&mut self.open) {
+            self.sweep(number);
+        }
+    }
+
+    /// Does an operation; those that are not on a worker's own files change nothing.
+    pub fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Create { path } => self.add(path, Kind::File, FILE_MODE),
+            Op::Mkdir { path } => self.add(path, Kind::Dir, DIR_MODE),
+            Op::Symlink { target, path } => self.add(path, Kind::Symlink(target.clone()), 0o777),
+            Op::Write {
+                path,
+                at,
+                len,
+                fill,
+            } => {
+                write(&mut self.node_mut(path).content, *at, &content(*fill, *len));
+            }
+            Op::Append { path, len, fill } => {
+                self.node_mut(path).content.extend(content(*fill, *len));
+            }
+            Op::WriteOpen {
+                open,
+                at,
+                len,
+                fill,
+            } => {
+                let number = self.open[*open];
+                let node = self.nodes.get_mut(&number).expect("open");
+                write(&mut node.content, *at, &content(*fill, *len));
+            }
+            Op::Truncate { path, len } => self.node_mut(path).content.resize(*len, 0),
+            Op::Punch { path, at, len } => {
+                let content = &mut self.node_mut(path).content;
+                let end = (at + len).min(content.len());
+                content[(*at).min(end)..end].fill(0);
+            }
+            Op::Rename { from, to } => self.rename(from, to),
+            Op::Exchange { one, other } => {
+                let (first, second) = (self.names[one], self.names[other]);
+                self.names.insert(one.clone(), second);
+                self.names.insert(other.clone(), first);
+            }
+            Op::Link { from, to } => {
+                self.names.insert(to.clone(), self.names[from]);
+            }
+            Op::Unlink { path } | Op::Rmdir { path } => self.remove(path),
+            Op::Chmod { path, mode } => self.node_mut(path).mode = *mode,
+            Op::SetXattr {
+                path,
+                name,
+                len,
+                fill,
+            } => {
+                let value = content(*fill, *len);
+                self.node_mut(path).xattrs.insert(name.clone(), value);
+            }
+            Op::RemoveXattr { path, name } => {
+                self.node_mut(path).xattrs.remove(name);
+            }
+            Op::Open { path } => self.open.push(self.names[path]),
+            Op::Close { open } => {
+                let number = self.open.remove(*open);
+                self.sweep(number);
+            }
+            _ => {}
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str) {
+        let number = self.names[from];
+        if self.names.get(to) == Some(&number) {
+            // Two names of one file: POSIX says that nothing happens.
+            return;
+        }
+        self.names.remove(from);
+        if let Some(replaced) = self.names.insert(to.to_owned(), number) {
+            self.sweep(replaced);
+        }
+    }
+
+    /// As a file system would show it.
+    pub fn view(&self) -> View {
+        let mut first: BTreeMap<u64, &str> = BTreeMap::new();
+        let mut links: BTreeMap<u64, u64> = BTreeMap::new();
+        for (path, number) in &self.names {
+            first.entry(*number).or_insert(path);
+            *links.entry(*number).or_default() += 1;
+        }
+        let seen = |(path, number): (&String, &u64)| {
+            let node = self.nodes[number].clone();
+            let links = match node.kind {
+                Kind::Dir => 2 + self.directories_in(path),
+                _ => links[number],
+            };
+            let first = first[number].to_owned();
+            (path.clone(), Seen { node, links, first })
+        };
+        self.names.iter().map(seen).collect()
+    }
+
+    fn directories_in(&self, path: &str) -> u64 {
+        let below = format!("{path}/");
+        let child = |(name, number): &(&String, &u64)| {
+            let rest = name.strip_prefix(&below);
+            rest.is_some_and(|rest| !rest.contains('/')) && self.nodes[*number].kind == Kind::Dir
+        };
+        self.names.iter().filter(child).count() as u64
+    }
+}
+
+fn write(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    let end = at + bytes.len();
+    content.resize(content.len().max(end), 0);
+    content[at..end].copy_from_slice(bytes);
+}
+
+/// What is found that should not be, or not found that should; `None` if the views are the same.
+pub fn difference(should: &View, is: &View) -> Option<String> {
+    for (path, seen) in should {
+        match is.get(path) {
+            None => return Some(format!("{path} is missing")),
+            Some(found) if found != seen => return Some(format!("{path}: {}", told(seen, found))),
+            Some(_) => {}
+        }
+    }
+    let extra = is.keys().find(|path| !should.contains_key(*path))?;
+    Some(format!("{extra} should not be there"))
+}
+
+fn told(should: &Seen, is: &Seen) -> String {
+    let (one, other) = (&should.node.content, &is.node.content);
+    if one != other {
+        let at = one.iter().zip(other).position(|(one, other)| one != other);
+        let at = at.unwrap_or(one.len().min(other.len()));
+        return format!(
+            "content: {} bytes, should be {}; first difference at {at}",
+            other.len(),
+            one.len()
+        );
+    }
+    let brief = |seen: &Seen| {
+        let Node {
+            kind, mode, xattrs, ..
+        } = &seen.node;
+        let xattrs: Vec<_> = xattrs
+            .iter()
+            .map(|(name, value)| (name, value.len()))
+            .collect();
+        format!(
+            "{kind:?} {mode:o}, {} links, first {}, {xattrs:?}",
+            seen.links, seen.first
+        )
+    };
+    format!("{}, should be {}", brief(is), brief(should))
+}

@@ -1,0 +1,582 @@
+//! The operations, and how a worker chooses them: from its state and its seed alone, so that a successor can choose the
+//! same ones again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Kind, Model, Node};
+use crate::random::Random;
+
+/// Workers.
+pub const WORKERS: usize = 16;
+/// Names that one process at a time can have, by four ways: `lock % 4`.
+pub const LOCKS: usize = 8;
+/// Bytes of a record in each of the logs.
+pub const RECORD_BYTES: [usize; 3] = [64, 192, 4200];
+/// Ranges that are always overwritten as a whole: offset and bytes.
+pub const STAMPS: [(u64, usize); 8] = [
+    (0, 8),
+    (64, 64),
+    (200, 256),
+    (4096 - 24, 64),
+    (8192, 4096),
+    (16384, 12288),
+    (32768 - 1000, 4096),
+    (49152 + 2048, 65536),
+];
+/// Directories between which tokens move.
+pub const PLACES: [&str; 4] = ["a", "b", "c", "d"];
+/// Tokens: each is in one place. Those with an even number are directories.
+pub const TOKENS: usize = 12;
+/// Names in the directory where everything may happen.
+const RACERS: u64 = 4;
+
+const NAMES_MAX: usize = 40;
+const FILE_BYTES_MAX: usize = 48 << 10;
+const OPEN_MAX: usize = 6;
+
+/// What a worker does next. First those on its own files, then those among all.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Create {
+        path: String,
+    },
+    Mkdir {
+        path: String,
+    },
+    Symlink {
+        target: String,
+        path: String,
+    },
+    Write {
+        path: String,
+        at: usize,
+        len: usize,
+        fill: u64,
+    },
+    Append {
+        path: String,
+        len: usize,
+        fill: u64,
+    },
+    /// By a file held open, with or without a name.
+    WriteOpen {
+        open: usize,
+        at: usize,
+        len: usize,
+        fill: u64,
+    },
+    Truncate {
+        path: String,
+        len: usize,
+    },
+    Punch {
+        path: String,
+        at: usize,
+        len: usize,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Exchange {
+        one: String,
+        other: String,
+    },
+    Link {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
+    Chmod {
+        path: String,
+        mode: u32,
+    },
+    SetXattr {
+        path: String,
+        name: String,
+        len: usize,
+        fill: u64,
+    },
+    RemoveXattr {
+        path: String,
+        name: String,
+    },
+    Open {
+        path: String,
+    },
+    Close {
+        open: usize,
+    },
+    /// The file has to be what the model says.
+    Read {
+        path: String,
+    },
+    ReadOpen {
+        open: usize,
+    },
+
+    /// A record at the end of a log that all share.
+    Record {
+        log: usize,
+    },
+    /// A name that only one can have: tries to have it.
+    Acquire {
+        lock: usize,
+    },
+    /// Counts up what the name protects.
+    Increment {
+        lock: usize,
+    },
+    Release {
+        lock: usize,
+    },
+    /// Overwrites a range as a whole.
+    Stamp {
+        range: usize,
+    },
+    MoveToken {
+        token: usize,
+        from: usize,
+        to: usize,
+    },
+    ExchangeTokens {
+        one: (usize, usize),
+        other: (usize, usize),
+    },
+    /// Something in a directory where everything may happen.
+    Race {
+        what: u64,
+        racer: u64,
+        other: u64,
+    },
+    ReadLog {
+        log: usize,
+        place: u64,
+    },
+    ReadCell {
+        lock: usize,
+    },
+    ReadStamp {
+        range: usize,
+    },
+}
+
+/// The operations' names, by [`Op::number`]; then what else a worker may be in the middle of.
+pub const NAMES: [&str; 34] = [
+    "create",
+    "mkdir",
+    "symlink",
+    "write",
+    "append",
+    "write to open",
+    "truncate",
+    "punch",
+    "rename",
+    "exchange",
+    "link",
+    "unlink",
+    "rmdir",
+    "chmod",
+    "setxattr",
+    "removexattr",
+    "open",
+    "close",
+    "read",
+    "read open",
+    "append record",
+    "lock by name",
+    "count up",
+    "unlock",
+    "stamp",
+    "move token",
+    "exchange tokens",
+    "race",
+    "read log",
+    "read counter",
+    "read stamp",
+    "attach",
+    "verify",
+    "detach",
+];
+pub const ATTACH: u8 = 31;
+pub const VERIFY: u8 = 32;
+pub const DETACH: u8 = 33;
+
+impl Op {
+    /// Place in [`NAMES`].
+    pub fn number(&self) -> u8 {
+        match self {
+            Op::Create { .. } => 0,
+            Op::Mkdir { .. } => 1,
+            Op::Symlink { .. } => 2,
+            Op::Write { .. } => 3,
+            Op::Append { .. } => 4,
+            Op::WriteOpen { .. } => 5,
+            Op::Truncate { .. } => 6,
+            Op::Punch { .. } => 7,
+            Op::Rename { .. } => 8,
+            Op::Exchange { .. } => 9,
+            Op::Link { .. } => 10,
+            Op::Unlink { .. } => 11,
+            Op::Rmdir { .. } => 12,
+            Op::Chmod { .. } => 13,
+            Op::SetXattr { .. } => 14,
+            Op::RemoveXattr { .. } => 15,
+            Op::Open { .. } => 16,
+            Op::Close { .. } => 17,
+            Op::Read { .. } => 18,
+            Op::ReadOpen { .. } => 19,
+            Op::Record { .. } => 20,
+            Op::Acquire { .. } => 21,
+            Op::Increment { .. } => 22,
+            Op::Release { .. } => 23,
+            Op::Stamp { .. } => 24,
+            Op::MoveToken { .. } => 25,
+            Op::ExchangeTokens { .. } => 26,
+            Op::Race { .. } => 27,
+            Op::ReadLog { .. } => 28,
+            Op::ReadCell { .. } => 29,
+            Op::ReadStamp { .. } => 30,
+        }
+    }
+}
+
+/// All that survives a worker.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct State {
+    /// Operations begun, and of those begun the next one's number.
+    pub number: u64,
+    pub own: Model,
+    pub logs: [Log; RECORD_BYTES.len()],
+    /// How often this worker counted up.
+    pub counted: [u64; LOCKS],
+    /// The name that it has.
+    pub lock: Option<usize>,
+    /// How often the logs were emptied.
+    epoch: u64,
+}
+
+/// A worker's records in a log.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Log {
+    /// Number of the first record since it was emptied.
+    pub first: u64,
+    /// Number of the next record.
+    pub next: u64,
+    /// Where its last record ends: the next one stands behind it.
+    pub end: u64,
+    /// Records that were in flight at a death and are not there.
+    pub lost: Vec<u64>,
+}
+
+impl State {
+    /// The logs were emptied, all records judged, if this is another epoch.
+    pub fn enter(&mut self, epoch: u64) {
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            for log in &mut self.logs {
+                log.first = log.next;
+                log.end = 0;
+                log.lost.clear();
+            }
+        }
+    }
+
+    /// The operation has returned `outcome`.
+    pub fn apply(&mut self, op: &Op, outcome: u64) {
+        self.number += 1;
+        match *op {
+            // The log had room: where the record ends.
+            Op::Record { log } if outcome > 0 => {
+                self.logs[log].next += 1;
+                self.logs[log].end = outcome;
+            }
+            Op::Acquire { lock } if outcome > 0 => self.lock = Some(lock),
+            Op::Increment { lock } => self.counted[lock] += 1,
+            Op::Release { .. } => self.lock = None,
+            _ => self.own.apply(op),
+        }
+    }
+}
+
+/// The bytes that a fill stands for; no other operation writes them.
+pub fn content(fill: u64, len: usize) -> Vec<u8> {
+    let mut stream = Random::new(fill);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend(stream.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Chooses operations for a worker.
+pub struct Chooser<'a> {
+    pub worker: usize,
+    pub state: &'a State,
+    random: Random,
+}
+
+impl<'a> Chooser<'a> {
+    /// For the operation that the state is before.
+    pub fn new(seed: u64, worker: usize, state: &'a State) -> Chooser<'a> {
+        let mut stream = Random::new(seed ^ (worker as u64 + 1) << 48);
+        let seed = stream.next() ^ state.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Chooser {
+            worker,
+            state,
+            random: Random::new(seed),
+        }
+    }
+
+    pub fn choose(mut self) -> Op {
+        let op = match self.random.below(100) {
+            0..56 => self.own(),
+            dice => self.shared(dice),
+        };
+        op.unwrap_or_else(|| Op::Create {
+            path: self.fresh_name(),
+        })
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.random.below(end as u64) as usize
+    }
+
+    fn shared(&mut self, dice: u64) -> Option<Op> {
+        Some(match dice {
+            56..66 => Op::Record {
+                log: match self.below(20) {
+                    0..12 => 0,
+                    12..19 => 1,
+                    _ => 2,
+                },
+            },
+            66..78 => match self.state.lock {
+                Some(lock) if self.random.below(4) == 0 => Op::Release { lock },
+                Some(lock) => Op::Increment { lock },
+                None => Op::Acquire {
+                    lock: self.below(LOCKS),
+                },
+            },
+            78..84 => Op::Stamp {
+                range: self.below(STAMPS.len()),
+            },
+            84..88 => {
+                let from = self.below(PLACES.len());
+                Op::MoveToken {
+                    token: self.below(TOKENS),
+                    from,
+                    to: (from + 1 + self.below(PLACES.len() - 1)) % PLACES.len(),
+                }
+            }
+            88 => {
+                let one = self.below(TOKENS);
+                let other = (one + 1 + self.below(TOKENS - 1)) % TOKENS;
+                Op::ExchangeTokens {
+                    one: (one, self.below(PLACES.len())),
+                    other: (other, self.below(PLACES.len())),
+                }
+            }
+            89..94 => Op::Race {
+                what: self.random.below(8),
+                racer: self.random.below(RACERS),
+                other: self.random.below(RACERS),
+            },
+            94..96 => Op::ReadLog {
+                log: self.below(RECORD_BYTES.len()),
+                place: self.random.next(),
+            },
+            96..98 => Op::ReadCell {
+                lock: self.below(LOCKS),
+            },
+            _ => Op::ReadStamp {
+                range: self.below(STAMPS.len()),
+            },
+        })
+    }
+
+    fn own(&mut self) -> Option<Op> {
+        let names = &self.state.own.names;
+        let dice = self.random.below(100);
+        if names.len() > NAMES_MAX || names.len() > 20 && dice < 12 {
+            return self.removal();
+        }
+        match dice {
+            0..10 => None,
+            10..14 => Some(Op::Mkdir {
+                path: self.fresh_name(),
+            }),
+            14..17 => Some(Op::Symlink {
+                target: format!("to/{}", self.random.below(1000)),
+                path: self.fresh_name(),
+            }),
+            17..27 => self.rename(),
+            27..30 => {
+                let (one, other) = (self.file()?, self.file()?);
+                (one != other).then_some(Op::Exchange { one, other })
+            }
+            30..34 => Some(Op::Link {
+                from: self.file()?,
+                to: self.fresh_name(),
+            }),
+            34..37 => Some(Op::Chmod {
+                path: self.file()?,
+                mode: 0o600 | self.random.below(64) as u32,
+            }),
+            37..45 => self.attribute(),
+            45..50 => self.removal(),
+            50..66 => self.with_open(),
+            _ => self.data(dice),
+        }
+    }
+
+    fn data(&mut self, dice: u64) -> Option<Op> {
+        let path = self.file()?;
+        let len = self.state.own.node(&path).content.len();
+        let fill = self.random.next();
+        let reach = len.min(FILE_BYTES_MAX);
+        Some(match dice {
+            66..71 => Op::Truncate {
+                path,
+                len: self.below(FILE_BYTES_MAX),
+            },
+            71..74 => Op::Punch {
+                path,
+                at: self.below(reach + 1),
+                len: self.below(12_000) + 1,
+            },
+            74..80 if len < FILE_BYTES_MAX => Op::Append {
+                path,
+                len: self.below(9000) + 1,
+                fill,
+            },
+            // Whole blocks, as databases do.
+            80..86 if len >= 4096 => Op::Write {
+                path,
+                at: self.below(len / 4096) * 4096,
+                len: 4096,
+                fill,
+            },
+            86..92 => Op::Write {
+                path,
+                at: self.below(reach + 1),
+                len: self.below(200) + 1,
+                fill,
+            },
+            92..97 => Op::Write {
+                path,
+                at: self.below(reach + 1),
+                len: self.below(40_000) + 1,
+                fill,
+            },
+            _ => Op::Read { path },
+        })
+    }
+
+    fn with_open(&mut self) -> Option<Op> {
+        let open = &self.state.own.open;
+        let count = open.len();
+        let dice = self.random.below(10);
+        if count == 0 || dice < 4 && count < OPEN_MAX {
+            return Some(Op::Open { path: self.file()? });
+        }
+        let at = self.below(count);
+        Some(match dice {
+            0..6 => Op::Close { open: at },
+            6..8 => Op::ReadOpen { open: at },
+            _ => Op::WriteOpen {
+                open: at,
+                at: self.below(FILE_BYTES_MAX),
+                len: self.below(6000) + 1,
+                fill: self.random.next(),
+            },
+        })
+    }
+
+    fn attribute(&mut self) -> Option<Op> {
+        let path = self.file()?;
+        let name = format!("user.{}", self.random.below(4));
+        if self.random.below(3) == 0 && self.state.own.node(&path).xattrs.contains_key(&name) {
+            return Some(Op::RemoveXattr { path, name });
+        }
+        let len = if self.random.below(8) == 0 { 9000 } else { 100 };
+        Some(Op::SetXattr {
+            path,
+            name,
+            len: self.below(len) + 1,
+            fill: self.random.next(),
+        })
+    }
+
+    fn removal(&mut self) -> Option<Op> {
+        let names = &self.state.own.names;
+        let nth = self.random.below(names.len().max(1) as u64) as usize;
+        let path = names.keys().nth(nth)?.clone();
+        if self.state.own.node(&path).kind != Kind::Dir {
+            return Some(Op::Unlink { path });
+        }
+        let below = format!("{path}/");
+        let empty = !names.keys().any(|name| name.starts_with(&below));
+        empty.then_some(Op::Rmdir { path })
+    }
+
+    fn rename(&mut self) -> Option<Op> {
+        let from = self.file()?;
+        let to = if self.random.below(2) == 0 {
+            self.file()?
+        } else {
+            self.fresh_name()
+        };
+        (from != to).then_some(Op::Rename { from, to })
+    }
+
+    fn one_of(&mut self, wanted: fn(&Node) -> bool) -> Option<String> {
+        let own = &self.state.own;
+        let names = own
+            .names
+            .iter()
+            .filter(|(_, number)| wanted(&own.nodes[number]));
+        let names: Vec<&String> = names.map(|(path, _)| path).collect();
+        self.random.pick(&names).map(|path| (*path).clone())
+    }
+
+    fn file(&mut self) -> Option<String> {
+        self.one_of(|node| node.kind == Kind::File)
+    }
+
+    /// In the worker's directory, below one of its own, or in the one that all share.
+    fn fresh_name(&mut self) -> String {
+        loop {
+            let number = self.random.below(100_000);
+            let path = match self.random.below(4) {
+                0 | 1 => format!("{MIXED}/{}{number}", prefix(self.worker)),
+                2 => match self.one_of(|node| node.kind == Kind::Dir) {
+                    Some(dir) => format!("{dir}/{number}"),
+                    None => continue,
+                },
+                _ => format!("{}/{number}", home(self.worker)),
+            };
+            if !self.state.own.names.contains_key(&path) {
+                return path;
+            }
+        }
+    }
+}
+
+/// The directory in which all have names.
+pub const MIXED: &str = "mixed";
+
+/// How a worker's names begin there.
+pub fn prefix(worker: usize) -> String {
+    format!("{worker}-")
+}
+
+/// A worker's directory.
+pub fn home(worker: usize) -> String {
+    format!("w{worker}")
+}

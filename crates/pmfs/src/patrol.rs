@@ -1,0 +1,69 @@
+//! Looking for dead processes whom nobody waits for: what they held would stay held, their lanes, open files and slots.
+//!
+//! One of the living looks every few milliseconds, at the start of a call, when it holds nothing. Whoever records a run for
+//! yat wants the same one again, whatever the time, and does without.
+
+use crate::pool::Pool;
+
+/// In so many calls a thread asks when somebody last looked.
+#[cfg(not(feature = "record"))]
+const CALLS: u32 = 64;
+/// From one look to the next.
+#[cfg(not(feature = "record"))]
+const INTERVAL_NS: u64 = 4_000_000;
+/// Slots that one look asks the kernel about, some microseconds each.
+#[cfg(not(feature = "record"))]
+const SLOTS: u64 = 32;
+/// Of the runtime area's header: when somebody last looked.
+#[cfg(not(feature = "record"))]
+const LOOKED: u64 = 24;
+
+#[cfg(not(feature = "record"))]
+thread_local! {
+    /// Changing calls that this thread has begun.
+    static BEGUN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(feature = "record")]
+impl Pool {
+    pub(crate) fn patrol(&self) {}
+}
+
+#[cfg(not(feature = "record"))]
+impl Pool {
+    /// Counts a call, and looks now and then. The caller holds nothing.
+    #[inline]
+    pub(crate) fn patrol(&self) {
+        let calls = BEGUN.get().wrapping_add(1);
+        BEGUN.set(calls);
+        if calls.is_multiple_of(CALLS) {
+            self.look_if_due();
+        }
+    }
+
+    #[cold]
+    fn look_if_due(&self) {
+        if self.prober.is_none() {
+            return;
+        }
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let runtime = self.pm.runtime();
+        let word = self.geometry.header + LOOKED;
+        let last = runtime.load(word);
+        // After a reboot it may lie in the future.
+        if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {
+            return;
+        }
+        // Of the slots in use a part, another one each time.
+        let marked: Vec<u64> = (0..self.geometry.slot_count)
+            .filter(|&slot| self.is_marked(slot))
+            .collect();
+        let count = marked.len() as u64;
+        let start = now / INTERVAL_NS * SLOTS;
+        let part = (0..count.min(SLOTS)).map(|at| marked[((start + at) % count) as usize]);
+        if part.into_iter().any(|slot| self.slot_dead(slot)) {
+            let _ = crate::recovery::recover_dead(self);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Goal: an owner word has one owner at a time, nobody sleeps on while it is free, and a dead owner's word is taken from it
+//! once. Method: the engine's own protocol on loom's memory, in every order of its steps (up to a number of preemptions);
+//! sleeps have no end of their own here, so a wake that is lost is a deadlock, which loom reports.
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use pmfs::lock_protocol::{Wait, Word, acquire_slowly, release, try_acquire};
+
+const DEAD: u64 = 99;
+
+/// A word with the kernel's futex beside it.
+struct Place {
+    word: AtomicU64,
+    futex: Mutex<()>,
+    sleepers: Condvar,
+}
+
+impl Place {
+    fn new(owner: u64) -> Place {
+        Place {
+            word: AtomicU64::new(owner),
+            futex: Mutex::new(()),
+            sleepers: Condvar::new(),
+        }
+    }
+
+    /// FUTEX_WAIT: looks and goes to sleep in one.
+    fn sleep(&self, expect: u64) {
+        let guard = self.futex.lock().unwrap();
+        if self.word.load(Ordering::SeqCst) == expect {
+            drop(self.sleepers.wait(guard).unwrap());
+        }
+    }
+}
+
+impl Word for Place {
+    fn load(&self) -> u64 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.word
+            .compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
+    fn swap(&self, value: u64) -> u64 {
+        self.word.swap(value, Ordering::SeqCst)
+    }
+
+    fn wake(&self) {
+        let _guard = self.futex.lock().unwrap();
+        self.sleepers.notify_one();
+    }
+}
+
+/// Some words, and a thing that only the owner of the first may touch.
+struct World {
+    lock: Place,
+    recovery: Place,
+    inside: AtomicU64,
+}
+
+impl World {
+    fn new(owner: u64) -> Arc<World> {
+        Arc::new(World {
+            lock: Place::new(owner),
+            recovery: Place::new(0),
+            inside: AtomicU64::new(0),
+        })
+    }
+
+    fn critical(&self, me: u64) {
+        assert_eq!(self.inside.swap(me, Ordering::Relaxed), 0, "two are inside");
+        assert_eq!(self.inside.swap(0, Ordering::Relaxed), me, "two are inside");
+    }
+}
+
+fn acquire(world: &World, place: &Place, me: u64) {
+    if !try_acquire(place, me) {
+        acquire_slowly(place, me, &mut Waiting { world, place });
+    }
+}
+
+struct Waiting<'a> {
+    world: &'a World,
+    place: &'a Place,
+}
+
+impl Wait for Waiting<'_> {
+    const SPINS: u32 = 0;
+
+    fn pause(&mut self) {}
+
+    fn take_over(&mut self) -> bool {
+        false
+    }
+
+    fn sleep(&mut self, marked: u64) {
+        // A dead owner wakes nobody: the sleep's time is up.
+        if marked & 0xff != DEAD {
+            self.place.sleep(marked);
+        }
+    }
+
+    /// Cleaning up as the engine does it: under the recovery lock, whatever still is the dead one's.
+    fn unchanged(&mut self, owner: u64) {
+        if owner & 0xff != DEAD {
+            return;
+        }
+        acquire(self.world, &self.world.recovery, 7);
+        if self.place.load() & 0xff == DEAD {
+            release(self.place);
+        }
+        release(&self.world.recovery);
+    }
+}
+
+fn check(owner: u64, threads: u64, rounds: u64) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let world = World::new(owner);
+        let others: Vec<_> = (1..threads)
+            .map(|at| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || work(&world, at + 1, rounds))
+            })
+            .collect();
+        work(&world, 1, rounds);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(world.lock.word.load(Ordering::SeqCst), 0);
+        assert_eq!(world.recovery.word.load(Ordering::SeqCst), 0);
+    });
+}
+
+fn work(world: &World, me: u64, rounds: u64) {
+    for _ in 0..rounds {
+        acquire(world, &world.lock, me);
+        world.critical(me);
+        release(&world.lock);
+    }
+}
+
+#[test]
+fn two_threads_twice() {
+    check(0, 2, 2);
+}
+
+#[test]
+fn three_threads() {
+    check(0, 3, 1);
+}
+
+#[test]
+fn a_dead_owner() {
+    check(DEAD, 2, 1);
+}
+
+/// The dead one had been waited for.
+#[test]
+fn a_dead_owner_with_sleepers() {
+    check(DEAD | 1 << 31, 2, 1);
+}

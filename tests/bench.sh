@@ -38,6 +38,6 @@ through_mount() {
     "$pmfs" umount "$place/mnt" >/dev/null
 }
 all=0-$(($(nproc) - 1))
-through_mount "nothing cached by the kernel" "$all" nocache "$@"
+through_mount "as it is by default" "$all" nocache "$@"
 through_mount "nothing cached, program and daemon on one processor" 0 nocache "$@"
-through_mount "as it is by default" "$all" cache "$@"
+through_mount "names and attributes remembered for a second" "$all" cache "$@"

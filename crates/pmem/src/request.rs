@@ -1,4 +1,4 @@
-//! Asking a file system for something by number.
+//! Asking a file system or a device for something by number.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -15,4 +15,39 @@ pub fn request(file: BorrowedFd<'_>, number: u32) -> io::Result<i32> {
         return Err(io::Error::last_os_error());
     }
     Ok(answer)
+}
+
+/// ioctl(2) with a pointer to one 32-bit word, for numbers that say that this is their argument (made with
+/// `_IOR`, `_IOW` or `_IOWR` of four bytes).
+///
+/// # Errors
+/// The system's word; `EINVAL` for a number that speaks of another size.
+pub fn request_with_word(file: BorrowedFd<'_>, number: u32, word: u32) -> io::Result<i32> {
+    // asm-generic/ioctl.h: fourteen bits of size above eight of type and eight of number.
+    if number >> 16 & 0x3fff != 4 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut word = word;
+    // SAFETY: the number says that its handler reads or writes four bytes at the address given, and `word` is
+    // four bytes of this function's own that nothing else refers to during the call.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), &raw mut word) };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn only_numbers_of_one_word() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let refused = request_with_word(null.as_fd(), 0x8008_e500, 0).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+        let unknown = request_with_word(null.as_fd(), 0x8004_e500, 0).unwrap_err();
+        assert_eq!(unknown.raw_os_error(), Some(libc::ENOTTY));
+    }
 }

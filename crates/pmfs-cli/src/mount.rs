@@ -156,7 +156,7 @@ impl Attached {
             durability: info.durability,
             recovery: Recovery::from(fs.recovery()),
         };
-        match pmfs_fuse::mount(Arc::clone(&fs), pool, dir, options) {
+        match pmfs_fuse::mount(Arc::clone(&fs), pool, dir, options, &presence) {
             Ok(mounted) => Ok((Attached { mounted, presence }, report)),
             Err(refused) => {
                 fs.detach().map_err(failed)?;

@@ -1,6 +1,7 @@
 //! `pmfs save`: a pool as it is at one instant, as a stream of bytes. An unmounted pool is attached for it; a
 //! mount is made to stand still (see [`pmfs_fuse::freeze`]).
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Error, Freeze, Look, NewFile, SaveReport};
+use pmfs::{Error, Freeze, Look, NewFile, OpenOptions, SaveReport};
 use pmfs_fuse::freeze::{self, Frozen};
 use pmfs_fuse::mounts::{self, PoolMount};
 use serde::Serialize;
@@ -27,6 +28,9 @@ use crate::{pool, report};
 /// A mount doesn't stand still for an output that takes nothing for so long: its reader may be waiting for
 /// the mount.
 const STALLED: Duration = Duration::from_secs(60);
+
+/// A short command is done with the pool within this.
+const LEAVING: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct SavedReport {
@@ -51,9 +55,7 @@ pub fn run(arguments: &Save) -> Outcome {
             Failure::new("stdout takes the pool", "leave out --json, or name a file").with_code(2),
         );
     }
-    let mount = mounts::pool_mounts()?
-        .into_iter()
-        .rfind(|mount| mount.pool == path);
+    let mounts = mounts_of(&path)?;
     let mut saver = Saver {
         path: &path,
         progress: Progress::new(arguments.json, "saving", 0),
@@ -63,14 +65,14 @@ pub fn run(arguments: &Save) -> Outcome {
             size_bytes: 0,
             blocks: 0,
             bytes: 0,
-            mounted_on: mount.as_ref().map(|mount| mount.dir.display().to_string()),
+            mounted_on: mounts.last().map(|mount| mount.dir.display().to_string()),
             frozen_ms: None,
         },
     };
     if to_stdout {
-        saver.save(mount.as_ref(), io::stdout().as_fd())?;
+        saver.save(&mounts, io::stdout().as_fd())?;
     } else {
-        to_file(arguments, &mut saver, mount.as_ref())?;
+        to_file(arguments, &mut saver, &mounts)?;
     }
     let Saver {
         progress, report, ..
@@ -82,11 +84,16 @@ pub fn run(arguments: &Save) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_file(
-    arguments: &Save,
-    saver: &mut Saver<'_>,
-    mount: Option<&PoolMount>,
-) -> Result<(), Failure> {
+/// One for each daemon: a mount that is bound elsewhere is there more than once.
+fn mounts_of(path: &Path) -> Result<Vec<PoolMount>, Failure> {
+    let mut all = mounts::pool_mounts()?;
+    all.retain(|mount| mount.pool == path);
+    let mut seen = HashSet::new();
+    all.retain(|mount| seen.insert(mount.device.clone()));
+    Ok(all)
+}
+
+fn to_file(arguments: &Save, saver: &mut Saver<'_>, mounts: &[PoolMount]) -> Result<(), Failure> {
     let dest = &arguments.file;
     let failed = |error: &io::Error| {
         Failure::new(
@@ -97,7 +104,7 @@ fn to_file(
     let there = fs::metadata(dest).ok();
     if there.as_ref().is_some_and(|file| !file.is_file()) {
         let special = File::options().write(true).open(dest);
-        return saver.save(mount, special.map_err(|error| failed(&error))?.as_fd());
+        return saver.save(mounts, special.map_err(|error| failed(&error))?.as_fd());
     }
     let taken = || {
         Failure::new(
@@ -109,7 +116,7 @@ fn to_file(
         return Err(taken());
     }
     let new = NewFile::create(dest).map_err(|error| failed(&error))?;
-    saver.save(mount, new.file().as_fd())?;
+    saver.save(mounts, new.file().as_fd())?;
     new.file().sync_all().map_err(|error| failed(&error))?;
     match new.publish(arguments.force) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken()),
@@ -126,13 +133,13 @@ struct Saver<'a> {
 impl Saver<'_> {
     fn save(
         &mut self,
-        mount: Option<&PoolMount>,
+        mounts: &[PoolMount],
         out: std::os::fd::BorrowedFd<'_>,
     ) -> Result<(), Failure> {
         let mut out = File::from(out.try_clone_to_owned()?);
-        let saved = match mount {
-            Some(mount) => self.mounted(mount, &mut out)?,
-            None => self.unmounted(&mut out)?,
+        let saved = match mounts {
+            [] => self.unmounted(&mut out)?,
+            mounts => self.mounted(mounts, &mut out)?,
         };
         self.report.blocks = saved.blocks;
         self.report.bytes = saved.bytes;
@@ -141,48 +148,86 @@ impl Saver<'_> {
 
     fn unmounted(&mut self, out: &mut File) -> Result<SaveReport, Failure> {
         let path = self.path;
-        pool::with(path, &pool::for_reading(), |fs| {
+        let alone = OpenOptions {
+            exclusive: true,
+            ..pool::for_reading()
+        };
+        pool::with(path, &alone, |fs| {
             self.report.size_bytes = fs.info().size;
             fs.save(out, &mut |done, of| self.progress.of(done, of))
                 .map_err(|error| failed(path, &error))
         })
     }
 
-    fn mounted(&mut self, mount: &PoolMount, out: &mut File) -> Result<SaveReport, Failure> {
-        let wrong = |what: &str, error: &io::Error| {
-            Failure::new(
-                format!("{what} {}: {error}", mount.dir.display()),
-                "do it as root, or as the user who mounted it; or unmount it first",
-            )
-        };
+    fn mounted(&mut self, mounts: &[PoolMount], out: &mut File) -> Result<SaveReport, Failure> {
         let dev = out.metadata()?.dev();
         let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        if mount.device == format!("{major}:{minor}") {
+        let device = format!("{major}:{minor}");
+        if let Some(mount) = mounts.iter().find(|mount| mount.device == device) {
             return Err(Failure::new(
                 format!("the output is on {} itself", mount.dir.display()),
                 "write it somewhere else",
             ));
         }
-        // Before anything is asked of the mount, which may be standing still for another copier.
+        // Before anything is asked of a mount, which may be standing still for another copier.
         let lock = Freeze::take(self.path).map_err(|error| failed(self.path, &error))?;
-        let root = File::open(&mount.dir).map_err(|error| wrong("opening", &error))?;
         let since = Instant::now();
-        let frozen = freeze::ask(&root).map_err(|error| wrong("freezing", &error))?;
+        let mut everything = false;
+        // Open until the end, so that nobody could unmount them.
+        let mut roots = Vec::new();
+        for mount in mounts {
+            let wrong = |what: &str, error: &io::Error| {
+                Failure::new(
+                    format!("{what} {}: {error}", mount.dir.display()),
+                    "do it as root, or as the user who mounted it; or unmount it first",
+                )
+            };
+            let root = File::open(&mount.dir).map_err(|error| wrong("opening", &error))?;
+            let frozen = freeze::ask(&root).map_err(|error| wrong("freezing", &error))?;
+            everything |= frozen == Frozen::Damaged;
+            roots.push(root);
+        }
         let watch = Arc::new(AtomicU64::new(0));
         watch_output(&watch);
         let look = Look::open(self.path).map_err(|error| failed(self.path, &error))?;
+        nobody_else(self.path, &look, mounts.len())?;
         self.report.size_bytes = look.info().size;
         let mut out = Watched { out, taken: &watch };
-        let everything = frozen == Frozen::Damaged;
         let saved = look.save(everything, &mut out, &mut |done, of| {
             self.progress.of(done, of)
         });
         watch.store(u64::MAX, Ordering::Relaxed);
         drop(lock);
         self.report.frozen_ms = Some(since.elapsed().as_millis() as u64);
-        // Open until now, so that nobody could unmount it.
-        drop(root);
+        drop(roots);
         saved.map_err(|error| failed(self.path, &error))
+    }
+}
+
+/// Refuses a pool that a program has open beside its mounts: it can't be asked to stand still. New ones don't get
+/// in meanwhile, and one that is just leaving is waited for.
+fn nobody_else(path: &Path, look: &Look, mounts: usize) -> Result<(), Failure> {
+    let since = Instant::now();
+    loop {
+        let mut there = look.processes();
+        there.retain(|process| process.is_alive);
+        if there.len() <= mounts {
+            return Ok(());
+        }
+        if since.elapsed() > LEAVING {
+            let names = there
+                .iter()
+                .map(|process| format!("{}[{}]", process.command, process.pid));
+            return Err(Failure::new(
+                format!(
+                    "{} is in use beside its mounts: {}",
+                    path.display(),
+                    names.collect::<Vec<_>>().join(", ")
+                ),
+                "end what has it open; only mounts can stand still",
+            ));
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -5,8 +5,10 @@ mod bench;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use bench::Bench;
 use rustix::fs::{
@@ -567,18 +569,70 @@ fn full_and_then_not() {
     }
 }
 
+fn nameless(bench: &Bench, flags: OFlags) -> File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o640)
+        .custom_flags((OFlags::TMPFILE | flags).bits() as i32)
+        .open(bench.path("mnt"))
+        .unwrap()
+}
+
+/// O_TMPFILE: nothing to be seen, until it gets a name; gone with the last close if it gets none.
 #[test]
-fn o_tmpfile_is_refused_as_unsupported() {
+fn files_without_a_name() {
     let Some(bench) = Bench::mounted(&[]) else {
         return;
     };
-    let flag = OFlags::TMPFILE.bits() as i32;
-    let error = OpenOptions::new()
-        .write(true)
-        .custom_flags(flag)
-        .open(bench.path("mnt"))
-        .unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(Errno::OPNOTSUPP.raw_os_error()));
+    fs::write(bench.file("grown"), "").unwrap();
+    let free = || rustix::fs::statvfs(bench.path("mnt")).unwrap().f_ffree;
+    let before = free();
+    let file = nameless(&bench, OFlags::empty());
+    file.write_all_at(b"text", 0).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(fs::read_dir(bench.path("mnt")).unwrap().count(), 1);
+    let link = |file: &File, name: &str| {
+        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, open, CWD, bench.file(name), AtFlags::SYMLINK_FOLLOW)
+    };
+    link(&file, "named").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 1);
+    assert_eq!(fs::read(bench.file("named")).unwrap(), b"text");
+    assert_eq!(
+        link(&nameless(&bench, OFlags::EXCL), "no"),
+        Err(Errno::NOENT)
+    );
+    fs::remove_file(bench.file("named")).unwrap();
+    let mut text = [0; 4];
+    file.read_exact_at(&mut text, 0).unwrap();
+    assert_eq!(&text, b"text");
+    drop(file);
+    // The kernel forgets them in its own time.
+    bench::wait_until("their inodes are free again", || free() == before);
+    drop(nameless(&bench, OFlags::empty()));
+    bench::wait_until("its inode is free again", || free() == before);
+}
+
+/// What `stat --format=%w` shows, asked for by a request of its own.
+#[test]
+fn the_time_of_creation() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let path = bench.file("a");
+    let before = SystemTime::now() - Duration::from_secs(1);
+    fs::write(&path, "text").unwrap();
+    let created = fs::metadata(&path).unwrap().created().unwrap();
+    // Longer than a tick of the clock that times are taken from.
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(before <= created && created <= SystemTime::now());
+    fs::write(&path, "changed").unwrap();
+    let found = fs::metadata(&path).unwrap();
+    assert_eq!(found.created().unwrap(), created);
+    assert!(found.modified().unwrap() > created);
+    assert_eq!((found.len(), found.nlink(), found.is_file()), (7, 1, true));
 }
 
 #[test]

@@ -1,14 +1,11 @@
 //! Who made a request, as far as the kernel leaves something to be judged here.
 //!
-//! With FUSE_SETXATTR_EXT the kernel would say itself whether an access ACL costs the set-gid bit, but `fuser`
-//! 0.18 does not read that form of the request; and whoever may list `trusted.` attributes it never says.
+//! It never says who may list `trusted.` attributes, nor who is in the group of a file that is written to.
 //! Groups and capabilities are therefore read from /proc: the caller waits for the answer, so its thread is
 //! there. Where it can't be read the caller has no other groups, and capabilities if it is root.
 
 use std::fs;
 
-/// CAP_FSETID of capabilities(7).
-pub const FSETID: u32 = 4;
 /// CAP_SYS_ADMIN of capabilities(7).
 pub const SYS_ADMIN: u32 = 21;
 
@@ -73,7 +70,7 @@ mod tests {
     fn what_the_kernel_writes_is_understood() {
         assert!(groups(STATUS, 24) && groups(STATUS, 1000));
         assert!(!groups(STATUS, 2) && !groups(STATUS, 7));
-        assert_eq!(effective(STATUS), Some(1 << FSETID));
+        assert_eq!(effective(STATUS), Some(1 << 4));
         assert_eq!(effective("Name:\tcat\n"), None);
     }
 
@@ -85,7 +82,7 @@ mod tests {
             pid: 0,
         };
         assert!(hidden(1).is_in_group(5) && !hidden(1).is_in_group(6));
-        assert!(!hidden(1).has_capability(FSETID) && hidden(0).has_capability(FSETID));
+        assert!(!hidden(1).has_capability(SYS_ADMIN) && hidden(0).has_capability(SYS_ADMIN));
         let me = Caller {
             pid: std::process::id(),
             ..hidden(1)

@@ -58,7 +58,7 @@ pub enum MountError {
         /// The mount point.
         path: PathBuf,
     },
-    /// The pool is mounted already.
+    /// The directory has a pool mounted on it.
     #[error("{pool} is mounted on {dir} already; use that, or run `pmfs umount {dir}`",
         pool = pool.display(), dir = dir.display())]
     AlreadyMounted {
@@ -67,9 +67,9 @@ pub enum MountError {
         /// Where.
         dir: PathBuf,
     },
-    /// Another mount has the pool and does not let go.
+    /// Somebody keeps mounts away from the pool.
     #[error(
-        "another mount serves {}; unmount it, or look for its daemon in another mount namespace",
+        "{} is locked by flock(2), which mounts share; end who has it",
         pool.display()
     )]
     Served {
@@ -149,7 +149,7 @@ pub enum MountError {
     Channel {
         /// The mount point.
         dir: PathBuf,
-        /// What `fuser` said.
+        /// The system's word.
         source: io::Error,
     },
     /// The engine could not mark the pool clean.

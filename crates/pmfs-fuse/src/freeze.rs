@@ -3,8 +3,7 @@
 //! Whoever wants that takes the pool's freeze lock ([`pmfs::Freeze`]) and then asks the mount by an ioctl on its
 //! root directory ([`ask`]). From then on calls that change anything wait at the [`Gate`]; the answer comes
 //! when those inside have ended. Readers go on. It is over when the lock falls: those who wait look at it from
-//! time to time, so nothing has to be said, and a copier that was killed holds nobody up. (All workers may be
-//! waiting here, so that a message might not get through.)
+//! time to time, so nothing has to be said, and a copier that was killed holds nobody up.
 
 use std::fs::File;
 use std::io;
@@ -80,17 +79,25 @@ impl Gate {
         }
     }
 
+    /// Lets a call in, unless it changes something and the pool stands still.
+    pub(crate) fn try_pass(&self, changes: bool) -> Option<Pass<'_>> {
+        if !changes {
+            return Some(Pass(None));
+        }
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        if !self.frozen.load(Ordering::SeqCst) {
+            return Some(Pass(Some(self)));
+        }
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        None
+    }
+
     /// Lets a call in; one that changes something waits for the end of a freeze.
     pub(crate) fn pass(&self, changes: bool) -> Pass<'_> {
-        if !changes {
-            return Pass(None);
-        }
         loop {
-            self.inside.fetch_add(1, Ordering::SeqCst);
-            if !self.frozen.load(Ordering::SeqCst) {
-                return Pass(Some(self));
+            if let Some(pass) = self.try_pass(changes) {
+                return pass;
             }
-            self.inside.fetch_sub(1, Ordering::SeqCst);
             if !self.look() {
                 thread::sleep(POLL);
             }
@@ -131,23 +138,6 @@ impl Gate {
         }
         Ok(())
     }
-}
-
-/// Whether a request of this name changes anything that a copy would show. Reads store the time of reading: one
-/// word, which is whole at any instant.
-pub(crate) fn changes(request: &str) -> bool {
-    !matches!(
-        request,
-        "lookup"
-            | "getattr"
-            | "readlink"
-            | "read"
-            | "readdir"
-            | "statfs"
-            | "getxattr"
-            | "listxattr"
-            | "lseek"
-    )
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //!
 //! Invariants:
 //! - An inode's count is the number of replies that named it, less what the kernel has forgotten.
-//! - An entry is `held` if its last name went while the kernel knew it; the engine then keeps the
+//! - An entry is `held` if it was without a name while the kernel knew it; the engine then keeps the
 //!   inode, and so its number, until the count is 0. A number that the kernel knows is thus never
 //!   given to another file, and an unlinked file that is still open keeps its content.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmfs::Ino;
@@ -18,6 +19,8 @@ const SHARDS: usize = 64;
 struct Known {
     count: u64,
     held: bool,
+    /// Of the last reply.
+    generation: u32,
 }
 
 /// The table, sharded so that workers seldom meet.
@@ -35,8 +38,20 @@ impl Default for LookupTable {
 
 impl LookupTable {
     /// One more reply names the inode.
-    pub fn add(&self, ino: Ino) {
-        self.shard(ino).entry(ino).or_default().count += 1;
+    pub fn add(&self, ino: Ino, generation: u32) {
+        let mut shard = self.shard(ino);
+        let known = shard.entry(ino).or_default();
+        known.count += 1;
+        known.generation = generation;
+    }
+
+    /// Whether the kernel was told of another file by this number.
+    #[must_use]
+    pub fn is_other(&self, ino: Ino, generation: u32) -> bool {
+        let shard = self.shard(ino);
+        shard
+            .get(&ino)
+            .is_some_and(|known| known.generation != generation)
     }
 
     /// Whether the kernel knows it.
@@ -45,15 +60,12 @@ impl LookupTable {
         self.shard(ino).contains_key(&ino)
     }
 
-    /// Its last name is gone and the engine holds it. `false` if the kernel has forgotten it in the
-    /// meantime: then the caller has to release it.
+    /// It has no name and the engine holds it. `false` if the kernel has forgotten it in the meantime, or if it
+    /// was held before (a file made without a name, linked, unlinked): then the caller has to release it.
     #[must_use]
     pub fn set_held(&self, ino: Ino) -> bool {
         match self.shard(ino).get_mut(&ino) {
-            Some(known) => {
-                known.held = true;
-                true
-            }
+            Some(known) => !mem::replace(&mut known.held, true),
             None => false,
         }
     }
@@ -106,11 +118,13 @@ mod tests {
     #[test]
     fn released_at_the_last_forget_only() {
         let table = LookupTable::default();
-        table.add(7);
-        table.add(7);
-        table.add(71);
+        table.add(7, 1);
+        table.add(7, 1);
+        table.add(71, 1);
         assert!(table.knows(7) && !table.knows(8));
+        assert!(!table.is_other(7, 1) && table.is_other(7, 2) && !table.is_other(8, 2));
         assert!(table.set_held(7));
+        assert!(!table.set_held(7), "one hold is enough");
         assert!(!table.forget(7, 1));
         assert!(table.forget(7, 1));
         assert!(!table.knows(7));
@@ -122,8 +136,8 @@ mod tests {
     fn what_is_forgotten_can_not_be_held() {
         let table = LookupTable::default();
         assert!(!table.set_held(9));
-        table.add(9);
-        table.add(10);
+        table.add(9, 1);
+        table.add(10, 1);
         assert!(table.set_held(9));
         assert_eq!(table.drain_held(), [9]);
         assert!(!table.knows(10));

@@ -29,8 +29,8 @@ pub struct MountOptions {
     pub flush: FlushMode,
     /// msync at each barrier, for a pool in a plain file.
     pub durable: bool,
-    /// Let the kernel remember names and attributes for a moment. Sound while the mount is the only one that
-    /// has the pool, as it is in this version.
+    /// Let the kernel remember names and attributes for a second. Sound only while nobody else changes the pool:
+    /// no second mount, no program that uses the library.
     pub cache: bool,
     /// Change the flags of a mount that is there.
     pub remount: bool,
@@ -52,7 +52,7 @@ impl MountOptions {
             data: DataMode::default(),
             flush: FlushMode::default(),
             durable: false,
-            cache: true,
+            cache: false,
             remount: false,
         }
     }
@@ -241,10 +241,14 @@ pub const KNOWN: &[Known] = &[
     ),
     switch!(
         "cache",
-        "the kernel remembers names and attributes for a second (default)",
+        "names and attributes are remembered for a second, and others' changes seen late",
         cache = true
     ),
-    switch!("nocache", "each look asks the daemon", cache = false),
+    switch!(
+        "nocache",
+        "each look asks the daemon (default)",
+        cache = false
+    ),
     switch!(
         "suid",
         "honour set-id bits (a root's pool only)",

@@ -1,20 +1,26 @@
-//! A lock that says "a mount serves this pool", held from before the pool is attached until after
-//! it is marked clean. The kernel's unmount returns before the daemon has let go of the pool; who
-//! has to know (`pmfs umount`, the next `pmfs mount`) waits for this lock.
+//! Locks that say "a mount serves this pool", held from before the pool is attached until after it was left. The
+//! kernel's unmount returns before the daemon has let go of the pool; who has to know (`pmfs umount`, a tool that
+//! wants the pool to itself) waits for them.
 //!
-//! It is a `flock(2)` on the pool file itself: it falls when its holder ends, however that happens,
-//! needs no file of its own, reaches across containers, and is of another kind than the engine's
-//! byte locks, so the two don't meet.
+//! Two, because there may be several mounts of a pool:
+//! - a shared `flock(2)` on the pool file itself: any mount at all. It falls when its holder ends, however that
+//!   happens, needs no file of its own, reaches across containers, and is of another kind than the engine's byte
+//!   locks, so the two don't meet;
+//! - a locked byte far behind the engine's, whose number is the mount's name, drawn at random: this mount. A mount
+//!   tells its name to who asks ([`name_of`]).
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pmem::slots::{ByteLock, Probe, Prober};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{MountError, mounts};
 
@@ -23,30 +29,33 @@ const ENDING: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(2);
 
+/// `_IO('P', 0xf4)`: a mount's name.
+pub(crate) const REQUEST: u32 = (b'P' as u32) << 8 | 0xf4;
+
+/// The first of the names' bytes; the engine's, from 2^62 on, are not so many.
+const BYTE_NAMES: u64 = 1 << 62 | 1 << 40;
+
+/// Names are what an ioctl can answer.
+const NAME_MASK: u32 = 0x3fff_ffff;
+
 /// Held: a mount serves the pool, and it is this process.
 #[derive(Debug)]
 pub struct Presence {
+    name: u32,
+    _name: ByteLock,
     _file: File,
 }
 
 impl Presence {
-    /// Takes the lock; if a mount is just ending, waits for its end.
+    /// Takes the locks, beside other mounts.
     ///
     /// # Errors
-    /// [`MountError::AlreadyMounted`], [`MountError::Served`], or the pool can't be opened.
+    /// [`MountError::Served`] if somebody keeps mounts away; the pool can't be opened or locked.
     pub fn take(pool: &Path) -> Result<Presence, MountError> {
         let file = open(pool)?;
         let deadline = Instant::now() + ENDING;
-        while !try_lock(&file, FlockOperation::NonBlockingLockExclusive, pool)? {
-            if let Some(mount) = mounts::pool_mounts()?
-                .into_iter()
-                .find(|mount| mount.pool == pool)
-            {
-                return Err(MountError::AlreadyMounted {
-                    pool: mount.pool,
-                    dir: mount.dir,
-                });
-            }
+        // Somebody may just be looking whether there is any.
+        while !try_lock(&file, FlockOperation::NonBlockingLockShared, pool)? {
             if Instant::now() > deadline {
                 return Err(MountError::Served {
                     pool: pool.to_owned(),
@@ -54,8 +63,55 @@ impl Presence {
             }
             thread::sleep(POLL);
         }
-        Ok(Presence { _file: file })
+        let mut bytes = [0; 4];
+        let drawn = getrandom(&mut bytes, GetRandomFlags::empty());
+        drawn.map_err(|errno| failed("naming a mount of", pool, errno.into()))?;
+        let name = u32::from_ne_bytes(bytes) & NAME_MASK;
+        let locked = ByteLock::try_shared(pool, BYTE_NAMES + u64::from(name));
+        let locked = locked.map_err(|error| failed("locking", pool, io::Error::other(error)))?;
+        Ok(Presence {
+            name,
+            _name: locked.ok_or_else(|| MountError::Served {
+                pool: pool.to_owned(),
+            })?,
+            _file: file,
+        })
     }
+
+    /// By which a mount is told from others of the same pool.
+    #[must_use]
+    pub fn name(&self) -> u32 {
+        self.name
+    }
+}
+
+/// The name of the mount whose root is open as `root`.
+///
+/// # Errors
+/// The mount is gone, or too old to have one.
+pub fn name_of(root: &File) -> io::Result<u32> {
+    let name = pmem::request::request(root.as_fd(), REQUEST)?;
+    u32::try_from(name).map_err(io::Error::other)
+}
+
+/// Waits until the mount of that name has let go of the pool.
+///
+/// # Errors
+/// [`MountError::StillServing`] after `patience`, or the pool can't be opened.
+pub fn wait_for(pool: &Path, name: u32, patience: Duration) -> Result<(), MountError> {
+    let wrong = |error| failed("locking", pool, io::Error::other(error));
+    let prober = Prober::open(pool).map_err(wrong)?;
+    let deadline = Instant::now() + patience;
+    while prober.probe(BYTE_NAMES + u64::from(name)).map_err(wrong)? != Probe::Free {
+        if Instant::now() > deadline {
+            return Err(MountError::StillServing {
+                pool: pool.to_owned(),
+                seconds: patience.as_secs(),
+            });
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 /// Waits for a mount that is just ending, as `umount(8)` leaves it: taken out of the table, its daemon about to
@@ -78,7 +134,7 @@ pub fn wait_if_ending(pool: &Path) {
 pub fn wait_for_end(pool: &Path, patience: Duration) -> Result<(), MountError> {
     let file = open(pool)?;
     let deadline = Instant::now() + patience;
-    while !try_lock(&file, FlockOperation::NonBlockingLockShared, pool)? {
+    while !try_lock(&file, FlockOperation::NonBlockingLockExclusive, pool)? {
         if Instant::now() > deadline {
             return Err(MountError::StillServing {
                 pool: pool.to_owned(),
@@ -90,7 +146,7 @@ pub fn wait_for_end(pool: &Path, patience: Duration) -> Result<(), MountError> {
     Ok(())
 }
 
-/// The process that serves the pool, if there is one and it can be seen from here.
+/// A process that serves the pool, if there is one and it can be seen from here.
 #[must_use]
 pub fn holder(pool: &Path) -> Option<u32> {
     let file = fs::metadata(pool).ok()?;
@@ -100,11 +156,11 @@ pub fn holder(pool: &Path) -> Option<u32> {
     table.lines().find_map(|line| holder_in(line, &name))
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 717 00:16:1044 0 EOF`, proc_locks(5).
+/// `1: FLOCK  ADVISORY  READ 717 00:16:1044 0 EOF`, proc_locks(5).
 fn holder_in(line: &str, name: &str) -> Option<u32> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     match fields[..] {
-        [_, "FLOCK", _, "WRITE", pid, file, ..] if file == name => {
+        [_, "FLOCK", _, "READ", pid, file, ..] if file == name => {
             pid.parse().ok().filter(|pid| *pid > 0)
         }
         _ => None,
@@ -112,22 +168,22 @@ fn holder_in(line: &str, name: &str) -> Option<u32> {
 }
 
 fn open(pool: &Path) -> Result<File, MountError> {
-    File::open(pool).map_err(|source| MountError::Io {
-        what: "opening",
+    File::open(pool).map_err(|source| failed("opening", pool, source))
+}
+
+fn failed(what: &'static str, pool: &Path, source: io::Error) -> MountError {
+    MountError::Io {
+        what,
         path: pool.to_owned(),
         source,
-    })
+    }
 }
 
 fn try_lock(file: &File, how: FlockOperation, pool: &Path) -> Result<bool, MountError> {
     match flock(file, how) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
-        Err(errno) => Err(MountError::Io {
-            what: "locking",
-            path: pool.to_owned(),
-            source: io::Error::from(errno),
-        }),
+        Err(errno) => Err(failed("locking", pool, errno.into())),
     }
 }
 
@@ -160,5 +216,25 @@ mod tests {
         ending.join().unwrap();
         wait_if_ending(Path::new("/nowhere"));
         wait_for_end(pool.path(), Duration::ZERO).unwrap();
+    }
+
+    /// One of two mounts ends: who waits for it does not wait for the other.
+    #[test]
+    fn each_has_a_name() {
+        let pool = tempfile::NamedTempFile::new().unwrap();
+        let one = Presence::take(pool.path()).unwrap();
+        let other = Presence::take(pool.path()).unwrap();
+        let names = [one.name(), other.name()];
+        let short = Duration::from_millis(20);
+        for name in names {
+            assert!(wait_for(pool.path(), name, short).is_err());
+        }
+        drop(one);
+        wait_for(pool.path(), names[0], Duration::from_secs(10)).unwrap();
+        assert!(wait_for(pool.path(), names[1], short).is_err());
+        assert!(wait_for_end(pool.path(), short).is_err());
+        drop(other);
+        wait_for(pool.path(), names[1], Duration::from_secs(10)).unwrap();
+        wait_for_end(pool.path(), short).unwrap();
     }
 }

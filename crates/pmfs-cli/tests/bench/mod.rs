@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod actor;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -59,7 +61,11 @@ impl Bench {
     }
 
     pub fn mount_pool(&mut self, pool: &str, options: &[&str]) -> Value {
-        let mut arguments = vec!["mount", "--json", pool, "mnt"];
+        self.mount_on("mnt", pool, options)
+    }
+
+    pub fn mount_on(&mut self, dir: &str, pool: &str, options: &[&str]) -> Value {
+        let mut arguments = vec!["mount", "--json", pool, dir];
         arguments.extend(options);
         let report = self.json(&arguments);
         self.daemons.push(report["pid"].as_u64().unwrap() as u32);

@@ -1,30 +1,38 @@
-//! The one module that knows `fuser`: its session, its requests ([`requests`]), its types
-//! ([`translate`]).
+//! The mount itself: made and shaken hands on by `fuser` ([`handshake`]), then served by workers of our own
+//! ([`worker`]), which pass each request ([`dispatch`]) to the [`Server`] in the engine's terms ([`translate`]).
 //!
 //! Contract with the kernel:
-//! - Names and attributes are valid for zero seconds, so each use asks again.
+//! - Names and attributes are valid for zero seconds, so each use asks again (one second with `-o cache`).
 //! - Files are opened for direct I/O; where the kernel (6.6 and later) offers
 //!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are opened through
 //!   the page cache, written through. The writeback cache is never asked for.
-//! - FLUSH, FSYNC and FSYNCDIR are answered ENOSYS once, which tells the kernel that there is
-//!   nothing to do and not to ask again: all is durable when the call that did it returns. Dirty
-//!   pages of mappings are still written back by the kernel on close, fsync and msync.
-//! - O_TMPFILE and INTERRUPT are unknown to `fuser` 0.18 and answered ENOSYS by it: the first
-//!   becomes EOPNOTSUPP, the second means that requests are waited for (none here blocks).
+//! - An inode is held in the engine from OPEN to RELEASE, because others may unlink it.
+//! - FSYNC and FSYNCDIR are answered ENOSYS once, which tells the kernel that there is nothing to do and not to
+//!   ask again: all is durable when the call that did it returns. Dirty pages of mappings are still written back
+//!   by the kernel on close, fsync and msync. FLUSH is served: it drops POSIX locks.
+//! - Locks are asked for here ([`locks`]), both kinds. A SETLKW that has to wait is handed to a thread of its own,
+//!   which answers it; INTERRUPT ends that wait ([`waiters`]). All other requests in hand are finished.
+//! - A request that waits while the pool stands still keeps no worker from others.
 //!
-//! A handler that panics answers EIO and logs; the worker goes on. (Outside of any handler, `fuser`
-//! 0.18 negates the seconds of a time before the epoch: `utimensat` with `i64::MIN` ends the mount of a
-//! build with overflow checks, pool closed; without them it is harmless.)
+//! A handler that panics answers EIO and logs; the worker goes on. So does a message that can't be right.
 
-mod requests;
+mod attributes;
+mod content;
+mod dispatch;
+mod handshake;
+mod locks;
+mod names;
 mod translate;
+mod waiters;
+mod worker;
 
 use std::env;
 use std::io;
-use std::mem::{self, ManuallyDrop};
+use std::mem::ManuallyDrop;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -32,9 +40,11 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use pmfs::{AtimeMode, Fs};
 
 use crate::options::MountOptions;
+use crate::presence::Presence;
 use crate::server::Server;
 use crate::{MountError, mounts, unmount};
-use requests::Adapter;
+use dispatch::Adapter;
+use handshake::{Handshake, Terms};
 
 /// More workers than this only meet in the same queue.
 const WORKERS_MAX: usize = 4;
@@ -60,15 +70,21 @@ pub enum Ending {
 
 /// A mount that the kernel knows. Requests queue up until [`Mounted::serve`].
 pub struct Mounted {
-    session: Session<Adapter>,
+    session: Session<Handshake>,
+    terms: Terms,
     server: Arc<Server>,
+    cache: bool,
+    /// See [`presence`](crate::presence).
+    name: u32,
+    /// The only user who is let in, if not all are.
+    only: Option<u32>,
     dir: PathBuf,
     /// The kernel's number for the mount, by which it is told from another on the same directory.
     device: Option<String>,
 }
 
 /// Mounts an attached pool. `pool` is for show in the table of mounts: the absolute path by which
-/// an unmount finds it. `dir` has to be absolute.
+/// an unmount finds it. `dir` has to be absolute. `presence` outlives the mount.
 ///
 /// # Errors
 /// What the kernel, or fusermount3 for who is not root, refuses.
@@ -77,15 +93,24 @@ pub fn mount(
     pool: &Path,
     dir: &Path,
     options: &MountOptions,
+    presence: &Presence,
 ) -> Result<Mounted, MountError> {
-    let server = Arc::new(Server::new(fs));
-    let adapter = Adapter::new(Arc::clone(&server), options.cache);
-    let session =
-        Session::new(adapter, dir, &config(pool, options)).map_err(|error| refused(&error, dir))?;
+    let settled = Arc::new(OnceLock::new());
+    let handshake = Handshake(Arc::clone(&settled));
+    let session = Session::new(handshake, dir, &config(pool, options))
+        .map_err(|error| refused(&error, dir))?;
+    let terms = settled.get().copied().ok_or_else(|| MountError::Mount {
+        dir: dir.to_owned(),
+        reason: "the kernel did not shake hands".to_owned(),
+    })?;
     let device = mounts::pool_mount_at(dir)?.map(|mount| mount.device);
     Ok(Mounted {
         session,
-        server,
+        terms,
+        server: Arc::new(Server::new(fs)),
+        cache: options.cache,
+        name: presence.name(),
+        only: (!options.allow_other).then(|| rustix::process::geteuid().as_raw()),
         dir: dir.to_owned(),
         device,
     })
@@ -105,14 +130,24 @@ impl Mounted {
         }
         let Mounted {
             session,
+            terms,
             server,
+            cache,
+            name,
+            only,
             dir,
             device,
         } = self;
+        // Dropping it would unmount whatever is mounted on the directory by then: `fuser` 0.18 looks whether our
+        // mount is gone, and has that test the wrong way round. Unmounting is done here.
+        let session = ManuallyDrop::new(session);
+        let adapter = Adapter::new(Arc::clone(&server), terms, cache, name, only);
         let (events, event) = channel();
-        let serving = spawn(session).map_err(|source| MountError::Channel {
-            dir: dir.clone(),
-            source,
+        let serving = worker::start(adapter, session.as_fd(), workers()).map_err(|source| {
+            MountError::Channel {
+                dir: dir.clone(),
+                source,
+            }
         })?;
         let ended = events.clone();
         thread::spawn(move || ended.send(Event::Ended(join(serving))));
@@ -165,23 +200,18 @@ fn forward<E>(stop: &Receiver<Stop>, events: &Sender<E>, wrap: impl Fn(Stop) -> 
     }
 }
 
-type Serving = JoinHandle<io::Result<()>>;
-
-/// Starts the workers. Dropping what `fuser` 0.18 gives for it would unmount whatever is mounted on
-/// the directory by then: it looks whether our mount is gone, and has that test the wrong way round.
-/// So that is never dropped (it holds one descriptor), and unmounting is done here.
-fn spawn(session: Session<Adapter>) -> io::Result<Serving> {
-    let mut background = ManuallyDrop::new(session.spawn()?);
-    Ok(mem::replace(
-        &mut background.guard,
-        thread::spawn(|| Ok(())),
-    ))
+fn workers() -> usize {
+    thread::available_parallelism().map_or(1, |n| n.get().min(WORKERS_MAX))
 }
 
-fn join(serving: Serving) -> io::Result<()> {
-    serving
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("a worker panicked")))
+/// Waits for the end of all; the first error of any.
+fn join(serving: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+    let panicked = |_| Err(io::Error::other("a worker panicked"));
+    let ends: Vec<io::Result<()>> = serving
+        .into_iter()
+        .map(|worker| worker.join().unwrap_or_else(panicked))
+        .collect();
+    ends.into_iter().collect()
 }
 
 /// Unmounts, unless another mount has taken the directory; a busy one is detached, so that nobody
@@ -209,9 +239,6 @@ fn config(pool: &Path, options: &MountOptions) -> Config {
     } else {
         SessionACL::Owner
     };
-    config.n_threads =
-        Some(thread::available_parallelism().map_or(1, |n| n.get().min(WORKERS_MAX)));
-    config.clone_fd = true;
     let mut name = pool.to_string_lossy().into_owned();
     if !root {
         // fusermount3 splits its options at commas.

@@ -1,95 +1,180 @@
-//! `fuser`'s types and the engine's, into each other.
+//! The kernel's structures and the engine's types, into each other.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use fuser::{FileAttr, FileType, Generation, INodeNo, Request, TimeOrNow};
-use pmfs::types::mode;
-use pmfs::{Attr, NewNode, SetTime};
+use pmfs::{Attr, NewNode, SetAttr, SetTime, StatFs};
+use rustix::io::Errno;
 
 use crate::caller::Caller;
+use crate::wire::reply::{AttrOut, Attributes, EntryOut, StatfsOut, Statx, StatxOut, SxTime};
+use crate::wire::request::{InHeader, SetattrIn, fattr};
 
-pub(super) fn caller(request: &Request) -> Caller {
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// What programs are told to read at once, bytes.
+const BLOCK_BYTES: u32 = 4096;
+
+/// `STATX_BASIC_STATS | STATX_BTIME`.
+const STATX_ANSWERED: u32 = 0xfff;
+
+pub(super) fn caller(header: &InHeader) -> Caller {
     Caller {
-        uid: request.uid(),
-        gid: request.gid(),
-        pid: request.pid(),
+        uid: header.uid,
+        gid: header.gid,
+        pid: header.pid,
     }
 }
 
-pub(super) fn new_node(request: &Request, mode: u32, umask: u32) -> NewNode {
+pub(super) fn new_node(header: &InHeader, mode: u32, umask: u32) -> NewNode {
     NewNode {
         mode,
         umask,
-        uid: request.uid(),
-        gid: request.gid(),
+        uid: header.uid,
+        gid: header.gid,
     }
 }
 
-pub(super) fn generation(attr: &Attr) -> Generation {
-    Generation(u64::from(attr.generation))
+/// An entry; name and attributes hold for `ttl`.
+pub(super) fn entry(attr: &Attr, ttl: Duration) -> EntryOut {
+    EntryOut {
+        nodeid: attr.ino,
+        generation: attr.generation.into(),
+        entry_valid: ttl.as_secs(),
+        attr_valid: ttl.as_secs(),
+        entry_valid_nsec: ttl.subsec_nanos(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        attr: attributes(attr),
+    }
 }
 
-pub(super) fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino),
+pub(super) fn attr_out(attr: &Attr, ttl: Duration) -> AttrOut {
+    AttrOut {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        dummy: 0,
+        attr: attributes(attr),
+    }
+}
+
+fn attributes(attr: &Attr) -> Attributes {
+    let (atime, atimensec) = split(attr.atime_ns);
+    let (mtime, mtimensec) = split(attr.mtime_ns);
+    let (ctime, ctimensec) = split(attr.ctime_ns);
+    Attributes {
+        ino: attr.ino,
         size: attr.size,
         blocks: attr.sectors,
-        atime: system_time(attr.atime_ns),
-        mtime: system_time(attr.mtime_ns),
-        ctime: system_time(attr.ctime_ns),
-        crtime: system_time(attr.crtime_ns),
-        kind: file_type(attr.mode & mode::S_IFMT),
-        perm: (attr.mode & 0o7777) as u16,
+        atime: atime as u64,
+        mtime: mtime as u64,
+        ctime: ctime as u64,
+        atimensec,
+        mtimensec,
+        ctimensec,
+        mode: attr.mode,
         nlink: attr.links,
         uid: attr.uid,
         gid: attr.gid,
         rdev: attr.rdev,
-        blksize: 4096,
+        blksize: BLOCK_BYTES,
         flags: 0,
     }
 }
 
-pub(super) fn file_type(kind: u32) -> FileType {
-    match kind {
-        mode::S_IFDIR => FileType::Directory,
-        mode::S_IFLNK => FileType::Symlink,
-        mode::S_IFBLK => FileType::BlockDevice,
-        mode::S_IFCHR => FileType::CharDevice,
-        mode::S_IFIFO => FileType::NamedPipe,
-        mode::S_IFSOCK => FileType::Socket,
-        // The engine answers a mode without a type as corrupt; none gets here.
-        _ => FileType::RegularFile,
+pub(super) fn statx_out(attr: &Attr, ttl: Duration) -> StatxOut {
+    StatxOut {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        flags: 0,
+        spare: [0; 2],
+        stat: Statx {
+            mask: STATX_ANSWERED,
+            blksize: BLOCK_BYTES,
+            attributes: 0,
+            nlink: attr.links,
+            uid: attr.uid,
+            gid: attr.gid,
+            // Type and permissions are sixteen bits.
+            mode: attr.mode as u16,
+            spare0: 0,
+            ino: attr.ino,
+            size: attr.size,
+            blocks: attr.sectors,
+            attributes_mask: 0,
+            atime: sx_time(attr.atime_ns),
+            btime: sx_time(attr.crtime_ns),
+            ctime: sx_time(attr.ctime_ns),
+            mtime: sx_time(attr.mtime_ns),
+            rdev_major: attr.rdev >> 8 & 0xfff,
+            rdev_minor: attr.rdev & 0xff | attr.rdev >> 12 & 0xf_ff00,
+            dev_major: 0,
+            dev_minor: 0,
+            spare2: [0; 14],
+        },
     }
 }
 
-fn system_time(ns: i64) -> SystemTime {
-    let span = Duration::from_nanos(ns.unsigned_abs());
-    if ns >= 0 {
-        UNIX_EPOCH + span
-    } else {
-        UNIX_EPOCH - span
+pub(super) fn statfs_out(stat: &StatFs) -> StatfsOut {
+    StatfsOut {
+        blocks: stat.blocks,
+        bfree: stat.blocks_free,
+        bavail: stat.blocks_free,
+        files: stat.inodes,
+        ffree: stat.inodes_free,
+        bsize: stat.block_size,
+        namelen: stat.name_max,
+        frsize: stat.block_size,
+        padding: 0,
+        spare: [0; 6],
     }
 }
 
-pub(super) fn set_time(time: TimeOrNow) -> SetTime {
-    match time {
-        TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => SetTime::At(nanoseconds(time)),
+/// What a SETATTR asks for. The kernel sends its own ctime only under the writeback cache; the engine's clock it
+/// is.
+pub(super) fn set_attr(asked: &SetattrIn) -> SetAttr {
+    let given = |bit: u32| asked.valid & bit != 0;
+    let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| {
+        given(set).then(|| match given(now) {
+            true => SetTime::Now,
+            false => SetTime::At(join(seconds as i64, nanoseconds)),
+        })
+    };
+    SetAttr {
+        mode: given(fattr::MODE).then_some(asked.mode & 0o7777),
+        uid: given(fattr::UID).then_some(asked.uid),
+        gid: given(fattr::GID).then_some(asked.gid),
+        size: given(fattr::SIZE).then_some(asked.size),
+        atime_ns: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime, asked.atimensec),
+        mtime_ns: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime, asked.mtimensec),
+        ctime_ns: None,
     }
 }
 
-/// Since the epoch, kept within what 64 bits hold (the years 1677 to 2262). Before the epoch,
-/// `fuser` 0.18 turns the kernel's `-s` seconds and `+n` nanoseconds into `-(s + n)`; undone here.
-fn nanoseconds(time: SystemTime) -> i64 {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => {
-            let before = before.duration();
-            let seconds = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
-            seconds
-                .saturating_mul(-1_000_000_000)
-                .saturating_add(i64::from(before.subsec_nanos()))
-        }
+/// Nanoseconds since the epoch as seconds and, counted from there onwards, nanoseconds.
+fn split(ns: i64) -> (i64, u32) {
+    let nanoseconds = ns.rem_euclid(NANOSECONDS);
+    (ns.div_euclid(NANOSECONDS), nanoseconds as u32)
+}
+
+/// The way back, kept within what 64 bits hold (the years 1677 to 2262).
+fn join(seconds: i64, nanoseconds: u32) -> i64 {
+    let ns = i128::from(seconds) * i128::from(NANOSECONDS) + i128::from(nanoseconds);
+    ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+/// Offsets and lengths are signed to the kernel.
+pub(super) fn within_a_file(offset: u64) -> Result<u64, Errno> {
+    match i64::try_from(offset) {
+        Ok(_) => Ok(offset),
+        Err(_) => Err(Errno::INVAL),
+    }
+}
+
+fn sx_time(ns: i64) -> SxTime {
+    let (seconds, nanoseconds) = split(ns);
+    SxTime {
+        seconds,
+        nanoseconds,
+        reserved: 0,
     }
 }
 
@@ -98,16 +183,69 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_before_the_epoch() {
-        // utimensat with -2 s + 800,000,000 ns, as fuser 0.18 hands it over.
-        let handed = UNIX_EPOCH - Duration::new(2, 800_000_000);
-        assert_eq!(nanoseconds(handed), -1_200_000_000);
-        // The way back is sound in fuser, so what is stored is what it gets.
+    fn times_before_the_epoch_and_beyond_all_bounds() {
+        assert_eq!(split(-1_200_000_000), (-2, 800_000_000));
+        for ns in [i64::MIN, -1, 0, 1, 1_700_000_000_123_456_789, i64::MAX] {
+            let (seconds, nanoseconds) = split(ns);
+            assert_eq!(join(seconds, nanoseconds), ns);
+        }
+        assert_eq!(join(i64::MIN, 999_999_999), i64::MIN);
+        assert_eq!(join(i64::MAX, 0), i64::MAX);
+    }
+
+    /// makedev(3)'s 32-bit form: 12 bits of major, 20 of minor, in three pieces.
+    #[test]
+    fn device_numbers_come_apart() {
+        let attr = Attr {
+            ino: 5,
+            generation: 1,
+            mode: 0o20600,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0xabc1_23de,
+            size: 0,
+            sectors: 0,
+            atime_ns: 0,
+            mtime_ns: 0,
+            ctime_ns: 0,
+            crtime_ns: -1,
+        };
+        let stat = statx_out(&attr, Duration::ZERO).stat;
+        assert_eq!((stat.rdev_major, stat.rdev_minor), (0x123, 0xabcde));
         assert_eq!(
-            system_time(-1_200_000_000),
-            UNIX_EPOCH - Duration::new(1, 200_000_000)
+            (stat.btime.seconds, stat.btime.nanoseconds),
+            (-1, 999_999_999)
         );
-        let now = SystemTime::now();
-        assert_eq!(system_time(nanoseconds(now)), now);
+    }
+
+    #[test]
+    fn only_what_is_marked_is_set() {
+        let all = SetattrIn {
+            valid: 0,
+            padding: 0,
+            fh: 0,
+            size: 3,
+            lock_owner: 0,
+            atime: -2i64 as u64,
+            mtime: 7,
+            ctime: 9,
+            atimensec: 800_000_000,
+            mtimensec: 0,
+            ctimensec: 0,
+            mode: 0o100_644,
+            unused4: 0,
+            uid: 1,
+            gid: 2,
+            unused5: 0,
+        };
+        let nothing = set_attr(&all);
+        assert!(nothing.mode.is_none() && nothing.size.is_none() && nothing.mtime_ns.is_none());
+        let valid = fattr::MODE | fattr::ATIME | fattr::MTIME | fattr::MTIME_NOW;
+        let some = set_attr(&SetattrIn { valid, ..all });
+        assert_eq!(some.mode, Some(0o644));
+        assert_eq!(some.atime_ns, Some(SetTime::At(-1_200_000_000)));
+        assert_eq!(some.mtime_ns, Some(SetTime::Now));
+        assert!(some.uid.is_none() && some.gid.is_none() && some.size.is_none());
     }
 }

@@ -10,9 +10,12 @@
 //!   writer lacks CAP_FSETID, and [`Server::write`] drops them, before the data is written.
 //! - **O_TRUNC**: the kernel, by a SETATTR of its own after the open.
 //! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be old.
-//! - **File locks**: the kernel, while the mount is the pool's only user.
+//! - **File locks**: the engine, because others have the pool, too ([`locks`]).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod handles;
+mod locks;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
@@ -22,10 +25,13 @@ use pmfs::{
     StatFs, XattrFlags,
 };
 
-use crate::caller::{Caller, FSETID, SYS_ADMIN};
+use crate::caller::{Caller, SYS_ADMIN};
 use crate::freeze::{Frozen, Gate, Pass};
 use crate::lookups::LookupTable;
 use crate::remount::Manner;
+use handles::Handles;
+
+pub(crate) use locks::LockRequest;
 
 /// The number by which the kernel names the root.
 const ROOT_NODE: u64 = 1;
@@ -55,6 +61,9 @@ pub struct Server {
     known: LookupTable,
     /// Read-locked by each request; `true` once the pool is let go, and then nothing gets in.
     closed: RwLock<bool>,
+    /// Set before that, so that whoever waits for a lock ends.
+    ending: AtomicBool,
+    handles: Handles,
     /// Where changes wait while the pool is copied.
     gate: Gate,
     /// Releases of unlinked inodes under way, that is, blocks about to become free.
@@ -70,6 +79,8 @@ impl Server {
             fs,
             known: LookupTable::default(),
             closed: RwLock::new(false),
+            ending: AtomicBool::new(false),
+            handles: Handles::default(),
             releasing: AtomicUsize::new(0),
         }
     }
@@ -77,6 +88,11 @@ impl Server {
     /// A request is to begin; one that changes anything waits while the pool stands still.
     pub(crate) fn pass(&self, changes: bool) -> Pass<'_> {
         self.gate.pass(changes)
+    }
+
+    /// As [`Server::pass`], but `None` if it would have to wait.
+    pub(crate) fn try_pass(&self, changes: bool) -> Option<Pass<'_>> {
+        self.gate.try_pass(changes)
     }
 
     /// Makes the pool stand still for who holds its freeze lock; `uid` asks for it.
@@ -124,6 +140,7 @@ impl Server {
     /// What [`Fs::detach`] answers.
     pub fn close(&self) -> Result<()> {
         let _pass = self.gate.pass(true);
+        self.ending.store(true, Ordering::SeqCst);
         let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
         if *closed {
             return Ok(());
@@ -154,10 +171,25 @@ impl Server {
         }
     }
 
-    /// CREATE, and MKNOD of a regular file.
-    pub fn create(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<Attr> {
+    /// CREATE: also opens; with the number of the open file.
+    pub fn create(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<(Attr, u64)> {
+        self.make(parent, name, new)
+            .and_then(|attr| self.open_new(attr))
+    }
+
+    fn make(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<Attr> {
         self.with_space(|| self.fs.create(ino_of(parent), name, new))
             .map(|attr| self.told(attr))
+    }
+
+    /// TMPFILE: without a name, open, and held until the kernel forgets it, whether or not it gets a name.
+    pub fn tmpfile(&self, parent: u64, new: &NewNode) -> Result<(Attr, u64)> {
+        let attr = self.with_space(|| self.fs.tmpfile(ino_of(parent), new))?;
+        let attr = self.told(attr);
+        if !self.known.set_held(attr.ino) {
+            self.release(attr.ino);
+        }
+        self.open_new(attr)
     }
 
     /// MKNOD; `mode` carries the type.
@@ -165,7 +197,7 @@ impl Server {
         let kind = new.mode & mode::S_IFMT;
         let new = permissions(new);
         if kind == mode::S_IFREG || kind == 0 {
-            return self.create(parent, name, &new);
+            return self.make(parent, name, &new);
         }
         self.with_space(|| self.fs.mknod(ino_of(parent), name, &new, kind, rdev))
             .map(|attr| self.told(attr))
@@ -249,7 +281,9 @@ impl Server {
 
     /// GETATTR.
     pub fn getattr(&self, node: u64) -> Result<Attr> {
-        self.fs.getattr(ino_of(node))
+        self.fs
+            .getattr(ino_of(node))
+            .and_then(|attr| self.same(attr))
     }
 
     /// SETATTR.
@@ -262,28 +296,23 @@ impl Server {
         self.fs.getxattr(ino_of(node), name)
     }
 
-    /// SETXATTR, `flags` as in `setxattr(2)`.
+    /// SETXATTR, `flags` as in `setxattr(2)`; `kill_set_gid` if who sets an access ACL may not keep set-gid.
     pub fn setxattr(
         &self,
         node: u64,
         name: &[u8],
         value: &[u8],
         flags: u32,
-        caller: &Caller,
+        kill_set_gid: bool,
     ) -> Result<()> {
         let ino = ino_of(node);
         let of_the_kernel = XattrFlags::CREATE | XattrFlags::REPLACE;
         let mut flags = XattrFlags::from_bits(flags)
             .filter(|&flags| of_the_kernel.contains(flags))
             .ok_or(Error::Invalid("setxattr flags"))?;
-        if name == ACCESS_ACL {
-            let attr = self.fs.getattr(ino)?;
-            if attr.mode & mode::S_ISGID != 0
-                && !caller.is_in_group(attr.gid)
-                && !caller.has_capability(FSETID)
-            {
-                flags |= XattrFlags::KILL_SGID;
-            }
+        // The kernel says it of a default ACL too, which takes nothing away.
+        if kill_set_gid && name == ACCESS_ACL {
+            flags |= XattrFlags::KILL_SGID;
         }
         self.with_space(|| self.fs.setxattr(ino, name, value, flags))
     }
@@ -364,8 +393,17 @@ impl Server {
     // ---- inodes that the kernel knows ----
 
     fn told(&self, attr: Attr) -> Attr {
-        self.known.add(attr.ino);
+        self.known.add(attr.ino, attr.generation);
         attr
+    }
+
+    /// Refuses an answer about another file than the one that the kernel was told of by this number: somebody
+    /// beside this mount has removed that one, and its number was given out anew.
+    fn same(&self, attr: Attr) -> Result<Attr> {
+        if self.known.is_other(attr.ino, attr.generation) {
+            return Err(Error::Stale);
+        }
+        Ok(attr)
     }
 
     /// Before a call that may take `victim`'s last name: holds it if the kernel knows it.
@@ -406,6 +444,10 @@ impl Server {
             return first;
         }
         let began = Instant::now();
+        // What the dead held open is nobody's any more.
+        if let Err(error) = self.fs.recover_dead() {
+            log::error!("cleaning up after the dead: {error}");
+        }
         // A release that another worker has read but not begun shows up within this.
         std::thread::sleep(Duration::from_millis(1));
         while self.releasing.load(Ordering::SeqCst) > 0 && began.elapsed() < RELEASE_WAIT {
@@ -489,12 +531,19 @@ mod tests {
         pid: 0,
     };
 
+    /// A file, closed again.
+    fn made(server: &Server, name: &[u8]) -> u64 {
+        let (attr, handle) = server.create(1, name, &NEW).unwrap();
+        server.close_file(attr.ino, handle, None).unwrap();
+        attr.ino
+    }
+
     /// The kernel's offset is where it thinks the end is, which another writer may have moved.
     #[test]
     fn appends_go_to_the_true_end() {
         let dir = crate::temporary::dir();
         let server = server(&dir);
-        let node = server.create(1, b"a", &NEW).unwrap().ino;
+        let node = made(&server, b"a");
         let append = WriteKind {
             append: true,
             kill_set_id: None,
@@ -513,12 +562,12 @@ mod tests {
     fn unlinked_inodes_live_until_forgotten() {
         let dir = crate::temporary::dir();
         let server = server(&dir);
-        let node = server.create(1, b"a", &NEW).unwrap().ino;
+        let node = made(&server, b"a");
         server.lookup(1, b"a").unwrap();
         server.link(node, 1, b"b").unwrap();
         server.unlink(1, b"a").unwrap();
         assert_eq!(server.getattr(node).unwrap().links, 1);
-        server.create(1, b"c", &NEW).unwrap();
+        made(&server, b"c");
         server.rename((1, b"c"), (1, b"b"), 0, &ROOT).unwrap();
         assert_eq!(server.getattr(node).unwrap().links, 0);
         server.forget(node, 2);
@@ -527,12 +576,74 @@ mod tests {
         assert!(server.getattr(node).is_err());
     }
 
+    /// One made without a name is gone when it is forgotten, and not if it got one; holds never add up.
+    #[test]
+    fn files_without_a_name() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let free = server.statfs().unwrap().inodes_free;
+        let tmpfile = || {
+            let (attr, handle) = server.tmpfile(1, &NEW).unwrap();
+            server.close_file(attr.ino, handle, None).unwrap();
+            attr.ino
+        };
+        let node = tmpfile();
+        assert_eq!(server.getattr(node).unwrap().links, 0);
+        server.forget(node, 1);
+        assert!(server.getattr(node).is_err());
+        let node = tmpfile();
+        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        assert_eq!(server.link(node, 1, b"a").unwrap().links, 1);
+        server.unlink(1, b"a").unwrap();
+        assert_eq!(server.getattr(node).unwrap().size, 1);
+        server.link(node, 1, b"b").unwrap_err();
+        server.forget(node, 2);
+        assert!(server.getattr(node).is_err());
+        assert_eq!(server.statfs().unwrap().inodes_free, free);
+        let node = tmpfile();
+        server.link(node, 1, b"c").unwrap();
+        server.forget(node, 2);
+        assert_eq!(server.lookup(1, b"c").unwrap().ino, node);
+    }
+
+    /// Goal: what is open here outlives its names, also when somebody beside this mount takes them; and a number
+    /// that was given out anew is not taken for the file that the kernel knows.
+    #[test]
+    fn others_unlink_what_is_open() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let path = dir.path().join("pool");
+        let other = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let (attr, handle) = server.create(1, b"a", &NEW).unwrap();
+        let node = attr.ino;
+        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        other.unlink(ROOT_INO, b"a").unwrap();
+        let mut content = [0; 4];
+        assert_eq!(server.read(node, 0, &mut content).unwrap(), 1);
+        server.close_file(node, handle, None).unwrap();
+        assert!(server.getattr(node).is_err());
+        // Its number comes back with another file.
+        let mut names = (0..10_000).map(|n| format!("n{n}"));
+        let again = names.find_map(|name| {
+            let attr = other.create(ROOT_INO, name.as_bytes(), &NEW).unwrap();
+            (attr.ino == node).then_some(name)
+        });
+        if let Some(name) = again {
+            assert!(matches!(server.open(node), Err(Error::Stale)));
+            assert!(matches!(server.getattr(node), Err(Error::Stale)));
+            server.lookup(1, name.as_bytes()).unwrap();
+            let handle = server.open(node).unwrap();
+            server.close_file(node, handle, None).unwrap();
+        }
+        other.close().unwrap();
+    }
+
     #[test]
     fn file_capabilities_go_with_a_write() {
         let dir = crate::temporary::dir();
         let server = server(&dir);
-        let node = server.create(1, b"a", &NEW).unwrap().ino;
-        server.setxattr(node, CAPABILITY, b"cap", 0, &ROOT).unwrap();
+        let node = made(&server, b"a");
+        server.setxattr(node, CAPABILITY, b"cap", 0, false).unwrap();
         server.write(node, 0, b"x", WriteKind::default()).unwrap();
         assert!(matches!(
             server.getxattr(node, CAPABILITY),

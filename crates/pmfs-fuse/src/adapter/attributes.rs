@@ -1,0 +1,141 @@
+//! Requests about attributes, ordinary and extended, and about the pool as a whole.
+
+use pmfs::Error;
+use rustix::io::Errno;
+
+use super::dispatch::{Adapter, Answer, Refusal};
+use super::translate::{attr_out, caller, set_attr, statfs_out, statx_out};
+use crate::freeze::{self, Frozen};
+use crate::presence;
+use crate::remount::Manner;
+use crate::server::Server;
+use crate::wire::message::Body;
+use crate::wire::reply::{GetxattrOut, IoctlOut, Reply};
+use crate::wire::request::{
+    GetxattrIn, IOCTL_UNRESTRICTED, InHeader, IoctlIn, SETXATTR_ACL_KILL_SGID, SetattrIn,
+    SetxattrIn, StatxIn,
+};
+
+impl Adapter {
+    pub(super) fn getattr(&self, header: &InHeader, reply: &mut Reply) -> Answer {
+        let attr = self.run(|server| server.getattr(header.nodeid))?;
+        reply.put(&attr_out(&attr, self.ttl_of(&attr)));
+        Ok(())
+    }
+
+    /// Asked only by who wants to know the time of creation.
+    pub(super) fn statx(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
+        let _: StatxIn = body.take()?;
+        let attr = self.run(|server| server.getattr(header.nodeid))?;
+        reply.put(&statx_out(&attr, self.ttl_of(&attr)));
+        Ok(())
+    }
+
+    pub(super) fn setattr(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let asked: SetattrIn = body.take()?;
+        let attr = self.run(|server| server.setattr(header.nodeid, &set_attr(&asked)))?;
+        reply.put(&attr_out(&attr, self.ttl_of(&attr)));
+        Ok(())
+    }
+
+    pub(super) fn statfs(&self, reply: &mut Reply) -> Answer {
+        let stat = self.run(Server::statfs)?;
+        reply.put(&statfs_out(&stat));
+        Ok(())
+    }
+
+    pub(super) fn setxattr(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
+        let asked: SetxattrIn = body.take()?;
+        let name = body.name()?;
+        let value = body.bytes(asked.size as usize)?;
+        let kill_set_gid = asked.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
+        self.run(|server| {
+            let name = self.enforced(name)?;
+            server.setxattr(header.nodeid, name, value, asked.flags, kill_set_gid)
+        })
+    }
+
+    pub(super) fn getxattr(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let GetxattrIn { size, .. } = body.take()?;
+        let name = body.name()?;
+        let value = self.run(|server| server.getxattr(header.nodeid, self.enforced(name)?))?;
+        put_sized(reply, size, &value)
+    }
+
+    pub(super) fn listxattr(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let GetxattrIn { size, .. } = body.take()?;
+        let names = self.run(|server| server.listxattr(header.nodeid, &caller(header)))?;
+        put_sized(reply, size, &names)
+    }
+
+    pub(super) fn removexattr(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
+        let name = body.name()?;
+        self.run(|server| server.removexattr(header.nodeid, self.enforced(name)?))
+    }
+
+    /// Our own, by which tools talk to the daemon. Terminals are asked for by programs that only want to
+    /// know whether this is one.
+    pub(super) fn ioctl(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
+        let asked: IoctlIn = body.take()?;
+        if asked.flags & IOCTL_UNRESTRICTED != 0 {
+            return Err(Errno::NOSYS.into());
+        }
+        let result = if let Some(manner) = Manner::of(asked.cmd) {
+            self.run(|server| server.remount(header.uid, manner))?;
+            0
+        } else if asked.cmd == freeze::REQUEST {
+            // Not as the others: it waits for them, so it must not hold what they wait for.
+            let frozen = self.server.freeze(header.uid).map_err(Refusal::Engine)?;
+            i32::from(frozen == Frozen::Damaged)
+        } else if asked.cmd == presence::REQUEST {
+            self.name as i32
+        } else {
+            return Err(Errno::NOTTY.into());
+        };
+        reply.put(&IoctlOut {
+            result,
+            flags: 0,
+            in_iovs: 0,
+            out_iovs: 0,
+        });
+        Ok(())
+    }
+
+    /// ACLs are refused where nobody would enforce them.
+    fn enforced<'a>(&self, name: &'a [u8]) -> pmfs::Result<&'a [u8]> {
+        if !self.terms.acls && name.starts_with(b"system.") {
+            return Err(Error::NotSupported("ACLs, by this kernel"));
+        }
+        Ok(name)
+    }
+}
+
+/// The caller's room is `size` bytes, and 0 asks how much it takes.
+fn put_sized(reply: &mut Reply, size: u32, value: &[u8]) -> Answer {
+    if size == 0 {
+        reply.put(&GetxattrOut {
+            size: value.len() as u32,
+            padding: 0,
+        });
+    } else if value.len() > size as usize {
+        return Err(Errno::RANGE.into());
+    } else {
+        reply.append(value);
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Requests about names: finding, making, moving and removing them, and forgetting inodes.
+
+use pmfs::Attr;
+
+use super::dispatch::{Adapter, Answer};
+use super::translate::{caller, entry, new_node, within_a_file};
+use crate::wire::message::Body;
+use crate::wire::reply::{Dirent, OpenOut, Reply};
+use crate::wire::request::{
+    BatchForgetIn, CreateIn, ForgetIn, ForgetOne, InHeader, LinkIn, MkdirIn, MknodIn, ReadIn,
+    Rename2In, RenameIn,
+};
+
+/// Bits of a mode above the permissions: the type, as `readdir(3)` gives it.
+const TYPE_SHIFT: u32 = 12;
+
+impl Adapter {
+    pub(super) fn lookup(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let name = body.name()?;
+        let found = self.run(|server| server.lookup(header.nodeid, name))?;
+        self.put_entry(reply, &found);
+        Ok(())
+    }
+
+    pub(super) fn forget(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
+        let ForgetIn { nlookup } = body.take()?;
+        self.run(|server| {
+            server.forget(header.nodeid, nlookup);
+            Ok(())
+        })
+    }
+
+    pub(super) fn batch_forget(&self, mut body: Body<'_>) -> Answer {
+        let BatchForgetIn { count, .. } = body.take()?;
+        for _ in 0..count {
+            let ForgetOne { nodeid, nlookup } = body.take()?;
+            self.run(|server| {
+                server.forget(nodeid, nlookup);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn create(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let CreateIn { mode, umask, .. } = body.take()?;
+        let name = body.name()?;
+        let new = new_node(header, mode & 0o7777, umask);
+        let (made, handle) = self.run(|server| server.create(header.nodeid, name, &new))?;
+        self.put_entry(reply, &made);
+        self.put_opened(reply, handle);
+        Ok(())
+    }
+
+    pub(super) fn tmpfile(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        // A name follows that means nothing.
+        let CreateIn { mode, umask, .. } = body.take()?;
+        let new = new_node(header, mode & 0o7777, umask);
+        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new))?;
+        self.put_entry(reply, &made);
+        self.put_opened(reply, handle);
+        Ok(())
+    }
+
+    pub(super) fn mknod(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
+        let asked: MknodIn = body.take()?;
+        let name = body.name()?;
+        let new = new_node(header, asked.mode, asked.umask);
+        let made = self.run(|server| server.mknod(header.nodeid, name, &new, asked.rdev))?;
+        self.put_entry(reply, &made);
+        Ok(())
+    }
+
+    pub(super) fn mkdir(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
+        let MkdirIn { mode, umask } = body.take()?;
+        let name = body.name()?;
+        let new = new_node(header, mode, umask);
+        let made = self.run(|server| server.mkdir(header.nodeid, name, &new))?;
+        self.put_entry(reply, &made);
+        Ok(())
+    }
+
+    pub(super) fn symlink(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let name = body.name()?;
+        let target = body.name()?;
+        let new = new_node(header, 0o777, 0);
+        let made = self.run(|server| server.symlink(header.nodeid, name, target, &new))?;
+        self.put_entry(reply, &made);
+        Ok(())
+    }
+
+    pub(super) fn link(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
+        let LinkIn { oldnodeid } = body.take()?;
+        let name = body.name()?;
+        let linked = self.run(|server| server.link(oldnodeid, header.nodeid, name))?;
+        self.put_entry(reply, &linked);
+        Ok(())
+    }
+
+    pub(super) fn unlink(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
+        let name = body.name()?;
+        self.run(|server| server.unlink(header.nodeid, name))
+    }
+
+    pub(super) fn rmdir(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
+        let name = body.name()?;
+        self.run(|server| server.rmdir(header.nodeid, name))
+    }
+
+    pub(super) fn rename(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
+        let RenameIn { newdir } = body.take()?;
+        self.rename_to(header, newdir, 0, body)
+    }
+
+    pub(super) fn rename2(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
+        let Rename2In { newdir, flags, .. } = body.take()?;
+        self.rename_to(header, newdir, flags, body)
+    }
+
+    fn rename_to(&self, header: &InHeader, newdir: u64, flags: u32, mut body: Body<'_>) -> Answer {
+        let from = (header.nodeid, body.name()?);
+        let to = (newdir, body.name()?);
+        self.run(|server| server.rename(from, to, flags, &caller(header)))
+    }
+
+    pub(super) fn readlink(&self, header: &InHeader, reply: &mut Reply) -> Answer {
+        let target = self.run(|server| server.readlink(header.nodeid))?;
+        reply.append(&target);
+        Ok(())
+    }
+
+    pub(super) fn opendir(&self, header: &InHeader, reply: &mut Reply) -> Answer {
+        let fh = self.run(|server| server.open(header.nodeid))?;
+        reply.put(&OpenOut {
+            fh,
+            open_flags: 0,
+            padding: 0,
+        });
+        Ok(())
+    }
+
+    pub(super) fn readdir(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let ReadIn { offset, size, .. } = body.take()?;
+        let offset = within_a_file(offset)?;
+        self.run(|server| {
+            server.readdir(header.nodeid, offset, &mut |found| {
+                let entry = Dirent {
+                    ino: found.ino,
+                    off: found.cookie,
+                    namelen: found.name.len() as u32,
+                    kind: found.kind >> TYPE_SHIFT,
+                };
+                reply.dirent(size as usize, &entry, found.name)
+            })
+        })
+    }
+
+    fn put_entry(&self, reply: &mut Reply, attr: &Attr) {
+        reply.put(&entry(attr, self.ttl_of(attr)));
+    }
+
+    pub(super) fn put_opened(&self, reply: &mut Reply, fh: u64) {
+        reply.put(&OpenOut {
+            fh,
+            open_flags: self.terms.open_flags,
+            padding: 0,
+        });
+    }
+}

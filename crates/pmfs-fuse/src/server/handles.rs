@@ -1,0 +1,97 @@
+//! Open files, by the numbers that the kernel hands back with each request: what has to be given up with them.
+//!
+//! The kernel tells when a process closes a file (FLUSH, with the owner of its POSIX locks) and when an open file
+//! is no more (RELEASE), but not when a lock of the open file itself (OFD) ends. So each handle remembers the
+//! owners that took range locks through it; those that no FLUSH has named by the time it goes go with it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pmfs::Ino;
+
+/// Owners of range locks, by handle.
+type Owners = HashMap<u64, Vec<u64>>;
+
+/// The handles of a mount.
+#[derive(Default)]
+pub(super) struct Handles {
+    last: AtomicU64,
+    /// Of the inodes that have any.
+    owners: Mutex<HashMap<Ino, Owners>>,
+}
+
+impl Handles {
+    /// A number that no other open file has or had.
+    pub(super) fn number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The owner is about to lock a range through the handle.
+    pub(super) fn note(&self, ino: Ino, handle: u64, owner: u64) {
+        let mut owners = self.owners();
+        let noted = owners.entry(ino).or_default().entry(handle).or_default();
+        if !noted.contains(&owner) {
+            noted.push(owner);
+        }
+    }
+
+    /// The owner gives up all it has of the inode, whichever handles it was locked through.
+    pub(super) fn forget(&self, ino: Ino, owner: u64) {
+        let mut owners = self.owners();
+        let Some(handles) = owners.get_mut(&ino) else {
+            return;
+        };
+        handles.retain(|_, noted| {
+            noted.retain(|other| *other != owner);
+            !noted.is_empty()
+        });
+        if handles.is_empty() {
+            owners.remove(&ino);
+        }
+    }
+
+    /// The handle is no more; whose locks end with it.
+    pub(super) fn close(&self, ino: Ino, handle: u64) -> Vec<u64> {
+        let mut owners = self.owners();
+        let Some(handles) = owners.get_mut(&ino) else {
+            return Vec::new();
+        };
+        let closed = handles.remove(&handle).unwrap_or_default();
+        if handles.is_empty() {
+            owners.remove(&ino);
+        }
+        closed
+    }
+
+    /// No code that may panic runs under this lock.
+    fn owners(&self) -> MutexGuard<'_, HashMap<Ino, Owners>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who closed a file has nothing left that the end of a handle could take; a late end takes nothing of what
+    /// was locked through another since.
+    #[test]
+    fn what_ends_with_a_handle() {
+        let handles = Handles::default();
+        let [first, second] = [handles.number(), handles.number()];
+        assert_ne!(first, second);
+        handles.note(7, first, 100);
+        handles.note(7, first, 100);
+        handles.note(7, first, 200);
+        handles.note(7, second, 100);
+        handles.note(8, first, 300);
+        handles.forget(7, 100);
+        handles.note(7, second, 100);
+        assert_eq!(handles.close(7, first), [200]);
+        assert_eq!(handles.close(7, first), []);
+        assert_eq!(handles.close(7, second), [100]);
+        assert_eq!(handles.close(8, first), [300]);
+        assert!(handles.owners().is_empty());
+    }
+}

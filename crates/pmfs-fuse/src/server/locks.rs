@@ -1,0 +1,152 @@
+//! Open files and their locks.
+//!
+//! The kernel knows two kinds of lock request: flock(2), and ranges, whose owner is a process (POSIX) or an open
+//! file (OFD); which of the two it does not say. Ranges of both are the engine's POSIX ranges here, told apart by
+//! the owner's number, so a circle of waiting open files is answered EDEADLK, too.
+
+use std::sync::atomic::Ordering;
+
+use pmfs::{Attr, Error, LockClass, LockInfo, LockKind, LockOwner, LockRange, Result};
+
+use super::{Server, ino_of};
+
+/// A lock as the kernel asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct LockRequest {
+    /// The inode's number.
+    pub node: u64,
+    /// The open file that it comes through.
+    pub handle: u64,
+    /// Whose it is to be.
+    pub owner: u64,
+    /// Whether it is of flock(2).
+    pub flock: bool,
+    /// What it covers.
+    pub range: LockRange,
+    /// What it is for; `None` gives up.
+    pub kind: Option<LockKind>,
+    /// The process that asks, for others to be told.
+    pub pid: u32,
+}
+
+impl LockRequest {
+    fn owner(&self) -> LockOwner {
+        if self.flock {
+            flock_owner(self.owner)
+        } else {
+            range_owner(self.owner)
+        }
+    }
+}
+
+fn range_owner(id: u64) -> LockOwner {
+    LockOwner {
+        class: LockClass::Posix,
+        id,
+    }
+}
+
+fn flock_owner(id: u64) -> LockOwner {
+    LockOwner {
+        class: LockClass::Flock,
+        id,
+    }
+}
+
+impl Server {
+    /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The number to give the kernel.
+    ///
+    /// # Errors
+    /// As the engine's call; [`Error::Stale`] if the number is another file's by now.
+    pub fn open(&self, node: u64) -> Result<u64> {
+        let attr = self.fs.hold(ino_of(node))?;
+        if self.known.is_other(attr.ino, attr.generation) {
+            self.release(attr.ino);
+            return Err(Error::Stale);
+        }
+        Ok(self.handles.number())
+    }
+
+    /// As [`Server::open`], of an inode just made: if that fails the kernel is not told of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn open_new(&self, attr: Attr) -> Result<(Attr, u64)> {
+        match self.open(attr.ino) {
+            Ok(handle) => Ok((attr, handle)),
+            Err(error) => {
+                self.forget(attr.ino, 1);
+                Err(error)
+            }
+        }
+    }
+
+    /// RELEASE and RELEASEDIR: an open file is no more. `flock`: the owner whose flock ends.
+    ///
+    /// # Errors
+    /// As the engine's calls; nothing of it is left undone that can be done.
+    pub fn close_file(&self, node: u64, handle: u64, flock: Option<u64>) -> Result<()> {
+        let ino = ino_of(node);
+        let mut outcome = Ok(());
+        let ranges = self.handles.close(ino, handle);
+        let owners = ranges.into_iter().map(range_owner);
+        for owner in owners.chain(flock.map(flock_owner)) {
+            outcome = outcome.and(self.fs.unlock_all(ino, owner));
+        }
+        self.release(ino);
+        outcome
+    }
+
+    /// FLUSH: a process has closed one of its descriptors of the file, which ends its POSIX locks.
+    ///
+    /// # Errors
+    /// As the engine's call; so for all below.
+    pub fn flush(&self, node: u64, owner: u64) -> Result<()> {
+        let ino = ino_of(node);
+        self.handles.forget(ino, owner);
+        self.fs.unlock_all(ino, range_owner(owner))
+    }
+
+    /// GETLK: what would be in the way.
+    pub fn lock_conflict(&self, asked: &LockRequest) -> Result<Option<LockInfo>> {
+        let kind = asked.kind.ok_or(Error::Invalid("the kind of a lock"))?;
+        let ino = ino_of(asked.node);
+        self.fs.lock_conflict(ino, asked.owner(), kind, asked.range)
+    }
+
+    /// SETLK, and the first try of SETLKW: [`Error::WouldBlock`] if somebody is in the way.
+    pub fn lock(&self, asked: &LockRequest) -> Result<()> {
+        let (ino, owner) = (ino_of(asked.node), asked.owner());
+        let Some(kind) = asked.kind else {
+            return self.fs.unlock(ino, owner, asked.range);
+        };
+        if !asked.flock {
+            self.handles.note(ino, asked.handle, asked.owner);
+        }
+        match self.fs.lock(ino, owner, kind, asked.range, asked.pid) {
+            // As flock(2) has it: who asks for another kind gives up the one it has, so two who share a lock and
+            // both want it alone do not wait for each other.
+            Err(Error::WouldBlock) if asked.flock => {
+                self.fs.unlock_all(ino, owner)?;
+                self.fs.lock(ino, owner, kind, asked.range, asked.pid)
+            }
+            other => other,
+        }
+    }
+
+    /// The rest of SETLKW: waits until nobody is in the way, until `interrupted` says so, or to the end of the
+    /// mount.
+    pub fn lock_wait(&self, asked: &LockRequest, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let kind = asked.kind.ok_or(Error::Invalid("the kind of a lock"))?;
+        let ends = || interrupted() || self.ending.load(Ordering::SeqCst);
+        let (ino, owner) = (ino_of(asked.node), asked.owner());
+        let waited = self
+            .fs
+            .lock_wait(ino, owner, kind, asked.range, asked.pid, &ends);
+        match waited {
+            // Without a signal the kernel must not be told of one.
+            Err(Error::Interrupted) if !interrupted() => Err(Error::ShutDown),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `/dev/fuse`: where messages come from and answers go to.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::reply::OutHeader;
+
+const PATH: &str = "/dev/fuse";
+
+/// `FUSE_DEV_IOC_CLONE`, `_IOR(229, 0, uint32_t)`.
+const CLONE: u32 = 0x8004_e500;
+
+/// In the number of an INTERRUPT, and of the answer to one.
+const INTERRUPT_BIT: u64 = 1;
+
+/// One descriptor of a mount's connection. What was read from it has to be answered through it.
+#[derive(Debug)]
+pub(crate) struct Device(File);
+
+impl Device {
+    /// Another descriptor for the connection that `of` belongs to, with a list of its own: workers that read
+    /// from different ones don't meet. Where the device can't be opened (fusermount3 may do what this process
+    /// may not), the same list by another number.
+    pub(crate) fn of(of: BorrowedFd<'_>) -> io::Result<Device> {
+        let mut options = OpenOptions::new();
+        let cloned = options.read(true).write(true).open(PATH).and_then(|file| {
+            let source = std::os::fd::AsRawFd::as_raw_fd(&of) as u32;
+            pmem::request::request_with_word(file.as_fd(), CLONE, source)?;
+            Ok(file)
+        });
+        match cloned {
+            Ok(file) => Ok(Device(file)),
+            Err(error) => {
+                log::info!("cloning {PATH}: {error}; the workers share it");
+                Ok(Device(File::from(of.try_clone_to_owned()?)))
+            }
+        }
+    }
+
+    /// The next message; its length. `None`: the mount is gone.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the device.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::io::read(&self.0, &mut *buffer) {
+                Ok(len) => return Ok(Some(len)),
+                // ENOENT: whoever asked was killed before the message was taken.
+                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Answers a request. That nobody waits for it any more is no error.
+    pub(crate) fn answer(&self, unique: u64, outcome: Result<&[u8], Errno>) {
+        let (payload, error) = match outcome {
+            Ok(payload) => (payload, 0),
+            Err(errno) => (&[][..], -errno.raw_os_error()),
+        };
+        let header = OutHeader {
+            len: (size_of::<OutHeader>() + payload.len()) as u32,
+            error,
+            unique,
+        };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
+        match rustix::io::writev(&self.0, &parts) {
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
+            Err(errno) => {
+                log::error!("answering request {unique}: {errno}");
+                if !payload.is_empty() {
+                    // The kernel took nothing of it, and somebody waits.
+                    self.answer(unique, Err(Errno::IO));
+                }
+            }
+        }
+    }
+
+    /// Asks the kernel to say again that the request `unique` is interrupted. Nothing happens if that request
+    /// was not read through this descriptor, or is answered.
+    pub(crate) fn interrupt_again(&self, unique: u64) {
+        let header = OutHeader {
+            len: size_of::<OutHeader>() as u32,
+            error: -Errno::AGAIN.raw_os_error(),
+            unique: unique | INTERRUPT_BIT,
+        };
+        let _ = rustix::io::write(&self.0, header.as_bytes());
+    }
+}

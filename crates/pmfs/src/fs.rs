@@ -84,7 +84,7 @@ impl Fs {
     }
 
     /// Before exec: takes a slot for the program that this process becomes, with its open files and its locks. The
-    /// program attaches by [`Fs::open_after_exec`] with [`ForExec::to_string`], which it has to be told.
+    /// program attaches by [`Fs::open_after_exec`] with the text of the [`ForExec`], which it has to be told.
     pub fn before_exec(&self) -> Result<ForExec> {
         self.pool.before_exec()
     }

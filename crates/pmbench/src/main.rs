@@ -14,6 +14,7 @@ mod pool;
 mod random;
 mod recovery;
 mod rows;
+mod sharing;
 mod tmpfs;
 
 use clap::{Parser, Subcommand};
@@ -63,6 +64,16 @@ enum What {
         #[arg(long, value_name = "GIB")]
         sparse: Option<u64>,
     },
+    /// One, two, four and eight processes on one pool, on files and directories of their own and on the same ones.
+    Sharing,
+    /// A process of `sharing`.
+    #[command(hide = true)]
+    Worker {
+        /// The pool.
+        pool: std::path::PathBuf,
+        /// Which one.
+        number: usize,
+    },
     /// Calls through a PMFS mount (a directory on it), beside the same on tmpfs.
     Mount {
         /// A directory on the mount.
@@ -83,6 +94,8 @@ fn main() -> anyhow::Result<()> {
         Some(What::Recovery { files, mib, sparse }) => {
             recovery::run(&report, &recovery::Load { files, mib, sparse })
         }
+        Some(What::Sharing) => sharing::run(&report),
+        Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Mount { dir }) => mount::run(&report, &dir),
     }
 }

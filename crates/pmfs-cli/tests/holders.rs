@@ -4,6 +4,7 @@ mod bench;
 
 use bench::Bench;
 use pmfs::{Fs, LockClass, LockKind, LockOwner, LockRange, NewNode, OpenOptions, ROOT_INO};
+use serde_json::Value;
 
 const NODE: NewNode = NewNode {
     mode: 0o755,
@@ -12,14 +13,13 @@ const NODE: NewNode = NewNode {
     umask: 0,
 };
 
-#[test]
-fn who_has_what() {
-    let bench = Bench::pool();
-    assert!(
-        bench
-            .ok(&["info", "--open", "--locks", "pool"])
-            .contains("open        0")
-    );
+const POSIX: LockOwner = LockOwner {
+    class: LockClass::Posix,
+    id: 0,
+};
+
+/// Two instances: one with a file open and locked, one that holds and locks a file without a name. Their inodes.
+fn two_who_hold(bench: &Bench) -> (Fs, Fs, u64, u64) {
     let open = || Fs::open(&bench.path("pool"), &OpenOptions::default()).unwrap();
     let (fs, other) = (open(), open());
     let dir = fs.mkdir(ROOT_INO, b"dir", &NODE).unwrap().ino;
@@ -30,69 +30,59 @@ fn who_has_what() {
     let gone = fs.create(ROOT_INO, b"gone", &NODE).unwrap().ino;
     other.hold(gone).unwrap();
     fs.unlink(ROOT_INO, b"gone").unwrap();
-    let owner = LockOwner {
-        class: LockClass::Posix,
-        id: 0,
-    };
     let range = LockRange { start: 5, end: 9 };
-    fs.lock(ino, owner, LockKind::Write, range, 4321).unwrap();
+    fs.lock(ino, POSIX, LockKind::Write, range, 4321).unwrap();
     other
-        .lock(gone, owner, LockKind::Read, LockRange::WHOLE, 0)
+        .lock(gone, POSIX, LockKind::Read, LockRange::WHOLE, 0)
         .unwrap();
+    (fs, other, ino, gone)
+}
 
+#[test]
+fn who_has_what() {
+    let bench = Bench::pool();
+    let text = bench.ok(&["info", "--open", "--locks", "pool"]);
+    assert!(text.contains("open        0"));
+    let (fs, other, ino, gone) = two_who_hold(&bench);
     let report = bench.json(&["info", "--json", "--open", "--locks", "pool"]);
     let me = u64::from(std::process::id());
     let processes = report["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2);
-    assert!(
-        processes
-            .iter()
-            .all(|process| process["pid"] == me && process["alive"] == true)
-    );
+    let lives = |process: &Value| process["pid"] == me && process["alive"] == true;
+    assert!(processes.iter().all(lives));
     let open = report["open"].as_array().unwrap();
     assert_eq!(open.len(), 2, "{report}");
+    assert_eq!(open[0]["path"], "/dir/file");
+    assert_eq!(open[0]["offset"], 1000);
     assert_eq!(
-        (open[0]["path"].as_str(), open[0]["offset"].as_u64()),
-        (Some("/dir/file"), Some(1000))
-    );
-    assert_eq!(
-        (open[1]["path"].as_str(), open[1]["inode"].as_u64()),
-        (None, Some(gone))
+        (&open[1]["path"], &open[1]["inode"]),
+        (&Value::Null, &gone.into())
     );
     let locks = report["locks"].as_array().unwrap();
     let posix = locks.iter().find(|lock| lock["inode"] == ino).unwrap();
     assert_eq!(
-        (posix["pid"].as_u64(), posix["class"].as_str()),
-        (Some(4321), Some("posix"))
+        (&posix["pid"], &posix["class"]),
+        (&4321.into(), &"posix".into())
     );
-    assert_eq!(
-        (posix["start"].as_u64(), posix["end"].as_u64()),
-        (Some(5), Some(9))
-    );
+    assert_eq!((&posix["start"], &posix["end"]), (&5.into(), &9.into()));
     let shared = locks.iter().find(|lock| lock["inode"] == gone).unwrap();
     assert_eq!(
-        (shared["kind"].as_str(), shared["end"].is_null()),
-        (Some("read"), true)
+        (&shared["kind"], &shared["end"]),
+        (&"read".into(), &Value::Null)
     );
     // Nobody has to be told by whom a lock is held to see it.
     assert_eq!(shared["pid"], me);
     let text = bench.ok(&["info", "--open", "--locks", "pool"]);
-    assert!(
-        text.contains("/dir/file, at byte 1000") && text.contains("bytes 5 to 9"),
-        "{text}"
-    );
+    assert!(text.contains("/dir/file, at byte 1000") && text.contains("bytes 5 to 9"));
     assert!(bench.json(&["info", "--json", "pool"])["processes"].is_null());
 
     // One that dies is shown as dead until somebody cleans up.
     drop(other);
-    let report = bench.json(&["info", "--json", "--open", "pool"]);
-    let dead = report["processes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|one| one["alive"] == false);
-    assert!(dead.count() <= 1);
-    fs.close_file(file).unwrap();
+    let look = pmfs::Look::open(&bench.path("pool")).unwrap();
+    let dead = look.processes().iter().filter(|one| !one.is_alive).count();
+    assert_eq!(dead, 1);
+    assert_eq!(fs.recover_dead().unwrap(), 1);
+    assert_eq!(look.processes().len(), 1);
     fs.close().unwrap();
 }
 

@@ -20,7 +20,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long an attaching process waits for another one that attaches or leaves.
-const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
+const ATTACH_PATIENCE: Duration = Duration::from_secs(60);
+/// First pause between two looks.
+const NAP_FIRST: Duration = Duration::from_millis(1);
+/// Longest pause.
+const NAP_MAX: Duration = Duration::from_millis(64);
+/// With more processes than this attached, one that comes asks about a part of them only.
+const CROWD: usize = 64;
 
 /// Opens and attaches: recovers whatever the last holders left.
 ///
@@ -168,14 +174,18 @@ fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
     mem
 }
 
-/// Waits until no other process attaches or leaves.
+/// Waits until no other process attaches or leaves. Many may wait: each asks less and less often, and not all at once.
 ///
 /// # Errors
 /// [`Error::Held`] if that takes too long.
 pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
     let since = Instant::now();
+    let prober = Prober::open(path)?;
+    let mut nap = NAP_FIRST;
     loop {
-        if let Some(lock) = ByteLock::try_exclusive(path, BYTE_ATTACH)? {
+        if prober.probe(BYTE_ATTACH)? == Probe::Free
+            && let Some(lock) = ByteLock::try_exclusive(path, BYTE_ATTACH)?
+        {
             return Ok(lock);
         }
         if since.elapsed() > ATTACH_PATIENCE {
@@ -183,7 +193,9 @@ pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
                 pid: holder_pid(path),
             });
         }
-        std::thread::sleep(Duration::from_millis(2));
+        let spread = since.elapsed().subsec_nanos() ^ std::process::id() << 8;
+        std::thread::sleep(nap / 2 + nap * (spread % 1024) / 1024);
+        nap = (nap * 2).min(NAP_MAX);
     }
 }
 
@@ -241,20 +253,23 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
             superblock::set_state(&restore, State::Active);
         }
     }
-    match occupy(pool, path) {
+    let mut undone = match occupy(pool, path) {
         // All who had them are dead, and so is one who began to clean up.
         Err(Error::TooManyProcesses { .. }) if !others => {
             report = walk::rebuild(pool)?;
             record.recoveries += 1;
             superblock::set_run_record(&Restore::new(&pool.pm), record);
-            occupy(pool, path)?;
+            occupy(pool, path)?
         }
         taken => taken?,
-    }
-    let undone = match recovery::recover_dead(pool) {
-        Err(_) if pool.mending => recovery::Undone::default(),
-        undone => undone?,
     };
+    let crowded = others && pool.marked_slots().len() > CROWD;
+    if !crowded || pool.meets_dead() {
+        match recovery::recover_dead(pool) {
+            Err(_) if pool.mending => {}
+            more => undone.add(&more?),
+        }
+    }
     if pool.mending {
         rebuild_held(pool)?;
     }
@@ -311,17 +326,18 @@ fn read_boot_id() -> [u8; 16] {
 }
 
 /// Takes a slot, if need be one that has become free by cleaning up after the dead, for which the last slot is kept.
-fn occupy(pool: &Pool, path: Option<&Path>) -> Result<()> {
+fn occupy(pool: &Pool, path: Option<&Path>) -> Result<recovery::Undone> {
+    let mut undone = recovery::Undone::default();
     let usable = 0..pool.geometry.slot_count - 1;
     let mut taken = pool.take_slot(path, usable.clone(), false);
     if matches!(taken, Err(Error::TooManyProcesses { .. })) {
         let last = usable.end..usable.end + 1;
         let Ok(kept) = pool.take_slot(path, last, false) else {
-            return taken.map(drop);
+            return taken.map(|_| undone);
         };
         pool.mark_slot(kept.holder, 0);
         pool.held_as.store(kept.holder);
-        recovery::recover_dead(pool)?;
+        undone = recovery::recover_dead(pool)?;
         taken = pool.take_slot(path, usable, false);
         let off = pool.geometry.slot(kept.holder.slot);
         pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
@@ -330,7 +346,7 @@ fn occupy(pool: &Pool, path: Option<&Path>) -> Result<()> {
     pool.mark_slot(taken.holder, 0);
     pool.held_as.store(taken.holder);
     pool.locks.lock().expect("not poisoned").extend(taken.lock);
-    Ok(())
+    Ok(undone)
 }
 
 /// Refuses a pool that others have, or may have, by means that don't meet ours: unlike builds, whose tables stand

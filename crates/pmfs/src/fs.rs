@@ -84,7 +84,7 @@ impl Fs {
     }
 
     /// Before exec: takes a slot for the program that this process becomes, with its open files and its locks. The
-    /// program attaches by [`Fs::open_after_exec`] with [`ForExec::to_string`], which it has to be told.
+    /// program attaches by [`Fs::open_after_exec`] with the text of the [`ForExec`], which it has to be told.
     pub fn before_exec(&self) -> Result<ForExec> {
         self.pool.before_exec()
     }
@@ -122,6 +122,12 @@ impl Fs {
     #[must_use]
     pub fn holdings(&self) -> Vec<Holding> {
         self.pool.holdings()
+    }
+
+    /// What stands at an offset of the pool, in words.
+    #[must_use]
+    pub fn name_of(&self, off: u64) -> String {
+        self.pool.name_of(off)
     }
 
     /// The file locks, held and waited for.

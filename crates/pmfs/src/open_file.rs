@@ -189,14 +189,17 @@ impl Pool {
     /// # Errors
     /// [`Error::NotOpen`].
     pub(crate) fn close_file(&self, file: FileId) -> Result<()> {
-        let ino = self.file_state(file)?.ino;
-        let gone = {
+        let line = self.file_line(file)?;
+        let (ino, gone) = {
+            // Should this thread die in between, whoever finds the owner word ends the file.
+            let _held = Held::new(self, line);
+            let ino = self.file_state(file)?.ino;
             let _locks = LockSet::take(self, &[ino]);
             let gone = self
                 .open_remove(Thing::File(file.index()))
                 .map_err(|_| Error::NotOpen)?;
             self.end_file_unless_had(file.index());
-            gone
+            (ino, gone)
         };
         if gone { self.release(ino) } else { Ok(()) }
     }
@@ -250,10 +253,8 @@ impl Pool {
         for index in 0..self.geometry.file_count() {
             let line = self.geometry.file(index);
             if is_dead(self.pm.load(line + OWNER)) {
-                if self.pm.load(line + INO) != 0 && !self.is_had(Thing::File(index)) {
-                    // Died while opening it: it has no locks yet.
-                    self.pm.runtime().store(line + INO, 0);
-                }
+                // Died while opening or closing it.
+                self.end_file_unless_had(index);
                 owner::release(self, line);
             }
         }

@@ -9,10 +9,8 @@ use crate::pool::Pool;
 #[cfg(not(feature = "record"))]
 const CALLS: u32 = 64;
 /// From one look to the next.
-#[cfg(not(feature = "record"))]
 const INTERVAL_NS: u64 = 4_000_000;
 /// Slots that one look asks the kernel about, some microseconds each.
-#[cfg(not(feature = "record"))]
 const SLOTS: u64 = 32;
 /// Of the runtime area's header: when somebody last looked.
 #[cfg(not(feature = "record"))]
@@ -46,8 +44,7 @@ impl Pool {
         if self.prober.is_none() {
             return;
         }
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let now = now_ns();
         let runtime = self.pm.runtime();
         let word = self.geometry.header + LOOKED;
         let last = runtime.load(word);
@@ -55,15 +52,24 @@ impl Pool {
         if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {
             return;
         }
-        // Of the slots in use a part, another one each time.
-        let marked: Vec<u64> = (0..self.geometry.slot_count)
-            .filter(|&slot| self.is_marked(slot))
-            .collect();
-        let count = marked.len() as u64;
-        let start = now / INTERVAL_NS * SLOTS;
-        let part = (0..count.min(SLOTS)).map(|at| marked[((start + at) % count) as usize]);
-        if part.into_iter().any(|slot| self.slot_dead(slot)) {
+        if self.meets_dead() {
             let _ = crate::recovery::recover_dead(self);
         }
     }
+}
+
+impl Pool {
+    /// Whether one of some of the slots in use, others each time, is a dead process's.
+    pub(crate) fn meets_dead(&self) -> bool {
+        let marked = self.marked_slots();
+        let count = marked.len() as u64;
+        let start = now_ns() / INTERVAL_NS * SLOTS;
+        let mut part = (0..count.min(SLOTS)).map(|at| marked[((start + at) % count) as usize]);
+        part.any(|slot| self.slot_dead(slot))
+    }
+}
+
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -57,6 +57,17 @@ pub(crate) struct Undone {
     pub intents: u64,
 }
 
+impl Undone {
+    pub fn add(&mut self, more: &Undone) {
+        self.transactions += more.transactions;
+        self.entries += more.entries;
+        self.orphans += more.orphans;
+        self.slots += more.slots;
+        self.calls += more.calls;
+        self.intents += more.intents;
+    }
+}
+
 /// What a lane's log says.
 pub(crate) struct Scan {
     /// Greatest transaction id.
@@ -257,10 +268,7 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
         if dead.is_empty() {
             return Ok(undone);
         }
-        undone.transactions += done.transactions;
-        undone.entries += done.entries;
-        undone.calls += done.calls;
-        undone.intents += done.intents;
+        undone.add(&done);
         for slot in dead {
             undone.orphans += close_for(pool, slot);
             pool.drop_file_locks(slot);

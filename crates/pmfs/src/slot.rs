@@ -174,6 +174,12 @@ impl Pool {
             .is_some_and(|prober| !matches!(prober.probe(Pool::slot_byte(slot)), Ok(Probe::Free)))
     }
 
+    /// Slots marked as some process's.
+    pub(crate) fn marked_slots(&self) -> Vec<u64> {
+        let slots = 0..self.geometry.slot_count;
+        slots.filter(|&slot| self.is_marked(slot)).collect()
+    }
+
     /// Slots marked as held by processes that are gone.
     pub(crate) fn dead_slots(&self) -> Vec<u64> {
         (0..self.geometry.slot_count)

@@ -49,7 +49,9 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
                 + index * ((geometry.blocks - geometry.data_start) / geometry.lanes),
         );
         lane.set_block_cursor(crate::lane::Zone::Meta, geometry.data_start);
-        lane.set_inode_cursor(index * 1024 % geometry.inodes);
+        // In groups of their own, if there are enough: else the lanes of all processes write the same line.
+        let apart = (geometry.inodes / geometry.lanes).max(1024);
+        lane.set_inode_cursor(index * apart % geometry.inodes);
     }
     let maps = early.unwrap_or_else(|| walk(pool));
     maps.store(pool);

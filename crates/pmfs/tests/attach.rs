@@ -114,3 +114,79 @@ fn a_full_slot_table() {
     }
     assert_eq!(open(&bench.path).unwrap().details().attached, 1);
 }
+
+/// The pool's file is cut short under two who have it: calls that need what is gone fail, with the cause, and nobody crashes
+/// or hangs.
+#[test]
+fn a_pool_that_is_cut_short() {
+    let bench = bench(16 << 20);
+    let first = open(&bench.path).unwrap();
+    let second = open(&bench.path).unwrap();
+    let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    for block in 0..2000 {
+        first.write(ino, block * 4096, &[7; 4096]).unwrap();
+    }
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&bench.path)
+        .unwrap();
+    file.set_len(4 << 20).unwrap();
+    let mut gone = 0;
+    for block in 0..2000 {
+        for fs in [&first, &second] {
+            match fs.read(ino, block * 4096, &mut [0; 4096]) {
+                Ok(read) => assert_eq!(read, 4096),
+                Err(Error::Medium { .. }) => gone += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(gone > 0);
+    assert!(matches!(
+        first.write(ino, 0, &[8; 10_000]),
+        Err(Error::Medium { .. })
+    ));
+    // They can leave, and who comes next is told what is wrong.
+    let _ = first.close();
+    let _ = second.close();
+    let error = open(&bench.path).err().expect("half of it is not there");
+    assert!(error.to_string().contains("shorter"), "{error}");
+}
+
+/// The pool's file is deleted under two who have it: they go on with it, and who comes next finds none.
+#[test]
+fn a_pool_that_is_deleted() {
+    let bench = bench(4 << 20);
+    let first = open(&bench.path).unwrap();
+    let second = open(&bench.path).unwrap();
+    std::fs::remove_file(&bench.path).unwrap();
+    let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    assert_eq!(second.lookup(ROOT_INO, b"file").unwrap().ino, ino);
+    assert!(open(&bench.path).is_err());
+    first.write(ino, 0, b"still here").unwrap();
+    // To leave takes the attach lock, by the file's name.
+    let answers = [first.close(), second.close()];
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
+}
+
+/// A full table of open files refuses, and the next close makes room.
+#[test]
+fn a_full_table_of_open_files() {
+    let bench = bench(4 << 20);
+    let fs = open(&bench.path).unwrap();
+    let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    let mut files = Vec::new();
+    while let Ok(file) = fs.open_file(ino, 0) {
+        files.push(file);
+        assert!(files.len() < 100_000);
+    }
+    assert!(matches!(fs.open_file(ino, 0), Err(Error::TooManyOpen)));
+    fs.close_file(files.pop().unwrap()).unwrap();
+    files.push(fs.open_file(ino, 0).unwrap());
+    for file in files {
+        fs.close_file(file).unwrap();
+    }
+    assert_eq!(fs.details().open_files, 0);
+    assert_eq!(fs.check().unwrap().findings, []);
+    fs.close().unwrap();
+}

@@ -41,7 +41,7 @@ impl Bench {
     }
 }
 
-fn owner(class: LockClass, id: u64) -> LockOwner {
+const fn owner(class: LockClass, id: u64) -> LockOwner {
     LockOwner { class, id }
 }
 
@@ -73,6 +73,34 @@ impl Random {
 /// Who has each byte, and how.
 type Bytes = Vec<Vec<(usize, LockKind)>>;
 
+/// Owners, each with the instance that it comes through. The last has the number of the third, in the other instance:
+/// another owner.
+const OWNERS: [(usize, LockOwner); 6] = [
+    (0, owner(LockClass::Posix, 0)),
+    (1, owner(LockClass::Posix, 0)),
+    (0, owner(LockClass::File, 7)),
+    (0, owner(LockClass::Flock, 7)),
+    (1, owner(LockClass::Flock, 9)),
+    (1, owner(LockClass::File, 7)),
+];
+
+fn is_flock(who: usize) -> bool {
+    OWNERS[who].1.class == LockClass::Flock
+}
+
+/// A request at random: who, what for, and the bytes.
+fn request(random: &mut Random) -> (usize, LockKind, LockRange) {
+    let who = random.below(OWNERS.len() as u64) as usize;
+    let (one, two) = (random.below(BYTES), random.below(BYTES));
+    let range = if is_flock(who) {
+        LockRange::WHOLE
+    } else {
+        range(one.min(two), one.max(two))
+    };
+    let kind = [LockKind::Read, LockKind::Write][random.below(2) as usize];
+    (who, kind, range)
+}
+
 /// Two instances, several owners in each; each step is compared, and then what each owner would meet.
 #[test]
 fn a_model_of_bytes() {
@@ -80,78 +108,47 @@ fn a_model_of_bytes() {
     println!("PMFS_LOCK_SEED={seed}");
     let bench = Bench::new();
     let instances = [bench.open(), bench.open()];
-    let inos: Vec<u64> = (0..2)
-        .map(|number| {
-            let name = format!("file-{number}");
-            let made = instances[0].create(ROOT_INO, name.as_bytes(), &NODE);
-            made.unwrap().ino
-        })
-        .collect();
-    // Owner 5 is the same number as owner 2, in the other instance: another one.
-    let owners = [
-        (0, owner(LockClass::Posix, 0)),
-        (1, owner(LockClass::Posix, 0)),
-        (0, owner(LockClass::File, 7)),
-        (0, owner(LockClass::Flock, 7)),
-        (1, owner(LockClass::Flock, 9)),
-        (1, owner(LockClass::File, 7)),
-    ];
-    let space = |at: usize| owners[at].1.class == LockClass::Flock;
+    let inos = [b"one", b"two"].map(|name| {
+        let made = instances[0].create(ROOT_INO, name, &NODE);
+        made.unwrap().ino
+    });
     let mut model: Vec<Bytes> = vec![vec![Vec::new(); BYTES as usize]; inos.len()];
     let mut random = Random(seed);
-    let (mut taken, mut refused, mut given_up) = (0, 0, 0);
+    let (mut taken, mut refused) = (0, 0);
     for step in 0..20_000 {
         let file = random.below(2) as usize;
-        let who = random.below(owners.len() as u64) as usize;
-        let (instance, by) = (&instances[owners[who].0], owners[who].1);
-        let (from, to) = if by.class == LockClass::Flock {
-            (0, BYTES - 1)
-        } else {
-            let (one, two) = (random.below(BYTES), random.below(BYTES));
-            (one.min(two), one.max(two))
-        };
-        let asked = if by.class == LockClass::Flock {
-            LockRange::WHOLE
-        } else {
-            range(from, to)
-        };
-        let kind = [LockKind::Read, LockKind::Write][random.below(2) as usize];
-        let bytes = &mut model[file][from as usize..=to as usize];
+        let (who, kind, asked) = request(&mut random);
+        let (instance, by) = (&instances[OWNERS[who].0], OWNERS[who].1);
+        let bytes = &mut model[file][asked.start as usize..=asked.end.min(BYTES - 1) as usize];
         let blocked = bytes.iter().flatten().any(|&(other, held)| {
             other != who
-                && space(other) == space(who)
+                && is_flock(other) == is_flock(who)
                 && (kind == LockKind::Write || held == LockKind::Write)
         });
         let conflict = instance.lock_conflict(inos[file], by, kind, asked).unwrap();
         assert_eq!(conflict.is_some(), blocked, "step {step}: F_GETLK");
-        if random.below(3) == 0 {
+        let gives_up = random.below(3) == 0;
+        if gives_up {
             instance.unlock(inos[file], by, asked).unwrap();
-            bytes
-                .iter_mut()
-                .for_each(|held| held.retain(|held| held.0 != who));
-            given_up += 1;
-            continue;
-        }
-        match instance.lock(inos[file], by, kind, asked, 1) {
-            Ok(()) => {
-                assert!(!blocked, "step {step}: {who} got {asked:?}");
-                for held in bytes {
-                    held.retain(|held| held.0 != who);
-                    held.push((who, kind));
+        } else {
+            match instance.lock(inos[file], by, kind, asked, 1) {
+                Ok(()) if !blocked => taken += 1,
+                Err(Error::WouldBlock) if blocked => {
+                    refused += 1;
+                    continue;
                 }
-                taken += 1;
+                answer => panic!("step {step}: {who} asked for {asked:?}: {answer:?}"),
             }
-            Err(Error::WouldBlock) => {
-                assert!(blocked, "step {step}: {who} was refused {asked:?}");
-                refused += 1;
-            }
-            Err(error) => panic!("step {step}: {error}"),
+        }
+        for held in bytes {
+            held.retain(|held| held.0 != who);
+            held.extend((!gives_up).then_some((who, kind)));
         }
     }
-    println!("{taken} taken, {refused} refused, {given_up} given up");
+    println!("{taken} taken, {refused} refused");
     assert!(taken > 2000 && refused > 2000);
-    for (at, by) in owners {
-        for &ino in &inos {
+    for (at, by) in OWNERS {
+        for ino in inos {
             instances[at].unlock_all(ino, by).unwrap();
         }
     }

@@ -20,6 +20,7 @@ pub mod files;
 pub mod fuzz;
 pub mod image;
 pub mod kill;
+pub mod lines;
 pub mod making;
 pub mod memory;
 pub mod pairs;

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -51,11 +53,14 @@ while line := sys.stdin.readline():
     print(said, flush=True)
 ";
 
+/// For an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Killed when it goes.
 pub struct Actor {
     child: Child,
     told: ChildStdin,
-    said: BufReader<ChildStdout>,
+    said: Receiver<String>,
 }
 
 impl Actor {
@@ -67,7 +72,15 @@ impl Actor {
             .spawn()
             .expect("python3 runs");
         let told = child.stdin.take().expect("a pipe");
-        let said = BufReader::new(child.stdout.take().expect("a pipe"));
+        let pipe = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, said) = channel();
+        thread::spawn(move || {
+            for line in pipe.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
         Actor { child, told, said }
     }
 
@@ -85,9 +98,11 @@ impl Actor {
 
     /// Its next answer; empty when it has ended.
     pub fn says(&mut self) -> String {
-        let mut line = String::new();
-        self.said.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
+        match self.said.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => String::new(),
+            Err(RecvTimeoutError::Timeout) => panic!("it says nothing"),
+        }
     }
 
     pub fn ask(&mut self, what: &str) -> String {
@@ -109,7 +124,7 @@ impl Actor {
             let text = std::fs::read_to_string(&syscall).unwrap_or_default();
             text.starts_with("72 ") || text.starts_with("73 ")
         });
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
 
     pub fn pid(&self) -> u32 {

@@ -2,14 +2,17 @@
 //! ([`worker`]), which pass each request ([`dispatch`]) to the [`Server`] in the engine's terms ([`translate`]).
 //!
 //! Contract with the kernel:
-//! - Names and attributes are valid for zero seconds or one, as the options say.
+//! - Names and attributes are valid for zero seconds, so each use asks again (one second with `-o cache`).
 //! - Files are opened for direct I/O; where the kernel (6.6 and later) offers
 //!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are opened through
 //!   the page cache, written through. The writeback cache is never asked for.
+//! - An inode is held in the engine from OPEN to RELEASE, because others may unlink it.
 //! - FSYNC and FSYNCDIR are answered ENOSYS once, which tells the kernel that there is nothing to do and not to
 //!   ask again: all is durable when the call that did it returns. Dirty pages of mappings are still written back
-//!   by the kernel on close, fsync and msync.
-//! - INTERRUPT: requests in hand are finished; none of them waits for anybody.
+//!   by the kernel on close, fsync and msync. FLUSH is served: it drops POSIX locks.
+//! - Locks are asked for here ([`locks`]), both kinds. A SETLKW that has to wait is handed to a thread of its own,
+//!   which answers it; INTERRUPT ends that wait ([`waiters`]). All other requests in hand are finished.
+//! - A request that waits while the pool stands still keeps no worker from others.
 //!
 //! A handler that panics answers EIO and logs; the worker goes on. So does a message that can't be right.
 

@@ -108,6 +108,7 @@ pub(crate) mod number {
     pub const LOCK_HELD: u32 = 50;
     pub const LANE_BUSY: u32 = 51;
     pub const SEQUENCE_ODD: u32 = 52;
+    pub const HOLDER_GONE: u32 = 53;
 }
 
 /// The check in progress.

@@ -2,6 +2,8 @@
 
 use super::{Checker, Fix, number};
 use crate::alloc::Bitmap;
+use crate::file_lock::table::{self, Bucket};
+use crate::open_table::Thing;
 use pmfs_format::LockRaw;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::GROUP_UNITS;
@@ -99,8 +101,51 @@ impl Checker<'_> {
                 found.push((number::LANE_BUSY, format!("lane {lane} is in use")));
             }
         }
+        for map in self.pool.file_lock_buckets() {
+            if pm.load(map) != 0 {
+                found.push((
+                    number::LOCK_HELD,
+                    format!("the file locks at {map:#x} are locked"),
+                ));
+            }
+        }
+        found.extend(
+            self.holders()
+                .into_iter()
+                .map(|text| (number::HOLDER_GONE, text)),
+        );
         for (number, text) in found {
             self.find_to_fix(number, text, Fix::Runtime);
         }
+    }
+
+    /// What is held open or locked by nobody: its process is not attached, or it is no open file.
+    fn holders(&self) -> Vec<String> {
+        let pool = self.pool;
+        let mut found = Vec::new();
+        for held in pool.references() {
+            let is_file = |index| pool.file_ino(index) != 0;
+            let missing = matches!(held.thing, Thing::File(index) if !is_file(index));
+            if !pool.is_marked(held.slot.min(pool.geometry.slot_count - 1)) || missing {
+                found.push(format!(
+                    "{:?} is held by slot {}, in vain",
+                    held.thing, held.slot
+                ));
+            }
+        }
+        for index in (0..pool.geometry.file_count()).filter(|&index| pool.file_ino(index) != 0) {
+            if !pool.is_had(Thing::File(index)) {
+                found.push(format!("open file {index} is nobody's"));
+            }
+        }
+        for record in table::records(pool) {
+            let gone = record.slot.is_some_and(|slot| !pool.is_marked(slot));
+            let unfinished = !record.is_held() && !record.is_waiting();
+            if gone || unfinished || !Bucket::has(pool, &record) {
+                let (index, ino) = (record.index, record.lock.ino);
+                found.push(format!("file lock {index}, of inode {ino}, is nobody's"));
+            }
+        }
+        found
     }
 }

@@ -288,28 +288,33 @@ fn replace(
     }
     let mut given_up = false;
     for old in mine {
-        let was = old.lock.range;
         if same_kind(old) {
-            if was.touches(merged) {
+            if old.lock.range.touches(merged) {
                 bucket.remove(old.index);
             }
-        } else if was.overlaps(range) {
+        } else if old.lock.range.overlaps(range) {
             given_up = true;
-            if was.start < range.start {
-                let end = range.start - 1;
-                bucket.shrink(old.index, LockRange { end, ..was });
-            } else if was.end > range.end {
-                let start = range.end + 1;
-                bucket.shrink(old.index, LockRange { start, ..was });
-            } else {
-                bucket.remove(old.index);
-            }
+            cut(bucket, old, range);
         }
     }
     if given_up {
         bucket.changed(records.iter().any(Record::is_waiting));
     }
     Ok(())
+}
+
+/// Takes a range out of a record; of what is left on both sides, the right one stands elsewhere by now.
+fn cut(bucket: &Bucket<'_>, old: &Record, range: LockRange) {
+    let was = old.lock.range;
+    if was.start < range.start {
+        let end = range.start - 1;
+        bucket.shrink(old.index, LockRange { end, ..was });
+    } else if was.end > range.end {
+        let start = range.end + 1;
+        bucket.shrink(old.index, LockRange { start, ..was });
+    } else {
+        bucket.remove(old.index);
+    }
 }
 
 /// A wait, told to others while it lasts.

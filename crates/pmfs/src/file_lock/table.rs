@@ -130,6 +130,15 @@ impl<'a> Bucket<'a> {
         }
     }
 
+    /// Whether a record is linked where it belongs.
+    pub fn has(pool: &Pool, record: &Record) -> bool {
+        let bucket = Bucket::of(pool, record.lock.ino);
+        bucket
+            .records()
+            .iter()
+            .any(|found| found.index == record.index)
+    }
+
     /// Whether the bucket has no record, without its lock.
     pub fn is_empty(pool: &Pool, ino: Ino) -> bool {
         pool.pm.load(bucket_of(pool, ino) + FIRST) == 0

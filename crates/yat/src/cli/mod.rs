@@ -3,6 +3,7 @@
 mod bugs;
 mod fuzz;
 mod kill;
+mod lines;
 mod pairs;
 mod power;
 mod replay;
@@ -64,6 +65,8 @@ enum Command {
     Fuzz(fuzz::Fuzz),
     /// Every bug that the engine can be given on purpose: what finds it
     Bugs(bugs::Bugs),
+    /// Lines that two processes both write, named
+    Lines(lines::Lines),
     /// One crash again, as a report names it
     Replay(replay::Replay),
 }
@@ -95,6 +98,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Sites(sites) => sites::run(sites, arguments.json),
         Command::Fuzz(fuzz) => fuzz::run(fuzz, arguments.json),
         Command::Bugs(bugs) => bugs::run(bugs, arguments.json),
+        Command::Lines(lines) => lines::run(lines, arguments.json),
         Command::Replay(replay) => replay::run(replay, arguments.json),
     });
     match done {

@@ -2,7 +2,11 @@
 
 use super::colliding::colliding;
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
-use pmfs::{FallocateMode, Fs, Ino, ROOT_INO, RenameFlags, Result, SetAttr, SetTime, XattrFlags};
+use pmfs::{
+    FallocateMode, Fs, Ino, LockClass, LockKind, LockOwner, LockRange, ROOT_INO, RenameFlags,
+    Result, SetAttr, SetTime, XattrFlags,
+};
+use std::io::SeekFrom;
 
 /// The inodes that [`prepare`] makes.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,36 @@ pub struct Prepared {
     pub orphan: Ino,
     /// `dir/blank`: an empty file, held open.
     pub blank: Ino,
+}
+
+const POSIX: LockOwner = LockOwner {
+    class: LockClass::Posix,
+    id: 0,
+};
+
+fn range(start: u64, end: u64) -> LockRange {
+    LockRange { start, end }
+}
+
+/// Every way in which a record of a file lock changes.
+fn locks(fs: &Fs, ino: Ino) -> Result<()> {
+    for (start, end) in [(10, 20), (30, 40), (15, 35)] {
+        fs.lock(ino, POSIX, LockKind::Read, range(start, end), 1)?;
+    }
+    fs.lock(ino, POSIX, LockKind::Write, range(18, 22), 1)?;
+    fs.unlock(ino, POSIX, range(25, 30))?;
+    fs.unlock_all(ino, POSIX)
+}
+
+/// An open file from its beginning to its end.
+fn open_file(fs: &Fs, ino: Ino) -> Result<()> {
+    let file = fs.open_file(ino, 0)?;
+    fs.dup_file(file)?;
+    fs.lock_file(file, LockClass::Flock, LockKind::Write, LockRange::WHOLE)?;
+    fs.seek_file(file, SeekFrom::Start(3))?;
+    fs.read_file(file, &mut [0; 10])?;
+    fs.close_file(file)?;
+    fs.close_file(file)
 }
 
 /// One call, with its name.
@@ -327,6 +361,9 @@ fn contents() -> Vec<Kind> {
         "insert a range", false, |fs, p| fs.insert_range(p.large, 4096, 8192)?;
         "insert a range that grows the tree", false, |fs, p| fs.insert_range(p.large, 8192, 3 << 20)?;
         "insert a range into one block", false, |fs, p| fs.insert_range(p.small, 0, 4096)?;
+        "file lock", false, |fs, p| fs.lock(p.large, POSIX, LockKind::Write, range(10, 20), 1)?;
+        "file locks that merge, split and go", false, |fs, p| locks(fs, p.large)?;
+        "an open file read, locked and closed", false, |fs, p| open_file(fs, p.small)?;
         "copy_file_range", false, |fs, p| fs.copy_range(p.large, 100, p.small, 100, 5000)?;
     }
 }

@@ -77,6 +77,10 @@ pub trait Face {
     fn unlink(&self, path: &str) -> Done<()>;
     fn rmdir(&self, path: &str) -> Done<()>;
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Done<()>;
+    /// What a rename may give when somebody else has moved the source.
+    fn moved_before(&self) -> &'static [Errno] {
+        &[Errno::NOENT]
+    }
     fn truncate(&self, path: &str, len: u64) -> Done<()>;
     fn chmod(&self, path: &str, mode: u32) -> Done<()>;
     fn punch(&self, path: &str, at: u64, len: u64) -> Done<()>;

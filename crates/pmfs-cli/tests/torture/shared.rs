@@ -104,14 +104,14 @@ pub fn call(worker: &Worker<'_>, op: &Op) -> Done<u64> {
             let (from, to) = (token_path(from, token), token_path(to, token));
             allow(
                 face.rename(&from, &to, RenameFlags::empty()),
-                &[Errno::NOENT],
+                face.moved_before(),
             )
         }
         Op::ExchangeTokens { one, other } => {
             let (one, other) = (token_path(one.1, one.0), token_path(other.1, other.0));
             allow(
                 face.rename(&one, &other, RenameFlags::EXCHANGE),
-                &[Errno::NOENT],
+                face.moved_before(),
             )
         }
         Op::Race { what, racer, other } => race(face, what, racer, other),

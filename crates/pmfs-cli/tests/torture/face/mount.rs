@@ -208,6 +208,11 @@ impl Face for Mount {
         renamed.map_err(number)
     }
 
+    /// Linux looks up source and target, one after the other, and compares their kinds: the source may have been moved since.
+    fn moved_before(&self) -> &'static [Errno] {
+        &[Errno::NOENT, Errno::NOTDIR, Errno::ISDIR]
+    }
+
     fn truncate(&self, path: &str, len: u64) -> Done<()> {
         self.writing(path)?.set_len(len).map_err(code)
     }

@@ -248,6 +248,7 @@ fn resolve_record(worker: &mut Worker<'_>, log: usize) {
             at += len as u64;
             let (worker, number) =
                 whose(record).unwrap_or_else(|text| panic!("{name}: {path}: {text}"));
+            // The one before, where the face could not tell its end.
             if worker == me && number + 1 == next && found.is_none() {
                 continue;
             }
@@ -267,7 +268,10 @@ fn resolve_record(worker: &mut Worker<'_>, log: usize) {
     let log = &mut worker.state.logs[log];
     match found {
         Some(end) => log.end = end,
-        None => log.lost.push(next),
+        None => {
+            log.lost.push(next);
+            log.end = at;
+        }
     }
     log.next += 1;
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::op::{Chooser, Op, State};
 
@@ -165,6 +166,13 @@ pub fn last_begun(dir: &Path, worker: usize) -> Option<u8> {
     file.read_exact_at(&mut bytes, at).ok()?;
     let entry = Entry::from_bytes(&bytes)?;
     (entry.tag == BEGIN).then_some(entry.kind)
+}
+
+/// How long ago its last entry was written.
+pub fn age(dir: &Path, worker: usize) -> Duration {
+    let written = fs::metadata(journal_path(dir, worker)).and_then(|file| file.modified());
+    let age = written.ok().and_then(|written| written.elapsed().ok());
+    age.unwrap_or_default()
 }
 
 /// Does again, on the model, what the worker did.

@@ -6,7 +6,7 @@ use pmfs::{Fs, RecoveryKind};
 
 use crate::face::{Face, Library};
 use crate::model::Kind;
-use crate::op::{LOCKS, PLACES, RECORD_BYTES, STAMPS, State, TOKENS};
+use crate::op::{COUNTERS, PLACES, RECORD_BYTES, STAMPS, State, TOKENS};
 use crate::shared;
 
 /// Inodes in a block of the inode table.
@@ -29,7 +29,7 @@ pub fn judge(pool: &Path, states: &[State], used: u64) -> String {
     );
     assert_sound(face.fs(), "in the end");
     let records = judge_logs(&face, states);
-    for lock in 0..LOCKS {
+    for lock in 0..COUNTERS {
         let is = shared::read_counter(&face, lock).expect("a counter");
         let should: Vec<u64> = states.iter().map(|state| state.counted[lock]).collect();
         assert_eq!(is[..], should, "counter {lock}");

@@ -1,24 +1,31 @@
 //! Goal: processes that share a pool may be killed at any instant: no operation that returned is lost, none that did not is
 //! half done, and nothing stays held.
-//! Method: sixteen processes work on one pool, each on files of its own, against a model, and all on some together (see
-//! `shared.rs`). Every 100 ms one of them is killed, now and then all at once. What a process did stands in a journal
+//! Method: sixteen processes work on one pool, half of them by the library, four by the library for C, four below two
+//! mounts, each on files of its own, against a model, and all on some together (see
+//! `shared.rs`). Every 100 ms one of them or of the
+//! daemons is killed, now and then all at once. What a process did stands in a journal
 //! outside the pool; its successor compares the pool with that before it goes on. In the end the pool must be sound, say
 //! what the journals say, and be empty when all is deleted. The workers are this program again, told so by the environment.
 //!
 //! `PMFS_TORTURE_SECONDS` is how long it runs (30), `PMFS_TORTURE_SEED` repeats the choice of operations and victims (the
 //! instants are the machine's).
 
+mod calls;
 mod condemnation;
 mod control;
 mod face;
+mod guards;
 mod journal;
 mod judge;
 mod model;
+mod mounts;
 mod op;
 mod parent;
+mod process;
 #[path = "../kills/random.rs"]
 mod random;
 mod shared;
+mod stale;
 mod tally;
 mod worker;
 
@@ -26,6 +33,7 @@ use std::env;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use face::Way;
 use worker::Orders;
 
 const WORKER: &str = "PMFS_TORTURE_WORKER";
@@ -36,6 +44,8 @@ const SECONDS: &str = "PMFS_TORTURE_SECONDS";
 const LONG_SECONDS: u64 = 300;
 /// The bound on the 99th percentile.
 const RELEASE_MAX: Duration = Duration::from_millis(20);
+/// No operation lasts so long, with eight processes ready for each processor.
+const OPERATION_MAX: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_killed_process_loses_nothing_and_holds_nothing() {
@@ -54,6 +64,8 @@ fn a_killed_process_loses_nothing_and_holds_nothing() {
     assert!(outcome.tally.a_third_inside(), "too few kills inside calls");
     if seconds >= LONG_SECONDS {
         let times = &outcome.times.paced;
+        let (longest, place) = outcome.tally.longest;
+        assert!(longest < OPERATION_MAX, "{longest:?} in {place}");
         assert_eq!(
             times.missed, 0,
             "what a dead process held stayed held: {times}"
@@ -71,13 +83,22 @@ fn pool_bytes(seed: u64) -> u64 {
     }
 }
 
-/// `worker incarnation finish log_bytes_max epoch paced`
+/// `worker incarnation finish log_bytes_max epoch paced way`
 fn orders(text: &str) -> Orders {
     let words: Vec<u64> = text
         .split(' ')
         .map(|word| word.parse().expect("a number"))
         .collect();
-    let [worker, incarnation, finish, log_bytes_max, epoch, paced] = words[..] else {
+    let [
+        worker,
+        incarnation,
+        finish,
+        log_bytes_max,
+        epoch,
+        paced,
+        way,
+    ] = words[..]
+    else {
         panic!("{WORKER}={text}");
     };
     Orders {
@@ -88,6 +109,11 @@ fn orders(text: &str) -> Orders {
         log_bytes_max,
         epoch,
         paced: paced != 0,
+        way: match way {
+            0 => Way::Library,
+            1 => Way::C,
+            way => Way::Mount(way as usize - 2),
+        },
         finish: finish != 0,
     }
 }

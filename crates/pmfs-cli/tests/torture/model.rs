@@ -29,9 +29,20 @@ pub struct Node {
 pub struct Model {
     pub names: BTreeMap<String, u64>,
     pub nodes: BTreeMap<u64, Node>,
-    /// Numbers of the nodes that this incarnation has open, oldest first.
-    pub open: Vec<u64>,
+    /// What this incarnation has open, oldest first.
+    pub open: Vec<Opened>,
+    /// Open files and their offsets.
+    files: BTreeMap<u64, usize>,
     next: u64,
+}
+
+/// A handle.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Opened {
+    /// Number of its node.
+    pub node: u64,
+    /// Number of its open file, which duplicates share.
+    file: u64,
 }
 
 /// A name as it is seen: its node, how many names that has, and the first of them.
@@ -73,7 +84,7 @@ impl Model {
     /// Drops a node that no name leads to and nobody has open.
     fn sweep(&mut self, number: u64) {
         let named = self.names.values().any(|&other| other == number);
-        if !named && !self.open.contains(&number) {
+        if !named && !self.open.iter().any(|open| open.node == number) {
             self.nodes.remove(&number);
         }
     }
@@ -85,8 +96,71 @@ impl Model {
 
     /// The process died: nothing is open any more.
     pub fn close_all(&mut self) {
-        for number in std::mem::take(&mut self.open) {
-            self.sweep(number);
+        self.files.clear();
+        for open in std::mem::take(&mut self.open) {
+            self.sweep(open.node);
+        }
+    }
+
+    /// Where the next read or write by a handle begins.
+    pub fn offset(&self, open: usize) -> usize {
+        self.files[&self.open[open].file]
+    }
+
+    /// What is read next by a handle.
+    pub fn next_bytes(&self, open: usize, len: usize) -> &[u8] {
+        let content = &self.nodes[&self.open[open].node].content;
+        let at = self.offset(open).min(content.len());
+        &content[at..(at + len).min(content.len())]
+    }
+
+    fn move_by(&mut self, open: usize, by: usize) {
+        let file = self.open[open].file;
+        *self.files.get_mut(&file).expect("open") += by;
+    }
+
+    fn write_open(&mut self, open: usize, at: usize, bytes: &[u8]) {
+        let node = self.open[open].node;
+        let node = self.nodes.get_mut(&node).expect("open");
+        write(&mut node.content, at, bytes);
+    }
+
+    fn apply_to_open(&mut self, op: &Op) {
+        match *op {
+            Op::Open { ref path } => {
+                self.next += 1;
+                self.files.insert(self.next, 0);
+                self.open.push(Opened {
+                    node: self.names[path],
+                    file: self.next,
+                });
+            }
+            Op::Dup { open } => self.open.push(self.open[open]),
+            Op::Close { open } => {
+                let Opened { node, file } = self.open.remove(open);
+                if self.open.iter().all(|other| other.file != file) {
+                    self.files.remove(&file);
+                }
+                self.sweep(node);
+            }
+            Op::WriteOpen {
+                open,
+                at,
+                len,
+                fill,
+            } => self.write_open(open, at, &content(fill, len)),
+            Op::Seek { open, to } => {
+                self.files.insert(self.open[open].file, to);
+            }
+            Op::WriteNext { open, len, fill } => {
+                self.write_open(open, self.offset(open), &content(fill, len));
+                self.move_by(open, len);
+            }
+            Op::ReadNext { open, len } => {
+                let len = self.next_bytes(open, len).len();
+                self.move_by(open, len);
+            }
+            _ => {}
         }
     }
 
@@ -106,16 +180,6 @@ impl Model {
             }
             Op::Append { path, len, fill } => {
                 self.node_mut(path).content.extend(content(*fill, *len));
-            }
-            Op::WriteOpen {
-                open,
-                at,
-                len,
-                fill,
-            } => {
-                let number = self.open[*open];
-                let node = self.nodes.get_mut(&number).expect("open");
-                write(&mut node.content, *at, &content(*fill, *len));
             }
             Op::Truncate { path, len } => self.node_mut(path).content.resize(*len, 0),
             Op::Punch { path, at, len } => {
@@ -146,12 +210,7 @@ impl Model {
             Op::RemoveXattr { path, name } => {
                 self.node_mut(path).xattrs.remove(name);
             }
-            Op::Open { path } => self.open.push(self.names[path]),
-            Op::Close { open } => {
-                let number = self.open.remove(*open);
-                self.sweep(number);
-            }
-            _ => {}
+            _ => self.apply_to_open(op),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The operations, and how a worker chooses them: from its state and its seed alone, so that a successor can choose the
 //! same ones again.
 
+use pmfs::LockClass;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Kind, Model, Node};
@@ -10,6 +11,19 @@ use crate::random::Random;
 pub const WORKERS: usize = 16;
 /// Names that one process at a time can have, by four ways: `lock % 4`.
 pub const LOCKS: usize = 8;
+/// Counters that file locks guard: see [`GUARDS`].
+pub const COUNTERS: usize = LOCKS + GUARDS.len();
+/// What file locks are taken of: a file, the kind of lock, first byte and length (0: to the end).
+pub const GUARDS: [(&str, LockClass, u64, u64); 5] = [
+    ("guards/flock", LockClass::Flock, 0, 0),
+    ("guards/whole", LockClass::Posix, 0, 0),
+    // Neighbours, of two kinds that know of each other.
+    ("guards/parts", LockClass::Posix, 100, 100),
+    ("guards/parts", LockClass::File, 200, 100),
+    ("guards/parts", LockClass::Posix, 300, 0),
+];
+/// Bytes of a file that a lock is had of from one operation to another; the bytes tell who has it.
+pub const RANGES: usize = 6;
 /// Bytes of a record in each of the logs.
 pub const RECORD_BYTES: [usize; 3] = [64, 192, 4200];
 /// Ranges that are always overwritten as a whole: offset and bytes.
@@ -119,6 +133,24 @@ pub enum Op {
     ReadOpen {
         open: usize,
     },
+    /// One more handle of an open file: they share its offset.
+    Dup {
+        open: usize,
+    },
+    Seek {
+        open: usize,
+        to: usize,
+    },
+    /// At the offset, which moves.
+    WriteNext {
+        open: usize,
+        len: usize,
+        fill: u64,
+    },
+    ReadNext {
+        open: usize,
+        len: usize,
+    },
 
     /// A record at the end of a log that all share.
     Record {
@@ -164,10 +196,30 @@ pub enum Op {
     ReadStamp {
         range: usize,
     },
+    /// Counts up what a file lock protects, if that can be had.
+    Guarded {
+        guard: usize,
+        /// For the lock, or goes on without.
+        waits: bool,
+        /// Gives the lock up by closing the file.
+        closes: bool,
+    },
+    /// Tries to lock a range, alone or with others, and keeps it.
+    TakeRange {
+        range: usize,
+        alone: bool,
+    },
+    /// What stands in the range that is had must be what stood there.
+    CheckRange,
+    GiveRange,
+    /// Writes with a forked child, at an offset that both share; where the face can fork.
+    Forked {
+        records: usize,
+    },
 }
 
 /// The operations' names, by [`Op::number`]; then what else a worker may be in the middle of.
-pub const NAMES: [&str; 34] = [
+pub const NAMES: [&str; 43] = [
     "create",
     "mkdir",
     "symlink",
@@ -188,6 +240,10 @@ pub const NAMES: [&str; 34] = [
     "close",
     "read",
     "read open",
+    "dup",
+    "seek",
+    "write at offset",
+    "read at offset",
     "append record",
     "lock by name",
     "count up",
@@ -199,13 +255,20 @@ pub const NAMES: [&str; 34] = [
     "read log",
     "read counter",
     "read stamp",
+    "count up under a file lock",
+    "lock range",
+    "check range",
+    "unlock range",
+    "write with a child",
     "attach",
     "verify",
     "detach",
 ];
-pub const ATTACH: u8 = 31;
-pub const VERIFY: u8 = 32;
-pub const DETACH: u8 = 33;
+/// How many of them are on a worker's own files.
+pub const OWN: u8 = 24;
+pub const ATTACH: u8 = 40;
+pub const VERIFY: u8 = 41;
+pub const DETACH: u8 = 42;
 
 impl Op {
     /// Place in [`NAMES`].
@@ -231,17 +294,26 @@ impl Op {
             Op::Close { .. } => 17,
             Op::Read { .. } => 18,
             Op::ReadOpen { .. } => 19,
-            Op::Record { .. } => 20,
-            Op::Acquire { .. } => 21,
-            Op::Increment { .. } => 22,
-            Op::Release { .. } => 23,
-            Op::Stamp { .. } => 24,
-            Op::MoveToken { .. } => 25,
-            Op::ExchangeTokens { .. } => 26,
-            Op::Race { .. } => 27,
-            Op::ReadLog { .. } => 28,
-            Op::ReadCell { .. } => 29,
-            Op::ReadStamp { .. } => 30,
+            Op::Dup { .. } => 20,
+            Op::Seek { .. } => 21,
+            Op::WriteNext { .. } => 22,
+            Op::ReadNext { .. } => 23,
+            Op::Record { .. } => 24,
+            Op::Acquire { .. } => 25,
+            Op::Increment { .. } => 26,
+            Op::Release { .. } => 27,
+            Op::Stamp { .. } => 28,
+            Op::MoveToken { .. } => 29,
+            Op::ExchangeTokens { .. } => 30,
+            Op::Race { .. } => 31,
+            Op::ReadLog { .. } => 32,
+            Op::ReadCell { .. } => 33,
+            Op::ReadStamp { .. } => 34,
+            Op::Guarded { .. } => 35,
+            Op::TakeRange { .. } => 36,
+            Op::CheckRange => 37,
+            Op::GiveRange => 38,
+            Op::Forked { .. } => 39,
         }
     }
 }
@@ -254,9 +326,11 @@ pub struct State {
     pub own: Model,
     pub logs: [Log; RECORD_BYTES.len()],
     /// How often this worker counted up.
-    pub counted: [u64; LOCKS],
+    pub counted: [u64; COUNTERS],
     /// The name that it has.
     pub lock: Option<usize>,
+    /// The range that this incarnation has, and what stands there.
+    pub range: Option<(usize, u64)>,
     /// How often the logs were emptied.
     epoch: u64,
 }
@@ -298,6 +372,9 @@ impl State {
             Op::Acquire { lock } if outcome > 0 => self.lock = Some(lock),
             Op::Increment { lock } => self.counted[lock] += 1,
             Op::Release { .. } => self.lock = None,
+            Op::Guarded { guard, .. } => self.counted[LOCKS + guard] += outcome,
+            Op::TakeRange { range, .. } if outcome > 0 => self.range = Some((range, outcome)),
+            Op::GiveRange => self.range = None,
             _ => self.own.apply(op),
         }
     }
@@ -356,14 +433,27 @@ impl<'a> Chooser<'a> {
                     _ => 2,
                 },
             },
-            66..78 => match self.state.lock {
+            66..70 => Op::Guarded {
+                guard: self.below(GUARDS.len()),
+                waits: self.random.below(4) > 0,
+                closes: self.random.below(2) == 0,
+            },
+            70..73 => match self.state.range {
+                Some(_) if self.random.below(3) == 0 => Op::GiveRange,
+                Some(_) => Op::CheckRange,
+                None => Op::TakeRange {
+                    range: self.below(RANGES),
+                    alone: self.random.below(2) == 0,
+                },
+            },
+            73..81 => match self.state.lock {
                 Some(lock) if self.random.below(4) == 0 => Op::Release { lock },
                 Some(lock) => Op::Increment { lock },
                 None => Op::Acquire {
                     lock: self.below(LOCKS),
                 },
             },
-            78..84 => Op::Stamp {
+            81..84 => Op::Stamp {
                 range: self.below(STAMPS.len()),
             },
             84..88 => {
@@ -393,6 +483,9 @@ impl<'a> Chooser<'a> {
             },
             96..98 => Op::ReadCell {
                 lock: self.below(LOCKS),
+            },
+            98 => Op::Forked {
+                records: self.below(20) + 1,
             },
             _ => Op::ReadStamp {
                 range: self.below(STAMPS.len()),
@@ -481,19 +574,34 @@ impl<'a> Chooser<'a> {
     fn with_open(&mut self) -> Option<Op> {
         let open = &self.state.own.open;
         let count = open.len();
-        let dice = self.random.below(10);
-        if count == 0 || dice < 4 && count < OPEN_MAX {
+        let dice = self.random.below(16);
+        if count == 0 || dice < 5 && count < OPEN_MAX {
             return Some(Op::Open { path: self.file()? });
         }
-        let at = self.below(count);
+        let open = self.below(count);
+        let offset = self.state.own.offset(open);
         Some(match dice {
-            0..6 => Op::Close { open: at },
-            6..8 => Op::ReadOpen { open: at },
-            _ => Op::WriteOpen {
-                open: at,
+            0..7 => Op::Close { open },
+            7..8 => Op::ReadOpen { open },
+            8..10 => Op::WriteOpen {
+                open,
                 at: self.below(FILE_BYTES_MAX),
                 len: self.below(6000) + 1,
                 fill: self.random.next(),
+            },
+            10..11 if count < OPEN_MAX => Op::Dup { open },
+            11..12 => Op::ReadNext {
+                open,
+                len: self.below(6000) + 1,
+            },
+            12.. if offset < FILE_BYTES_MAX => Op::WriteNext {
+                open,
+                len: self.below(6000) + 1,
+                fill: self.random.next(),
+            },
+            _ => Op::Seek {
+                open,
+                to: self.below(FILE_BYTES_MAX),
             },
         })
     }

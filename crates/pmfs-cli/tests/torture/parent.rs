@@ -1,22 +1,24 @@
 //! The parent: starts the workers, kills them, starts their successors, looks at what the dead held.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Fs, Look, MkfsOptions, OpenOptions, OwnerWords, RecoveryKind};
+use pmfs::{Fs, Look, MkfsOptions, OpenOptions, OwnerWords, Process, RecoveryKind};
 use tempfile::TempDir;
 
 use crate::control::Control;
-use crate::face::{Face, Library};
+use crate::face::{Face, Library, Way};
+use crate::mounts::{self, MOUNTS, Mount};
 use crate::op::{MIXED, RECORD_BYTES, State, WORKERS, home};
+use crate::process::{self, Process as Worker};
 use crate::random::Random;
 use crate::tally::{Fall, Manner, Tally, Times};
 use crate::worker::Orders;
-use crate::{DIR, SEED, WORKER, condemnation, journal, judge, shared};
+use crate::{DIR, SEED, WORKER, calls, condemnation, journal, judge, shared, stale};
 
 /// From one kill to the next.
 const TICK: Duration = Duration::from_millis(100);
@@ -37,6 +39,8 @@ pub struct Outcome {
     pub times: Releases,
     operations: u64,
     together: u64,
+    /// Renames and other calls below mounts that gave ESTALE.
+    stale: (usize, usize),
     ended: String,
 }
 
@@ -68,6 +72,11 @@ impl fmt::Display for Outcome {
             "release with eight workers ready for each processor: {busy}"
         )?;
         writeln!(f, "release while a successor attaches: {succeeded}")?;
+        let (renames, others) = self.stale;
+        writeln!(
+            f,
+            "below the mounts {renames} renames and {others} other calls gave ESTALE and were made again"
+        )?;
         write!(
             f,
             "{} kills, 0 operations lost of {}; {} times all at once; {}",
@@ -79,7 +88,8 @@ impl fmt::Display for Outcome {
 /// A directory on tmpfs with the pool, the journals, and what workers said.
 struct Torture {
     /// Gone before the directory is, in which they write.
-    workers: Vec<Process>,
+    workers: Vec<Worker>,
+    mounts: Vec<Mount>,
     dir: TempDir,
     seed: u64,
     log_bytes_max: u64,
@@ -92,32 +102,34 @@ struct Torture {
     outcome: Outcome,
 }
 
-/// A worker's process, or none yet.
-#[derive(Default)]
-struct Process {
-    incarnation: u32,
-    child: Option<Child>,
+/// Workers that use the library for C.
+const C_WORKERS: std::ops::Range<usize> = 8..12;
+/// Workers that use a mount, where there is one; the others use the library.
+const MOUNT_WORKERS: std::ops::Range<usize> = 12..16;
+
+fn way(worker: usize, mounts: usize) -> Way {
+    if C_WORKERS.contains(&worker) {
+        return Way::C;
+    }
+    if MOUNT_WORKERS.contains(&worker) && mounts > 0 {
+        return Way::Mount(worker % mounts);
+    }
+    Way::Library
 }
 
-/// A test that fails leaves no process.
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+/// Of a process.
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u64,
+    pid: u64,
 }
 
-/// Until the child has ended, or that is over.
-fn wait(child: &mut Child, deadline: Instant) -> Option<ExitStatus> {
-    loop {
-        let end = child.try_wait().expect("wait");
-        if end.is_some() || Instant::now() > deadline {
-            return end;
-        }
-        thread::sleep(POLL / 2);
-    }
+/// Who is to die.
+#[derive(Clone, Copy)]
+enum Victim {
+    Worker(usize),
+    /// A mount's daemon, and the workers below that mount.
+    Daemon(usize),
 }
 
 pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
@@ -129,16 +141,22 @@ pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
     };
     let dir = TempDir::with_prefix_in("pmfs-torture-", place).expect("a directory");
     let used = lay_out(dir.path(), pool_bytes);
+    calls::build(dir.path());
+    let count = if mounts::are_possible() { MOUNTS } else { 0 };
+    let process = |worker| Worker::new(dir.path(), worker, way(worker, count));
     let mut torture = Torture {
         look: Look::open(&Orders::pool(dir.path())).expect("the pool"),
         condemned: condemnation::open(dir.path()).expect("a file"),
+        workers: (0..WORKERS).map(process).collect(),
+        mounts: (0..count)
+            .map(|mount| Mount::new(dir.path(), mount))
+            .collect(),
         dir,
         seed,
         log_bytes_max: pool_bytes / 8,
         epoch: 0,
         paced: false,
         control: Control::start(),
-        workers: (0..WORKERS).map(|_| Process::default()).collect(),
         outcome: Outcome::default(),
     };
     torture.run(time);
@@ -172,30 +190,37 @@ impl Torture {
     fn start(&mut self, worker: usize, finish: bool) {
         let process = &mut self.workers[worker];
         process.incarnation += 1;
-        let said = File::create(self.dir.path().join(format!("w{worker}.said"))).expect("a file");
         let (incarnation, finish) = (process.incarnation, u8::from(finish));
         let (log, epoch, paced) = (self.log_bytes_max, self.epoch, u8::from(self.paced));
+        let way = match process.way {
+            Way::Library => 0,
+            Way::C => 1,
+            Way::Mount(mount) => 2 + mount,
+        };
         let name = "a_killed_process_loses_nothing_and_holds_nothing";
-        let child = Command::new(std::env::current_exe().expect("this program"))
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
             .args([name, "--exact", "--nocapture", "--test-threads=1"])
             .env(
                 WORKER,
-                format!("{worker} {incarnation} {finish} {log} {epoch} {paced}"),
+                format!("{worker} {incarnation} {finish} {log} {epoch} {paced} {way}"),
             )
             .env(DIR, self.dir.path())
-            .env(SEED, self.seed.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(said)
-            .spawn();
-        process.child = Some(child.expect("a worker"));
+            .env(SEED, self.seed.to_string());
+        process.start(self.dir.path(), command);
+    }
+
+    fn start_all(&mut self, finish: bool) {
+        self.mounts.iter_mut().for_each(Mount::start);
+        self.mounts.iter_mut().for_each(Mount::wait);
+        for worker in 0..WORKERS {
+            self.start(worker, finish);
+        }
     }
 
     fn run(&mut self, time: Duration) {
         let mut random = Random::new(self.seed ^ 0x0070_6172_656e_7400);
-        for worker in 0..WORKERS {
-            self.start(worker, false);
-        }
+        self.start_all(false);
         let begin = Instant::now();
         for tick in 1.. {
             let next = begin + TICK * tick;
@@ -211,58 +236,86 @@ impl Torture {
                     which => self.recover(which == 1),
                 }
                 self.paced = !self.paced;
-                for worker in 0..WORKERS {
-                    self.start(worker, false);
-                }
+                self.start_all(false);
             } else {
-                let victim = random.below(WORKERS as u64) as usize;
+                let victim = self.victim(random.below((WORKERS + self.mounts.len()) as u64));
                 self.kill_one(victim, random.below(2) == 0, Manner::choose(&mut random));
             }
         }
     }
 
+    fn victim(&self, number: u64) -> Victim {
+        match (number as usize).checked_sub(WORKERS) {
+            None => Victim::Worker(number as usize),
+            Some(mount) => Victim::Daemon(mount),
+        }
+    }
+
     fn assert_all_run(&mut self) {
-        for worker in 0..WORKERS {
-            let child = self.workers[worker].child.as_mut().expect("started");
-            if let Some(end) = child.try_wait().expect("wait") {
-                self.fail(worker, end);
+        for mount in &mut self.mounts {
+            let ended = mount.daemon.as_mut().expect("started").try_wait();
+            if let Some(end) = ended.expect("wait") {
+                panic!("a daemon ended by itself: {end}: {}", mount.said());
+            }
+        }
+        self.workers.iter_mut().for_each(Worker::assert_runs);
+    }
+
+    /// The slot of a process, if it is attached.
+    fn held_by(&self, victim: Victim) -> Option<Slot> {
+        let pid = match victim {
+            Victim::Worker(worker) => self.workers[worker].caller(),
+            Victim::Daemon(mount) => self.mounts[mount].daemon.as_ref().map(|child| child.id()),
+        };
+        let pid = u64::from(pid?);
+        let processes = self.look.processes();
+        let mine = processes
+            .iter()
+            .find(|process| process.pid == pid && process.is_alive);
+        mine.map(|process| Slot {
+            number: process.slot,
+            pid,
+        })
+    }
+
+    /// The workers below a mount.
+    fn below(&self, mount: usize) -> Vec<usize> {
+        let is_below = |worker: &usize| self.workers[*worker].way == Way::Mount(mount);
+        (0..WORKERS).filter(is_below).collect()
+    }
+
+    fn start_again(&mut self, victim: Victim) {
+        match victim {
+            Victim::Worker(worker) => self.start(worker, false),
+            Victim::Daemon(mount) => {
+                self.mounts[mount].start();
+                self.mounts[mount].wait();
+                for worker in self.below(mount) {
+                    self.start(worker, false);
+                }
             }
         }
     }
 
-    fn fail(&self, worker: usize, end: ExitStatus) -> ! {
-        let said = fs::read_to_string(self.path().join(format!("w{worker}.said")));
-        panic!(
-            "worker {worker} ended by itself: {end}: {}",
-            said.unwrap_or_default()
-        );
-    }
-
-    /// The slot of a worker's process, if it is attached.
-    fn slot(&self, worker: usize) -> Option<u64> {
-        let pid = self.workers[worker]
-            .child
-            .as_ref()
-            .map(|child| u64::from(child.id()))?;
-        let processs = self.look.processes();
-        let mine = processs
-            .iter()
-            .find(|process| process.pid == pid && process.is_alive);
-        mine.map(|process| process.slot)
-    }
-
-    fn kill_one(&mut self, worker: usize, successor: bool, manner: Manner) {
-        let slot = self.slot(worker);
+    fn kill_one(&mut self, victim: Victim, successor: bool, manner: Manner) {
+        let slot = self.held_by(victim);
+        let manner = match victim {
+            Victim::Worker(worker) => manner.by(self.workers[worker].way),
+            Victim::Daemon(_) => manner.outside(),
+        };
         if let (Some(slot), Manner::Holding) = (slot, manner) {
             self.wait_for_a_lock(slot);
         }
-        let fall = self.kill(worker, slot, manner);
+        let fall = match victim {
+            Victim::Worker(worker) => self.kill(worker, slot, manner),
+            Victim::Daemon(mount) => self.kill_daemon(mount, slot, manner),
+        };
         self.outcome.tally.add(&fall);
         if successor {
-            self.start(worker, false);
+            self.start_again(victim);
         }
         if let (Some(slot), Some(held)) = (slot, fall.held)
-            && held.total() > 0
+            && held != OwnerWords::default()
         {
             let time = self.time_to_release(slot);
             let releases = &mut self.outcome.times;
@@ -274,21 +327,21 @@ impl Torture {
             times.add(time);
         }
         if !successor {
-            self.start(worker, false);
+            self.start_again(victim);
         }
     }
 
     /// Calls are short: few kills would fall where something is held.
-    fn wait_for_a_lock(&self, slot: u64) {
+    fn wait_for_a_lock(&self, slot: Slot) {
         let deadline = Instant::now() + AIM_MAX;
-        while Instant::now() < deadline && self.look.owner_words(Some(slot)).total() == 0 {
+        while Instant::now() < deadline && self.look.owner_words(Some(slot.number)).total() == 0 {
             std::hint::spin_loop();
         }
     }
 
     /// Kills, reaps, and tells what the dead one left. While its memory stands nobody cleans up after it.
-    fn kill(&mut self, worker: usize, slot: Option<u64>, manner: Manner) -> Fall {
-        let mut child = self.workers[worker].child.take().expect("started");
+    fn kill(&mut self, worker: usize, slot: Option<Slot>, manner: Manner) -> Fall {
+        let process = &mut self.workers[worker];
         if let (
             Some(_),
             Manner::Barrier {
@@ -298,47 +351,76 @@ impl Torture {
         ) = (slot, manner)
         {
             condemnation::write(&self.condemned, worker, barrier, instructions).expect("a word");
-            wait(&mut child, Instant::now() + AIM_MAX);
+            process::wait(process.child(), Instant::now() + AIM_MAX);
         }
-        child.kill().expect("kill");
-        let look = || slot.map(|slot| self.look.owner_words(Some(slot)));
+        let since = journal::age(self.dir.path(), worker);
+        process.kill();
+        let look = || slot.map(|slot| self.look.owner_words(Some(slot.number)));
         let mut seen: Option<OwnerWords> = None;
-        let end = loop {
-            if let Some(end) = child.try_wait().expect("wait") {
-                break end;
-            }
-            seen = look();
-            thread::sleep(POLL / 2);
-        };
-        self.assert_killed(worker, end);
+        process.reap(|| seen = look());
         condemnation::lift(&self.condemned, worker).expect("a word");
         Fall {
+            victim: process.way.name(),
             manner,
-            within: journal::last_begun(self.path(), worker),
+            within: journal::last_begun(self.dir.path(), worker),
+            since,
             held: seen.or_else(look),
         }
     }
 
-    fn assert_killed(&self, worker: usize, end: ExitStatus) {
-        use std::os::unix::process::ExitStatusExt;
-        if end.signal() != Some(9) {
-            self.fail(worker, end);
+    /// A daemon, and then those whom it served.
+    fn kill_daemon(&mut self, mount: usize, slot: Option<Slot>, manner: Manner) -> Fall {
+        let mut daemon = self.mounts[mount].daemon.take().expect("started");
+        daemon.kill().expect("kill");
+        let look = || slot.map(|slot| self.look.owner_words(Some(slot.number)));
+        let mut seen: Option<OwnerWords> = None;
+        let end = process::reap(&mut daemon, || seen = look());
+        assert!(
+            process::was_killed(end),
+            "{end}: {}",
+            self.mounts[mount].said()
+        );
+        let held = seen.or_else(look);
+        let below = self.below(mount);
+        for &worker in &below {
+            self.workers[worker].kill();
+            self.workers[worker].reap(|| {});
+        }
+        self.mounts[mount].detach();
+        let begun = below.iter().filter_map(|&worker| {
+            let within = journal::last_begun(self.path(), worker)?;
+            Some((within, journal::age(self.path(), worker)))
+        });
+        let longest = begun.max_by_key(|(_, since)| *since);
+        Fall {
+            victim: "a mount's daemon",
+            manner,
+            within: longest.map(|(within, _)| within),
+            since: longest.map(|(_, since)| since).unwrap_or_default(),
+            held,
         }
     }
 
+    /// Whether something is held by a slot, and that is nobody else's since.
+    fn holds(&self, slot: Slot) -> bool {
+        let processes = self.look.processes();
+        let taken = |process: &Process| process.slot == slot.number && process.pid != slot.pid;
+        let held = self.look.owner_words(Some(slot.number));
+        held != OwnerWords::default() && !processes.iter().any(taken)
+    }
+
     /// From the kernel's release of the dead one's memory until it holds nothing, less what the control thread was late.
-    fn time_to_release(&self, slot: u64) -> Option<Duration> {
-        let alive = |slot| {
-            self.look
-                .processes()
-                .iter()
-                .any(|process| process.slot == slot && process.is_alive)
+    fn time_to_release(&self, slot: Slot) -> Option<Duration> {
+        let stands = || {
+            let processes = self.look.processes();
+            let stands = |process: &Process| process.pid == slot.pid && process.is_alive;
+            processes.iter().any(stands)
         };
-        while alive(slot) && self.look.owner_words(Some(slot)).total() > 0 {
+        while self.holds(slot) && stands() {
             thread::sleep(POLL);
         }
         let from = Instant::now();
-        while self.look.owner_words(Some(slot)).total() > 0 {
+        while self.holds(slot) {
             if from.elapsed() > PATIENCE {
                 return None;
             }
@@ -351,18 +433,34 @@ impl Torture {
     /// All at one instant, as far as signals go.
     fn kill_all(&mut self) {
         self.outcome.together += 1;
-        let slots: Vec<Option<u64>> = (0..WORKERS).map(|worker| self.slot(worker)).collect();
-        for process in &mut self.workers {
-            process
-                .child
+        let slots: Vec<Option<Slot>> = (0..WORKERS)
+            .map(|worker| self.held_by(Victim::Worker(worker)))
+            .collect();
+        let daemons: Vec<Option<Slot>> = (0..self.mounts.len())
+            .map(|mount| self.held_by(Victim::Daemon(mount)))
+            .collect();
+        for mount in &mut self.mounts {
+            mount
+                .daemon
                 .as_mut()
                 .expect("started")
                 .kill()
                 .expect("kill");
         }
+        self.workers.iter_mut().for_each(Worker::kill);
         for (worker, slot) in slots.into_iter().enumerate() {
             let fall = self.kill(worker, slot, Manner::Random);
             self.outcome.tally.add(&fall);
+        }
+        for (mount, slot) in daemons.into_iter().enumerate() {
+            let fall = self.kill_daemon(mount, slot, Manner::Random);
+            self.outcome.tally.add(&fall);
+        }
+        // Children of the dead die with them, but are not reaped here.
+        let deadline = Instant::now() + FINISH_MAX;
+        while self.look.processes().iter().any(|process| process.is_alive) {
+            assert!(Instant::now() < deadline, "somebody lives");
+            thread::sleep(POLL);
         }
     }
 
@@ -398,19 +496,12 @@ impl Torture {
 
     /// All verify what is left of them, and leave; their states. Nobody holds anything then.
     fn finish(&mut self) -> Vec<State> {
-        for worker in 0..WORKERS {
-            self.start(worker, true);
-        }
+        self.start_all(true);
         let deadline = Instant::now() + FINISH_MAX;
-        for worker in 0..WORKERS {
-            let child = self.workers[worker].child.as_mut().expect("started");
-            let end = wait(child, deadline);
-            let end = end.unwrap_or_else(|| panic!("worker {worker} does not end"));
-            self.workers[worker].child = None;
-            if !end.success() {
-                self.fail(worker, end);
-            }
+        for process in &mut self.workers {
+            process.join(deadline);
         }
+        self.mounts.iter_mut().for_each(Mount::stop);
         assert_eq!(self.look.processes(), [], "a slot is in use");
         let held = self.look.owner_words(None);
         assert_eq!(held, OwnerWords::default(), "something is held");
@@ -424,6 +515,7 @@ impl Torture {
         self.kill_all();
         self.recover(false);
         let states = self.finish();
+        self.outcome.stale = stale::counted(self.path());
         self.outcome.operations = states.iter().map(|state| state.number).sum();
         self.outcome.ended = judge::judge(&Orders::pool(self.path()), &states, used);
     }

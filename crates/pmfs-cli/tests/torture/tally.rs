@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pmfs::OwnerWords;
 
+use crate::face::Way;
 use crate::op::NAMES;
 use crate::random::Random;
 
@@ -38,6 +39,23 @@ impl Manner {
         }
     }
 
+    /// As far as a worker of that kind can be killed so: it has to know of barriers.
+    pub fn by(self, way: Way) -> Manner {
+        match way {
+            Way::Library => self,
+            Way::C => self.outside(),
+            Way::Mount(_) => Manner::Random,
+        }
+    }
+
+    /// Of a process that does not know of barriers.
+    pub fn outside(self) -> Manner {
+        match self {
+            Manner::Barrier { .. } => Manner::Holding,
+            manner => manner,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Manner::Random => "at random",
@@ -49,9 +67,13 @@ impl Manner {
 
 /// One kill.
 pub struct Fall {
+    /// Whose.
+    pub victim: &'static str,
     pub manner: Manner,
     /// What the journal says that it was in the middle of, as a place in [`NAMES`].
     pub within: Option<u8>,
+    /// How long it had been in that.
+    pub since: Duration,
     /// What its slot held, if it had one.
     pub held: Option<OwnerWords>,
 }
@@ -84,6 +106,9 @@ pub struct Tally {
     pub kills: u64,
     /// Inside an operation, by the journal.
     inside: u64,
+    /// The longest that a victim had been in one operation.
+    pub longest: (Duration, &'static str),
+    victims: Places,
     manners: Places,
     within: Places,
     /// By the pool; a kill may be in several.
@@ -93,13 +118,21 @@ pub struct Tally {
 impl Tally {
     pub fn add(&mut self, fall: &Fall) {
         self.kills += 1;
+        self.victims.add(fall.victim);
         self.manners.add(fall.manner.name());
         let place = fall
             .within
             .map_or("between operations", |kind| NAMES[usize::from(kind)]);
         self.within.add(place);
+        if fall.within.is_some() && fall.since > self.longest.0 {
+            self.longest = (fall.since, place);
+        }
         let Some(held) = fall.held else {
-            self.holding.add("not attached");
+            self.holding.add(if fall.victim == Way::Mount(0).name() {
+                "what its daemon holds"
+            } else {
+                "not attached"
+            });
             self.inside += u64::from(fall.within.is_some_and(|kind| kind < crate::op::ATTACH));
             return;
         };
@@ -115,6 +148,7 @@ impl Tally {
             (held.files, "a file's offset"),
             (held.recovery, "the recovery's locks"),
             (held.open, "files open"),
+            (held.file_locks, "file locks"),
         ];
         for (count, place) in places {
             if count > 0 {
@@ -138,6 +172,9 @@ impl fmt::Display for Tally {
             "{} kills, {} inside a call: {}",
             self.kills, self.inside, self.manners
         )?;
+        writeln!(f, "  of: {}", self.victims)?;
+        let (longest, place) = self.longest;
+        writeln!(f, "  longest in one operation: {longest:.1?} ({place})")?;
         writeln!(f, "  in the middle of: {}", self.within)?;
         write!(f, "  holding: {}", self.holding)
     }

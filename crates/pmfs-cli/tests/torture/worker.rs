@@ -1,5 +1,6 @@
 //! A worker: attaches, verifies what its predecessor left, and works on until it is killed.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use pmfs::RenameFlags;
 use rustix::process::getppid;
 
 use crate::condemnation;
-use crate::face::{Done, Face, Handle, Library, Stat};
+use crate::face::{self, Done, Face, Handle, Stat, Way};
 use crate::journal::{self, Journal, Left};
 use crate::model::{DIR_MODE, FILE_MODE, Kind, Node, Seen, difference};
 use crate::op::{self, Chooser, MIXED, Op, State, content};
@@ -38,6 +39,8 @@ pub struct Orders {
     pub epoch: u64,
     /// Pauses leave the processors idle now and then, so that times are the engine's.
     pub paced: bool,
+    /// How it reaches the pool.
+    pub way: Way,
     /// Verify, put everything in order and leave.
     pub finish: bool,
 }
@@ -56,6 +59,8 @@ pub struct Worker<'a> {
     control: File,
     /// The files that the model says are open, in its order.
     open: Vec<Handle>,
+    /// The file of which it has a range.
+    pub ranges: Cell<Option<Handle>>,
 }
 
 /// The worker's whole life.
@@ -65,15 +70,16 @@ pub fn work(orders: &Orders) {
     let mut journal = Journal::open(dir, me).expect("journal");
     let left = journal::replay(dir, me, orders.seed);
     journal.begin(0, op::ATTACH).expect("journal");
-    let face = Library::attach(&Orders::pool(dir)).expect("attach");
+    let face = face::attach(orders.way, dir);
     journal.begin(0, op::VERIFY).expect("journal");
     let mut worker = Worker {
         orders,
-        face: Box::new(face),
+        face,
         state: State::default(),
         journal,
         control: condemnation::open(dir).expect("control file"),
         open: Vec::new(),
+        ranges: Cell::new(None),
     };
     worker.take_over(left);
     if orders.finish {
@@ -90,7 +96,7 @@ impl Worker<'_> {
         self.state = left.state;
         if let Err(before) = self.verify() {
             let op = left.in_flight.as_ref();
-            let Some(op) = op.filter(|op| op.number() < 20) else {
+            let Some(op) = op.filter(|op| op.number() < op::OWN) else {
                 panic!(
                     "{}: {before}; no own operation was in flight: {op:?}",
                     self.name()
@@ -103,6 +109,7 @@ impl Worker<'_> {
             }
         }
         self.state.own.close_all();
+        self.state.range = None;
         if let Some(op) = left.in_flight {
             self.state.number += 1;
             shared::resolve(self, &op);
@@ -148,7 +155,7 @@ impl Worker<'_> {
     fn run(&mut self, op: &Op) {
         let (number, kind) = (self.state.number, op.number());
         self.journal.begin(number, kind).expect("journal");
-        let outcome = if kind < 20 {
+        let outcome = if kind < op::OWN {
             self.call(op).map(|()| 0)
         } else {
             shared::call(self, op)
@@ -211,10 +218,32 @@ impl Worker<'_> {
                 self.assert_same(op, &is, should);
                 Ok(())
             }
+            _ => self.call_open(op),
+        }
+    }
+
+    /// The same by handle.
+    fn call_open(&mut self, op: &Op) -> Done<()> {
+        match *op {
             Op::ReadOpen { open } => {
-                let should = &self.state.own.nodes[&self.state.own.open[*open]].content;
-                let is = face.read_open(self.open[*open], 0, should.len() + 1)?;
+                let own = &self.state.own;
+                let should = &own.nodes[&own.open[open].node].content;
+                let is = self.face.read_open(self.open[open], 0, should.len() + 1)?;
                 self.assert_same(op, &is, should);
+                Ok(())
+            }
+            Op::Dup { open } => {
+                let handle = self.face.dup(self.open[open])?;
+                self.open.push(handle);
+                Ok(())
+            }
+            Op::Seek { open, to } => self.face.seek(self.open[open], to as u64),
+            Op::WriteNext { open, len, fill } => {
+                self.face.write_next(self.open[open], &content(fill, len))
+            }
+            Op::ReadNext { open, len } => {
+                let is = self.face.read_next(self.open[open], len)?;
+                self.assert_same(op, &is, self.state.own.next_bytes(open, len));
                 Ok(())
             }
             _ => unreachable!("{op:?} is not on own files"),
@@ -314,6 +343,9 @@ impl Worker<'_> {
         }
         if let Some(lock) = self.state.lock {
             self.run(&Op::Release { lock });
+        }
+        if self.state.range.is_some() {
+            self.run(&Op::GiveRange);
         }
         if let Err(text) = self.verify() {
             panic!("{}: in the end {text}", self.name());

@@ -1,18 +1,32 @@
 //! The library: names are walked, and what others may delete meanwhile is held and looked up again.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io::SeekFrom;
 use std::path::Path;
 
 use pmfs::types::mode::{S_IFDIR, S_IFLNK, S_IFMT};
 use pmfs::{
-    Error, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, XattrFlags,
+    Error, FallocateMode, FileId, Fs, Ino, LockClass, LockKind, LockOwner, LockRange, NewNode,
+    OpenOptions, ROOT_INO, RenameFlags, SetAttr, XattrFlags,
 };
 use rustix::io::Errno;
 
-use super::{Done, Face, Handle, Stat};
+use super::{Done, Face, Handle, Range, Stat};
 use crate::model::Kind;
 
-pub struct Library(Fs);
+pub struct Library {
+    fs: Fs,
+    /// What is open, by number.
+    open: RefCell<BTreeMap<Handle, (FileId, Ino)>>,
+    next: Cell<Handle>,
+}
+
+/// This process, as an owner of locks.
+const PROCESS: LockOwner = LockOwner {
+    class: LockClass::Posix,
+    id: 0,
+};
 
 /// An inode that can't go away.
 struct Node<'a> {
@@ -53,26 +67,43 @@ fn whole(done: usize, asked: usize) -> Done<()> {
     Err(Errno::NOSPC)
 }
 
+fn lock_range((start, len): Range) -> LockRange {
+    let end = match len {
+        0 => u64::MAX,
+        len => start + len - 1,
+    };
+    LockRange { start, end }
+}
+
 impl Library {
     pub fn attach(path: &Path) -> pmfs::Result<Library> {
-        Fs::open(path, &OpenOptions::default()).map(Library)
+        let fs = Fs::open(path, &OpenOptions::default())?;
+        Ok(Library {
+            fs,
+            open: RefCell::default(),
+            next: Cell::new(0),
+        })
     }
 
     pub fn fs(&self) -> &Fs {
-        &self.0
+        &self.fs
     }
 
     /// The inode under a name, held, and still under it then.
     fn child(&self, dir: &Node<'_>, name: &str) -> Done<Node<'_>> {
         loop {
-            let ino = self.0.lookup(dir.ino, name.as_bytes()).map_err(number)?.ino;
-            match self.0.hold(ino) {
+            let ino = self
+                .fs
+                .lookup(dir.ino, name.as_bytes())
+                .map_err(number)?
+                .ino;
+            match self.fs.hold(ino) {
                 Ok(_) => {}
                 Err(Error::Stale) => continue,
                 Err(error) => return Err(number(error)),
             }
-            let node = Node { fs: &self.0, ino };
-            match self.0.lookup(dir.ino, name.as_bytes()) {
+            let node = Node { fs: &self.fs, ino };
+            match self.fs.lookup(dir.ino, name.as_bytes()) {
                 Ok(attr) if attr.ino == ino => return Ok(node),
                 Ok(_) | Err(Error::NotFound) => {}
                 Err(error) => return Err(number(error)),
@@ -82,7 +113,7 @@ impl Library {
 
     fn node(&self, path: &str) -> Done<Node<'_>> {
         let mut node = Node {
-            fs: &self.0,
+            fs: &self.fs,
             ino: ROOT_INO,
         };
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -97,43 +128,53 @@ impl Library {
         Ok((self.node(dir)?, name.as_bytes()))
     }
 
+    fn add(&self, file: FileId, ino: Ino) -> Handle {
+        self.next.set(self.next.get() + 1);
+        self.open.borrow_mut().insert(self.next.get(), (file, ino));
+        self.next.get()
+    }
+
+    fn opened(&self, handle: Handle) -> (FileId, Ino) {
+        self.open.borrow()[&handle]
+    }
+
     fn read_ino(&self, ino: Ino, at: u64, len: usize) -> Done<Vec<u8>> {
         let mut bytes = vec![0; len];
-        let got = self.0.read(ino, at, &mut bytes).map_err(number)?;
+        let got = self.fs.read(ino, at, &mut bytes).map_err(number)?;
         bytes.truncate(got);
         Ok(bytes)
     }
 
     fn set(&self, path: &str, set: &SetAttr) -> Done<()> {
         let node = self.node(path)?;
-        self.0.setattr(node.ino, set).map(drop).map_err(number)
+        self.fs.setattr(node.ino, set).map(drop).map_err(number)
     }
 }
 
 impl Face for Library {
     fn create(&self, path: &str, mode: u32) -> Done<()> {
         let (dir, name) = self.parent(path)?;
-        let made = self.0.create(dir.ino, name, &new_node(mode));
+        let made = self.fs.create(dir.ino, name, &new_node(mode));
         made.map(drop).map_err(number)
     }
 
     fn mkdir(&self, path: &str, mode: u32) -> Done<()> {
         let (dir, name) = self.parent(path)?;
-        let made = self.0.mkdir(dir.ino, name, &new_node(mode));
+        let made = self.fs.mkdir(dir.ino, name, &new_node(mode));
         made.map(drop).map_err(number)
     }
 
     fn symlink(&self, target: &str, path: &str) -> Done<()> {
         let (dir, name) = self.parent(path)?;
         let node = new_node(0o777);
-        let made = self.0.symlink(dir.ino, name, target.as_bytes(), &node);
+        let made = self.fs.symlink(dir.ino, name, target.as_bytes(), &node);
         made.map(drop).map_err(number)
     }
 
     fn link(&self, from: &str, to: &str) -> Done<()> {
         let node = self.node(from)?;
         let (dir, name) = self.parent(to)?;
-        self.0
+        self.fs
             .link(node.ino, dir.ino, name)
             .map(drop)
             .map_err(number)
@@ -141,18 +182,18 @@ impl Face for Library {
 
     fn unlink(&self, path: &str) -> Done<()> {
         let (dir, name) = self.parent(path)?;
-        self.0.unlink(dir.ino, name).map_err(number)
+        self.fs.unlink(dir.ino, name).map_err(number)
     }
 
     fn rmdir(&self, path: &str) -> Done<()> {
         let (dir, name) = self.parent(path)?;
-        self.0.rmdir(dir.ino, name).map_err(number)
+        self.fs.rmdir(dir.ino, name).map_err(number)
     }
 
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Done<()> {
         let (dir, name) = self.parent(from)?;
         let (to_dir, to_name) = self.parent(to)?;
-        let renamed = self.0.rename(dir.ino, name, to_dir.ino, to_name, flags);
+        let renamed = self.fs.rename(dir.ino, name, to_dir.ino, to_name, flags);
         renamed.map_err(number)
     }
 
@@ -179,29 +220,29 @@ impl Face for Library {
     fn punch(&self, path: &str, at: u64, len: u64) -> Done<()> {
         let node = self.node(path)?;
         let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
-        self.0.fallocate(node.ino, mode, at, len).map_err(number)
+        self.fs.fallocate(node.ino, mode, at, len).map_err(number)
     }
 
     fn setxattr(&self, path: &str, name: &str, value: &[u8]) -> Done<()> {
         let node = self.node(path)?;
         let set = self
-            .0
+            .fs
             .setxattr(node.ino, name.as_bytes(), value, XattrFlags::empty());
         set.map_err(number)
     }
 
     fn removexattr(&self, path: &str, name: &str) -> Done<()> {
         let node = self.node(path)?;
-        self.0
+        self.fs
             .removexattr(node.ino, name.as_bytes())
             .map_err(number)
     }
 
     fn xattrs(&self, path: &str) -> Done<BTreeMap<String, Vec<u8>>> {
         let node = self.node(path)?;
-        let names = self.0.listxattr(node.ino).map_err(number)?;
+        let names = self.fs.listxattr(node.ino).map_err(number)?;
         let values = names.into_iter().map(|name| {
-            let value = self.0.getxattr(node.ino, &name).map_err(number)?;
+            let value = self.fs.getxattr(node.ino, &name).map_err(number)?;
             Ok((String::from_utf8_lossy(&name).into_owned(), value))
         });
         values.collect()
@@ -209,7 +250,7 @@ impl Face for Library {
 
     fn stat(&self, path: &str) -> Done<Stat> {
         let node = self.node(path)?;
-        let attr = self.0.getattr(node.ino).map_err(number)?;
+        let attr = self.fs.getattr(node.ino).map_err(number)?;
         Ok(Stat {
             ino: attr.ino,
             mode: attr.mode,
@@ -223,7 +264,7 @@ impl Face for Library {
             S_IFDIR => Kind::Dir,
             S_IFLNK => {
                 let node = self.node(path)?;
-                let target = self.0.readlink(node.ino).map_err(number)?;
+                let target = self.fs.readlink(node.ino).map_err(number)?;
                 Kind::Symlink(String::from_utf8_lossy(&target).into_owned())
             }
             _ => Kind::File,
@@ -233,7 +274,7 @@ impl Face for Library {
     fn list(&self, path: &str) -> Done<Vec<String>> {
         let node = self.node(path)?;
         let mut names = Vec::new();
-        let listed = self.0.readdir(node.ino, 0, &mut |entry| {
+        let listed = self.fs.readdir(node.ino, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
                 names.push(String::from_utf8_lossy(entry.name).into_owned());
             }
@@ -245,13 +286,13 @@ impl Face for Library {
 
     fn write(&self, path: &str, at: u64, bytes: &[u8]) -> Done<()> {
         let node = self.node(path)?;
-        let done = self.0.write(node.ino, at, bytes).map_err(number)?;
+        let done = self.fs.write(node.ino, at, bytes).map_err(number)?;
         whole(done, bytes.len())
     }
 
     fn append(&self, path: &str, bytes: &[u8]) -> Done<Option<u64>> {
         let node = self.node(path)?;
-        let (at, done) = self.0.append(node.ino, bytes).map_err(number)?;
+        let (at, done) = self.fs.append(node.ino, bytes).map_err(number)?;
         whole(done, bytes.len())?;
         Ok(Some(at + done as u64))
     }
@@ -263,24 +304,84 @@ impl Face for Library {
 
     fn open(&self, path: &str) -> Done<Handle> {
         let node = self.node(path)?;
-        self.0.hold(node.ino).map_err(number)?;
-        Ok(node.ino)
+        let file = self.fs.open_file(node.ino, 2).map_err(number)?;
+        Ok(self.add(file, node.ino))
     }
 
+    /// As POSIX has it: with any handle of a file the process's locks of it go.
     fn close(&self, handle: Handle) -> Done<()> {
-        self.0.release(handle).map_err(number)
+        let (file, ino) = self.opened(handle);
+        self.open.borrow_mut().remove(&handle);
+        self.fs.unlock_all(ino, PROCESS).map_err(number)?;
+        self.fs.close_file(file).map_err(number)
     }
 
     fn write_open(&self, handle: Handle, at: u64, bytes: &[u8]) -> Done<()> {
-        let done = self.0.write(handle, at, bytes).map_err(number)?;
+        let (_, ino) = self.opened(handle);
+        let done = self.fs.write(ino, at, bytes).map_err(number)?;
         whole(done, bytes.len())
     }
 
     fn read_open(&self, handle: Handle, at: u64, len: usize) -> Done<Vec<u8>> {
-        self.read_ino(handle, at, len)
+        self.read_ino(self.opened(handle).1, at, len)
+    }
+
+    fn dup(&self, handle: Handle) -> Done<Handle> {
+        let (file, ino) = self.opened(handle);
+        self.fs.dup_file(file).map_err(number)?;
+        Ok(self.add(file, ino))
+    }
+
+    fn seek(&self, handle: Handle, to: u64) -> Done<()> {
+        let (file, _) = self.opened(handle);
+        let sought = self.fs.seek_file(file, SeekFrom::Start(to));
+        sought.map(drop).map_err(number)
+    }
+
+    fn write_next(&self, handle: Handle, bytes: &[u8]) -> Done<()> {
+        let (file, _) = self.opened(handle);
+        let done = self.fs.write_file(file, bytes, false).map_err(number)?;
+        whole(done, bytes.len())
+    }
+
+    fn read_next(&self, handle: Handle, len: usize) -> Done<Vec<u8>> {
+        let (file, _) = self.opened(handle);
+        let mut bytes = vec![0; len];
+        let got = self.fs.read_file(file, &mut bytes).map_err(number)?;
+        bytes.truncate(got);
+        Ok(bytes)
+    }
+
+    fn lock(
+        &self,
+        handle: Handle,
+        lock: LockClass,
+        kind: LockKind,
+        range: Range,
+        waits: bool,
+    ) -> Done<()> {
+        let ((file, ino), range) = (self.opened(handle), lock_range(range));
+        let (pid, never) = (std::process::id(), || false);
+        let fs = &self.fs;
+        match (lock, waits) {
+            (LockClass::Posix, false) => fs.lock(ino, PROCESS, kind, range, pid),
+            (LockClass::Posix, true) => fs.lock_wait(ino, PROCESS, kind, range, pid, &never),
+            (class, false) => fs.lock_file(file, class, kind, range),
+            (class, true) => fs.lock_file_wait(file, class, kind, range, &never),
+        }
+        .map_err(number)
+    }
+
+    fn unlock(&self, handle: Handle, lock: LockClass, range: Range) -> Done<()> {
+        let ((file, ino), range) = (self.opened(handle), lock_range(range));
+        match lock {
+            LockClass::Posix => self.fs.unlock(ino, PROCESS, range),
+            class => self.fs.unlock_file(file, class, range),
+        }
+        .map_err(number)
     }
 
     fn leave(&self) -> Done<()> {
-        self.0.detach().map_err(number)
+        self.fs.detach().map_err(number)
     }
 }

@@ -20,6 +20,7 @@ doc=$tree/usr/share/doc/pmfs
 # dpkg keeps that list.
 rm "$doc/installed"
 strip --strip-unneeded "$tree/usr/bin/pmfs"
+[ ! -e "$tree/usr/lib/libpmfs.so.0" ] || strip --strip-unneeded "$tree/usr/lib/libpmfs.so.0"
 {
     printf 'PMFS\n\nMIT or Apache-2.0, as you like.\n\n'
     cat LICENSE-MIT

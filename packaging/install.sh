@@ -76,10 +76,11 @@ install_all() {
     noted=
     mkdir -p "$DESTDIR/"
     file 755 "$built/pmfs" "$PREFIX/bin/pmfs"
-    file 755 "$built/libpmfs_c.so" "$PREFIX/lib/libpmfs.so.0"
-    link libpmfs.so.0 "$PREFIX/lib/libpmfs.so"
-    file 644 "$built/libpmfs_c.a" "$PREFIX/lib/libpmfs.a"
-    file 644 crates/pmfs-capi/include/pmfs.h "$PREFIX/include/pmfs.h"
+    if [ -e "$built/libpmfs_c.so" ]; then
+        file 755 "$built/libpmfs_c.so" "$PREFIX/lib/libpmfs.so.0"
+        link libpmfs.so.0 "$PREFIX/lib/libpmfs.so"
+        file 644 crates/pmfs-capi/include/pmfs.h "$PREFIX/include/pmfs.h"
+    fi
     for name in mount.pmfs mount.fuse.pmfs umount.pmfs fsck.pmfs mkfs.pmfs; do
         link "$PREFIX/bin/pmfs" "$HELPERDIR/$name"
     done

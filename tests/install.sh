@@ -49,6 +49,10 @@ in_an_empty_place() {
     [ -x "$at/usr/local/bin/pmfs" ]
     [ "$(readlink "$at/sbin/mount.pmfs")" = /usr/local/bin/pmfs ]
     [ -s "$at/usr/local/share/man/man1/pmfs-mount.1" ]
+    sed 's|<pmfs.h>|"pmfs.h"|' crates/pmfs-capi/examples/hello.c >"$place/hello.c"
+    cc -I "$at/usr/local/include" "$place/hello.c" -L "$at/usr/local/lib" -lpmfs -o "$place/hello"
+    [ "$(LD_LIBRARY_PATH=$at/usr/local/lib "$place/hello" "$place/hello.pool")" = hello ]
+    rm "$place/hello.pool"
     [ -s "$at/usr/local/share/doc/pmfs/LICENSE-MIT" ]
     man -M "$at/usr/local/share/man" 8 mount.pmfs | grep -q 'mount -t pmfs'
     make -s uninstall DESTDIR="$at"
@@ -163,6 +167,11 @@ real_paths() {
 
 mkdir -p "$BUILT" "$place/paths"
 cp "$pmfs" "$BUILT/pmfs" || exit 1
+# What `make build` has, and `cargo test` may not: the library for C.
+for library in "$(dirname "$pmfs")"{,/deps}/libpmfs_c.so; do
+    [ ! -e "$library" ] || cp "$library" "$BUILT/libpmfs_c.so"
+done
+[ -e "$BUILT/libpmfs_c.so" ] || exit 1
 xtask=$(dirname "$pmfs")/xtask
 "$xtask" man "$BUILT/man" && "$xtask" completions "$BUILT/completions" || exit 1
 

@@ -14,6 +14,7 @@ use crate::emulate;
 static BARRIERS_LEFT: AtomicU64 = AtomicU64::new(0);
 static INSTRUCTIONS_LEFT: AtomicU64 = AtomicU64::new(0);
 static STOPS: AtomicBool = AtomicBool::new(false);
+static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// The process is to die, by SIGKILL, so that nothing of it runs any more:
 /// `instructions` after it has done its `barrier`-th fence from now, on
@@ -33,6 +34,13 @@ pub fn arm(barrier: u64, instructions: u64) {
     emulate::count_barriers();
 }
 
+/// The thread that does the `barrier`-th fence from now is to end there, without a word: what it was doing stays half done.
+pub fn end_thread_at(barrier: u64) {
+    ENDS.store(true, Ordering::Relaxed);
+    BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
+    emulate::count_barriers();
+}
+
 /// The process is to stop, by SIGSTOP, when it has done its `barrier`-th fence from now; it goes on with SIGCONT.
 pub fn stop_at(barrier: u64) {
     STOPS.store(true, Ordering::Relaxed);
@@ -44,6 +52,10 @@ pub fn stop_at(barrier: u64) {
 pub(crate) fn at_barrier() {
     if BARRIERS_LEFT.fetch_sub(1, Ordering::Relaxed) != 1 {
         return;
+    }
+    if ENDS.load(Ordering::Relaxed) {
+        // SAFETY: ends this thread alone; nothing of it runs any more, and its stack stays.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
     if STOPS.load(Ordering::Relaxed) {
         // SAFETY: no memory is touched; the signal goes to this process alone.

@@ -37,10 +37,9 @@ impl Dir {
             let shared = unsafe { pool(self.shared) }?;
             let ahead = &mut self.ahead;
             shared.fs.readdir(self.ino, self.cookie, &mut |entry| {
-                // Entries with the same cookie go together: the reading can't begin between them.
-                let more = ahead
-                    .back()
-                    .is_some_and(|last: &Dirent| last.cookie == entry.cookie);
+                // Between entries with equal hashes the reading can't begin; their cookies are the same, but for the last.
+                let last = ahead.back();
+                let more = last.is_some_and(|last: &Dirent| entry.cookie <= last.cookie + 1);
                 if ahead.len() >= BATCH && !more {
                     return false;
                 }

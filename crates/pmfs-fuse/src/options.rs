@@ -2,7 +2,7 @@
 //! unknown name and the help text all read that list.
 
 use pmem::{FlushMode, MapOptions};
-use pmfs::{AtimeMode, DataMode, OpenOptions};
+use pmfs::{AtimeMode, DataMode, OpenOptions, Stalled};
 
 use crate::MountError;
 
@@ -32,6 +32,8 @@ pub struct MountOptions {
     /// Let the kernel remember names and attributes for a second. Sound only while nobody else changes the pool:
     /// no second mount, no program that uses the library.
     pub cache: bool,
+    /// What to do about a process that holds a lock of the pool and does not run.
+    pub stalled: Stalled,
     /// Change the flags of a mount that is there.
     pub remount: bool,
 }
@@ -53,6 +55,7 @@ impl MountOptions {
             flush: FlushMode::default(),
             durable: false,
             cache: false,
+            stalled: Stalled::default(),
             remount: false,
         }
     }
@@ -98,6 +101,7 @@ impl MountOptions {
             data: self.data,
             atime: self.atime,
             nodiratime: self.nodiratime,
+            stalled: self.stalled,
             map: MapOptions {
                 read_only: false,
                 flush: self.flush,
@@ -223,6 +227,19 @@ pub const KNOWN: &[Known] = &[
             options.data = match value {
                 "atomic" => DataMode::Atomic,
                 "ordered" => DataMode::Ordered,
+                _ => return false,
+            };
+            true
+        },
+    },
+    Known {
+        name: "stalled",
+        values: Some("wait or kill"),
+        about: "a process that is stopped in a call and holds others up: wait, say so (default); kill it",
+        apply: |options, value| {
+            options.stalled = match value {
+                "wait" => Stalled::Wait,
+                "kill" => Stalled::Kill,
                 _ => return false,
             };
             true

@@ -5,6 +5,7 @@ use crate::freeze::FreezeProbe;
 use crate::geometry::Geometry;
 use crate::info::{RecoveryKind, RecoveryReport};
 use crate::options::OpenOptions;
+use crate::owner;
 use crate::persist::Restore;
 use crate::pool::{BYTE_ATTACH, BYTE_POOL, Pool, holder_pid};
 use crate::slot::SLOT_STATE;
@@ -343,6 +344,7 @@ fn occupy(pool: &Pool, path: Option<&Path>) -> Result<recovery::Undone> {
         pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
     }
     let taken = taken?;
+    owner::this_thread_lives();
     pool.mark_slot(taken.holder, 0);
     pool.held_as.store(taken.holder);
     pool.locks.lock().expect("not poisoned").extend(taken.lock);

@@ -6,7 +6,7 @@
 
 use crate::attach::attach_lock;
 use crate::error::{Error, Result};
-use crate::owner::Holder;
+use crate::owner::{self, Holder};
 use crate::pool::{BYTE_POOL, Pool};
 use crate::recovery;
 use crate::slot::SLOT_STATE;
@@ -150,6 +150,7 @@ impl Pool {
             .locks
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner) = locks;
+        owner::this_thread_lives();
         self.held_as.store(successor.holder);
         self.rename_slot(successor.holder.slot);
         self.life.store(pmem::life::number(), Ordering::Relaxed);

@@ -37,13 +37,31 @@ const SEQUENCE: u64 = 8;
 const ID_MAX: u64 = 1 << 62;
 
 thread_local! {
-    /// The dead slots that this thread is cleaning up after: their locks are its to take over.
-    static CLEANING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The dead that this thread is cleaning up after: their locks are its to take over.
+    static CLEANING: RefCell<Vec<Dead>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Who is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dead {
+    /// The process that had a slot.
+    Slot(u64),
+    /// A thread of this process, by its owner word.
+    Thread(u64),
+}
+
+impl Dead {
+    fn owns(self, owner: u64) -> bool {
+        match self {
+            Dead::Slot(slot) => slot_of(owner) == Some(slot),
+            Dead::Thread(word) => owner & !OWNER_WAITERS == word,
+        }
+    }
 }
 
 /// Whether this thread is cleaning up, and may meet groups that a death left half changed.
 pub(crate) fn cleaning() -> bool {
-    CLEANING.with_borrow(|slots| !slots.is_empty())
+    CLEANING.with_borrow(|dead| !dead.is_empty())
 }
 
 /// What recovering did.
@@ -196,9 +214,17 @@ fn undo_entry(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
 /// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to the next call.
 #[cold]
 pub(crate) fn recover_if_dead(pool: &Pool, seen: u64) {
-    if !cleaning() && pool.owner_dead(seen) {
+    if cleaning() {
+        return;
+    }
+    if pool.owner_dead(seen) {
         let _ = clean_dead(pool);
         pool.unclosed.store(true, Ordering::Relaxed);
+    } else if owner::is_gone_thread(pool, seen) {
+        let _lock = RecoveryLock::take(pool);
+        let dead = [Dead::Thread(seen & !OWNER_WAITERS)];
+        CLEANING.with_borrow_mut(|cleaning| cleaning.extend(dead));
+        let _ = clean(pool, &dead);
     }
 }
 
@@ -210,20 +236,20 @@ pub(crate) fn take_over(pool: &Pool, off: u64, me: u64) -> bool {
         return false;
     }
     let seen = pool.pm.load(off);
-    let Some(slot) = slot_of(seen) else {
-        return false;
-    };
-    if CLEANING.with_borrow(|slots| slots.contains(&slot)) {
+    if CLEANING.with_borrow(|dead| dead.iter().any(|dead| dead.owns(seen))) {
         return pool
             .pm
             .runtime()
             .cas(off, seen, me | seen & OWNER_WAITERS)
             .is_ok();
     }
-    if pool.slot_dead(slot) {
-        CLEANING.with_borrow_mut(|slots| slots.push(slot));
-        let _ = clean(pool, &[slot]);
-    }
+    let dead = match slot_of(seen) {
+        Some(slot) if pool.slot_dead(slot) => Dead::Slot(slot),
+        Some(_) if owner::is_gone_thread(pool, seen) => Dead::Thread(seen & !OWNER_WAITERS),
+        _ => return false,
+    };
+    CLEANING.with_borrow_mut(|cleaning| cleaning.push(dead));
+    let _ = clean(pool, &[dead]);
     false
 }
 
@@ -236,7 +262,8 @@ impl<'a> RecoveryLock<'a> {
         let runtime = pool.pm.runtime();
         loop {
             let seen = runtime.load(off);
-            let free = seen == 0 || pool.owner_dead(seen);
+            let gone = || pool.owner_dead(seen) || owner::is_gone_thread(pool, seen);
+            let free = seen == 0 || gone();
             if free && runtime.cas(off, seen, me).is_ok() {
                 return RecoveryLock(pool);
             }
@@ -283,16 +310,17 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
 /// Undoes, settles and unlocks what the dead left; answers whose slots still hold files open.
 fn clean_dead(pool: &Pool) -> Result<(Vec<u64>, Undone)> {
     let _lock = RecoveryLock::take(pool);
-    let dead = pool.dead_slots();
-    CLEANING.with_borrow_mut(|slots| slots.extend(&dead));
+    let slots = pool.dead_slots();
+    let dead: Vec<Dead> = slots.iter().map(|&slot| Dead::Slot(slot)).collect();
+    CLEANING.with_borrow_mut(|cleaning| cleaning.extend(&dead));
     let undone = clean(pool, &dead)?;
-    Ok((dead, undone))
+    Ok((slots, undone))
 }
 
-/// Undoes and settles the lanes of dead slots, then releases all their locks, then their lanes.
-fn clean(pool: &Pool, dead: &[u64]) -> Result<Undone> {
+/// Undoes and settles the lanes of the dead, then releases all their locks, then their lanes.
+fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
     let mut undone = Undone::default();
-    let is_dead = |owner: u64| slot_of(owner).is_some_and(|slot| dead.contains(&slot));
+    let is_dead = |owner: u64| owner != 0 && dead.iter().any(|dead| dead.owns(owner));
     let lanes: Vec<u64> = (0..pool.geometry.lanes)
         .filter(|&lane| is_dead(pool.pm.load(pool.geometry.lane_line(lane))))
         .collect();

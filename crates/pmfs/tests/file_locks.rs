@@ -135,6 +135,10 @@ fn a_model_of_bytes() {
                 Ok(()) if !blocked => taken += 1,
                 Err(Error::WouldBlock) if blocked => {
                     refused += 1;
+                    // flock gives up what it had.
+                    let lost =
+                        |held: &mut Vec<(usize, LockKind)>| held.retain(|held| held.0 != who);
+                    bytes.iter_mut().filter(|_| is_flock(who)).for_each(lost);
                     continue;
                 }
                 answer => panic!("step {step}: {who} asked for {asked:?}: {answer:?}"),

@@ -121,6 +121,17 @@ fn role() {
         ..OpenOptions::default()
     };
     let fs = Fs::open(Path::new(&pool), &options).unwrap();
+    if role == "threads" {
+        pmem::death::end_thread_at(2);
+        std::thread::scope(|scope| {
+            // What the thread leaves can't be joined.
+            std::mem::forget(scope.spawn(|| fs.create(ROOT_INO, b"half", &NODE)));
+            std::thread::sleep(Duration::from_millis(200));
+            fs.create(ROOT_INO, b"whole", &NODE).unwrap();
+            fs.detach().unwrap();
+            std::process::exit(0);
+        });
+    }
     if role == "holder" {
         // Between its undo log and its commit: the directory is locked and half changed.
         pmem::death::stop_at(2);
@@ -219,4 +230,18 @@ fn a_waiter_that_is_told_to_kill() {
     );
     assert_eq!(holder.ended(Duration::from_secs(5)), Some(None));
     assert_eq!(names(&bench), ["killer"]);
+}
+
+/// A thread that ends in the middle of a call: its process lives, and cleans up after it as soon as it meets what it held.
+#[test]
+fn a_thread_that_dies_alone() {
+    let bench = bench();
+    let mut process = Role::start(&bench, "threads");
+    let ended = process.ended(Duration::from_secs(20));
+    assert_eq!(ended, Some(Some(0)), "{}", process.said());
+    let fs = Fs::open(&bench.path, &OpenOptions::default()).unwrap();
+    // It closed the pool, and nothing was left to do.
+    assert_eq!(fs.recovery().kind, pmfs::RecoveryKind::None);
+    fs.close().unwrap();
+    assert_eq!(names(&bench), ["whole"]);
 }

@@ -123,15 +123,7 @@ impl Server {
         if !asked.flock {
             self.handles.note(ino, asked.handle, asked.owner);
         }
-        match self.fs.lock(ino, owner, kind, asked.range, asked.pid) {
-            // As flock(2) has it: who asks for another kind gives up the one it has, so two who share a lock and
-            // both want it alone do not wait for each other.
-            Err(Error::WouldBlock) if asked.flock => {
-                self.fs.unlock_all(ino, owner)?;
-                self.fs.lock(ino, owner, kind, asked.range, asked.pid)
-            }
-            other => other,
-        }
+        self.fs.lock(ino, owner, kind, asked.range, asked.pid)
     }
 
     /// The rest of SETLKW: waits until nobody is in the way, until `interrupted` says so, or to the end of the

@@ -49,7 +49,7 @@ pub(crate) fn readdir(
     if cookie < 1 && !emit(dot(dir, 1, b".")) || cookie < 2 && !emit(dot(parent, 2, b"..")) {
         return Ok(());
     }
-    let mut from = (cookie + 1).max(HASH_FIRST);
+    let mut from = cookie.saturating_add(1).max(HASH_FIRST);
     while from < 1 << HASH_BITS {
         let (listed, next) = locks::read(pool, dir, || bucket_from(pool, dir, from))?;
         for (at, entry) in listed.iter().enumerate() {

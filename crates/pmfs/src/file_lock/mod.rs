@@ -97,6 +97,7 @@ impl Pool {
                 Tried::Locked => return Ok(()),
                 Tried::Blocked { by, .. } => {
                     if !self.bury(&by)? {
+                        self.give_up_flock(request)?;
                         return Err(Error::WouldBlock);
                     }
                 }
@@ -130,6 +131,7 @@ impl Pool {
             if interrupted() {
                 return Err(Error::Interrupted);
             }
+            self.give_up_flock(request)?;
             waiting.tell()?;
             if request.lock.owner.class == LockClass::Posix
                 && deadlock::is_certain(self, &request.lock)
@@ -140,6 +142,16 @@ impl Pool {
                 return Err(Error::Interrupted);
             }
             self.alive()?;
+        }
+    }
+
+    /// As Linux has it: who asks for another kind of flock, and can't have it at once, has given up the one it had. So two
+    /// who share a lock and both want it alone don't wait for each other.
+    fn give_up_flock(&self, request: &Request) -> Result<()> {
+        let Lock { ino, owner, .. } = request.lock;
+        match owner.class {
+            LockClass::Flock => self.file_unlock(ino, owner, LockRange::WHOLE),
+            _ => Ok(()),
         }
     }
 

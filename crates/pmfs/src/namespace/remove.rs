@@ -123,7 +123,11 @@ impl Pool {
             self.open_remove(Thing::Inode(ino))?;
             return Err(Error::Stale);
         }
-        self.getattr(ino)
+        let attr = self.getattr(ino);
+        if attr.is_err() {
+            self.open_remove(Thing::Inode(ino))?;
+        }
+        attr
     }
 
     /// One holder less; the last one of an unlinked file frees it.

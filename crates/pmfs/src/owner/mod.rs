@@ -2,6 +2,7 @@
 
 pub mod protocol;
 mod stalled;
+mod threads;
 
 use crate::pool::Pool;
 use crate::recovery;
@@ -37,7 +38,19 @@ pub(crate) fn thread_tag() -> u64 {
     }
     let tag = NEXT_THREAD.fetch_add(1, Ordering::Relaxed) % OWNER_THREAD_MASK + 1;
     THREAD.set(tag);
+    threads::note(tag);
     tag
+}
+
+/// Says that this thread lives: in a process that may be a copy of another.
+pub(crate) fn this_thread_lives() {
+    threads::note(thread_tag());
+}
+
+/// Whether an owner word is that of a thread of this process which is gone.
+#[cold]
+pub(crate) fn is_gone_thread(pool: &Pool, owner: u64) -> bool {
+    slot_of(owner) == Some(pool.holder().slot) && threads::is_gone(owner & OWNER_THREAD_MASK)
 }
 
 /// The holder of a slot: the half of an owner word that is the process's.

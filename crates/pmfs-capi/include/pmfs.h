@@ -48,7 +48,7 @@ const char *pmfs_error(void);
 int pmfs_make_pool(const char *file, uint64_t size, int flags);
 /* Opens a pool; NULL if it can't be. */
 pmfs_t *pmfs_open_pool(const char *file, int flags);
-/* Closes it, and all that is open in it. */
+/* Closes it, and all handles. Close directories that are being read before; nothing may use the pool any more. */
 int pmfs_close_pool(pmfs_t *pool);
 
 /* By path. */

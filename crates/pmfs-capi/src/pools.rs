@@ -41,8 +41,10 @@ fn pools() -> MutexGuard<'static, Vec<Listed>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this thread has prepared for a fork: the list stays as it is until it is done.
+/// What this thread has prepared for a fork: the tables of handles and the list stay as they are until it is done, so that
+/// the child has them whole and unlocked.
 struct Forking {
+    handles: Vec<MutexGuard<'static, Handles>>,
     pools: MutexGuard<'static, Vec<Listed>>,
     prepared: Vec<Option<ForFork>>,
 }
@@ -53,14 +55,20 @@ thread_local! {
 
 extern "C" fn before_fork() {
     let pools = pools();
-    let prepare = |listed: &Listed| {
-        // SAFETY: it is listed, and so not closed.
-        let shared = unsafe { &*listed.0 };
+    let mut handles = Vec::new();
+    let mut prepared = Vec::new();
+    for listed in pools.iter() {
+        // SAFETY: it is listed, and so not closed; nor will it be while the list is locked.
+        let shared: &'static Shared = unsafe { &*listed.0 };
+        handles.push(shared.handles());
         // Without a free slot the child goes without: it is told at its first call.
-        shared.fs.before_fork().ok()
-    };
-    let prepared = pools.iter().map(prepare).collect();
-    FORKING.set(Some(Forking { pools, prepared }));
+        prepared.push(shared.fs.before_fork().ok());
+    }
+    FORKING.set(Some(Forking {
+        handles,
+        pools,
+        prepared,
+    }));
 }
 
 extern "C" fn after_fork_in_parent() {
@@ -68,9 +76,14 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
-    let Some(Forking { pools, prepared }) = FORKING.take() else {
+    let Some(forking) = FORKING.take() else {
         return;
     };
+    let Forking {
+        handles,
+        pools,
+        prepared,
+    } = forking;
     for (listed, prepared) in pools.iter().zip(prepared) {
         // SAFETY: it is listed, and so not closed.
         let shared = unsafe { &*listed.0 };
@@ -79,6 +92,7 @@ extern "C" fn after_fork_in_child() {
             let _ = shared.fs.after_fork_in_child(prepared);
         }
     }
+    drop(handles);
 }
 
 fn follow_forks() {

@@ -4,40 +4,33 @@
 //! A thread can go without a word of its own (exit(2) by itself, a seccomp filter), so the kernel is asked. In a forked child the
 //! numbers of the parent's threads mean nothing: who attaches or settles there says which is his.
 
+//! A table of words and no lock: one that another thread had at the moment of a fork would stay locked in the child.
+
 use rustix::thread::gettid;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Threads that are known at a time. Of one whose place another has taken nothing is known, and it counts as alive.
+const PLACES: usize = 4096;
+const TAG_SHIFT: u32 = 32;
 
 /// A thread's tag, and its number at the kernel.
-type Known = Vec<(u64, i32)>;
+static KNOWN: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
-static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
-
-fn known() -> MutexGuard<'static, Known> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn lives(number: i32) -> bool {
-    Path::new(&format!("/proc/self/task/{number}")).exists()
+fn place(tag: u64) -> &'static AtomicU64 {
+    &KNOWN[tag as usize % PLACES]
 }
 
 /// This thread has this tag.
 #[cold]
 pub(super) fn note(tag: u64) {
-    let mut known = known();
-    known.retain(|entry| entry.0 != tag);
-    if known.len() == known.capacity() && known.len() >= 64 {
-        known.retain(|entry| lives(entry.1));
-    }
-    known.push((tag, gettid().as_raw_nonzero().get()));
+    let number = gettid().as_raw_nonzero().get() as u32;
+    place(tag).store(tag << TAG_SHIFT | u64::from(number), Ordering::Relaxed);
 }
 
 /// Whether the thread that had a tag is gone.
 #[cold]
 pub(super) fn is_gone(tag: u64) -> bool {
-    let number = known()
-        .iter()
-        .find(|entry| entry.0 == tag)
-        .map(|entry| entry.1);
-    number.is_some_and(|number| !lives(number))
+    let known = place(tag).load(Ordering::Relaxed);
+    known >> TAG_SHIFT == tag && !Path::new(&format!("/proc/self/task/{}", known as u32)).exists()
 }

@@ -4,6 +4,7 @@
 //! needs none (`FlushInstr::None`), so that a table of barriers per call comes
 //! out the same on every medium.
 
+use crate::thread;
 use std::cell::Cell;
 use std::ops::Sub;
 
@@ -37,31 +38,6 @@ impl Sub for Counters {
     }
 }
 
-/// A thread's cells. No Drop and a const start, so an access is one
-/// instruction and is allowed at any time in a thread's life.
-pub(crate) struct Cells {
-    stores: Cell<u64>,
-    nt_bytes: Cell<u64>,
-    lines_flushed: Cell<u64>,
-    fences: Cell<u64>,
-    logged_bytes: Cell<u64>,
-    /// Non-temporal stores since the last sfence of this thread.
-    nt_pending: Cell<bool>,
-}
-
-thread_local! {
-    static CELLS: Cells = const {
-        Cells {
-            stores: Cell::new(0),
-            nt_bytes: Cell::new(0),
-            lines_flushed: Cell::new(0),
-            fences: Cell::new(0),
-            logged_bytes: Cell::new(0),
-            nt_pending: Cell::new(false),
-        }
-    };
-}
-
 #[inline(always)]
 fn add(cell: &Cell<u64>, n: u64) {
     cell.set(cell.get().wrapping_add(n));
@@ -69,41 +45,41 @@ fn add(cell: &Cell<u64>, n: u64) {
 
 #[inline(always)]
 pub(crate) fn stored(n: u64) {
-    CELLS.with(|c| add(&c.stores, n));
+    thread::with(|c| add(&c.stores, n));
 }
 
 #[inline(always)]
 pub(crate) fn streamed(bytes: u64) {
-    CELLS.with(|c| {
+    thread::with(|c| {
         add(&c.nt_bytes, bytes);
-        c.nt_pending.set(true);
+        c.nt_pending.set(1);
     });
 }
 
 #[inline(always)]
 pub(crate) fn flushed(lines: u64) {
-    CELLS.with(|c| add(&c.lines_flushed, lines));
+    thread::with(|c| add(&c.lines_flushed, lines));
 }
 
 /// Counts a fence; says whether non-temporal stores were waiting for it.
 #[inline(always)]
 pub(crate) fn fenced() -> bool {
-    CELLS.with(|c| {
+    thread::with(|c| {
         add(&c.fences, 1);
-        c.nt_pending.replace(false)
+        c.nt_pending.replace(0) != 0
     })
 }
 
 /// Counts bytes that the caller wrote to an undo log.
 #[inline]
 pub fn add_logged(n: u64) {
-    CELLS.with(|c| add(&c.logged_bytes, n));
+    thread::with(|c| add(&c.logged_bytes, n));
 }
 
 /// This thread's totals since it began.
 #[inline]
 pub fn snapshot() -> Counters {
-    CELLS.with(|c| Counters {
+    thread::with(|c| Counters {
         stores: c.stores.get(),
         nt_bytes: c.nt_bytes.get(),
         lines_flushed: c.lines_flushed.get(),

@@ -40,6 +40,7 @@ pub mod request;
 pub mod slots;
 mod store;
 mod stream;
+pub mod thread;
 #[cfg(not(feature = "record"))]
 mod unrecorded;
 mod window;

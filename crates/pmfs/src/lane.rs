@@ -28,15 +28,19 @@ const RUN_SHIFT: u32 = 24;
 /// Bits of a kind's word that may hold an index.
 const INDEX_MASK: u64 = (1 << LEVEL_SHIFT) - 1;
 
-thread_local! {
-    /// The lane that this thread used last.
-    static HINT: Cell<u64> = const { Cell::new(u64::MAX) };
+/// The lane that this thread used last; more than any pool has if it used none.
+fn hint() -> u64 {
+    pmem::thread::with(|thread| thread.lane.get()).wrapping_sub(1)
+}
+
+fn set_hint(index: u64) {
+    pmem::thread::with(|thread| thread.lane.set(index + 1));
 }
 
 /// Makes this thread prefer a lane, so that a recorded run can be had again.
 #[cfg(feature = "record")]
 pub fn prefer_lane(index: u64) {
-    HINT.set(index);
+    set_hint(index);
 }
 
 /// What a block is for: data spreads over the pool lane by lane, the rest stays together near its start.
@@ -110,7 +114,7 @@ impl<'a> Lane<'a> {
     pub fn claim(pool: &'a Pool) -> Lane<'a> {
         let lanes = pool.geometry.lanes;
         let me = pool.holder().word();
-        let hint = HINT.get();
+        let hint = hint();
         let start = if hint == u64::MAX {
             owner::thread_tag()
         } else {
@@ -121,7 +125,7 @@ impl<'a> Lane<'a> {
             let line = pool.geometry.lane_line(index);
             let runtime = pool.pm.runtime();
             if runtime.load(line) == 0 && runtime.cas(line + OWNER, 0, me).is_ok() {
-                HINT.set(index);
+                set_hint(index);
                 return Lane::at(pool, index);
             }
         }

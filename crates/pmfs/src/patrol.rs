@@ -7,7 +7,7 @@ use crate::pool::Pool;
 
 /// In so many calls a thread asks when somebody last looked.
 #[cfg(not(feature = "record"))]
-const CALLS: u32 = 64;
+const CALLS: u64 = 64;
 /// From one look to the next.
 const INTERVAL_NS: u64 = 4_000_000;
 /// Slots that one look asks the kernel about, some microseconds each.
@@ -15,12 +15,6 @@ const SLOTS: u64 = 32;
 /// Of the runtime area's header: when somebody last looked.
 #[cfg(not(feature = "record"))]
 const LOOKED: u64 = 24;
-
-#[cfg(not(feature = "record"))]
-thread_local! {
-    /// Changing calls that this thread has begun.
-    static BEGUN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-}
 
 #[cfg(feature = "record")]
 impl Pool {
@@ -32,8 +26,11 @@ impl Pool {
     /// Counts a call, and looks now and then. The caller holds nothing.
     #[inline]
     pub(crate) fn patrol(&self) {
-        let calls = BEGUN.get().wrapping_add(1);
-        BEGUN.set(calls);
+        let calls = pmem::thread::with(|thread| {
+            let calls = thread.begun.get() + 1;
+            thread.begun.set(calls);
+            calls
+        });
         if calls.is_multiple_of(CALLS) {
             self.look_if_due();
         }

@@ -7,7 +7,6 @@ mod threads;
 use crate::pool::Pool;
 use crate::recovery;
 use pmfs_format::runtime::{OWNER_INCARNATION_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,19 +24,15 @@ const NO_SLOT: u64 = 0xffd;
 
 static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 
-thread_local! {
-    static THREAD: Cell<u64> = const { Cell::new(0) };
-}
-
 /// This thread's tag: 1 to 2^20 - 1, unique in the process until it wraps.
 #[inline]
 pub(crate) fn thread_tag() -> u64 {
-    let tag = THREAD.get();
+    let tag = pmem::thread::with(|thread| thread.tag.get());
     if tag != 0 {
         return tag;
     }
     let tag = NEXT_THREAD.fetch_add(1, Ordering::Relaxed) % OWNER_THREAD_MASK + 1;
-    THREAD.set(tag);
+    pmem::thread::with(|thread| thread.tag.set(tag));
     threads::note(tag);
     tag
 }

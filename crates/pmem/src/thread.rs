@@ -1,0 +1,97 @@
+//! What a thread keeps for itself: one block of thread-local words, reached by one addition.
+//!
+//! Initial-exec by hand, because Rust's thread-locals of a shared library go through `__tls_get_addr`, which may allocate:
+//! not allowed in a preloaded library, whose callers may be inside malloc or a signal handler (DECISIONS 35). No Drop, and all
+//! zero at first. A child of vfork shares its parent's block.
+
+use std::arch::{asm, global_asm};
+use std::cell::Cell;
+
+/// A thread's words. The first four lines are this crate's and the engine's; the rest is the preload library's.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct Thread {
+    /// Cached and atomic stores.
+    pub(crate) stores: Cell<u64>,
+    /// Bytes stored non-temporally.
+    pub(crate) nt_bytes: Cell<u64>,
+    /// Lines written back.
+    pub(crate) lines_flushed: Cell<u64>,
+    /// Barriers.
+    pub(crate) fences: Cell<u64>,
+    /// Bytes of undo log.
+    pub(crate) logged_bytes: Cell<u64>,
+    /// Not 0: non-temporal stores since the last sfence.
+    pub(crate) nt_pending: Cell<u64>,
+    /// The thread's tag in owner words; 0 before it has one.
+    pub tag: Cell<u64>,
+    /// The lane that it used last, plus one.
+    pub lane: Cell<u64>,
+    /// Changing calls that it has begun.
+    pub begun: Cell<u64>,
+    /// For the face that runs in this process.
+    pub face: [Cell<u64>; 23],
+}
+
+/// Bytes of [`Thread`]; the assembly below has the same number.
+const BYTES: usize = 256;
+/// Where [`Thread::face`] begins, bytes: for a face's own assembly.
+pub const FACE: usize = 72;
+
+const _: () = assert!(size_of::<Thread>() == BYTES);
+const _: () = assert!(std::mem::offset_of!(Thread, face) == FACE);
+
+global_asm!(
+    ".section .tbss.pmem_thread,\"awT\",@nobits",
+    ".globl pmem_thread",
+    ".hidden pmem_thread",
+    ".type pmem_thread, @object",
+    ".size pmem_thread, 256",
+    ".p2align 6",
+    "pmem_thread:",
+    ".zero 256",
+    ".previous",
+);
+
+/// This thread's words.
+#[inline(always)]
+pub fn with<T>(body: impl FnOnce(&Thread) -> T) -> T {
+    let at: *const Thread;
+    // SAFETY: the sum of the thread pointer and the block's offset from it, as the ABI for thread-local storage has it;
+    // neither changes while a thread runs, and no memory but the offset table's is read.
+    unsafe {
+        asm!(
+            "mov {at}, qword ptr fs:[0]",
+            "add {at}, qword ptr [rip + pmem_thread@GOTTPOFF]",
+            at = out(reg) at,
+            options(pure, readonly, nostack),
+        );
+    }
+    // SAFETY: the block is this thread's alone (`Thread` is not Sync, and the reference ends with `body`), lives as long as
+    // it runs, and all zero is a valid value.
+    body(unsafe { &*at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_has_its_own() {
+        with(|thread| thread.face[0].set(7));
+        let other = std::thread::spawn(|| {
+            with(|thread| {
+                let seen = thread.face[0].get();
+                thread.face[0].set(8);
+                (seen, std::ptr::from_ref(thread).addr())
+            })
+        });
+        let (seen, place) = other.join().expect("the thread");
+        assert_eq!(seen, 0);
+        with(|thread| {
+            assert_eq!(thread.face[0].replace(0), 7);
+            assert_ne!(std::ptr::from_ref(thread).addr(), place);
+            assert!(std::ptr::from_ref(thread).addr().is_multiple_of(64));
+        });
+    }
+}

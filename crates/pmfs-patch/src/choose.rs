@@ -12,7 +12,7 @@ use std::fmt;
 
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register};
 
-use crate::targets::Targets;
+use crate::addresses::Addresses;
 
 /// Bytes of `jmp rel32`.
 pub(crate) const JUMP_BYTES: u64 = 5;
@@ -92,8 +92,8 @@ pub(crate) struct Choice {
 /// What the choice goes by.
 pub(crate) struct Surroundings<'a> {
     pub(crate) instructions: &'a [Instruction],
-    pub(crate) targets: &'a Targets,
-    /// Addresses where the unwinder's rules change, sorted.
+    pub(crate) targets: &'a Addresses,
+    /// Addresses where what the unwinder does changes, sorted.
     pub(crate) rows: &'a [u64],
     /// Whatever lies below belongs to an earlier site's jump.
     pub(crate) floor: u64,
@@ -225,7 +225,7 @@ impl Surroundings<'_> {
     }
 
     /// The system call number, if the code of the same basic block before the site says it.
-    pub(crate) fn number(&self, site: usize) -> Option<u32> {
+    pub(crate) fn number(&self, site: usize) -> Option<i32> {
         let mut behind = site;
         loop {
             if self.targets.contains(self.instructions[behind].ip()) {
@@ -262,12 +262,12 @@ fn changes(instruction: &Instruction, register: Register) -> bool {
 }
 
 /// What `mov` of an immediate or `xor` with itself puts into eax.
-fn loaded_number(instruction: &Instruction) -> Option<u32> {
+fn loaded_number(instruction: &Instruction) -> Option<i32> {
     match instruction.code() {
         Code::Mov_r32_imm32 | Code::Mov_rm32_imm32 | Code::Mov_rm64_imm32 | Code::Mov_r64_imm64
             if instruction.op0_register().full_register() == Register::RAX =>
         {
-            u32::try_from(instruction.immediate(1)).ok()
+            i32::try_from(instruction.immediate(1)).ok()
         }
         Code::Xor_r32_rm32 | Code::Xor_rm32_r32 | Code::Xor_r64_rm64 | Code::Xor_rm64_r64
             if instruction.op0_register() == instruction.op1_register() =>

@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_pattern_in_an_immediate_is_no_site() {
         let bytes = [0xb8, 0x0f, 0x05, 0x0f, 0x05, 0x0f, 0x05, 0xc3];
-        let code = Code::decode(&bytes, 0x1000, &[0x1000..0x1008], &[]);
+        let code = Code::decode(&bytes, 0x1000, std::slice::from_ref(&(0x1000..0x1008)), &[]);
         let sites: Vec<u64> = code.sites().map(|at| code.instructions[at].ip()).collect();
         assert_eq!(sites, [0x1005]);
         assert_eq!(code.undecoded_bytes, 0);
@@ -90,7 +90,12 @@ mod tests {
     fn a_beginning_wins_over_what_runs_into_it() {
         // mov eax, imm32, of which only two bytes are left; then syscall.
         let bytes = [0x90, 0xb8, 0x01, 0x0f, 0x05, 0xc3];
-        let code = Code::decode(&bytes, 0x1000, &[0x1000..0x1006], &[0x1003]);
+        let code = Code::decode(
+            &bytes,
+            0x1000,
+            std::slice::from_ref(&(0x1000..0x1006)),
+            &[0x1003],
+        );
         let ips: Vec<u64> = code.instructions.iter().map(Instruction::ip).collect();
         assert_eq!(ips, [0x1000, 0x1003, 0x1005]);
         assert_eq!(code.undecoded_bytes, 2);

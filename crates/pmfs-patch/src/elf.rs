@@ -39,11 +39,6 @@ impl Text {
     pub(crate) fn range(&self) -> Range<u64> {
         self.vaddr..self.vaddr + self.bytes.len() as u64
     }
-
-    /// The bytes at these addresses, which must lie inside.
-    pub(crate) fn slice(&self, range: Range<u64>) -> &[u8] {
-        &self.bytes[(range.start - self.vaddr) as usize..(range.end - self.vaddr) as usize]
-    }
 }
 
 pub(crate) struct Symbol<'data> {

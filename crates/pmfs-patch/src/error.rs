@@ -101,6 +101,12 @@ pub enum PatchError {
         /// Whose it is.
         owner: u32,
     },
+    /// Others may write into the cache's directory.
+    #[error("{path} may be written by others, and images are code; run `chmod go-w {path}`", path = path.display())]
+    OpenCache {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The cache could not be written.
     #[error("can't {what} {}: {source}; make its directory writable, or set XDG_CACHE_HOME to one that is", path.display())]
     Cache {

@@ -4,6 +4,7 @@ use iced_x86::Instruction;
 use sha2::{Digest, Sha256};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::addresses::Addresses;
 use crate::choose::{Choice, JUMP_BYTES, Reason, Surroundings};
 use crate::code::Code;
 use crate::elf::Library;
@@ -13,11 +14,11 @@ use crate::header::{
     STUBS_VADDR, SiteRaw, VERSION,
 };
 use crate::stub::{INT3, Stub, assemble, jump};
-use crate::targets::{Targets, targets};
+use crate::targets::targets;
 use crate::unwind::{Function, functions};
 
 /// `rt_sigreturn` in Linux's table for x86-64.
-const NR_RT_SIGRETURN: u32 = 15;
+const NR_RT_SIGRETURN: i32 = 15;
 
 /// What became of a library's system calls.
 #[derive(Debug)]
@@ -94,14 +95,14 @@ pub(crate) fn decode(library: &Library, functions: &[Function]) -> Code {
 struct Chosen {
     site: usize,
     choice: Choice,
-    nr: Option<u32>,
+    nr: Option<i32>,
 }
 
 struct Patches<'a> {
     library: &'a Library<'a>,
     functions: &'a [Function],
     code: &'a Code,
-    targets: &'a Targets,
+    targets: &'a Addresses,
     chosen: Vec<Chosen>,
     skipped: Vec<Skipped>,
 }
@@ -118,7 +119,7 @@ impl<'a> Patches<'a> {
         let mut floor = 0;
         for site in self.code.sites() {
             let ip = self.code.instructions[site].ip();
-            let function = self.function_at(ip);
+            let function = self.function_before(ip);
             let surroundings = Surroundings {
                 instructions: &self.code.instructions,
                 targets: self.targets,
@@ -126,7 +127,8 @@ impl<'a> Patches<'a> {
                 floor,
             };
             let nr = surroundings.number(site);
-            let returns = function.is_some_and(|function| function.is_signal_return);
+            let returns = function
+                .is_some_and(|function| function.is_signal_return && function.range.contains(&ip));
             let choice = if returns || nr == Some(NR_RT_SIGRETURN) {
                 Err(Reason::SignalReturn)
             } else {
@@ -154,12 +156,13 @@ impl<'a> Patches<'a> {
         });
     }
 
-    fn function_at(&self, address: u64) -> Option<&'a Function> {
+    /// The last that begins at or before an address. It may end before it, as that of `clone` does: the child has no
+    /// frame to unwind to.
+    fn function_before(&self, address: u64) -> Option<&'a Function> {
         let behind = self
             .functions
             .partition_point(|function| function.range.start <= address);
-        let function = self.functions.get(behind.checked_sub(1)?)?;
-        function.range.contains(&address).then_some(function)
+        self.functions.get(behind.checked_sub(1)?)
     }
 
     fn range(&self, chosen: &Chosen) -> &'a [Instruction] {
@@ -228,7 +231,7 @@ impl<'a> Patches<'a> {
             site: syscall.ip() as u32,
             stub: offset as u32,
             pass: stub.pass,
-            nr: chosen.nr.map_or(-1, |nr| nr as i32),
+            nr: chosen.nr.unwrap_or(-1),
             kind: kind(chosen.choice.before, KIND_BEFORE) | kind(chosen.choice.after, KIND_AFTER),
             start_site: start as u32,
             resume_site: syscall.next_ip() as u32,

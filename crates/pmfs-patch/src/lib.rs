@@ -15,6 +15,8 @@
 //! - What was not patched is named, with the reason ([`Report`]).
 #![forbid(unsafe_code)]
 
+mod addresses;
+mod cache;
 mod choose;
 mod code;
 mod dwarf;
@@ -26,6 +28,7 @@ mod stub;
 mod targets;
 mod unwind;
 
+pub use cache::Images;
 pub use choose::{Obstacle, Reason};
 pub use error::PatchError;
 pub use image::{Image, Report, Skipped};

@@ -15,6 +15,7 @@ use iced_x86::{BlockEncoder, BlockEncoderOptions, Instruction, InstructionBlock}
 
 use crate::choose::JUMP_BYTES;
 use crate::header::STUB_ALIGN_BYTES;
+use crate::targets::branch_target;
 
 /// Bytes of the longest stub.
 const STUB_BYTES_MAX: usize = 2 * STUB_ALIGN_BYTES as usize;
@@ -73,10 +74,28 @@ fn displacement(from: u64, to: u64) -> Option<[u8; 4]> {
     Some(i32::try_from(distance).ok()?.to_le_bytes())
 }
 
-/// Instructions, encoded for another place: what they address relative to rip stays the same.
+/// Whether a whole stub that begins at `from` can address it by 32 bits.
+fn is_in_reach(from: u64, address: u64) -> bool {
+    let end = from.wrapping_add(STUB_BYTES_MAX as u64);
+    displacement(from, address).is_some() && displacement(end, address).is_some()
+}
+
+/// Instructions, encoded for another place: what they address relative to rip stays the same. What is out of reach
+/// from there is refused here: the encoder would go a longer way, or address by eip, which is wrong for addresses
+/// relative to a base.
 fn moved(instructions: &[Instruction], to: u64) -> Option<Vec<u8>> {
     if instructions.is_empty() {
         return Some(Vec::new());
+    }
+    let out_of_reach = |one: &Instruction| {
+        let memory = one
+            .is_ip_rel_memory_operand()
+            .then(|| one.ip_rel_memory_address());
+        let addressed = memory.or_else(|| branch_target(one));
+        addressed.is_some_and(|address| !is_in_reach(to, address))
+    };
+    if instructions.iter().any(out_of_reach) {
+        return None;
     }
     let block = InstructionBlock::new(instructions, to);
     let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok()?;

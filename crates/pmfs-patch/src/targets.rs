@@ -6,58 +6,28 @@
 //! - an instruction forms it relative to rip (its address is taken);
 //! - a jump table can lead there. Compilers and glibc's assembly make tables of 32-bit offsets, from the table itself
 //!   or from a label, and form both addresses relative to rip. So every address T that an instruction forms is read
-//!   as a table: T + entry is a target for entry after entry, up to the first that leads out of the code; and so is
+//!   as a table: T + entry is a target for entry after entry, up to the first that doesn't lead to an instruction; and so is
 //!   B + entry for every address B in the code that is formed in the same function. Whether a jump uses the table is
 //!   not asked. Too many targets cost a site at worst, too few would break the program.
 
 use iced_x86::{Instruction, OpKind};
 
+use crate::addresses::Addresses;
 use crate::code::Code;
 use crate::elf::Library;
 use crate::unwind::Function;
 
-/// A set of addresses in the text.
-pub(crate) struct Targets {
-    vaddr: u64,
-    marks: Vec<bool>,
-}
-
-impl Targets {
-    pub(crate) fn new(vaddr: u64, len: usize) -> Self {
-        Targets {
-            vaddr,
-            marks: vec![false; len],
+/// What the instructions themselves say: branches, calls, what follows them, addresses formed.
+pub(crate) fn add_code(targets: &mut Addresses, instructions: &[Instruction]) {
+    for instruction in instructions {
+        if let Some(target) = branch_target(instruction) {
+            targets.add(target);
         }
-    }
-
-    /// Addresses outside of the text are ignored.
-    pub(crate) fn add(&mut self, address: u64) {
-        let at = address.wrapping_sub(self.vaddr);
-        if let Some(mark) = usize::try_from(at)
-            .ok()
-            .and_then(|at| self.marks.get_mut(at))
-        {
-            *mark = true;
+        if is_call(instruction) {
+            targets.add(instruction.next_ip());
         }
-    }
-
-    pub(crate) fn contains(&self, address: u64) -> bool {
-        let at = address.wrapping_sub(self.vaddr);
-        usize::try_from(at).is_ok_and(|at| self.marks.get(at) == Some(&true))
-    }
-
-    /// What the instructions themselves say: branches, calls, what follows them, addresses formed.
-    pub(crate) fn add_code(&mut self, instructions: &[Instruction]) {
-        for instruction in instructions {
-            if let Some(target) = branch_target(instruction) {
-                self.add(target);
-            }
-            if is_call(instruction) {
-                self.add(instruction.next_ip());
-            }
-            if instruction.is_ip_rel_memory_operand() {
-                self.add(instruction.ip_rel_memory_address());
-            }
+        if instruction.is_ip_rel_memory_operand() {
+            targets.add(instruction.ip_rel_memory_address());
         }
     }
 }
@@ -85,10 +55,10 @@ pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
 }
 
 /// All targets of a library.
-pub(crate) fn targets(library: &Library, functions: &[Function], code: &Code) -> Targets {
+pub(crate) fn targets(library: &Library, functions: &[Function], code: &Code) -> Addresses {
     let text = library.text.range();
-    let mut targets = Targets::new(text.start, library.text.bytes.len());
-    targets.add_code(&code.instructions);
+    let mut targets = Addresses::new(text.start, library.text.bytes.len());
+    add_code(&mut targets, &code.instructions);
     for symbol in &library.symbols {
         targets.add(symbol.address);
     }
@@ -110,49 +80,64 @@ fn add_jump_tables(
     library: &Library,
     functions: &[Function],
     instructions: &[Instruction],
-    targets: &mut Targets,
+    targets: &mut Addresses,
 ) {
-    let formed = |part: &[Instruction]| -> Vec<u64> {
-        let mut addresses: Vec<u64> = part
-            .iter()
-            .filter(|instruction| instruction.is_ip_rel_memory_operand())
-            .map(Instruction::ip_rel_memory_address)
-            .collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        addresses
+    let text = &library.text;
+    let mut tables = Tables {
+        library,
+        beginnings: Addresses::new(text.vaddr, text.bytes.len()),
+        targets,
     };
+    for instruction in instructions {
+        tables.beginnings.add(instruction.ip());
+    }
     for table in formed(instructions) {
-        add_table(library, table, table, targets);
+        tables.read(table, table);
     }
     for function in functions {
         let first = instructions.partition_point(|one| one.ip() < function.range.start);
         let behind = instructions.partition_point(|one| one.ip() < function.range.end);
         let addresses = formed(&instructions[first..behind]);
-        let bases: Vec<u64> = addresses
-            .iter()
-            .copied()
-            .filter(|address| library.is_code(*address))
-            .collect();
-        for base in bases {
+        for base in addresses.iter().filter(|base| library.is_code(**base)) {
             for table in &addresses {
-                add_table(library, *table, base, targets);
+                tables.read(*table, *base);
             }
         }
     }
 }
 
-/// Entries at `table`, relative to `base`, up to the first that doesn't lead into code.
-fn add_table(library: &Library, table: u64, base: u64, targets: &mut Targets) {
-    let Some(bytes) = library.bytes_from(table) else {
-        return;
-    };
-    for entry in bytes.chunks_exact(4) {
-        let offset = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-        let address = base.wrapping_add_signed(i64::from(offset));
-        if !library.is_code(address) {
+/// The addresses that instructions form relative to rip, each once.
+fn formed(instructions: &[Instruction]) -> Vec<u64> {
+    let mut addresses: Vec<u64> = instructions
+        .iter()
+        .filter(|instruction| instruction.is_ip_rel_memory_operand())
+        .map(Instruction::ip_rel_memory_address)
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+struct Tables<'a> {
+    library: &'a Library<'a>,
+    /// Where instructions begin.
+    beginnings: Addresses,
+    targets: &'a mut Addresses,
+}
+
+impl Tables<'_> {
+    /// Entries at `table`, relative to `base`, up to the first that doesn't lead to an instruction.
+    fn read(&mut self, table: u64, base: u64) {
+        let Some(bytes) = self.library.bytes_from(table) else {
             return;
+        };
+        for entry in bytes.chunks_exact(4) {
+            let offset = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+            let address = base.wrapping_add_signed(i64::from(offset));
+            if !self.beginnings.contains(address) {
+                return;
+            }
+            self.targets.add(address);
         }
-        targets.add(address);
     }
 }

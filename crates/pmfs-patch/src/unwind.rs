@@ -13,7 +13,8 @@ pub(crate) struct Function {
     pub(crate) range: Range<u64>,
     /// A frame that the kernel made: where signal handlers return to. Its range begins one byte before the code.
     pub(crate) is_signal_return: bool,
-    /// Addresses from which other unwinding rules hold.
+    /// Addresses from which the unwinder acts in another way: other rules for the frame, or another landing pad;
+    /// sorted.
     pub(crate) rows: Vec<u64>,
     /// Where an exception or a cancellation enters it.
     pub(crate) landing_pads: Vec<u64>,
@@ -130,7 +131,7 @@ fn function(library: &Library, address: u64) -> Option<Function> {
     let start = reader.pointer(common.pointer_encoding, 0)?;
     let len = reader.value(common.pointer_encoding)?;
     let range = start..start.checked_add(len)?;
-    let mut landing_pads = Vec::new();
+    let mut handlers = Handlers::default();
     if common.has_augmentation {
         let len = reader.uleb()?;
         let mut data = reader.part(len)?;
@@ -138,20 +139,31 @@ fn function(library: &Library, address: u64) -> Option<Function> {
             let place = data.clone().value(common.lsda_encoding)?;
             let lsda = data.pointer(common.lsda_encoding, 0)?;
             if place != 0 {
-                landing_pads = self::landing_pads(library, lsda, start)?;
+                handlers = self::handlers(library, lsda, start)?;
             }
         }
     }
+    let mut rows = rows(reader, start, &common)?;
+    rows.append(&mut handlers.edges);
+    rows.sort_unstable();
     Some(Function {
-        rows: rows(reader, start, &common)?,
         range,
         is_signal_return: common.is_signal_return,
-        landing_pads,
+        rows,
+        landing_pads: handlers.landing_pads,
     })
 }
 
-/// The landing pads of a language-specific data area: a header, then call sites, of which some have one.
-fn landing_pads(library: &Library, address: u64, function_start: u64) -> Option<Vec<u64>> {
+/// What a language-specific data area says.
+#[derive(Default)]
+struct Handlers {
+    /// Where call sites begin and end.
+    edges: Vec<u64>,
+    landing_pads: Vec<u64>,
+}
+
+/// A header, then call sites, of which some have a landing pad.
+fn handlers(library: &Library, address: u64, function_start: u64) -> Option<Handlers> {
     let mut reader = Reader::new(library.bytes_from(address)?, address);
     let start_encoding = reader.byte()?;
     let base = if start_encoding == ENCODING_OMIT {
@@ -165,17 +177,18 @@ fn landing_pads(library: &Library, address: u64, function_start: u64) -> Option<
     let encoding = reader.byte()?;
     let len = reader.uleb()?;
     let mut sites = reader.part(len)?;
-    let mut pads = Vec::new();
+    let mut handlers = Handlers::default();
     while !sites.is_empty() {
-        sites.value(encoding)?;
-        sites.value(encoding)?;
+        let start = function_start.wrapping_add(sites.value(encoding)?);
+        let len = sites.value(encoding)?;
         let pad = sites.value(encoding)?;
         sites.uleb()?;
+        handlers.edges.extend([start, start.wrapping_add(len)]);
         if pad != 0 {
-            pads.push(base.wrapping_add(pad));
+            handlers.landing_pads.push(base.wrapping_add(pad));
         }
     }
-    Some(pads)
+    Some(handlers)
 }
 
 /// Where the call frame instructions advance to: only their operands' lengths matter here, not what they say.

@@ -281,3 +281,7 @@ fn text(data: &[u8], segments: &[Segment]) -> Result<Text, PatchError> {
         bytes,
     })
 }
+
+#[cfg(test)]
+#[path = "elf_tests.rs"]
+mod tests;

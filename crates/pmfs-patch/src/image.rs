@@ -302,5 +302,5 @@ pub(crate) fn is_image_of(bytes: &[u8], library: &Library) -> bool {
 }
 
 #[cfg(test)]
-#[path = "image_tests.rs"]
-mod tests;
+#[path = "libc_tests.rs"]
+pub(crate) mod tests;

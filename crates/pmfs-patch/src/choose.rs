@@ -34,6 +34,8 @@ pub enum Reason {
         /// What stands against those behind it.
         after: Obstacle,
     },
+    /// The function around it has bytes that are no instruction: what else was read of it may be wrong.
+    DataInCode,
     /// What was to be moved doesn't fit into a stub, or can't be encoded there.
     NotMovable,
 }
@@ -46,6 +48,7 @@ impl fmt::Display for Reason {
             Reason::NoRoom { before, after } => {
                 write!(out, "no room: before it {before}, behind it {after}")
             }
+            Reason::DataInCode => out.write_str("its function has data between the instructions"),
             Reason::NotMovable => out.write_str("what stands around it can't be moved"),
         }
     }

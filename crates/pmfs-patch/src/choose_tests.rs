@@ -32,7 +32,7 @@ fn decoded(parts: &[&[u8]]) -> (Decoded, Addresses, usize) {
     let bytes = parts.concat();
     let section = AT..AT + bytes.len() as u64;
     let code = Decoded::decode(&bytes, AT, slice::from_ref(&section), &[]);
-    assert_eq!(code.undecoded_bytes, 0);
+    assert_eq!(code.undecoded_bytes(), 0);
     let mut targets = Addresses::new(AT, bytes.len());
     add_code(&mut targets, &code.instructions);
     let site = code.sites().next().expect("a syscall");

@@ -8,8 +8,8 @@ use iced_x86::{Code as Mnemonic, Decoder, DecoderOptions, Instruction};
 /// All instructions, by address.
 pub(crate) struct Code {
     pub(crate) instructions: Vec<Instruction>,
-    /// Bytes that no instruction begins with, or that run into the next known beginning.
-    pub(crate) undecoded_bytes: u64,
+    /// Bytes that are no instruction, or would run into the next known beginning: their ranges, by address.
+    pub(crate) undecoded: Vec<Range<u64>>,
 }
 
 impl Code {
@@ -23,7 +23,7 @@ impl Code {
     ) -> Self {
         let mut code = Code {
             instructions: Vec::with_capacity(bytes.len() / 4),
-            undecoded_bytes: 0,
+            undecoded: Vec::new(),
         };
         for section in sections {
             let first = starts.partition_point(|start| *start <= section.start);
@@ -42,14 +42,30 @@ impl Code {
     fn decode_run(&mut self, bytes: &[u8], vaddr: u64) {
         let mut decoder = Decoder::with_ip(64, bytes, vaddr, DecoderOptions::NONE);
         while decoder.can_decode() {
-            let before = decoder.position();
+            let before = decoder.ip();
             let instruction = decoder.decode();
             if instruction.is_invalid() {
-                self.undecoded_bytes += (decoder.position() - before) as u64;
+                self.undecoded.push(before..decoder.ip());
             } else {
                 self.instructions.push(instruction);
             }
         }
+    }
+
+    pub(crate) fn undecoded_bytes(&self) -> u64 {
+        self.undecoded
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum()
+    }
+
+    /// Whether every byte of a range is part of an instruction.
+    pub(crate) fn is_decoded(&self, range: &Range<u64>) -> bool {
+        let at = self
+            .undecoded
+            .partition_point(|undecoded| undecoded.end <= range.start);
+        let next = self.undecoded.get(at);
+        next.is_none_or(|undecoded| undecoded.start >= range.end)
     }
 
     /// Indices of the `syscall` instructions.
@@ -80,7 +96,7 @@ mod tests {
         let code = Code::decode(&bytes, 0x1000, std::slice::from_ref(&(0x1000..0x1008)), &[]);
         let sites: Vec<u64> = code.sites().map(|at| code.instructions[at].ip()).collect();
         assert_eq!(sites, [0x1005]);
-        assert_eq!(code.undecoded_bytes, 0);
+        assert_eq!(code.undecoded_bytes(), 0);
         assert_eq!(code.index_of(0x1005), Some(1));
     }
 
@@ -98,6 +114,10 @@ mod tests {
         );
         let ips: Vec<u64> = code.instructions.iter().map(Instruction::ip).collect();
         assert_eq!(ips, [0x1000, 0x1003, 0x1005]);
-        assert_eq!(code.undecoded_bytes, 2);
+        assert_eq!(code.undecoded_bytes(), 2);
+        assert!(code.is_decoded(&(0x1000..0x1001)));
+        assert!(!code.is_decoded(&(0x1000..0x1002)));
+        assert!(!code.is_decoded(&(0x1002..0x1006)));
+        assert!(code.is_decoded(&(0x1003..0x1006)));
     }
 }

@@ -73,7 +73,7 @@ impl Image {
         let report = Report {
             patched: laid_out.rows.len(),
             skipped: patches.skipped,
-            undecoded_bytes: code.undecoded_bytes,
+            undecoded_bytes: code.undecoded_bytes(),
         };
         let bytes = assemble_file(&library, &laid_out, report.skipped.len());
         Ok(Image { bytes, report })
@@ -131,6 +131,8 @@ impl<'a> Patches<'a> {
                 .is_some_and(|function| function.is_signal_return && function.range.contains(&ip));
             let choice = if returns || nr == Some(NR_RT_SIGRETURN) {
                 Err(Reason::SignalReturn)
+            } else if function.is_some_and(|function| !self.code.is_decoded(&function.range)) {
+                Err(Reason::DataInCode)
             } else {
                 surroundings.choose(site)
             };

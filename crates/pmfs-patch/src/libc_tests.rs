@@ -274,6 +274,81 @@ fn nothing_leads_into_overwritten_bytes() {
     });
 }
 
+/// Each kind of target is found at all: landing pads, what relocations name, and the jump tables that a compiler's
+/// dispatch (movsxd of an entry, add of the table, jmp) uses, of which the first entry is looked at.
+#[test]
+fn hidden_targets_are_known() {
+    with_libc(|subject| {
+        let targets = targets(&subject.library, &subject.functions, &subject.code);
+        let pads: Vec<u64> = subject
+            .functions
+            .iter()
+            .flat_map(|function| function.landing_pads.iter().copied())
+            .collect();
+        let relocated = subject.library.relocated.iter().copied();
+        let relocated: Vec<u64> = relocated
+            .filter(|address| subject.library.is_code(*address))
+            .collect();
+        let mut entries = Vec::new();
+        let code = &subject.code.instructions;
+        for at in 40..code.len() {
+            if let Some(table) = dispatch_table(&code[at - 40..=at]) {
+                let bytes = subject.library.bytes_from(table).expect("a table");
+                let offset = i32::from_le_bytes(*bytes.first_chunk().expect("an entry"));
+                entries.push(table.wrapping_add_signed(i64::from(offset)));
+            }
+        }
+        let counts = [pads.len(), relocated.len(), entries.len()];
+        println!("landing pads, relocations, jump tables: {counts:?}");
+        assert!(counts.iter().all(|count| *count > 20));
+        for address in pads.iter().chain(&relocated).chain(&entries) {
+            assert!(targets.contains(*address), "{address:#x}");
+            assert!(subject.code.index_of(*address).is_some(), "{address:#x}");
+        }
+    });
+}
+
+/// The table of `lea T, [rip+..] ... movsxd r, [T+i*4]; add r, T; jmp r`, if that is how these instructions end.
+fn dispatch_table(code: &[Instruction]) -> Option<u64> {
+    let [before @ .., movsxd, add, jmp] = code else {
+        return None;
+    };
+    let base = movsxd.memory_base();
+    let is_dispatch = jmp.code() == Mnemonic::Jmp_rm64
+        && add.mnemonic() == iced_x86::Mnemonic::Add
+        && add.op1_register() == base
+        && movsxd.mnemonic() == iced_x86::Mnemonic::Movsxd
+        && movsxd.memory_index_scale() == 4;
+    let writes = |one: &&Instruction| one.op0_register() == base;
+    let lea = before.iter().rev().find(writes).filter(|_| is_dispatch)?;
+    (lea.code() == Mnemonic::Lea_r64_m && lea.is_ip_rel_memory_operand())
+        .then(|| lea.ip_rel_memory_address())
+}
+
+/// The unwinder's rules change where functions push and pop: rows lie behind instructions that move the stack
+/// pointer, in all functions together by the thousand, and inside of their function.
+#[test]
+fn unwinding_rows_follow_the_stack_pointer() {
+    with_libc(|subject| {
+        let (mut rows, mut behind_push) = (0, 0);
+        for function in &subject.functions {
+            for row in &function.rows {
+                let range = function.range.start..=function.range.end;
+                assert!(range.contains(row), "{row:#x}");
+                rows += 1;
+                let index = subject.code.index_of(*row);
+                let before = index.and_then(|at| subject.code.instructions.get(at.checked_sub(1)?));
+                let moves = |one: &Instruction| {
+                    one.is_stack_instruction() || one.op0_register() == Register::RSP
+                };
+                behind_push += u32::from(before.is_some_and(moves));
+            }
+        }
+        println!("{rows} rows, {behind_push} of them behind a change of rsp");
+        assert!(rows > 1000 && behind_push * 2 > rows);
+    });
+}
+
 /// Two other decodings find an instruction at every site, and at both ends of what is overwritten: one that starts
 /// from frame descriptions alone, and one that starts at a section's first byte and never again.
 #[test]
@@ -352,4 +427,27 @@ fn damage_is_seen() {
     other[header_at] ^= 1;
     let other = Library::parse(&other).expect("libc");
     assert!(!is_image_of(&good, &other));
+}
+
+/// A byte that is no instruction, put behind a site: its function's system calls are left alone, all others are
+/// patched as before.
+#[test]
+fn data_in_a_function_keeps_it_from_being_patched() {
+    let mut file = fs::read(libc_path()).expect("libc");
+    with_libc(|subject| {
+        let row = subject.rows[100];
+        let text = &subject.library.text;
+        // push es: there is none in 64-bit code.
+        file[(u64::from(row.end_site) - text.vaddr + text.file_offset) as usize] = 0x06;
+        let report = Image::make(&file).expect("an image").report;
+        println!("{} bytes are no instruction", report.undecoded_bytes);
+        assert!(report.undecoded_bytes > 0);
+        let known = |site| subject.report.skipped.iter().any(|one| one.site == site);
+        let mut new = report.skipped.iter().filter(|one| !known(one.site));
+        assert!(new.clone().any(|one| one.site == u64::from(row.site)));
+        assert!(new.all(|one| one.reason == Reason::DataInCode));
+        let all = subject.report.patched + subject.report.skipped.len();
+        assert_eq!(report.patched + report.skipped.len(), all);
+        assert!(report.patched + 10 > subject.report.patched);
+    });
 }

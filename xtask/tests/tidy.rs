@@ -11,13 +11,14 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 2] = ["pmem", "pmfs-capi"];
 /// Who may depend on which of our own crates.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pmfs", &["pmem", "pmfs-format"]),
     ("pmfs-capi", &["pmfs"]),
     ("pmfs-fuse", &["pmem", "pmfs"]),
-    ("pmfs-cli", &["pmem", "pmfs", "pmfs-fuse"]),
+    ("pmfs-patch", &[]),
+    ("pmfs-cli", &["pmem", "pmfs", "pmfs-fuse", "pmfs-patch"]),
     ("yat", &["pmem", "pmfs", "pmfs-format"]),
     ("pmbench", &["pmem", "pmfs"]),
 ];

@@ -1,0 +1,181 @@
+//! Where images are kept: a file for each library, by its build-id.
+//!
+//! Images are code that programs will run, so the cache trusts nobody but its owner and root: the directory and the
+//! file must belong to one of them and be writable by no one else, no symbolic link is followed inside, and the
+//! hashes are checked each time against the library as it is now. A file that fails any of that is never used, but
+//! made anew, beside it, and renamed over it; so two processes may do it at once.
+
+use std::env;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+
+use crate::elf::Library;
+use crate::error::PatchError;
+use crate::header::{PAGE_BYTES, VERSION};
+use crate::image::{Image, is_image_of};
+
+/// Root's images.
+const ROOT_DIR: &str = "/var/cache/pmfs/images";
+/// Write permission of the group and of others.
+const WRITE_OF_OTHERS: u32 = 0o022;
+/// Longer than any image: what is longer isn't read.
+const IMAGE_BYTES_MAX: i64 = 1 << 30;
+
+/// A directory of images.
+#[derive(Clone, Debug)]
+pub struct Images {
+    dir: PathBuf,
+}
+
+impl Images {
+    /// Those in a directory, which is made when it is needed.
+    pub fn of(dir: impl Into<PathBuf>) -> Self {
+        Images { dir: dir.into() }
+    }
+
+    /// Those of the user who runs this: /var/cache/pmfs/images for root, else $XDG_CACHE_HOME/pmfs/images or
+    /// ~/.cache/pmfs/images.
+    ///
+    /// Fails if the environment names neither.
+    pub fn of_user() -> Result<Self, PatchError> {
+        let absolute = |name| {
+            let path = env::var_os(name).map(PathBuf::from);
+            path.filter(|path| path.is_absolute())
+        };
+        user_dir(is_root(), absolute("XDG_CACHE_HOME"), absolute("HOME"))
+            .map(Images::of)
+            .ok_or(PatchError::NoCacheDirectory)
+    }
+
+    /// The path of the image of a library. It is made if there is none, or none that may be used.
+    ///
+    /// Fails if the library can't be patched, or the cache is somebody else's or can't be written.
+    pub fn find_or_make(&self, library: &Path) -> Result<PathBuf, PatchError> {
+        let bytes = fs::read(library).map_err(|source| PatchError::Read {
+            path: library.to_owned(),
+            source,
+        })?;
+        let parsed = Library::parse(&bytes)?;
+        let name = file_name(parsed.build_id);
+        let dir = self.open_dir()?;
+        let found = self.read_trusted(&dir, &name);
+        if !found.is_some_and(|found| is_image_of(&found, &parsed)) {
+            self.write(&dir, &name, &Image::make(&bytes)?.bytes)?;
+        }
+        Ok(self.dir.join(name))
+    }
+
+    /// Opens the directory, makes it if it isn't there, and sees that it is ours.
+    fn open_dir(&self) -> Result<OwnedFd, PatchError> {
+        let failed = |what| move |source: io::Error| self.failed(what, self.dir.clone(), source);
+        let mode = if is_root() { 0o755 } else { 0o700 };
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(mode).create(&self.dir);
+        made.map_err(failed("make"))?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+        let dir = rustix::fs::open(&self.dir, flags, Mode::empty());
+        let dir = dir.map_err(io::Error::from).map_err(failed("open"))?;
+        let status = rustix::fs::fstat(&dir).map_err(io::Error::from);
+        let status = status.map_err(failed("look at"))?;
+        if !owned_by_us(&status) {
+            return Err(PatchError::ForeignCache {
+                path: self.dir.clone(),
+                owner: status.st_uid,
+            });
+        }
+        if status.st_mode & WRITE_OF_OTHERS != 0 {
+            return Err(PatchError::OpenCache {
+                path: self.dir.clone(),
+            });
+        }
+        Ok(dir)
+    }
+
+    /// The bytes of a file that nobody else can have written.
+    fn read_trusted(&self, dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
+        // Non-blocking: a fifo of that name must not hold us up.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+        let status = rustix::fs::fstat(&file).ok()?;
+        if !may_be_used(&status) {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(status.st_size as usize);
+        File::from(file).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Writes a file under a name of its own, and gives it the right one when it is whole.
+    fn write(&self, dir: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), PatchError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!(".{name}.{}.{count}", process::id());
+        let failed = |what, name: &str| {
+            let path = self.dir.join(name);
+            move |source: io::Error| self.failed(what, path, source)
+        };
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // What a process of the same number left behind when it was killed.
+        let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
+        let mode = Mode::from_raw_mode(if is_root() { 0o644 } else { 0o600 });
+        let file = rustix::fs::openat(dir, &temporary, flags, mode);
+        let file = file.map_err(io::Error::from);
+        let mut file = File::from(file.map_err(failed("create", &temporary))?);
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written = written.map_err(failed("write", &temporary)).and_then(|()| {
+            rustix::fs::renameat(dir, &temporary, dir, name)
+                .map_err(io::Error::from)
+                .map_err(failed("replace", name))
+        });
+        if written.is_err() {
+            let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
+        }
+        written
+    }
+
+    fn failed(&self, what: &'static str, path: PathBuf, source: io::Error) -> PatchError {
+        PatchError::Cache { what, path, source }
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn user_dir(is_root: bool, cache: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    if is_root {
+        return Some(PathBuf::from(ROOT_DIR));
+    }
+    let cache = cache.or_else(|| Some(home?.join(".cache")))?;
+    Some(cache.join("pmfs/images"))
+}
+
+/// The version is in it, so that two of this crate don't make each other's anew for ever.
+fn file_name(build_id: &[u8]) -> String {
+    let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{hex}.v{VERSION}.image")
+}
+
+fn owned_by_us(status: &Stat) -> bool {
+    status.st_uid == 0 || status.st_uid == rustix::process::geteuid().as_raw()
+}
+
+fn may_be_used(status: &Stat) -> bool {
+    FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
+        && owned_by_us(status)
+        && status.st_mode & WRITE_OF_OTHERS == 0
+        && status.st_size <= IMAGE_BYTES_MAX
+        && status.st_size % PAGE_BYTES as i64 == 0
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Real programs on a mount: each check runs once on PMFS and once on tmpfs, and has to print the same and
-# leave the same files. One line a check.
+# leave the same files. One line a check. `programs.sh run`: under `pmfs run` instead, without system calls.
 
 # shellcheck source=tests/place.sh
 . "$(dirname "$0")/place.sh"
@@ -18,7 +18,7 @@ seconds_since() {
     printf '%d.%02d s' $((us / 1000000)) $((us % 1000000 / 10000))
 }
 
-result() { printf '%-4s programs: %s\n' "$1" "$2"; }
+result() { printf '%-4s %s: %s\n' "$1" "$face" "$2"; }
 
 # check NAME FUNCTION TOOLS [EXCLUDE]: the function runs in an empty directory. Files that a pattern (of find
 # -path) excludes are not compared: those that hold inode numbers or times of day.
@@ -38,7 +38,7 @@ check() {
         (
             set -e
             cd "$side/$function"
-            "$function"
+            if [ "$side" = "$mnt" ]; then $how "$function"; else "$function"; fi
         ) >"$out/$function.${side##*/}" 2>&1
         code=$?
         times="${times:+$times, tmpfs }$(seconds_since "$since")"
@@ -59,6 +59,14 @@ check() {
     fi
 }
 
+# The function in a shell of its own, under `pmfs run`.
+intercepted() {
+    # shellcheck disable=SC2016
+    src=$src python=$python "$pmfs" run --pool "$place/pool" --at "$mnt" -- bash -c \
+        '. "$1/programs/data.sh" && . "$1/programs/builds.sh" && umask 022 && set -e && "$2"' \
+        bash "$root/tests" "$1"
+}
+
 # alike FUNCTION EXCLUDE: the same words, names, metadata and contents on both sides.
 alike() {
     local function=$1 exclude=$2 side
@@ -77,6 +85,8 @@ alike() {
 # shellcheck source=tests/programs/builds.sh
 . "$(dirname "$0")/programs/builds.sh"
 
+how='' face=programs
+[ "${1:-}" = run ] && how=intercepted face='programs under pmfs run'
 make_place programs 70%
 mnt=$place/mnt ref=$place/ref out=$place/out src=$place/ref/.src
 why=$(why_no_mount)
@@ -117,5 +127,5 @@ if diff "$out/before" "$out/after" >"$out/difference"; then
 else
     failed=$((failed + 1)) && result FAIL "after a new mount: $(head -n 5 "$out/difference")"
 fi
-echo "programs: $passed passed, $failed failed, $skipped skipped"
+echo "$face: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

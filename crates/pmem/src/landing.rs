@@ -122,10 +122,16 @@ fn previous(signal: libc::c_int) -> &'static OnceLock<libc::sigaction> {
     &PREVIOUS[usize::from(signal == libc::SIGSEGV)]
 }
 
+static INSTALLED: Once = Once::new();
+
+/// Leaves the two signals to a face that has handlers of its own, which ask [`land`] first.
+pub(crate) fn leave_to_face() {
+    INSTALLED.call_once(|| {});
+}
+
 /// Installs the handler, once a process.
 pub(crate) fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    INSTALLED.call_once(|| {
         for signal in [libc::SIGBUS, libc::SIGSEGV] {
             // SAFETY: all-zero is a valid sigaction (default, empty mask); both
             // calls get valid pointers; the handler is async-signal-safe.
@@ -151,6 +157,22 @@ extern "C" fn on_fault(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
+    // SAFETY: the kernel's pointers.
+    if !unsafe { land(signal, info, context) } {
+        chain(signal, info, context);
+    }
+}
+
+/// Goes on behind a copy that faulted, or with zeros in place of what the medium has lost; answers whether the fault was
+/// one of these. Async-signal-safe.
+///
+/// # Safety
+/// The pointers are those that the kernel gave to a handler of SIGSEGV or SIGBUS.
+pub(crate) unsafe fn land(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) -> bool {
     // SAFETY: the kernel gives an SA_SIGINFO handler valid pointers.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
     // Sent by kill(2) and its like: not a fault of the interrupted instruction.
@@ -167,13 +189,11 @@ extern "C" fn on_fault(
             registers[libc::REG_RAX as usize] = left;
             registers[libc::REG_RDX as usize] = address as i64;
             registers[libc::REG_RIP as usize] = land as i64;
-            return;
+            return true;
         }
-        if signal == libc::SIGBUS && replace_page(address) {
-            return;
-        }
+        return signal == libc::SIGBUS && replace_page(address);
     }
-    chain(signal, info, context);
+    false
 }
 
 /// Puts a page of zeros where a registered mapping can't be reached.

@@ -34,6 +34,7 @@ mod medium;
 mod open;
 mod order;
 mod pool;
+pub mod program;
 #[cfg(feature = "record")]
 pub mod record;
 pub mod request;

@@ -17,6 +17,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::Error;
 use crate::life;
@@ -239,7 +240,31 @@ impl Prober {
     }
 }
 
+/// Numbers below this are the program's.
+static LOWEST: AtomicI32 = AtomicI32::new(0);
+
+/// Has descriptors that this crate keeps numbered from `lowest` on, where that many may be open: in a program that does not
+/// know of them, and may close or reuse any number.
+pub fn keep_descriptors_from(lowest: i32) {
+    LOWEST.store(lowest, Ordering::Relaxed);
+}
+
 fn open(path: &Path, write: bool) -> Result<File, Error> {
+    let file = open_anywhere(path, write)?;
+    let lowest = LOWEST.load(Ordering::Relaxed);
+    if lowest == 0 {
+        return Ok(file);
+    }
+    // SAFETY: duplicates a descriptor that is open.
+    let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+    if high < 0 {
+        return Ok(file);
+    }
+    // SAFETY: the duplicate just made, which nobody else knows.
+    Ok(unsafe { File::from_raw_fd(high) })
+}
+
+fn open_anywhere(path: &Path, write: bool) -> Result<File, Error> {
     OpenOptions::new()
         .read(true)
         .write(write)

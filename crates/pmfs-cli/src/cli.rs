@@ -33,6 +33,16 @@ pub enum Command {
     Mount(Mount),
     /// Unmount, and wait until the pool is closed
     Umount(Umount),
+    /// Run a program whose files below a directory are in a pool, without system calls
+    #[command(after_help = "\
+Example: a build in a pool, with what it did to it:
+
+  pmfs run --pool /dev/shm/pool --at /mnt/pool --stats -- make -C /mnt/pool/src
+
+The program and all that it starts reach these files by load and store; what can't (static and set-uid programs, for \
+example) uses the mount, which is made for the time if there is none. The exit code is the program's; 126: it can't be \
+run, 127: there is none of that name. PMFS_LOG names a file that is told why a program uses the mount.")]
+    Run(Run),
     /// Check a pool that is not mounted, and repair it
     #[command(
         after_help = "Exit codes: 0 clean, 1 repaired, 4 something is wrong and left, 8 could not be checked.\n\
@@ -151,6 +161,34 @@ pub struct Umount {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pmfs run`
+#[derive(Args)]
+pub struct Run {
+    /// The pool file [default: of the mount that this directory is in, or the only one]
+    #[arg(long, requires = "at")]
+    pub pool: Option<PathBuf>,
+    /// The directory whose files are the pool's
+    #[arg(long, value_name = "DIR", requires = "pool")]
+    pub at: Option<PathBuf>,
+    /// Say at the end what was served, and what it cost
+    #[arg(long)]
+    pub stats: bool,
+    /// Write a line for each call that concerns the pool to this file
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Print the totals of --stats as JSON
+    #[arg(long, requires = "stats")]
+    pub json: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<std::ffi::OsString>,
 }
 
 /// `pmfs fsck`

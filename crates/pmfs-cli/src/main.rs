@@ -31,6 +31,7 @@ mod put;
 mod remount;
 mod report;
 mod rm;
+mod run;
 mod save;
 mod signals;
 mod time;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Mkfs(arguments) => mkfs::run(&arguments),
         Command::Mount(arguments) => mount::run(&arguments),
         Command::Umount(arguments) => umount::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),

@@ -64,7 +64,7 @@ impl<'a> Bitmap<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lock(&self, unit: u64) -> Held<'a> {
         let held = Held::new(self.pool, self.group_line(unit / GROUP_UNITS));
-        if crate::recovery::cleaning() && !planted!("bug-group-count-stale") {
+        if crate::recovery::cleaning(self.pool) && !planted!("bug-group-count-stale") {
             // Its last holder may have died between a bit and the count.
             self.recount(unit / GROUP_UNITS);
         }

@@ -141,6 +141,9 @@ pub enum Error {
         /// Where, in bytes from the pool's start.
         offset: u64,
     },
+    /// A buffer of the caller's can't be reached.
+    #[error("bad address")]
+    BadAddress,
     /// The instance was declared dead by another one and may not go on.
     #[error("this instance of the pool was shut down")]
     ShutDown,
@@ -227,6 +230,7 @@ impl Error {
             Error::ReadOnly => Errno::ROFS,
             Error::TooManyOpen | Error::TooManyProcesses { .. } => Errno::NFILE,
             Error::NotOpen => Errno::BADF,
+            Error::BadAddress => Errno::FAULT,
             Error::WouldBlock => Errno::AGAIN,
             Error::Interrupted => Errno::INTR,
             Error::Deadlock => Errno::DEADLK,

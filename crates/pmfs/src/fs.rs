@@ -89,6 +89,11 @@ impl Fs {
         self.pool.before_exec()
     }
 
+    /// As [`Fs::before_exec`], with these open files alone, each named as often as the program will have descriptors of it.
+    pub fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
+        self.pool.before_exec_with(files)
+    }
+
     /// If the exec failed.
     pub fn cancel_exec(&self, prepared: ForExec) {
         self.pool.cancel_exec(prepared);
@@ -386,6 +391,16 @@ impl Fs {
             };
             Ok((at + written as u64, written))
         })
+    }
+
+    /// Does something at an open file's offset, and moves that to what `body` answers first; nobody else moves it
+    /// meanwhile.
+    pub fn at_offset(
+        &self,
+        file: FileId,
+        body: impl FnOnce(OpenFile) -> Result<(u64, usize)>,
+    ) -> Result<usize> {
+        self.pool.at_offset(file, body)
     }
 
     /// Moves an open file's offset: from the start, from where it is, from the end.

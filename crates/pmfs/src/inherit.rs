@@ -6,10 +6,12 @@
 
 use crate::attach::attach_lock;
 use crate::error::{Error, Result};
+use crate::open_table::Thing;
 use crate::owner::{self, Holder};
 use crate::pool::{BYTE_POOL, Pool};
 use crate::recovery;
 use crate::slot::SLOT_STATE;
+use crate::types::FileId;
 use pmem::slots::ByteLock;
 use pmfs_format::runtime::SLOT_FREE;
 use std::fmt;
@@ -49,6 +51,19 @@ impl Pool {
 
     /// Takes a slot and gives it a reference to all that this process has.
     fn prepare(&self, token: u64) -> Result<Successor> {
+        let mine = self.references_of(self.holder().slot);
+        let all = mine
+            .iter()
+            .map(|reference| (reference.thing, reference.count));
+        self.prepare_with(token, all)
+    }
+
+    /// Takes a slot and gives it these references.
+    fn prepare_with(
+        &self,
+        token: u64,
+        things: impl Iterator<Item = (Thing, u64)>,
+    ) -> Result<Successor> {
         self.alive()?;
         let path = self.path()?;
         let _entry = attach_lock(&path)?;
@@ -67,8 +82,8 @@ impl Pool {
             slot,
             pool,
         };
-        for reference in self.references_of(self.holder().slot) {
-            let added = self.open_add_for(taken.holder.slot, reference.thing, reference.count);
+        for (thing, count) in things {
+            let added = self.open_add_for(taken.holder.slot, thing, count);
             if let Err(error) = added {
                 self.cancel(successor);
                 return Err(error);
@@ -100,7 +115,23 @@ impl Pool {
 
     pub(crate) fn before_exec(&self) -> Result<ForExec> {
         let token = self.slot_token(self.holder().slot);
-        let successor = self.prepare(token)?;
+        self.keep_over_exec(self.prepare(token)?)
+    }
+
+    /// As [`Pool::before_exec`], with these open files alone: one mention for each descriptor.
+    pub(crate) fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
+        let mut things = Vec::new();
+        for (at, file) in files.iter().enumerate() {
+            things.push((Thing::File(file.index()), 1));
+            if !files[..at].contains(file) {
+                things.push((Thing::Inode(self.file_state(*file)?.ino), 1));
+            }
+        }
+        let token = self.slot_token(self.holder().slot);
+        self.keep_over_exec(self.prepare_with(token, things.into_iter())?)
+    }
+
+    fn keep_over_exec(&self, successor: Successor) -> Result<ForExec> {
         for lock in [&successor.slot, &successor.pool] {
             let kept = lock.keep_over_exec();
             kept.map_err(|source| Error::File {

@@ -56,6 +56,7 @@ pub(crate) struct Pool {
     pub budget: AtomicI64,
     pub prober: Option<Prober>,
     pub counting: Counting,
+    pub cleaning: crate::recovery::Cleaning,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// The locks whose life is ours: slot and pool.
@@ -94,6 +95,7 @@ impl Pool {
             budget: AtomicI64::new(0),
             prober,
             counting: Counting::default(),
+            cleaning: Default::default(),
             next_file: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }

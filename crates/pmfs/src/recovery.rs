@@ -24,8 +24,8 @@ use pmfs_format::journal::{
     ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
 };
 use pmfs_format::runtime::{OWNER_WAITERS, SLOT_FREE};
-use std::cell::RefCell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const RECOVERY_OWNER: u64 = 8;
@@ -36,9 +36,37 @@ const SEQUENCE: u64 = 8;
 /// No pool lives to see so many transactions in a lane.
 const ID_MAX: u64 = 1 << 62;
 
-thread_local! {
-    /// The dead that this thread is cleaning up after: their locks are its to take over.
-    static CLEANING: RefCell<Vec<Dead>> = const { RefCell::new(Vec::new()) };
+/// Who of this process is cleaning up, under the recovery lock, and after whom: their locks are his to take over.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaning {
+    /// The thread's tag; 0: nobody is.
+    thread: AtomicU64,
+    dead: Mutex<Vec<Dead>>,
+}
+
+impl Cleaning {
+    fn is_mine(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == owner::thread_tag()
+    }
+
+    /// The caller has the recovery lock.
+    fn add(&self, dead: &[Dead]) {
+        self.list().extend(dead);
+        self.thread.store(owner::thread_tag(), Ordering::Relaxed);
+    }
+
+    fn clear(&self) {
+        self.thread.store(0, Ordering::Relaxed);
+        self.list().clear();
+    }
+
+    fn has(&self, owner: u64) -> bool {
+        self.list().iter().any(|dead| dead.owns(owner))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Dead>> {
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Who is dead.
@@ -60,8 +88,8 @@ impl Dead {
 }
 
 /// Whether this thread is cleaning up, and may meet groups that a death left half changed.
-pub(crate) fn cleaning() -> bool {
-    CLEANING.with_borrow(|dead| !dead.is_empty())
+pub(crate) fn cleaning(pool: &Pool) -> bool {
+    pool.cleaning.is_mine()
 }
 
 /// What recovering did.
@@ -214,7 +242,7 @@ fn undo_entry(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
 /// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to the next call.
 #[cold]
 pub(crate) fn recover_if_dead(pool: &Pool, seen: u64) {
-    if cleaning() {
+    if cleaning(pool) {
         return;
     }
     if pool.owner_dead(seen) {
@@ -223,7 +251,7 @@ pub(crate) fn recover_if_dead(pool: &Pool, seen: u64) {
     } else if owner::is_gone_thread(pool, seen) {
         let _lock = RecoveryLock::take(pool);
         let dead = [Dead::Thread(seen & !OWNER_WAITERS)];
-        CLEANING.with_borrow_mut(|cleaning| cleaning.extend(dead));
+        pool.cleaning.add(&dead);
         let _ = clean(pool, &dead);
     }
 }
@@ -232,11 +260,11 @@ pub(crate) fn recover_if_dead(pool: &Pool, seen: u64) {
 /// the cleaning began is cleaned up after first; the waiter then tries again.
 #[cold]
 pub(crate) fn take_over(pool: &Pool, off: u64, me: u64) -> bool {
-    if !cleaning() {
+    if !cleaning(pool) {
         return false;
     }
     let seen = pool.pm.load(off);
-    if CLEANING.with_borrow(|dead| dead.iter().any(|dead| dead.owns(seen))) {
+    if pool.cleaning.has(seen) {
         return pool
             .pm
             .runtime()
@@ -248,7 +276,7 @@ pub(crate) fn take_over(pool: &Pool, off: u64, me: u64) -> bool {
         Some(_) if owner::is_gone_thread(pool, seen) => Dead::Thread(seen & !OWNER_WAITERS),
         _ => return false,
     };
-    CLEANING.with_borrow_mut(|cleaning| cleaning.push(dead));
+    pool.cleaning.add(&[dead]);
     let _ = clean(pool, &[dead]);
     false
 }
@@ -277,7 +305,7 @@ impl Drop for RecoveryLock<'_> {
         if self.0.gives_up() {
             return;
         }
-        CLEANING.with_borrow_mut(Vec::clear);
+        self.0.cleaning.clear();
         owner::release(self.0, self.0.geometry.header + RECOVERY_OWNER);
     }
 }
@@ -312,7 +340,7 @@ fn clean_dead(pool: &Pool) -> Result<(Vec<u64>, Undone)> {
     let _lock = RecoveryLock::take(pool);
     let slots = pool.dead_slots();
     let dead: Vec<Dead> = slots.iter().map(|&slot| Dead::Slot(slot)).collect();
-    CLEANING.with_borrow_mut(|cleaning| cleaning.extend(&dead));
+    pool.cleaning.add(&dead);
     let undone = clean(pool, &dead)?;
     Ok((slots, undone))
 }

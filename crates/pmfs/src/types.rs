@@ -8,6 +8,10 @@ pub type Ino = u64;
 /// The root directory's inode number. Number 1 is the inode table itself, 0 is never used.
 pub const ROOT_INO: Ino = 2;
 
+/// A name in the root of a mount that begins so and goes on with an inode's number in decimal means that inode, for root and for
+/// the mount's own user, whether or not it has a name.
+pub const INODE_NAME: &[u8] = b".pmfs-inode-";
+
 /// File type bits of a mode (`S_IFMT` and friends), as in `stat(2)`.
 pub mod mode {
     #![allow(missing_docs)]

@@ -1,6 +1,6 @@
 //! Requests about names: finding, making, moving and removing them, and forgetting inodes.
 
-use pmfs::Attr;
+use pmfs::{Attr, INODE_NAME, Ino};
 
 use super::dispatch::{Adapter, Answer};
 use super::translate::{caller, entry, new_node, within_a_file};
@@ -22,7 +22,10 @@ impl Adapter {
         reply: &mut Reply,
     ) -> Answer {
         let name = body.name()?;
-        let found = self.run(|server| server.lookup(header.nodeid, name))?;
+        let found = self.run(|server| match by_number(header, name) {
+            Some(ino) => server.lookup_number(ino),
+            None => server.lookup(header.nodeid, name),
+        })?;
         self.put_entry(reply, &found);
         Ok(())
     }
@@ -191,4 +194,12 @@ impl Adapter {
             padding: 0,
         });
     }
+}
+
+/// The inode that a name in the root means, for those who have the pool anyway.
+fn by_number(header: &InHeader, name: &[u8]) -> Option<Ino> {
+    let digits = name.strip_prefix(INODE_NAME)?;
+    let trusted = header.uid == 0 || header.uid == rustix::process::geteuid().as_raw();
+    let ino = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    (header.nodeid == 1 && trusted).then_some(ino)
 }

@@ -164,6 +164,11 @@ impl Server {
             .map(|attr| self.told(attr))
     }
 
+    /// LOOKUP of [`pmfs::INODE_NAME`].
+    pub fn lookup_number(&self, ino: Ino) -> Result<Attr> {
+        self.fs.getattr(ino).map(|attr| self.told(attr))
+    }
+
     /// FORGET.
     pub fn forget(&self, node: u64, count: u64) {
         if node != ROOT_NODE && self.known.forget(node, count) {

@@ -320,7 +320,10 @@ impl Pm {
 
 /// A fault of a copy, as the engine's error.
 fn medium(fault: pmem::Fault) -> Error {
-    Error::Medium {
-        offset: fault.offset,
+    match fault.side {
+        pmem::Side::User => Error::BadAddress,
+        pmem::Side::Pool => Error::Medium {
+            offset: fault.offset,
+        },
     }
 }

@@ -1,0 +1,351 @@
+//! stat(2) and its kin, and what changes an inode's attributes.
+
+use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, EINVAL, EISDIR, EPERM};
+use pmfs::types::{SetTime, mode};
+use pmfs::{Attr, Fs, Ino, SetAttr};
+
+use super::files::fs;
+use super::{at_path, done};
+use crate::credentials::{self, WRITE, capability};
+use crate::descriptors::{self, Descriptor};
+use crate::dispatch::Verdict;
+use crate::kernel::PATH;
+use crate::names::{errno, is_dir};
+use crate::program::{self, Answer};
+use crate::thread::Inner;
+use crate::{config, pool};
+
+const BLOCK_BYTES: i64 = 4096;
+const SECOND: i64 = 1_000_000_000;
+
+fn stat_of(attr: &Attr) -> libc::stat {
+    // SAFETY: a structure of numbers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    stat.st_dev = config::get().device;
+    stat.st_ino = attr.ino;
+    stat.st_nlink = attr.links.into();
+    stat.st_mode = attr.mode;
+    stat.st_uid = attr.uid;
+    stat.st_gid = attr.gid;
+    stat.st_rdev = attr.rdev.into();
+    stat.st_size = attr.size as i64;
+    stat.st_blksize = BLOCK_BYTES;
+    stat.st_blocks = attr.sectors as i64;
+    let parts = |ns: i64| (ns.div_euclid(SECOND), ns.rem_euclid(SECOND));
+    (stat.st_atime, stat.st_atime_nsec) = parts(attr.atime_ns);
+    (stat.st_mtime, stat.st_mtime_nsec) = parts(attr.mtime_ns);
+    (stat.st_ctime, stat.st_ctime_nsec) = parts(attr.ctime_ns);
+    stat
+}
+
+pub(crate) fn fstat(file: &Descriptor, to: u64) -> Answer {
+    let attr = fs()?.getattr(file.ino).map_err(errno)?;
+    program::write(to, &stat_of(&attr)).map(|()| 0)
+}
+
+/// Whether a path is empty where the flags say that the descriptor itself is then meant.
+fn names_descriptor(path: u64, flags: u64) -> bool {
+    flags & AT_EMPTY_PATH as u64 != 0 && (path == 0 || program::read::<u8>(path) == Ok(0))
+}
+
+/// `[dirfd, path, buffer, flags]`.
+pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verdict {
+    if names_descriptor(path, flags)
+        && let Some(file) = descriptors::get(dirfd)
+    {
+        return fstat(&file, to).into();
+    }
+    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let out = (
+        libc::SYS_newfstatat,
+        [AT_FDCWD as u64, PATH, to, flags, 0, 0],
+    );
+    at_path(room, (dirfd, path), follow, out, |_, place| {
+        program::write(to, &stat_of(&place.found()?)).map(|()| 0)
+    })
+}
+
+fn statx_of(attr: &Attr) -> libc::statx {
+    // SAFETY: a structure of numbers.
+    let mut all: libc::statx = unsafe { std::mem::zeroed() };
+    let time = |ns: i64| {
+        // SAFETY: a structure of numbers.
+        let mut time: libc::statx_timestamp = unsafe { std::mem::zeroed() };
+        time.tv_sec = ns.div_euclid(SECOND);
+        time.tv_nsec = ns.rem_euclid(SECOND) as u32;
+        time
+    };
+    let split = |device: u64| {
+        let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00);
+        (major as u32, minor as u32)
+    };
+    all.stx_mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
+    all.stx_blksize = BLOCK_BYTES as u32;
+    all.stx_nlink = attr.links;
+    all.stx_uid = attr.uid;
+    all.stx_gid = attr.gid;
+    all.stx_mode = attr.mode as u16;
+    all.stx_ino = attr.ino;
+    all.stx_size = attr.size;
+    all.stx_blocks = attr.sectors;
+    all.stx_atime = time(attr.atime_ns);
+    all.stx_btime = time(attr.crtime_ns);
+    all.stx_ctime = time(attr.ctime_ns);
+    all.stx_mtime = time(attr.mtime_ns);
+    (all.stx_rdev_major, all.stx_rdev_minor) = split(attr.rdev.into());
+    (all.stx_dev_major, all.stx_dev_minor) = split(config::get().device);
+    all
+}
+
+pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
+    let [dirfd, path, flags, mask, to, _] = a;
+    let answer = |attr: &Attr| program::write(to, &statx_of(attr)).map(|()| 0);
+    if names_descriptor(path, flags)
+        && let Some(file) = descriptors::get(dirfd)
+    {
+        let attr = fs().and_then(|fs| fs.getattr(file.ino).map_err(errno));
+        return attr.and_then(|attr| answer(&attr)).into();
+    }
+    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let out = (libc::SYS_statx, [AT_FDCWD as u64, PATH, flags, mask, to, 0]);
+    at_path(room, (dirfd, path), follow, out, |_, place| {
+        answer(&place.found()?)
+    })
+}
+
+/// Changes permission bits, as an owner may.
+fn change_mode(fs: &Fs, attr: &Attr, bits: u32) -> Answer {
+    credentials::allow_owner(attr)?;
+    let keeps = credentials::with(|me| me.is_in(attr.gid) || me.has(capability::FSETID));
+    let gone = if keeps { 0 } else { mode::S_ISGID };
+    let set = SetAttr {
+        mode: Some(bits & 0o7777 & !gone),
+        ..SetAttr::default()
+    };
+    done(fs.setattr(attr.ino, &set).map(drop))
+}
+
+pub(crate) fn chmod(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdict {
+    let out = (
+        libc::SYS_fchmodat,
+        [AT_FDCWD as u64, PATH, bits.into(), 0, 0, 0],
+    );
+    at_path(room, (dirfd, path), true, out, |fs, place| {
+        change_mode(fs, &place.found()?, bits)
+    })
+}
+
+pub(crate) fn fchmod(file: &Descriptor, a: [u64; 6]) -> Answer {
+    let fs = fs()?;
+    change_mode(fs, &fs.getattr(file.ino).map_err(errno)?, a[1] as u32)
+}
+
+/// Changes owner and group; -1 leaves one alone. Set-id bits go, of all but directories.
+fn change_owner(fs: &Fs, attr: &Attr, uid: u32, gid: u32) -> Answer {
+    let (uid, gid) = (
+        (uid != u32::MAX).then_some(uid),
+        (gid != u32::MAX).then_some(gid),
+    );
+    let allowed = credentials::with(|me| {
+        me.has(capability::CHOWN)
+            || me.uid == attr.uid
+                && uid.is_none_or(|uid| uid == attr.uid)
+                && gid.is_none_or(|gid| gid == attr.gid || me.is_in(gid))
+    });
+    if !allowed {
+        return Err(EPERM);
+    }
+    let mut set = SetAttr {
+        uid,
+        gid,
+        ..SetAttr::default()
+    };
+    let set_id = attr.mode & (mode::S_ISUID | mode::S_ISGID);
+    if set_id != 0 && !is_dir(attr) {
+        let mut gone = mode::S_ISUID;
+        if attr.mode & 0o010 != 0 {
+            gone |= mode::S_ISGID;
+        }
+        set.mode = Some(attr.mode & 0o7777 & !gone);
+    }
+    done(fs.setattr(attr.ino, &set).map(drop))
+}
+
+/// `[dirfd, path, uid, gid, flags]`.
+pub(crate) fn chown(room: &mut Inner, [dirfd, path, uid, gid, flags]: [u64; 5]) -> Verdict {
+    if names_descriptor(path, flags)
+        && let Some(file) = descriptors::get(dirfd)
+    {
+        return fchown(&file, [dirfd, uid, gid, 0, 0, 0]).into();
+    }
+    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let out = (
+        libc::SYS_fchownat,
+        [AT_FDCWD as u64, PATH, uid, gid, flags, 0],
+    );
+    at_path(room, (dirfd, path), follow, out, |fs, place| {
+        change_owner(fs, &place.found()?, uid as u32, gid as u32)
+    })
+}
+
+pub(crate) fn fchown(file: &Descriptor, a: [u64; 6]) -> Answer {
+    let fs = fs()?;
+    change_owner(
+        fs,
+        &fs.getattr(file.ino).map_err(errno)?,
+        a[1] as u32,
+        a[2] as u32,
+    )
+}
+
+pub(crate) fn truncate(room: &mut Inner, a: [u64; 6]) -> Verdict {
+    let out = (libc::SYS_truncate, [PATH, a[1], 0, 0, 0, 0]);
+    at_path(room, (AT_FDCWD as u64, a[0]), true, out, |fs, place| {
+        let attr = place.found()?;
+        let size = i64::try_from(a[1]).map_err(|_| EINVAL)? as u64;
+        match attr.mode & mode::S_IFMT {
+            mode::S_IFREG => {}
+            mode::S_IFDIR => return Err(EISDIR),
+            _ => return Err(EINVAL),
+        }
+        credentials::allow(fs, &attr, WRITE)?;
+        let set = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        done(fs.setattr(attr.ino, &set).map(drop))
+    })
+}
+
+/// Both times, of which each may be left alone.
+type Times = [Option<SetTime>; 2];
+
+const NOW: Times = [Some(SetTime::Now), Some(SetTime::Now)];
+
+fn change_times(fs: &Fs, attr: &Attr, [atime_ns, mtime_ns]: Times) -> Answer {
+    let both_now = atime_ns == Some(SetTime::Now) && mtime_ns == Some(SetTime::Now);
+    if atime_ns.is_none() && mtime_ns.is_none() {
+        return Ok(0);
+    }
+    if both_now {
+        let owner = credentials::allow_owner(attr);
+        owner
+            .or_else(|_| credentials::allow(fs, attr, WRITE))
+            .map_err(|_| EACCES)?;
+    } else {
+        credentials::allow_owner(attr)?;
+    }
+    let set = SetAttr {
+        atime_ns,
+        mtime_ns,
+        ..SetAttr::default()
+    };
+    done(fs.setattr(attr.ino, &set).map(drop))
+}
+
+/// Two struct timespec of the program's; none: now.
+fn timespecs(at: u64) -> Result<Times, i32> {
+    if at == 0 {
+        return Ok(NOW);
+    }
+    let times: [[i64; 2]; 2] = program::read(at)?;
+    let mut set = [None; 2];
+    for ([seconds, ns], set) in times.into_iter().zip(&mut set) {
+        *set = match ns {
+            libc::UTIME_NOW => Some(SetTime::Now),
+            libc::UTIME_OMIT => None,
+            0..SECOND => Some(SetTime::At(
+                seconds.saturating_mul(SECOND).saturating_add(ns),
+            )),
+            _ => return Err(EINVAL),
+        };
+    }
+    Ok(set)
+}
+
+pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
+    let [dirfd, path, times, flags, ..] = a;
+    let by_descriptor = path == 0 || names_descriptor(path, flags);
+    if by_descriptor && let Some(file) = descriptors::get(dirfd) {
+        return of_inode(file.ino, timespecs(times)).into();
+    }
+    if path == 0 {
+        return Verdict::Pass;
+    }
+    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let out = (
+        libc::SYS_utimensat,
+        [AT_FDCWD as u64, PATH, times, flags, 0, 0],
+    );
+    at_path(room, (dirfd, path), follow, out, |fs, place| {
+        change_times(fs, &place.found()?, timespecs(times)?)
+    })
+}
+
+fn of_inode(ino: Ino, times: Result<Times, i32>) -> Answer {
+    let fs = fs()?;
+    change_times(fs, &fs.getattr(ino).map_err(errno)?, times?)
+}
+
+pub(crate) fn utime(room: &mut Inner, a: [u64; 6]) -> Verdict {
+    let out = (libc::SYS_utime, [PATH, a[1], 0, 0, 0, 0]);
+    at_path(room, (AT_FDCWD as u64, a[0]), true, out, |fs, place| {
+        let times = if a[1] == 0 {
+            NOW
+        } else {
+            let seconds: [i64; 2] = program::read(a[1])?;
+            seconds.map(|seconds| Some(SetTime::At(seconds.saturating_mul(SECOND))))
+        };
+        change_times(fs, &place.found()?, times)
+    })
+}
+
+pub(crate) fn utimes(room: &mut Inner, dirfd: u64, path: u64, at: u64) -> Verdict {
+    let out = (libc::SYS_futimesat, [AT_FDCWD as u64, PATH, at, 0, 0, 0]);
+    at_path(room, (dirfd, path), true, out, |fs, place| {
+        let times = if at == 0 {
+            NOW
+        } else {
+            let parts: [[i64; 2]; 2] = program::read(at)?;
+            if parts.iter().any(|part| !(0..1_000_000).contains(&part[1])) {
+                return Err(EINVAL);
+            }
+            parts.map(|[seconds, us]| {
+                Some(SetTime::At(
+                    seconds.saturating_mul(SECOND).saturating_add(us * 1000),
+                ))
+            })
+        };
+        change_times(fs, &place.found()?, times)
+    })
+}
+
+fn put_statfs(fs: &Fs, to: u64) -> Answer {
+    /// As mounts of user-space file systems have it.
+    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+    let stat = fs.statfs().map_err(errno)?;
+    // SAFETY: a structure of numbers.
+    let mut all: libc::statfs = unsafe { std::mem::zeroed() };
+    all.f_type = FUSE_SUPER_MAGIC;
+    all.f_bsize = stat.block_size.into();
+    all.f_frsize = stat.block_size.into();
+    all.f_blocks = stat.blocks;
+    all.f_bfree = stat.blocks_free;
+    all.f_bavail = stat.blocks_free;
+    all.f_files = stat.inodes;
+    all.f_ffree = stat.inodes_free;
+    all.f_namelen = stat.name_max.into();
+    program::write(to, &all).map(|()| 0)
+}
+
+pub(crate) fn fstatfs(to: u64) -> Answer {
+    put_statfs(pool::get().ok_or(libc::EIO)?, to)
+}
+
+pub(crate) fn statfs(room: &mut Inner, a: [u64; 6]) -> Verdict {
+    let out = (libc::SYS_statfs, [PATH, a[1], 0, 0, 0, 0]);
+    at_path(room, (AT_FDCWD as u64, a[0]), true, out, |fs, place| {
+        place.found()?;
+        put_statfs(fs, a[1])
+    })
+}

@@ -1,0 +1,327 @@
+//! Descriptors as such: close, dup, fcntl, flock, ioctl.
+
+use libc::{EBADF, EINVAL, ENOTTY, F_RDLCK, F_UNLCK, F_WRLCK};
+use pmfs::{Error, Fs, LockClass, LockKind, LockOwner, LockRange};
+
+use super::files::fs;
+use super::{done, kernel_answer};
+use crate::descriptors::{self as table, Descriptor};
+use crate::dispatch::Verdict;
+use crate::names::errno;
+use crate::program::{self, Answer};
+use crate::{kernel, signals};
+
+/// This process as an owner of POSIX locks.
+const POSIX: LockOwner = LockOwner {
+    class: LockClass::Posix,
+    id: 0,
+};
+
+/// What ends with a descriptor: its reference, and this process's POSIX locks on the inode.
+fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {
+    if file.borrowed {
+        return Ok(0);
+    }
+    let unlocked = fs.unlock_all(file.ino, POSIX);
+    let closed = fs.close_file(file.file);
+    done(unlocked.and(closed))
+}
+
+pub(crate) fn close(_file: &Descriptor, number: u64) -> Answer {
+    let Some(file) = table::remove(number) else {
+        return Err(EBADF);
+    };
+    let dropped = drop_reference(fs()?, &file);
+    kernel::plain(libc::SYS_close, &[number as u32 as u64]);
+    dropped
+}
+
+/// One more descriptor for an open file, with the lowest free number from `from` on.
+pub(crate) fn duplicate(file: &Descriptor, from: u64, on_exec: bool) -> Answer {
+    let number = table::placeholder(from, on_exec)?;
+    refer(file, number)
+}
+
+/// Makes a placeholder mean an open file, with a reference of its own.
+fn refer(file: &Descriptor, number: i32) -> Answer {
+    let mut file = *file;
+    if !file.borrowed
+        && let Err(error) = fs()?.dup_file(file.file)
+    {
+        kernel::plain(libc::SYS_close, &[number as u64]);
+        return Err(errno(error));
+    }
+    // A duplicate in a child that shares memory is as borrowed as what it comes from.
+    file.borrowed &= true;
+    table::set(number, file);
+    Ok(number as u64)
+}
+
+pub(crate) fn dup2(args: [u64; 6]) -> Verdict {
+    if args[0] as u32 == args[1] as u32 {
+        return if table::is_own(args[0]) {
+            Err(EBADF).into()
+        } else {
+            Verdict::Pass
+        };
+    }
+    onto(args[0], args[1], 0)
+}
+
+pub(crate) fn dup3(args: [u64; 6]) -> Verdict {
+    if args[0] as u32 == args[1] as u32 || args[2] & !(libc::O_CLOEXEC as u64) != 0 {
+        return Err(EINVAL).into();
+    }
+    onto(args[0], args[1], args[2])
+}
+
+/// dup3 onto a number, which may be ours before.
+fn onto(from: u64, to: u64, flags: u64) -> Verdict {
+    if table::is_own(from) || table::is_own(to) {
+        return Err(EBADF).into();
+    }
+    let (source, before) = (table::get(from), table::get(to));
+    if source.is_none() && before.is_none() {
+        return Verdict::Pass;
+    }
+    let put = || {
+        let answer = kernel_answer(kernel::plain(libc::SYS_dup3, &[from, to, flags]))?;
+        if let Some(before) = table::remove(to) {
+            let _ = drop_reference(fs()?, &before);
+        }
+        match source {
+            Some(source) if answer < table::COUNT as u64 => refer(&source, answer as i32),
+            Some(_) => {
+                kernel::plain(libc::SYS_close, &[answer]);
+                Err(EBADF)
+            }
+            None => Ok(answer),
+        }
+    };
+    Verdict::Done(put())
+}
+
+/// close_range(2), around this library's own descriptors.
+pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
+    const UNSHARE: u64 = 2;
+    const CLOEXEC: u64 = 4;
+    let (first, last) = (args[0] as u32, args[1] as u32);
+    if first > last || args[2] & !(UNSHARE | CLOEXEC) != 0 {
+        return Verdict::Pass;
+    }
+    if args[2] & CLOEXEC == 0 {
+        for (number, file) in table::all() {
+            if (first..=last).contains(&(number as u32)) {
+                table::remove(number as u64);
+                if let Ok(fs) = fs() {
+                    let _ = drop_reference(fs, &file);
+                }
+            }
+        }
+    }
+    let floor = table::floor() as u32;
+    let mut answer = 0;
+    let mut part = |first: u32, last: u32| {
+        if first <= last {
+            let failed =
+                kernel::plain(libc::SYS_close_range, &[first.into(), last.into(), args[2]]);
+            answer = if failed < 0 { failed } else { answer };
+        }
+    };
+    if floor == i32::MAX as u32 {
+        part(first, last);
+    } else {
+        part(first, last.min(floor - 1));
+        part(first.max(floor + 16), last);
+    }
+    Verdict::Done(kernel_answer(answer))
+}
+
+pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
+    match args[1] {
+        // Close-on-exec is the kernel's, on the placeholder.
+        libc::FIOCLEX | libc::FIONCLEX => kernel_answer(kernel::plain(libc::SYS_ioctl, &args[..2])),
+        libc::FIONREAD if !file.is_dir => {
+            let fs = fs()?;
+            let size = fs.getattr(file.ino).map_err(errno)?.size;
+            let offset = fs.file(file.file).map_err(errno)?.offset;
+            program::write(args[2], &(size.saturating_sub(offset) as i32)).map(|()| 0)
+        }
+        libc::FIONBIO => Ok(0),
+        _ => Err(ENOTTY),
+    }
+}
+
+/// Flags that F_SETFL may change.
+const CHANGEABLE: u64 =
+    (libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME) as u64;
+
+pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
+    let command = args[1] as i32;
+    let class = match command {
+        libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => LockClass::File,
+        _ => LockClass::Posix,
+    };
+    match command {
+        libc::F_DUPFD => duplicate(file, args[2], true).into(),
+        libc::F_DUPFD_CLOEXEC => duplicate(file, args[2], false).into(),
+        libc::F_GETFD | libc::F_SETFD => Verdict::Pass,
+        libc::F_GETFL => {
+            let flags = fs().and_then(|fs| fs.file(file.file).map_err(errno));
+            flags.map(|file| file.flags).into()
+        }
+        libc::F_SETFL => {
+            let set = || {
+                let fs = fs()?;
+                let before = fs.file(file.file).map_err(errno)?.flags;
+                let flags = before & !CHANGEABLE | args[2] & CHANGEABLE;
+                done(fs.set_file_flags(file.file, flags))
+            };
+            Verdict::Done(set())
+        }
+        libc::F_GETLK | libc::F_OFD_GETLK => conflict(file, class, args[2]).into(),
+        libc::F_SETLK | libc::F_OFD_SETLK => lock(file, class, args[2], false),
+        libc::F_SETLKW | libc::F_OFD_SETLKW => lock(file, class, args[2], true),
+        libc::F_GETOWN => Ok(0).into(),
+        _ => Err(EINVAL).into(),
+    }
+}
+
+/// The program's struct flock, and the range that it means.
+fn range_of(fs: &Fs, file: &Descriptor, at: u64) -> Result<(libc::flock, LockRange), i32> {
+    let asked: libc::flock = program::read(at)?;
+    let base = match i32::from(asked.l_whence) {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => fs.file(file.file).map_err(errno)?.offset as i64,
+        libc::SEEK_END => fs.getattr(file.ino).map_err(errno)?.size as i64,
+        _ => return Err(EINVAL),
+    };
+    let start = base.checked_add(asked.l_start).ok_or(libc::EOVERFLOW)?;
+    let (first, last) = match asked.l_len {
+        0 => (start, None),
+        len if len > 0 => (
+            start,
+            Some(start.checked_add(len - 1).ok_or(libc::EOVERFLOW)?),
+        ),
+        len => (start + len, Some(start - 1)),
+    };
+    if first < 0 {
+        return Err(EINVAL);
+    }
+    let end = last.map_or(u64::MAX, |last| last as u64);
+    Ok((
+        asked,
+        LockRange {
+            start: first as u64,
+            end,
+        },
+    ))
+}
+
+fn kind_of(file: &Descriptor, kind: i32) -> Result<LockKind, i32> {
+    match kind {
+        F_RDLCK if file.reads() => Ok(LockKind::Read),
+        F_WRLCK if file.writes() => Ok(LockKind::Write),
+        F_RDLCK | F_WRLCK => Err(EBADF),
+        _ => Err(EINVAL),
+    }
+}
+
+fn conflict(file: &Descriptor, class: LockClass, at: u64) -> Answer {
+    let fs = fs()?;
+    let (mut asked, range) = range_of(fs, file, at)?;
+    if class == LockClass::File && asked.l_pid != 0 {
+        return Err(EINVAL);
+    }
+    let kind = match i32::from(asked.l_type) {
+        F_RDLCK => LockKind::Read,
+        F_WRLCK => LockKind::Write,
+        _ => return Err(EINVAL),
+    };
+    let there = match class {
+        LockClass::Posix => fs.lock_conflict(file.ino, POSIX, kind, range),
+        _ => fs.file_lock_conflict(file.file, class, kind, range),
+    };
+    match there.map_err(errno)? {
+        None => asked.l_type = F_UNLCK as i16,
+        Some(there) => {
+            let write = there.kind == LockKind::Write;
+            asked.l_type = if write { F_WRLCK } else { F_RDLCK } as i16;
+            asked.l_whence = libc::SEEK_SET as i16;
+            asked.l_start = there.range.start as i64;
+            let whole = there.range.end == u64::MAX;
+            asked.l_len = if whole {
+                0
+            } else {
+                (there.range.end - there.range.start + 1) as i64
+            };
+            asked.l_pid = if there.class == LockClass::Posix {
+                there.pid as i32
+            } else {
+                -1
+            };
+        }
+    }
+    program::write(at, &asked).map(|()| 0)
+}
+
+fn lock(file: &Descriptor, class: LockClass, at: u64, waits: bool) -> Verdict {
+    let lock = || {
+        let fs = fs()?;
+        let (asked, range) = range_of(fs, file, at)?;
+        if class == LockClass::File && asked.l_pid != 0 {
+            return Err(EINVAL);
+        }
+        if i32::from(asked.l_type) == F_UNLCK {
+            return done(match class {
+                LockClass::Posix => fs.unlock(file.ino, POSIX, range),
+                _ => fs.unlock_file(file.file, class, range),
+            });
+        }
+        let kind = kind_of(file, asked.l_type.into())?;
+        let pid = kernel::process();
+        done(match (class, waits) {
+            (LockClass::Posix, false) => fs.lock(file.ino, POSIX, kind, range, pid),
+            (LockClass::Posix, true) => {
+                fs.lock_wait(file.ino, POSIX, kind, range, pid, &signals::waiting)
+            }
+            (_, false) => fs.lock_file(file.file, class, kind, range),
+            (_, true) => fs.lock_file_wait(file.file, class, kind, range, &signals::waiting),
+        })
+    };
+    interrupted(lock())
+}
+
+/// A wait that a signal has ended begins again if its handler was installed so.
+fn interrupted(answer: Answer) -> Verdict {
+    if answer == Err(libc::EINTR) && signals::restarts() {
+        return Verdict::Again;
+    }
+    Verdict::Done(answer)
+}
+
+pub(crate) fn flock(file: &Descriptor, args: [u64; 6]) -> Verdict {
+    let lock = || {
+        let fs = fs()?;
+        let operation = args[1] as i32;
+        let kind = match operation & !libc::LOCK_NB {
+            libc::LOCK_SH => LockKind::Read,
+            libc::LOCK_EX => LockKind::Write,
+            libc::LOCK_UN => {
+                return done(fs.unlock_file(file.file, LockClass::Flock, LockRange::WHOLE));
+            }
+            _ => return Err(EINVAL),
+        };
+        let whole = LockRange::WHOLE;
+        let taken = if operation & libc::LOCK_NB != 0 {
+            fs.lock_file(file.file, LockClass::Flock, kind, whole)
+        } else {
+            fs.lock_file_wait(file.file, LockClass::Flock, kind, whole, &signals::waiting)
+        };
+        match taken {
+            Err(Error::WouldBlock) => Err(libc::EWOULDBLOCK),
+            taken => done(taken),
+        }
+    };
+    interrupted(lock())
+}

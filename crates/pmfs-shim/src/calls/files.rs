@@ -1,0 +1,446 @@
+//! Reading and writing.
+
+use std::io::SeekFrom;
+
+use libc::{EBADF, EINVAL, EISDIR, ENXIO};
+use pmfs::{FallocateMode, Fs, SetAttr};
+
+use super::{done, kernel_answer};
+use crate::credentials::{self, capability};
+use crate::descriptors::{self, Descriptor};
+use crate::dispatch::Verdict;
+use crate::names::errno;
+use crate::program::{self, Answer, IO_MAX};
+use crate::{kernel, pool};
+
+/// The pool: whoever has a descriptor of it has it attached.
+pub(super) fn fs() -> Result<&'static Fs, i32> {
+    pool::get().ok_or(libc::EIO)
+}
+
+fn for_reading(file: &Descriptor) -> Result<&'static Fs, i32> {
+    match (file.reads(), file.is_dir) {
+        (false, _) => Err(EBADF),
+        (_, true) => Err(EISDIR),
+        _ => fs(),
+    }
+}
+
+fn for_writing(file: &Descriptor) -> Result<&'static Fs, i32> {
+    if !file.writes() {
+        return Err(EBADF);
+    }
+    let fs = fs()?;
+    drop_privileges(fs, file)?;
+    Ok(fs)
+}
+
+/// A write by somebody without CAP_FSETID takes set-id bits away.
+fn drop_privileges(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
+    use pmfs::types::mode::{S_ISGID, S_ISUID};
+    if credentials::with(|me| me.has(capability::FSETID)) {
+        return Ok(());
+    }
+    let bits = fs.getattr(file.ino).map_err(errno)?.mode;
+    let mut gone = bits & S_ISUID;
+    if bits & S_ISGID != 0 && bits & 0o010 != 0 {
+        gone |= S_ISGID;
+    }
+    if gone == 0 {
+        return Ok(());
+    }
+    let set = SetAttr {
+        mode: Some(bits & 0o7777 & !gone),
+        ..SetAttr::default()
+    };
+    fs.setattr(file.ino, &set).map(drop).map_err(errno)
+}
+
+fn offset(value: u64) -> Result<u64, i32> {
+    if value > i64::MAX as u64 {
+        Err(EINVAL)
+    } else {
+        Ok(value)
+    }
+}
+
+pub(crate) fn read(file: &Descriptor, args: [u64; 6]) -> Verdict {
+    let read = || {
+        let fs = for_reading(file)?;
+        // SAFETY: the program's buffer, for this call.
+        let buffer = unsafe { program::buffer(args[1], args[2].min(IO_MAX) as usize) };
+        fs.read_file(file.file, buffer)
+            .map(|read| read as u64)
+            .map_err(errno)
+    };
+    Verdict::Done(read())
+}
+
+pub(crate) fn write(file: &Descriptor, args: [u64; 6]) -> Verdict {
+    let write = || {
+        let fs = for_writing(file)?;
+        // SAFETY: the program's data, for this call.
+        let data = unsafe { program::data(args[1], args[2].min(IO_MAX) as usize) };
+        let append = appends(fs, file)?;
+        fs.write_file(file.file, data, append)
+            .map(|written| written as u64)
+            .map_err(errno)
+    };
+    Verdict::Done(write())
+}
+
+/// Whether writes go to the end: a flag that all who share the open file may change.
+fn appends(fs: &Fs, file: &Descriptor) -> Result<bool, i32> {
+    let flags = fs.file(file.file).map_err(errno)?.flags;
+    Ok(flags & libc::O_APPEND as u64 != 0)
+}
+
+pub(crate) fn pread(file: &Descriptor, args: [u64; 6]) -> Answer {
+    let at = offset(args[3])?;
+    let fs = for_reading(file)?;
+    // SAFETY: the program's buffer, for this call.
+    let buffer = unsafe { program::buffer(args[1], args[2].min(IO_MAX) as usize) };
+    fs.read(file.ino, at, buffer)
+        .map(|read| read as u64)
+        .map_err(errno)
+}
+
+pub(crate) fn pwrite(file: &Descriptor, args: [u64; 6]) -> Answer {
+    let at = offset(args[3])?;
+    let fs = for_writing(file)?;
+    // SAFETY: the program's data, for this call.
+    let data = unsafe { program::data(args[1], args[2].min(IO_MAX) as usize) };
+    let written = if appends(fs, file)? {
+        // As Linux does it, whatever the offset.
+        fs.append(file.ino, data).map(|(_, written)| written)
+    } else {
+        fs.write(file.ino, at, data)
+    };
+    written.map(|written| written as u64).map_err(errno)
+}
+
+/// Where a vector of buffers goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// The open file's offset.
+    Own,
+    At(u64),
+    Bad(i32),
+}
+
+impl Place {
+    /// From the arguments of the calls with an offset; those with flags take -1 for the file's own.
+    pub fn of(args: [u64; 6], with_flags: bool) -> Place {
+        const APPEND: u64 = 0x10;
+        const KNOWN: u64 = 0x1f;
+        if with_flags && args[5] & !KNOWN != 0 {
+            return Place::Bad(libc::EOPNOTSUPP);
+        }
+        if with_flags && args[5] & APPEND != 0 {
+            return Place::Bad(libc::EOPNOTSUPP);
+        }
+        match args[3] {
+            u64::MAX if with_flags => Place::Own,
+            at if at > i64::MAX as u64 => Place::Bad(EINVAL),
+            at => Place::At(at),
+        }
+    }
+}
+
+/// The program's vector of buffers, as (address, bytes).
+fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
+    if count > libc::UIO_MAXIOV as u64 {
+        return Err(EINVAL);
+    }
+    let mut parts = Vec::with_capacity(count as usize);
+    let mut total = 0u64;
+    for index in 0..count {
+        let [address, bytes]: [u64; 2] = program::read(at + index * 16)?;
+        if bytes > i64::MAX as u64 {
+            return Err(EINVAL);
+        }
+        let bytes = bytes.min(IO_MAX - total);
+        total += bytes;
+        parts.push((address, bytes));
+    }
+    Ok(parts)
+}
+
+pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
+    let all = |fs: &Fs, mut at: u64, parts: &[(u64, u64)]| -> pmfs::Result<(u64, usize)> {
+        let start = at;
+        for &(address, bytes) in parts {
+            // SAFETY: the program's buffer, for this call.
+            let buffer = unsafe { program::buffer(address, bytes as usize) };
+            match fs.read(file.ino, at, buffer) {
+                Ok(read) => {
+                    at += read as u64;
+                    if (read as u64) < bytes {
+                        break;
+                    }
+                }
+                Err(_) if at > start => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((at, (at - start) as usize))
+    };
+    let read = || {
+        let fs = for_reading(file)?;
+        let parts = vector(args[1], args[2])?;
+        let read = match place {
+            Place::Bad(error) => return Err(error),
+            Place::Own => fs.at_offset(file.file, |now| all(fs, now.offset, &parts)),
+            Place::At(at) => all(fs, at, &parts).map(|(_, read)| read),
+        };
+        read.map(|read| read as u64).map_err(errno)
+    };
+    Verdict::Done(read())
+}
+
+pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
+    let write = || {
+        let fs = for_writing(file)?;
+        let parts = vector(args[1], args[2])?;
+        if let Place::Bad(error) = place {
+            return Err(error);
+        }
+        let append = appends(fs, file)?;
+        let gathered;
+        // One write is all or nothing, also of many parts.
+        let data = match parts.as_slice() {
+            [] => &[][..],
+            // SAFETY: the program's data, for this call.
+            &[(address, bytes)] => unsafe { program::data(address, bytes as usize) },
+            parts => {
+                gathered = gather(parts)?;
+                &gathered[..]
+            }
+        };
+        let written = match place {
+            Place::At(at) if !append => fs.write(file.ino, at, data),
+            Place::At(_) => fs.append(file.ino, data).map(|(_, written)| written),
+            _ => fs.write_file(file.file, data, append),
+        };
+        written.map(|written| written as u64).map_err(errno)
+    };
+    Verdict::Done(write())
+}
+
+/// The parts in one piece.
+fn gather(parts: &[(u64, u64)]) -> Result<Vec<u8>, i32> {
+    let mut all = Vec::new();
+    for &(address, bytes) in parts {
+        let start = all.len();
+        all.resize(start + bytes as usize, 0);
+        if let Err(error) = program::read_bytes(address, &mut all[start..]) {
+            // What came before it is written, as the kernel does.
+            all.truncate(start);
+            return if start == 0 { Err(error) } else { Ok(all) };
+        }
+    }
+    Ok(all)
+}
+
+pub(crate) fn lseek(file: &Descriptor, args: [u64; 6]) -> Answer {
+    let fs = fs()?;
+    let by = args[1] as i64;
+    let to = match args[2] as i32 {
+        libc::SEEK_SET => SeekFrom::Start(offset(args[1])?),
+        libc::SEEK_CUR => SeekFrom::Current(by),
+        libc::SEEK_END if file.is_dir => return Err(EINVAL),
+        libc::SEEK_END => SeekFrom::End(by),
+        whence @ (libc::SEEK_DATA | libc::SEEK_HOLE) => {
+            let from = u64::try_from(by).map_err(|_| ENXIO)?;
+            let found = if whence == libc::SEEK_DATA {
+                fs.seek_data(file.ino, from)
+            } else {
+                fs.seek_hole(file.ino, from)
+            };
+            SeekFrom::Start(found.map_err(errno)?)
+        }
+        _ => return Err(EINVAL),
+    };
+    fs.seek_file(file.file, to).map_err(errno)
+}
+
+pub(crate) fn ftruncate(file: &Descriptor, args: [u64; 6]) -> Answer {
+    if !file.writes() || file.is_dir {
+        return Err(EINVAL);
+    }
+    let size = offset(args[1])?;
+    let fs = for_writing(file)?;
+    let set = SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    done(fs.setattr(file.ino, &set).map(drop))
+}
+
+pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
+    let (mode, at, len) = (args[1] as u32, args[2] as i64, args[3] as i64);
+    if at < 0 || len <= 0 {
+        return Err(EINVAL);
+    }
+    if !file.writes() {
+        return Err(EBADF);
+    }
+    let fs = for_writing(file)?;
+    let (at, len) = (at as u64, len as u64);
+    const COLLAPSE: u32 = 0x08;
+    const INSERT: u32 = 0x20;
+    done(match mode {
+        COLLAPSE => fs.collapse_range(file.ino, at, len),
+        INSERT => fs.insert_range(file.ino, at, len),
+        mode => {
+            let mode = FallocateMode::from_bits(mode).ok_or(libc::EOPNOTSUPP)?;
+            fs.fallocate(file.ino, mode, at, len)
+        }
+    })
+}
+
+/// Mappings of the pool's own blocks are not built yet: what is to be mapped is mapped through the mount.
+pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
+    const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+    if args[3] & ANONYMOUS != 0 {
+        return Verdict::Pass;
+    }
+    let Some(file) = descriptors::get(args[4]) else {
+        return Verdict::Pass;
+    };
+    let map = || {
+        if file.is_dir {
+            return Err(libc::ENODEV);
+        }
+        let through = crate::promote::open(&file)?;
+        let mut changed = args;
+        changed[4] = through as u64;
+        // SAFETY: the program's own call; it names where the mapping may come.
+        let answer = unsafe { kernel::call(libc::SYS_mmap, changed) };
+        kernel::plain(libc::SYS_close, &[through as u64]);
+        kernel_answer(answer)
+    };
+    Verdict::Done(map())
+}
+
+/// Bytes that one step of a copy between the pool and elsewhere takes.
+const STEP: usize = 256 << 10;
+
+pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
+    let (to, from) = (descriptors::get(args[0]), descriptors::get(args[1]));
+    if to.is_none() && from.is_none() {
+        return Verdict::Pass;
+    }
+    // Only a source that is ours is copied here; into a file of ours the program copies itself, as before sendfile.
+    let Some(from) = from else {
+        return Verdict::Done(Err(EINVAL));
+    };
+    let send = || {
+        let fs = for_reading(&from)?;
+        let given: Option<u64> = if args[2] == 0 {
+            None
+        } else {
+            Some(program::read(args[2])?)
+        };
+        let start = match given {
+            Some(at) => offset(at)?,
+            None => fs.file(from.file).map_err(errno)?.offset,
+        };
+        let mut buffer = vec![0; STEP.min(args[3].max(1) as usize)];
+        let mut sent = 0;
+        while sent < args[3].min(IO_MAX) {
+            let want = (args[3] - sent).min(STEP as u64) as usize;
+            let read = fs
+                .read(from.ino, start + sent, &mut buffer[..want])
+                .map_err(errno)?;
+            let wrote = match put(fs, to.as_ref(), args[0], &buffer[..read]) {
+                Ok(wrote) => wrote,
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            };
+            sent += wrote;
+            if wrote < want as u64 {
+                break;
+            }
+        }
+        match given {
+            Some(_) => program::write(args[2], &(start + sent))?,
+            None => {
+                let to = SeekFrom::Start(start + sent);
+                fs.seek_file(from.file, to).map_err(errno)?;
+            }
+        }
+        Ok(sent)
+    };
+    Verdict::Done(send())
+}
+
+/// Writes to a file of ours, or to any other descriptor.
+fn put(fs: &Fs, to: Option<&Descriptor>, number: u64, data: &[u8]) -> Answer {
+    let Some(to) = to else {
+        let at = data.as_ptr().expose_provenance() as u64;
+        // SAFETY: the kernel reads the data.
+        let answer =
+            unsafe { kernel::call(libc::SYS_write, [number, at, data.len() as u64, 0, 0, 0]) };
+        return kernel_answer(answer);
+    };
+    for_writing(to)?;
+    let append = appends(fs, to)?;
+    fs.write_file(to.file, data, append)
+        .map(|written| written as u64)
+        .map_err(errno)
+}
+
+pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
+    let (from, to) = match (descriptors::get(args[0]), descriptors::get(args[2])) {
+        (None, None) => return Verdict::Pass,
+        (Some(from), Some(to)) => (from, to),
+        // Between file systems: the program copies by itself.
+        _ => return Verdict::Done(Err(libc::EXDEV)),
+    };
+    let copy = || {
+        let fs = for_reading(&from)?;
+        for_writing(&to)?;
+        if args[5] != 0 {
+            return Err(EINVAL);
+        }
+        if to.is_dir {
+            return Err(EISDIR);
+        }
+        if appends(fs, &to)? {
+            return Err(EBADF);
+        }
+        let place = |pointer: u64, file: &Descriptor| -> Result<u64, i32> {
+            if pointer == 0 {
+                return Ok(fs.file(file.file).map_err(errno)?.offset);
+            }
+            offset(program::read(pointer)?)
+        };
+        let (start, target) = (place(args[1], &from)?, place(args[3], &to)?);
+        let copied = fs
+            .copy_range(from.ino, start, to.ino, target, args[4].min(IO_MAX))
+            .map_err(errno)?;
+        let advance = |pointer: u64, file: &Descriptor, at: u64| -> Result<(), i32> {
+            if pointer != 0 {
+                return program::write(pointer, &at);
+            }
+            fs.seek_file(file.file, SeekFrom::Start(at))
+                .map(drop)
+                .map_err(errno)
+        };
+        advance(args[1], &from, start + copied)?;
+        advance(args[3], &to, target + copied)?;
+        Ok(copied)
+    };
+    Verdict::Done(copy())
+}
+
+/// Between a pipe and a file of ours: refused as for files without it, and programs copy instead.
+pub(crate) fn splice(args: [u64; 6]) -> Verdict {
+    let ours = descriptors::get(args[0]).is_some() || descriptors::get(args[2]).is_some();
+    if ours {
+        Verdict::Done(Err(EINVAL))
+    } else {
+        Verdict::Pass
+    }
+}

@@ -1,0 +1,53 @@
+//! The calls, by what they are about.
+
+pub(crate) mod attributes;
+pub(crate) mod descriptors;
+pub(crate) mod directories;
+pub(crate) mod files;
+pub(crate) mod names;
+pub(crate) mod opens;
+pub(crate) mod xattrs;
+
+use pmfs::Fs;
+
+use crate::dispatch::Verdict;
+use crate::kernel;
+use crate::names::{Lead, Place, errno, find};
+use crate::program::Answer;
+use crate::thread::Inner;
+
+/// The engine's answer without a value.
+fn done(answer: pmfs::Result<()>) -> Answer {
+    answer.map(|()| 0).map_err(errno)
+}
+
+/// Does something with what stands at a path, if that is in the pool; else the kernel does the call `out`, which is the same
+/// one in its form with a directory's descriptor, once the path has left the pool again.
+fn at_path(
+    room: &mut Inner,
+    (dirfd, path): (u64, u64),
+    follow: bool,
+    out: (i64, [u64; 6]),
+    body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
+) -> Verdict {
+    match find(room, dirfd, path, follow) {
+        Err(errno) => Verdict::Done(Err(errno)),
+        Ok(Lead::Kernel) => Verdict::Pass,
+        Ok(Lead::Out(path)) => Verdict::Done(outside(out.0, out.1, path)),
+        Ok(Lead::Pool(fs, place)) => Verdict::Done(body(fs, place)),
+    }
+}
+
+/// The kernel's answer to a call with another path.
+fn outside(number: i64, args: [u64; 6], path: &[u8]) -> Answer {
+    kernel_answer(kernel::with_path(number, args, path))
+}
+
+/// What the kernel answered.
+pub(crate) fn kernel_answer(answer: i64) -> Answer {
+    if answer < 0 {
+        Err(-answer as i32)
+    } else {
+        Ok(answer as u64)
+    }
+}

@@ -1,0 +1,362 @@
+//! Making, removing and moving names.
+
+use libc::{
+    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW,
+    EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
+};
+use pmfs::types::mode;
+use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
+
+use super::{at_path, done, kernel_answer, outside};
+use crate::credentials::{self, EXECUTE, WRITE, capability};
+use crate::descriptors::{self, Descriptor};
+use crate::dispatch::Verdict;
+use crate::kernel::{self, PATH};
+use crate::names::{self, Dots, Lead, Place, errno, find, is_dir};
+use crate::program::{self, Answer};
+use crate::thread::{Inner, PATH_MAX};
+use crate::{process, promote};
+
+/// What is made now, by this program.
+pub(super) fn new_node(bits: u32) -> NewNode {
+    let (uid, gid) = credentials::with(|me| (me.uid, me.gid));
+    NewNode {
+        mode: bits & 0o7777,
+        umask: process::umask(),
+        uid,
+        gid,
+    }
+}
+
+/// Whether names in a directory may be changed.
+///
+/// # Errors
+/// EACCES.
+pub(super) fn allow_change(fs: &Fs, dir: Ino) -> Result<Attr, i32> {
+    let attr = fs.getattr(dir).map_err(errno)?;
+    credentials::allow(fs, &attr, WRITE)?;
+    if !credentials::searches_all() {
+        credentials::allow(fs, &attr, EXECUTE)?;
+    }
+    Ok(attr)
+}
+
+/// A place for a new name.
+fn vacant(fs: &Fs, place: &Place<'_>, for_dir: bool) -> Result<(), i32> {
+    if place.attr.is_some() {
+        return Err(EEXIST);
+    }
+    if place.wants_dir && !for_dir {
+        return Err(ENOENT);
+    }
+    allow_change(fs, place.dir).map(drop)
+}
+
+pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdict {
+    let out = (
+        libc::SYS_mkdirat,
+        [AT_FDCWD as u64, PATH, bits.into(), 0, 0, 0],
+    );
+    at_path(room, (dirfd, path), false, out, |fs, place| {
+        vacant(fs, &place, true)?;
+        // Of the special bits a new directory takes the sticky one alone.
+        let node = new_node(bits & 0o1777);
+        done(fs.mkdir(place.dir, place.name, &node).map(drop))
+    })
+}
+
+/// `[dirfd, path, mode, device]`.
+pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> Verdict {
+    let out = (
+        libc::SYS_mknodat,
+        [AT_FDCWD as u64, PATH, bits, device, 0, 0],
+    );
+    at_path(room, (dirfd, path), false, out, |fs, place| {
+        vacant(fs, &place, false)?;
+        let kind = bits as u32 & mode::S_IFMT;
+        let node = new_node(bits as u32);
+        let made = match kind {
+            0 | mode::S_IFREG => fs.create(place.dir, place.name, &node),
+            mode::S_IFIFO | mode::S_IFSOCK => fs.mknod(place.dir, place.name, &node, kind, 0),
+            mode::S_IFCHR | mode::S_IFBLK => {
+                if !credentials::with(|me| me.has(capability::MKNOD)) {
+                    return Err(EPERM);
+                }
+                fs.mknod(place.dir, place.name, &node, kind, device as u32)
+            }
+            mode::S_IFDIR => return Err(EPERM),
+            _ => return Err(EINVAL),
+        };
+        done(made.map(drop))
+    })
+}
+
+/// A name that is to go.
+fn victim(fs: &Fs, place: &Place<'_>) -> Result<Attr, i32> {
+    let attr = place.found()?;
+    let dir = allow_change(fs, place.dir)?;
+    credentials::allow_removal(&dir, &attr)?;
+    Ok(attr)
+}
+
+pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Verdict {
+    let out = (
+        libc::SYS_unlinkat,
+        [AT_FDCWD as u64, PATH, flags as u64, 0, 0, 0],
+    );
+    at_path(room, (dirfd, path), false, out, |fs, place| {
+        if flags & !AT_REMOVEDIR != 0 {
+            return Err(EINVAL);
+        }
+        if flags & AT_REMOVEDIR != 0 {
+            match (place.dots, place.name.is_empty()) {
+                (Dots::One, _) => return Err(EINVAL),
+                (Dots::Two, _) => return Err(ENOTEMPTY),
+                (Dots::None, true) => return Err(EBUSY),
+                _ => {}
+            }
+            let attr = victim(fs, &place)?;
+            if !is_dir(&attr) {
+                return Err(ENOTDIR);
+            }
+            return done(fs.rmdir(place.dir, place.name));
+        }
+        if place.name.is_empty() {
+            return Err(EISDIR);
+        }
+        if place.wants_dir {
+            place.found()?;
+            return Err(EISDIR);
+        }
+        let attr = victim(fs, &place)?;
+        if is_dir(&attr) {
+            return Err(EISDIR);
+        }
+        done(fs.unlink(place.dir, place.name))
+    })
+}
+
+/// A name in the pool, kept while a second path is looked for.
+struct Name {
+    dir: Ino,
+    name: Vec<u8>,
+    attr: Option<Attr>,
+    wants_dir: bool,
+}
+
+/// One end of a call with two paths.
+enum End {
+    Pool(&'static Fs, Name),
+    Elsewhere,
+}
+
+fn end(room: &mut Inner, at: [u64; 2], follow: bool) -> Result<End, i32> {
+    Ok(match find(room, at[0], at[1], follow)? {
+        Lead::Kernel | Lead::Out(_) => End::Elsewhere,
+        Lead::Pool(fs, place) => {
+            let name = Name {
+                dir: place.dir,
+                name: place.name.to_vec(),
+                attr: place.attr,
+                wants_dir: place.wants_dir,
+            };
+            End::Pool(fs, name)
+        }
+    })
+}
+
+/// Both ends of a call: in the pool, or what is to become of the call.
+fn ends(
+    room: &mut Inner,
+    from: [u64; 2],
+    to: [u64; 2],
+    follow: bool,
+) -> Result<(&'static Fs, Name, Name), Verdict> {
+    let first = end(room, from, follow).map_err(|errno| Verdict::Done(Err(errno)))?;
+    let second = end(room, to, false).map_err(|errno| Verdict::Done(Err(errno)))?;
+    match (first, second) {
+        (End::Pool(fs, first), End::Pool(_, second)) => Ok((fs, first, second)),
+        // What is not in the pool is the kernel's affair, unless a directory of ours is named by a placeholder.
+        _ if descriptors::get(from[0]).is_none() && descriptors::get(to[0]).is_none() => {
+            Err(Verdict::Pass)
+        }
+        _ => Err(Verdict::Done(Err(EXDEV))),
+    }
+}
+
+pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32) -> Verdict {
+    let (fs, from, to) = match ends(room, from, to, false) {
+        Ok(ends) => ends,
+        Err(verdict) => return verdict,
+    };
+    let rename = || {
+        let flags = RenameFlags::from_bits(flags).ok_or(EINVAL)?;
+        if from.name.is_empty() || to.name.is_empty() {
+            return Err(EBUSY);
+        }
+        let source = from.attr.ok_or(ENOENT)?;
+        if !is_dir(&source)
+            && (from.wants_dir || to.wants_dir && !flags.contains(RenameFlags::EXCHANGE))
+        {
+            return Err(ENOTDIR);
+        }
+        let dir = allow_change(fs, from.dir)?;
+        credentials::allow_removal(&dir, &source)?;
+        let new_dir = allow_change(fs, to.dir)?;
+        if let Some(there) = &to.attr
+            && !flags.contains(RenameFlags::NOREPLACE)
+        {
+            credentials::allow_removal(&new_dir, there)?;
+        }
+        if is_dir(&source) && from.dir != to.dir {
+            credentials::allow(fs, &source, WRITE)?;
+        }
+        let owner = credentials::with(|me| (me.uid, me.gid));
+        done(fs.rename_by(from.dir, &from.name, to.dir, &to.name, flags, owner))
+    };
+    Verdict::Done(rename())
+}
+
+pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
+    if flags & AT_EMPTY_PATH != 0
+        && let Some(file) = descriptors::get(from[0])
+    {
+        let out = (libc::SYS_linkat, [0; 6]);
+        return at_path(room, (to[0], to[1]), false, out, |fs, place| {
+            vacant(fs, &place, false)?;
+            done(fs.link(file.ino, place.dir, place.name).map(drop))
+        });
+    }
+    let follow = flags & AT_SYMLINK_FOLLOW != 0;
+    let (fs, from, to) = match ends(room, from, to, follow) {
+        Ok(ends) => ends,
+        Err(verdict) => return verdict,
+    };
+    let link = || {
+        let source = from.attr.ok_or(ENOENT)?;
+        if to.attr.is_some() || to.name.is_empty() {
+            return Err(EEXIST);
+        }
+        if to.wants_dir {
+            return Err(ENOENT);
+        }
+        if is_dir(&source) {
+            return Err(EPERM);
+        }
+        allow_change(fs, to.dir)?;
+        done(fs.link(source.ino, to.dir, &to.name).map(drop))
+    };
+    Verdict::Done(link())
+}
+
+pub(crate) fn symlink(room: &mut Inner, target: u64, dirfd: u64, path: u64) -> Verdict {
+    let out = (
+        libc::SYS_symlinkat,
+        [target, AT_FDCWD as u64, PATH, 0, 0, 0],
+    );
+    let mut text = Box::new([0; PATH_MAX]);
+    at_path(room, (dirfd, path), false, out, |fs, place| {
+        let len = program::path(target, &mut text)?;
+        if len == 0 {
+            return Err(ENOENT);
+        }
+        vacant(fs, &place, false)?;
+        let node = new_node(0o777);
+        done(
+            fs.symlink(place.dir, place.name, &text[..len], &node)
+                .map(drop),
+        )
+    })
+}
+
+/// `[dirfd, path, buffer, size]`.
+pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> Verdict {
+    let out = (
+        libc::SYS_readlinkat,
+        [AT_FDCWD as u64, PATH, to, size, 0, 0],
+    );
+    at_path(room, (dirfd, path), false, out, |fs, place| {
+        let attr = place.found()?;
+        if attr.mode & mode::S_IFMT != mode::S_IFLNK || size as i32 <= 0 {
+            return Err(EINVAL);
+        }
+        let target = fs.readlink(attr.ino).map_err(errno)?;
+        let len = target.len().min(size as usize);
+        program::write_bytes(to, &target[..len])?;
+        Ok(len as u64)
+    })
+}
+
+/// `[dirfd, path, mode, flags]`.
+pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> Verdict {
+    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let out = (
+        libc::SYS_faccessat2,
+        [AT_FDCWD as u64, PATH, want, flags, 0, 0],
+    );
+    let effective = flags & AT_EACCESS as u64 != 0 || process::ids_agree();
+    if !effective {
+        // By the real user: the kernel knows how.
+        return Verdict::Pass;
+    }
+    at_path(room, (dirfd, path), follow, out, |fs, place| {
+        let attr = place.found()?;
+        if want & !7 != 0 {
+            return Err(EINVAL);
+        }
+        if want != 0 {
+            credentials::allow(fs, &attr, want as u32)?;
+        }
+        Ok(0)
+    })
+}
+
+/// Goes to a directory: the kernel has to be there too.
+fn go(room: &mut Inner, ino: Ino) -> Answer {
+    let path = promote::directory(ino)?;
+    let answer = kernel_answer(kernel::with_path(
+        libc::SYS_chdir,
+        [PATH, 0, 0, 0, 0, 0],
+        &path,
+    ));
+    if answer.is_ok() {
+        names::set_cwd(room, Some(ino));
+    }
+    answer
+}
+
+pub(crate) fn chdir(room: &mut Inner, path: u64) -> Verdict {
+    let found = match find(room, AT_FDCWD as u64, path, true) {
+        Err(errno) => return Err(errno).into(),
+        Ok(Lead::Pool(fs, place)) => {
+            let allowed = |attr: Attr| {
+                if !is_dir(&attr) {
+                    return Err(ENOTDIR);
+                }
+                credentials::allow(fs, &attr, EXECUTE).map(|()| attr.ino)
+            };
+            place.found().and_then(allowed)
+        }
+        Ok(Lead::Kernel) => {
+            names::set_cwd(room, None);
+            return Verdict::Pass;
+        }
+        Ok(Lead::Out(path)) => {
+            let answer = outside(libc::SYS_chdir, [PATH, 0, 0, 0, 0, 0], path);
+            names::set_cwd(room, None);
+            return Verdict::Done(answer);
+        }
+    };
+    found.and_then(|ino| go(room, ino)).into()
+}
+
+pub(crate) fn fchdir(dir: Option<Descriptor>, room: &mut Inner) -> Verdict {
+    let Some(dir) = dir else {
+        names::set_cwd(room, None);
+        return Verdict::Pass;
+    };
+    if !dir.is_dir {
+        return Err(ENOTDIR).into();
+    }
+    go(room, dir.ino).into()
+}

@@ -1,0 +1,212 @@
+//! open(2).
+
+use libc::{
+    AT_FDCWD, EACCES, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, EPERM, O_ACCMODE, O_CLOEXEC,
+    O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC,
+};
+use pmfs::types::mode;
+use pmfs::{Attr, Error, Fs, SetAttr};
+
+use super::names::{allow_change, new_node};
+use super::{kernel_answer, outside};
+use crate::credentials::{self, READ, WRITE};
+use crate::descriptors::{self, Descriptor};
+use crate::dispatch::Verdict;
+use crate::kernel::{self, PATH};
+use crate::names::{Dots, Lead, Place, errno, find, is_dir};
+use crate::program::{self, Answer};
+use crate::promote;
+use crate::thread::Inner;
+
+/// Flags that an open file keeps, for F_GETFL and for writes.
+const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
+/// O_LARGEFILE as the kernel shows it.
+const LARGE: i32 = 0o100_000;
+
+/// What became of an attempt.
+enum Tried {
+    Opened(Answer),
+    /// Not for the engine: a FIFO, a device, O_PATH.
+    Through(promote::Way),
+    /// Somebody removed or made it in between.
+    Again,
+}
+
+pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u32) -> Verdict {
+    let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
+    let follow = flags & O_NOFOLLOW == 0 && !exclusive;
+    loop {
+        let (fs, place) = match find(room, dirfd, path, follow) {
+            Err(errno) => return Err(errno).into(),
+            Ok(Lead::Kernel) => return Verdict::Pass,
+            Ok(Lead::Out(path)) => {
+                let args = [AT_FDCWD as u64, PATH, flags as u64, bits.into(), 0, 0];
+                return outside(libc::SYS_openat, args, path).into();
+            }
+            Ok(Lead::Pool(fs, place)) => (fs, place),
+        };
+        match attempt(fs, &place, flags, bits) {
+            Tried::Opened(answer) => return answer.into(),
+            Tried::Again => {}
+            Tried::Through(way) => {
+                if descriptors::get(dirfd).is_none() {
+                    // The kernel finds it by the same path, at the mount.
+                    return Verdict::Pass;
+                }
+                return promote::open_way(&way, flags, bits).into();
+            }
+        }
+    }
+}
+
+fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
+    if flags & O_PATH != 0 {
+        return match place.attr {
+            Some(_) => Tried::Through(promote::Way::of(place)),
+            None => Tried::Opened(Err(ENOENT)),
+        };
+    }
+    if flags & O_TMPFILE == O_TMPFILE {
+        return Tried::Opened(unnamed(fs, place, flags, bits));
+    }
+    let Some(attr) = place.attr else {
+        return create(fs, place, flags, bits);
+    };
+    if flags & O_CREAT != 0 && flags & O_EXCL != 0 {
+        return Tried::Opened(Err(EEXIST));
+    }
+    match attr.mode & mode::S_IFMT {
+        mode::S_IFREG | mode::S_IFDIR => {}
+        mode::S_IFLNK => return Tried::Opened(Err(ELOOP)),
+        _ if flags & O_DIRECTORY != 0 => return Tried::Opened(Err(ENOTDIR)),
+        _ => return Tried::Through(promote::Way::of(place)),
+    }
+    if let Err(errno) = allow(fs, &attr, flags) {
+        return Tried::Opened(Err(errno));
+    }
+    match finish(fs, &attr, flags) {
+        Err(libc::ESTALE) => Tried::Again,
+        answer => Tried::Opened(answer),
+    }
+}
+
+/// Whether what is there may be opened so.
+fn allow(fs: &Fs, attr: &Attr, flags: i32) -> Result<(), i32> {
+    let access = flags & O_ACCMODE;
+    if access == O_ACCMODE {
+        return Err(EINVAL);
+    }
+    if is_dir(attr) && (access != O_RDONLY || flags & (O_CREAT | O_TRUNC) != 0) {
+        return Err(EISDIR);
+    }
+    if !is_dir(attr) && flags & O_DIRECTORY != 0 {
+        return Err(ENOTDIR);
+    }
+    let mut want = if access == libc::O_WRONLY { 0 } else { READ };
+    if access != O_RDONLY || flags & O_TRUNC != 0 {
+        want |= WRITE;
+    }
+    credentials::allow(fs, attr, want)?;
+    if flags & O_NOATIME != 0 {
+        credentials::allow_owner(attr).map_err(|_| EPERM)?;
+    }
+    Ok(())
+}
+
+fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
+    if flags & O_CREAT == 0 {
+        return Tried::Opened(Err(ENOENT));
+    }
+    if place.wants_dir || place.dots != Dots::None {
+        return Tried::Opened(Err(EISDIR));
+    }
+    if flags & O_DIRECTORY != 0 {
+        return Tried::Opened(Err(EINVAL));
+    }
+    if let Err(errno) = allow_change(fs, place.dir) {
+        return Tried::Opened(Err(errno));
+    }
+    match fs.create(place.dir, place.name, &new_node(bits)) {
+        Ok(attr) => match finish(fs, &attr, flags & !O_TRUNC) {
+            Err(libc::ESTALE) => Tried::Again,
+            answer => Tried::Opened(answer),
+        },
+        Err(Error::Exists) if flags & O_EXCL == 0 => Tried::Again,
+        Err(error) => Tried::Opened(Err(errno(error))),
+    }
+}
+
+/// A file without a name.
+fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer {
+    let dir = place.found()?;
+    if !is_dir(&dir) {
+        return Err(ENOTDIR);
+    }
+    if flags & O_ACCMODE == O_RDONLY {
+        return Err(EINVAL);
+    }
+    allow_change(fs, dir.ino).map_err(|_| EACCES)?;
+    let attr = fs.tmpfile(dir.ino, &new_node(bits)).map_err(errno)?;
+    let opened = finish(fs, &attr, flags & !(O_TMPFILE | O_TRUNC));
+    // The open file holds it from now on.
+    let _ = fs.release(attr.ino);
+    opened
+}
+
+/// A descriptor for an inode that may be opened.
+fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
+    let kept = flags & KEPT | LARGE;
+    let file = fs.open_file(attr.ino, kept as u64).map_err(errno)?;
+    let opened = (|| {
+        if flags & O_TRUNC != 0 && !is_dir(attr) && attr.size > 0 {
+            let set = SetAttr {
+                size: Some(0),
+                ..SetAttr::default()
+            };
+            fs.setattr(attr.ino, &set).map_err(errno)?;
+        }
+        descriptors::placeholder(0, flags & O_CLOEXEC == 0)
+    })();
+    match opened {
+        Ok(number) => {
+            let descriptor = Descriptor {
+                file,
+                ino: attr.ino,
+                access: flags & O_ACCMODE,
+                is_dir: is_dir(attr),
+                borrowed: false,
+            };
+            descriptors::set(number, descriptor);
+            Ok(number as u64)
+        }
+        Err(errno) => {
+            let _ = fs.close_file(file);
+            Err(errno)
+        }
+    }
+}
+
+/// openat2(2): without ways to resolve it is openat; with them the kernel does it, at the mount.
+pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
+    if a[3] != 24 {
+        return Verdict::Pass;
+    }
+    match program::read::<[u64; 3]>(a[2]) {
+        Err(errno) => Err(errno).into(),
+        Ok([flags, bits, 0]) => open(room, a[0], a[1], flags as i32, bits as u32),
+        Ok(_) => match descriptors::get(a[0]) {
+            None => Verdict::Pass,
+            Some(dir) => {
+                let through = match promote::open(&dir) {
+                    Ok(through) => through as u64,
+                    Err(errno) => return Err(errno).into(),
+                };
+                // SAFETY: the program's own call, with another descriptor.
+                let answer =
+                    unsafe { kernel::call(libc::SYS_openat2, [through, a[1], a[2], a[3], 0, 0]) };
+                kernel::plain(libc::SYS_close, &[through]);
+                kernel_answer(answer).into()
+            }
+        },
+    }
+}

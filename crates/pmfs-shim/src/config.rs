@@ -1,0 +1,72 @@
+//! What `pmfs run` tells the programs that it starts: one variable of the environment, a `key=value` a line.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+/// The variable.
+pub(crate) const VARIABLE: &[u8] = b"PMFS_RUN";
+/// Tells a program what the one before it in this process has handed over.
+pub(crate) const HANDED: &[u8] = b"PMFS_HANDED";
+/// What loads this library.
+pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD";
+
+/// What there is to know.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The variable's whole text, for programs that are started from here.
+    pub text: Vec<u8>,
+    /// The pool file.
+    pub pool: Vec<u8>,
+    /// The directory that stands for the pool's root: absolute, no slash at its end, no links.
+    pub at: Vec<u8>,
+    /// `st_dev` of the mount there.
+    pub device: u64,
+    /// The patched image of libc.
+    pub image: Vec<u8>,
+    /// This library's file.
+    pub library: Vec<u8>,
+    /// Where totals are kept, if they are wanted.
+    pub stats: Option<Vec<u8>>,
+    /// Where calls are told of, if they are.
+    pub trace: Option<Vec<u8>>,
+    /// What the program before this one in this process has handed over.
+    pub handed: Option<Vec<u8>>,
+}
+
+static CONFIG: OnceLock<Config> = OnceLock::new();
+
+/// Of a process that [`read`] found it in.
+pub(crate) fn get() -> &'static Config {
+    CONFIG.get().expect("set before anything is served")
+}
+
+/// Finds and keeps the configuration; `None`: this process was not started by `pmfs run`.
+pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
+    let value = |name: &[u8]| {
+        let of = |entry: &&CStr| value_of(entry.to_bytes(), name).map(<[u8]>::to_vec);
+        environment.iter().find_map(of)
+    };
+    let text = value(VARIABLE)?;
+    let field = |name: &[u8]| {
+        let of = |line: &[u8]| value_of(line, name).map(<[u8]>::to_vec);
+        text.split(|byte| *byte == b'\n').find_map(of)
+    };
+    let device = String::from_utf8(field(b"device")?).ok()?.parse().ok()?;
+    let config = Config {
+        pool: field(b"pool")?,
+        at: field(b"at")?,
+        device,
+        image: field(b"image")?,
+        library: field(b"library")?,
+        stats: field(b"stats"),
+        trace: field(b"trace"),
+        handed: value(HANDED),
+        text,
+    };
+    Some(CONFIG.get_or_init(|| config))
+}
+
+/// The value of `name=value`.
+pub(crate) fn value_of<'a>(entry: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    entry.strip_prefix(name)?.strip_prefix(b"=")
+}

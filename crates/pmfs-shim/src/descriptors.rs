@@ -1,0 +1,273 @@
+//! Which of the program's descriptors are open files of the pool.
+//!
+//! Each is a descriptor of the kernel's too, so that dup, close-on-exec, poll, fork and exec keep their meaning: a *placeholder*, a
+//! duplicate of one description of a sealed, empty memory file, open for writing. Whoever reaches it past this library is told so: reading gives
+//! EBADF, writing EPERM (DECISIONS 31).
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use pmfs::{FileId, Ino};
+
+use crate::entry::word;
+use crate::{kernel, thread};
+
+/// Descriptors that can be ours; those above are left to the mount.
+pub(crate) const COUNT: usize = 1 << 20;
+/// Numbers at the top of the limit that are this library's own.
+const OWN: u64 = 16;
+
+/// A bit for each number that the entry must not let pass.
+pub(crate) static OURS: [AtomicU32; COUNT / 32] = [const { AtomicU32::new(0) }; COUNT / 32];
+/// Two words for each: the file's number, and the packed rest.
+static FILES: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+static FACTS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+/// One more than the highest number that was ever ours.
+static END: AtomicU32 = AtomicU32::new(0);
+
+const ACCESS_SHIFT: u32 = 32;
+const DIRECTORY: u64 = 1 << 34;
+const BORROWED: u64 = 1 << 35;
+
+/// One descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptor {
+    pub file: FileId,
+    pub ino: Ino,
+    /// O_RDONLY, O_WRONLY or O_RDWR.
+    pub access: i32,
+    pub is_dir: bool,
+    /// Seen by a child that shares its parent's memory: the reference is the parent's.
+    pub borrowed: bool,
+}
+
+impl Descriptor {
+    pub fn reads(&self) -> bool {
+        self.access != libc::O_WRONLY
+    }
+
+    pub fn writes(&self) -> bool {
+        self.access != libc::O_RDONLY
+    }
+
+    fn facts(&self) -> u64 {
+        let mut facts = self.ino | (self.access as u64) << ACCESS_SHIFT;
+        if self.is_dir {
+            facts |= DIRECTORY;
+        }
+        if self.borrowed {
+            facts |= BORROWED;
+        }
+        facts
+    }
+
+    fn of(file: u64, facts: u64) -> Descriptor {
+        Descriptor {
+            file: FileId::from_number(file),
+            ino: facts & 0xffff_ffff,
+            access: (facts >> ACCESS_SHIFT & 3) as i32,
+            is_dir: facts & DIRECTORY != 0,
+            borrowed: facts & BORROWED != 0,
+        }
+    }
+}
+
+/// How a child that shares its parent's memory sees other descriptors than the parent.
+pub(crate) type Overlay = Vec<(u32, Option<Descriptor>)>;
+
+fn overlay() -> Option<&'static mut Overlay> {
+    if thread::get(word::STACK) == 0 {
+        // Before this thread's first call.
+        return None;
+    }
+    // SAFETY: only this thread uses its room, and no two references to the overlay live at a time: each is used within a
+    // function of this file.
+    unsafe { (*thread::room()).overlay.as_mut() }
+}
+
+/// What the program knows by this number, if it is ours.
+#[inline]
+pub(crate) fn get(number: u64) -> Option<Descriptor> {
+    let at = number as u32 as usize;
+    if at >= COUNT {
+        return None;
+    }
+    if let Some(overlay) = overlay()
+        && let Some((_, seen)) = overlay.iter().find(|(other, _)| *other as usize == at)
+    {
+        return *seen;
+    }
+    let file = FILES[at].load(Ordering::Acquire);
+    if file == 0 {
+        return None;
+    }
+    let mut found = Descriptor::of(file, FACTS[at].load(Ordering::Relaxed));
+    found.borrowed |= overlay().is_some();
+    Some(found)
+}
+
+/// Gives a number a meaning.
+pub(crate) fn set(number: i32, descriptor: Descriptor) {
+    if let Some(overlay) = overlay() {
+        overlay.retain(|(other, _)| *other != number as u32);
+        overlay.push((number as u32, Some(descriptor)));
+        return;
+    }
+    let at = number as usize;
+    FACTS[at].store(descriptor.facts(), Ordering::Relaxed);
+    FILES[at].store(descriptor.file.number(), Ordering::Release);
+    END.fetch_max(number as u32 + 1, Ordering::Relaxed);
+    OURS[at / 32].fetch_or(1 << (at % 32), Ordering::AcqRel);
+}
+
+/// Takes its meaning away.
+pub(crate) fn remove(number: u64) -> Option<Descriptor> {
+    let found = get(number)?;
+    let at = number as u32 as usize;
+    if let Some(overlay) = overlay() {
+        overlay.retain(|(other, _)| *other as usize != at);
+        overlay.push((at as u32, None));
+        return Some(found);
+    }
+    OURS[at / 32].fetch_and(!(1 << (at % 32)), Ordering::AcqRel);
+    // Of two that close the same number one has it.
+    let file = FILES[at].swap(0, Ordering::AcqRel);
+    (file == found.file.number()).then_some(found)
+}
+
+/// All that this process, or this child, has.
+pub(crate) fn all() -> Vec<(i32, Descriptor)> {
+    let seen = overlay().map(|overlay| {
+        overlay
+            .iter()
+            .map(|(number, _)| *number)
+            .collect::<Vec<_>>()
+    });
+    let seen = seen.unwrap_or_default();
+    let end = seen.iter().map(|number| number + 1).max().unwrap_or(0);
+    let end = end.max(END.load(Ordering::Relaxed));
+    (0..end)
+        .filter_map(|number| Some((number as i32, get(number.into())?)))
+        .collect()
+}
+
+/// Whether there is none.
+pub(crate) fn none() -> bool {
+    overlay().is_none()
+        && (0..END.load(Ordering::Relaxed) as usize)
+            .all(|at| FILES[at].load(Ordering::Relaxed) == 0)
+}
+
+/// The lowest number of this library's own descriptors.
+static FLOOR: AtomicI32 = AtomicI32::new(i32::MAX);
+/// The description of which placeholders are duplicates.
+static ANCHOR: AtomicI32 = AtomicI32::new(-1);
+
+/// Where this library keeps its own descriptors; `i32::MAX` before it has any.
+pub(crate) fn floor() -> i32 {
+    FLOOR.load(Ordering::Acquire)
+}
+
+/// Whether a number is this library's own: for the program it is not open.
+pub(crate) fn is_own(number: u64) -> bool {
+    let number = number as u32;
+    let floor = floor();
+    number >= floor as u32 && u64::from(number) < floor as u64 + OWN
+}
+
+/// Chooses the numbers for this library's own, at the top of the limit.
+pub(crate) fn choose_floor() -> i32 {
+    if floor() != i32::MAX {
+        return floor();
+    }
+    let mut limit = [0u64; 2];
+    let at = limit.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel fills a struct rlimit: two words.
+    unsafe {
+        kernel::call(
+            libc::SYS_getrlimit,
+            [libc::RLIMIT_NOFILE as u64, at, 0, 0, 0, 0],
+        )
+    };
+    let top = std::hint::black_box(limit)[0].min(COUNT as u64);
+    let chosen = top.saturating_sub(OWN) as i32;
+    for number in chosen as usize..(chosen as usize + OWN as usize).min(COUNT) {
+        OURS[number / 32].fetch_or(1 << (number % 32), Ordering::AcqRel);
+    }
+    FLOOR.store(chosen, Ordering::Release);
+    chosen
+}
+
+/// A new placeholder, with the lowest number from `from` on.
+///
+/// # Errors
+/// As `fcntl(2)`: EMFILE.
+pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
+    let command = if on_exec {
+        libc::F_DUPFD
+    } else {
+        libc::F_DUPFD_CLOEXEC
+    };
+    let answer = kernel::plain(libc::SYS_fcntl, &[anchor()? as u64, command as u64, from]);
+    if answer >= COUNT as i64 {
+        kernel::plain(libc::SYS_close, &[answer as u64]);
+        return Err(libc::EMFILE);
+    }
+    number(answer)
+}
+
+/// What the kernel answered, as a descriptor.
+pub(crate) fn number(answer: i64) -> Result<i32, i32> {
+    if answer < 0 {
+        Err(-answer as i32)
+    } else {
+        Ok(answer as i32)
+    }
+}
+
+fn anchor() -> Result<i32, i32> {
+    let known = ANCHOR.load(Ordering::Acquire);
+    if known >= 0 {
+        return Ok(known);
+    }
+    let made = make_anchor()?;
+    match ANCHOR.compare_exchange(-1, made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Ok(made),
+        Err(other) => {
+            kernel::plain(libc::SYS_close, &[made as u64]);
+            Ok(other)
+        }
+    }
+}
+
+#[cold]
+fn make_anchor() -> Result<i32, i32> {
+    let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+    let file = kernel::with_path(
+        libc::SYS_memfd_create,
+        [kernel::PATH, flags, 0, 0, 0, 0],
+        b"pmfs\0",
+    );
+    let file = number(file)? as u64;
+    let own = format!("/proc/self/fd/{file}\0");
+    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as u64;
+    let here = libc::AT_FDCWD as u64;
+    let writer = kernel::with_path(
+        libc::SYS_openat,
+        [here, kernel::PATH, flags, 0, 0, 0],
+        own.as_bytes(),
+    );
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    kernel::plain(
+        libc::SYS_fcntl,
+        &[file, libc::F_ADD_SEALS as u64, seals as u64],
+    );
+    kernel::plain(libc::SYS_fchmod, &[file, 0]);
+    kernel::plain(libc::SYS_close, &[file]);
+    let writer = number(writer)? as u64;
+    let high = kernel::plain(
+        libc::SYS_fcntl,
+        &[writer, libc::F_DUPFD_CLOEXEC as u64, choose_floor() as u64],
+    );
+    kernel::plain(libc::SYS_close, &[writer]);
+    number(high)
+}

@@ -1,0 +1,189 @@
+//! One call, one answer: whose it is, and which function serves it.
+
+use crate::calls::{attributes, descriptors as handles, directories, files, names, opens, xattrs};
+use crate::entry::{Call, word};
+use crate::program::Answer;
+use crate::thread::{self, Inner};
+use crate::{descriptors, process, signals, stats};
+
+/// What is to become of a call.
+pub(crate) enum Verdict {
+    /// The kernel is to do it.
+    Pass,
+    /// It is done.
+    Done(Answer),
+    /// It is to be done again, once signals have been handled.
+    Again,
+}
+
+impl From<Answer> for Verdict {
+    fn from(answer: Answer) -> Verdict {
+        Verdict::Done(answer)
+    }
+}
+
+/// From a stub's `pass` to behind its `syscall`.
+const BEHIND: i64 = 2;
+/// From a stub's `pass` back to its jump to the entry.
+const BEFORE: i64 = -13;
+
+/// Called by the entry, on the library's stack: answers what to add to the stub's `pass`.
+pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
+    // SAFETY: errno of this thread, which calls of the library's own may set and the program must not see.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    thread::set(word::AFTERWARDS, crate::entry::OUTSIDE);
+    // SAFETY: this thread's room, for the time of this dispatch.
+    let room = unsafe { &mut *thread::room() };
+    process::note_guest(room);
+    let verdict = serve(call, room);
+    stats::note(call, &verdict);
+    let step = match verdict {
+        Verdict::Pass => 0,
+        Verdict::Again => BEFORE,
+        Verdict::Done(answer) => {
+            call.rax = match answer {
+                Ok(value) => value,
+                Err(errno) => i64::from(-errno) as u64,
+            };
+            BEHIND
+        }
+    };
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+    step
+}
+
+fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
+    let number = call.rax as i64;
+    let args = call.args;
+    if let Some(verdict) = by_descriptor(number, args) {
+        return verdict;
+    }
+    if let Some(verdict) = by_path(number, args, room) {
+        return verdict;
+    }
+    match number {
+        libc::SYS_fchdir if !descriptors::is_own(args[0]) => {
+            names::fchdir(descriptors::get(args[0]), room)
+        }
+        libc::SYS_fchdir => Verdict::Done(Err(libc::EBADF)),
+        libc::SYS_dup2 => handles::dup2(args),
+        libc::SYS_dup3 => handles::dup3(args),
+        libc::SYS_close_range => handles::close_range(args),
+        libc::SYS_mmap => files::mmap(args),
+        libc::SYS_sendfile => files::sendfile(args),
+        libc::SYS_copy_file_range => files::copy_file_range(args),
+        libc::SYS_splice => files::splice(args),
+        libc::SYS_rt_sigaction => signals::action(args),
+        libc::SYS_rt_sigprocmask => signals::mask(args),
+        libc::SYS_io_uring_setup => Verdict::Done(Err(libc::ENOSYS)),
+        _ => process::serve(call, room),
+    }
+}
+
+/// Calls whose first argument is a descriptor. `None`: it is none of these.
+fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
+    if crate::class::CLASS[number as usize] != crate::class::BY_DESCRIPTOR {
+        return None;
+    }
+    if descriptors::is_own(args[0]) {
+        return Some(Verdict::Done(Err(libc::EBADF)));
+    }
+    let Some(file) = descriptors::get(args[0]) else {
+        return Some(Verdict::Pass);
+    };
+    Some(match number {
+        libc::SYS_read => files::read(&file, args),
+        libc::SYS_write => files::write(&file, args),
+        libc::SYS_pread64 => files::pread(&file, args).into(),
+        libc::SYS_pwrite64 => files::pwrite(&file, args).into(),
+        libc::SYS_readv => files::readv(&file, args, files::Place::Own),
+        libc::SYS_writev => files::writev(&file, args, files::Place::Own),
+        libc::SYS_preadv => files::readv(&file, args, files::Place::of(args, false)),
+        libc::SYS_pwritev => files::writev(&file, args, files::Place::of(args, false)),
+        libc::SYS_preadv2 => files::readv(&file, args, files::Place::of(args, true)),
+        libc::SYS_pwritev2 => files::writev(&file, args, files::Place::of(args, true)),
+        libc::SYS_close => handles::close(&file, args[0]).into(),
+        libc::SYS_fstat => attributes::fstat(&file, args[1]).into(),
+        libc::SYS_lseek => files::lseek(&file, args).into(),
+        libc::SYS_ioctl => handles::ioctl(&file, args).into(),
+        libc::SYS_dup => handles::duplicate(&file, 0, true).into(),
+        libc::SYS_fcntl => handles::fcntl(&file, args),
+        libc::SYS_flock => handles::flock(&file, args),
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Ok(0).into(),
+        libc::SYS_sync_file_range | libc::SYS_fadvise64 | libc::SYS_readahead => Ok(0).into(),
+        libc::SYS_ftruncate => files::ftruncate(&file, args).into(),
+        libc::SYS_fallocate => files::fallocate(&file, args).into(),
+        libc::SYS_getdents64 => directories::getdents64(&file, args).into(),
+        libc::SYS_fchmod => attributes::fchmod(&file, args).into(),
+        libc::SYS_fchown => attributes::fchown(&file, args).into(),
+        libc::SYS_fstatfs => attributes::fstatfs(args[1]).into(),
+        libc::SYS_fsetxattr => xattrs::fset(&file, args).into(),
+        libc::SYS_fgetxattr => xattrs::fget(&file, args).into(),
+        libc::SYS_flistxattr => xattrs::flist(&file, args).into(),
+        libc::SYS_fremovexattr => xattrs::fremove(&file, args).into(),
+        // What is in the table and not here is refused loudly.
+        _ => Err(libc::EBADF).into(),
+    })
+}
+
+/// Calls by path.
+fn by_path(number: i64, a: [u64; 6], room: &mut Inner) -> Option<Verdict> {
+    let here = libc::AT_FDCWD as u64;
+    let no_follow = libc::AT_SYMLINK_NOFOLLOW as u64;
+    Some(match number {
+        libc::SYS_open => opens::open(room, here, a[0], a[1] as i32, a[2] as u32),
+        libc::SYS_creat => {
+            let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+            opens::open(room, here, a[0], flags, a[1] as u32)
+        }
+        libc::SYS_openat => opens::open(room, a[0], a[1], a[2] as i32, a[3] as u32),
+        libc::SYS_openat2 => opens::openat2(room, a),
+        libc::SYS_stat => attributes::stat(room, [here, a[0], a[1], 0]),
+        libc::SYS_lstat => attributes::stat(room, [here, a[0], a[1], no_follow]),
+        libc::SYS_newfstatat => attributes::stat(room, [a[0], a[1], a[2], a[3]]),
+        libc::SYS_statx => attributes::statx(room, a),
+        libc::SYS_access => names::access(room, [here, a[0], a[1], 0]),
+        libc::SYS_faccessat => names::access(room, [a[0], a[1], a[2], 0]),
+        libc::SYS_faccessat2 => names::access(room, [a[0], a[1], a[2], a[3]]),
+        libc::SYS_readlink => names::readlink(room, [here, a[0], a[1], a[2]]),
+        libc::SYS_readlinkat => names::readlink(room, [a[0], a[1], a[2], a[3]]),
+        libc::SYS_mkdir => names::mkdir(room, here, a[0], a[1] as u32),
+        libc::SYS_mkdirat => names::mkdir(room, a[0], a[1], a[2] as u32),
+        libc::SYS_mknod => names::mknod(room, [here, a[0], a[1], a[2]]),
+        libc::SYS_mknodat => names::mknod(room, [a[0], a[1], a[2], a[3]]),
+        libc::SYS_rmdir => names::unlink(room, here, a[0], libc::AT_REMOVEDIR),
+        libc::SYS_unlink => names::unlink(room, here, a[0], 0),
+        libc::SYS_unlinkat => names::unlink(room, a[0], a[1], a[2] as i32),
+        libc::SYS_rename => names::rename(room, [here, a[0]], [here, a[1]], 0),
+        libc::SYS_renameat => names::rename(room, [a[0], a[1]], [a[2], a[3]], 0),
+        libc::SYS_renameat2 => names::rename(room, [a[0], a[1]], [a[2], a[3]], a[4] as u32),
+        libc::SYS_link => names::link(room, [here, a[0]], [here, a[1]], 0),
+        libc::SYS_linkat => names::link(room, [a[0], a[1]], [a[2], a[3]], a[4] as i32),
+        libc::SYS_symlink => names::symlink(room, a[0], here, a[1]),
+        libc::SYS_symlinkat => names::symlink(room, a[0], a[1], a[2]),
+        libc::SYS_chdir => names::chdir(room, a[0]),
+        libc::SYS_chmod => attributes::chmod(room, here, a[0], a[1] as u32),
+        libc::SYS_fchmodat => attributes::chmod(room, a[0], a[1], a[2] as u32),
+        libc::SYS_chown => attributes::chown(room, [here, a[0], a[1], a[2], 0]),
+        libc::SYS_lchown => attributes::chown(room, [here, a[0], a[1], a[2], no_follow]),
+        libc::SYS_fchownat => attributes::chown(room, [a[0], a[1], a[2], a[3], a[4]]),
+        libc::SYS_truncate => attributes::truncate(room, a),
+        libc::SYS_utime => attributes::utime(room, a),
+        libc::SYS_utimes => attributes::utimes(room, here, a[0], a[1]),
+        libc::SYS_futimesat => attributes::utimes(room, a[0], a[1], a[2]),
+        libc::SYS_utimensat => attributes::utimensat(room, a),
+        libc::SYS_statfs => attributes::statfs(room, a),
+        libc::SYS_setxattr => xattrs::set(room, a, true),
+        libc::SYS_lsetxattr => xattrs::set(room, a, false),
+        libc::SYS_getxattr => xattrs::get(room, a, true),
+        libc::SYS_lgetxattr => xattrs::get(room, a, false),
+        libc::SYS_listxattr => xattrs::list(room, a, true),
+        libc::SYS_llistxattr => xattrs::list(room, a, false),
+        libc::SYS_removexattr => xattrs::remove(room, a, true),
+        libc::SYS_lremovexattr => xattrs::remove(room, a, false),
+        _ => return None,
+    })
+}

@@ -1,0 +1,361 @@
+//! exec: the next program finds this library, the pool, and the open files that it inherits (DECISIONS 8, 32).
+
+use std::fmt::Write;
+
+use libc::{AT_FDCWD, O_CLOEXEC, O_RDONLY, SEEK_SET};
+
+use crate::calls::kernel_answer;
+use crate::config::{self, HANDED, PRELOAD, VARIABLE, value_of};
+use crate::descriptors::{self, Descriptor};
+use crate::dispatch::Verdict;
+use crate::kernel::{self, PATH};
+use crate::names::{Lead, find};
+use crate::program::{self, Answer};
+use crate::thread::{Inner, PATH_MAX};
+use crate::{pool, promote, stats};
+
+/// Most entries of an environment that are looked through.
+const ENTRIES_MAX: usize = 1 << 20;
+
+/// What a program that is about to start is given; kept in the room, because a child that shares its parent's memory
+/// can't give it back.
+#[derive(Default)]
+pub(crate) struct Given {
+    texts: Vec<Vec<u8>>,
+    pointers: Vec<u64>,
+    prepared: Option<pmfs::ForExec>,
+}
+
+/// The parent of such a child goes on.
+pub(crate) fn forget(room: &mut Inner) {
+    if let Some(mut given) = room.given.take() {
+        // Its descriptors were the child's, and numbers of it mean nothing here.
+        std::mem::forget(given.prepared.take());
+    }
+}
+
+pub(crate) fn execve(args: [u64; 6], room: &mut Inner) -> Verdict {
+    run(room, AT_FDCWD as u64, args[0], [args[1], args[2], 0])
+}
+
+pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
+    if let Some(file) = descriptors::get(args[0]) {
+        return by_descriptor(&file, args, room).into();
+    }
+    run(room, args[0], args[1], [args[2], args[3], args[4]])
+}
+
+/// fexecve of a file of ours: the mount's descriptor for it.
+fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer {
+    let through = promote::open(&Descriptor {
+        access: O_RDONLY,
+        ..*file
+    })?;
+    kernel::plain(libc::SYS_fcntl, &[through as u64, libc::F_SETFD as u64, 0]);
+    let verdict = run(room, through as u64, args[1], [args[2], args[3], args[4]]);
+    kernel::plain(libc::SYS_close, &[through as u64]);
+    match verdict {
+        Verdict::Done(answer) => answer,
+        _ => Err(libc::ENOENT),
+    }
+}
+
+/// `rest`: argument vector, environment, flags.
+fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
+    // A path relative to a directory of ours, or out of it again, is made absolute; any other leads the kernel to the mount.
+    let mut absolute: Option<Vec<u8>> = None;
+    match find(room, dirfd, path, true) {
+        Ok(Lead::Out(path)) => absolute = Some(path.to_vec()),
+        Ok(Lead::Pool(_, place)) if descriptors::get(dirfd).is_some() => {
+            match promote::directory(place.dir) {
+                Ok(mut dir) => {
+                    dir.pop();
+                    absolute = Some([dir.as_slice(), b"/", place.name, b"\0"].concat());
+                }
+                Err(errno) => return Verdict::Done(Err(errno)),
+            }
+        }
+        Ok(_) => {}
+        Err(errno) => return Verdict::Done(Err(errno)),
+    }
+    let mut name = Box::new([0; PATH_MAX]);
+    let known = absolute.clone().or_else(|| {
+        let len = program::path(path, &mut name).ok()?;
+        Some(name[..=len].to_vec())
+    });
+    room.given = Some(Given::default());
+    let inherited = inherited();
+    let preloads = known.is_none_or(|path| dirfd as i32 != AT_FDCWD || takes_preload(&path));
+    let handed = if inherited.is_empty() {
+        leave_quietly(room);
+        None
+    } else if preloads {
+        hand_over(room, &inherited)
+    } else {
+        promote_all(&inherited);
+        None
+    };
+    let given = room.given.get_or_insert_default();
+    let environment = match environment(given, rest[1], handed) {
+        Ok(environment) => environment,
+        Err(errno) => return Verdict::Done(Err(errno)),
+    };
+    stats::flush();
+    let answer = match absolute {
+        Some(path) => {
+            let args = [AT_FDCWD as u64, PATH, rest[0], environment, rest[2], 0];
+            kernel::with_path(libc::SYS_execveat, args, &path)
+        }
+        // SAFETY: the program's own call, with another environment, which stays until it is over.
+        None => unsafe {
+            kernel::call(
+                libc::SYS_execveat,
+                [dirfd, path, rest[0], environment, rest[2], 0],
+            )
+        },
+    };
+    // It failed: this program goes on.
+    take_back(room, handed);
+    Verdict::Done(kernel_answer(answer))
+}
+
+/// Descriptors of ours that the next program inherits.
+fn inherited() -> Vec<(i32, Descriptor)> {
+    let stays = |number: i32| {
+        let flags = kernel::plain(libc::SYS_fcntl, &[number as u64, libc::F_GETFD as u64]);
+        flags >= 0 && flags & i64::from(libc::FD_CLOEXEC) == 0
+    };
+    let mut all = descriptors::all();
+    all.retain(|(number, _)| stays(*number));
+    all
+}
+
+/// With nothing to hand over the pool is left as at the end of a process; should exec fail, it is attached again.
+fn leave_quietly(room: &Inner) {
+    if room.guest_of.is_none() && descriptors::none() {
+        pool::leave();
+    }
+}
+
+/// Writes down for the next program what it inherits; answers the descriptor of that text.
+fn hand_over(room: &mut Inner, inherited: &[(i32, Descriptor)]) -> Option<i32> {
+    let fs = pool::attached()?;
+    let files: Vec<_> = inherited
+        .iter()
+        .map(|(_, descriptor)| descriptor.file)
+        .collect();
+    let prepared = fs.before_exec_with(&files).map_err(|error| {
+        crate::log::line(format_args!(
+            "exec: {error}; its open files go to the mount"
+        ))
+    });
+    let Ok(prepared) = prepared else {
+        promote_all(inherited);
+        return None;
+    };
+    let mut text = format!("{prepared}\n");
+    for (number, file) in inherited {
+        let (id, ino, access) = (file.file.number(), file.ino, file.access);
+        let _ = writeln!(
+            text,
+            "{number} {id} {ino} {access} {}",
+            u8::from(file.is_dir)
+        );
+    }
+    room.given.get_or_insert_default().prepared = Some(prepared);
+    let file = kernel::with_path(
+        libc::SYS_memfd_create,
+        [PATH, 0, 0, 0, 0, 0],
+        b"pmfs-handed\0",
+    );
+    if file < 0 {
+        return None;
+    }
+    let at = text.as_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel reads the text.
+    unsafe {
+        kernel::call(
+            libc::SYS_write,
+            [file as u64, at, text.len() as u64, 0, 0, 0],
+        )
+    };
+    Some(file as i32)
+}
+
+/// The mount's descriptors in place of ours, at the same offsets.
+fn promote_all(inherited: &[(i32, Descriptor)]) {
+    let Some(fs) = pool::attached() else {
+        return;
+    };
+    for (number, file) in inherited {
+        let Ok(through) = promote::open(file) else {
+            continue;
+        };
+        if let Ok(now) = fs.file(file.file) {
+            let to = if file.is_dir { 0 } else { now.offset };
+            kernel::plain(libc::SYS_lseek, &[through as u64, to, SEEK_SET as u64]);
+            let append = now.flags & libc::O_APPEND as u64;
+            kernel::plain(
+                libc::SYS_fcntl,
+                &[through as u64, libc::F_SETFL as u64, append],
+            );
+        }
+        kernel::plain(libc::SYS_dup3, &[through as u64, *number as u64, 0]);
+        kernel::plain(libc::SYS_close, &[through as u64]);
+        descriptors::remove(*number as u64);
+        if !file.borrowed {
+            let _ = fs.close_file(file.file);
+        }
+        stats::promoted();
+    }
+}
+
+/// After an exec that failed.
+fn take_back(room: &mut Inner, handed: Option<i32>) {
+    if let Some(file) = handed {
+        kernel::plain(libc::SYS_close, &[file as u64]);
+    }
+    if let Some(given) = room.given.take()
+        && let Some(prepared) = given.prepared
+        && let Some(fs) = pool::attached()
+    {
+        fs.cancel_exec(prepared);
+    }
+}
+
+/// The program's environment with our variables in it; answers the address of the new vector.
+fn environment(given: &mut Given, at: u64, handed: Option<i32>) -> Answer {
+    let config = config::get();
+    let mut preload = config.library.clone();
+    let mut pointers = Vec::new();
+    for index in 0..ENTRIES_MAX {
+        let pointer: u64 = if at == 0 {
+            0
+        } else {
+            program::read(at + index as u64 * 8)?
+        };
+        if pointer == 0 {
+            break;
+        }
+        match ours(pointer)? {
+            Ours::No => pointers.push(pointer),
+            Ours::Drop => {}
+            Ours::Preload(others) => {
+                let parts = others.split(|byte| b" :".contains(byte));
+                for other in parts.filter(|other| !other.is_empty() && *other != config.library) {
+                    preload.push(b':');
+                    preload.extend_from_slice(other);
+                }
+            }
+        }
+    }
+    let mut texts = vec![
+        [PRELOAD, b"=", &preload, b"\0"].concat(),
+        [VARIABLE, b"=", &config.text, b"\0"].concat(),
+    ];
+    if let Some(file) = handed {
+        texts.push([HANDED, b"=", file.to_string().as_bytes(), b"\0"].concat());
+    }
+    pointers.extend(
+        texts
+            .iter()
+            .map(|text| text.as_ptr().expose_provenance() as u64),
+    );
+    pointers.push(0);
+    given.texts = texts;
+    given.pointers = pointers;
+    Ok(given.pointers.as_ptr().expose_provenance() as u64)
+}
+
+/// Whether an entry of an environment is one of ours.
+enum Ours {
+    No,
+    Drop,
+    Preload(Vec<u8>),
+}
+
+fn ours(pointer: u64) -> Result<Ours, i32> {
+    let mut head = [0; 12];
+    for (at, byte) in head.iter_mut().enumerate() {
+        *byte = program::read(pointer + at as u64)?;
+        if *byte == 0 || *byte == b'=' {
+            break;
+        }
+    }
+    if value_of(&head, VARIABLE).is_some() || value_of(&head, HANDED).is_some() {
+        return Ok(Ours::Drop);
+    }
+    if value_of(&head, PRELOAD).is_none() {
+        return Ok(Ours::No);
+    }
+    let mut room = Box::new([0; PATH_MAX]);
+    let len = program::path(pointer, &mut room).unwrap_or(0);
+    Ok(Ours::Preload(
+        room[PRELOAD.len() + 1..len.max(PRELOAD.len() + 1)].to_vec(),
+    ))
+}
+
+/// Whether a program will load this library: of its own kind, with an interpreter, without a change of user. A script's
+/// interpreter is taken to.
+fn takes_preload(path: &[u8]) -> bool {
+    let args = [
+        AT_FDCWD as u64,
+        PATH,
+        (O_RDONLY | O_CLOEXEC) as u64,
+        0,
+        0,
+        0,
+    ];
+    let file = kernel::with_path(libc::SYS_openat, args, path);
+    if file < 0 {
+        return true;
+    }
+    let mut head = vec![0u8; 4096];
+    let at = head.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel fills the buffer.
+    let len = unsafe {
+        kernel::call(
+            libc::SYS_pread64,
+            [file as u64, at, head.len() as u64, 0, 0, 0],
+        )
+    };
+    kernel::plain(libc::SYS_close, &[file as u64]);
+    head.truncate(len.max(0) as usize);
+    if !head.starts_with(b"\x7fELF") {
+        return true;
+    }
+    has_our_interpreter(&head)
+}
+
+const INTERPRETER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
+
+/// Of an ELF file's first bytes.
+fn has_our_interpreter(head: &[u8]) -> bool {
+    const PT_INTERP: u32 = 3;
+    let word = |at: usize| {
+        head.get(at..at + 8)
+            .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    };
+    let half = |at: usize| {
+        head.get(at..at + 2)
+            .map(|bytes| u16::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    };
+    let (Some(table), Some(size), Some(count)) = (word(32), half(54), half(56)) else {
+        return false;
+    };
+    // 64-bit x86 alone.
+    if head.get(4) != Some(&2) || half(18) != Some(62) {
+        return false;
+    }
+    (0..usize::from(count)).any(|index| {
+        let at = (table as usize).saturating_add(index * usize::from(size));
+        let kind = head
+            .get(at..at.saturating_add(4))
+            .map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap_or_default()));
+        let (Some(PT_INTERP), Some(offset)) = (kind, word(at.saturating_add(8))) else {
+            return false;
+        };
+        let name = head.get(offset as usize..).unwrap_or_default();
+        name.starts_with(INTERPRETER)
+    })
+}

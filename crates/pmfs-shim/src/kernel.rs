@@ -1,0 +1,77 @@
+//! System calls of the library's own: straight to the kernel, by numbers, errors as the kernel gives them (-errno).
+
+use std::arch::asm;
+
+/// Makes a system call.
+///
+/// # Safety
+/// As that call: what its pointers point to is read and written by the kernel.
+#[inline]
+pub(crate) unsafe fn call(number: i64, args: [u64; 6]) -> i64 {
+    let answer;
+    // SAFETY: the kernel keeps all registers but these; the rest is the caller's promise.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => answer,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// A call that neither reads nor writes memory of this process.
+pub(crate) fn plain(number: i64, args: &[u64]) -> i64 {
+    let mut all = [0; 6];
+    all[..args.len()].copy_from_slice(args);
+    // SAFETY: callers name calls on numbers alone (descriptors, signals, flags).
+    unsafe { call(number, all) }
+}
+
+/// A call whose only pointer is a path, ended by a NUL.
+pub(crate) fn with_path(number: i64, args: [u64; 6], path: &[u8]) -> i64 {
+    assert!(path.ends_with(&[0]), "a path for the kernel ends with NUL");
+    let mut all = args;
+    for arg in &mut all {
+        if *arg == PATH {
+            *arg = path.as_ptr().expose_provenance() as u64;
+        }
+    }
+    // SAFETY: the kernel reads the path up to its NUL.
+    unsafe { call(number, all) }
+}
+
+/// Stands for the path's address in [`with_path`].
+pub(crate) const PATH: u64 = 0x5041_5448_5041_5448;
+
+/// This thread's number.
+pub(crate) fn thread() -> u32 {
+    plain(libc::SYS_gettid, &[]) as u32
+}
+
+/// This process's number.
+pub(crate) fn process() -> u32 {
+    plain(libc::SYS_getpid, &[]) as u32
+}
+
+/// Fresh memory; `None` if there is none.
+pub(crate) fn map(bytes: usize, flags: i32) -> Option<*mut u8> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags) as u64;
+    // SAFETY: a new anonymous mapping where there was none.
+    let at = unsafe {
+        call(
+            libc::SYS_mmap,
+            [0, bytes as u64, protection, flags, u64::MAX, 0],
+        )
+    };
+    (at > 0).then(|| std::ptr::with_exposed_provenance_mut(at as usize))
+}

@@ -1,0 +1,42 @@
+//! The library that `pmfs run` preloads: what a program does with files below a directory is done in its own process, by the
+//! engine, without a system call.
+//!
+//! - `start`: the constructor; `config`: what `pmfs run` says; `patch`: the image of libc whose call sites lead here.
+//! - `entry`: where calls arrive, and the stack that they are served on; `thread`: what each thread has; `signals`: what may
+//!   interrupt.
+//! - `class`, `dispatch`: which calls concern us, and who serves them; `calls`: those who do.
+//! - `descriptors`: which numbers are ours; `names`: where a path leads; `credentials`: who may; `pool`: the attachment.
+//! - `process`, `exec`: fork, threads, the next program. `promote`: what the mount has to do. `program`: the program's memory.
+//!
+//! Rules (DECISIONS 33 to 36): system calls of our own are made directly (`kernel`), or while the thread counts as inside; no
+//! thread-locals but the one block of `pmem::thread`; an allocator of our own; no unwinder.
+//! Absent on purpose: anything that the engine could decide, and starting a mount (the command's affair).
+
+mod calls;
+mod class;
+mod config;
+mod credentials;
+mod descriptors;
+mod dispatch;
+mod entry;
+mod exec;
+#[allow(dead_code)]
+#[path = "../../pmfs-patch/src/header.rs"]
+mod header;
+mod kernel;
+mod log;
+mod names;
+mod patch;
+mod pool;
+mod process;
+mod program;
+mod promote;
+mod signals;
+mod start;
+mod stats;
+mod thread;
+mod unwind;
+
+/// The program's malloc may be what is calling us.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -1,0 +1,355 @@
+//! Where a path of the program's leads: to a place in the pool, or to somewhere that the kernel has to look for.
+//!
+//! Only names that surely lead into the pool are walked here: absolute ones below the directory that stands for it, and those relative to
+//! a directory in it. What leaves again (`..` at the root, a link to elsewhere) and what enters on other ways is the kernel's, whose walk
+//! ends at the mount (DECISIONS 38).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR};
+use pmfs::types::mode;
+use pmfs::{Attr, Error, Fs, Ino, ROOT_INO};
+
+use crate::credentials::{self, EXECUTE};
+use crate::thread::{Inner, PATH_MAX};
+use crate::{config, descriptors, kernel, pool, program};
+
+/// As many links as the kernel follows.
+const LINKS_MAX: u32 = 40;
+
+/// A name in a directory of the pool, and what stands there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// The directory.
+    pub dir: Ino,
+    /// The last name; empty: the path ends in the directory itself ("." and "..", or nothing).
+    pub name: &'a [u8],
+    /// Which way it ended if the name is empty.
+    pub dots: Dots,
+    /// What is there.
+    pub attr: Option<Attr>,
+    /// The path ends with a slash: only a directory will do.
+    pub wants_dir: bool,
+}
+
+/// A path's end that is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dots {
+    /// It is a name, or the root.
+    None,
+    One,
+    Two,
+}
+
+/// Where a path leads.
+pub(crate) enum Lead<'a> {
+    /// Into the pool.
+    Pool(&'static Fs, Place<'a>),
+    /// Not into it: the call goes to the kernel as it is.
+    Kernel,
+    /// Out of it again: the call goes to the kernel with this absolute path, ended by a NUL.
+    Out(&'a [u8]),
+}
+
+impl Place<'_> {
+    /// What is there.
+    ///
+    /// # Errors
+    /// ENOENT; ENOTDIR.
+    pub fn found(&self) -> Result<Attr, i32> {
+        self.attr.ok_or(ENOENT)
+    }
+}
+
+pub(crate) fn is_dir(attr: &Attr) -> bool {
+    attr.mode & mode::S_IFMT == mode::S_IFDIR
+}
+
+/// The working directory: unknown, elsewhere, or an inode of the pool.
+static CWD: AtomicU64 = AtomicU64::new(UNKNOWN);
+const UNKNOWN: u64 = 0;
+const ELSEWHERE: u64 = 1;
+
+/// The working directory has changed: to an inode of the pool, or to somewhere.
+pub(crate) fn set_cwd(room: &mut Inner, ino: Option<Ino>) {
+    let value = ino.unwrap_or(UNKNOWN);
+    match &mut room.guest_cwd {
+        Some(guest) => *guest = value,
+        None => CWD.store(value, Ordering::Relaxed),
+    }
+}
+
+/// What is known of it.
+pub(crate) fn cwd_word() -> u64 {
+    CWD.load(Ordering::Relaxed)
+}
+
+/// Names mean something else from now on (another root, other mounts).
+static ELSEWHERE_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Absolute names and those relative to the working directory are the kernel's from now on.
+pub(crate) fn leave_to_kernel() {
+    ELSEWHERE_ALL.store(true, Ordering::Relaxed);
+}
+
+fn cwd(room: &mut Inner) -> Option<Ino> {
+    let known = room
+        .guest_cwd
+        .unwrap_or_else(|| CWD.load(Ordering::Relaxed));
+    match known {
+        UNKNOWN => {}
+        ELSEWHERE => return None,
+        ino => return Some(ino),
+    }
+    let found = look_at_cwd(room);
+    match &mut room.guest_cwd {
+        Some(guest) => *guest = found,
+        None => CWD.store(found, Ordering::Relaxed),
+    }
+    (found != ELSEWHERE).then_some(found)
+}
+
+/// Asks the kernel: by name first, for that costs no request to the mount.
+fn look_at_cwd(room: &mut Inner) -> u64 {
+    let text = &mut room.paths[2];
+    let at = text.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel fills at most the room.
+    let len = unsafe { kernel::call(libc::SYS_getcwd, [at, PATH_MAX as u64, 0, 0, 0, 0]) };
+    let len = usize::try_from(len - 1).unwrap_or(0);
+    if below(&text[..len]).is_none() {
+        return ELSEWHERE;
+    }
+    let mut stat: libc::stat = unsafe_zeroed();
+    let to = (&raw mut stat).expose_provenance() as u64;
+    let dot = c".".as_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel reads the name and fills the structure.
+    let answer = unsafe { kernel::call(libc::SYS_stat, [dot, to, 0, 0, 0, 0]) };
+    let stat = std::hint::black_box(stat);
+    if answer == 0 && stat.st_dev == config::get().device {
+        // The kernel's number of the root is the engine's: the mount translates.
+        stat.st_ino
+    } else {
+        ELSEWHERE
+    }
+}
+
+fn unsafe_zeroed() -> libc::stat {
+    // SAFETY: a structure of numbers.
+    unsafe { std::mem::zeroed() }
+}
+
+/// What of an absolute path lies below the pool's directory.
+fn below(path: &[u8]) -> Option<usize> {
+    let at = &config::get().at;
+    let rest = path.strip_prefix(at.as_slice())?;
+    (rest.is_empty() || rest[0] == b'/').then_some(at.len())
+}
+
+/// Finds where a path of the program's leads.
+///
+/// # Errors
+/// EFAULT, ENAMETOOLONG, ENOENT, ENOTDIR, ELOOP, EACCES; those of the engine.
+pub(crate) fn find<'a>(
+    room: &'a mut Inner,
+    dirfd: u64,
+    path: u64,
+    follow: bool,
+) -> Result<Lead<'a>, i32> {
+    let len = program::path(path, &mut room.paths[0])?;
+    let by_descriptor = room.paths[0][0] != b'/' && dirfd as i32 != libc::AT_FDCWD;
+    if !by_descriptor && ELSEWHERE_ALL.load(Ordering::Relaxed) {
+        return Ok(Lead::Kernel);
+    }
+    let (start, from) = if room.paths[0][0] == b'/' {
+        match below(&room.paths[0][..len]) {
+            Some(from) => (ROOT_INO, from),
+            None => return Ok(Lead::Kernel),
+        }
+    } else if dirfd as i32 == libc::AT_FDCWD {
+        match cwd(room) {
+            Some(ino) => (ino, 0),
+            None => return Ok(Lead::Kernel),
+        }
+    } else {
+        match descriptors::get(dirfd) {
+            Some(dir) if dir.is_dir => (dir.ino, 0),
+            Some(_) => return Err(ENOTDIR),
+            None => return Ok(Lead::Kernel),
+        }
+    };
+    if len == 0 {
+        return Err(ENOENT);
+    }
+    let Some(fs) = pool::get() else {
+        return Ok(Lead::Kernel);
+    };
+    walk(fs, room, start, from..len, follow)
+}
+
+/// One step of a walk.
+enum Step {
+    /// A link is to be followed: its target, from where in the path what follows begins.
+    Link(Vec<u8>, usize),
+    /// `..` at the root: what follows begins there.
+    Up(usize),
+    End(End),
+}
+
+/// The end of a walk: positions in the path instead of references into it.
+struct End {
+    dir: Ino,
+    name: std::ops::Range<usize>,
+    dots: Dots,
+    attr: Option<Attr>,
+    wants_dir: bool,
+}
+
+fn walk<'a>(
+    fs: &'static Fs,
+    room: &'a mut Inner,
+    start: Ino,
+    range: std::ops::Range<usize>,
+    follow: bool,
+) -> Result<Lead<'a>, i32> {
+    let (mut start, mut range, mut page, mut links) = (start, range, 0, 0);
+    loop {
+        match steps(
+            fs,
+            &mut start,
+            &room.paths[page][..range.end],
+            range.start,
+            follow,
+        )? {
+            Step::End(end) => {
+                let place = Place {
+                    dir: end.dir,
+                    name: &room.paths[page][end.name],
+                    dots: end.dots,
+                    attr: end.attr,
+                    wants_dir: end.wants_dir,
+                };
+                return Ok(Lead::Pool(fs, place));
+            }
+            Step::Up(rest) => {
+                let at = config::get().at.clone();
+                let out = put(room, page, &[&at, b"/.."], rest..range.end)?;
+                return Ok(Lead::Out(&room.paths[1 - page][..=out]));
+            }
+            Step::Link(target, rest) => {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(ELOOP);
+                }
+                let len = put(room, page, &[&target], rest..range.end)?;
+                page = 1 - page;
+                if target.first() == Some(&b'/') {
+                    let Some(from) = below(&room.paths[page][..len]) else {
+                        return Ok(Lead::Out(&room.paths[page][..=len]));
+                    };
+                    start = ROOT_INO;
+                    range = from..len;
+                } else {
+                    range = 0..len;
+                }
+            }
+        }
+    }
+}
+
+/// Puts a path together on the other page: the head, and what is left of the one on this page. Answers its length without NUL.
+fn put(
+    room: &mut Inner,
+    page: usize,
+    head: &[&[u8]],
+    rest: std::ops::Range<usize>,
+) -> Result<usize, i32> {
+    let (first, second) = room.paths.split_at_mut(1);
+    let (from, to) = if page == 0 {
+        (&first[0], &mut second[0])
+    } else {
+        (&second[0], &mut first[0])
+    };
+    let mut len = 0;
+    for part in head.iter().copied().chain([&from[rest]]) {
+        let end = len + part.len();
+        if end >= PATH_MAX {
+            return Err(ENAMETOOLONG);
+        }
+        to[len..end].copy_from_slice(part);
+        len = end;
+    }
+    to[len] = 0;
+    Ok(len)
+}
+
+/// Goes along a path until a link has to be followed, or to its end.
+fn steps(fs: &Fs, dir: &mut Ino, path: &[u8], from: usize, follow: bool) -> Result<Step, i32> {
+    let slashes = |at: usize| at + path[at..].iter().take_while(|byte| **byte == b'/').count();
+    let mut here: Option<Attr> = None;
+    let mut at = slashes(from);
+    if at == path.len() {
+        let attr = fs.getattr(*dir).map_err(errno)?;
+        let ended = End {
+            dir: *dir,
+            name: 0..0,
+            dots: Dots::None,
+            attr: Some(attr),
+            wants_dir: false,
+        };
+        return Ok(Step::End(ended));
+    }
+    loop {
+        let end = at + path[at..].iter().take_while(|byte| **byte != b'/').count();
+        let name = at..end;
+        let next = slashes(end);
+        let last = next == path.len();
+        let wants_dir = last && next > end;
+        if !credentials::searches_all() {
+            let attr = here.map_or_else(|| fs.getattr(*dir).map_err(errno), Ok)?;
+            if !is_dir(&attr) {
+                return Err(ENOTDIR);
+            }
+            credentials::allow(fs, &attr, EXECUTE)?;
+        }
+        let dots = match &path[name.clone()] {
+            b"." => Dots::One,
+            b".." => Dots::Two,
+            _ => Dots::None,
+        };
+        if dots == Dots::Two && *dir == ROOT_INO {
+            return Ok(Step::Up(end));
+        }
+        let found = match fs.lookup(*dir, &path[name.clone()]) {
+            Ok(found) => Some(found),
+            Err(Error::NotFound) if last => None,
+            Err(error) => return Err(errno(error)),
+        };
+        let link = found.filter(|found| found.mode & mode::S_IFMT == mode::S_IFLNK);
+        if let Some(link) = link
+            && (!last || follow || wants_dir)
+        {
+            return Ok(Step::Link(fs.readlink(link.ino).map_err(errno)?, end));
+        }
+        if last {
+            if wants_dir && found.is_some_and(|found| !is_dir(&found)) {
+                return Err(ENOTDIR);
+            }
+            let name = if dots == Dots::None { name } else { 0..0 };
+            return Ok(Step::End(End {
+                dir: *dir,
+                name,
+                dots,
+                attr: found,
+                wants_dir,
+            }));
+        }
+        here = found;
+        *dir = found.ok_or(ENOENT)?.ino;
+        at = next;
+    }
+}
+
+/// The engine's error as a number.
+pub(crate) fn errno(error: Error) -> i32 {
+    error.errno().raw_os_error()
+}

@@ -1,0 +1,74 @@
+//! The attachment: made at the first call that needs it, and anew after a fork.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pmfs::{Fs, OpenOptions};
+
+use crate::{config, descriptors};
+
+static FS: AtomicPtr<Fs> = AtomicPtr::new(null_mut());
+/// It could not be had: everything is the mount's then.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+static ATTACHING: Mutex<()> = Mutex::new(());
+
+/// The pool; `None` if it can't be had in this process.
+#[inline]
+pub(crate) fn get() -> Option<&'static Fs> {
+    let there = FS.load(Ordering::Acquire);
+    // SAFETY: a leaked box, or nothing.
+    unsafe { there.as_ref() }.or_else(attach)
+}
+
+/// The pool, if this process has it already.
+pub(crate) fn attached() -> Option<&'static Fs> {
+    // SAFETY: as in `get`.
+    unsafe { FS.load(Ordering::Acquire).as_ref() }
+}
+
+#[cold]
+fn attach() -> Option<&'static Fs> {
+    if REFUSED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let _guard = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(fs) = attached() {
+        return Some(fs);
+    }
+    pmem::slots::keep_descriptors_from(descriptors::choose_floor());
+    let path = Path::new(std::ffi::OsStr::from_bytes(&config::get().pool));
+    match Fs::open(path, &OpenOptions::default()) {
+        Ok(fs) => Some(put(fs)),
+        Err(error) => {
+            REFUSED.store(true, Ordering::Relaxed);
+            crate::log::line(format_args!(
+                "{}: {error}; the mount serves this process",
+                path.display()
+            ));
+            None
+        }
+    }
+}
+
+/// This process has the pool.
+pub(crate) fn put(fs: Fs) -> &'static Fs {
+    let fs: &'static Fs = Box::leak(Box::new(fs));
+    FS.store(std::ptr::from_ref(fs).cast_mut(), Ordering::Release);
+    fs
+}
+
+/// In a forked child that was not prepared: what the parent attached is nobody's here.
+pub(crate) fn forget() {
+    FS.store(null_mut(), Ordering::Release);
+}
+
+/// Leaves the pool, at the end of the process.
+pub(crate) fn leave() {
+    if let Some(fs) = attached() {
+        FS.store(null_mut(), Ordering::Release);
+        let _ = fs.detach();
+    }
+}

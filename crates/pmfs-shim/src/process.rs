@@ -1,0 +1,168 @@
+//! The process as such: fork, threads, its end, who it is.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::dispatch::Verdict;
+use crate::entry::{Call, GUEST, word};
+use crate::thread::Inner;
+use crate::{credentials, descriptors, exec, kernel, names, pool, program, stats, thread};
+
+/// Calls that are none of the others'.
+pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
+    let args = call.args;
+    match call.rax as i64 {
+        libc::SYS_umask => {
+            let before = kernel::plain(libc::SYS_umask, &args[..1]);
+            UMASK.store(args[0] as u32 & 0o777, Ordering::Relaxed);
+            Verdict::Done(Ok(before as u64))
+        }
+        libc::SYS_fork => fork(call, room),
+        libc::SYS_vfork => guest(room),
+        libc::SYS_clone => clone(args[0], call, room),
+        libc::SYS_clone3 => match program::read::<u64>(args[0]) {
+            Ok(flags) => clone(flags, call, room),
+            Err(_) => Verdict::Pass,
+        },
+        libc::SYS_execve => exec::execve(args, room),
+        libc::SYS_execveat => exec::execveat(args, room),
+        libc::SYS_exit_group => {
+            if room.guest_of.is_none() {
+                pool::leave();
+                stats::flush();
+            }
+            Verdict::Pass
+        }
+        libc::SYS_chroot | libc::SYS_setns | libc::SYS_unshare => other_world(call),
+        // Whoever it is afterwards.
+        _ => {
+            // SAFETY: the program's own call, as it made it.
+            let answer = unsafe { kernel::call(call.rax as i64, args) };
+            credentials::forget();
+            IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
+            Verdict::Done(crate::calls::kernel_answer(answer))
+        }
+    }
+}
+
+const UNKNOWN: u32 = u32::MAX;
+
+static UMASK: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// The process's umask.
+pub(crate) fn umask() -> u32 {
+    let known = UMASK.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    let umask = asked.unwrap_or_else(|| {
+        // Without /proc: by setting it, and back.
+        let before = kernel::plain(libc::SYS_umask, &[0o077]) as u32;
+        kernel::plain(libc::SYS_umask, &[before.into()]);
+        before
+    });
+    UMASK.store(umask, Ordering::Relaxed);
+    umask
+}
+
+static IDS_AGREE: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Whether the real user is the effective one, so that access(2) asks for the same as open.
+pub(crate) fn ids_agree() -> bool {
+    let known = IDS_AGREE.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known == 1;
+    }
+    let id = |call| kernel::plain(call, &[]);
+    let agree = id(libc::SYS_getuid) == id(libc::SYS_geteuid)
+        && id(libc::SYS_getgid) == id(libc::SYS_getegid);
+    IDS_AGREE.store(u32::from(agree), Ordering::Relaxed);
+    agree
+}
+
+/// Another root, or other mounts: names are the kernel's from then on, open files stay ours.
+fn other_world(call: &Call) -> Verdict {
+    const NAMES: u64 = (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64;
+    let number = call.rax as i64;
+    if number == libc::SYS_unshare && call.args[0] & NAMES == 0 {
+        return Verdict::Pass;
+    }
+    names::leave_to_kernel();
+    Verdict::Pass
+}
+
+fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
+    let has = |flag: i32| flags & flag as u64 != 0;
+    if !has(libc::CLONE_VM) {
+        return fork(call, room);
+    }
+    if has(libc::CLONE_VFORK) {
+        return guest(room);
+    }
+    Verdict::Pass
+}
+
+/// A child that shares our memory until it ends or becomes another program: it sees descriptors of its own over ours.
+fn guest(room: &mut Inner) -> Verdict {
+    if room.guest_of.is_none() {
+        room.guest_of = Some(kernel::thread());
+        room.overlay = Some(Vec::new());
+        room.guest_cwd = Some(names::cwd_word());
+    }
+    thread::set(word::AFTERWARDS, GUEST);
+    Verdict::Pass
+}
+
+/// At the start of each call: whether it is the parent's again.
+pub(crate) fn note_guest(room: &mut Inner) {
+    let Some(parent) = room.guest_of else {
+        return;
+    };
+    if kernel::thread() != parent {
+        thread::set(word::AFTERWARDS, GUEST);
+        return;
+    }
+    room.guest_of = None;
+    room.guest_cwd = None;
+    let overlay = room.overlay.take().unwrap_or_default();
+    exec::forget(room);
+    // What the child opened itself.
+    for (_, descriptor) in overlay {
+        if let Some(own) = descriptor
+            && !own.borrowed
+            && let Some(fs) = pool::attached()
+        {
+            let _ = fs.close_file(own.file);
+        }
+    }
+}
+
+/// A child with memory of its own: it is made here, so that it can settle before it runs the program's code.
+fn fork(call: &mut Call, room: &mut Inner) -> Verdict {
+    let prepared = match pool::attached() {
+        Some(fs) if !descriptors::none() => fs.before_fork().ok(),
+        _ => None,
+    };
+    // SAFETY: the program's own call; both return here, each on its own copy of this stack.
+    let answer = unsafe { kernel::call(call.rax as i64, call.args) };
+    if answer == 0 {
+        in_child(prepared, room);
+    }
+    Verdict::Done(crate::calls::kernel_answer(answer))
+}
+
+fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
+    thread::forked();
+    stats::forked();
+    room.guest_of = None;
+    match (prepared, pool::attached()) {
+        (Some(prepared), Some(fs)) => {
+            if let Err(error) = fs.after_fork_in_child(prepared) {
+                crate::log::line(format_args!("after fork: {error}"));
+            }
+        }
+        _ => pool::forget(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Descriptors of the mount, for what can't be served in the process: mappings, programs that are not intercepted, FIFOs
+//! and devices, the kernel's own working directory.
+//!
+//! A directory is found again by its names, up to the root. Anything else may have lost its name: the mount answers to
+//! one made of its inode number ([`pmfs::INODE_NAME`]), for those who may read the pool anyway.
+
+use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC};
+use pmfs::types::mode;
+use pmfs::{Fs, INODE_NAME, Ino, ROOT_INO};
+
+use crate::calls::kernel_answer;
+use crate::descriptors::Descriptor;
+use crate::kernel::{self, PATH};
+use crate::names::{Place, errno, is_dir};
+use crate::program::Answer;
+use crate::{config, pool};
+
+/// Something in the pool that the kernel is to open.
+pub(crate) struct Way {
+    ino: Ino,
+    is_dir: bool,
+}
+
+impl Way {
+    pub fn of(place: &Place<'_>) -> Way {
+        Way {
+            ino: place.attr.map_or(place.dir, |attr| attr.ino),
+            is_dir: place.attr.is_none_or(|attr| is_dir(&attr)),
+        }
+    }
+}
+
+/// Opens it there.
+pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
+    let path = if way.is_dir {
+        directory(way.ino)?
+    } else {
+        by_number(way.ino)
+    };
+    // A link is meant itself: it was followed before, if it was to be.
+    let flags = flags & !(O_CREAT | O_EXCL) | O_NOFOLLOW;
+    let args = [AT_FDCWD as u64, PATH, flags as u64, bits.into(), 0, 0];
+    kernel_answer(kernel::with_path(libc::SYS_openat, args, &path))
+}
+
+/// The mount's descriptor for an open file, closed on exec; its offset is not shared.
+pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
+    let way = Way {
+        ino: file.ino,
+        is_dir: file.is_dir,
+    };
+    open_way(&way, file.access & !O_TRUNC | O_CLOEXEC, 0).map(|number| number as i32)
+}
+
+/// The mount's path of an inode by its number, with a NUL.
+fn by_number(ino: Ino) -> Vec<u8> {
+    let at = &config::get().at;
+    [
+        at.as_slice(),
+        b"/",
+        INODE_NAME,
+        ino.to_string().as_bytes(),
+        b"\0",
+    ]
+    .concat()
+}
+
+/// The mount's path of a directory, with a NUL.
+///
+/// # Errors
+/// ENOENT: it was removed.
+pub(crate) fn directory(ino: Ino) -> Result<Vec<u8>, i32> {
+    let fs = pool::get().ok_or(libc::EIO)?;
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut at = ino;
+    while at != ROOT_INO {
+        let parent = fs.lookup(at, b"..").map_err(errno)?;
+        names.push(name_in(fs, parent.ino, at)?);
+        at = parent.ino;
+    }
+    let mut path = config::get().at.clone();
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    path.push(0);
+    Ok(path)
+}
+
+fn name_in(fs: &Fs, dir: Ino, child: Ino) -> Result<Vec<u8>, i32> {
+    let mut found = None;
+    let listed = fs.readdir(dir, 0, &mut |entry| {
+        let dots = entry.name == b"." || entry.name == b"..";
+        if entry.ino == child && entry.kind == mode::S_IFDIR && !dots {
+            found = Some(entry.name.to_vec());
+        }
+        found.is_none()
+    });
+    listed.map_err(errno)?;
+    found.ok_or(libc::ENOENT)
+}

@@ -1,0 +1,323 @@
+//! Signals: no handler of the program runs while the library is in the middle of a call (DECISIONS 33).
+//!
+//! Every handler is installed behind [`on_signal`]. One that comes while a thread is inside is put off: it is blocked in the mask that the
+//! interrupted code goes back to, and sent to the thread again, so that the kernel delivers it, as it was, when the entry opens the mask
+//! at the end. glibc's own two (for pthread_cancel and setuid) are handlers like others.
+//!
+//! What handlers and unwinders see of a thread that is in a stub, or in the entry's own code, is the place in libc that it stands for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use libc::{
+    SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_IGN, SIGBUS, SIGKILL, SIGSEGV,
+    SIGSTOP,
+};
+
+use crate::dispatch::Verdict;
+use crate::entry::{self, INSIDE, word};
+use crate::{kernel, patch, program, thread};
+
+const SIGNALS: usize = 65;
+/// SA_RESTORER of the kernel's interface.
+const RESTORER: u64 = 0x0400_0000;
+/// Bits of a mask.
+const FAULTS: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
+
+/// In the word PUT_OFF: something was; a wait that it ends does not begin again.
+const WAS: u64 = 1;
+const ENDS: u64 = 2;
+
+/// The kernel's struct sigaction.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+/// What the program wants, of the signals that it set.
+struct Wanted {
+    known: AtomicBool,
+    words: [AtomicU64; 4],
+}
+
+static WANTED: [Wanted; SIGNALS] = [const {
+    Wanted {
+        known: AtomicBool::new(false),
+        words: [const { AtomicU64::new(0) }; 4],
+    }
+}; SIGNALS];
+
+impl Wanted {
+    fn get(&self) -> Action {
+        let [handler, flags, restorer, mask] = &self.words;
+        Action {
+            handler: handler.load(Ordering::Acquire),
+            flags: flags.load(Ordering::Relaxed),
+            restorer: restorer.load(Ordering::Relaxed),
+            mask: mask.load(Ordering::Relaxed),
+        }
+    }
+
+    fn set(&self, action: &Action) {
+        let [handler, flags, restorer, mask] = &self.words;
+        flags.store(action.flags, Ordering::Relaxed);
+        restorer.store(action.restorer, Ordering::Relaxed);
+        mask.store(action.mask, Ordering::Relaxed);
+        handler.store(action.handler, Ordering::Release);
+        self.known.store(true, Ordering::Release);
+    }
+}
+
+fn is_handler(value: u64) -> bool {
+    value != SIG_DFL as u64 && value != SIG_IGN as u64
+}
+
+fn is_fault(signal: i32) -> bool {
+    signal == SIGSEGV || signal == SIGBUS
+}
+
+/// The kernel's sigaction.
+fn install(signal: i32, new: Option<&Action>, old: Option<&mut Action>) -> i64 {
+    let new = new.map_or(0, |new| std::ptr::from_ref(new).expose_provenance() as u64);
+    let old = old.map_or(0, |old| std::ptr::from_mut(old).expose_provenance() as u64);
+    // SAFETY: the kernel reads and fills structures of its own shape.
+    unsafe { kernel::call(libc::SYS_rt_sigaction, [signal as u64, new, old, 8, 0, 0]) }
+}
+
+/// What the kernel has for a signal that the program wants so.
+fn behind(signal: i32, wanted: &Action) -> Action {
+    let mut flags = wanted.flags | SA_SIGINFO as u64;
+    flags &= !(SA_RESETHAND as u32 as u64);
+    if is_fault(signal) {
+        flags |= SA_ONSTACK as u64;
+    }
+    Action {
+        handler: on_signal as *const () as usize as u64,
+        flags,
+        restorer: wanted.restorer,
+        mask: wanted.mask & !FAULTS,
+    }
+}
+
+/// Takes the two signals by which a bad pointer shows.
+pub(crate) fn start() {
+    pmem::program::leave_faults_to_face();
+    for signal in [SIGSEGV, SIGBUS] {
+        let default = Action {
+            flags: RESTORER,
+            restorer: entry::restorer() as u64,
+            ..Action::default()
+        };
+        install(signal, Some(&behind(signal, &default)), None);
+    }
+}
+
+/// rt_sigaction(2).
+pub(crate) fn action(args: [u64; 6]) -> Verdict {
+    let signal = args[0] as i32;
+    let refused = !(1..SIGNALS as i32).contains(&signal) || signal == SIGKILL || signal == SIGSTOP;
+    if refused || args[3] != 8 {
+        return Verdict::Pass;
+    }
+    let set = || {
+        let wanted = &WANTED[signal as usize];
+        let new: Option<Action> = if args[1] == 0 {
+            None
+        } else {
+            Some(program::read(args[1])?)
+        };
+        let mut before = wanted.get();
+        if !wanted.known.load(Ordering::Acquire) {
+            install(signal, None, Some(&mut before));
+            before = std::hint::black_box(before);
+            if is_fault(signal) {
+                // What the kernel has is ours; nobody asked for it.
+                before = Action::default();
+            }
+        }
+        if let Some(new) = new {
+            wanted.set(&new);
+            let kernels = if is_handler(new.handler) {
+                behind(signal, &new)
+            } else if is_fault(signal) {
+                let default = Action {
+                    flags: RESTORER,
+                    restorer: entry::restorer() as u64,
+                    ..new
+                };
+                behind(signal, &default)
+            } else {
+                new
+            };
+            let answer = install(signal, Some(&kernels), None);
+            if answer < 0 {
+                return Err(-answer as i32);
+            }
+        }
+        if args[2] != 0 {
+            program::write(args[2], &before)?;
+        }
+        Ok(0)
+    };
+    Verdict::Done(set())
+}
+
+/// rt_sigprocmask(2): the two signals by which a bad pointer shows are never blocked.
+pub(crate) fn mask(args: [u64; 6]) -> Verdict {
+    if args[1] == 0 || args[0] as i32 == libc::SIG_UNBLOCK || args[3] != 8 {
+        return Verdict::Pass;
+    }
+    match program::read::<u64>(args[1]) {
+        Err(errno) => Verdict::Done(Err(errno)),
+        Ok(set) if set & FAULTS == 0 => Verdict::Pass,
+        Ok(set) => {
+            let set = set & !FAULTS;
+            let at = (&raw const set).expose_provenance() as u64;
+            // SAFETY: the program's own call, with a mask of ours.
+            let answer =
+                unsafe { kernel::call(libc::SYS_rt_sigprocmask, [args[0], at, args[2], 8, 0, 0]) };
+            Verdict::Done(crate::calls::kernel_answer(answer))
+        }
+    }
+}
+
+/// Whether a signal waits for the end of this call.
+pub(crate) fn waiting() -> bool {
+    thread::get(word::PUT_OFF) != 0
+}
+
+/// Whether a wait that it ended begins again.
+pub(crate) fn restarts() -> bool {
+    thread::get(word::PUT_OFF) == WAS
+}
+
+/// Every handler of the program's stands behind this one.
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel's pointers.
+    if is_fault(signal) && unsafe { pmem::program::land(signal, info, context) } {
+        return;
+    }
+    // SAFETY: as above; the context is this thread's to change.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let wanted = WANTED[signal as usize].get();
+    // SAFETY: as above.
+    let sent = unsafe { (*info).si_code } <= 0;
+    if thread::get(word::STATE) == INSIDE && (sent || !is_fault(signal)) {
+        put_off(signal, info, context, &wanted);
+    } else if is_handler(wanted.handler) && thread::get(word::STATE) != INSIDE {
+        deliver(signal, info, context, &wanted);
+    } else if wanted.handler == SIG_DFL as u64 || !sent {
+        // It happens again on return, or is sent again, and then ends the process as it would have.
+        install(signal, Some(&Action::default()), None);
+        if sent {
+            send_again(signal, info);
+        }
+    }
+}
+
+fn send_again(signal: i32, info: *mut libc::siginfo_t) {
+    let (process, number) = (kernel::process(), kernel::thread());
+    let at = info.expose_provenance() as u64;
+    let args = [process.into(), number.into(), signal as u64, at, 0, 0];
+    // SAFETY: the kernel reads the structure that it gave.
+    unsafe { kernel::call(libc::SYS_rt_tgsigqueueinfo, args) };
+}
+
+/// To the end of the call.
+fn put_off(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: &mut libc::ucontext_t,
+    wanted: &Action,
+) {
+    let mask = (&raw mut context.uc_sigmask).cast::<u64>();
+    // SAFETY: the kernel's mask is the first word of libc's larger one.
+    let before = unsafe { mask.read() };
+    let mut word = thread::get(word::PUT_OFF);
+    if word == 0 {
+        thread::set(word::MASK, before);
+    }
+    word |= WAS;
+    if wanted.flags & SA_RESTART as u64 == 0 {
+        word |= ENDS;
+    }
+    thread::set(word::PUT_OFF, word);
+    // SAFETY: as above.
+    unsafe { mask.write(before | 1 << (signal - 1)) };
+    send_again(signal, info);
+}
+
+/// Words of the thread that a handler's own calls change.
+const KEPT: [usize; 5] = [
+    word::PROGRAM_STACK,
+    word::PASS,
+    word::PUT_OFF,
+    word::MASK,
+    word::AFTERWARDS,
+];
+
+fn deliver(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: &mut libc::ucontext_t,
+    wanted: &Action,
+) {
+    if wanted.flags & SA_RESETHAND as u32 as u64 != 0 {
+        WANTED[signal as usize].set(&Action::default());
+        install(signal, Some(&Action::default()), None);
+    }
+    let kept = KEPT.map(thread::get);
+    let moved = show_place_in_libc(context);
+    thread::set(word::PUT_OFF, 0);
+    let handler = std::ptr::with_exposed_provenance::<()>(wanted.handler as usize);
+    // SAFETY: the program installed it as a handler; one that takes the number alone ignores the rest.
+    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
+        unsafe { std::mem::transmute(handler) };
+    handler(signal, info, context);
+    for (word, value) in KEPT.into_iter().zip(kept) {
+        thread::set(word, value);
+    }
+    let registers = &mut context.uc_mcontext.gregs;
+    if let Some((from, to)) = moved
+        && [registers[RIP], registers[RSP]] == to
+    {
+        [registers[RIP], registers[RSP]] = from;
+    }
+}
+
+const RIP: usize = libc::REG_RIP as usize;
+const RSP: usize = libc::REG_RSP as usize;
+
+/// Program counter and stack pointer.
+type Where = [i64; 2];
+
+/// Changes the context of a thread in a stub, or in the entry, to the place that it stands for; answers both.
+fn show_place_in_libc(context: &mut libc::ucontext_t) -> Option<(Where, Where)> {
+    let registers = &mut context.uc_mcontext.gregs;
+    let from = [registers[RIP], registers[RSP]];
+    let at = from[0] as usize;
+    let address = |label: *const u8| label.addr();
+    let (start, end) = (
+        address(&raw const entry::pmfs_shim_entry),
+        address(&raw const entry::pmfs_shim_entry_end),
+    );
+    let to = if (start..end).contains(&at) {
+        let leaving = at >= address(&raw const entry::pmfs_shim_leaving);
+        let (pass, stack) = if leaving {
+            (
+                thread::get(word::PASS) as usize,
+                thread::get(word::PROGRAM_STACK) as i64,
+            )
+        } else {
+            (registers[libc::REG_RCX as usize] as usize, from[1])
+        };
+        [patch::place_in_libc(pass)? as i64, stack]
+    } else {
+        [patch::place_in_libc(at)? as i64, from[1]]
+    };
+    [registers[RIP], registers[RSP]] = to;
+    Some((from, to))
+}

@@ -1,0 +1,107 @@
+//! The library's constructor, before any other object's (`-z initfirst`): libc has not begun either, so the environment is what the
+//! loader passes.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use pmfs::{FileId, Fs, OpenOptions};
+
+use crate::config::{self, Config};
+use crate::descriptors::{self, Descriptor};
+use crate::{kernel, log, patch, pool, signals, stats, thread};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn(i32, *const *const c_char, *const *const c_char) = start;
+
+extern "C" fn start(
+    _count: i32,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    let mut entries: Vec<&CStr> = Vec::new();
+    let mut at = environment;
+    // SAFETY: the loader's vector: strings, then a null pointer.
+    unsafe {
+        while !at.is_null() && !(*at).is_null() {
+            entries.push(CStr::from_ptr(*at));
+            at = at.add(1);
+        }
+    }
+    log::read(&entries);
+    if let Some(config) = config::read(&entries) {
+        thread::inside(|| begin(config));
+    }
+}
+
+fn begin(config: &Config) {
+    std::panic::set_hook(Box::new(|what| {
+        log::line(format_args!("{what}"));
+        // Whatever it held is undone by others.
+        kernel::plain(
+            libc::SYS_kill,
+            &[kernel::process().into(), libc::SIGABRT as u64],
+        );
+        kernel::plain(libc::SYS_exit_group, &[134]);
+    }));
+    signals::start();
+    stats::start();
+    if let Err(why) = patch::apply(&config.image) {
+        log::line(format_args!("{why}; the mount serves this process"));
+    }
+    // After the image, whose stubs need a place near libc: the pool's mapping may be anywhere.
+    if let Some(handed) = &config.handed {
+        take(config, handed);
+    }
+}
+
+/// Takes over what the program before this one in this process has left for it.
+fn take(config: &Config, handed: &[u8]) {
+    let text = std::str::from_utf8(handed)
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .and_then(read_all);
+    let Some(text) = text else {
+        log::line(format_args!("what was handed over can't be read"));
+        return;
+    };
+    let mut lines = text.lines();
+    pmem::slots::keep_descriptors_from(descriptors::choose_floor());
+    let path = Path::new(OsStr::from_bytes(&config.pool));
+    let slot = lines.next().unwrap_or_default();
+    match Fs::open_after_exec(path, &OpenOptions::default(), slot) {
+        Ok(fs) => pool::put(fs),
+        Err(error) => {
+            log::line(format_args!("after exec: {error}"));
+            return;
+        }
+    };
+    for line in lines {
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        if let &[number, file, ino, access, is_dir] = numbers.as_slice() {
+            let descriptor = Descriptor {
+                file: FileId::from_number(file),
+                ino,
+                access: access as i32,
+                is_dir: is_dir == 1,
+                borrowed: false,
+            };
+            descriptors::set(number as i32, descriptor);
+        }
+    }
+}
+
+/// A small file's text; it is closed.
+fn read_all(file: u64) -> Option<String> {
+    let mut text = vec![0u8; 1 << 20];
+    let at = text.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel fills the buffer.
+    let len = unsafe { kernel::call(libc::SYS_pread64, [file, at, text.len() as u64, 0, 0, 0]) };
+    kernel::plain(libc::SYS_close, &[file]);
+    text.truncate(usize::try_from(len).ok()?);
+    String::from_utf8(text).ok()
+}

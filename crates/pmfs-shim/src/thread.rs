@@ -1,0 +1,146 @@
+//! What the library has for each thread of the program that it ever served: a stack, and room that is too large for one.
+//!
+//! A thread can end without a word of its own, so the room of one that the kernel does not know any more is given to the next.
+
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::descriptors::Overlay;
+use crate::entry::{INSIDE, word};
+use crate::exec::Given;
+use crate::kernel;
+
+/// Bytes of a thread's stack; only what is used takes memory.
+const STACK_BYTES: usize = 256 << 10;
+/// Longest path, with its NUL.
+pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
+
+/// A thread's room. Only that thread touches what is in the cell.
+pub(crate) struct Room {
+    /// Number of the thread, 0: nobody's.
+    thread: AtomicU32,
+    next: AtomicPtr<Room>,
+    inner: UnsafeCell<Inner>,
+}
+
+/// What is in it.
+pub(crate) struct Inner {
+    /// Room for two paths, used in turn while links are followed.
+    pub paths: [[u8; PATH_MAX]; 3],
+    /// In a child that shares its parent's memory: how its descriptors differ.
+    pub overlay: Option<Overlay>,
+    /// And in which directory it is, as names.rs has it.
+    pub guest_cwd: Option<u64>,
+    /// Whose guest runs on this stack: the parent's thread.
+    pub guest_of: Option<u32>,
+    /// What a program that is about to start is given.
+    pub given: Option<Given>,
+}
+
+/// All rooms; the list only grows.
+static ROOMS: AtomicPtr<Room> = AtomicPtr::new(null_mut());
+
+fn face(offset: usize) -> usize {
+    (offset - pmem::thread::FACE) / 8
+}
+
+pub(crate) fn get(offset: usize) -> u64 {
+    pmem::thread::with(|thread| thread.face[face(offset)].get())
+}
+
+pub(crate) fn set(offset: usize, value: u64) {
+    pmem::thread::with(|thread| thread.face[face(offset)].set(value));
+}
+
+/// Runs `body` with this thread counting as inside, as calls of the library's own have to be outside of a dispatch.
+pub(crate) fn inside<T>(body: impl FnOnce() -> T) -> T {
+    let before = get(word::STATE);
+    set(word::STATE, INSIDE);
+    let answer = body();
+    set(word::STATE, before);
+    answer
+}
+
+/// Gives this thread a stack. Called by the entry on the program's own stack, of which it must use little.
+pub(crate) extern "C" fn begin() {
+    let room = free().unwrap_or_else(make);
+    set(word::STACK, room.addr() as u64);
+}
+
+/// The room of a thread that has ended.
+fn free() -> Option<*mut Room> {
+    let me = kernel::thread();
+    let process = u64::from(kernel::process());
+    let mut at = ROOMS.load(Ordering::Acquire);
+    // SAFETY: rooms are never unmapped, so every pointer in the list is valid.
+    while let Some(room) = unsafe { at.as_ref() } {
+        let owner = room.thread.load(Ordering::Relaxed);
+        let gone = owner == 0
+            || owner == me
+            || kernel::plain(libc::SYS_tgkill, &[process, owner.into(), 0])
+                == -i64::from(libc::ESRCH);
+        if gone
+            && room
+                .thread
+                .compare_exchange(owner, me, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            return Some(at);
+        }
+        at = room.next.load(Ordering::Acquire);
+    }
+    None
+}
+
+#[cold]
+fn make() -> *mut Room {
+    let bytes = STACK_BYTES + size_of::<Room>().next_multiple_of(4096);
+    let Some(base) = kernel::map(bytes, libc::MAP_NORESERVE | libc::MAP_STACK) else {
+        // Without a stack nothing can be served or told.
+        kernel::plain(libc::SYS_exit_group, &[127]);
+        unreachable!("the process has ended");
+    };
+    // The lowest page stays without access: an overflow must not go on elsewhere.
+    // SAFETY: a page of the mapping just made.
+    unsafe { kernel::call(libc::SYS_mprotect, [base.addr() as u64, 4096, 0, 0, 0, 0]) };
+    let room = base.wrapping_add(STACK_BYTES).cast::<Room>();
+    // SAFETY: inside the mapping, page-aligned, all zero, which is a valid room but for the
+    // options, which are written.
+    unsafe {
+        let inner = (*room).inner.get();
+        (&raw mut (*inner).overlay).write(None);
+        (&raw mut (*inner).guest_cwd).write(None);
+        (&raw mut (*inner).guest_of).write(None);
+        (&raw mut (*inner).given).write(None);
+        (*room).thread.store(kernel::thread(), Ordering::Relaxed);
+        let mut first = ROOMS.load(Ordering::Acquire);
+        loop {
+            (*room).next.store(first, Ordering::Relaxed);
+            match ROOMS.compare_exchange(first, room, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return room,
+                Err(now) => first = now,
+            }
+        }
+    }
+}
+
+/// This thread's room: for the time of one dispatch.
+pub(crate) fn room() -> *mut Inner {
+    let room = std::ptr::with_exposed_provenance_mut::<Room>(get(word::STACK) as usize);
+    // SAFETY: set by `begin` before any dispatch; rooms are never unmapped.
+    unsafe { (*room).inner.get() }
+}
+
+/// After a fork: this thread is the only one, and has another number.
+pub(crate) fn forked() {
+    let me = get(word::STACK) as usize;
+    let mut at = ROOMS.load(Ordering::Acquire);
+    // SAFETY: as in `free`.
+    while let Some(room) = unsafe { at.as_ref() } {
+        let mine = at.addr() == me;
+        room.thread
+            .store(if mine { kernel::thread() } else { 0 }, Ordering::Relaxed);
+        at = room.next.load(Ordering::Acquire);
+    }
+}

@@ -154,6 +154,13 @@ impl<'data> Library<'data> {
         Ok(())
     }
 
+    fn refuse_in_text(&self, place: u64) -> Result<(), PatchError> {
+        if self.text.range().contains(&place) {
+            return Err(PatchError::TextRelocation { place });
+        }
+        Ok(())
+    }
+
     /// Whatever a relocation makes point into the text: function pointers, tables of labels, resolvers. Addends of
     /// every type count, also where the symbol's value would have to be added: one too many costs nothing.
     fn read_relocations(&mut self, header: &'data Header) -> Result<(), PatchError> {
@@ -162,6 +169,7 @@ impl<'data> Library<'data> {
         for section in sections.iter() {
             if let Some((relocations, _)) = section.rela(LE, self.data)? {
                 for relocation in relocations {
+                    self.refuse_in_text(relocation.r_offset(LE))?;
                     let addend = relocation.r_addend(LE) as u64;
                     self.relocated.push(addend);
                     if let Some(index) = relocation.symbol(LE, false) {
@@ -172,6 +180,7 @@ impl<'data> Library<'data> {
             }
             if let Some(places) = section.relr(LE, self.data)? {
                 for place in places {
+                    self.refuse_in_text(place)?;
                     self.relocated.extend(self.word_at(place));
                 }
             }

@@ -15,14 +15,18 @@ const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
 const P_FLAGS: usize = 4;
 const P_OFFSET: usize = 8;
+const P_VADDR: usize = 16;
 const P_MEMSZ: usize = 40;
+const SECTION_BYTES: usize = 64;
+const SH_TYPE: usize = 4;
+const SH_OFFSET: usize = 24;
 
 fn libc() -> Vec<u8> {
     fs::read(libc_path()).expect("libc")
 }
 
 fn cause(bytes: &[u8]) -> PatchError {
-    Image::make(bytes).err().expect("refused")
+    Image::make(bytes).expect_err("refused")
 }
 
 /// File offsets of the program headers of a type, and their flags.
@@ -108,6 +112,26 @@ fn out_of_reach() {
         bytes[text + field..text + field + 8].copy_from_slice(&0x6000_0000u64.to_le_bytes());
     }
     assert!(matches!(cause(&bytes), PatchError::TooLarge { .. }));
+}
+
+/// A relocation of the first section of them made to write into the text.
+#[test]
+fn text_that_is_relocated() {
+    let mut bytes = libc();
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+    let text = executable(&bytes);
+    let place = long(text + P_VADDR) + 0x100;
+    let first_section = long(E_SHOFF) as usize;
+    let sections = (first_section..bytes.len() - SECTION_BYTES).step_by(SECTION_BYTES);
+    let is_rela = |at: &usize| bytes[at + SH_TYPE] == 4;
+    let relocations = sections.into_iter().find(is_rela).expect("relocations");
+    let first = long(relocations + SH_OFFSET) as usize;
+    bytes[first..first + 8].copy_from_slice(&place.to_le_bytes());
+    let cause = cause(&bytes);
+    assert!(
+        matches!(cause, PatchError::TextRelocation { place: found } if found == place),
+        "{cause}"
+    );
 }
 
 #[test]

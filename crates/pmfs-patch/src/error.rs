@@ -66,6 +66,14 @@ pub enum PatchError {
         /// In what way.
         reason: &'static str,
     },
+    /// The dynamic linker writes into the text, and an image would take that back.
+    #[error(
+        "the library's text is relocated (at {place:#x}); build it with -fPIC, or run the program through the mount"
+    )]
+    TextRelocation {
+        /// Where it is written to, relative to the base.
+        place: u64,
+    },
     /// Section headers were stripped: where code ends and data begins is not known.
     #[error(
         "the library has no section headers, which tell code from data; use one that isn't stripped of them"

@@ -43,6 +43,7 @@ pub struct Skipped {
 }
 
 /// A finished image.
+#[derive(Debug)]
 pub struct Image {
     /// The whole file.
     pub bytes: Vec<u8>,

@@ -308,6 +308,21 @@ fn hidden_targets_are_known() {
     });
 }
 
+/// An address that only a relocation names is a target.
+#[test]
+fn what_only_a_relocation_names_is_a_target() {
+    let file = fs::read(libc_path()).expect("libc");
+    let mut library = Library::parse(&file).expect("libc");
+    let functions = functions(&library).expect("its functions");
+    let code = decode(&library, &functions);
+    let before = targets(&library, &functions, &code);
+    let mut addresses = library.text.range();
+    let only = addresses.find(|address| library.is_code(*address) && !before.contains(*address));
+    let only = only.expect("an address that nothing leads to");
+    library.relocated.push(only);
+    assert!(targets(&library, &functions, &code).contains(only));
+}
+
 /// The table of `lea T, [rip+..] ... movsxd r, [T+i*4]; add r, T; jmp r`, if that is how these instructions end.
 fn dispatch_table(code: &[Instruction]) -> Option<u64> {
     let [before @ .., movsxd, add, jmp] = code else {
@@ -449,5 +464,23 @@ fn data_in_a_function_keeps_it_from_being_patched() {
         let all = subject.report.patched + subject.report.skipped.len();
         assert_eq!(report.patched + report.skipped.len(), all);
         assert!(report.patched + 10 > subject.report.patched);
+    });
+}
+
+/// rt_sigreturn is known by its number too, where no unwind table says what it is: one function's number changed.
+#[test]
+fn the_number_of_rt_sigreturn_is_enough() {
+    let mut file = fs::read(libc_path()).expect("libc");
+    with_libc(|subject| {
+        let text = &subject.library.text;
+        let at = |address: u32| (u64::from(address) - text.vaddr + text.file_offset) as usize;
+        let loads =
+            |row: &&SiteRaw| file[at(row.site) - 5] == 0xb8 && row.start_site + 5 == row.site;
+        let row = subject.rows.iter().find(loads).expect("mov eax, number");
+        let number = at(row.site) - 4;
+        file[number..number + 4].copy_from_slice(&NR_RT_SIGRETURN.to_le_bytes());
+        let skipped = Image::make(&file).expect("an image").report.skipped;
+        let new = skipped.iter().find(|one| one.site == u64::from(row.site));
+        assert_eq!(new.expect("skipped").reason, Reason::SignalReturn);
     });
 }

@@ -13,7 +13,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use pmfs_fuse::mounts;
+use pmfs::{AtimeMode, DataMode, OpenOptions};
+use pmfs_fuse::{MountOptions, mounts};
 use pmfs_patch::Images;
 
 use crate::cli::{Mount, Run, Umount};
@@ -108,7 +109,7 @@ impl Place {
         let mount = Mount {
             pool: pool.clone(),
             dir: dir.clone(),
-            options: Vec::new(),
+            options: arguments.options.clone(),
             foreground: false,
             log: None,
             quiet: true,
@@ -188,6 +189,8 @@ fn config(
         ("image", image.as_os_str()),
         ("library", library.as_os_str()),
     ];
+    let options = options(arguments)?;
+    fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
         fields.push(("stats", totals.file.path().as_os_str()));
     }
@@ -213,6 +216,39 @@ fn config(
         text.push(b'\n');
     }
     Ok(OsString::from_vec(text))
+}
+
+/// How the library is to attach, as words that it knows.
+fn options(arguments: &Run) -> Result<String, Failure> {
+    let mut options = MountOptions::new(rustix::process::geteuid().is_root());
+    for list in &arguments.options {
+        options.parse(list)?;
+    }
+    let OpenOptions {
+        read_only,
+        data,
+        atime,
+        nodiratime,
+        map,
+        ..
+    } = options.open_options();
+    let atime = match atime {
+        AtimeMode::Relatime => "relatime",
+        AtimeMode::Strictatime => "strictatime",
+        AtimeMode::Noatime => "noatime",
+    };
+    let mut words = vec![atime.to_owned(), format!("flush={}", map.flush)];
+    for (word, wanted) in [
+        ("ro", read_only),
+        ("ordered", data == DataMode::Ordered),
+        ("nodiratime", nodiratime),
+        ("durable", map.durable),
+    ] {
+        if wanted {
+            words.push(word.to_owned());
+        }
+    }
+    Ok(words.join(","))
 }
 
 /// The library: beside this program, or where it is installed.

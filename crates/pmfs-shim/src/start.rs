@@ -5,7 +5,7 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use pmfs::{FileId, Fs, OpenOptions};
+use pmfs::{FileId, Fs};
 
 use crate::config::{self, Config};
 use crate::descriptors::{self, Descriptor};
@@ -70,7 +70,7 @@ fn take(config: &Config, handed: &[u8]) {
     pmem::slots::keep_descriptors_from(descriptors::choose_floor());
     let path = Path::new(OsStr::from_bytes(&config.pool));
     let slot = lines.next().unwrap_or_default();
-    match Fs::open_after_exec(path, &OpenOptions::default(), slot) {
+    match Fs::open_after_exec(path, &config.open_options(), slot) {
         Ok(fs) => pool::put(fs),
         Err(error) => {
             log::line(format_args!("after exec: {error}"));

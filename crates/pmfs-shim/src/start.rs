@@ -97,7 +97,8 @@ fn take(config: &Config, handed: &[u8]) {
 
 /// A small file's text; it is closed.
 fn read_all(file: u64) -> Option<String> {
-    let mut text = vec![0u8; 1 << 20];
+    let size = kernel::plain(libc::SYS_lseek, &[file, 0, libc::SEEK_END as u64]);
+    let mut text = vec![0u8; size.clamp(0, 1 << 26) as usize];
     let at = text.as_mut_ptr().expose_provenance() as u64;
     // SAFETY: the kernel fills the buffer.
     let len = unsafe { kernel::call(libc::SYS_pread64, [file, at, text.len() as u64, 0, 0, 0]) };

@@ -8,7 +8,7 @@
 cd "$root" || exit 1
 umask 022
 failed=0
-make_place install 300m
+make_place install 400m
 export BUILT=$place/built CARGO_TARGET_DIR=$place/target
 log=$place/log
 

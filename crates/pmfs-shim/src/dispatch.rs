@@ -1,6 +1,8 @@
 //! One call, one answer: whose it is, and which function serves it.
 
-use crate::calls::{attributes, descriptors as handles, directories, files, names, opens, xattrs};
+use crate::calls::{
+    aio, attributes, descriptors as handles, directories, files, names, opens, xattrs,
+};
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
@@ -76,6 +78,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_sendfile => files::sendfile(args),
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),
+        libc::SYS_io_submit => aio::submit(args),
         libc::SYS_rt_sigaction => signals::action(args),
         libc::SYS_rt_sigprocmask => signals::mask(args),
         libc::SYS_io_uring_setup => Verdict::Done(Err(libc::ENOSYS)),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use pmfs::{FileId, Ino};
 
 use crate::entry::word;
-use crate::{kernel, thread};
+use crate::{config, kernel, thread};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
@@ -128,7 +128,9 @@ pub(crate) fn remove(number: u64) -> Option<Descriptor> {
         overlay.push((at as u32, None));
         return Some(found);
     }
-    OURS[at / 32].fetch_and(!(1 << (at % 32)), Ordering::AcqRel);
+    if !is_kept(number) {
+        OURS[at / 32].fetch_and(!(1 << (at % 32)), Ordering::AcqRel);
+    }
     // Of two that close the same number one has it.
     let file = FILES[at].swap(0, Ordering::AcqRel);
     (file == found.file.number()).then_some(found)
@@ -167,11 +169,38 @@ pub(crate) fn floor() -> i32 {
     FLOOR.load(Ordering::Acquire)
 }
 
+/// Whether a number is among those that this library keeps its own at: most of them are free.
+fn is_kept(number: u64) -> bool {
+    let (number, floor) = (u64::from(number as u32), floor() as u64);
+    (floor..floor + OWN).contains(&number)
+}
+
 /// Whether a number is this library's own: for the program it is not open.
 pub(crate) fn is_own(number: u64) -> bool {
+    is_kept(number) && is_own_among_kept(number)
+}
+
+/// The program may have come as far up itself: what the kernel has there tells.
+#[cold]
+fn is_own_among_kept(number: u64) -> bool {
     let number = number as u32;
-    let floor = floor();
-    number >= floor as u32 && u64::from(number) < floor as u64 + OWN
+    if FILES[number as usize].load(Ordering::Acquire) != 0 {
+        return false;
+    }
+    if ANCHOR.load(Ordering::Acquire) == number as i32 {
+        return true;
+    }
+    let pool = [config::get().pool.as_slice(), b"\0"].concat();
+    let here = kernel::file_of(&pool);
+    here.is_some() && here == kernel::file_at(number)
+}
+
+/// Numbers that this library's own may have.
+pub(crate) fn kept() -> std::ops::Range<u32> {
+    match floor() {
+        i32::MAX => 0..0,
+        floor => floor as u32..floor as u32 + OWN as u32,
+    }
 }
 
 /// Chooses the numbers for this library's own, at the top of the limit.

@@ -86,7 +86,15 @@ global_asm!(
     "9: jmp rcx",
     // Inside already, or in a child that has a table of its own.
     "8: cmp qword ptr fs:[r11 + {STATE}], {GUEST}",
-    "   jne 9b",
+    "   je 5f",
+    // Whoever is inside calls from the library's stack, or has none yet. From anywhere else it is the program: a child that
+    // shares our memory became another program, or was killed, while it was inside, and left the word so to its parent.
+    "   mov r11, qword ptr fs:[r11 + {STACK}]",
+    "   test r11, r11",
+    "   jz 9b",
+    "   sub r11, rsp",
+    "   cmp r11, {STACK_BYTES}",
+    "   jb 9b",
     "5: mov r11, qword ptr [rip + pmem_thread@GOTTPOFF]",
     "   mov qword ptr fs:[r11 + {STATE}], {INSIDE}",
     "   cmp qword ptr fs:[r11 + {STACK}], 0",
@@ -229,6 +237,7 @@ global_asm!(
     INSIDE = const INSIDE,
     GUEST = const GUEST,
     FRAME = const FRAME,
+    STACK_BYTES = const thread::STACK_BYTES,
     STATE = const word::STATE,
     STACK = const word::STACK,
     PROGRAM_STACK = const word::PROGRAM_STACK,

@@ -75,3 +75,22 @@ pub(crate) fn map(bytes: usize, flags: i32) -> Option<*mut u8> {
     };
     (at > 0).then(|| std::ptr::with_exposed_provenance_mut(at as usize))
 }
+
+/// Device and inode of what stands at a path, ended by a NUL.
+pub(crate) fn file_of(path: &[u8]) -> Option<(u64, u64)> {
+    status(path, libc::AT_FDCWD as u64, 0)
+}
+
+/// Device and inode of what is open at a descriptor.
+pub(crate) fn file_at(number: u32) -> Option<(u64, u64)> {
+    status(b"\0", number.into(), libc::AT_EMPTY_PATH as u64)
+}
+
+fn status(path: &[u8], dirfd: u64, flags: u64) -> Option<(u64, u64)> {
+    // SAFETY: a structure of numbers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let at = (&raw mut stat).expose_provenance() as u64;
+    let answer = with_path(libc::SYS_newfstatat, [dirfd, PATH, at, flags, 0, 0], path);
+    let stat = std::hint::black_box(stat);
+    (answer == 0).then_some((stat.st_dev, stat.st_ino))
+}

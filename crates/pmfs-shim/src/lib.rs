@@ -5,7 +5,7 @@
 //! - `entry`: where calls arrive, and the stack that they are served on; `thread`: what each thread has; `signals`: what may
 //!   interrupt.
 //! - `class`, `dispatch`: which calls concern us, and who serves them; `calls`: those who do.
-//! - `descriptors`: which numbers are ours; `names`: where a path leads; `credentials`: who may; `pool`: the attachment.
+//! - `descriptors`: which numbers are ours; `names`: where a path leads, `numbered`: by way of a descriptor; `credentials`: who may; `pool`: the attachment.
 //! - `process`, `exec`: fork, threads, the next program. `promote`: what the mount has to do. `program`: the program's memory.
 //!
 //! Rules (DECISIONS 33 to 36): system calls of our own are made directly (`kernel`), or while the thread counts as inside; no
@@ -26,6 +26,7 @@ mod header;
 mod kernel;
 mod log;
 mod names;
+mod numbered;
 mod patch;
 mod pool;
 mod process;

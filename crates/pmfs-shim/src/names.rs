@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR};
 use pmfs::types::mode;
-use pmfs::{Attr, Error, Fs, Ino, ROOT_INO};
+use pmfs::{Attr, Error, Fs, INODE_NAME, Ino, ROOT_INO};
 
 use crate::credentials::{self, EXECUTE};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{config, descriptors, kernel, pool, program};
+use crate::{config, descriptors, kernel, numbered, pool, program};
 
 /// As many links as the kernel follows.
 const LINKS_MAX: u32 = 40;
@@ -30,6 +30,8 @@ pub(crate) struct Place<'a> {
     pub attr: Option<Attr>,
     /// The path ends with a slash: only a directory will do.
     pub wants_dir: bool,
+    /// It was found by the name of a descriptor, by which the kernel would find a placeholder.
+    pub by_number: bool,
 }
 
 /// A path's end that is no name.
@@ -145,6 +147,14 @@ fn below(path: &[u8]) -> Option<usize> {
     (rest.is_empty() || rest[0] == b'/').then_some(at.len())
 }
 
+/// How the mount's names of inodes begin: `/` and [`INODE_NAME`].
+const BY_INODE: [u8; INODE_NAME.len() + 1] = {
+    let mut name = [b'/'; INODE_NAME.len() + 1];
+    let (_, rest) = name.split_at_mut(1);
+    rest.copy_from_slice(INODE_NAME);
+    name
+};
+
 /// Finds where a path of the program's leads.
 ///
 /// # Errors
@@ -162,8 +172,12 @@ pub(crate) fn find<'a>(
     }
     let (start, from) = if room.paths[0][0] == b'/' {
         match below(&room.paths[0][..len]) {
+            // The mount alone knows these.
+            Some(from) if room.paths[0][from..len].starts_with(&BY_INODE) => {
+                return Ok(Lead::Kernel);
+            }
             Some(from) => (ROOT_INO, from),
-            None => return Ok(Lead::Kernel),
+            None => return by_number(room, 0, len, follow),
         }
     } else if dirfd as i32 == libc::AT_FDCWD {
         match cwd(room) {
@@ -183,7 +197,55 @@ pub(crate) fn find<'a>(
     let Some(fs) = pool::get() else {
         return Ok(Lead::Kernel);
     };
-    walk(fs, room, start, from..len, follow)
+    walk(fs, room, start, 0, from..len, follow)
+}
+
+/// An absolute path that does not lead into the pool, unless by way of a descriptor of ours.
+fn by_number<'a>(
+    room: &'a mut Inner,
+    page: usize,
+    len: usize,
+    follow: bool,
+) -> Result<Lead<'a>, i32> {
+    let path = &room.paths[page][..len];
+    let Some(named) = numbered::descriptor(path) else {
+        return Ok(Lead::Kernel);
+    };
+    let (Some(file), Some(fs)) = (descriptors::get(named.number), pool::get()) else {
+        return Ok(Lead::Kernel);
+    };
+    let rest = named.rest;
+    let tail = &path[rest..];
+    if tail.iter().any(|byte| *byte != b'/') {
+        if !file.is_dir {
+            return Err(ENOTDIR);
+        }
+        return walk(fs, room, file.ino, page, rest..len, follow);
+    }
+    if tail.is_empty() && !follow {
+        // The link itself is the kernel's.
+        return Ok(Lead::Kernel);
+    }
+    if !tail.is_empty() && !file.is_dir {
+        return Err(ENOTDIR);
+    }
+    let place = Place {
+        dir: file.ino,
+        name: &[],
+        dots: Dots::None,
+        attr: Some(fs.getattr(file.ino).map_err(errno)?),
+        wants_dir: false,
+        by_number: true,
+    };
+    Ok(Lead::Pool(fs, place))
+}
+
+/// The descriptor of ours whose link in a list of descriptors a path names.
+pub(crate) fn link_of_descriptor(path: u64, room: &mut Inner) -> Option<descriptors::Descriptor> {
+    let len = program::path(path, &mut room.paths[0]).ok()?;
+    let path = &room.paths[0][..len];
+    let named = numbered::descriptor(path)?;
+    descriptors::get(named.number).filter(|_| named.is_entry && named.rest == len)
 }
 
 /// One step of a walk.
@@ -208,10 +270,11 @@ fn walk<'a>(
     fs: &'static Fs,
     room: &'a mut Inner,
     start: Ino,
+    page: usize,
     range: std::ops::Range<usize>,
     follow: bool,
 ) -> Result<Lead<'a>, i32> {
-    let (mut start, mut range, mut page, mut links) = (start, range, 0, 0);
+    let (mut start, mut range, mut page, mut links) = (start, range, page, 0);
     loop {
         match steps(
             fs,
@@ -227,6 +290,7 @@ fn walk<'a>(
                     dots: end.dots,
                     attr: end.attr,
                     wants_dir: end.wants_dir,
+                    by_number: false,
                 };
                 return Ok(Lead::Pool(fs, place));
             }
@@ -244,7 +308,12 @@ fn walk<'a>(
                 page = 1 - page;
                 if target.first() == Some(&b'/') {
                     let Some(from) = below(&room.paths[page][..len]) else {
-                        return Ok(Lead::Out(&room.paths[page][..=len]));
+                        let numbered = numbered::descriptor(&room.paths[page][..len]);
+                        return match numbered.and_then(|named| descriptors::get(named.number)) {
+                            // Links of links were followed as far as they lead: what is left is followed too.
+                            Some(_) => by_number(room, page, len, true),
+                            None => Ok(Lead::Out(&room.paths[page][..=len])),
+                        };
                     };
                     start = ROOT_INO;
                     range = from..len;

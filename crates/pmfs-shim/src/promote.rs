@@ -22,6 +22,13 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    pub fn of_inode(attr: &pmfs::Attr) -> Way {
+        Way {
+            ino: attr.ino,
+            is_dir: is_dir(attr),
+        }
+    }
+
     pub fn of(place: &Place<'_>) -> Way {
         Way {
             ino: place.attr.map_or(place.dir, |attr| attr.ino),
@@ -50,6 +57,17 @@ pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
         is_dir: file.is_dir,
     };
     open_way(&way, file.access & !O_TRUNC | O_CLOEXEC, 0).map(|number| number as i32)
+}
+
+/// A path at which the mount has an open file, with a NUL: a directory's own, a file's by its number, for it may have lost its name.
+///
+/// # Errors
+/// ENOENT: a directory that was removed.
+pub(crate) fn path(file: &Descriptor) -> Result<Vec<u8>, i32> {
+    if file.is_dir {
+        return directory(file.ino);
+    }
+    Ok(by_number(file.ino))
 }
 
 /// The mount's path of an inode by its number, with a NUL.

@@ -12,7 +12,7 @@ use crate::exec::Given;
 use crate::kernel;
 
 /// Bytes of a thread's stack; only what is used takes memory.
-const STACK_BYTES: usize = 256 << 10;
+pub(crate) const STACK_BYTES: usize = 256 << 10;
 /// Longest path, with its NUL.
 pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 

@@ -44,7 +44,7 @@ pub(crate) fn fstat(file: &Descriptor, to: u64) -> Answer {
 }
 
 /// Whether a path is empty where the flags say that the descriptor itself is then meant.
-fn names_descriptor(path: u64, flags: u64) -> bool {
+pub(super) fn names_descriptor(path: u64, flags: u64) -> bool {
     flags & AT_EMPTY_PATH as u64 != 0 && (path == 0 || program::read::<u8>(path) == Ok(0))
 }
 

@@ -119,7 +119,6 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
             }
         }
     }
-    let floor = table::floor() as u32;
     let mut answer = 0;
     let mut part = |first: u32, last: u32| {
         if first <= last {
@@ -128,12 +127,16 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
             answer = if failed < 0 { failed } else { answer };
         }
     };
-    if floor == i32::MAX as u32 {
-        part(first, last);
-    } else {
-        part(first, last.min(floor - 1));
-        part(first.max(floor + 16), last);
+    let mut from = first;
+    for own in table::kept().filter(|number| table::is_own((*number).into())) {
+        if (first..=last).contains(&own) {
+            if own > from {
+                part(from, own - 1);
+            }
+            from = own + 1;
+        }
     }
+    part(from, last);
     Verdict::Done(kernel_answer(answer))
 }
 

@@ -331,9 +331,8 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
     if to.is_none() && from.is_none() {
         return Verdict::Pass;
     }
-    // Only a source that is ours is copied here; into a file of ours the program copies itself, as before sendfile.
     let Some(from) = from else {
-        return Verdict::Done(Err(EINVAL));
+        return Verdict::Done(to.map_or(Err(EBADF), |to| receive(&to, args)));
     };
     let send = || {
         let fs = for_reading(&from)?;
@@ -373,6 +372,48 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
         Ok(sent)
     };
     Verdict::Done(send())
+}
+
+/// sendfile(2) from a file of others into one of ours. A source without offsets is refused, as the kernel does.
+fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
+    let fs = for_writing(to)?;
+    let number = |answer: i64| kernel_answer(answer);
+    let own = number(kernel::plain(
+        libc::SYS_lseek,
+        &[args[1], 0, libc::SEEK_CUR as u64],
+    ))
+    .map_err(|_| EINVAL)?;
+    let start = match args[2] {
+        0 => own,
+        pointer => offset(program::read(pointer)?)?,
+    };
+    let mut buffer = vec![0; STEP.min(args[3].max(1) as usize)];
+    let mut sent = 0;
+    while sent < args[3].min(IO_MAX) {
+        let want = (args[3] - sent).min(STEP as u64);
+        let at = buffer.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: the kernel fills the buffer.
+        let read = number(unsafe {
+            kernel::call(libc::SYS_pread64, [args[1], at, want, start + sent, 0, 0])
+        });
+        let wrote = match read {
+            Ok(0) => break,
+            Ok(read) => put(fs, Some(to), args[0], &buffer[..read as usize]),
+            Err(error) => Err(error),
+        };
+        match wrote {
+            Ok(wrote) => sent += wrote,
+            Err(_) if sent > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    if args[2] == 0 {
+        let to = start + sent;
+        kernel::plain(libc::SYS_lseek, &[args[1], to, libc::SEEK_SET as u64]);
+    } else {
+        program::write(args[2], &(start + sent))?;
+    }
+    Ok(sent)
 }
 
 /// Writes to a file of ours, or to any other descriptor.

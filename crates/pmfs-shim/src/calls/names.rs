@@ -1,8 +1,8 @@
 //! Making, removing and moving names.
 
 use libc::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW,
-    EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
+    AT_EACCESS, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, EBUSY, EEXIST,
+    EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
 };
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
@@ -218,7 +218,7 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
 }
 
 pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
-    if flags & AT_EMPTY_PATH != 0
+    if super::attributes::names_descriptor(from[1], flags as u64)
         && let Some(file) = descriptors::get(from[0])
     {
         let out = (libc::SYS_linkat, [0; 6]);
@@ -275,6 +275,9 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
         libc::SYS_readlinkat,
         [AT_FDCWD as u64, PATH, to, size, 0, 0],
     );
+    if let Some(file) = names::link_of_descriptor(path, room) {
+        return Verdict::Done(read_own_link(&file, to, size));
+    }
     at_path(room, (dirfd, path), false, out, |fs, place| {
         let attr = place.found()?;
         if attr.mode & mode::S_IFMT != mode::S_IFLNK || size as i32 <= 0 {
@@ -285,6 +288,18 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
         program::write_bytes(to, &target[..len])?;
         Ok(len as u64)
     })
+}
+
+/// What the kernel would say of the descriptor, had the mount opened it.
+fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
+    if size as i32 <= 0 {
+        return Err(EINVAL);
+    }
+    let mut path = promote::path(file)?;
+    path.pop();
+    let len = path.len().min(size as usize);
+    program::write_bytes(to, &path[..len])?;
+    Ok(len as u64)
 }
 
 /// `[dirfd, path, mode, flags]`.
@@ -299,15 +314,26 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         // By the real user: the kernel knows how.
         return Verdict::Pass;
     }
-    at_path(room, (dirfd, path), follow, out, |fs, place| {
-        let attr = place.found()?;
+    let allow = |fs: &Fs, attr: &Attr| {
         if want & !7 != 0 {
             return Err(EINVAL);
         }
         if want != 0 {
-            credentials::allow(fs, &attr, want as u32)?;
+            credentials::allow(fs, attr, want as u32)?;
         }
         Ok(0)
+    };
+    if super::attributes::names_descriptor(path, flags)
+        && let Some(file) = descriptors::get(dirfd)
+    {
+        let answer = || {
+            let fs = super::files::fs()?;
+            allow(fs, &fs.getattr(file.ino).map_err(errno)?)
+        };
+        return Verdict::Done(answer());
+    }
+    at_path(room, (dirfd, path), follow, out, |fs, place| {
+        allow(fs, &place.found()?)
     })
 }
 

@@ -15,8 +15,8 @@ use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
 use crate::names::{Dots, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
-use crate::promote;
 use crate::thread::Inner;
+use crate::{promote, stats};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
@@ -28,6 +28,8 @@ enum Tried {
     Opened(Answer),
     /// Not for the engine: a FIFO, a device, O_PATH.
     Through(promote::Way),
+    /// The pool's table of open files is full: the mount has none.
+    Full(promote::Way),
     /// Somebody removed or made it in between.
     Again,
 }
@@ -45,11 +47,16 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
             }
             Ok(Lead::Pool(fs, place)) => (fs, place),
         };
+        let by_number = place.by_number;
         match attempt(fs, &place, flags, bits) {
             Tried::Opened(answer) => return answer.into(),
             Tried::Again => {}
+            Tried::Full(way) => {
+                stats::promoted();
+                return promote::open_way(&way, flags, bits).into();
+            }
             Tried::Through(way) => {
-                if descriptors::get(dirfd).is_none() {
+                if descriptors::get(dirfd).is_none() && !by_number {
                     // The kernel finds it by the same path, at the mount.
                     return Verdict::Pass;
                 }
@@ -86,6 +93,7 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     }
     match finish(fs, &attr, flags) {
         Err(libc::ESTALE) => Tried::Again,
+        Err(libc::ENFILE) => Tried::Full(promote::Way::of(place)),
         answer => Tried::Opened(answer),
     }
 }
@@ -129,6 +137,7 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     match fs.create(place.dir, place.name, &new_node(bits)) {
         Ok(attr) => match finish(fs, &attr, flags & !O_TRUNC) {
             Err(libc::ESTALE) => Tried::Again,
+            Err(libc::ENFILE) => Tried::Full(promote::Way::of_inode(&attr)),
             answer => Tried::Opened(answer),
         },
         Err(Error::Exists) if flags & O_EXCL == 0 => Tried::Again,

@@ -1,0 +1,29 @@
+//! `pmfs run` with programs that mean no good, or that do what few others do: descriptors, children, bad pointers, signals,
+//! threads that die, and ways round the library.
+//!
+//! Method: each program is in C (one in C++), and checks what POSIX and Linux promise. It runs on a plain directory first, which shows
+//! that what it expects is so, and then under `pmfs run`, where it has to say the same. Afterwards the pool has to be sound.
+
+#[path = "../bench/mod.rs"]
+mod bench;
+mod program;
+
+use program::both;
+
+macro_rules! tests {
+    ($($name:ident: $source:literal $argument:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            both($source, &[$argument]);
+        })*
+    };
+}
+
+tests! {
+    descriptors_and_their_duplicates: "descriptors.c" "table";
+    offsets_are_shared: "descriptors.c" "offsets";
+    files_without_a_name: "descriptors.c" "unnamed";
+    copies_within_the_kernel: "descriptors.c" "copies";
+    open_files_by_names_of_descriptors: "descriptors.c" "names";
+    as_many_as_the_limit_allows: "descriptors.c" "limit";
+}

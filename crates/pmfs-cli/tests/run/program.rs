@@ -1,0 +1,150 @@
+//! Builds a program and runs it, on a plain directory and under `pmfs run`.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::bench::Bench;
+
+/// A program that takes longer hangs. It is ended, with all that it has started.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a program said, and how it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    pub text: String,
+    pub code: Option<i32>,
+}
+
+/// A pool, a plain directory, and programs.
+pub struct Run {
+    bench: Bench,
+    pmfs: PathBuf,
+}
+
+impl Run {
+    /// `None` where this machine can't mount.
+    pub fn new() -> Option<Run> {
+        if !crate::bench::can_mount() {
+            return None;
+        }
+        let bench = Bench::pool();
+        fs::create_dir(bench.path("plain")).expect("a directory");
+        let pmfs = install(&bench.path("bin"));
+        Some(Run { bench, pmfs })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.bench.path(name)
+    }
+
+    /// Compiles a source of this directory.
+    pub fn build(&self, source: &str, more: &[&str]) -> PathBuf {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run");
+        let cpp = source.ends_with(".cc");
+        let program = self.bench.path(&format!("{source}.{}", more.concat()));
+        let compiled = Command::new(if cpp { "c++" } else { "cc" })
+            .arg(if cpp { "-std=c++17" } else { "-std=gnu11" })
+            .args(["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-O1", "-g"])
+            .args(["-pthread", "-rdynamic", "-fno-builtin"])
+            // They do on purpose what the compiler warns of.
+            .args(["-Wno-nonnull", "-Wno-stringop-overread"])
+            .args(["-Wno-stringop-overflow", "-Wno-unused-result"])
+            .args(["-Wno-format-truncation"])
+            .args(more)
+            .arg(here.join(source))
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .expect("cc, of the package gcc");
+        let said = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "{said}");
+        program
+    }
+
+    /// On the plain directory.
+    pub fn plain(&self, program: &Path, arguments: &[&str]) -> Said {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(self.bench.path("plain"));
+        self.ended(command)
+    }
+
+    /// On the pool.
+    pub fn inside(&self, program: &Path, arguments: &[&str]) -> Said {
+        let mut command = Command::new(&self.pmfs);
+        let dir = self.bench.path("mnt");
+        command.args(["run", "--pool"]).arg(self.bench.path("pool"));
+        command.arg("--at").arg(&dir).arg("--").arg(program);
+        command.args(arguments).arg(&dir);
+        command.env("PMFS_LOG", self.bench.path("log"));
+        self.ended(command)
+    }
+
+    fn ended(&self, mut command: Command) -> Said {
+        let out = self.bench.path("out");
+        let file = File::create(&out).expect("a file");
+        command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a duplicate"))
+            .stderr(file)
+            .current_dir(self.bench.path("."))
+            .process_group(0);
+        let mut child = command.spawn().expect("the program starts");
+        let since = Instant::now();
+        let status: Option<ExitStatus> = loop {
+            if let Some(status) = child.try_wait().expect("a child") {
+                break Some(status);
+            }
+            if since.elapsed() > PATIENCE {
+                let group = Pid::from_child(&child);
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = child.wait();
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let text = String::from_utf8_lossy(&fs::read(&out).expect("its output")).into_owned();
+        Said {
+            text,
+            code: status.and_then(|status| status.code()),
+        }
+    }
+
+    /// The pool is sound, and nobody is in it.
+    pub fn check(&self) {
+        self.bench.ok(&["fsck", "pool"]);
+    }
+
+    /// What the library had to say.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.bench.path("log")).unwrap_or_default()
+    }
+}
+
+/// The command beside the library, as they are installed.
+fn install(dir: &Path) -> PathBuf {
+    fs::create_dir(dir).expect("a directory");
+    let library = std::env::current_exe()
+        .expect("this program")
+        .with_file_name("libpmfs_shim.so");
+    fs::copy(library, dir.join("libpmfs_shim.so")).expect("the library is built first");
+    let pmfs = dir.join("pmfs");
+    fs::copy(env!("CARGO_BIN_EXE_pmfs"), &pmfs).expect("the command");
+    pmfs
+}
+
+/// Runs a program in both places: it has to succeed and say the same.
+pub fn both(source: &str, arguments: &[&str]) {
+    let Some(run) = Run::new() else { return };
+    let program = run.build(source, &[]);
+    let plain = run.plain(&program, arguments);
+    assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
+    let inside = run.inside(&program, arguments);
+    let log = run.log();
+    assert_eq!(inside, plain, "in the pool; {log}\n{}", inside.text);
+    run.check();
+}

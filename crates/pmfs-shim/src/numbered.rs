@@ -1,0 +1,101 @@
+//! Names that the kernel makes of descriptors: below `/proc/self/fd` and `/dev/fd`, `/dev/stdin` and its kin. Followed by the
+//! kernel, one of ours would lead to a placeholder, which is empty; so they are understood here (DECISIONS 38).
+
+use crate::kernel;
+
+/// What such a name says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered {
+    pub number: u64,
+    /// Where in the path the rest begins.
+    pub rest: usize,
+    /// It is the list's own entry, no link to that.
+    pub is_entry: bool,
+}
+
+/// Parts of a path, each with the position behind it.
+struct Parts<'a> {
+    path: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = (&'a [u8], usize);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let slashes = |byte: &&u8| **byte == b'/';
+        let start = self.at + self.path[self.at..].iter().take_while(slashes).count();
+        let len = self.path[start..]
+            .iter()
+            .take_while(|byte| **byte != b'/')
+            .count();
+        self.at = start + len;
+        (len > 0).then(|| (&self.path[start..self.at], self.at))
+    }
+}
+
+/// The descriptor of this process that an absolute path names first.
+pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
+    // The quick way out, for nearly all.
+    let begins = path
+        .strip_prefix(b"/")?
+        .iter()
+        .find(|byte| **byte != b'/')?;
+    if !b"pd.".contains(begins) {
+        return None;
+    }
+    // Deep enough for /proc/self/task/NUMBER/fd.
+    let mut stack: [&[u8]; 5] = [b""; 5];
+    let mut depth = 0usize;
+    for (part, rest) in (Parts { path, at: 0 }) {
+        match part {
+            b"." => continue,
+            b".." => {
+                depth = depth.saturating_sub(1);
+                continue;
+            }
+            _ => {}
+        }
+        if let (1, b"dev") = (depth, stack[0]) {
+            let standard = [&b"stdin"[..], b"stdout", b"stderr"];
+            if let Some(number) = standard.iter().position(|name| *name == part) {
+                return Some(Numbered {
+                    number: number as u64,
+                    rest,
+                    is_entry: false,
+                });
+            }
+        }
+        if is_list(&stack[..depth]) {
+            return Some(Numbered {
+                number: decimal(part)?,
+                rest,
+                is_entry: true,
+            });
+        }
+        *stack.get_mut(depth)? = part;
+        depth += 1;
+    }
+    None
+}
+
+/// Whether a directory lists this process's descriptors.
+fn is_list(parts: &[&[u8]]) -> bool {
+    let own = |part: &[u8]| {
+        part == b"self" || part == b"thread-self" || decimal(part) == Some(kernel::process().into())
+    };
+    match parts {
+        [b"dev", b"fd"] => true,
+        [b"proc", process, b"fd"] => own(process),
+        // Threads share the table.
+        [b"proc", process, b"task", _, b"fd"] => own(process),
+        _ => false,
+    }
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let number: u32 = text.parse().ok()?;
+    // As the kernel writes it, without zeros before it.
+    (number.to_string() == text).then_some(number.into())
+}

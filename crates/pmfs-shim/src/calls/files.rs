@@ -305,7 +305,7 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
     if args[3] & ANONYMOUS != 0 {
         return Verdict::Pass;
     }
-    let Some(file) = descriptors::get(args[4]) else {
+    let Some(file) = descriptors::get(args[4]).filter(|file| !file.is_path_only()) else {
         return Verdict::Pass;
     };
     let map = || {

@@ -161,6 +161,9 @@ pub struct Umount {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Wait for the end of stdin first: `pmfs run`'s private mounts
+    #[arg(long, hide = true)]
+    pub at_end: bool,
 }
 
 /// `pmfs run`

@@ -17,10 +17,11 @@ use pmfs::{AtimeMode, DataMode, OpenOptions};
 use pmfs_fuse::{MountOptions, mounts};
 use pmfs_patch::Images;
 
-use crate::cli::{Mount, Run, Umount};
+use crate::cli::{Mount, Run};
 use crate::failure::Failure;
+use crate::keeper::Keeper;
 use crate::mount::Request;
-use crate::{Outcome, daemon, umount};
+use crate::{Outcome, daemon};
 
 /// Loads the library, and tells it what to do: names that it knows too.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -37,27 +38,16 @@ pub fn run(arguments: &Run) -> Outcome {
     let library = library()?;
     let image = image()?;
     let place = Place::find(arguments)?;
-    let started = start(arguments, &place, &library, &image);
-    if place.is_private {
-        take_away(&place.dir);
+    let keeper = if place.is_private {
+        Some(Keeper::start(&place.dir)?)
+    } else {
+        None
+    };
+    let started = start(arguments, &place, &library, &image, keeper.as_ref());
+    if let Some(keeper) = keeper {
+        keeper.end();
     }
     started
-}
-
-/// Ends the private mount; one that programs in the background still use ends with the last file that they have open.
-fn take_away(dir: &Path) {
-    let mut arguments = Umount {
-        dir: dir.to_owned(),
-        lazy: false,
-        quiet: true,
-        json: false,
-    };
-    if umount::run(&arguments).is_err() {
-        arguments.lazy = true;
-        if let Err(failure) = umount::run(&arguments) {
-            eprintln!("pmfs: {failure}");
-        }
-    }
 }
 
 /// Where the pool is mounted.
@@ -128,9 +118,18 @@ impl Place {
 }
 
 /// Starts the program and waits for it, or becomes it where nothing is to be done after it.
-fn start(arguments: &Run, place: &Place, library: &Path, image: &Path) -> Outcome {
+fn start(
+    arguments: &Run,
+    place: &Place,
+    library: &Path,
+    image: &Path,
+    keeper: Option<&Keeper>,
+) -> Outcome {
     let totals = arguments.stats.then(Totals::new).transpose()?;
-    let config = config(arguments, place, library, image, totals.as_ref())?;
+    let mut config = config(arguments, place, library, image, totals.as_ref())?;
+    if let Some(keeper) = keeper {
+        config.push(format!("keeper={}\n", keeper.number()));
+    }
     let Some((program, rest)) = arguments.program.split_first() else {
         return Err(Failure::new(
             "no program".to_owned(),

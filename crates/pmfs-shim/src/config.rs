@@ -30,6 +30,8 @@ pub(crate) struct Config {
     pub image: Vec<u8>,
     /// This library's file.
     pub library: Vec<u8>,
+    /// The descriptor that the mount's keeper waits for, in a private mount.
+    pub keeper: Option<u32>,
     /// Where totals are kept, if they are wanted.
     pub stats: Option<Vec<u8>>,
     /// Where calls are told of, if they are.
@@ -85,6 +87,7 @@ pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
         options: field(b"options")?,
         image: field(b"image")?,
         library: field(b"library")?,
+        keeper: field(b"keeper").and_then(|text| String::from_utf8(text).ok()?.parse().ok()),
         stats: field(b"stats"),
         trace: field(b"trace"),
         handed: value(HANDED),

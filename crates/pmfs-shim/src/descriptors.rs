@@ -212,7 +212,7 @@ fn is_own_among_kept(number: u64) -> bool {
     if FILES[number as usize].load(Ordering::Acquire) != 0 {
         return false;
     }
-    if ANCHOR.load(Ordering::Acquire) == number as i32 {
+    if ANCHOR.load(Ordering::Acquire) == number as i32 || config::get().keeper == Some(number) {
         return true;
     }
     let pool = [config::get().pool.as_slice(), b"\0"].concat();

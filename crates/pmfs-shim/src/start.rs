@@ -46,6 +46,10 @@ fn begin(config: &Config) {
         kernel::plain(libc::SYS_exit_group, &[134]);
     }));
     signals::start();
+    if config.keeper.is_some() {
+        // It has one of these numbers.
+        descriptors::choose_floor();
+    }
     stats::start();
     if let Err(why) = patch::apply(&config.image) {
         log::line(format_args!("{why}; the mount serves this process"));

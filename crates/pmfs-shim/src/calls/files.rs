@@ -11,7 +11,7 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
 use crate::program::{self, Answer, IO_MAX};
-use crate::{kernel, pool};
+use crate::{gate, kernel, pool};
 
 /// The pool: whoever has a descriptor of it has it attached.
 pub(super) fn fs() -> Result<&'static Fs, i32> {
@@ -420,9 +420,10 @@ fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
 fn put(fs: &Fs, to: Option<&Descriptor>, number: u64, data: &[u8]) -> Answer {
     let Some(to) = to else {
         let at = data.as_ptr().expose_provenance() as u64;
+        let args = [number, at, data.len() as u64, 0, 0, 0];
+        // A pipe may take it only when somebody reads.
         // SAFETY: the kernel reads the data.
-        let answer =
-            unsafe { kernel::call(libc::SYS_write, [number, at, data.len() as u64, 0, 0, 0]) };
+        let answer = gate::away(|| unsafe { kernel::call(libc::SYS_write, args) });
         return kernel_answer(answer);
     };
     for_writing(to)?;

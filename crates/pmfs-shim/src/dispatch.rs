@@ -1,12 +1,14 @@
 //! One call, one answer: whose it is, and which function serves it.
 
+use std::sync::atomic::Ordering;
+
 use crate::calls::{
     aio, attributes, descriptors as handles, directories, files, names, opens, xattrs,
 };
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
-use crate::{descriptors, process, signals, stats};
+use crate::{descriptors, gate, process, signals, stats};
 
 /// What is to become of a call.
 pub(crate) enum Verdict {
@@ -36,9 +38,13 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     // SAFETY: as above.
     let kept = unsafe { *errno };
     thread::set(word::AFTERWARDS, crate::entry::OUTSIDE);
+    let own = thread::own_room();
+    // Only a child that shared this room can have left it so, when it was killed.
+    let left_inside = own.busy.load(Ordering::Relaxed) != 0;
+    gate::enter(own);
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
-    process::note_guest(room);
+    process::note_guest(room, left_inside);
     let verdict = serve(call, room);
     stats::note(call, &verdict);
     let step = match verdict {
@@ -52,6 +58,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
             BEHIND
         }
     };
+    gate::leave(own);
     // SAFETY: as above.
     unsafe { *errno = kept };
     step
@@ -79,7 +86,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),
         libc::SYS_io_submit => aio::submit(args),
-        libc::SYS_rt_sigaction => signals::action(args),
+        libc::SYS_rt_sigaction => signals::action(args, room),
         libc::SYS_rt_sigprocmask => signals::mask(args),
         libc::SYS_io_uring_setup => Verdict::Done(Err(libc::ENOSYS)),
         _ => process::serve(call, room),

@@ -12,7 +12,7 @@ use crate::kernel::{self, PATH};
 use crate::names::{Lead, find};
 use crate::program::{self, Answer};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{pool, promote, stats};
+use crate::{gate, pool, promote, stats, thread};
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -84,10 +84,14 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
         Some(name[..=len].to_vec())
     });
     room.given = Some(Given::default());
+    // What is handed over must stay as it is, and nobody may be in a pool that is left.
+    let alone = room.guest_of.is_none() && pool::attached().is_some() && gate::close();
     let inherited = inherited();
     let preloads = known.is_none_or(|path| dirfd as i32 != AT_FDCWD || takes_preload(&path));
     let handed = if inherited.is_empty() {
-        leave_quietly(room);
+        if alone && descriptors::none() {
+            pool::leave();
+        }
         None
     } else if preloads {
         hand_over(room, &inherited)
@@ -98,9 +102,19 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     let given = room.given.get_or_insert_default();
     let environment = match environment(given, rest[1], handed) {
         Ok(environment) => environment,
-        Err(errno) => return Verdict::Done(Err(errno)),
+        Err(errno) => {
+            if alone {
+                gate::open();
+            }
+            take_back(room, handed);
+            return Verdict::Done(Err(errno));
+        }
     };
     stats::flush();
+    // In a child that shares its parent's memory nobody would say that this call is over.
+    if room.guest_of.is_some() {
+        gate::leave(thread::own_room());
+    }
     let answer = match absolute {
         Some(path) => {
             let args = [AT_FDCWD as u64, PATH, rest[0], environment, rest[2], 0];
@@ -115,6 +129,11 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
         },
     };
     // It failed: this program goes on.
+    if room.guest_of.is_some() {
+        gate::enter(thread::own_room());
+    } else if alone {
+        gate::open();
+    }
     take_back(room, handed);
     Verdict::Done(kernel_answer(answer))
 }
@@ -130,16 +149,15 @@ fn inherited() -> Vec<(i32, Descriptor)> {
     all
 }
 
-/// With nothing to hand over the pool is left as at the end of a process; should exec fail, it is attached again.
-fn leave_quietly(room: &Inner) {
-    if room.guest_of.is_none() && descriptors::none() {
-        pool::leave();
-    }
-}
-
 /// Writes down for the next program what it inherits; answers the descriptor of that text.
 fn hand_over(room: &mut Inner, inherited: &[(i32, Descriptor)]) -> Option<i32> {
     let fs = pool::attached()?;
+    // A child that shares its parent's memory has placeholders of what other threads of that have closed since: those stay
+    // what they are, and say EBADF.
+    let guest = room.guest_of.is_some();
+    let alone = guest && gate::close();
+    let there = |(_, file): &&(i32, Descriptor)| !guest || fs.file(file.file).is_ok();
+    let inherited: &Vec<_> = &inherited.iter().filter(there).copied().collect();
     let files: Vec<_> = inherited
         .iter()
         .map(|(_, descriptor)| descriptor.file)
@@ -149,6 +167,9 @@ fn hand_over(room: &mut Inner, inherited: &[(i32, Descriptor)]) -> Option<i32> {
             "exec: {error}; its open files go to the mount"
         ))
     });
+    if alone {
+        gate::open();
+    }
     let Ok(prepared) = prepared else {
         promote_all(inherited);
         return None;

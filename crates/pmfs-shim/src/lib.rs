@@ -6,7 +6,7 @@
 //!   interrupt.
 //! - `class`, `dispatch`: which calls concern us, and who serves them; `calls`: those who do.
 //! - `descriptors`: which numbers are ours; `names`: where a path leads, `numbered`: by way of a descriptor; `credentials`: who may; `pool`: the attachment.
-//! - `process`, `exec`: fork, threads, the next program. `promote`: what the mount has to do. `program`: the program's memory.
+//! - `process`, `exec`, `gate`: fork, threads, the next program. `promote`: what the mount has to do. `program`: the program's memory; `memory`: our own.
 //!
 //! Rules (DECISIONS 33 to 36): system calls of our own are made directly (`kernel`), or while the thread counts as inside; no
 //! thread-locals but the one block of `pmem::thread`; an allocator of our own; no unwinder.
@@ -20,11 +20,13 @@ mod descriptors;
 mod dispatch;
 mod entry;
 mod exec;
+mod gate;
 #[allow(dead_code)]
 #[path = "../../pmfs-patch/src/header.rs"]
 mod header;
 mod kernel;
 mod log;
+mod memory;
 mod names;
 mod numbered;
 mod patch;
@@ -40,4 +42,4 @@ mod unwind;
 
 /// The program's malloc may be what is calling us.
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static MEMORY: memory::Memory = memory::Memory::new();

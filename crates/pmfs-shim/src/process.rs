@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::dispatch::Verdict;
 use crate::entry::{Call, GUEST, word};
 use crate::thread::Inner;
-use crate::{credentials, descriptors, exec, kernel, names, pool, program, stats, thread};
+use crate::{credentials, descriptors, exec, gate, kernel, names, pool, program, stats, thread};
 
 /// Calls that are none of the others'.
 pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
@@ -26,9 +26,11 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_execve => exec::execve(args, room),
         libc::SYS_execveat => exec::execveat(args, room),
         libc::SYS_exit_group => {
-            if room.guest_of.is_none() {
-                pool::leave();
+            // The gate stays closed: nobody begins anything any more. A pool that others don't let go is left as
+            // by a killed process.
+            if room.guest_of.is_none() && (pool::attached().is_none() || gate::close()) {
                 stats::flush();
+                pool::leave();
             }
             Verdict::Pass
         }
@@ -116,16 +118,36 @@ fn guest(room: &mut Inner) -> Verdict {
 }
 
 /// At the start of each call: whether it is the parent's again.
-pub(crate) fn note_guest(room: &mut Inner) {
+pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
     let Some(parent) = room.guest_of else {
         return;
     };
     if kernel::thread() != parent {
         thread::set(word::AFTERWARDS, GUEST);
+        if room.host.is_none() {
+            // It may be killed while it holds something of the pool: that must not look like its parent's.
+            room.host = Some(pmem::thread::with(|thread| {
+                (thread.tag.replace(0), thread.lane.replace(0))
+            }));
+        }
         return;
     }
+    crate::MEMORY.guest_is_over();
     room.guest_of = None;
     room.guest_cwd = None;
+    room.guest_actions = None;
+    if let Some((tag, lane)) = room.host.take() {
+        let guests = pmem::thread::with(|thread| {
+            thread.lane.set(lane);
+            thread.tag.replace(tag)
+        });
+        if killed_inside
+            && guests != 0
+            && let Some(fs) = pool::attached()
+        {
+            fs.clean_after_thread(guests);
+        }
+    }
     let overlay = room.overlay.take().unwrap_or_default();
     exec::forget(room);
     // What the child opened itself.
@@ -141,16 +163,75 @@ pub(crate) fn note_guest(room: &mut Inner) {
 
 /// A child with memory of its own: it is made here, so that it can settle before it runs the program's code.
 fn fork(call: &mut Call, room: &mut Inner) -> Verdict {
+    let alone = gate::close();
     let prepared = match pool::attached() {
         Some(fs) if !descriptors::none() => fs.before_fork().ok(),
         _ => None,
     };
+    let mut own = OwnStack::of(call);
     // SAFETY: the program's own call; both return here, each on its own copy of this stack.
-    let answer = unsafe { kernel::call(call.rax as i64, call.args) };
+    let answer = unsafe { kernel::call(call.rax as i64, own.args) };
     if answer == 0 {
+        if let Some(top) = own.top.take() {
+            thread::set(word::PROGRAM_STACK, top);
+        }
         in_child(prepared, room);
+    } else if answer < 0
+        && let Some(prepared) = prepared
+        && let Some(fs) = pool::attached()
+    {
+        fs.cancel_fork(prepared);
+    }
+    if alone {
+        gate::open();
     }
     Verdict::Done(crate::calls::kernel_answer(answer))
+}
+
+/// Words of struct clone_args that are known here.
+const CLONE_WORDS: usize = 11;
+const STACK: usize = 5;
+const STACK_BYTES: usize = 6;
+
+/// A clone's arguments without the stack that the child is to have: it begins here, on a copy of ours, and goes to its own on leaving.
+struct OwnStack {
+    args: [u64; 6],
+    /// What clone3 reads instead of the program's own structure.
+    _words: Box<[u64; CLONE_WORDS]>,
+    top: Option<u64>,
+}
+
+impl OwnStack {
+    fn of(call: &Call) -> OwnStack {
+        let mut args = call.args;
+        let mut words = Box::new([0; CLONE_WORDS]);
+        let mut top = None;
+        match call.rax as i64 {
+            libc::SYS_clone if args[1] != 0 => {
+                top = Some(args[1]);
+                args[1] = 0;
+            }
+            libc::SYS_clone3 if args[1] as usize <= size_of_val(&*words) => {
+                let count = args[1] as usize / 8;
+                let bytes = zerocopy::IntoBytes::as_mut_bytes(&mut words[..count]);
+                if program::read_bytes(args[0], bytes).is_ok()
+                    && words[STACK] != 0
+                    && words[STACK_BYTES] != 0
+                {
+                    top = Some(words[STACK] + words[STACK_BYTES]);
+                    words[STACK] = 0;
+                    words[STACK_BYTES] = 0;
+                    args[0] = words.as_ptr().expose_provenance() as u64;
+                }
+            }
+            _ => {}
+        }
+        OwnStack {
+            args,
+            _words: words,
+            top,
+        }
+    }
 }
 
 fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {

@@ -14,8 +14,9 @@ use libc::{
 };
 
 use crate::dispatch::Verdict;
-use crate::entry::{self, INSIDE, word};
-use crate::{kernel, patch, program, thread};
+use crate::entry::{self, GUEST, INSIDE, word};
+use crate::thread::Inner;
+use crate::{gate, kernel, patch, program, thread};
 
 const SIGNALS: usize = 65;
 /// SA_RESTORER of the kernel's interface.
@@ -30,7 +31,7 @@ const ENDS: u64 = 2;
 /// The kernel's struct sigaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Action {
+pub(crate) struct Action {
     handler: u64,
     flags: u64,
     restorer: u64,
@@ -116,21 +117,26 @@ pub(crate) fn start() {
 }
 
 /// rt_sigaction(2).
-pub(crate) fn action(args: [u64; 6]) -> Verdict {
+pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
     let signal = args[0] as i32;
     let refused = !(1..SIGNALS as i32).contains(&signal) || signal == SIGKILL || signal == SIGSTOP;
     if refused || args[3] != 8 {
         return Verdict::Pass;
     }
-    let set = || {
+    let mut set = || {
         let wanted = &WANTED[signal as usize];
         let new: Option<Action> = if args[1] == 0 {
             None
         } else {
             Some(program::read(args[1])?)
         };
-        let mut before = wanted.get();
-        if !wanted.known.load(Ordering::Acquire) {
+        let guests = room.guest_of.is_some().then_some(&mut room.guest_actions);
+        let own = guests.as_ref().and_then(|list| {
+            let own = list.iter().flatten().find(|(other, _)| *other == signal);
+            own.map(|(_, action)| *action)
+        });
+        let mut before = own.unwrap_or_else(|| wanted.get());
+        if own.is_none() && !wanted.known.load(Ordering::Acquire) {
             install(signal, None, Some(&mut before));
             before = std::hint::black_box(before);
             if is_fault(signal) {
@@ -139,7 +145,14 @@ pub(crate) fn action(args: [u64; 6]) -> Verdict {
             }
         }
         if let Some(new) = new {
-            wanted.set(&new);
+            match guests {
+                Some(list) => {
+                    let list = list.get_or_insert_default();
+                    list.retain(|(other, _)| *other != signal);
+                    list.push((signal, new));
+                }
+                None => wanted.set(&new),
+            }
             let kernels = if is_handler(new.handler) {
                 behind(signal, &new)
             } else if is_fault(signal) {
@@ -184,14 +197,38 @@ pub(crate) fn mask(args: [u64; 6]) -> Verdict {
     }
 }
 
-/// Whether a signal waits for the end of this call.
+/// Whether a signal waits for the end of this call, or another thread does.
 pub(crate) fn waiting() -> bool {
-    thread::get(word::PUT_OFF) != 0
+    thread::get(word::PUT_OFF) != 0 || gate::is_closed()
 }
 
-/// Whether a wait that it ended begins again.
+/// Whether a wait that one of them ended begins again.
 pub(crate) fn restarts() -> bool {
-    thread::get(word::PUT_OFF) == WAS
+    thread::get(word::PUT_OFF) & ENDS == 0
+}
+
+/// Whether this is a child that shares its parent's memory, in the program's code: the word alone may be what such a child
+/// has left to its parent.
+fn is_guest() -> bool {
+    if thread::get(word::STATE) != GUEST {
+        return false;
+    }
+    // SAFETY: this thread's room; a number in it.
+    let parent = unsafe { (*thread::room()).guest_of };
+    parent.is_some_and(|parent| parent != kernel::thread())
+}
+
+/// What the program wants of a signal; a child that shares its parent's memory has its own ideas.
+fn wanted(signal: i32) -> Action {
+    if is_guest() {
+        // SAFETY: this thread's room; it is in the program's code, so nobody changes the list.
+        let list = unsafe { &(*thread::room()).guest_actions };
+        let own = list.iter().flatten().find(|(other, _)| *other == signal);
+        if let Some((_, action)) = own {
+            return *action;
+        }
+    }
+    WANTED[signal as usize].get()
 }
 
 /// Every handler of the program's stands behind this one.
@@ -202,7 +239,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     }
     // SAFETY: as above; the context is this thread's to change.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    let wanted = WANTED[signal as usize].get();
+    let wanted = wanted(signal);
     // SAFETY: as above.
     let sent = unsafe { (*info).si_code } <= 0;
     if thread::get(word::STATE) == INSIDE && (sent || !is_fault(signal)) {
@@ -266,7 +303,9 @@ fn deliver(
     wanted: &Action,
 ) {
     if wanted.flags & SA_RESETHAND as u32 as u64 != 0 {
-        WANTED[signal as usize].set(&Action::default());
+        if !is_guest() {
+            WANTED[signal as usize].set(&Action::default());
+        }
         install(signal, Some(&Action::default()), None);
     }
     let kept = KEPT.map(thread::get);

@@ -9,7 +9,7 @@ use pmfs::{FileId, Fs};
 
 use crate::config::{self, Config};
 use crate::descriptors::{self, Descriptor};
-use crate::{kernel, log, patch, pool, signals, stats, thread};
+use crate::{gate, kernel, log, patch, pool, signals, stats, thread};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -45,6 +45,7 @@ fn begin(config: &Config) {
         );
         kernel::plain(libc::SYS_exit_group, &[134]);
     }));
+    gate::start();
     signals::start();
     if config.keeper.is_some() {
         // It has one of these numbers.

@@ -10,6 +10,7 @@ use crate::descriptors::Overlay;
 use crate::entry::{INSIDE, word};
 use crate::exec::Given;
 use crate::kernel;
+use crate::signals::Action;
 
 /// Bytes of a thread's stack; only what is used takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
@@ -21,6 +22,8 @@ pub(crate) struct Room {
     /// Number of the thread, 0: nobody's.
     thread: AtomicU32,
     next: AtomicPtr<Room>,
+    /// Not 0: in the middle of a call (`gate.rs`).
+    pub busy: AtomicU32,
     inner: UnsafeCell<Inner>,
 }
 
@@ -34,6 +37,12 @@ pub(crate) struct Inner {
     pub guest_cwd: Option<u64>,
     /// Whose guest runs on this stack: the parent's thread.
     pub guest_of: Option<u32>,
+    /// The parent's tag in owner words, and the lane that it used last, while its guest has others.
+    pub host: Option<(u64, u64)>,
+    /// How the guest's signals differ.
+    pub guest_actions: Option<Vec<(i32, Action)>>,
+    /// The alternate signal stack: its lowest address and its bytes; 0: none.
+    pub signal_stack: [u64; 2],
     /// What a program that is about to start is given.
     pub given: Option<Given>,
 }
@@ -64,7 +73,14 @@ pub(crate) fn inside<T>(body: impl FnOnce() -> T) -> T {
 
 /// Gives this thread a stack. Called by the entry on the program's own stack, of which it must use little.
 pub(crate) extern "C" fn begin() {
-    let room = free().unwrap_or_else(make);
+    let room = match free() {
+        Some(room) => {
+            // SAFETY: this thread has just become its owner.
+            unsafe { forget_guest((*room).inner.get()) };
+            room
+        }
+        None => make(),
+    };
     set(word::STACK, room.addr() as u64);
 }
 
@@ -109,10 +125,7 @@ fn make() -> *mut Room {
     // options, which are written.
     unsafe {
         let inner = (*room).inner.get();
-        (&raw mut (*inner).overlay).write(None);
-        (&raw mut (*inner).guest_cwd).write(None);
-        (&raw mut (*inner).guest_of).write(None);
-        (&raw mut (*inner).given).write(None);
+        forget_guest(inner);
         (*room).thread.store(kernel::thread(), Ordering::Relaxed);
         let mut first = ROOMS.load(Ordering::Acquire);
         loop {
@@ -123,6 +136,43 @@ fn make() -> *mut Room {
             }
         }
     }
+}
+
+/// Nothing of a guest, or of the thread that had the room before.
+///
+/// # Safety
+/// Memory for an [`Inner`]; what it had is forgotten, not dropped.
+unsafe fn forget_guest(inner: *mut Inner) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (&raw mut (*inner).overlay).write(None);
+        (&raw mut (*inner).guest_cwd).write(None);
+        (&raw mut (*inner).guest_of).write(None);
+        (&raw mut (*inner).host).write(None);
+        (&raw mut (*inner).guest_actions).write(None);
+        (&raw mut (*inner).signal_stack).write([0; 2]);
+        (&raw mut (*inner).given).write(None);
+    }
+}
+
+/// This thread's room, as others see it.
+pub(crate) fn own_room() -> &'static Room {
+    let room = std::ptr::with_exposed_provenance::<Room>(get(word::STACK) as usize);
+    // SAFETY: set by `begin` before any dispatch; rooms are never unmapped.
+    unsafe { &*room }
+}
+
+/// Whether other threads of this process are in the middle of calls.
+pub(crate) fn others_are_busy(own: &Room) -> bool {
+    let mut at = ROOMS.load(Ordering::Acquire);
+    // SAFETY: as in `free`.
+    while let Some(room) = unsafe { at.as_ref() } {
+        if !std::ptr::eq(room, own) && room.busy.load(Ordering::Acquire) != 0 {
+            return true;
+        }
+        at = room.next.load(Ordering::Acquire);
+    }
+    false
 }
 
 /// This thread's room: for the time of one dispatch.
@@ -139,6 +189,9 @@ pub(crate) fn forked() {
     // SAFETY: as in `free`.
     while let Some(room) = unsafe { at.as_ref() } {
         let mine = at.addr() == me;
+        if !mine {
+            room.busy.store(0, Ordering::Relaxed);
+        }
         room.thread
             .store(if mine { kernel::thread() } else { 0 }, Ordering::Relaxed);
         at = room.next.load(Ordering::Acquire);

@@ -78,6 +78,12 @@ impl Fs {
         self.pool.after_fork_in_child(prepared)
     }
 
+    /// Cleans up after a thread of this process that ended in the middle of a call, by its tag ([`pmem::thread::Thread::tag`]):
+    /// for faces whose threads can do so without anybody else of the process waiting for what they held.
+    pub fn clean_after_thread(&self, tag: u64) {
+        crate::recovery::clean_after_thread(&self.pool, tag);
+    }
+
     /// If the fork failed.
     pub fn cancel_fork(&self, prepared: ForFork) {
         self.pool.cancel_fork(prepared);

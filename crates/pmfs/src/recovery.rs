@@ -256,6 +256,16 @@ pub(crate) fn recover_if_dead(pool: &Pool, seen: u64) {
     }
 }
 
+/// Cleans up after a thread of this process that is known to be gone: nobody may be waiting for what it holds who could
+/// tell. The caller holds no lock.
+#[cold]
+pub(crate) fn clean_after_thread(pool: &Pool, tag: u64) {
+    let _lock = RecoveryLock::take(pool);
+    let dead = [Dead::Thread(pool.holder().word_of(tag))];
+    pool.cleaning.add(&dead);
+    let _ = clean(pool, &dead);
+}
+
 /// For waiters that are themselves cleaning up: takes the lock word from a dead holder. One that died since
 /// the cleaning began is cleaned up after first; the waiter then tries again.
 #[cold]

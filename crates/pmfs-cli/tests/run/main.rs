@@ -26,4 +26,7 @@ tests! {
     copies_within_the_kernel: "descriptors.c" "copies";
     open_files_by_names_of_descriptors: "descriptors.c" "names";
     as_many_as_the_limit_allows: "descriptors.c" "limit";
+    spawned_from_a_busy_program: "children.c" "spawn";
+    a_child_of_vfork: "children.c" "vfork";
+    a_child_with_a_stack_of_its_own: "children.c" "clone";
 }

@@ -38,10 +38,6 @@ impl Run {
         Some(Run { bench, pmfs })
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.bench.path(name)
-    }
-
     /// Compiles a source of this directory.
     pub fn build(&self, source: &str, more: &[&str]) -> PathBuf {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run");
@@ -54,7 +50,7 @@ impl Run {
             // They do on purpose what the compiler warns of.
             .args(["-Wno-nonnull", "-Wno-stringop-overread"])
             .args(["-Wno-stringop-overflow", "-Wno-unused-result"])
-            .args(["-Wno-format-truncation"])
+            .args(["-Wno-format-truncation", "-Wno-clobbered"])
             .args(more)
             .arg(here.join(source))
             .arg("-o")

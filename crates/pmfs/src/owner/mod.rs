@@ -59,9 +59,13 @@ impl Holder {
     /// This thread's owner word.
     #[inline]
     pub fn word(self) -> u64 {
-        thread_tag()
-            | (self.slot + 1) << OWNER_SLOT_SHIFT
-            | self.incarnation << OWNER_INCARNATION_SHIFT
+        self.word_of(thread_tag())
+    }
+
+    /// The owner word of another thread of this process.
+    #[inline]
+    pub fn word_of(self, tag: u64) -> u64 {
+        tag | (self.slot + 1) << OWNER_SLOT_SHIFT | self.incarnation << OWNER_INCARNATION_SHIFT
     }
 }
 

@@ -7,7 +7,6 @@
 //! A table of words and no lock: one that another thread had at the moment of a fork would stay locked in the child.
 
 use rustix::thread::gettid;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Threads that are known at a time. Of one whose place another has taken nothing is known, and it counts as alive.
@@ -28,9 +27,20 @@ pub(super) fn note(tag: u64) {
     place(tag).store(tag << TAG_SHIFT | u64::from(number), Ordering::Relaxed);
 }
 
-/// Whether the thread that had a tag is gone.
+/// Whether the thread that had a tag is gone. Asked by its number alone: it may be a child that shares this process's memory
+/// (vfork), or this may be one.
 #[cold]
 pub(super) fn is_gone(tag: u64) -> bool {
     let known = place(tag).load(Ordering::Relaxed);
-    known >> TAG_SHIFT == tag && !Path::new(&format!("/proc/self/task/{}", known as u32)).exists()
+    known >> TAG_SHIFT == tag && !runs(known as u32)
+}
+
+/// A thread of that number is there, and has not ended.
+fn runs(number: u32) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/{number}/stat")) else {
+        return false;
+    };
+    // Its name may have anything in it: the state stands behind the last parenthesis.
+    let state = stat.rsplit(|byte| *byte == b')').next();
+    !matches!(state, Some([b' ', b'Z' | b'X', ..]))
 }

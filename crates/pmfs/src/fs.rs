@@ -289,7 +289,8 @@ impl Fs {
 
     /// Reads; short only at the end of the file.
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let read = self.look(self.pool.read(ino, offset, buffer))?;
+        let read = self.with_pages(|| self.pool.read(ino, offset, buffer));
+        let read = self.look(read)?;
         self.pool.count(Total::ReadBytes, read as u64);
         Ok(read)
     }
@@ -302,6 +303,11 @@ impl Fs {
     /// Writes at the true end; answers the offset and the bytes written.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
         self.change_data(|| self.pool.append(ino, data), |&(_, written)| written)
+    }
+
+    /// Writes back what the kernel of a mount had in a page: nothing past the true end.
+    pub fn write_back(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.change_data(|| self.pool.write_back(ino, offset, data), |()| data.len())
     }
 
     /// See `fallocate(2)`.
@@ -323,12 +329,12 @@ impl Fs {
 
     /// The first data from `offset` on.
     pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.look(self.pool.seek(ino, offset, true))
+        self.look(self.with_pages(|| self.pool.seek(ino, offset, true)))
     }
 
     /// The first hole from `offset` on; the end counts as one.
     pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.look(self.pool.seek(ino, offset, false))
+        self.look(self.with_pages(|| self.pool.seek(ino, offset, false)))
     }
 
     /// Copies between files inside the pool.
@@ -588,12 +594,12 @@ impl Fs {
         written: impl Fn(&T) -> usize,
     ) -> Result<T> {
         let before = counters::snapshot();
-        let mut result = call();
+        let mut result = self.with_pages(&call);
         if let Err(error) = &result
             && error.is_shortage()
             && self.recover_dead().is_ok_and(|slots| slots > 0)
         {
-            result = call();
+            result = self.with_pages(&call);
         }
         let written = result.as_ref().map_or(0, written);
         self.pool.count_change(&before, written as u64);

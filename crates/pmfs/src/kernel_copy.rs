@@ -322,6 +322,18 @@ impl Pool {
         first
     }
 
+    fn want_own_pages(&self, ino: Ino) -> Result<()> {
+        self.alive()?;
+        let _lock = LockSet::take(self, &[ino]);
+        if let Some(own) = self.own_copy(line_of(self, ino), ino) {
+            let me = self.holder().slot;
+            let runtime = self.pm.runtime();
+            runtime.store(own.off, state(KERNEL_COPY_WANTED, me));
+            self.wake_revoker(me);
+        }
+        Ok(())
+    }
+
     /// Somebody looks at a slot's records: it is asked for one, or is to end.
     fn wake_revoker(&self, slot: u64) {
         let asked = self.geometry.slot(slot) + SLOT_ASKED;
@@ -466,6 +478,11 @@ impl Fs {
     /// [`Error::PagesElsewhere`]: other mounts have pages of a file of which this one has, too.
     pub fn begin_kernel_writing(&self, ino: Ino, begin: &dyn Fn()) -> Result<()> {
         self.attached().begin_kernel_writing(ino, begin)
+    }
+
+    /// This mount's kernel has something else in its pages than the file: its revoker is to drop them.
+    pub fn want_own_pages(&self, ino: Ino) -> Result<()> {
+        self.attached().want_own_pages(ino)
     }
 
     /// The mount's last handle of the file is closed, so nobody can reach its pages; `unless`, asked under the inode's lock:

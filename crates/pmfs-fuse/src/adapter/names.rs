@@ -2,6 +2,7 @@
 
 use pmfs::{Attr, INODE_NAME, Ino};
 
+use super::content::is_for_writing;
 use super::dispatch::{Adapter, Answer};
 use super::translate::{caller, entry, new_node, within_a_file};
 use crate::wire::message::Body;
@@ -56,10 +57,14 @@ impl Adapter {
         mut body: Body<'_>,
         reply: &mut Reply,
     ) -> Answer {
-        let CreateIn { mode, umask, .. } = body.take()?;
+        let CreateIn {
+            flags, mode, umask, ..
+        } = body.take()?;
         let name = body.name()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let (made, handle) = self.run(|server| server.create(header.nodeid, name, &new))?;
+        let writing = is_for_writing(flags);
+        let (made, handle) =
+            self.run(|server| server.create(header.nodeid, name, &new, writing))?;
         self.put_entry(reply, &made);
         self.put_opened(reply, handle);
         Ok(())
@@ -72,9 +77,12 @@ impl Adapter {
         reply: &mut Reply,
     ) -> Answer {
         // A name follows that means nothing.
-        let CreateIn { mode, umask, .. } = body.take()?;
+        let CreateIn {
+            flags, mode, umask, ..
+        } = body.take()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new))?;
+        let writing = is_for_writing(flags);
+        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new, writing))?;
         self.put_entry(reply, &made);
         self.put_opened(reply, handle);
         Ok(())
@@ -153,7 +161,7 @@ impl Adapter {
     }
 
     pub(super) fn opendir(&self, header: &InHeader, reply: &mut Reply) -> Answer {
-        let fh = self.run(|server| server.open(header.nodeid))?;
+        let fh = self.run(|server| server.open(header.nodeid, false))?;
         reply.put(&OpenOut {
             fh,
             open_flags: 0,

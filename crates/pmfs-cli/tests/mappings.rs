@@ -52,9 +52,11 @@ impl Both {
         Fs::open(&self.bench.path("pool"), &Attach::default()).unwrap()
     }
 
-    fn signal_first(&self, signal: Signal) {
+    /// The daemon of the first stands still until it is told to go on.
+    fn stop_first(&self) -> Stopped {
         let pid = Pid::from_raw(self.daemons[0] as i32).unwrap();
-        kill_process(pid, signal).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Stopped(pid)
     }
 
     /// `pmfs get` of the file, which reads it by the library.
@@ -72,6 +74,23 @@ impl Both {
         }
         let report = self.bench.json(&["fsck", "--json", "pool"]);
         assert_eq!(report["clean"], true, "{report}");
+    }
+}
+
+/// Goes on when this goes: a program with pages of the mount could not even end before.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn kill(&self) {
+        kill_process(self.0, Signal::KILL).unwrap();
+        let pid = self.0.as_raw_nonzero().get() as u32;
+        wait_until("it is gone", || !is_daemon(pid));
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
     }
 }
 
@@ -146,6 +165,12 @@ fn the_kernel_tells_pages_from_reads() {
     let mut other = Mapper::of(&both.second(), "r", PAGE);
     other.load(0, 1);
     assert_eq!(kinds(), [false, false], "clean ones stand side by side");
+    let report = both.bench.json(&["info", "--json", "--open", "pool"]);
+    let open = report["open"].as_array().unwrap();
+    let mapped = |held: &&serde_json::Value| held["mapped"] == true && held["inode"] == f;
+    assert_eq!(open.iter().filter(mapped).count(), 2, "{report}");
+    let text = both.bench.ok(&["info", "--open", "pool"]);
+    assert!(text.contains("/f, mapped"), "{text}");
     // Whoever opens it for writing may store to the page without a word.
     let writer = OpenOptions::new().write(true).open(both.first()).unwrap();
     assert_eq!(kinds(), [true]);
@@ -324,11 +349,11 @@ fn a_stopped_mount_is_told_of() {
     let Some(both) = both(PAGE) else { return };
     let mut mapper = Mapper::of(&both.first(), "rw", PAGE);
     mapper.does("store f 0 7");
-    both.signal_first(Signal::STOP);
+    let stopped = both.stop_first();
     let mut get = both.get();
     thread::sleep(Duration::from_millis(2500));
     assert!(get.try_wait().unwrap().is_none(), "it waits");
-    both.signal_first(Signal::CONT);
+    drop(stopped);
     let output = get.wait_with_output().unwrap();
     assert!(output.status.success());
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -347,7 +372,7 @@ fn a_killed_mount_holds_nobody_up() {
     mapper.does("store f 0 7");
     mapper.does("sync f");
     mapper.does("store f 1 8");
-    both.signal_first(Signal::STOP);
+    let stopped = both.stop_first();
     let fs = both.library();
     let f = ino(&fs);
     thread::scope(|scope| {
@@ -358,14 +383,13 @@ fn a_killed_mount_holds_nobody_up() {
         });
         thread::sleep(Duration::from_millis(100));
         assert!(!asker.is_finished());
-        both.signal_first(Signal::KILL);
-        wait_until("it is gone", || !is_daemon(both.daemons[0] as u32));
+        stopped.kill();
         let bytes = asker.join().unwrap();
         assert_eq!(bytes[0], 7, "what was synced");
     });
     assert!(fs.kernel_copies().is_empty());
     fs::write(both.second(), "on").unwrap();
-    drop(mapper);
+    drop((mapper, stopped));
     fs.close().unwrap();
     both.end();
 }

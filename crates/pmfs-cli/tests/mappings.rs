@@ -203,29 +203,35 @@ fn counting_under_flock() {
     both.end();
 }
 
-/// Goal: mounts that ask each other for pages all the time both get on. Method: below each two programs count in two files
-/// without any lock, each in bytes of its own, which share pages with all others'.
+/// Goal: mounts that ask each other for pages all the time both get on, though all their workers may wait for the other one, which
+/// can't give back what it has without one of its own. Method: below each, more programs for each of two files than a mount has
+/// workers count without any lock, each in a page of its own, so that the kernel asks for several pages at a time.
 #[test]
 fn asking_each_other() {
-    const STEPS: u64 = 300;
-    let Some(both) = both(PAGE) else { return };
-    fs::write(both.bench.file("g"), vec![0; PAGE]).unwrap();
+    const STEPS: u64 = 150;
+    const PROGRAMS: usize = 5;
+    let len = 2 * PROGRAMS * PAGE;
+    let Some(both) = both(len) else { return };
+    fs::write(both.bench.file("g"), vec![0; len]).unwrap();
     let mut mappers = Vec::new();
-    for dir in ["mnt", "other"] {
-        for name in ["f", "g", "f", "g"] {
-            let path = both.bench.path(dir).join(name);
-            mappers.push((name, Mapper::of(&path, "rw", PAGE)));
+    for (side, dir) in ["mnt", "other"].into_iter().enumerate() {
+        for name in ["f", "g"] {
+            for program in 0..PROGRAMS {
+                let path = both.bench.path(dir).join(name);
+                let at = (side * PROGRAMS + program) * PAGE;
+                mappers.push((name, at, Mapper::of(&path, "rw", len)));
+            }
         }
     }
-    for (at, (_, mapper)) in (0..).zip(&mut mappers) {
-        mapper.tell(&format!("count f {} {STEPS} alone", at * 8));
+    for (_, at, mapper) in &mut mappers {
+        mapper.tell(&format!("count f {at} {STEPS} alone"));
     }
-    for (_, mapper) in &mut mappers {
+    for (_, _, mapper) in &mut mappers {
         assert_eq!(mapper.says(), "ok");
     }
-    for (at, (name, _)) in (0..).zip(&mappers) {
+    for (name, at, _) in &mappers {
         let bytes = fs::read(both.bench.path("other").join(name)).unwrap();
-        assert_eq!(number(&bytes[at * 8..at * 8 + 8]), STEPS);
+        assert_eq!(number(&bytes[*at..at + 8]), STEPS);
     }
     drop(mappers);
     both.end();

@@ -289,7 +289,12 @@ impl Fs {
 
     /// Reads; short only at the end of the file.
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let read = self.with_pages(|| self.pool.read(ino, offset, buffer));
+        let mut read = self.pool.read(ino, offset, buffer);
+        while let Err(error) = &read
+            && self.pages_are_back(error)
+        {
+            read = self.pool.read(ino, offset, buffer);
+        }
         let read = self.look(read)?;
         self.pool.count(Total::ReadBytes, read as u64);
         Ok(read)
@@ -329,12 +334,22 @@ impl Fs {
 
     /// The first data from `offset` on.
     pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.look(self.with_pages(|| self.pool.seek(ino, offset, true)))
+        self.seek(ino, offset, true)
     }
 
     /// The first hole from `offset` on; the end counts as one.
     pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.look(self.with_pages(|| self.pool.seek(ino, offset, false)))
+        self.seek(ino, offset, false)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
+        let mut found = self.pool.seek(ino, offset, data);
+        while let Err(error) = &found
+            && self.pages_are_back(error)
+        {
+            found = self.pool.seek(ino, offset, data);
+        }
+        self.look(found)
     }
 
     /// Copies between files inside the pool.
@@ -594,16 +609,26 @@ impl Fs {
         written: impl Fn(&T) -> usize,
     ) -> Result<T> {
         let before = counters::snapshot();
-        let mut result = self.with_pages(&call);
-        if let Err(error) = &result
-            && error.is_shortage()
-            && self.recover_dead().is_ok_and(|slots| slots > 0)
+        let mut result = call();
+        let mut recovered = false;
+        while let Err(error) = &result
+            && self.may_go_better(error, &mut recovered)
         {
-            result = self.with_pages(&call);
+            result = call();
         }
         let written = result.as_ref().map_or(0, written);
         self.pool.count_change(&before, written as u64);
         self.stop_at_damage(result)
+    }
+
+    /// After a call that has changed nothing: whether to try again. What has run out is looked for among the dead once.
+    #[cold]
+    fn may_go_better(&self, error: &Error, recovered: &mut bool) -> bool {
+        if error.is_shortage() && !*recovered {
+            *recovered = true;
+            return self.recover_dead().is_ok_and(|slots| slots > 0);
+        }
+        self.pages_are_back(error)
     }
 
     /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built

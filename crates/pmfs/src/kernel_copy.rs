@@ -180,24 +180,25 @@ impl Pool {
     /// # Errors
     /// [`Error::PagesElsewhere`].
     #[inline]
-    pub(crate) fn pages_are_ours(&self, ino: Ino) -> Result<()> {
-        let line = line_of(self, ino);
+    pub(crate) fn pages_are_ours(&self, line: u64, ino: Ino) -> Result<()> {
         if self.pm.load(line + COPIES) == 0 {
             return Ok(());
         }
-        self.forget_line_if_empty(line);
         self.refuse_over_pages(line, ino, true)
     }
 
     #[cold]
     fn refuse_over_pages(&self, line: u64, ino: Ino, change: bool) -> Result<()> {
+        if change {
+            self.forget_line_if_empty(line);
+        }
         match self.in_the_way(line, ino, change).next() {
             Some(_) => Err(Error::PagesElsewhere { ino, change }),
             None => Ok(()),
         }
     }
 
-    /// Under the line's lock: nobody has to look for records any more, if there are none of its inodes.
+    /// Under the line's lock: from now on nobody has to look for records, if there are none of its inodes.
     #[cold]
     fn forget_line_if_empty(&self, line: u64) {
         let mut near = self.copies_near(line);
@@ -544,23 +545,19 @@ impl Fs {
         self.attached().kernel_copies().collect()
     }
 
-    /// Calls, and again each time that pages in the way are back.
-    #[inline]
-    pub(crate) fn with_pages<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
-        loop {
-            match call() {
-                Err(Error::PagesElsewhere { ino, change }) => self.wait_unless_told(ino, change)?,
-                other => return other,
-            }
-        }
-    }
-
+    /// After a call that met pages of another mount, and so has done nothing: waits for them, if that is this process's way, and
+    /// then it is to be tried again.
     #[cold]
-    fn wait_unless_told(&self, ino: Ino, change: bool) -> Result<()> {
+    pub(crate) fn pages_are_back(&self, error: &Error) -> bool {
+        let &Error::PagesElsewhere { ino, change } = error else {
+            return false;
+        };
         if self.attached().own_copies.tells.load(Ordering::Relaxed) {
-            return Err(Error::PagesElsewhere { ino, change });
+            return false;
         }
-        self.wait_for_pages(ino, change, &|| false)
+        // An error will be the next try's, too.
+        let _ = self.wait_for_pages(ino, change, &|| false);
+        true
     }
 }
 

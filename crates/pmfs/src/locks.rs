@@ -50,6 +50,12 @@ impl<'a> LockSet<'a> {
         }
     }
 
+    /// The line of the only inode, or one of several.
+    #[inline]
+    pub fn first(&self) -> u64 {
+        self.lines[0]
+    }
+
     /// Tells readers that what these locks cover is about to change: they retry until the locks are
     /// released. To be called before the first in-place store.
     #[inline]

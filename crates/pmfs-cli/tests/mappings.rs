@@ -400,6 +400,43 @@ fn a_killed_mount_holds_nobody_up() {
     both.end();
 }
 
+/// Goal: a daemon that is killed while its kernel gives pages back ends, and holds nobody up, neither those who asked nor the programs
+/// below its own mount. Method: programs below both mounts store to many pages, so that at most instants some are being given
+/// back; one daemon is killed at another instant each time.
+#[test]
+fn a_mount_is_killed_while_it_gives_back() {
+    for round in 0..5 {
+        let Some(both) = both(64 * PAGE) else { return };
+        let fs = both.library();
+        let f = ino(&fs);
+        let stop = both.bench.path("stop");
+        let mut mappers =
+            [both.first(), both.second()].map(|path| Mapper::of(&path, "rw", 64 * PAGE));
+        for mapper in &mut mappers {
+            mapper.tell(&format!("hammer f {}", stop.display()));
+        }
+        wait_until("they have pages", || !fs.kernel_copies().is_empty());
+        thread::sleep(Duration::from_millis(100 + 7 * round));
+        let daemon = both.daemons[0] as u32;
+        kill_process(Pid::from_raw(daemon as i32).unwrap(), Signal::KILL).unwrap();
+        wait_until("it is gone", || {
+            let threads = fs::read_dir(format!("/proc/{daemon}/task"));
+            threads.map_or(0, Iterator::count) <= 1
+        });
+        let mut bytes = [0; 8];
+        assert_eq!(fs.read(f, 0, &mut bytes).unwrap(), 8);
+        assert_eq!(fs.write(f, 8, &bytes).unwrap(), 8);
+        // Whatever it was that it waited for below the first mount, it gets.
+        assert_eq!(mappers[0].says(), "", "SIGBUS");
+        assert_eq!(mappers[0].ended().signal(), Some(Signal::BUS.as_raw()));
+        fs::write(&stop, "").unwrap();
+        assert_eq!(mappers[1].says(), "ok");
+        drop(mappers);
+        fs.close().unwrap();
+        both.end();
+    }
+}
+
 /// A mapping of a file that others cut shows zeros behind the end in its last page, and SIGBUS is for pages beyond; what was
 /// stored behind the end does not come back.
 #[test]

@@ -21,6 +21,7 @@
 mod attributes;
 mod content;
 mod dispatch;
+mod dropper;
 mod handshake;
 mod locks;
 mod names;
@@ -34,6 +35,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -49,6 +51,8 @@ use crate::wire::device::Device;
 use crate::wire::reply::OPEN_DIRECT_IO;
 use crate::{MountError, mounts, unmount};
 use dispatch::Adapter;
+use dropper::Dropper;
+pub use dropper::serve as drop_pages;
 use handshake::{Handshake, Terms};
 
 /// More workers than this only meet in the same queue.
@@ -123,12 +127,12 @@ pub fn mount(
 
 impl Mounted {
     /// Answers requests until the mount is gone, or until `stop` says so; then marks the pool
-    /// clean.
+    /// clean. `dropping` is a program that calls [`drop_pages`](crate::drop_pages) and nothing else.
     ///
     /// # Errors
     /// [`MountError::Detach`]; [`MountError::Channel`] if the kernel's channel failed. The pool has been
     /// closed then as well as could be.
-    pub fn serve(self, stop: Receiver<Stop>) -> Result<Ending, MountError> {
+    pub fn serve(self, stop: Receiver<Stop>, dropping: Command) -> Result<Ending, MountError> {
         enum Event {
             Ended(io::Result<()>),
             Asked(Stop),
@@ -151,7 +155,8 @@ impl Mounted {
             source,
         };
         let notices = Device::of(session.as_fd()).map_err(lost)?;
-        revoker::start(Arc::clone(&server), notices).map_err(lost)?;
+        let dropper = Dropper::new(dropping, notices);
+        revoker::start(Arc::clone(&server), dropper).map_err(lost)?;
         let adapter = Adapter::new(Arc::clone(&server), terms, cache, name, only);
         let (events, event) = channel();
         let serving = worker::start(adapter, session.as_fd(), workers()).map_err(lost)?;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use pmfs::{Ino, WantedPages};
 use rustix::io::Errno;
 
+use super::dropper::Dropper;
 use crate::server::Server;
-use crate::wire::device::Device;
 
 /// How long a mount keeps pages at least, so that the program that faulted them in gets to use them.
 const TENURE: Duration = Duration::from_micros(500);
@@ -24,14 +24,14 @@ const ROUNDS_FREE: u32 = 3;
 const SLEEP: Duration = Duration::from_secs(1);
 
 /// Starts it. It ends with the server.
-pub(super) fn start(server: Arc<Server>, device: Device) -> io::Result<()> {
+pub(super) fn start(server: Arc<Server>, mut dropper: Dropper) -> io::Result<()> {
     let revoker = thread::Builder::new().name("pmfs-revoker".to_owned());
     let revoker = revoker.spawn(move || {
         let mut seen = 0;
         while let Ok((asked, wanted)) = server.wait_for_askers(seen, SLEEP) {
             seen = asked;
             for pages in wanted {
-                if take_back(&server, &device, pages).is_err() {
+                if take_back(&server, &mut dropper, pages).is_err() {
                     return;
                 }
             }
@@ -41,13 +41,13 @@ pub(super) fn start(server: Arc<Server>, device: Device) -> io::Result<()> {
 }
 
 /// Has the kernel drop a file's pages until none was served meanwhile.
-fn take_back(server: &Server, device: &Device, mut wanted: WantedPages) -> pmfs::Result<()> {
+fn take_back(server: &Server, dropper: &mut Dropper, mut wanted: WantedPages) -> pmfs::Result<()> {
     thread::sleep(TENURE.saturating_sub(wanted.age));
     for round in 0_u32.. {
         if round >= ROUNDS_FREE {
             server.hold_up_reads(wanted.ino, round);
         }
-        drop_pages(device, wanted.ino);
+        drop_pages(dropper, wanted.ino);
         if server.give_pages_back(&wanted, round)? {
             return Ok(());
         }
@@ -60,8 +60,8 @@ fn take_back(server: &Server, device: &Device, mut wanted: WantedPages) -> pmfs:
 }
 
 /// That the kernel does not know the file, or is gone, is as good.
-fn drop_pages(device: &Device, ino: Ino) {
-    match device.drop_pages(ino) {
+fn drop_pages(dropper: &mut Dropper, ino: Ino) {
+    match dropper.drop_pages(ino) {
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}
         Err(errno) => log::error!("taking back the pages of inode {ino}: {errno}"),
     }

@@ -89,7 +89,7 @@ impl Crew {
         device: usize,
         enough: impl Fn() -> bool,
     ) -> io::Result<()> {
-        let mut room = vec![0; BEFORE_DATA + WRITE_MAX as usize + 2 * PAGE_BYTES];
+        let mut room = message_room();
         // A write's data then begins on a page, and is copied from there by whole lines.
         let start = (room.as_ptr().addr() + BEFORE_DATA).wrapping_neg() % PAGE_BYTES;
         let mut reply = Reply::default();
@@ -264,6 +264,11 @@ impl Crew {
             }
         }
     }
+}
+
+/// For any message, wherever in its first page it begins.
+pub(super) fn message_room() -> Vec<u8> {
+    vec![0; BEFORE_DATA + WRITE_MAX as usize + 2 * PAGE_BYTES]
 }
 
 /// Turns what comes of a request into a number; survives panics.

@@ -41,6 +41,21 @@ impl Device {
         }
     }
 
+    /// From its file.
+    pub(crate) fn from_file(file: File) -> Device {
+        Device(file)
+    }
+
+    /// Its file.
+    pub(crate) fn into_file(self) -> File {
+        self.0
+    }
+
+    /// For another descriptor of the connection.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// The next message; its length. `None`: the mount is gone.
     ///
     /// # Errors

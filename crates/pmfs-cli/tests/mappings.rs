@@ -57,7 +57,12 @@ impl Both {
     fn stop_first(&self) -> Stopped {
         let pid = Pid::from_raw(self.daemons[0] as i32).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
-        Stopped(pid)
+        let stopped = Stopped(pid);
+        let stat = format!("/proc/{}/stat", self.daemons[0]);
+        wait_until("it stands still", || {
+            fs::read_to_string(&stat).unwrap().contains(") T ")
+        });
+        stopped
     }
 
     /// `pmfs get` of the file, which reads it by the library.

@@ -209,7 +209,10 @@ impl Pool {
 
     /// Under the lock of the record's inode.
     fn free_copy(&self, copy: &Record) {
-        self.own_copies.records().remove(&copy.off);
+        // Others clean up after dead mounts; a child that was forked meanwhile must not find the lock taken.
+        if self.own_copies.tells.load(Ordering::Relaxed) {
+            self.own_copies.records().remove(&copy.off);
+        }
         let runtime = self.pm.runtime();
         runtime.store(copy.off, KERNEL_COPY_FREE);
         runtime.wake_all(copy.off);

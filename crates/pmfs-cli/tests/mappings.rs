@@ -274,6 +274,52 @@ fn asking_a_busy_program() {
     both.end();
 }
 
+/// sqlite3 with a database, and what it is to do there.
+fn sqlite(database: &Path, text: &str) -> Child {
+    let mut child = Command::new("sqlite3")
+        .args(["-batch", "-bail"])
+        .arg(database)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let text = format!(".timeout 60000\n{text}");
+    thread::spawn(move || input.write_all(text.as_bytes()));
+    child
+}
+
+/// It has to work; what it says.
+fn said(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Reads the header of WAL's index as its readers do: it stands there twice, and counts if both are the same. How often it did.
+fn looks_at_index(fs: &Fs, done: &AtomicBool) -> u64 {
+    let mut looked = 0;
+    while !done.load(Ordering::SeqCst) {
+        // Removed by the last one to close the database, unless another one is just closing it, too.
+        let Ok(attr) = fs.walk(b"/db-shm", true) else {
+            continue;
+        };
+        if fs.hold(attr.ino).is_err() {
+            continue;
+        }
+        let mut header = [0; 96];
+        let read = fs.read(attr.ino, 0, &mut header).unwrap();
+        fs.release(attr.ino).unwrap();
+        if read == 96 && header[..48] == header[48..] && header[12] == 1 {
+            looked += 1;
+            assert_eq!(header[..4], 3_007_000_u32.to_le_bytes());
+        }
+    }
+    looked
+}
+
 /// SQLite's WAL mode has an index in shared memory (`-shm`), which it maps, here from both sides, while the library looks at it.
 #[test]
 fn sqlite_in_wal_mode() {
@@ -283,27 +329,7 @@ fn sqlite_in_wal_mode() {
         eprintln!("skipped: needs sqlite3");
         return;
     }
-    let sqlite = |dir: &str, text: &str| {
-        let mut child = Command::new("sqlite3")
-            .args(["-batch", "-bail"])
-            .arg(both.bench.path(dir).join("db"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        input.write_all(b".timeout 60000\n").unwrap();
-        let text = text.to_owned();
-        thread::spawn(move || input.write_all(text.as_bytes()));
-        child
-    };
-    let said = |child: Child| {
-        let output = child.wait_with_output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let sqlite = |dir: &str, text: &str| sqlite(&both.bench.path(dir).join("db"), text);
     let made = "pragma journal_mode=wal; create table t(who, n);";
     assert_eq!(said(sqlite("mnt", made)), "wal\n");
     let insert = |who: &str| -> String {
@@ -313,37 +339,14 @@ fn sqlite_in_wal_mode() {
     };
     let writers = ["mnt", "other"].map(|dir| sqlite(dir, &insert(dir)));
     let fs = both.library();
-    let index = || fs.walk(b"/db-shm", true);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let mut looked = 0;
-            wait_until("the index is there", || index().is_ok());
-            // As WAL's readers do: the header stands there twice, and counts if both are the same.
-            while !done.load(Ordering::SeqCst) {
-                let mut header = [0; 96];
-                // The last one to close the database removes it, unless another one is just closing it, too.
-                let Ok(attr) = index() else { break };
-                if fs.hold(attr.ino).is_err() {
-                    break;
-                }
-                let read = fs.read(attr.ino, 0, &mut header).unwrap();
-                fs.release(attr.ino).unwrap();
-                let whole = read == 96 && header[..48] == header[48..];
-                if whole && header[12] == 1 {
-                    looked += 1;
-                    let version = u32::from_le_bytes(header[..4].try_into().unwrap());
-                    assert_eq!(version, 3_007_000);
-                }
-            }
-            looked
-        });
+        let reader = scope.spawn(|| looks_at_index(&fs, &done));
         for writer in writers {
             said(writer);
         }
         done.store(true, Ordering::SeqCst);
-        let looked = reader.join().unwrap();
-        assert!(looked > 0);
+        assert!(reader.join().unwrap() > 0);
     });
     for dir in ["mnt", "other"] {
         let asked =

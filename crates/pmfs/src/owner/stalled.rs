@@ -9,11 +9,39 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Says who is waited for, once a wait; kills him, if that is wanted and he is who he says he is.
 #[cold]
 pub(super) fn tell(pool: &Pool, owner: u64) {
-    let Some(slot) = slot_of(owner).filter(|&slot| slot < pool.geometry.slot_count) else {
-        return;
-    };
+    let slot = slot_of(owner).filter(|&slot| slot < pool.geometry.slot_count);
+    if let Some(slot) = slot {
+        tell_of(
+            pool,
+            slot,
+            "which holds a lock of the pool and does not run",
+        );
+    }
+}
+
+/// As [`tell`], of a mount that does not give pages back. That may take its time while it runs.
+#[cold]
+pub(crate) fn tell_of_pages(pool: &Pool, slot: u64) {
+    let pid = pool.slot_pid(slot);
+    if is_stopped(pid) || pool.stalled == Stalled::Wait {
+        tell_of(
+            pool,
+            slot,
+            "which has mapped files and does not give their pages back",
+        );
+    }
+}
+
+/// As proc_pid_stat(5) has it: by a signal, or by a debugger.
+fn is_stopped(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
+    matches!(state, Some(Some('T' | 't')))
+}
+
+fn tell_of(pool: &Pool, slot: u64, what: &str) {
     let (pid, command) = (pool.slot_pid(slot), pool.slot_command(slot));
-    let who = format!("process {pid} ({command}), which holds a lock of the pool and does not run");
+    let who = format!("process {pid} ({command}), {what}");
     if pool.stalled == Stalled::Wait || slot == pool.holder().slot {
         eprintln!("pmfs: waiting for {who}");
         return;

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -131,18 +132,25 @@ pub fn serve() -> io::Result<()> {
     let device = Arc::new(device);
     let (sender, told) = channel::<Ino>();
     let (mut answers, notices) = (stream.try_clone()?, Arc::clone(&device));
+    let busy = Arc::new(AtomicBool::new(false));
+    let is_busy = Arc::clone(&busy);
     let dropping = thread::Builder::new().name("pmfs-dropper".to_owned());
     dropping.spawn(move || {
         for ino in told {
             let said = notices.drop_pages(ino);
             let number = said.map_or_else(Errno::raw_os_error, |()| 0);
+            is_busy.store(false, Ordering::SeqCst);
             let _ = answers.write_all(&number.to_ne_bytes());
         }
         process::exit(0);
     })?;
     let mut number = [0; 8];
     while stream.read_exact(&mut number).is_ok() {
+        busy.store(true, Ordering::SeqCst);
         let _ = sender.send(Ino::from_ne_bytes(number));
+    }
+    if !busy.load(Ordering::SeqCst) {
+        return Ok(());
     }
     drop(sender);
     refuse_all(&device);
@@ -160,7 +168,8 @@ fn refuse_all(device: &Device) {
             continue;
         };
         if !Opcode::of(header.opcode).is_some_and(Opcode::is_silent) {
-            device.answer(header.unique, Err(Errno::IO));
+            // As the kernel says it of a connection that has ended, which this one does in a moment.
+            device.answer(header.unique, Err(Errno::CONNABORTED));
         }
     }
 }

@@ -197,6 +197,62 @@ pub(crate) fn mask(args: [u64; 6]) -> Verdict {
     }
 }
 
+/// struct stack_t of the kernel: address, flags, bytes.
+type Stack = [u64; 3];
+const DISABLED: u64 = libc::SS_DISABLE as u64;
+
+/// sigaltstack(2): where the program's alternate stack is has to be known.
+pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
+    if on_own_stack(room) {
+        // The kernel can't see it, for this call has left that stack.
+        if args[0] != 0 {
+            return Verdict::Done(Err(libc::EPERM));
+        }
+        let [at, bytes] = room.signal_stack;
+        let told: Stack = [at, libc::SS_ONSTACK as u64, bytes];
+        return Verdict::Done(program::write(args[1], &told).map(|()| 0));
+    }
+    // SAFETY: the program's own call.
+    let answer = unsafe { kernel::call(libc::SYS_sigaltstack, args) };
+    if answer == 0 && args[0] != 0 {
+        room.signal_stack = match program::read::<Stack>(args[0]) {
+            Ok([at, flags, bytes]) if flags & 0xffff_ffff & DISABLED == 0 => [at, bytes],
+            _ => [0; 2],
+        };
+    }
+    Verdict::Done(crate::calls::kernel_answer(answer))
+}
+
+/// The program called from its alternate stack.
+fn on_own_stack(room: &Inner) -> bool {
+    let [at, bytes] = room.signal_stack;
+    bytes != 0 && thread::get(word::PROGRAM_STACK).wrapping_sub(at + 1) < bytes
+}
+
+/// A handler on the alternate stack makes a call, which goes on on the library's: the kernel would put the frame of a signal, or of a
+/// bad pointer, at the top of the alternate stack again, over the handler's own. So it has none meanwhile. Answers whether.
+#[inline]
+pub(crate) fn leave_own_stack(room: &Inner) -> bool {
+    if room.signal_stack[1] == 0 || !on_own_stack(room) {
+        return false;
+    }
+    set_stack(&[0, DISABLED, 0]);
+    true
+}
+
+/// The end of that.
+#[cold]
+pub(crate) fn back_to_own_stack(room: &Inner) {
+    let [at, bytes] = room.signal_stack;
+    set_stack(&[at, 0, bytes]);
+}
+
+fn set_stack(stack: &Stack) {
+    let at = stack.as_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel reads the structure; the stack is the program's, or none.
+    unsafe { kernel::call(libc::SYS_sigaltstack, [at, 0, 0, 0, 0, 0]) };
+}
+
 /// Whether a signal waits for the end of this call, or another thread does.
 pub(crate) fn waiting() -> bool {
     thread::get(word::PUT_OFF) != 0 || gate::is_closed()

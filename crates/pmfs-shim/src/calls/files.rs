@@ -79,10 +79,10 @@ pub(crate) fn read(file: &Descriptor, args: [u64; 6]) -> Verdict {
 pub(crate) fn write(file: &Descriptor, args: [u64; 6]) -> Verdict {
     let write = || {
         let fs = for_writing(file)?;
-        // SAFETY: the program's data, for this call.
-        let data = unsafe { program::data(args[1], args[2].min(IO_MAX) as usize) };
+        let data = program::Data::new(args[1], args[2].min(IO_MAX) as usize)?;
         let append = appends(fs, file)?;
-        fs.write_file(file.file, data, append)
+        // SAFETY: the program's data, for this call.
+        fs.write_file(file.file, unsafe { data.get() }, append)
             .map(|written| written as u64)
             .map_err(errno)
     };
@@ -108,8 +108,9 @@ pub(crate) fn pread(file: &Descriptor, args: [u64; 6]) -> Answer {
 pub(crate) fn pwrite(file: &Descriptor, args: [u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_writing(file)?;
+    let data = program::Data::new(args[1], args[2].min(IO_MAX) as usize)?;
     // SAFETY: the program's data, for this call.
-    let data = unsafe { program::data(args[1], args[2].min(IO_MAX) as usize) };
+    let data = unsafe { data.get() };
     let written = if appends(fs, file)? {
         // As Linux does it, whatever the offset.
         fs.append(file.ino, data).map(|(_, written)| written)
@@ -207,11 +208,15 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         }
         let append = appends(fs, file)?;
         let gathered;
+        let single;
         // One write is all or nothing, also of many parts.
         let data = match parts.as_slice() {
             [] => &[][..],
-            // SAFETY: the program's data, for this call.
-            &[(address, bytes)] => unsafe { program::data(address, bytes as usize) },
+            &[(address, bytes)] => {
+                single = program::Data::new(address, bytes as usize)?;
+                // SAFETY: the program's data, for this call.
+                unsafe { single.get() }
+            }
             parts => {
                 gathered = gather(parts)?;
                 &gathered[..]

@@ -81,6 +81,9 @@ install_all() {
         link libpmfs.so.0 "$PREFIX/lib/libpmfs.so"
         file 644 crates/pmfs-capi/include/pmfs.h "$PREFIX/include/pmfs.h"
     fi
+    if [ -e "$built/libpmfs_shim.so" ]; then
+        file 644 "$built/libpmfs_shim.so" "$PREFIX/lib/pmfs/libpmfs_shim.so"
+    fi
     for name in mount.pmfs mount.fuse.pmfs umount.pmfs fsck.pmfs mkfs.pmfs; do
         link "$PREFIX/bin/pmfs" "$HELPERDIR/$name"
     done

@@ -8,7 +8,7 @@
 cd "$root" || exit 1
 umask 022
 failed=0
-make_place install 300m
+make_place install 400m
 export BUILT=$place/built CARGO_TARGET_DIR=$place/target
 log=$place/log
 
@@ -157,6 +157,7 @@ real_paths() {
         cd / && mkdir "$at/m"
         mkfs -t pmfs "$at/pool" 64M
         mount -t pmfs "$at/pool" "$at/m" && echo hello >"$at/m/file"
+        [ "$(PMFS_LOG=$at/log HOME=$at pmfs run -- cat "$at/m/file")" = hello ] && [ ! -e "$at/log" ]
         umount "$at/m" && fsck -t pmfs "$at/pool"
         man pmfs-mount | grep -q remount
         bash -c "source /usr/local/share/bash-completion/completions/pmfs; complete -p pmfs"
@@ -167,11 +168,13 @@ real_paths() {
 
 mkdir -p "$BUILT" "$place/paths"
 cp "$pmfs" "$BUILT/pmfs" || exit 1
-# What `make build` has, and `cargo test` may not: the library for C.
-for library in "$(dirname "$pmfs")"{,/deps}/libpmfs_c.so; do
-    [ ! -e "$library" ] || cp "$library" "$BUILT/libpmfs_c.so"
+# What `make build` has, and `cargo test` may not: the libraries.
+for library in libpmfs_c.so libpmfs_shim.so; do
+    for made in "$(dirname "$pmfs")"{,/deps}/$library; do
+        [ ! -e "$made" ] || cp "$made" "$BUILT/$library"
+    done
+    [ -e "$BUILT/$library" ] || exit 1
 done
-[ -e "$BUILT/libpmfs_c.so" ] || exit 1
 xtask=$(dirname "$pmfs")/xtask
 "$xtask" man "$BUILT/man" && "$xtask" completions "$BUILT/completions" || exit 1
 

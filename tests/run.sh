@@ -100,6 +100,8 @@ counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
 counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick
 counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh
+counted "suites below pmfs run" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick root run
+counted "programs below pmfs run" env PMFS="$target/debug/pmfs" bash tests/programs.sh run
 
 for skip in "${skips[@]}"; do
     if is_allowed "${skip%%: *}"; then

@@ -4,17 +4,19 @@
 #
 # As root all of it runs in a mount namespace of its own, in which /usr/local/sbin/pmfs is the program under
 # test: mount(8) looks for it there to remount.
+#
+# `suites.sh quick root run`: pjdfstest and fsx below `pmfs run`, served in their own processes.
 
 # shellcheck source=tests/place.sh
 . "$(dirname "$0")/place.sh"
 
-mode=${1:-quick} who=${2:-root}
+mode=${1:-quick} who=${2:-root} face=${3:-mount}
 tools=${PMFS_SUITES:-$target/suites}
 script=$root/tests/suites.sh
 passed=0 failed=0 skipped=0
 
 result() {
-    printf '%-4s %s, %s\n' "$1" "$who" "$2"
+    printf '%-4s %s, %s\n' "$1" "$who${below:+ below pmfs run}" "$2"
     case $1 in ok) passed=$((passed + 1)) ;; FAIL) failed=$((failed + 1)) ;; skip) skipped=$((skipped + 1)) ;; esac
 }
 
@@ -50,17 +52,17 @@ enter() {
             mknod -m 666 /usr/local/sbin/fuse c 10 229 && mount --bind /usr/local/sbin/fuse /dev/fuse
         fi
         export PMFS_SUITES_INSIDE=1
-        shift && exec bash "$@"' bash "$(realpath "$pmfs")" "$script" "$mode" "$who"
+        shift && exec bash "$@"' bash "$(realpath "$pmfs")" "$script" "$mode" "$who" "$face"
 }
 
 # The same as an ordinary user, who has a copy of what is needed where he may read it.
 as_a_user() {
     local home=$place/user
     mkdir -p "$home/tests" && cp -r "$root/tests/." "$home/tests"
-    mkdir -p "$home/bin" && cp "$pmfs" "$tools"/bin/* "$home/bin" 2>/dev/null
+    mkdir -p "$home/bin" && cp "$pmfs" "${pmfs%/*}"/libpmfs_shim.so "$tools"/bin/* "$home/bin" 2>/dev/null
     chown -R nobody:nogroup "$home" && chmod 755 "$place" "$home"
     setpriv --reuid nobody --regid nogroup --clear-groups env HOME="$home" PATH="$home/bin:$PATH" \
-        PMFS="$home/bin/pmfs" PMFS_SUITES="$home" bash "$home/tests/suites.sh" "$mode" user
+        PMFS="$home/bin/pmfs" PMFS_SUITES="$home" bash "$home/tests/suites.sh" "$mode" user "$face"
     local code=$?
     [ "$code" = 0 ] || failed=$((failed + 1))
 }
@@ -87,8 +89,12 @@ is_root && options=dev,suid,allow_other,default_permissions
 "$pmfs" mkfs --size "${PMFS_SUITES_POOL:-3G}" "$place/pool" >/dev/null || exit 1
 "$pmfs" mount -o "$options" "$place/pool" "$mnt" >/dev/null || exit 1
 
+# What stands before a program that is to run below `pmfs run`.
+below=()
+[ "$face" = run ] && below=("$pmfs" run --pool "$place/pool" --at "$mnt" --)
+
 posix_suites
-load_suites
+[ "$face" = run ] || load_suites
 
 "$pmfs" umount "$mnt" >/dev/null
 if "$pmfs" fsck "$place/pool" >"$out/log"; then

@@ -7,6 +7,7 @@
 
 mod directory;
 mod ground;
+mod intercepted;
 mod limit;
 mod measure;
 mod mount;
@@ -66,6 +67,28 @@ enum What {
     },
     /// One, two, four and eight processes on one pool, on files and directories of their own and on the same ones.
     Sharing,
+    /// DESIGN 8's rows as a program below `pmfs run` has them, what it pays for other files, and starting.
+    Intercepted {
+        /// The program `pmfs`, with the library beside it.
+        pmfs: std::path::PathBuf,
+        /// Size of the file that is read and written, in MiB.
+        #[arg(long, default_value_t = 1024)]
+        file_mib: u64,
+    },
+    /// The program of `intercepted`.
+    #[command(hide = true)]
+    Inside {
+        /// A directory in the pool.
+        pool: std::path::PathBuf,
+        /// One on tmpfs.
+        tmpfs: std::path::PathBuf,
+        /// As there.
+        #[arg(long)]
+        file_mib: u64,
+        /// Only the calls on tmpfs that it makes dearer.
+        #[arg(long)]
+        others: bool,
+    },
     /// A process of `sharing`.
     #[command(hide = true)]
     Worker {
@@ -94,6 +117,18 @@ fn main() -> anyhow::Result<()> {
         Some(What::Recovery { files, mib, sparse }) => {
             recovery::run(&report, &recovery::Load { files, mib, sparse })
         }
+        Some(What::Intercepted { pmfs, file_mib }) => intercepted::run(&report, &pmfs, file_mib),
+        Some(What::Inside {
+            others: true,
+            tmpfs,
+            ..
+        }) => intercepted::others(&tmpfs),
+        Some(What::Inside {
+            pool,
+            tmpfs,
+            file_mib,
+            ..
+        }) => intercepted::inside(&report, &pool, &tmpfs, file_mib),
         Some(What::Sharing) => sharing::run(&report),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Mount { dir }) => mount::run(&report, &dir),

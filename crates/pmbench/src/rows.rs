@@ -31,11 +31,11 @@ pub trait Candidate {
     fn run(&mut self, row: Row, count: u64) -> anyhow::Result<()>;
 }
 
-struct Spec {
-    row: Row,
-    name: &'static str,
-    target: f64,
-    count: u64,
+pub struct Spec {
+    pub row: Row,
+    pub name: &'static str,
+    pub target: f64,
+    pub count: u64,
 }
 
 const fn spec(row: Row, name: &'static str, target: f64, count: u64) -> Spec {
@@ -47,7 +47,7 @@ const fn spec(row: Row, name: &'static str, target: f64, count: u64) -> Spec {
     }
 }
 
-const SPECS: [Spec; 13] = [
+pub const SPECS: [Spec; 13] = [
     spec(Row::Read4kRandom, "pread 4 KiB, random", 1.7, 100_000),
     spec(Row::Read64Random, "pread 64 B, random", 3.0, 200_000),
     spec(Row::Read4kHot, "pread 4 KiB, hot", 2.5, 200_000),

@@ -161,6 +161,9 @@ pub struct Umount {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Wait for the end of stdin first: `pmfs run`'s private mounts
+    #[arg(long, hide = true)]
+    pub at_end: bool,
 }
 
 /// `pmfs run`
@@ -172,6 +175,9 @@ pub struct Run {
     /// The directory whose files are the pool's
     #[arg(long, value_name = "DIR", requires = "pool")]
     pub at: Option<PathBuf>,
+    /// Options as of `pmfs mount`: what a write promises, when it flushes, when reads update atime
+    #[arg(short = 'o', value_name = "OPT,OPT=...")]
+    pub options: Vec<String>,
     /// Say at the end what was served, and what it cost
     #[arg(long)]
     pub stats: bool,

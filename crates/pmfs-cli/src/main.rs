@@ -18,6 +18,7 @@ mod get;
 mod grow;
 mod holders;
 mod info;
+mod keeper;
 mod list;
 mod load;
 mod logger;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
     let outcome = match typed.command {
         Command::Mkfs(arguments) => mkfs::run(&arguments),
         Command::Mount(arguments) => mount::run(&arguments),
+        Command::Umount(arguments) if arguments.at_end => keeper::run(&arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),

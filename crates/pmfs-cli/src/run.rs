@@ -13,13 +13,15 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use pmfs_fuse::mounts;
+use pmfs::{AtimeMode, DataMode, OpenOptions};
+use pmfs_fuse::{MountOptions, mounts};
 use pmfs_patch::Images;
 
-use crate::cli::{Mount, Run, Umount};
+use crate::cli::{Mount, Run};
 use crate::failure::Failure;
+use crate::keeper::Keeper;
 use crate::mount::Request;
-use crate::{Outcome, daemon, umount};
+use crate::{Outcome, daemon};
 
 /// Loads the library, and tells it what to do: names that it knows too.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -36,27 +38,16 @@ pub fn run(arguments: &Run) -> Outcome {
     let library = library()?;
     let image = image()?;
     let place = Place::find(arguments)?;
-    let started = start(arguments, &place, &library, &image);
-    if place.is_private {
-        take_away(&place.dir);
+    let keeper = if place.is_private {
+        Some(Keeper::start(&place.dir)?)
+    } else {
+        None
+    };
+    let started = start(arguments, &place, &library, &image, keeper.as_ref());
+    if let Some(keeper) = keeper {
+        keeper.end();
     }
     started
-}
-
-/// Ends the private mount; one that programs in the background still use ends with the last file that they have open.
-fn take_away(dir: &Path) {
-    let mut arguments = Umount {
-        dir: dir.to_owned(),
-        lazy: false,
-        quiet: true,
-        json: false,
-    };
-    if umount::run(&arguments).is_err() {
-        arguments.lazy = true;
-        if let Err(failure) = umount::run(&arguments) {
-            eprintln!("pmfs: {failure}");
-        }
-    }
 }
 
 /// Where the pool is mounted.
@@ -108,7 +99,7 @@ impl Place {
         let mount = Mount {
             pool: pool.clone(),
             dir: dir.clone(),
-            options: Vec::new(),
+            options: arguments.options.clone(),
             foreground: false,
             log: None,
             quiet: true,
@@ -127,9 +118,18 @@ impl Place {
 }
 
 /// Starts the program and waits for it, or becomes it where nothing is to be done after it.
-fn start(arguments: &Run, place: &Place, library: &Path, image: &Path) -> Outcome {
+fn start(
+    arguments: &Run,
+    place: &Place,
+    library: &Path,
+    image: &Path,
+    keeper: Option<&Keeper>,
+) -> Outcome {
     let totals = arguments.stats.then(Totals::new).transpose()?;
-    let config = config(arguments, place, library, image, totals.as_ref())?;
+    let mut config = config(arguments, place, library, image, totals.as_ref())?;
+    if let Some(keeper) = keeper {
+        config.push(format!("keeper={}\n", keeper.number()));
+    }
     let Some((program, rest)) = arguments.program.split_first() else {
         return Err(Failure::new(
             "no program".to_owned(),
@@ -188,6 +188,8 @@ fn config(
         ("image", image.as_os_str()),
         ("library", library.as_os_str()),
     ];
+    let options = options(arguments)?;
+    fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
         fields.push(("stats", totals.file.path().as_os_str()));
     }
@@ -213,6 +215,39 @@ fn config(
         text.push(b'\n');
     }
     Ok(OsString::from_vec(text))
+}
+
+/// How the library is to attach, as words that it knows.
+fn options(arguments: &Run) -> Result<String, Failure> {
+    let mut options = MountOptions::new(rustix::process::geteuid().is_root());
+    for list in &arguments.options {
+        options.parse(list)?;
+    }
+    let OpenOptions {
+        read_only,
+        data,
+        atime,
+        nodiratime,
+        map,
+        ..
+    } = options.open_options();
+    let atime = match atime {
+        AtimeMode::Relatime => "relatime",
+        AtimeMode::Strictatime => "strictatime",
+        AtimeMode::Noatime => "noatime",
+    };
+    let mut words = vec![atime.to_owned(), format!("flush={}", map.flush)];
+    for (word, wanted) in [
+        ("ro", read_only),
+        ("ordered", data == DataMode::Ordered),
+        ("nodiratime", nodiratime),
+        ("durable", map.durable),
+    ] {
+        if wanted {
+            words.push(word.to_owned());
+        }
+    }
+    Ok(words.join(","))
 }
 
 /// The library: beside this program, or where it is installed.

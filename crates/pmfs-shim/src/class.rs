@@ -125,6 +125,7 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_sendfile,
     SYS_copy_file_range,
     SYS_splice,
+    SYS_io_submit,
     // About the process.
     SYS_umask,
     SYS_chroot,

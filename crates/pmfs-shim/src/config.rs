@@ -3,6 +3,9 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
+use pmem::FlushMode;
+use pmfs::{AtimeMode, DataMode, OpenOptions};
+
 /// The variable.
 pub(crate) const VARIABLE: &[u8] = b"PMFS_RUN";
 /// Tells a program what the one before it in this process has handed over.
@@ -21,16 +24,41 @@ pub(crate) struct Config {
     pub at: Vec<u8>,
     /// `st_dev` of the mount there.
     pub device: u64,
+    /// How to attach, in words.
+    options: Vec<u8>,
     /// The patched image of libc.
     pub image: Vec<u8>,
     /// This library's file.
     pub library: Vec<u8>,
+    /// The descriptor that the mount's keeper waits for, in a private mount.
+    pub keeper: Option<u32>,
     /// Where totals are kept, if they are wanted.
     pub stats: Option<Vec<u8>>,
     /// Where calls are told of, if they are.
     pub trace: Option<Vec<u8>>,
     /// What the program before this one in this process has handed over.
     pub handed: Option<Vec<u8>>,
+}
+
+impl Config {
+    /// How to attach to the pool.
+    pub fn open_options(&self) -> OpenOptions {
+        let mut options = OpenOptions::default();
+        for word in self.options.split(|byte| *byte == b',') {
+            match word {
+                b"ro" => options.read_only = true,
+                b"ordered" => options.data = DataMode::Ordered,
+                b"noatime" => options.atime = AtimeMode::Noatime,
+                b"strictatime" => options.atime = AtimeMode::Strictatime,
+                b"nodiratime" => options.nodiratime = true,
+                b"durable" => options.map.durable = true,
+                b"flush=always" => options.map.flush = FlushMode::Always,
+                // What holds anyway.
+                _ => {}
+            }
+        }
+        options
+    }
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -56,8 +84,10 @@ pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
         pool: field(b"pool")?,
         at: field(b"at")?,
         device,
+        options: field(b"options")?,
         image: field(b"image")?,
         library: field(b"library")?,
+        keeper: field(b"keeper").and_then(|text| String::from_utf8(text).ok()?.parse().ok()),
         stats: field(b"stats"),
         trace: field(b"trace"),
         handed: value(HANDED),

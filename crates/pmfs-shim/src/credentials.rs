@@ -77,13 +77,16 @@ struct CapabilityHeader {
 impl Credentials {
     fn ask() -> Credentials {
         let id = |call, nobody: u64| kernel::plain(call, &[nobody]) as u32;
-        let mut groups = vec![0u32; 65_536];
-        let at = groups.as_mut_ptr().expose_provenance() as u64;
-        // SAFETY: the kernel fills at most so many numbers.
-        let count =
-            unsafe { kernel::call(libc::SYS_getgroups, [groups.len() as u64, at, 0, 0, 0, 0]) };
-        groups.truncate(count.max(0) as usize);
-        groups.shrink_to_fit();
+        let get = |count: u64, at: u64| {
+            // SAFETY: the kernel fills at most so many numbers.
+            unsafe { kernel::call(libc::SYS_getgroups, [count, at, 0, 0, 0, 0]) }.max(0) as usize
+        };
+        let mut groups = vec![0u32; get(0, 0)];
+        let count = get(
+            groups.len() as u64,
+            groups.as_mut_ptr().expose_provenance() as u64,
+        );
+        groups.truncate(count);
         Credentials {
             uid: id(libc::SYS_setfsuid, u64::from(u32::MAX)),
             gid: id(libc::SYS_setfsgid, u64::from(u32::MAX)),

@@ -28,12 +28,16 @@ const ACCESS_SHIFT: u32 = 32;
 const DIRECTORY: u64 = 1 << 34;
 const BORROWED: u64 = 1 << 35;
 
+/// The access of a directory that was opened with O_PATH: a descriptor of the mount's, which the kernel serves, but for the names that
+/// begin there.
+const PATH_ONLY: i32 = libc::O_ACCMODE;
+
 /// One descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub file: FileId,
     pub ino: Ino,
-    /// O_RDONLY, O_WRONLY or O_RDWR.
+    /// O_RDONLY, O_WRONLY or O_RDWR; or [`PATH_ONLY`].
     pub access: i32,
     pub is_dir: bool,
     /// Seen by a child that shares its parent's memory: the reference is the parent's.
@@ -41,6 +45,22 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
+    /// A directory opened with O_PATH.
+    pub fn path_only(ino: Ino) -> Descriptor {
+        Descriptor {
+            // No open file; any number but 0.
+            file: FileId::from_number(u64::MAX),
+            ino,
+            access: PATH_ONLY,
+            is_dir: true,
+            borrowed: false,
+        }
+    }
+
+    pub fn is_path_only(&self) -> bool {
+        self.access == PATH_ONLY
+    }
+
     pub fn reads(&self) -> bool {
         self.access != libc::O_WRONLY
     }
@@ -103,6 +123,11 @@ pub(crate) fn get(number: u64) -> Option<Descriptor> {
     let mut found = Descriptor::of(file, FACTS[at].load(Ordering::Relaxed));
     found.borrowed |= overlay().is_some();
     Some(found)
+}
+
+/// Whether the kernel knows nothing of what stands behind a number.
+pub(crate) fn is_placeholder(number: u64) -> bool {
+    get(number).is_some_and(|descriptor| !descriptor.is_path_only())
 }
 
 /// Gives a number a meaning.
@@ -187,7 +212,7 @@ fn is_own_among_kept(number: u64) -> bool {
     if FILES[number as usize].load(Ordering::Acquire) != 0 {
         return false;
     }
-    if ANCHOR.load(Ordering::Acquire) == number as i32 {
+    if ANCHOR.load(Ordering::Acquire) == number as i32 || config::get().keeper == Some(number) {
         return true;
     }
     let pool = [config::get().pool.as_slice(), b"\0"].concat();

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::calls::{attributes, descriptors as handles, directories, files, names, opens, xattrs};
+use crate::calls::{
+    aio, attributes, descriptors as handles, directories, files, names, opens, xattrs,
+};
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
@@ -87,6 +89,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_sendfile => files::sendfile(args),
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),
+        libc::SYS_io_submit => aio::submit(args),
         libc::SYS_rt_sigaction => signals::action(args, room),
         libc::SYS_sigaltstack => signals::stack(args, room),
         libc::SYS_rt_sigprocmask => signals::mask(args),
@@ -106,6 +109,10 @@ fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
     let Some(file) = descriptors::get(args[0]) else {
         return Some(Verdict::Pass);
     };
+    let of_all = [libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
+    if file.is_path_only() && !of_all.contains(&number) {
+        return Some(Verdict::Pass);
+    }
     Some(match number {
         libc::SYS_read => files::read(&file, args),
         libc::SYS_write => files::write(&file, args),
@@ -121,7 +128,7 @@ fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
         libc::SYS_fstat => attributes::fstat(&file, args[1]).into(),
         libc::SYS_lseek => files::lseek(&file, args).into(),
         libc::SYS_ioctl => handles::ioctl(&file, args).into(),
-        libc::SYS_dup => handles::duplicate(&file, 0, true).into(),
+        libc::SYS_dup => handles::duplicate(&file, args[0], 0, true).into(),
         libc::SYS_fcntl => handles::fcntl(&file, args),
         libc::SYS_flock => handles::flock(&file, args),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Ok(0).into(),

@@ -145,7 +145,7 @@ fn inherited() -> Vec<(i32, Descriptor)> {
         flags >= 0 && flags & i64::from(libc::FD_CLOEXEC) == 0
     };
     let mut all = descriptors::all();
-    all.retain(|(number, _)| stays(*number));
+    all.retain(|(number, file)| !file.is_path_only() && stays(*number));
     all
 }
 

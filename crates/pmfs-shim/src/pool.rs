@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use pmfs::{Fs, OpenOptions};
+use pmfs::Fs;
 
 use crate::{config, descriptors};
 
@@ -40,7 +40,7 @@ fn attach() -> Option<&'static Fs> {
     }
     pmem::slots::keep_descriptors_from(descriptors::choose_floor());
     let path = Path::new(std::ffi::OsStr::from_bytes(&config::get().pool));
-    match Fs::open(path, &OpenOptions::default()) {
+    match Fs::open(path, &config::get().open_options()) {
         Ok(fs) => Some(put(fs)),
         Err(error) => {
             REFUSED.store(true, Ordering::Relaxed);

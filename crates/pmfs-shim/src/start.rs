@@ -5,7 +5,7 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use pmfs::{FileId, Fs, OpenOptions};
+use pmfs::{FileId, Fs};
 
 use crate::config::{self, Config};
 use crate::descriptors::{self, Descriptor};
@@ -47,6 +47,10 @@ fn begin(config: &Config) {
     }));
     gate::start();
     signals::start();
+    if config.keeper.is_some() {
+        // It has one of these numbers.
+        descriptors::choose_floor();
+    }
     stats::start();
     if let Err(why) = patch::apply(&config.image) {
         log::line(format_args!("{why}; the mount serves this process"));
@@ -71,7 +75,7 @@ fn take(config: &Config, handed: &[u8]) {
     pmem::slots::keep_descriptors_from(descriptors::choose_floor());
     let path = Path::new(OsStr::from_bytes(&config.pool));
     let slot = lines.next().unwrap_or_default();
-    match Fs::open_after_exec(path, &OpenOptions::default(), slot) {
+    match Fs::open_after_exec(path, &config.open_options(), slot) {
         Ok(fs) => pool::put(fs),
         Err(error) => {
             log::line(format_args!("after exec: {error}"));
@@ -98,7 +102,8 @@ fn take(config: &Config, handed: &[u8]) {
 
 /// A small file's text; it is closed.
 fn read_all(file: u64) -> Option<String> {
-    let mut text = vec![0u8; 1 << 20];
+    let size = kernel::plain(libc::SYS_lseek, &[file, 0, libc::SEEK_END as u64]);
+    let mut text = vec![0u8; size.clamp(0, 1 << 26) as usize];
     let at = text.as_mut_ptr().expose_provenance() as u64;
     // SAFETY: the kernel fills the buffer.
     let len = unsafe { kernel::call(libc::SYS_pread64, [file, at, text.len() as u64, 0, 0, 0]) };

@@ -349,6 +349,9 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
 fn clean_dead(pool: &Pool) -> Result<(Vec<u64>, Undone)> {
     let _lock = RecoveryLock::take(pool);
     let slots = pool.dead_slots();
+    if slots.is_empty() {
+        return Ok((slots, Undone::default()));
+    }
     let dead: Vec<Dead> = slots.iter().map(|&slot| Dead::Slot(slot)).collect();
     pool.cleaning.add(&dead);
     let undone = clean(pool, &dead)?;

@@ -19,7 +19,7 @@ const POSIX: LockOwner = LockOwner {
 
 /// What ends with a descriptor: its reference, and this process's POSIX locks on the inode.
 fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {
-    if file.borrowed {
+    if file.borrowed || file.is_path_only() {
         return Ok(0);
     }
     let unlocked = fs.unlock_all(file.ino, POSIX);
@@ -36,9 +36,21 @@ pub(crate) fn close(_file: &Descriptor, number: u64) -> Answer {
     dropped
 }
 
-/// One more descriptor for an open file, with the lowest free number from `from` on.
-pub(crate) fn duplicate(file: &Descriptor, from: u64, on_exec: bool) -> Answer {
-    let number = table::placeholder(from, on_exec)?;
+/// One more descriptor like `source`, with the lowest free number from `from` on.
+pub(crate) fn duplicate(file: &Descriptor, source: u64, from: u64, on_exec: bool) -> Answer {
+    let number = if file.is_path_only() {
+        let command = if on_exec {
+            libc::F_DUPFD
+        } else {
+            libc::F_DUPFD_CLOEXEC
+        };
+        table::number(kernel::plain(
+            libc::SYS_fcntl,
+            &[source, command as u64, from],
+        ))?
+    } else {
+        table::placeholder(from, on_exec)?
+    };
     refer(file, number)
 }
 
@@ -46,6 +58,7 @@ pub(crate) fn duplicate(file: &Descriptor, from: u64, on_exec: bool) -> Answer {
 fn refer(file: &Descriptor, number: i32) -> Answer {
     let mut file = *file;
     if !file.borrowed
+        && !file.is_path_only()
         && let Err(error) = fs()?.dup_file(file.file)
     {
         kernel::plain(libc::SYS_close, &[number as u64]);
@@ -166,8 +179,9 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         _ => LockClass::Posix,
     };
     match command {
-        libc::F_DUPFD => duplicate(file, args[2], true).into(),
-        libc::F_DUPFD_CLOEXEC => duplicate(file, args[2], false).into(),
+        libc::F_DUPFD => duplicate(file, args[0], args[2], true).into(),
+        libc::F_DUPFD_CLOEXEC => duplicate(file, args[0], args[2], false).into(),
+        _ if file.is_path_only() => Verdict::Pass,
         libc::F_GETFD | libc::F_SETFD => Verdict::Pass,
         libc::F_GETFL => {
             let flags = fs().and_then(|fs| fs.file(file.file).map_err(errno));

@@ -1,6 +1,8 @@
 //! Reading and writing.
 
+use std::cell::Cell;
 use std::io::SeekFrom;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{EBADF, EINVAL, EISDIR, ENXIO};
 use pmfs::{FallocateMode, Fs, SetAttr};
@@ -64,14 +66,45 @@ fn offset(value: u64) -> Result<u64, i32> {
     }
 }
 
+/// The program has mapped files of the pool, through the mount. A touch of such a mapping may have to wait for the mount, and
+/// that for a lock of ours: so no memory of the program's is touched under one from then on.
+static MAPS: AtomicBool = AtomicBool::new(false);
+
+/// Reads into the program's memory; answers the bytes read.
+fn into_program(
+    at: u64,
+    bytes: u64,
+    read: impl FnOnce(&mut [u8]) -> pmfs::Result<usize>,
+) -> Answer {
+    let bytes = bytes.min(IO_MAX) as usize;
+    if !MAPS.load(Ordering::Relaxed) {
+        // SAFETY: the program's buffer, for this call.
+        let buffer = unsafe { program::buffer(at, bytes) };
+        return read(buffer).map(|read| read as u64).map_err(errno);
+    }
+    let mut kept = vec![0; bytes];
+    let read = read(&mut kept).map_err(errno)?;
+    program::write_bytes(at, &kept[..read])?;
+    Ok(read as u64)
+}
+
+/// Writes from the program's memory; answers the bytes written.
+fn from_program(at: u64, bytes: u64, write: impl FnOnce(&[u8]) -> pmfs::Result<usize>) -> Answer {
+    let bytes = bytes.min(IO_MAX) as usize;
+    let written = if MAPS.load(Ordering::Relaxed) {
+        write(&gather(&[(at, bytes as u64)])?)
+    } else {
+        let data = program::Data::new(at, bytes)?;
+        // SAFETY: the program's data, for this call.
+        write(unsafe { data.get() })
+    };
+    written.map(|written| written as u64).map_err(errno)
+}
+
 pub(crate) fn read(file: &Descriptor, args: [u64; 6]) -> Verdict {
     let read = || {
         let fs = for_reading(file)?;
-        // SAFETY: the program's buffer, for this call.
-        let buffer = unsafe { program::buffer(args[1], args[2].min(IO_MAX) as usize) };
-        fs.read_file(file.file, buffer)
-            .map(|read| read as u64)
-            .map_err(errno)
+        into_program(args[1], args[2], |buffer| fs.read_file(file.file, buffer))
     };
     Verdict::Done(read())
 }
@@ -79,12 +112,10 @@ pub(crate) fn read(file: &Descriptor, args: [u64; 6]) -> Verdict {
 pub(crate) fn write(file: &Descriptor, args: [u64; 6]) -> Verdict {
     let write = || {
         let fs = for_writing(file)?;
-        let data = program::Data::new(args[1], args[2].min(IO_MAX) as usize)?;
         let append = appends(fs, file)?;
-        // SAFETY: the program's data, for this call.
-        fs.write_file(file.file, unsafe { data.get() }, append)
-            .map(|written| written as u64)
-            .map_err(errno)
+        from_program(args[1], args[2], |data| {
+            fs.write_file(file.file, data, append)
+        })
     };
     Verdict::Done(write())
 }
@@ -98,26 +129,21 @@ fn appends(fs: &Fs, file: &Descriptor) -> Result<bool, i32> {
 pub(crate) fn pread(file: &Descriptor, args: [u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_reading(file)?;
-    // SAFETY: the program's buffer, for this call.
-    let buffer = unsafe { program::buffer(args[1], args[2].min(IO_MAX) as usize) };
-    fs.read(file.ino, at, buffer)
-        .map(|read| read as u64)
-        .map_err(errno)
+    into_program(args[1], args[2], |buffer| fs.read(file.ino, at, buffer))
 }
 
 pub(crate) fn pwrite(file: &Descriptor, args: [u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_writing(file)?;
-    let data = program::Data::new(args[1], args[2].min(IO_MAX) as usize)?;
-    // SAFETY: the program's data, for this call.
-    let data = unsafe { data.get() };
-    let written = if appends(fs, file)? {
-        // As Linux does it, whatever the offset.
-        fs.append(file.ino, data).map(|(_, written)| written)
-    } else {
-        fs.write(file.ino, at, data)
-    };
-    written.map(|written| written as u64).map_err(errno)
+    let append = appends(fs, file)?;
+    from_program(args[1], args[2], |data| {
+        if append {
+            // As Linux does it, whatever the offset.
+            fs.append(file.ino, data).map(|(_, written)| written)
+        } else {
+            fs.write(file.ino, at, data)
+        }
+    })
 }
 
 /// Where a vector of buffers goes.
@@ -168,20 +194,23 @@ fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
 }
 
 pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
+    let failed = Cell::new(0);
     let all = |fs: &Fs, mut at: u64, parts: &[(u64, u64)]| -> pmfs::Result<(u64, usize)> {
         let start = at;
         for &(address, bytes) in parts {
-            // SAFETY: the program's buffer, for this call.
-            let buffer = unsafe { program::buffer(address, bytes as usize) };
-            match fs.read(file.ino, at, buffer) {
+            let read = into_program(address, bytes, |buffer| fs.read(file.ino, at, buffer));
+            match read {
                 Ok(read) => {
-                    at += read as u64;
-                    if (read as u64) < bytes {
+                    at += read;
+                    if read < bytes {
                         break;
                     }
                 }
                 Err(_) if at > start => break,
-                Err(error) => return Err(error),
+                Err(errno) => {
+                    failed.set(errno);
+                    break;
+                }
             }
         }
         Ok((at, (at - start) as usize))
@@ -194,7 +223,10 @@ pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict 
             Place::Own => fs.at_offset(file.file, |now| all(fs, now.offset, &parts)),
             Place::At(at) => all(fs, at, &parts).map(|(_, read)| read),
         };
-        read.map(|read| read as u64).map_err(errno)
+        match failed.get() {
+            0 => read.map(|read| read as u64).map_err(errno),
+            errno => Err(errno),
+        }
     };
     Verdict::Done(read())
 }
@@ -212,7 +244,7 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         // One write is all or nothing, also of many parts.
         let data = match parts.as_slice() {
             [] => &[][..],
-            &[(address, bytes)] => {
+            &[(address, bytes)] if !MAPS.load(Ordering::Relaxed) => {
                 single = program::Data::new(address, bytes as usize)?;
                 // SAFETY: the program's data, for this call.
                 unsafe { single.get() }
@@ -310,13 +342,14 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
     if args[3] & ANONYMOUS != 0 {
         return Verdict::Pass;
     }
-    let Some(file) = descriptors::get(args[4]) else {
+    let Some(file) = descriptors::get(args[4]).filter(|file| !file.is_path_only()) else {
         return Verdict::Pass;
     };
     let map = || {
         if file.is_dir {
             return Err(libc::ENODEV);
         }
+        MAPS.store(true, Ordering::Relaxed);
         let through = crate::promote::open(&file)?;
         let mut changed = args;
         changed[4] = through as u64;

@@ -1,5 +1,6 @@
 //! The calls, by what they are about.
 
+pub(crate) mod aio;
 pub(crate) mod attributes;
 pub(crate) mod descriptors;
 pub(crate) mod directories;

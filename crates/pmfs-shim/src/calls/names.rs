@@ -177,7 +177,7 @@ fn ends(
     match (first, second) {
         (End::Pool(fs, first), End::Pool(_, second)) => Ok((fs, first, second)),
         // What is not in the pool is the kernel's affair, unless a directory of ours is named by a placeholder.
-        _ if descriptors::get(from[0]).is_none() && descriptors::get(to[0]).is_none() => {
+        _ if !descriptors::is_placeholder(from[0]) && !descriptors::is_placeholder(to[0]) => {
             Err(Verdict::Pass)
         }
         _ => Err(Verdict::Done(Err(EXDEV))),
@@ -383,6 +383,10 @@ pub(crate) fn fchdir(dir: Option<Descriptor>, room: &mut Inner) -> Verdict {
     };
     if !dir.is_dir {
         return Err(ENOTDIR).into();
+    }
+    if dir.is_path_only() {
+        names::set_cwd(room, Some(dir.ino));
+        return Verdict::Pass;
     }
     go(room, dir.ino).into()
 }

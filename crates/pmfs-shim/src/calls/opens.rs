@@ -5,7 +5,7 @@ use libc::{
     O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC,
 };
 use pmfs::types::mode;
-use pmfs::{Attr, Error, Fs, SetAttr};
+use pmfs::{Attr, Error, Fs, Ino, SetAttr};
 
 use super::names::{allow_change, new_node};
 use super::{kernel_answer, outside};
@@ -48,6 +48,17 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
             Ok(Lead::Pool(fs, place)) => (fs, place),
         };
         let by_number = place.by_number;
+        let kernel_knows = !descriptors::is_placeholder(dirfd);
+        let dir = place
+            .attr
+            .filter(|attr| flags & O_PATH != 0 && is_dir(attr));
+        if let Some(dir) = dir
+            && kernel_knows
+            && !by_number
+        {
+            let asked = [dirfd, path, flags as u64, bits.into(), 0, 0];
+            return path_only(dir.ino, asked).into();
+        }
         match attempt(fs, &place, flags, bits) {
             Tried::Opened(answer) => return answer.into(),
             Tried::Again => {}
@@ -56,7 +67,7 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
                 return promote::open_way(&way, flags, bits).into();
             }
             Tried::Through(way) => {
-                if descriptors::get(dirfd).is_none() && !by_number {
+                if kernel_knows && !by_number {
                     // The kernel finds it by the same path, at the mount.
                     return Verdict::Pass;
                 }
@@ -64,6 +75,16 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
             }
         }
     }
+}
+
+/// A directory for names to begin at: the kernel's descriptor, of which we know where it is.
+fn path_only(ino: Ino, asked: [u64; 6]) -> Answer {
+    // SAFETY: the program's own call.
+    let opened = kernel_answer(unsafe { kernel::call(libc::SYS_openat, asked) })?;
+    if opened < descriptors::COUNT as u64 {
+        descriptors::set(opened as i32, Descriptor::path_only(ino));
+    }
+    Ok(opened)
 }
 
 fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
@@ -203,7 +224,7 @@ pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
     match program::read::<[u64; 3]>(a[2]) {
         Err(errno) => Err(errno).into(),
         Ok([flags, bits, 0]) => open(room, a[0], a[1], flags as i32, bits as u32),
-        Ok(_) => match descriptors::get(a[0]) {
+        Ok(_) => match descriptors::get(a[0]).filter(|dir| !dir.is_path_only()) {
             None => Verdict::Pass,
             Some(dir) => {
                 let through = match promote::open(&dir) {

@@ -1,0 +1,103 @@
+//! The private mount of `pmfs run` lasts as long as a program of the run does, also one in the background.
+//!
+//! All of them inherit the writing end of a pipe, at a number that the preloaded library keeps open. The keeper, a process of its own,
+//! waits for the end of what can be read there, and then takes the mount away.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, getrlimit};
+
+use crate::Outcome;
+use crate::cli::Umount;
+use crate::failure::Failure;
+use crate::umount;
+
+/// Where the pipe's number is, counted from the top of the limit.
+const FROM_TOP: u64 = 2;
+/// The library looks no further.
+const NUMBERS: u64 = 1 << 20;
+
+/// A keeper at work.
+pub struct Keeper {
+    process: Child,
+    reading: OwnedFd,
+    writing: OwnedFd,
+}
+
+impl Keeper {
+    /// Starts one for the mount on `dir`.
+    pub fn start(dir: &Path) -> Result<Keeper, Failure> {
+        let failed =
+            |error: io::Error| Failure::new(format!("the mount's keeper: {error}"), "try again");
+        let (reading, writing) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let top = getrlimit(Resource::Nofile)
+            .current
+            .unwrap_or(NUMBERS)
+            .min(NUMBERS);
+        let number = i32::try_from(top.saturating_sub(FROM_TOP)).unwrap_or(0);
+        let writing =
+            fcntl_dupfd_cloexec(&writing, number).map_err(|errno| failed(errno.into()))?;
+        let process = Command::new("/proc/self/exe")
+            .args(["umount", "--quiet", "--at-end"])
+            .arg(dir)
+            .stdin(reading.try_clone().map_err(failed)?)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        // From here on every process that is started inherits it.
+        fcntl_setfd(&writing, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+        Ok(Keeper {
+            process,
+            reading,
+            writing,
+        })
+    }
+
+    /// The number that the programs' end of the pipe has.
+    pub fn number(&self) -> i32 {
+        self.writing.as_raw_fd()
+    }
+
+    /// The program has ended: waits for the keeper, unless others of the run go on.
+    pub fn end(mut self) {
+        drop(self.writing);
+        let mut waiting = [PollFd::from_borrowed_fd(
+            self.reading.as_fd(),
+            PollFlags::IN,
+        )];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let over = poll(&mut waiting, Some(&now)).is_ok_and(|ready| ready > 0);
+        if over {
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// `pmfs umount --at-end`: waits for the end of stdin, and takes the mount away. What still uses it ends it.
+pub fn run(arguments: &Umount) -> Outcome {
+    // Of the terminal's signals the programs are to decide what they mean.
+    let _ = rustix::process::setsid();
+    io::stdin().read_to_end(&mut Vec::new())?;
+    let mut arguments = Umount {
+        dir: arguments.dir.clone(),
+        lazy: false,
+        quiet: true,
+        json: false,
+        at_end: false,
+    };
+    if umount::run(&arguments).is_err() {
+        arguments.lazy = true;
+        return umount::run(&arguments);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -99,7 +99,9 @@ fn behind(signal: i32, wanted: &Action) -> Action {
         handler: on_signal as *const () as usize as u64,
         flags,
         restorer: wanted.restorer,
-        mask: wanted.mask & !FAULTS,
+        // One at a time: what another would find interrupted has to be the program's or this library's code, not a handler
+        // of ours, whose mask is nobody's. `deliver` opens it again.
+        mask: !FAULTS,
     }
 }
 
@@ -331,7 +333,7 @@ fn put_off(
     let before = unsafe { mask.read() };
     let mut word = thread::get(word::PUT_OFF);
     if word == 0 {
-        thread::set(word::MASK, before);
+        thread::set(word::MASK, before & !FAULTS);
     }
     word |= WAS;
     if wanted.flags & SA_RESTART as u64 == 0 {
@@ -367,6 +369,7 @@ fn deliver(
     let kept = KEPT.map(thread::get);
     let moved = show_place_in_libc(context);
     thread::set(word::PUT_OFF, 0);
+    let_through(signal, context, wanted);
     let handler = std::ptr::with_exposed_provenance::<()>(wanted.handler as usize);
     // SAFETY: the program installed it as a handler; one that takes the number alone ignores the rest.
     let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
@@ -381,6 +384,24 @@ fn deliver(
     {
         [registers[RIP], registers[RSP]] = from;
     }
+}
+
+/// The mask that the program's handler has to run with.
+fn let_through(signal: i32, context: &libc::ucontext_t, wanted: &Action) {
+    // SAFETY: the kernel's mask is the first word of libc's larger one.
+    let mut mask = unsafe { (&raw const context.uc_sigmask).cast::<u64>().read() } | wanted.mask;
+    if wanted.flags & libc::SA_NODEFER as u64 == 0 {
+        mask |= 1 << (signal - 1);
+    }
+    let mask = mask & !FAULTS;
+    let at = (&raw const mask).expose_provenance() as u64;
+    // SAFETY: the kernel reads the mask.
+    unsafe {
+        kernel::call(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_SETMASK as u64, at, 0, 8, 0, 0],
+        )
+    };
 }
 
 const RIP: usize = libc::REG_RIP as usize;

@@ -87,9 +87,11 @@ static void halves(int fd) {
     memset(edge - 8, 'E', 8);
     /* The kernel gives or takes what it can, or nothing. */
     ssize_t read_there = pread(fd, edge - 8, 16, 0);
-    CHECK(read_there == 8 || (read_there == -1 && errno == EFAULT));
+    int why = errno;
+    CHECK(read_there == 8 || (read_there == -1 && why == EFAULT));
     ssize_t written = pwrite(fd, edge - 8, 16, 0);
-    CHECK(written == 8 || (written == -1 && errno == EFAULT));
+    why = errno;
+    CHECK(written == 8 || (written == -1 && why == EFAULT));
     struct stat stat;
     CHECK(fstat(fd, &stat) == 0 && stat.st_size == 16);
     CHECK(pread(fd, got, 16, 0) == 16 && memcmp(got + 8, "89abcdef", 8) == 0);

@@ -45,11 +45,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
-    let set_aside = signals::leave_own_stack(room);
     let verdict = serve(call, room);
-    if set_aside {
-        signals::back_to_own_stack(room);
-    }
     stats::note(call, &verdict);
     let step = match verdict {
         Verdict::Pass => 0,
@@ -92,7 +88,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_io_submit => aio::submit(args),
         libc::SYS_rt_sigaction => signals::action(args, room),
         libc::SYS_sigaltstack => signals::stack(args, room),
-        libc::SYS_rt_sigprocmask => signals::mask(args),
+        libc::SYS_rt_sigprocmask => signals::mask(args, room),
         libc::SYS_io_uring_setup => Verdict::Done(Err(libc::ENOSYS)),
         _ => process::serve(call, room),
     }

@@ -181,7 +181,8 @@ pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
 }
 
 /// rt_sigprocmask(2): the two signals by which a bad pointer shows are never blocked.
-pub(crate) fn mask(args: [u64; 6]) -> Verdict {
+pub(crate) fn mask(args: [u64; 6], room: &Inner) -> Verdict {
+    rearm(room);
     if args[1] == 0 || args[0] as i32 == libc::SIG_UNBLOCK || args[3] != 8 {
         return Verdict::Pass;
     }
@@ -202,57 +203,57 @@ pub(crate) fn mask(args: [u64; 6]) -> Verdict {
 /// struct stack_t of the kernel: address, flags, bytes.
 type Stack = [u64; 3];
 const DISABLED: u64 = libc::SS_DISABLE as u64;
+/// SS_AUTODISARM: without an alternate stack while a handler is on it.
+const DISARM: u64 = 1 << 31;
 
-/// sigaltstack(2): where the program's alternate stack is has to be known.
+/// sigaltstack(2). A handler on that stack makes a call, which goes on on the library's: a signal, or a bad pointer, would put its
+/// frame at the top of the alternate stack again, over the handler's own. So the kernel takes it away while a handler is on it.
 pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
-    if on_own_stack(room) {
-        // The kernel can't see it, for this call has left that stack.
-        if args[0] != 0 {
-            return Verdict::Done(Err(libc::EPERM));
-        }
+    let mut set = || {
+        let on_it = is_on_own_stack(room);
         let [at, bytes] = room.signal_stack;
-        let told: Stack = [at, libc::SS_ONSTACK as u64, bytes];
-        return Verdict::Done(program::write(args[1], &told).map(|()| 0));
-    }
-    // SAFETY: the program's own call.
-    let answer = unsafe { kernel::call(libc::SYS_sigaltstack, args) };
-    if answer == 0 && args[0] != 0 {
-        room.signal_stack = match program::read::<Stack>(args[0]) {
-            Ok([at, flags, bytes]) if flags & 0xffff_ffff & DISABLED == 0 => [at, bytes],
-            _ => [0; 2],
+        let flags = match (on_it, bytes) {
+            (true, _) => libc::SS_ONSTACK as u64,
+            (_, 0) => DISABLED,
+            _ => 0,
         };
-    }
-    Verdict::Done(crate::calls::kernel_answer(answer))
+        if args[0] != 0 {
+            let [at, flags, bytes]: Stack = program::read(args[0])?;
+            let flags = flags & u64::from(u32::MAX);
+            if on_it {
+                return Err(libc::EPERM);
+            }
+            let off = flags & DISABLED != 0;
+            set_stack(&[at, if off { flags } else { flags | DISARM }, bytes])?;
+            room.signal_stack = if off { [0; 2] } else { [at, bytes] };
+        }
+        if args[1] != 0 {
+            program::write(args[1], &[at, flags, bytes])?;
+        }
+        Ok(0)
+    };
+    Verdict::Done(set())
 }
 
 /// The program called from its alternate stack.
-fn on_own_stack(room: &Inner) -> bool {
+fn is_on_own_stack(room: &Inner) -> bool {
     let [at, bytes] = room.signal_stack;
     bytes != 0 && thread::get(word::PROGRAM_STACK).wrapping_sub(at + 1) < bytes
 }
 
-/// A handler on the alternate stack makes a call, which goes on on the library's: the kernel would put the frame of a signal, or of a
-/// bad pointer, at the top of the alternate stack again, over the handler's own. So it has none meanwhile. Answers whether.
-#[inline]
-pub(crate) fn leave_own_stack(room: &Inner) -> bool {
-    if room.signal_stack[1] == 0 || !on_own_stack(room) {
-        return false;
-    }
-    set_stack(&[0, DISABLED, 0]);
-    true
-}
-
-/// The end of that.
-#[cold]
-pub(crate) fn back_to_own_stack(room: &Inner) {
-    let [at, bytes] = room.signal_stack;
-    set_stack(&[at, 0, bytes]);
-}
-
-fn set_stack(stack: &Stack) {
+fn set_stack(stack: &Stack) -> Result<(), i32> {
     let at = stack.as_ptr().expose_provenance() as u64;
     // SAFETY: the kernel reads the structure; the stack is the program's, or none.
-    unsafe { kernel::call(libc::SYS_sigaltstack, [at, 0, 0, 0, 0, 0]) };
+    let answer = unsafe { kernel::call(libc::SYS_sigaltstack, [at, 0, 0, 0, 0, 0]) };
+    crate::calls::kernel_answer(answer).map(drop)
+}
+
+/// Who jumps out of a handler does not give the stack back by itself; but the jump restores the mask.
+fn rearm(room: &Inner) {
+    let [at, bytes] = room.signal_stack;
+    if bytes != 0 && !is_on_own_stack(room) {
+        let _ = set_stack(&[at, DISARM, bytes]);
+    }
 }
 
 /// Whether a signal waits for the end of this call, or another thread does.

@@ -33,4 +33,7 @@ tests! {
     signals_end_waits_for_locks: "signals.c" "waits";
     handlers_in_the_middle_of_calls: "signals.c" "storm";
     faults_of_the_program_itself: "signals.c" "faults";
+    alternate_and_small_stacks: "signals.c" "stacks";
+    ways_round_the_library: "escapes.c" "ways";
+    forks_in_the_middle_of_calls: "escapes.c" "forks";
 }

@@ -140,6 +140,7 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_exit_group,
     SYS_rt_sigaction,
     SYS_rt_sigprocmask,
+    SYS_sigaltstack,
     SYS_setuid,
     SYS_setgid,
     SYS_setreuid,

@@ -194,10 +194,21 @@ pub(crate) fn floor() -> i32 {
     FLOOR.load(Ordering::Acquire)
 }
 
+/// Where they were before the program lowered its limit: some are there still.
+static FLOOR_BEFORE: AtomicI32 = AtomicI32::new(i32::MAX);
+
+fn range_from(floor: i32) -> std::ops::Range<u32> {
+    match floor {
+        i32::MAX => 0..0,
+        floor => floor as u32..floor as u32 + OWN as u32,
+    }
+}
+
 /// Whether a number is among those that this library keeps its own at: most of them are free.
 fn is_kept(number: u64) -> bool {
-    let (number, floor) = (u64::from(number as u32), floor() as u64);
-    (floor..floor + OWN).contains(&number)
+    let before = range_from(FLOOR_BEFORE.load(Ordering::Acquire));
+    let number = number as u32;
+    range_from(floor()).contains(&number) || before.contains(&number)
 }
 
 /// Whether a number is this library's own: for the program it is not open.
@@ -220,19 +231,14 @@ fn is_own_among_kept(number: u64) -> bool {
     here.is_some() && here == kernel::file_at(number)
 }
 
-/// Numbers that this library's own may have.
-pub(crate) fn kept() -> std::ops::Range<u32> {
-    match floor() {
-        i32::MAX => 0..0,
-        floor => floor as u32..floor as u32 + OWN as u32,
-    }
+/// Numbers that this library's own may have, in order.
+pub(crate) fn kept() -> impl Iterator<Item = u32> {
+    // A limit that was lowered: the later ones are the lower.
+    range_from(floor()).chain(range_from(FLOOR_BEFORE.load(Ordering::Acquire)))
 }
 
 /// Chooses the numbers for this library's own, at the top of the limit.
 pub(crate) fn choose_floor() -> i32 {
-    if floor() != i32::MAX {
-        return floor();
-    }
     let mut limit = [0u64; 2];
     let at = limit.as_mut_ptr().expose_provenance() as u64;
     // SAFETY: the kernel fills a struct rlimit: two words.
@@ -243,7 +249,12 @@ pub(crate) fn choose_floor() -> i32 {
         )
     };
     let top = std::hint::black_box(limit)[0].min(COUNT as u64);
+    let known = floor();
+    if known != i32::MAX && (known as u64) < top {
+        return known;
+    }
     let chosen = top.saturating_sub(OWN) as i32;
+    FLOOR_BEFORE.store(known, Ordering::Release);
     for number in chosen as usize..(chosen as usize + OWN as usize).min(COUNT) {
         OURS[number / 32].fetch_or(1 << (number % 32), Ordering::AcqRel);
     }

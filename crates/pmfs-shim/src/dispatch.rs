@@ -87,7 +87,8 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_splice => files::splice(args),
         libc::SYS_io_submit => aio::submit(args),
         libc::SYS_rt_sigaction => signals::action(args, room),
-        libc::SYS_rt_sigprocmask => signals::mask(args),
+        libc::SYS_sigaltstack => signals::stack(args, room),
+        libc::SYS_rt_sigprocmask => signals::mask(args, room),
         libc::SYS_io_uring_setup => Verdict::Done(Err(libc::ENOSYS)),
         _ => process::serve(call, room),
     }

@@ -87,14 +87,45 @@ pub(crate) unsafe fn buffer<'a>(at: u64, bytes: usize) -> &'a mut [u8] {
     unsafe { slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(start), bytes) }
 }
 
-/// As [`buffer`], to be read.
-///
-/// # Safety
-/// As there.
-pub(crate) unsafe fn data<'a>(at: u64, bytes: usize) -> &'a [u8] {
-    let start = at_least_something(at);
-    // SAFETY: as in `buffer`.
-    unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(start), bytes) }
+/// Longest data that are copied before the engine sees them. Its in-place stores of a few words, within a transaction, read what
+/// they are given without a landing pad; what is longer it copies with one.
+const SHORT: usize = 1024;
+
+/// Data of the program's for a write.
+pub(crate) struct Data {
+    short: [std::mem::MaybeUninit<u8>; SHORT],
+    at: usize,
+    bytes: usize,
+}
+
+impl Data {
+    /// # Errors
+    /// EFAULT: of short data; of longer ones if an end is not there.
+    #[inline]
+    pub fn new(at: u64, bytes: usize) -> Result<Data, i32> {
+        let mut data = Data {
+            short: [std::mem::MaybeUninit::uninit(); SHORT],
+            at: at_least_something(at),
+            bytes,
+        };
+        if bytes <= SHORT {
+            // SAFETY: room for bytes, written before they are read.
+            let room = unsafe { slice::from_raw_parts_mut(data.short.as_mut_ptr().cast(), bytes) };
+            read_bytes(at, room)?;
+        }
+        Ok(data)
+    }
+
+    /// # Safety
+    /// For the time of one call of the engine's.
+    pub unsafe fn get(&self) -> &[u8] {
+        if self.bytes <= SHORT {
+            // SAFETY: set by `new`.
+            return unsafe { slice::from_raw_parts(self.short.as_ptr().cast(), self.bytes) };
+        }
+        // SAFETY: as in `buffer`.
+        unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(self.at), self.bytes) }
+    }
 }
 
 /// A null pointer is as bad as the one behind it, and a slice may not have it.

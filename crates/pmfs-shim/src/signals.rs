@@ -99,7 +99,9 @@ fn behind(signal: i32, wanted: &Action) -> Action {
         handler: on_signal as *const () as usize as u64,
         flags,
         restorer: wanted.restorer,
-        mask: wanted.mask & !FAULTS,
+        // One at a time: what another would find interrupted has to be the program's or this library's code, not a handler
+        // of ours, whose mask is nobody's. `deliver` opens it again.
+        mask: !FAULTS,
     }
 }
 
@@ -179,7 +181,8 @@ pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
 }
 
 /// rt_sigprocmask(2): the two signals by which a bad pointer shows are never blocked.
-pub(crate) fn mask(args: [u64; 6]) -> Verdict {
+pub(crate) fn mask(args: [u64; 6], room: &Inner) -> Verdict {
+    rearm(room);
     if args[1] == 0 || args[0] as i32 == libc::SIG_UNBLOCK || args[3] != 8 {
         return Verdict::Pass;
     }
@@ -194,6 +197,62 @@ pub(crate) fn mask(args: [u64; 6]) -> Verdict {
                 unsafe { kernel::call(libc::SYS_rt_sigprocmask, [args[0], at, args[2], 8, 0, 0]) };
             Verdict::Done(crate::calls::kernel_answer(answer))
         }
+    }
+}
+
+/// struct stack_t of the kernel: address, flags, bytes.
+type Stack = [u64; 3];
+const DISABLED: u64 = libc::SS_DISABLE as u64;
+/// SS_AUTODISARM: without an alternate stack while a handler is on it.
+const DISARM: u64 = 1 << 31;
+
+/// sigaltstack(2). A handler on that stack makes a call, which goes on on the library's: a signal, or a bad pointer, would put its
+/// frame at the top of the alternate stack again, over the handler's own. So the kernel takes it away while a handler is on it.
+pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
+    let mut set = || {
+        let on_it = is_on_own_stack(room);
+        let [at, bytes] = room.signal_stack;
+        let flags = match (on_it, bytes) {
+            (true, _) => libc::SS_ONSTACK as u64,
+            (_, 0) => DISABLED,
+            _ => 0,
+        };
+        if args[0] != 0 {
+            let [at, flags, bytes]: Stack = program::read(args[0])?;
+            let flags = flags & u64::from(u32::MAX);
+            if on_it {
+                return Err(libc::EPERM);
+            }
+            let off = flags & DISABLED != 0;
+            set_stack(&[at, if off { flags } else { flags | DISARM }, bytes])?;
+            room.signal_stack = if off { [0; 2] } else { [at, bytes] };
+        }
+        if args[1] != 0 {
+            program::write(args[1], &[at, flags, bytes])?;
+        }
+        Ok(0)
+    };
+    Verdict::Done(set())
+}
+
+/// The program called from its alternate stack.
+fn is_on_own_stack(room: &Inner) -> bool {
+    let [at, bytes] = room.signal_stack;
+    bytes != 0 && thread::get(word::PROGRAM_STACK).wrapping_sub(at + 1) < bytes
+}
+
+fn set_stack(stack: &Stack) -> Result<(), i32> {
+    let at = stack.as_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel reads the structure; the stack is the program's, or none.
+    let answer = unsafe { kernel::call(libc::SYS_sigaltstack, [at, 0, 0, 0, 0, 0]) };
+    crate::calls::kernel_answer(answer).map(drop)
+}
+
+/// Who jumps out of a handler does not give the stack back by itself; but the jump restores the mask.
+fn rearm(room: &Inner) {
+    let [at, bytes] = room.signal_stack;
+    if bytes != 0 && !is_on_own_stack(room) {
+        let _ = set_stack(&[at, DISARM, bytes]);
     }
 }
 
@@ -275,7 +334,7 @@ fn put_off(
     let before = unsafe { mask.read() };
     let mut word = thread::get(word::PUT_OFF);
     if word == 0 {
-        thread::set(word::MASK, before);
+        thread::set(word::MASK, before & !FAULTS);
     }
     word |= WAS;
     if wanted.flags & SA_RESTART as u64 == 0 {
@@ -311,6 +370,7 @@ fn deliver(
     let kept = KEPT.map(thread::get);
     let moved = show_place_in_libc(context);
     thread::set(word::PUT_OFF, 0);
+    let_through(signal, context, wanted);
     let handler = std::ptr::with_exposed_provenance::<()>(wanted.handler as usize);
     // SAFETY: the program installed it as a handler; one that takes the number alone ignores the rest.
     let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
@@ -325,6 +385,24 @@ fn deliver(
     {
         [registers[RIP], registers[RSP]] = from;
     }
+}
+
+/// The mask that the program's handler has to run with.
+fn let_through(signal: i32, context: &libc::ucontext_t, wanted: &Action) {
+    // SAFETY: the kernel's mask is the first word of libc's larger one.
+    let mut mask = unsafe { (&raw const context.uc_sigmask).cast::<u64>().read() } | wanted.mask;
+    if wanted.flags & libc::SA_NODEFER as u64 == 0 {
+        mask |= 1 << (signal - 1);
+    }
+    let mask = mask & !FAULTS;
+    let at = (&raw const mask).expose_provenance() as u64;
+    // SAFETY: the kernel reads the mask.
+    unsafe {
+        kernel::call(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_SETMASK as u64, at, 0, 8, 0, 0],
+        )
+    };
 }
 
 const RIP: usize = libc::REG_RIP as usize;

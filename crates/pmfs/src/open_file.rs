@@ -216,7 +216,7 @@ impl Pool {
         for class in [LockClass::File, LockClass::Flock] {
             let owner = self.file_owner(index, class);
             // Nothing to split, so it can't fail.
-            let _ = self.file_unlock(ino, owner, LockRange::WHOLE);
+            let _ = self.take_lock_away(ino, owner, LockRange::WHOLE);
         }
         self.pm.runtime().store(line + INO, 0);
     }

@@ -64,10 +64,10 @@ static inline void say(const char *form, ...) {
 
 /* A path below the directory; four at a time. */
 static inline const char *in(const char *name) {
-    static __thread char room[4][PATH_MAX];
+    static __thread char room[4][256];
     static __thread int turn;
     char *path = room[turn++ % 4];
-    snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    snprintf(path, 256, "%s/%s", dir, name);
     return path;
 }
 

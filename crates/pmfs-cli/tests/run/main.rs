@@ -29,4 +29,11 @@ tests! {
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
     a_child_with_a_stack_of_its_own: "children.c" "clone";
+    pointers_that_lead_nowhere: "pointers.c" "all";
+    signals_end_waits_for_locks: "signals.c" "waits";
+    handlers_in_the_middle_of_calls: "signals.c" "storm";
+    faults_of_the_program_itself: "signals.c" "faults";
+    alternate_and_small_stacks: "signals.c" "stacks";
+    ways_round_the_library: "escapes.c" "ways";
+    forks_in_the_middle_of_calls: "escapes.c" "forks";
 }

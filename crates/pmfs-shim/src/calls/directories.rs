@@ -21,6 +21,7 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
     let room = (args[2] as u32 as usize).min(ROOM);
     let mut records = Vec::with_capacity(room.min(32 << 10));
     let mut met_none = true;
+    let before = fs.file(dir.file).map_err(errno)?.offset;
     let listed = fs.at_offset(dir.file, |now| {
         let mut end = now.offset;
         fs.readdir(dir.ino, now.offset, &mut |entry| {
@@ -46,6 +47,10 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
         // Not even one fits.
         return Err(EINVAL);
     }
-    program::write_bytes(args[1], &records)?;
+    if let Err(error) = program::write_bytes(args[1], &records) {
+        // Nothing was given: it comes again.
+        let _ = fs.seek_file(dir.file, std::io::SeekFrom::Start(before));
+        return Err(error);
+    }
     Ok(listed as u64)
 }

@@ -94,8 +94,9 @@ fn from_program(at: u64, bytes: u64, write: impl FnOnce(&[u8]) -> pmfs::Result<u
     let written = if MAPS.load(Ordering::Relaxed) {
         write(&gather(&[(at, bytes as u64)])?)
     } else {
+        let data = program::Data::new(at, bytes)?;
         // SAFETY: the program's data, for this call.
-        write(unsafe { program::data(at, bytes) })
+        write(unsafe { data.get() })
     };
     written.map(|written| written as u64).map_err(errno)
 }
@@ -239,12 +240,14 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         }
         let append = appends(fs, file)?;
         let gathered;
+        let single;
         // One write is all or nothing, also of many parts.
         let data = match parts.as_slice() {
             [] => &[][..],
             &[(address, bytes)] if !MAPS.load(Ordering::Relaxed) => {
+                single = program::Data::new(address, bytes as usize)?;
                 // SAFETY: the program's data, for this call.
-                unsafe { program::data(address, bytes as usize) }
+                unsafe { single.get() }
             }
             parts => {
                 gathered = gather(parts)?;

@@ -166,7 +166,12 @@ impl Pool {
 
     /// Whether who is in the way was dead: it is not any more.
     fn bury(&self, by: &Record) -> Result<bool> {
-        if !by.slot.is_some_and(|slot| self.slot_dead(slot)) {
+        // A lock of an open file has no process: it ends with the last who has that file open.
+        let is_dead = match by.slot {
+            Some(slot) => self.slot_dead(slot),
+            None => !self.dead_slots().is_empty(),
+        };
+        if !is_dead {
             return Ok(false);
         }
         crate::recovery::recover_dead(self)?;
@@ -198,6 +203,14 @@ impl Pool {
     /// [`Error::NoLocks`] if the rest takes one more record than there is.
     pub(crate) fn file_unlock(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
         self.alive()?;
+        self.take_lock_away(ino, owner, range)
+    }
+
+    /// As [`Pool::file_unlock`], also for a process that is leaving the pool.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn take_lock_away(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
         if Bucket::is_empty(self, ino) {
             return Ok(());
         }

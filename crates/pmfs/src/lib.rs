@@ -105,6 +105,7 @@ pub use open_file::OpenFile;
 pub use options::{MkfsOptions, OpenOptions, Stalled};
 #[doc(hidden)]
 pub use owner::protocol as lock_protocol;
+pub use owner::stalled::tell_of_stalled;
 pub use owner_words::OwnerWords;
 pub use path::Place;
 pub use pmem::{FlushMode, MapOptions};

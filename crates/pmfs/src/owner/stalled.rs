@@ -5,6 +5,8 @@ use super::slot_of;
 use crate::options::Stalled;
 use crate::pool::Pool;
 use rustix::process::{Pid, Signal, kill_process};
+use std::fmt;
+use std::sync::OnceLock;
 
 /// Says who is waited for, once a wait; kills him, if that is wanted and he is who he says he is.
 #[cold]
@@ -39,11 +41,28 @@ fn is_stopped(pid: u64) -> bool {
     matches!(state, Some(Some('T' | 't')))
 }
 
+/// What is told of processes that hold others up, and whom it is told.
+type Say = fn(fmt::Arguments<'_>);
+
+static SAY: OnceLock<Say> = OnceLock::new();
+
+/// Who waits for a process that does not run says so here, instead of on stderr. The first one to ask has it.
+pub fn tell_of_stalled(say: Say) {
+    let _ = SAY.set(say);
+}
+
+fn say(what: fmt::Arguments<'_>) {
+    match SAY.get() {
+        Some(say) => say(what),
+        None => eprintln!("pmfs: {what}"),
+    }
+}
+
 fn tell_of(pool: &Pool, slot: u64, what: &str) {
     let (pid, command) = (pool.slot_pid(slot), pool.slot_command(slot));
     let who = format!("process {pid} ({command}), {what}");
     if pool.stalled == Stalled::Wait || slot == pool.holder().slot {
-        eprintln!("pmfs: waiting for {who}");
+        say(format_args!("waiting for {who}"));
         return;
     }
     let named = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -54,7 +73,9 @@ fn tell_of(pool: &Pool, slot: u64, what: &str) {
         .filter(|_| is_he)
         .map(|pid| kill_process(pid, Signal::KILL))
     {
-        Some(Ok(())) => eprintln!("pmfs: killed {who}"),
-        _ => eprintln!("pmfs: waiting for {who}; it can't be killed from here"),
+        Some(Ok(())) => say(format_args!("killed {who}")),
+        _ => say(format_args!(
+            "waiting for {who}; it can't be killed from here"
+        )),
     }
 }

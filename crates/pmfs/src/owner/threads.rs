@@ -6,6 +6,8 @@
 
 //! A table of words and no lock: one that another thread had at the moment of a fork would stay locked in the child.
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use rustix::thread::gettid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,12 +37,39 @@ pub(super) fn is_gone(tag: u64) -> bool {
     known >> TAG_SHIFT == tag && !runs(known as u32)
 }
 
-/// A thread of that number is there, and has not ended.
+/// A thread of that number is there, and has not ended. Where nobody can tell it counts as running: undoing what a living one
+/// does is worse than waiting for a dead one.
 fn runs(number: u32) -> bool {
-    let Ok(stat) = std::fs::read(format!("/proc/{number}/stat")) else {
+    let Some(thread) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
+        return true;
+    };
+    // By any thread's number, in this process's own namespace, and without /proc.
+    if test_kill_process(thread) == Err(Errno::SRCH) {
         return false;
+    }
+    // A process's first thread stays as a zombie until the others have ended.
+    let Ok(stat) = std::fs::read(format!("/proc/self/task/{number}/stat")) else {
+        return true;
     };
     // Its name may have anything in it: the state stands behind the last parenthesis.
     let state = stat.rsplit(|byte| *byte == b')').next();
     !matches!(state, Some([b' ', b'Z' | b'X', ..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_runs_until_it_has_ended() {
+        let number = || gettid().as_raw_nonzero().get() as u32;
+        assert!(runs(number()));
+        let ended = std::thread::spawn(number).join().expect("the thread");
+        // The kernel may take a moment after join has returned.
+        let since = std::time::Instant::now();
+        while runs(ended) && since.elapsed().as_secs() < 10 {
+            std::thread::yield_now();
+        }
+        assert!(!runs(ended));
+    }
 }

@@ -57,6 +57,8 @@ pjdfstest_compared() {
     fi
     join -a 1 -a 2 -e none -o 0,1.2,2.2 "$out/pjd.other.all" "$out/pjd.mnt.all" >"$out/pjd.both"
     while read -r name theirs ours; do
+        # Whether something is mounted on a directory is not followed below `pmfs run`.
+        [ "$face:$name" != run:rmdir::ebusy ] || ours=skipped
         case $theirs,$ours in
         ok,skipped) result skip "pjdfstest $name: runs on $other_kind" ;;
         ok,ok | FAILED,* | skipped,* | none,ok) ;;

@@ -32,7 +32,12 @@ pub fn write(dir: &Path) -> Result<()> {
 fn shown(command: &Command) -> Command {
     let mut copy = Command::new(kept(command.get_name()))
         .args(command.get_arguments().filter(|it| !it.is_hide_set()))
-        .subcommands(command.get_subcommands().map(shown));
+        .subcommands(
+            command
+                .get_subcommands()
+                .filter(|it| !it.is_hide_set())
+                .map(shown),
+        );
     if let Some(about) = command.get_about() {
         copy = copy.about(about.clone());
     }

@@ -81,6 +81,9 @@ On a terminal it goes on until Ctrl-C; else one round is shown, over the time si
     Save(Save),
     /// Make a pool from what save wrote
     Load(Load),
+    /// Part of a mount: its stdin is a socket to the daemon, its stdout the device
+    #[command(hide = true)]
+    DropPages,
     /// Show structures of a pool as they stand, without changing it
     Dump(Dump),
     /// Make a pool that is not mounted larger

@@ -30,12 +30,18 @@ enum Status {
     Failed(String),
 }
 
-/// Starts the background process and waits until the mount answers.
-pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failure> {
-    // By its name, for ps; through /proc if that is gone, as after an upgrade.
+/// Runs this program once more. By its name, for ps; through /proc if that is gone, as after an upgrade.
+pub fn this_program(subcommand: &str) -> Command {
     let program = env::current_exe().ok().filter(|path| path.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
-    command.arg0("pmfs").arg("mount").arg("--daemon");
+    command.arg0("pmfs").arg(subcommand);
+    command
+}
+
+/// Starts the background process and waits until the mount answers.
+pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failure> {
+    let mut command = this_program("mount");
+    command.arg("--daemon");
     for list in &arguments.options {
         command.arg("-o").arg(list);
     }

@@ -43,6 +43,8 @@ struct OpenReport {
     path: Option<String>,
     /// How often it is open.
     count: u64,
+    /// A mount's kernel may hold pages of it, for a mapping.
+    mapped: bool,
     /// Of an open file with an offset, where that is.
     offset: Option<u64>,
 }
@@ -98,6 +100,7 @@ impl Holders {
                 inode: holding.ino,
                 path: names.get(&holding.ino).cloned(),
                 count: holding.count,
+                mapped: holding.is_mapped,
                 offset: holding.file.map(|(_, offset)| offset),
             };
             holdings.iter().map(report).collect()
@@ -157,10 +160,11 @@ impl Holders {
             lines.push(format!("open        {}", open.len()));
             for held in open {
                 lines.push(format!(
-                    "  {:>7} {:<15} {}{}",
+                    "  {:>7} {:<15} {}{}{}",
                     held.pid,
                     held.command,
                     named(&held.path, held.inode),
+                    if held.mapped { ", mapped" } else { "" },
                     held.offset
                         .map_or_else(String::new, |offset| format!(", at byte {offset}")),
                 ));

@@ -87,6 +87,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Grow(arguments) => grow::run(&arguments),
+        Command::DropPages => drop_pages(),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match outcome {
@@ -96,6 +97,12 @@ fn main() -> ExitCode {
             name.failure(failure).exit_code()
         }
     }
+}
+
+/// A mount's other process, which has nothing of the pool.
+fn drop_pages() -> Outcome {
+    pmfs_fuse::drop_pages()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What a command answers.

@@ -167,7 +167,7 @@ impl Attached {
 
     /// Serves it to the end.
     pub fn serve(self, stop: std::sync::mpsc::Receiver<pmfs_fuse::Stop>) -> Outcome {
-        let ending = self.mounted.serve(stop);
+        let ending = self.mounted.serve(stop, daemon::this_program("drop-pages"));
         drop(self.presence);
         match ending? {
             Ending::Unmounted => log::info!("unmounted, the pool is clean"),

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::thread;
 
 use bench::actor::Actor;
 use bench::{Bench, is_daemon, wait_until};
@@ -129,6 +130,34 @@ fn what_one_does_the_other_sees() {
     assert!(!both.second("b").exists());
     assert_eq!(open.metadata().unwrap().nlink(), 1);
     drop((open, appending));
+    both.end();
+}
+
+/// Goal: open(2) with O_CREAT opens what somebody beside the mount has made since the kernel looked. Method: both sides open and
+/// remove one name as fast as they can; nobody is told that it exists.
+#[test]
+fn files_made_on_both_sides_at_once() {
+    let Some(both) = both() else { return };
+    let told: Vec<Option<i32>> = thread::scope(|scope| {
+        let sides = [both.first("a"), both.second("a")].map(|path| {
+            scope.spawn(move || {
+                let mut told = Vec::new();
+                for _ in 0..400 {
+                    let mut how = OpenOptions::new();
+                    if let Err(error) = how.write(true).create(true).truncate(false).open(&path) {
+                        told.push(error.raw_os_error());
+                    }
+                    let _ = fs::remove_file(&path);
+                }
+                told
+            })
+        });
+        let ended = sides.map(|side| side.join().unwrap());
+        ended.concat()
+    });
+    let stale = Some(rustix::io::Errno::STALE.raw_os_error());
+    assert!(told.iter().all(|number| *number == stale), "{told:?}");
+    assert!(told.len() < 80, "{}", told.len());
     both.end();
 }
 

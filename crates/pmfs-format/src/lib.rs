@@ -32,8 +32,8 @@ pub use inode::InodeRaw;
 pub use journal::LogEntryRaw;
 pub use layout::{Field, Structure};
 pub use runtime::{
-    FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, LaneRaw, LockRaw, OpenFileRaw,
-    RuntimeHeaderRaw, SlotRaw,
+    FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw, LockRaw,
+    OpenFileRaw, RuntimeHeaderRaw, SlotRaw,
 };
 pub use superblock::{RunRecordRaw, SuperblockRaw};
 
@@ -57,6 +57,10 @@ pub fn structures() -> Vec<Structure> {
         LaneRaw::structure(),
         IntentRaw::structure(),
         LockRaw::structure(),
+        OpenFileRaw::structure(),
+        FileLockRaw::structure(),
+        FileLockBucketRaw::structure(),
+        KernelCopyRaw::structure(),
         GroupRaw::structure(),
         LogEntryRaw::structure(),
         InodeRaw::structure(),

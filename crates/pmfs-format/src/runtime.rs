@@ -2,8 +2,8 @@
 //!
 //! Nothing here is logged. It is trusted while a process holds the pool or since one closed it cleanly; else
 //! the first opener resets it and rebuilds the bitmaps by walking the trees. In order:
-//! header, slots, lanes, intents, locks, open table, open files, file locks, their buckets, block groups, block bitmap,
-//! inode groups, inode bitmap, strays.
+//! header, slots, lanes, intents, locks, open table, open files, file locks, their buckets, kernel copies, block groups,
+//! block bitmap, inode groups, inode bitmap, strays.
 //!
 //! Strays: a word for each group of inodes, a bit for each [`STRAY_INODES`] of them: set before a word of one of
 //! these inodes is stored that nobody flushes (times of an overwrite, atime, the count of blocks). A clean close
@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 5;
+pub const LAYOUT: u64 = 6;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -98,8 +98,8 @@ on_media! {
         @ 32 command: [u64; 2],
         /// When it attached, ns since the epoch.
         @ 48 since_ns: u64,
-        /// Zero.
-        @ 56 unused: u64,
+        /// Counts requests to give pages back; its low half is slept on by a mount's revoker.
+        @ 56 asked: u64,
         /// Totals of this incarnation, for whoever wants to look: calls that read.
         @ 64 reads: u64,
         /// Calls that change something.
@@ -169,8 +169,10 @@ on_media! {
         @ 0 owner: u64,
         /// Odd while what it covers is being changed; never restarts while readers may exist.
         @ 8 sequence: u64,
+        /// How many records of kernel copies to look at, from the line's own on, for one of an inode of this line; 0: none.
+        @ 16 copies: u64,
         /// Zero.
-        @ 16 unused: [u64; 6],
+        @ 24 unused: [u64; 5],
     }
 }
 
@@ -243,6 +245,41 @@ on_media! {
         @ 16 changes: u64,
         /// Zero.
         @ 24 unused: [u64; 5],
+    }
+}
+
+/// Kernel copy state: nobody's record.
+pub const KERNEL_COPY_FREE: u64 = 0;
+/// Kernel copy state: being filled.
+pub const KERNEL_COPY_TAKEN: u64 = 1;
+/// Kernel copy state: the mount's kernel may hold pages of the inode.
+pub const KERNEL_COPY_HELD: u64 = 2;
+/// Kernel copy state: as held, and somebody waits for their return.
+pub const KERNEL_COPY_WANTED: u64 = 3;
+/// Kernel copy records: where the slot's number plus one starts in the state's word.
+pub const KERNEL_COPY_SLOT_SHIFT: u32 = 32;
+/// Kernel copy kind: clean pages.
+pub const KERNEL_COPY_READ: u64 = 1;
+/// Kernel copy kind: pages that programs may store to.
+pub const KERNEL_COPY_MAYBE_DIRTY: u64 = 2;
+/// Kernel copy kind, kept for processes that map the pool's own blocks; nobody sets it.
+pub const KERNEL_COPY_POOL: u64 = 3;
+
+on_media! {
+    /// Pages of an inode that a mount's kernel may hold. Stands at its lock's line, or after it.
+    pub struct KernelCopyRaw[64] {
+        /// KERNEL_COPY_* | (slot + 1) << [`KERNEL_COPY_SLOT_SHIFT`]: whose mount; its low half is slept on.
+        @ 0 state: u64,
+        /// The inode.
+        @ 8 ino: u64,
+        /// [`KERNEL_COPY_READ`] or [`KERNEL_COPY_MAYBE_DIRTY`].
+        @ 16 kind: u64,
+        /// Counts the reads of pages that were answered since.
+        @ 24 generation: u64,
+        /// When the first of them was, ns of CLOCK_MONOTONIC.
+        @ 32 since_ns: u64,
+        /// Zero.
+        @ 40 unused: [u64; 3],
     }
 }
 

@@ -33,7 +33,7 @@ mod server;
 pub mod unmount;
 mod wire;
 
-pub use adapter::{Ending, Mounted, Stop, mount};
+pub use adapter::{Ending, Mounted, Stop, drop_pages, mount};
 pub use error::MountError;
 pub use options::MountOptions;
 

@@ -62,22 +62,10 @@ fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer 
 
 /// `rest`: argument vector, environment, flags.
 fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
-    // A path relative to a directory of ours, or out of it again, is made absolute; any other leads the kernel to the mount.
-    let mut absolute: Option<Vec<u8>> = None;
-    match find(room, dirfd, path, true) {
-        Ok(Lead::Out(path)) => absolute = Some(path.to_vec()),
-        Ok(Lead::Pool(_, place)) if descriptors::get(dirfd).is_some() => {
-            match promote::directory(place.dir) {
-                Ok(mut dir) => {
-                    dir.pop();
-                    absolute = Some([dir.as_slice(), b"/", place.name, b"\0"].concat());
-                }
-                Err(errno) => return Verdict::Done(Err(errno)),
-            }
-        }
-        Ok(_) => {}
+    let absolute = match made_absolute(room, dirfd, path) {
+        Ok(absolute) => absolute,
         Err(errno) => return Verdict::Done(Err(errno)),
-    }
+    };
     let mut name = Box::new([0; PATH_MAX]);
     let known = absolute.clone().or_else(|| {
         let len = program::path(path, &mut name).ok()?;
@@ -136,6 +124,20 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     }
     take_back(room, handed);
     Verdict::Done(kernel_answer(answer))
+}
+
+/// A path relative to a directory of ours, or out of it again, as one that the kernel understands; any other leads the kernel
+/// to the mount as it is.
+fn made_absolute(room: &mut Inner, dirfd: u64, path: u64) -> Result<Option<Vec<u8>>, i32> {
+    match find(room, dirfd, path, true)? {
+        Lead::Out(path) => Ok(Some(path.to_vec())),
+        Lead::Pool(_, place) if descriptors::get(dirfd).is_some() => {
+            let mut dir = promote::directory(place.dir)?;
+            dir.pop();
+            Ok(Some([dir.as_slice(), b"/", place.name, b"\0"].concat()))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Descriptors of ours that the next program inherits.

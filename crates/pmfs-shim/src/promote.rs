@@ -6,7 +6,7 @@
 
 use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC};
 use pmfs::types::mode;
-use pmfs::{Fs, INODE_NAME, Ino, ROOT_INO};
+use pmfs::{Attr, Fs, INODE_NAME, Ino, ROOT_INO};
 
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
@@ -68,6 +68,29 @@ pub(crate) fn path(file: &Descriptor) -> Result<Vec<u8>, i32> {
         return directory(file.ino);
     }
     Ok(by_number(file.ino))
+}
+
+/// Whether a file may be opened for writing as far as the kernel knows who runs it: only an executable one is asked after.
+///
+/// # Errors
+/// ETXTBSY.
+pub(crate) fn allow_writing(attr: &Attr) -> Result<(), i32> {
+    if attr.mode & 0o111 == 0 || is_dir(attr) {
+        return Ok(());
+    }
+    let way = Way {
+        ino: attr.ino,
+        is_dir: false,
+    };
+    match open_way(&way, libc::O_WRONLY | O_CLOEXEC, 0) {
+        Ok(number) => {
+            kernel::plain(libc::SYS_close, &[number]);
+            Ok(())
+        }
+        Err(libc::ETXTBSY) => Err(libc::ETXTBSY),
+        // What else the mount has against it is no matter here.
+        Err(_) => Ok(()),
+    }
 }
 
 /// The mount's path of an inode by its number, with a NUL.

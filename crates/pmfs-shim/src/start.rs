@@ -46,6 +46,7 @@ fn begin(config: &Config) {
         kernel::plain(libc::SYS_exit_group, &[134]);
     }));
     gate::start();
+    pmfs::tell_of_stalled(log::line);
     signals::start();
     if config.keeper.is_some() {
         // It has one of these numbers.

@@ -127,6 +127,15 @@ pub enum Error {
         /// Ours.
         ours: u64,
     },
+    /// The kernel of another mount has pages of the file that programs below it have mapped. Calls wait for these
+    /// unless [`crate::Fs::tell_of_pages`] was called.
+    #[error("pages of the file are mapped below another mount of the pool")]
+    PagesElsewhere {
+        /// The inode.
+        ino: crate::types::Ino,
+        /// Whether the call changes the content, so that clean pages are in the way too.
+        change: bool,
+    },
     /// What stands on the medium can't be right.
     #[error("corrupt pool: {what} at offset {offset:#x}; run pmfs fsck")]
     Corrupt {
@@ -219,7 +228,7 @@ impl Error {
             Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::NotPermitted(_) => Errno::PERM,
             Error::Denied(_) => Errno::ACCESS,
-            Error::Busy => Errno::BUSY,
+            Error::Busy | Error::PagesElsewhere { .. } => Errno::BUSY,
             Error::FileTooBig => Errno::FBIG,
             Error::AttributeName => Errno::RANGE,
             Error::AttributeTooLong => Errno::TOOBIG,

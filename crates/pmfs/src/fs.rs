@@ -295,7 +295,13 @@ impl Fs {
 
     /// Reads; short only at the end of the file.
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let read = self.look(self.pool.read(ino, offset, buffer))?;
+        let mut read = self.pool.read(ino, offset, buffer);
+        while let Err(error) = &read
+            && self.pages_are_back(error)
+        {
+            read = self.pool.read(ino, offset, buffer);
+        }
+        let read = self.look(read)?;
         self.pool.count(Total::ReadBytes, read as u64);
         Ok(read)
     }
@@ -308,6 +314,11 @@ impl Fs {
     /// Writes at the true end; answers the offset and the bytes written.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
         self.change_data(|| self.pool.append(ino, data), |&(_, written)| written)
+    }
+
+    /// Writes back what the kernel of a mount had in a page: nothing past the true end.
+    pub fn write_back(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.change_data(|| self.pool.write_back(ino, offset, data), |()| data.len())
     }
 
     /// See `fallocate(2)`.
@@ -329,12 +340,22 @@ impl Fs {
 
     /// The first data from `offset` on.
     pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.look(self.pool.seek(ino, offset, true))
+        self.seek(ino, offset, true)
     }
 
     /// The first hole from `offset` on; the end counts as one.
     pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64> {
-        self.look(self.pool.seek(ino, offset, false))
+        self.seek(ino, offset, false)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
+        let mut found = self.pool.seek(ino, offset, data);
+        while let Err(error) = &found
+            && self.pages_are_back(error)
+        {
+            found = self.pool.seek(ino, offset, data);
+        }
+        self.look(found)
     }
 
     /// Copies between files inside the pool.
@@ -595,15 +616,25 @@ impl Fs {
     ) -> Result<T> {
         let before = counters::snapshot();
         let mut result = call();
-        if let Err(error) = &result
-            && error.is_shortage()
-            && self.recover_dead().is_ok_and(|slots| slots > 0)
+        let mut recovered = false;
+        while let Err(error) = &result
+            && self.may_go_better(error, &mut recovered)
         {
             result = call();
         }
         let written = result.as_ref().map_or(0, written);
         self.pool.count_change(&before, written as u64);
         self.stop_at_damage(result)
+    }
+
+    /// After a call that has changed nothing: whether to try again. What has run out is looked for among the dead once.
+    #[cold]
+    fn may_go_better(&self, error: &Error, recovered: &mut bool) -> bool {
+        if error.is_shortage() && !*recovered {
+            *recovered = true;
+            return self.recover_dead().is_ok_and(|slots| slots > 0);
+        }
+        self.pages_are_back(error)
     }
 
     /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::lane::Run;
 use pmfs_format::{
-    BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, LaneRaw, LockRaw,
-    OpenFileRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw, runtime::GROUP_UNITS, tree,
+    BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw,
+    LockRaw, OpenFileRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw, runtime::GROUP_UNITS, tree,
 };
 
 /// Open files for each line of the open table, which names who has what open.
@@ -53,6 +53,7 @@ pub(crate) struct Geometry {
     pub files: u64,
     pub file_locks: u64,
     pub file_lock_buckets: u64,
+    pub kernel_copies: u64,
     pub block_map: BitmapPlace,
     pub inode_map: BitmapPlace,
     pub strays: u64,
@@ -120,6 +121,7 @@ impl Geometry {
         let file_locks = regions.take(sizing.open_lines * FileLockRaw::SIZE);
         let buckets = sizing.open_lines / FILE_LOCKS_PER_BUCKET;
         let file_lock_buckets = regions.take(buckets * FileLockBucketRaw::SIZE);
+        let kernel_copies = regions.take(sizing.open_lines * KernelCopyRaw::SIZE);
         let mut bitmap = |units: u64| {
             let groups = regions.take(units.div_ceil(GROUP_UNITS) * GroupRaw::SIZE);
             let bits = regions.take(units.div_ceil(64) * 8);
@@ -155,6 +157,7 @@ impl Geometry {
             files,
             file_locks,
             file_lock_buckets,
+            kernel_copies,
             block_map,
             inode_map,
             strays,
@@ -367,6 +370,16 @@ impl Geometry {
     /// Byte offset of the file lock bucket `index`.
     pub fn file_lock_bucket(&self, index: u64) -> u64 {
         self.file_lock_buckets + index * FileLockBucketRaw::SIZE
+    }
+
+    /// Records of kernel copies: a power of two.
+    pub fn kernel_copy_count(&self) -> u64 {
+        self.open_lines
+    }
+
+    /// Byte offset of the kernel copy record `index`.
+    pub fn kernel_copy(&self, index: u64) -> u64 {
+        self.kernel_copies + index * KernelCopyRaw::SIZE
     }
 
     /// Byte offset of lane `index`'s volatile line.

@@ -37,6 +37,8 @@ pub struct Holding {
     pub ino: Ino,
     /// How often.
     pub count: u64,
+    /// The process is a mount whose kernel may hold pages of it.
+    pub is_mapped: bool,
     /// The open file through which, with its offset in bytes; `None`: held by number, as a mount does.
     pub file: Option<(FileId, u64)>,
 }
@@ -82,6 +84,7 @@ impl Pool {
     /// What processes have open.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let all: Vec<_> = self.references().collect();
+        let copies: Vec<_> = self.kernel_copies().collect();
         let through_files = |slot: u64, ino: Ino| {
             let files = all.iter().filter(|other| other.slot == slot);
             files
@@ -107,6 +110,9 @@ impl Pool {
                 slot: found.slot,
                 ino,
                 count,
+                is_mapped: copies
+                    .iter()
+                    .any(|copy| (copy.slot, copy.ino) == (found.slot, ino)),
                 file,
             }
         };

@@ -55,6 +55,7 @@ mod image;
 mod info;
 mod inherit;
 mod inode;
+mod kernel_copy;
 mod lane;
 mod locks;
 mod look;
@@ -95,6 +96,7 @@ pub use holders::{Holding, Locked, Process};
 pub use image::{LoadOptions, LoadReport, SaveReport, load};
 pub use info::{FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
 pub use inherit::{ForExec, ForFork};
+pub use kernel_copy::{KernelCopy, WantedPages};
 #[cfg(feature = "record")]
 pub use lane::prefer_lane;
 pub use look::{Look, PoolState, is_pool, remove};
@@ -103,6 +105,7 @@ pub use open_file::OpenFile;
 pub use options::{MkfsOptions, OpenOptions, Stalled};
 #[doc(hidden)]
 pub use owner::protocol as lock_protocol;
+pub use owner::stalled::tell_of_stalled;
 pub use owner_words::OwnerWords;
 pub use path::Place;
 pub use pmem::{FlushMode, MapOptions};

@@ -50,6 +50,12 @@ impl<'a> LockSet<'a> {
         }
     }
 
+    /// The line of the only inode, or one of several.
+    #[inline]
+    pub fn first(&self) -> u64 {
+        self.lines[0]
+    }
+
     /// Tells readers that what these locks cover is about to change: they retry until the locks are
     /// released. To be called before the first in-place store.
     #[inline]
@@ -110,7 +116,32 @@ pub(crate) fn read_unlocked<T>(
     ino: Ino,
     mut body: impl FnMut() -> Result<T>,
 ) -> Option<Result<T>> {
+    unlocked(pool, line_of(pool, ino), &mut body)
+}
+
+/// As [`read`], of the content of a file: only if no mount's kernel has pages of it that may be newer.
+///
+/// # Errors
+/// [`crate::Error::PagesElsewhere`], and those of `body`.
+#[inline]
+pub(crate) fn read_content<T>(
+    pool: &Pool,
+    ino: Ino,
+    mut body: impl FnMut() -> Result<T>,
+) -> Result<T> {
     let line = line_of(pool, ino);
+    let mut body = || {
+        pool.pages_are_clean(line, ino)?;
+        body()
+    };
+    match unlocked(pool, line, &mut body) {
+        Some(answer) => answer,
+        None => read_locked(pool, ino, body),
+    }
+}
+
+#[inline]
+fn unlocked<T>(pool: &Pool, line: u64, body: &mut impl FnMut() -> Result<T>) -> Option<Result<T>> {
     for _ in 0..READ_TRIES {
         let before = pool.pm.load(line + SEQUENCE);
         if before & 1 == 1 {

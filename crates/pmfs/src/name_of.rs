@@ -4,8 +4,8 @@ use crate::inode::PER_BLOCK;
 use crate::pool::Pool;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{
-    BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, LaneRaw, LockRaw,
-    OpenFileRaw, SlotRaw,
+    BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw,
+    LockRaw, OpenFileRaw, SlotRaw,
 };
 
 impl Pool {
@@ -44,6 +44,7 @@ impl Pool {
                 g.file_lock_buckets,
                 FileLockBucketRaw::SIZE,
             ),
+            ("kernel copy", g.kernel_copies, KernelCopyRaw::SIZE),
             ("group of blocks", blocks.groups, GroupRaw::SIZE),
             ("bits of group of blocks", blocks.bits, GROUP_UNITS / 8),
             ("group of inodes", inodes.groups, GroupRaw::SIZE),

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::counters::Counting;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
+use crate::kernel_copy::OwnCopies;
 use crate::options::{OpenOptions, Stalled};
 use crate::owner::{AtomicHolder, Holder, slot_of};
 use crate::persist::Pm;
@@ -57,6 +58,7 @@ pub(crate) struct Pool {
     pub prober: Option<Prober>,
     pub counting: Counting,
     pub cleaning: crate::recovery::Cleaning,
+    pub own_copies: OwnCopies,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// The locks whose life is ours: slot and pool.
@@ -96,6 +98,7 @@ impl Pool {
             prober,
             counting: Counting::default(),
             cleaning: Default::default(),
+            own_copies: OwnCopies::default(),
             next_file: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }

@@ -487,6 +487,7 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
 /// Closes what a slot holds open; unlinked files that nobody else holds go. Answers how many of those.
 pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
     let mut orphans = 0;
+    pool.free_kernel_copies_of(slot);
     for Reference { off, thing, .. } in pool.references_of(slot) {
         let ino = match thing {
             Thing::Inode(ino) => ino,

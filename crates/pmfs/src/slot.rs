@@ -19,6 +19,8 @@ pub(crate) const SLOT_PID: u64 = 16;
 const SLOT_TOKEN: u64 = 24;
 const SLOT_COMMAND: u64 = 32;
 pub(crate) const SLOT_SINCE: u64 = 48;
+/// Counts requests to give pages back.
+pub(crate) const SLOT_ASKED: u64 = 56;
 /// The first of the counters.
 pub(crate) const SLOT_COUNTERS: u64 = 64;
 

@@ -11,8 +11,8 @@ use crate::wire::message::Body;
 use crate::wire::opcode::Opcode;
 use crate::wire::reply::{CopyFileRangeOut, LseekOut, Reply, WriteOut};
 use crate::wire::request::{
-    CopyFileRangeIn, FallocateIn, InHeader, LseekIn, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
-    WriteIn,
+    CopyFileRangeIn, FallocateIn, InHeader, LseekIn, OpenIn, READ_LOCKOWNER, ReadIn, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, WriteIn,
 };
 
 const SEEK_DATA: u32 = 3;
@@ -21,22 +21,37 @@ const SEEK_HOLE: u32 = 4;
 /// More than the kernel ever asks for at once (it counts in pages, 1 MiB of them here), bytes.
 const READ_MAX: u32 = 16 << 20;
 
+/// Whether what is opened by these flags of open(2) may be written.
+pub(super) fn is_for_writing(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
+}
+
 impl Adapter {
-    pub(super) fn open(&self, header: &InHeader, reply: &mut Reply) -> Answer {
-        let handle = self.run(|server| server.open(header.nodeid))?;
+    pub(super) fn open(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
+        let OpenIn { flags, .. } = body.take()?;
+        let handle = self.run(|server| server.open(header.nodeid, is_for_writing(flags)))?;
         self.put_opened(reply, handle);
         Ok(())
     }
 
     pub(super) fn read(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
-        let ReadIn { offset, size, .. } = body.take()?;
+        let ReadIn {
+            offset,
+            size,
+            read_flags,
+            ..
+        } = body.take()?;
         let offset = within_a_file(offset)?;
         if size > READ_MAX {
             return Err(Errno::INVAL.into());
         }
         self.run(|server| {
             reply.fill(size as usize, |room| {
-                server.read(header.nodeid, offset, room)
+                if read_flags & READ_LOCKOWNER == 0 {
+                    server.read_pages(header.nodeid, offset, room)
+                } else {
+                    server.read(header.nodeid, offset, room)
+                }
             })
         })
     }
@@ -46,10 +61,17 @@ impl Adapter {
         let offset = within_a_file(asked.offset)?;
         let data = body.bytes(asked.size as usize)?;
         // A page written back has its place, however the file was opened.
-        let cached = asked.write_flags & WRITE_CACHE != 0;
+        if asked.write_flags & WRITE_CACHE != 0 {
+            self.run(|server| server.write_back(header.nodeid, offset, data))?;
+            reply.put(&WriteOut {
+                size: asked.size,
+                padding: 0,
+            });
+            return Ok(());
+        }
         let flags = OFlags::from_bits_retain(asked.flags);
         let kind = WriteKind {
-            append: !cached && flags.contains(OFlags::APPEND),
+            append: flags.contains(OFlags::APPEND),
             kill_set_id: (asked.write_flags & WRITE_KILL_SUIDGID != 0).then(|| caller(header)),
         };
         let written = self.run(|server| server.write(header.nodeid, offset, data, kind))?;

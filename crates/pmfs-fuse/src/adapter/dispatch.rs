@@ -106,7 +106,7 @@ impl Adapter {
             Opcode::Link => self.link(header, body, reply),
             Opcode::Create => self.create(header, body, reply),
             Opcode::Tmpfile => self.tmpfile(header, body, reply),
-            Opcode::Open => self.open(header, reply),
+            Opcode::Open => self.open(header, body, reply),
             Opcode::Flush => self.flush(header, body),
             Opcode::Release | Opcode::Releasedir => self.release(header, body),
             Opcode::Getlk => self.getlk(header, body, reply),

@@ -12,16 +12,20 @@
 //!   by the kernel on close, fsync and msync. FLUSH is served: it drops POSIX locks.
 //! - Locks are asked for here ([`locks`]), both kinds. A SETLKW that has to wait is handed to a thread of its own,
 //!   which answers it; INTERRUPT ends that wait ([`waiters`]). All other requests in hand are finished.
-//! - A request that waits while the pool stands still keeps no worker from others.
+//! - A request that waits while the pool stands still, or for pages that another mount's kernel has, keeps no worker from others.
+//! - A READ without FUSE_READ_LOCKOWNER fills pages, which are then noted in the pool; others who want them back ask the
+//!   [`revoker`], which has the kernel drop them.
 //!
 //! A handler that panics answers EIO and logs; the worker goes on. So does a message that can't be right.
 
 mod attributes;
 mod content;
 mod dispatch;
+mod dropper;
 mod handshake;
 mod locks;
 mod names;
+mod revoker;
 mod translate;
 mod waiters;
 mod worker;
@@ -31,6 +35,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -42,8 +47,12 @@ use pmfs::{AtimeMode, Fs};
 use crate::options::MountOptions;
 use crate::presence::Presence;
 use crate::server::Server;
+use crate::wire::device::Device;
+use crate::wire::reply::OPEN_DIRECT_IO;
 use crate::{MountError, mounts, unmount};
 use dispatch::Adapter;
+use dropper::Dropper;
+pub use dropper::serve as drop_pages;
 use handshake::{Handshake, Terms};
 
 /// More workers than this only meet in the same queue.
@@ -107,7 +116,7 @@ pub fn mount(
     Ok(Mounted {
         session,
         terms,
-        server: Arc::new(Server::new(fs)),
+        server: Arc::new(Server::new(fs).cached(terms.open_flags & OPEN_DIRECT_IO == 0)),
         cache: options.cache,
         name: presence.name(),
         only: (!options.allow_other).then(|| rustix::process::geteuid().as_raw()),
@@ -118,12 +127,12 @@ pub fn mount(
 
 impl Mounted {
     /// Answers requests until the mount is gone, or until `stop` says so; then marks the pool
-    /// clean.
+    /// clean. `dropping` is a program that calls [`drop_pages`](crate::drop_pages) and nothing else.
     ///
     /// # Errors
     /// [`MountError::Detach`]; [`MountError::Channel`] if the kernel's channel failed. The pool has been
     /// closed then as well as could be.
-    pub fn serve(self, stop: Receiver<Stop>) -> Result<Ending, MountError> {
+    pub fn serve(self, stop: Receiver<Stop>, dropping: Command) -> Result<Ending, MountError> {
         enum Event {
             Ended(io::Result<()>),
             Asked(Stop),
@@ -141,14 +150,16 @@ impl Mounted {
         // Dropping it would unmount whatever is mounted on the directory by then: `fuser` 0.18 looks whether our
         // mount is gone, and has that test the wrong way round. Unmounting is done here.
         let session = ManuallyDrop::new(session);
+        let lost = |source| MountError::Channel {
+            dir: dir.clone(),
+            source,
+        };
+        let notices = Device::of(session.as_fd()).map_err(lost)?;
+        let dropper = Dropper::new(dropping, notices);
+        revoker::start(Arc::clone(&server), dropper).map_err(lost)?;
         let adapter = Adapter::new(Arc::clone(&server), terms, cache, name, only);
         let (events, event) = channel();
-        let serving = worker::start(adapter, session.as_fd(), workers()).map_err(|source| {
-            MountError::Channel {
-                dir: dir.clone(),
-                source,
-            }
-        })?;
+        let serving = worker::start(adapter, session.as_fd(), workers()).map_err(lost)?;
         let ended = events.clone();
         thread::spawn(move || ended.send(Event::Ended(join(serving))));
         thread::spawn(move || forward(&stop, &events, Event::Asked));

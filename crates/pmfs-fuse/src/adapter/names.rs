@@ -1,8 +1,10 @@
 //! Requests about names: finding, making, moving and removing them, and forgetting inodes.
 
-use pmfs::{Attr, INODE_NAME, Ino};
+use pmfs::{Attr, Error, INODE_NAME, Ino};
+use rustix::fs::OFlags;
 
-use super::dispatch::{Adapter, Answer};
+use super::content::is_for_writing;
+use super::dispatch::{Adapter, Answer, Refusal};
 use super::translate::{caller, entry, new_node, within_a_file};
 use crate::wire::message::Body;
 use crate::wire::reply::{Dirent, OpenOut, Reply};
@@ -13,6 +15,11 @@ use crate::wire::request::{
 
 /// Bits of a mode above the permissions: the type, as `readdir(3)` gives it.
 const TYPE_SHIFT: u32 = 12;
+
+/// Whether a file that is there is an error.
+fn is_exclusive(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags).contains(OFlags::EXCL)
+}
 
 impl Adapter {
     pub(super) fn lookup(
@@ -56,10 +63,19 @@ impl Adapter {
         mut body: Body<'_>,
         reply: &mut Reply,
     ) -> Answer {
-        let CreateIn { mode, umask, .. } = body.take()?;
+        let CreateIn {
+            flags, mode, umask, ..
+        } = body.take()?;
         let name = body.name()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let (made, handle) = self.run(|server| server.create(header.nodeid, name, &new))?;
+        let writing = is_for_writing(flags);
+        let made = self.run(|server| server.create(header.nodeid, name, &new, writing));
+        let (made, handle) = made.map_err(|refusal| match refusal {
+            // Somebody beside this mount has made it since the kernel looked. Told of that, the kernel looks again, and checks
+            // who may open it.
+            Refusal::Engine(Error::Exists) if !is_exclusive(flags) => Error::Stale.into(),
+            other => other,
+        })?;
         self.put_entry(reply, &made);
         self.put_opened(reply, handle);
         Ok(())
@@ -72,9 +88,12 @@ impl Adapter {
         reply: &mut Reply,
     ) -> Answer {
         // A name follows that means nothing.
-        let CreateIn { mode, umask, .. } = body.take()?;
+        let CreateIn {
+            flags, mode, umask, ..
+        } = body.take()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new))?;
+        let writing = is_for_writing(flags);
+        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new, writing))?;
         self.put_entry(reply, &made);
         self.put_opened(reply, handle);
         Ok(())
@@ -153,7 +172,7 @@ impl Adapter {
     }
 
     pub(super) fn opendir(&self, header: &InHeader, reply: &mut Reply) -> Answer {
-        let fh = self.run(|server| server.open(header.nodeid))?;
+        let fh = self.run(|server| server.open(header.nodeid, false))?;
         reply.put(&OpenOut {
             fh,
             open_flags: 0,

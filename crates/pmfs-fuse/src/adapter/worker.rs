@@ -7,7 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use pmfs::{Error, Ino};
 use rustix::io::Errno;
 use zerocopy::FromBytes;
 
@@ -33,9 +35,12 @@ const WAITER_STACK_BYTES: usize = 256 << 10;
 /// Workers and stand-ins together.
 const SEATS: usize = 64;
 
+/// How long a worker waits for pages that has nobody to stand in for it: who gives them back may wait for it in turn.
+const WAIT_ALONE: Duration = Duration::from_secs(5);
+
 /// What all workers of a mount share.
 ///
-/// A worker that has to wait, because the pool stands still, calls a stand-in first: so all who change nothing,
+/// A worker that has to wait, because the pool stands still or for pages below another mount, calls a stand-in first: so all who change nothing,
 /// and whoever closes a file, are answered all the same. A stand-in leaves once it is one too many.
 struct Crew {
     adapter: Adapter,
@@ -84,7 +89,7 @@ impl Crew {
         device: usize,
         enough: impl Fn() -> bool,
     ) -> io::Result<()> {
-        let mut room = vec![0; BEFORE_DATA + WRITE_MAX as usize + 2 * PAGE_BYTES];
+        let mut room = message_room();
         // A write's data then begins on a page, and is copied from there by whole lines.
         let start = (room.as_ptr().addr() + BEFORE_DATA).wrapping_neg() % PAGE_BYTES;
         let mut reply = Reply::default();
@@ -98,10 +103,10 @@ impl Crew {
         Ok(())
     }
 
-    /// Somebody who takes requests from `device` while the caller waits. Beyond a number nobody does.
-    fn call_stand_in(self: &Arc<Crew>, device: usize) {
+    /// Somebody who takes requests from `device` while the caller waits. Beyond a number nobody does: `false`.
+    fn call_stand_in(self: &Arc<Crew>, device: usize) -> bool {
         let Some(seat) = self.seats().pop() else {
-            return;
+            return false;
         };
         let crew = Arc::clone(self);
         let began = thread::Builder::new()
@@ -120,10 +125,11 @@ impl Crew {
                 }
                 crew.seats().push(seat);
             });
-        if let Err(error) = began {
+        if let Err(error) = &began {
             log::error!("no thread for a stand-in: {error}");
             self.seats().push(seat);
         }
+        began.is_ok()
     }
 
     fn seats(&self) -> MutexGuard<'_, Vec<usize>> {
@@ -162,11 +168,7 @@ impl Crew {
             return self.interrupt(body);
         }
         self.in_hand[seat].store(header.unique, Ordering::SeqCst);
-        let pass = self.pass(from, opcode);
-        let mut outcome = guard(opcode, || {
-            self.adapter.dispatch(opcode, &header, body, reply)
-        });
-        drop(pass);
+        let mut outcome = self.outcome(from, opcode, &header, body, reply);
         if opcode == Opcode::Setlkw && outcome == Err(Errno::AGAIN) {
             outcome = match self.wait(from, header, body) {
                 Ok(()) => return self.in_hand[seat].store(0, Ordering::SeqCst),
@@ -177,6 +179,44 @@ impl Crew {
             device.answer(header.unique, outcome.map(|()| reply.bytes()));
         }
         self.in_hand[seat].store(0, Ordering::SeqCst);
+    }
+
+    /// Answers a request, once others have given back what is in its way.
+    fn outcome(
+        self: &Arc<Crew>,
+        from: usize,
+        opcode: Opcode,
+        header: &InHeader,
+        body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Result<(), Errno> {
+        loop {
+            let pass = self.pass(from, opcode);
+            let mut elsewhere = None;
+            let outcome = guard(opcode, || {
+                let answer = self.adapter.dispatch(opcode, header, body, reply);
+                if let Err(Refusal::Engine(Error::PagesElsewhere { ino, change })) = answer {
+                    elsewhere = Some((ino, change));
+                }
+                answer
+            });
+            // Not kept in the wait: who makes the pool stand still would wait for it.
+            drop(pass);
+            let Some((ino, change)) = elsewhere else {
+                return outcome;
+            };
+            reply.clear();
+            guard(opcode, || Ok(self.wait_for_pages(from, ino, change)?))?;
+        }
+    }
+
+    /// Waits for another mount's kernel. The one over there may wait for this one's, so somebody has to answer meanwhile.
+    fn wait_for_pages(self: &Arc<Crew>, device: usize, ino: Ino, change: bool) -> pmfs::Result<()> {
+        self.ready.fetch_sub(1, Ordering::SeqCst);
+        let limit = (!self.call_stand_in(device)).then_some(WAIT_ALONE);
+        let waited = self.adapter.server.wait_for_pages(ino, change, limit);
+        self.ready.fetch_add(1, Ordering::SeqCst);
+        waited
     }
 
     /// Hands a lock that has to be waited for to a thread of its own, which answers.
@@ -224,6 +264,11 @@ impl Crew {
             }
         }
     }
+}
+
+/// For any message, wherever in its first page it begins.
+pub(super) fn message_room() -> Vec<u8> {
+    vec![0; BEFORE_DATA + WRITE_MAX as usize + 2 * PAGE_BYTES]
 }
 
 /// Turns what comes of a request into a number; survives panics.

@@ -22,9 +22,15 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    /// A number that no other open file has or had.
-    pub(super) fn number(&self) -> u64 {
-        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    /// A number that no other open file has or had. It says whether that is open for writing.
+    pub(super) fn number(&self, writing: bool) -> u64 {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        number << 1 | u64::from(writing)
+    }
+
+    /// What a number says.
+    pub(super) fn is_writing(handle: u64) -> bool {
+        handle & 1 == 1
     }
 
     /// The owner is about to lock a range through the handle.
@@ -79,8 +85,9 @@ mod tests {
     #[test]
     fn what_ends_with_a_handle() {
         let handles = Handles::default();
-        let [first, second] = [handles.number(), handles.number()];
+        let [first, second] = [handles.number(false), handles.number(true)];
         assert_ne!(first, second);
+        assert!(!Handles::is_writing(first) && Handles::is_writing(second));
         handles.note(7, first, 100);
         handles.note(7, first, 100);
         handles.note(7, first, 200);

@@ -57,22 +57,27 @@ impl Server {
     /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The number to give the kernel.
     ///
     /// # Errors
-    /// As the engine's call; [`Error::Stale`] if the number is another file's by now.
-    pub fn open(&self, node: u64) -> Result<u64> {
+    /// As the engine's call; [`Error::Stale`] if the number is another file's by now; [`Error::PagesElsewhere`] if it is for
+    /// writing.
+    pub fn open(&self, node: u64, writing: bool) -> Result<u64> {
         let attr = self.fs.hold(ino_of(node))?;
         if self.known.is_other(attr.ino, attr.generation) {
             self.release(attr.ino);
             return Err(Error::Stale);
         }
-        Ok(self.handles.number())
+        if let Err(error) = self.count_handle(attr.ino, writing) {
+            self.release(attr.ino);
+            return Err(error);
+        }
+        Ok(self.handles.number(writing))
     }
 
     /// As [`Server::open`], of an inode just made: if that fails the kernel is not told of it.
     ///
     /// # Errors
     /// As there.
-    pub(super) fn open_new(&self, attr: Attr) -> Result<(Attr, u64)> {
-        match self.open(attr.ino) {
+    pub(super) fn open_new(&self, attr: Attr, writing: bool) -> Result<(Attr, u64)> {
+        match self.open(attr.ino, writing) {
             Ok(handle) => Ok((attr, handle)),
             Err(error) => {
                 self.forget(attr.ino, 1);
@@ -93,6 +98,7 @@ impl Server {
         for owner in owners.chain(flock.map(flock_owner)) {
             outcome = outcome.and(self.fs.unlock_all(ino, owner));
         }
+        outcome = outcome.and(self.uncount_handle(ino, handle));
         self.release(ino);
         outcome
     }

@@ -14,6 +14,8 @@
 
 mod handles;
 mod locks;
+mod mapped;
+mod pages;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -30,6 +32,7 @@ use crate::freeze::{Frozen, Gate, Pass};
 use crate::lookups::LookupTable;
 use crate::remount::Manner;
 use handles::Handles;
+use pages::{Opened, Pace};
 
 pub(crate) use locks::LockRequest;
 
@@ -64,6 +67,10 @@ pub struct Server {
     /// Set before that, so that whoever waits for a lock ends.
     ending: AtomicBool,
     handles: Handles,
+    opened: Opened,
+    pace: Pace,
+    /// The kernel keeps in pages what it reads and writes: it can't have files mapped else.
+    is_cached: bool,
     /// Where changes wait while the pool is copied.
     gate: Gate,
     /// Releases of unlinked inodes under way, that is, blocks about to become free.
@@ -74,6 +81,7 @@ impl Server {
     /// Over an attached pool.
     #[must_use]
     pub fn new(fs: Arc<Fs>) -> Server {
+        fs.tell_of_pages();
         Server {
             gate: Gate::new(fs.mapping().path()),
             fs,
@@ -81,8 +89,17 @@ impl Server {
             closed: RwLock::new(false),
             ending: AtomicBool::new(false),
             handles: Handles::default(),
+            opened: Opened::default(),
+            pace: Pace::default(),
+            is_cached: false,
             releasing: AtomicUsize::new(0),
         }
+    }
+
+    /// For a kernel that reads and writes through its pages.
+    #[must_use]
+    pub(crate) fn cached(self, is_cached: bool) -> Server {
+        Server { is_cached, ..self }
     }
 
     /// A request is to begin; one that changes anything waits while the pool stands still.
@@ -141,6 +158,7 @@ impl Server {
     pub fn close(&self) -> Result<()> {
         let _pass = self.gate.pass(true);
         self.ending.store(true, Ordering::SeqCst);
+        self.fs.end_wait_to_be_asked();
         let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
         if *closed {
             return Ok(());
@@ -177,9 +195,15 @@ impl Server {
     }
 
     /// CREATE: also opens; with the number of the open file.
-    pub fn create(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<(Attr, u64)> {
+    pub fn create(
+        &self,
+        parent: u64,
+        name: &[u8],
+        new: &NewNode,
+        writing: bool,
+    ) -> Result<(Attr, u64)> {
         self.make(parent, name, new)
-            .and_then(|attr| self.open_new(attr))
+            .and_then(|attr| self.open_new(attr, writing))
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<Attr> {
@@ -188,13 +212,13 @@ impl Server {
     }
 
     /// TMPFILE: without a name, open, and held until the kernel forgets it, whether or not it gets a name.
-    pub fn tmpfile(&self, parent: u64, new: &NewNode) -> Result<(Attr, u64)> {
+    pub fn tmpfile(&self, parent: u64, new: &NewNode, writing: bool) -> Result<(Attr, u64)> {
         let attr = self.with_space(|| self.fs.tmpfile(ino_of(parent), new))?;
         let attr = self.told(attr);
         if !self.known.set_held(attr.ino) {
             self.release(attr.ino);
         }
-        self.open_new(attr)
+        self.open_new(attr, writing)
     }
 
     /// MKNOD; `mode` carries the type.
@@ -357,8 +381,11 @@ impl Server {
         let ino = ino_of(node);
         self.drop_privileges(ino, kind.kill_set_id)?;
         self.with_space(|| {
+            self.note_cached_write(ino)?;
             if kind.append {
-                self.fs.append(ino, data).map(|(_, written)| written)
+                let (at, written) = self.fs.append(ino, data)?;
+                self.note_cached_append(ino, at == offset)?;
+                Ok(written)
             } else {
                 self.fs.write(ino, offset, data)
             }
@@ -538,7 +565,7 @@ mod tests {
 
     /// A file, closed again.
     fn made(server: &Server, name: &[u8]) -> u64 {
-        let (attr, handle) = server.create(1, name, &NEW).unwrap();
+        let (attr, handle) = server.create(1, name, &NEW, true).unwrap();
         server.close_file(attr.ino, handle, None).unwrap();
         attr.ino
     }
@@ -588,7 +615,7 @@ mod tests {
         let server = server(&dir);
         let free = server.statfs().unwrap().inodes_free;
         let tmpfile = || {
-            let (attr, handle) = server.tmpfile(1, &NEW).unwrap();
+            let (attr, handle) = server.tmpfile(1, &NEW, true).unwrap();
             server.close_file(attr.ino, handle, None).unwrap();
             attr.ino
         };
@@ -619,7 +646,7 @@ mod tests {
         let server = server(&dir);
         let path = dir.path().join("pool");
         let other = Fs::open(&path, &OpenOptions::default()).unwrap();
-        let (attr, handle) = server.create(1, b"a", &NEW).unwrap();
+        let (attr, handle) = server.create(1, b"a", &NEW, true).unwrap();
         let node = attr.ino;
         server.write(node, 0, b"x", WriteKind::default()).unwrap();
         other.unlink(ROOT_INO, b"a").unwrap();
@@ -634,10 +661,10 @@ mod tests {
             (attr.ino == node).then_some(name)
         });
         if let Some(name) = again {
-            assert!(matches!(server.open(node), Err(Error::Stale)));
+            assert!(matches!(server.open(node, false), Err(Error::Stale)));
             assert!(matches!(server.getattr(node), Err(Error::Stale)));
             server.lookup(1, name.as_bytes()).unwrap();
-            let handle = server.open(node).unwrap();
+            let handle = server.open(node, false).unwrap();
             server.close_file(node, handle, None).unwrap();
         }
         other.close().unwrap();

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::reply::OutHeader;
+use super::reply::{InvalInodeOut, NOTIFY_INVAL_INODE, OutHeader};
 
 const PATH: &str = "/dev/fuse";
 
@@ -39,6 +39,21 @@ impl Device {
                 Ok(Device(File::from(of.try_clone_to_owned()?)))
             }
         }
+    }
+
+    /// From its file.
+    pub(crate) fn from_file(file: File) -> Device {
+        Device(file)
+    }
+
+    /// Its file.
+    pub(crate) fn into_file(self) -> File {
+        self.0
+    }
+
+    /// For another descriptor of the connection.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// The next message; its length. `None`: the mount is gone.
@@ -79,6 +94,29 @@ impl Device {
                 }
             }
         }
+    }
+
+    /// Has the kernel drop all pages that it holds of an inode. Returns when no program has them mapped any more, and dirty ones
+    /// are written back, by requests.
+    ///
+    /// # Errors
+    /// ENOENT: the kernel does not know the inode. Others: the mount is gone.
+    pub(crate) fn drop_pages(&self, node: u64) -> Result<(), Errno> {
+        let header = OutHeader {
+            len: (size_of::<OutHeader>() + size_of::<InvalInodeOut>()) as u32,
+            error: NOTIFY_INVAL_INODE,
+            unique: 0,
+        };
+        let whole = InvalInodeOut {
+            ino: node,
+            off: 0,
+            len: 0,
+        };
+        let parts = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(whole.as_bytes()),
+        ];
+        rustix::io::writev(&self.0, &parts).map(drop)
     }
 
     /// Asks the kernel to say again that the request `unique` is interrupted. Nothing happens if that request

@@ -37,6 +37,8 @@ wire! {
     LkOut: 24 { lk: FileLock }
     IoctlOut: 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     LseekOut: 8 { offset: u64 }
+    /// `struct fuse_notify_inval_inode_out`.
+    InvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
     CopyFileRangeOut: 8 { bytes_copied: u64 }
     /// A directory entry; its name follows, and padding to eight bytes.
     Dirent: 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
@@ -46,6 +48,9 @@ wire! {
 pub(crate) const OPEN_DIRECT_IO: u32 = 1 << 0;
 /// `FOPEN_PARALLEL_DIRECT_WRITES`: the kernel need not serialise them.
 pub(crate) const OPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+
+/// `FUSE_NOTIFY_INVAL_INODE`: in place of an error, where the answer is to nothing.
+pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 
 /// What goes behind the header of an answer: kept from one request to the next, so that it is made and zeroed
 /// once.

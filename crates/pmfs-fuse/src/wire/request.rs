@@ -78,6 +78,8 @@ pub(crate) mod fattr {
     pub(crate) const MTIME_NOW: u32 = 1 << 8;
 }
 
+/// `FUSE_READ_LOCKOWNER`: of read(2) and the like, past the pages; without it pages are to be filled.
+pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 /// `FUSE_WRITE_CACHE`: a page is written back; the file handle is guessed.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `FUSE_WRITE_KILL_SUIDGID`: the writer may not keep set-id bits.

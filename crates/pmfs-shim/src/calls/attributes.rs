@@ -13,7 +13,7 @@ use crate::kernel::PATH;
 use crate::names::{errno, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
-use crate::{config, pool};
+use crate::{config, pool, promote};
 
 const BLOCK_BYTES: i64 = 4096;
 const SECOND: i64 = 1_000_000_000;
@@ -209,6 +209,7 @@ pub(crate) fn truncate(room: &mut Inner, a: [u64; 6]) -> Verdict {
             _ => return Err(EINVAL),
         }
         credentials::allow(fs, &attr, WRITE)?;
+        promote::allow_writing(&attr)?;
         let set = SetAttr {
             size: Some(size),
             ..SetAttr::default()

@@ -136,6 +136,9 @@ fn allow(fs: &Fs, attr: &Attr, flags: i32) -> Result<(), i32> {
         want |= WRITE;
     }
     credentials::allow(fs, attr, want)?;
+    if want & WRITE != 0 {
+        promote::allow_writing(attr)?;
+    }
     if flags & O_NOATIME != 0 {
         credentials::allow_owner(attr).map_err(|_| EPERM)?;
     }

@@ -138,6 +138,14 @@ impl Checker<'_> {
                 found.push(format!("open file {index} is nobody's"));
             }
         }
+        for copy in pool.kernel_copies() {
+            if !pool.is_marked(copy.slot.min(pool.geometry.slot_count - 1)) {
+                let (ino, slot) = (copy.ino, copy.slot);
+                found.push(format!(
+                    "pages of inode {ino} are held by slot {slot}, in vain"
+                ));
+            }
+        }
         for record in table::records(pool) {
             let gone = record.slot.is_some_and(|slot| !pool.is_marked(slot));
             let unfinished = !record.is_held() && !record.is_waiting();

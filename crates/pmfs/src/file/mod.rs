@@ -142,6 +142,7 @@ impl Pool {
     ) -> Result<T> {
         let early = planted!("bug-inode-read-unlocked").then(|| Inode::live(self, ino));
         let locks = LockSet::take(self, &[ino]);
+        self.pages_are_ours(locks.first(), ino)?;
         let inode = early.unwrap_or_else(|| Inode::live(self, ino))?;
         inode.require_file()?;
         let lane = Claim::new(self);

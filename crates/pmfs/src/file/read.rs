@@ -16,7 +16,7 @@ impl Pool {
     /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file.
     pub(crate) fn read(&self, ino: Ino, at: u64, buffer: &mut [u8]) -> Result<usize> {
         self.alive()?;
-        let (len, inode) = locks::read(self, ino, || {
+        let (len, inode) = locks::read_content(self, ino, || {
             let inode = Inode::live(self, ino)?;
             inode.require_file()?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);

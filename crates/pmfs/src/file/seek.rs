@@ -15,7 +15,7 @@ impl Pool {
     /// The first offset from `at` on that holds data (`data`), or that reads as a hole, the end included.
     pub(crate) fn seek(&self, ino: Ino, at: u64, data: bool) -> Result<u64> {
         self.alive()?;
-        locks::read(self, ino, || {
+        locks::read_content(self, ino, || {
             let inode = Inode::live(self, ino)?;
             inode.require_file()?;
             let size = inode.size();
@@ -76,10 +76,12 @@ impl Pool {
         let mut done = 0;
         while done < len {
             let want = (len - done).min(buffer.len() as u64) as usize;
-            let got = self.read(from, from_at + done, &mut buffer[..want])?;
-            if got == 0 {
-                break;
-            }
+            let got = match self.read(from, from_at + done, &mut buffer[..want]) {
+                Ok(0) => break,
+                Ok(got) => got,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            };
             match self.write(to, to_at + done, &buffer[..got]) {
                 Ok(written) => {
                     done += written as u64;

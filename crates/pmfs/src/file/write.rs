@@ -14,6 +14,8 @@ pub(crate) const ATOMIC_MAX: usize = 64 << 20;
 enum At {
     Offset(u64),
     End,
+    /// At an offset, and not beyond the end.
+    Inside(u64),
 }
 
 impl Pool {
@@ -46,6 +48,20 @@ impl Pool {
         self.write_piece(ino, At::End, first)
     }
 
+    /// Writes back what a mount's kernel had in a page: nothing past the true end, which another may have moved since the page
+    /// was filled.
+    pub(crate) fn write_back(&self, ino: Ino, at: u64, data: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let here = At::Inside(at + done as u64);
+            match self.write_piece(ino, here, &data[done..])? {
+                (_, 0) => break,
+                (_, written) => done += written,
+            }
+        }
+        Ok(())
+    }
+
     /// One atomic piece. Where space runs out a shorter one is tried, down to a block.
     fn write_piece(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
         self.writable()?;
@@ -67,9 +83,13 @@ impl Pool {
     fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
         self.on_file(ino, |work| {
             let size = work.inode.size();
-            let at = match at {
-                At::Offset(at) => at,
-                At::End => size,
+            let (at, data) = match at {
+                At::Offset(at) => (at, data),
+                At::End => (size, data),
+                At::Inside(at) => {
+                    let inside = size.saturating_sub(at).min(data.len() as u64);
+                    (at, &data[..inside as usize])
+                }
             };
             if data.is_empty() {
                 return Ok((at, 0));

@@ -1,7 +1,7 @@
 //! Owner words: who holds a lock, a lane or a group, as one word that a CAS sets (DECISIONS 6, 8, 10).
 
 pub mod protocol;
-mod stalled;
+pub(crate) mod stalled;
 mod threads;
 
 use crate::pool::Pool;
@@ -12,12 +12,18 @@ use std::time::{Duration, Instant};
 
 /// Pauses before a waiter sleeps (DECISIONS 41).
 const SPINS: u32 = 100;
-/// First sleep; it doubles, and each end of one probes the holder.
-const SLEEP_FIRST: Duration = Duration::from_millis(2);
-/// Longest sleep.
-const SLEEP_MAX: Duration = Duration::from_millis(10);
-/// When a waiter tells of a holder that lives but does not move.
-const STALLED: Duration = Duration::from_secs(1);
+
+/// How long a waiter sleeps.
+pub(crate) mod wait_times {
+    use std::time::Duration;
+
+    /// First sleep; it doubles, and each end of one probes the holder.
+    pub(crate) const FIRST: Duration = Duration::from_millis(2);
+    /// Longest sleep.
+    pub(crate) const MAX: Duration = Duration::from_millis(10);
+    /// When a waiter tells of a holder that lives but does not move.
+    pub(crate) const STALLED: Duration = Duration::from_secs(1);
+}
 
 /// More than any pool has (4,094).
 const NO_SLOT: u64 = 0xffd;
@@ -154,13 +160,13 @@ impl protocol::Wait for Waiting<'_> {
     fn sleep(&mut self, marked: u64) {
         let runtime = self.place.pool.pm.runtime();
         runtime.wait(self.place.off, marked as u32, self.sleep);
-        self.sleep = (self.sleep * 2).min(SLEEP_MAX);
+        self.sleep = (self.sleep * 2).min(wait_times::MAX);
     }
 
     fn unchanged(&mut self, owner: u64) {
         let pool = self.place.pool;
         recovery::recover_if_dead(pool, owner);
-        if !self.told && self.since.elapsed() > STALLED {
+        if !self.told && self.since.elapsed() > wait_times::STALLED {
             self.told = true;
             stalled::tell(pool, owner);
         }
@@ -184,7 +190,7 @@ fn wait(place: Place<'_>, me: u64) {
     let mut waiting = Waiting {
         place,
         me,
-        sleep: SLEEP_FIRST,
+        sleep: wait_times::FIRST,
         since: Instant::now(),
         told: false,
     };

@@ -5,17 +5,64 @@ use super::slot_of;
 use crate::options::Stalled;
 use crate::pool::Pool;
 use rustix::process::{Pid, Signal, kill_process};
+use std::fmt;
+use std::sync::OnceLock;
 
 /// Says who is waited for, once a wait; kills him, if that is wanted and he is who he says he is.
 #[cold]
 pub(super) fn tell(pool: &Pool, owner: u64) {
-    let Some(slot) = slot_of(owner).filter(|&slot| slot < pool.geometry.slot_count) else {
-        return;
-    };
+    let slot = slot_of(owner).filter(|&slot| slot < pool.geometry.slot_count);
+    if let Some(slot) = slot {
+        tell_of(
+            pool,
+            slot,
+            "which holds a lock of the pool and does not run",
+        );
+    }
+}
+
+/// As [`tell`], of a mount that does not give pages back. That may take its time while it runs.
+#[cold]
+pub(crate) fn tell_of_pages(pool: &Pool, slot: u64) {
+    let pid = pool.slot_pid(slot);
+    if is_stopped(pid) || pool.stalled == Stalled::Wait {
+        tell_of(
+            pool,
+            slot,
+            "which has mapped files and does not give their pages back",
+        );
+    }
+}
+
+/// As proc_pid_stat(5) has it: by a signal, or by a debugger.
+fn is_stopped(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
+    matches!(state, Some(Some('T' | 't')))
+}
+
+/// What is told of processes that hold others up, and whom it is told.
+type Say = fn(fmt::Arguments<'_>);
+
+static SAY: OnceLock<Say> = OnceLock::new();
+
+/// Who waits for a process that does not run says so here, instead of on stderr. The first one to ask has it.
+pub fn tell_of_stalled(say: Say) {
+    let _ = SAY.set(say);
+}
+
+fn say(what: fmt::Arguments<'_>) {
+    match SAY.get() {
+        Some(say) => say(what),
+        None => eprintln!("pmfs: {what}"),
+    }
+}
+
+fn tell_of(pool: &Pool, slot: u64, what: &str) {
     let (pid, command) = (pool.slot_pid(slot), pool.slot_command(slot));
-    let who = format!("process {pid} ({command}), which holds a lock of the pool and does not run");
+    let who = format!("process {pid} ({command}), {what}");
     if pool.stalled == Stalled::Wait || slot == pool.holder().slot {
-        eprintln!("pmfs: waiting for {who}");
+        say(format_args!("waiting for {who}"));
         return;
     }
     let named = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -26,7 +73,9 @@ pub(super) fn tell(pool: &Pool, owner: u64) {
         .filter(|_| is_he)
         .map(|pid| kill_process(pid, Signal::KILL))
     {
-        Some(Ok(())) => eprintln!("pmfs: killed {who}"),
-        _ => eprintln!("pmfs: waiting for {who}; it can't be killed from here"),
+        Some(Ok(())) => say(format_args!("killed {who}")),
+        _ => say(format_args!(
+            "waiting for {who}; it can't be killed from here"
+        )),
     }
 }

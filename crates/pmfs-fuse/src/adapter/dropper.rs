@@ -1,0 +1,175 @@
+//! Has the kernel drop pages, from a process of its own.
+//!
+//! The kernel does that in a call that no signal ends, while it waits for answers of the daemon. A thread of the daemon in that call
+//! would keep a killed daemon from ending: with its descriptors open the kernel goes on waiting for answers that nobody gives,
+//! for ever, and its slot goes on being its own. So a process that has nothing but one descriptor of the mount makes the
+//! call, and outlives the daemon for as long as it lasts: when the daemon is gone it refuses what the kernel asks for meanwhile.
+//!
+//! It is a program, not a fork: its stdin is a socket by which it is told of inodes and answers, its stdout the device.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use pmfs::Ino;
+use rustix::io::Errno;
+use zerocopy::FromBytes;
+
+use super::worker::message_room;
+use crate::wire::device::Device;
+use crate::wire::opcode::Opcode;
+use crate::wire::request::InHeader;
+
+/// The daemon's end.
+pub(super) struct Dropper {
+    command: Command,
+    device: Device,
+    helper: Option<Helper>,
+}
+
+struct Helper {
+    child: Child,
+    stream: UnixStream,
+}
+
+impl Helper {
+    /// What the kernel said.
+    fn ask(&mut self, ino: Ino) -> io::Result<Result<(), Errno>> {
+        let mut number = [0; 4];
+        self.stream.write_all(&ino.to_ne_bytes())?;
+        self.stream.read_exact(&mut number)?;
+        Ok(match i32::from_ne_bytes(number) {
+            0 => Ok(()),
+            number => Err(Errno::from_raw_os_error(number)),
+        })
+    }
+}
+
+impl Dropper {
+    /// `command` runs [`serve`].
+    pub(super) fn new(command: Command, device: Device) -> Dropper {
+        let mut dropper = Dropper {
+            command,
+            device,
+            helper: None,
+        };
+        // Now, while a program that was replaced since is not met.
+        if let Err(error) = dropper.start() {
+            log::warn!("no process to drop pages: {error}");
+        }
+        dropper
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        let (stream, theirs) = UnixStream::pair()?;
+        let device = Device::of(self.device.as_fd())?;
+        let child = self
+            .command
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(device.into_file()))
+            // Whoever interrupts the daemon means the mount, which may go on for a while.
+            .process_group(0)
+            .spawn();
+        // The command would keep their ends open.
+        self.command.stdin(Stdio::null()).stdout(Stdio::null());
+        self.helper = Some(Helper {
+            child: child?,
+            stream,
+        });
+        Ok(())
+    }
+
+    /// Returns when the kernel has none of the inode's pages any more. One that was killed is started again; where that can't be
+    /// done this thread makes the call itself.
+    pub(super) fn drop_pages(&mut self, ino: Ino) -> Result<(), Errno> {
+        for _ in 0..2 {
+            if self.helper.is_none()
+                && let Err(error) = self.start()
+            {
+                log::error!("no process to drop pages: {error}");
+                break;
+            }
+            if let Some(helper) = &mut self.helper {
+                match helper.ask(ino) {
+                    Ok(said) => return said,
+                    Err(error) => log::error!("the process that drops pages: {error}"),
+                }
+            }
+            self.end();
+        }
+        self.device.drop_pages(ino)
+    }
+
+    fn end(&mut self) {
+        if let Some(Helper { mut child, stream }) = self.helper.take() {
+            drop(stream);
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Dropper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The other end: until the daemon is gone.
+///
+/// # Errors
+/// What is wrong with stdin or stdout.
+pub fn serve() -> io::Result<()> {
+    let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Started by hand it is nobody's.
+    stream.peer_addr()?;
+    let device = Device::from_file(io::stdout().as_fd().try_clone_to_owned()?.into());
+    let device = Arc::new(device);
+    let (sender, told) = channel::<Ino>();
+    let (mut answers, notices) = (stream.try_clone()?, Arc::clone(&device));
+    let busy = Arc::new(AtomicBool::new(false));
+    let is_busy = Arc::clone(&busy);
+    let dropping = thread::Builder::new().name("pmfs-dropper".to_owned());
+    dropping.spawn(move || {
+        for ino in told {
+            let said = notices.drop_pages(ino);
+            let number = said.map_or_else(Errno::raw_os_error, |()| 0);
+            is_busy.store(false, Ordering::SeqCst);
+            let _ = answers.write_all(&number.to_ne_bytes());
+        }
+        process::exit(0);
+    })?;
+    let mut number = [0; 8];
+    while stream.read_exact(&mut number).is_ok() {
+        busy.store(true, Ordering::SeqCst);
+        let _ = sender.send(Ino::from_ne_bytes(number));
+    }
+    if !busy.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    drop(sender);
+    refuse_all(&device);
+    loop {
+        // The other thread ends the process.
+        thread::park();
+    }
+}
+
+/// For a daemon that is gone.
+fn refuse_all(device: &Device) {
+    let mut room = message_room();
+    while let Ok(Some(len)) = device.receive(&mut room) {
+        let Ok((header, _)) = InHeader::read_from_prefix(&room[..len]) else {
+            continue;
+        };
+        if !Opcode::of(header.opcode).is_some_and(Opcode::is_silent) {
+            // As the kernel says it of a connection that has ended, which this one does in a moment.
+            device.answer(header.unique, Err(Errno::CONNABORTED));
+        }
+    }
+}

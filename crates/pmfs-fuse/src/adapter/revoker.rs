@@ -1,0 +1,68 @@
+//! Gives pages of the mount's kernel back to others of the pool who ask for them (docs/adr/0008).
+//!
+//! A thread of its own: the kernel, told to drop a file's pages, writes dirty ones back by requests to the workers, and waits for
+//! pages that READs are about to fill. So this holds nothing that an answer to a request needs.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use pmfs::{Ino, WantedPages};
+use rustix::io::Errno;
+
+use super::dropper::Dropper;
+use crate::server::Server;
+
+/// How long a mount keeps pages at least, so that the program that faulted them in gets to use them.
+const TENURE: Duration = Duration::from_micros(500);
+
+/// Rounds after which READs of the pages are held up, because each finds that some were served since the last.
+const ROUNDS_FREE: u32 = 3;
+
+/// Longest sleep; whoever asks wakes it.
+const SLEEP: Duration = Duration::from_secs(1);
+
+/// Starts it. It ends with the server.
+pub(super) fn start(server: Arc<Server>, mut dropper: Dropper) -> io::Result<()> {
+    let revoker = thread::Builder::new().name("pmfs-revoker".to_owned());
+    let revoker = revoker.spawn(move || {
+        let mut seen = 0;
+        while let Ok((asked, wanted)) = server.wait_for_askers(seen, SLEEP) {
+            seen = asked;
+            for pages in wanted {
+                if take_back(&server, &mut dropper, pages).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    revoker.map(drop)
+}
+
+/// Has the kernel drop a file's pages until none was served meanwhile.
+fn take_back(server: &Server, dropper: &mut Dropper, mut wanted: WantedPages) -> pmfs::Result<()> {
+    thread::sleep(TENURE.saturating_sub(wanted.age));
+    for round in 0_u32.. {
+        if round >= ROUNDS_FREE {
+            server.hold_up_reads(wanted.ino, round);
+        }
+        drop_pages(dropper, wanted.ino);
+        if server.give_pages_back(&wanted, round)? {
+            return Ok(());
+        }
+        match server.still_wanted(wanted.ino)? {
+            Some(again) => wanted = again,
+            None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// That the kernel does not know the file, or is gone, is as good.
+fn drop_pages(dropper: &mut Dropper, ino: Ino) {
+    match dropper.drop_pages(ino) {
+        Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}
+        Err(errno) => log::error!("taking back the pages of inode {ino}: {errno}"),
+    }
+}

@@ -1,0 +1,116 @@
+//! Pages of mapped files: what the kernel reads for them and writes back, and giving them back to others of the pool.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pmfs::{Error, Ino, Result, WantedPages};
+
+use super::handles::Handles;
+use super::{Server, ino_of};
+
+impl Server {
+    /// READ that fills pages: of a mapping, or by readahead.
+    ///
+    /// # Errors
+    /// As the engine's call; [`Error::PagesElsewhere`]; so for all below.
+    pub fn read_pages(&self, node: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let ino = ino_of(node);
+        self.pace.wait(ino);
+        self.fs
+            .note_kernel_read(ino, &|| self.opened.is_writing(ino))?;
+        self.fs.read(ino, offset, buffer)
+    }
+
+    /// WRITE of a page that a mapping has changed. Whatever of it lies past the end of the file is nobody's.
+    pub fn write_back(&self, node: u64, offset: u64, data: &[u8]) -> Result<()> {
+        let ino = ino_of(node);
+        self.drop_privileges(ino, None)?;
+        self.with_space(|| self.fs.write_back(ino, offset, data))
+    }
+
+    pub(super) fn count_handle(&self, ino: Ino, writing: bool) -> Result<()> {
+        if writing {
+            let begin = || self.opened.add(ino, true);
+            return self.fs.begin_kernel_writing(ino, &begin);
+        }
+        self.opened.add(ino, false);
+        Ok(())
+    }
+
+    pub(super) fn uncount_handle(&self, ino: Ino, handle: u64) -> Result<()> {
+        if !self.opened.remove(ino, Handles::is_writing(handle)) {
+            return Ok(());
+        }
+        let reopened = || self.opened.is_open(ino);
+        self.fs.forget_kernel_copies(ino, &reopened)
+    }
+
+    /// A kernel that writes through its pages keeps what it writes.
+    pub(super) fn note_cached_write(&self, ino: Ino) -> Result<()> {
+        if !self.is_cached {
+            return Ok(());
+        }
+        self.pace.wait(ino);
+        self.fs.note_kernel_read(ino, &|| true)
+    }
+
+    /// After an append: such a kernel has it in its pages where it took the end to be.
+    pub(super) fn note_cached_append(&self, ino: Ino, in_place: bool) -> Result<()> {
+        if self.is_cached && !in_place {
+            return self.fs.want_own_pages(ino);
+        }
+        Ok(())
+    }
+
+    /// Waits until pages are back that are in the way of a request. `limit`: for whom nobody stands in.
+    pub(crate) fn wait_for_pages(
+        &self,
+        ino: Ino,
+        change: bool,
+        limit: Option<Duration>,
+    ) -> Result<()> {
+        let _attached = self.enter()?;
+        let began = Instant::now();
+        let is_late = || limit.is_some_and(|limit| began.elapsed() > limit);
+        let gives_up = || self.ending.load(Ordering::SeqCst) || is_late();
+        self.fs.wait_for_pages(ino, change, &gives_up)?;
+        if is_late() {
+            log::error!("no worker left to wait for pages of inode {ino}: answered EBUSY");
+            return Err(Error::Busy);
+        }
+        Ok(())
+    }
+
+    /// Sleeps until others want pages back, with what was told of it last; what they want.
+    pub(crate) fn wait_for_askers(
+        &self,
+        seen: u64,
+        timeout: Duration,
+    ) -> Result<(u64, Vec<WantedPages>)> {
+        let _attached = self.enter()?;
+        if self.ending.load(Ordering::SeqCst) {
+            return Err(Error::ShutDown);
+        }
+        self.fs.wait_to_be_asked(seen, timeout)?;
+        Ok((self.fs.asked_for_pages()?, self.fs.wanted_pages()?))
+    }
+
+    /// The kernel has dropped them; `false`: it has read some since.
+    pub(crate) fn give_pages_back(&self, wanted: &WantedPages, round: u32) -> Result<bool> {
+        let _attached = self.enter()?;
+        self.pace.hold_up(wanted.ino, round);
+        self.fs.give_pages_back(wanted.ino, wanted.generation)
+    }
+
+    /// READs of the file's pages come after others for a moment.
+    pub(crate) fn hold_up_reads(&self, ino: Ino, round: u32) {
+        self.pace.hold_up(ino, round);
+    }
+
+    /// What is wanted of a file by now.
+    pub(crate) fn still_wanted(&self, ino: Ino) -> Result<Option<WantedPages>> {
+        let _attached = self.enter()?;
+        let wanted = self.fs.wanted_pages()?;
+        Ok(wanted.into_iter().find(|pages| pages.ino == ino))
+    }
+}

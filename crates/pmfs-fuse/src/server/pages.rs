@@ -1,0 +1,134 @@
+//! What a mount has to know for the pages that its kernel holds ([`pmfs::KernelCopy`]): which files are open for writing, and
+//! when pages of a file that others have just asked for may be served again.
+//!
+//! A program that stores to a page that was taken back faults it in again at once, and would often have it before whoever asked
+//! has begun his call anew. So READs of these pages are held up for a moment, by a sleep of bounded length: they never wait for
+//! the taking back itself, which may wait for them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pmfs::Ino;
+
+/// How long those who asked have the file to themselves.
+const RESPITE: Duration = Duration::from_millis(1);
+
+/// A READ is held up for no longer than this.
+const RESPITE_MAX: Duration = Duration::from_millis(16);
+
+/// Handles of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    all: u32,
+    writing: u32,
+}
+
+/// The files open below a mount.
+#[derive(Debug, Default)]
+pub(super) struct Opened(Mutex<HashMap<Ino, Count>>);
+
+impl Opened {
+    pub(super) fn add(&self, ino: Ino, writing: bool) {
+        let mut counts = lock(&self.0);
+        let count = counts.entry(ino).or_default();
+        count.all += 1;
+        count.writing += u32::from(writing);
+    }
+
+    /// `true` if it was the last handle.
+    pub(super) fn remove(&self, ino: Ino, writing: bool) -> bool {
+        let mut counts = lock(&self.0);
+        let Some(count) = counts.get_mut(&ino) else {
+            return false;
+        };
+        count.all = count.all.saturating_sub(1);
+        count.writing = count.writing.saturating_sub(u32::from(writing));
+        let last = count.all == 0;
+        if last {
+            counts.remove(&ino);
+        }
+        last
+    }
+
+    pub(super) fn is_open(&self, ino: Ino) -> bool {
+        lock(&self.0).contains_key(&ino)
+    }
+
+    /// Whether programs may store to mapped pages of it.
+    pub(super) fn is_writing(&self, ino: Ino) -> bool {
+        lock(&self.0)
+            .get(&ino)
+            .is_some_and(|count| count.writing > 0)
+    }
+}
+
+/// Until when READs of pages are held up, by file.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    files: AtomicUsize,
+    until: Mutex<HashMap<Ino, Instant>>,
+}
+
+impl Pace {
+    /// Others come first for a moment, which grows with the `rounds` that were needed.
+    pub(super) fn hold_up(&self, ino: Ino, rounds: u32) {
+        let now = Instant::now();
+        let respite = RESPITE * 2_u32.pow(rounds.min(4));
+        let mut until = lock(&self.until);
+        until.retain(|_, end| *end > now);
+        until.insert(ino, now + respite.min(RESPITE_MAX));
+        self.files.store(until.len(), Ordering::SeqCst);
+    }
+
+    /// Sleeps, if others come first.
+    pub(super) fn wait(&self, ino: Ino) {
+        if self.files.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let end = lock(&self.until).get(&ino).copied();
+        if let Some(left) = end.and_then(|end| end.checked_duration_since(Instant::now())) {
+            thread::sleep(left);
+        }
+    }
+}
+
+/// No code that may panic runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_counted_by_what_they_may() {
+        let opened = Opened::default();
+        opened.add(7, false);
+        opened.add(7, true);
+        assert!(opened.is_open(7) && opened.is_writing(7) && !opened.is_open(8));
+        assert!(!opened.remove(7, true));
+        assert!(opened.is_open(7) && !opened.is_writing(7));
+        assert!(opened.remove(7, false));
+        assert!(!opened.is_open(7));
+        assert!(!opened.remove(7, false), "not open any more");
+    }
+
+    /// Only the file that was asked for, and not for ever.
+    #[test]
+    fn reads_are_held_up_for_a_moment() {
+        let pace = Pace::default();
+        pace.hold_up(7, 9);
+        let began = Instant::now();
+        pace.wait(8);
+        assert!(began.elapsed() < RESPITE_MAX);
+        pace.wait(7);
+        assert!(began.elapsed() >= RESPITE_MAX);
+        let ended = Instant::now();
+        pace.wait(7);
+        assert!(ended.elapsed() < RESPITE_MAX, "it is over");
+    }
+}

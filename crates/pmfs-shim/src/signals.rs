@@ -1,11 +1,12 @@
 //! Signals: no handler of the program runs while the library is in the middle of a call (DECISIONS 33).
 //!
-//! Every handler is installed behind [`on_signal`]. One that comes while a thread is inside is put off: it is blocked in the mask that the
+//! Every handler is installed behind one of ours. One that comes while a thread is inside is put off: it is blocked in the mask that the
 //! interrupted code goes back to, and sent to the thread again, so that the kernel delivers it, as it was, when the entry opens the mask
 //! at the end. glibc's own two (for pthread_cancel and setuid) are handlers like others.
 //!
 //! What handlers and unwinders see of a thread that is in a stub, or in the entry's own code, is the place in libc that it stands for.
 
+use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{
@@ -96,7 +97,7 @@ fn behind(signal: i32, wanted: &Action) -> Action {
         flags |= SA_ONSTACK as u64;
     }
     Action {
-        handler: on_signal as *const () as usize as u64,
+        handler: (&raw const pmfs_shim_on_signal).expose_provenance() as u64,
         flags,
         restorer: wanted.restorer,
         // One at a time: what another would find interrupted has to be the program's or this library's code, not a handler
@@ -290,11 +291,85 @@ fn wanted(signal: i32) -> Action {
     WANTED[signal as usize].get()
 }
 
-/// Every handler of the program's stands behind this one.
-extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+// Every handler of the program's stands behind this one. It is in assembly, with a description for unwinders and no cleanup of
+// its own: glibc cancels a thread by unwinding it from within a handler, and must not meet a frame of Rust.
+global_asm!(
+    ".text",
+    ".p2align 4",
+    ".globl pmfs_shim_on_signal",
+    ".hidden pmfs_shim_on_signal",
+    ".type pmfs_shim_on_signal, @function",
+    "pmfs_shim_on_signal:",
+    "   .cfi_startproc",
+    "   push rbx",
+    "   .cfi_def_cfa_offset 16",
+    "   .cfi_offset rbx, -16",
+    "   push r12",
+    "   .cfi_def_cfa_offset 24",
+    "   .cfi_offset r12, -24",
+    "   push r13",
+    "   .cfi_def_cfa_offset 32",
+    "   .cfi_offset r13, -32",
+    "   sub rsp, {DELIVERY}",
+    "   .cfi_def_cfa_offset 32 + {DELIVERY}",
+    "   mov rbx, rdi",
+    "   mov r12, rsi",
+    "   mov r13, rdx",
+    "   mov rcx, rsp",
+    "   call {prepare}",
+    "   test rax, rax",
+    "   jz 2f",
+    "   mov rdi, rbx",
+    "   mov rsi, r12",
+    "   mov rdx, r13",
+    "   call rax",
+    "   mov rdi, r13",
+    "   mov rsi, rsp",
+    "   call {finish}",
+    "2: add rsp, {DELIVERY}",
+    "   .cfi_def_cfa_offset 32",
+    "   pop r13",
+    "   .cfi_def_cfa_offset 24",
+    "   pop r12",
+    "   .cfi_def_cfa_offset 16",
+    "   pop rbx",
+    "   .cfi_def_cfa_offset 8",
+    "   ret",
+    "   .cfi_endproc",
+    ".size pmfs_shim_on_signal, . - pmfs_shim_on_signal",
+    DELIVERY = const size_of::<Delivery>(),
+    prepare = sym prepare,
+    finish = sym finish,
+);
+
+unsafe extern "C" {
+    static pmfs_shim_on_signal: u8;
+}
+
+/// What has to be put back when the program's handler has returned; on the assembly's stack.
+#[repr(C)]
+#[derive(Default)]
+struct Delivery {
+    kept: [u64; KEPT.len()],
+    /// Where the context was, and where it was said to be; 0: there.
+    from: Where,
+    to: Where,
+    unused: [u64; 3],
+}
+
+// The stack stays aligned.
+const _: () = assert!(size_of::<Delivery>().is_multiple_of(16));
+
+/// Answers the program's handler, if it is to be called now; 0: it is not.
+extern "C" fn prepare(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+    delivery: &mut Delivery,
+) -> u64 {
     // SAFETY: the kernel's pointers.
     if is_fault(signal) && unsafe { pmem::program::land(signal, info, context) } {
-        return;
+        return 0;
     }
     // SAFETY: as above; the context is this thread's to change.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
@@ -304,7 +379,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     if thread::get(word::STATE) == INSIDE && (sent || !is_fault(signal)) {
         put_off(signal, info, context, &wanted);
     } else if is_handler(wanted.handler) && thread::get(word::STATE) != INSIDE {
-        deliver(signal, info, context, &wanted);
+        *delivery = deliver(signal, context, &wanted);
+        return wanted.handler;
     } else if wanted.handler == SIG_DFL as u64 || !sent {
         // It happens again on return, or is sent again, and then ends the process as it would have.
         install(signal, Some(&Action::default()), None);
@@ -312,6 +388,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
             send_again(signal, info);
         }
     }
+    0
 }
 
 fn send_again(signal: i32, info: *mut libc::siginfo_t) {
@@ -355,35 +432,34 @@ const KEPT: [usize; 5] = [
     word::AFTERWARDS,
 ];
 
-fn deliver(
-    signal: i32,
-    info: *mut libc::siginfo_t,
-    context: &mut libc::ucontext_t,
-    wanted: &Action,
-) {
+fn deliver(signal: i32, context: &mut libc::ucontext_t, wanted: &Action) -> Delivery {
     if wanted.flags & SA_RESETHAND as u32 as u64 != 0 {
         if !is_guest() {
             WANTED[signal as usize].set(&Action::default());
         }
         install(signal, Some(&Action::default()), None);
     }
-    let kept = KEPT.map(thread::get);
-    let moved = show_place_in_libc(context);
+    let mut delivery = Delivery {
+        kept: KEPT.map(thread::get),
+        ..Delivery::default()
+    };
+    if let Some((from, to)) = show_place_in_libc(context) {
+        delivery.from = from;
+        delivery.to = to;
+    }
     thread::set(word::PUT_OFF, 0);
     let_through(signal, context, wanted);
-    let handler = std::ptr::with_exposed_provenance::<()>(wanted.handler as usize);
-    // SAFETY: the program installed it as a handler; one that takes the number alone ignores the rest.
-    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
-        unsafe { std::mem::transmute(handler) };
-    handler(signal, info, context);
-    for (word, value) in KEPT.into_iter().zip(kept) {
+    delivery
+}
+
+/// The program's handler has returned.
+extern "C" fn finish(context: &mut libc::ucontext_t, delivery: &Delivery) {
+    for (word, value) in KEPT.into_iter().zip(delivery.kept) {
         thread::set(word, value);
     }
     let registers = &mut context.uc_mcontext.gregs;
-    if let Some((from, to)) = moved
-        && [registers[RIP], registers[RSP]] == to
-    {
-        [registers[RIP], registers[RSP]] = from;
+    if delivery.to != [0; 2] && [registers[RIP], registers[RSP]] == delivery.to {
+        [registers[RIP], registers[RSP]] = delivery.from;
     }
 }
 

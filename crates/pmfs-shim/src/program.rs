@@ -100,7 +100,7 @@ pub(crate) struct Data {
 
 impl Data {
     /// # Errors
-    /// EFAULT: of short data; of longer ones if an end is not there.
+    /// EFAULT, of short data; the engine meets it in longer ones.
     #[inline]
     pub fn new(at: u64, bytes: usize) -> Result<Data, i32> {
         let mut data = Data {

@@ -112,6 +112,26 @@ static void halves(int fd) {
     CHECK(pwrite(fd, page, 4, 0) == 4);
 }
 
+/* Data of every length that the engine treats in its own way, of which only the beginning is there, at every alignment. */
+static void lengths(int fd) {
+    static const int sizes[] = {1, 47, 49, 384, 385, 1023, 1024, 1025, 1100, 2000, 4095, 4096, 4097, 5000, 8192, 10000, 65536};
+    long there = 32 * PAGE;
+    char *memory = mmap(NULL, 2 * there, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(memory != MAP_FAILED && mprotect(memory + there, there, PROT_NONE) == 0);
+    memset(memory, 'M', there);
+    CHECK(pwrite(fd, memory, there, 0) == there);
+    for (unsigned which = 0; which < sizeof sizes / sizeof *sizes; which++)
+        for (int offset = 0; offset < 5000; offset += 713)
+            for (int good = 0; good < sizes[which]; good += sizes[which] / 5 + 1)
+                for (int writes = 0; writes < 2; writes++) {
+                    char *at = memory + there - good;
+                    ssize_t done = writes ? pwrite(fd, at, sizes[which], offset) : pread(fd, at, sizes[which], offset);
+                    int why = errno;
+                    CHECK((done == -1 && why == EFAULT) || (done > 0 && done <= good));
+                }
+    CHECK(munmap(memory, 2 * there) == 0 && ftruncate(fd, 0) == 0);
+}
+
 int main(int count, char **arguments) {
     NEED(count == 3);
     dir = arguments[2];
@@ -129,6 +149,8 @@ int main(int count, char **arguments) {
         buffers(fd, at);
         paths();
         halves(fd);
+        lengths(fd);
+        NEED(ftruncate(fd, 0) == 0 && pwrite(fd, "0123456789abcdef", 16, 0) == 16);
     }
     /* With the signal ignored, and with a handler of the program's, which none of this reaches. */
     signal(SIGSEGV, SIG_IGN);

@@ -1,7 +1,7 @@
 //! A block put together of old bytes, new bytes and zeros: in this process's own memory first, so that it reaches the
 //! pool in whole lines, each stored once.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
 use pmfs_format::BLOCK_BYTES;
@@ -37,11 +37,17 @@ impl Draft {
         Ok(())
     }
 
-    /// New bytes.
-    pub fn put(&mut self, at: u64, bytes: &[u8]) {
+    /// New bytes: a program's own, which may not be there.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadAddress`].
+    pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let at = at as usize;
-        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        let room = &mut self.bytes[at..at + bytes.len()];
+        pmem::program::copy_in(room, bytes.as_ptr().expose_provenance())
+            .map_err(|_| Error::BadAddress)?;
         self.reach((at + bytes.len()) as u64);
+        Ok(())
     }
 
     /// Zeros up to `end`, where nothing else is.

@@ -67,7 +67,7 @@ impl<'a> Replacement<'a> {
         };
         let mut block = Draft::new();
         block.keep(self.pool, old.off(), 0, kept.min(from))?;
-        block.put(from, piece);
+        block.put(from, piece)?;
         block.keep(self.pool, old.off(), to, kept)?;
         block.reach((self.size.max(self.end()) - start).min(BLOCK_BYTES));
         block.store(fresh, off)

@@ -7,7 +7,7 @@
 //! A table of words and no lock: one that another thread had at the moment of a fork would stay locked in the child.
 
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, WaitId, WaitIdOptions, test_kill_process, waitid};
 use rustix::thread::gettid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,6 +45,11 @@ fn runs(number: u32) -> bool {
     };
     // By any thread's number, in this process's own namespace, and without /proc.
     if test_kill_process(thread) == Err(Errno::SRCH) {
+        return false;
+    }
+    // A child that shared this process's memory (vfork) has ended, and nobody has waited for it yet.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if let Ok(Some(_)) = waitid(WaitId::Pid(thread), ended) {
         return false;
     }
     // A process's first thread stays as a zombie until the others have ended.

@@ -17,6 +17,9 @@ section "mounting, 100 k files in 10 GiB"
 section "mounting and checking, 10 million files in a sparse pool of 100 GiB"
 "$pmbench" recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3 || exit 1
 
+section "unmodified programs below pmfs run"
+"$pmbench" intercepted "$target/release/pmfs" "$@" || exit 1
+
 section "several processes on one pool"
 "$pmbench" sharing "$@" || exit 1
 

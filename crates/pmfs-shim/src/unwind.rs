@@ -1,11 +1,14 @@
 //! Rust's standard library asks for an unwinder; this library never unwinds (a panic ends the process), and must not bring
 //! libgcc_s into programs that don't have it (DECISIONS 35). So the names are here, lead nowhere, and are seen by nobody else:
 //! a C++ program has its own.
+//!
+//! That one may pass our frames, when a thread is cancelled in a handler that we have called. For each it asks Rust's
+//! personality, which asks here what is to be cleaned up: nothing.
 
 use std::arch::global_asm;
 
-macro_rules! nowhere {
-    ($($name:literal)*) => {
+macro_rules! names {
+    ($code:literal: $($name:literal)*) => {
         global_asm!(
             ".text",
             $(
@@ -13,22 +16,18 @@ macro_rules! nowhere {
                 concat!(".hidden _Unwind_", $name),
                 concat!("_Unwind_", $name, ":"),
             )*
-            "ud2",
+            $code,
         );
     };
 }
 
-nowhere! {
-    "RaiseException" "Resume" "DeleteException" "GetLanguageSpecificData" "GetRegionStart" "GetTextRelBase"
-    "GetDataRelBase" "SetGR" "SetIP" "GetIPInfo" "GetIP" "GetCFA" "FindEnclosingFunction"
+names! {
+    "ud2":
+    "RaiseException" "Resume" "DeleteException" "SetGR" "SetIP"
 }
 
-// A backtrace of nothing.
-global_asm!(
-    ".text",
-    ".globl _Unwind_Backtrace",
-    ".hidden _Unwind_Backtrace",
-    "_Unwind_Backtrace:",
-    "xor eax, eax",
-    "ret",
-);
+names! {
+    "xor eax, eax\nret":
+    "GetLanguageSpecificData" "GetRegionStart" "GetTextRelBase" "GetDataRelBase" "GetIPInfo" "GetIP" "GetCFA"
+    "FindEnclosingFunction" "Backtrace"
+}

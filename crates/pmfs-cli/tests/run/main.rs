@@ -34,6 +34,7 @@ tests! {
     handlers_in_the_middle_of_calls: "signals.c" "storm";
     faults_of_the_program_itself: "signals.c" "faults";
     alternate_and_small_stacks: "signals.c" "stacks";
+    threads_that_are_cancelled: "cancelled.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
 }

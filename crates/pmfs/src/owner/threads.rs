@@ -6,6 +6,7 @@
 
 //! A table of words and no lock: one that another thread had at the moment of a fork would stay locked in the child.
 
+use rustix::fs::{Access, access, readlink};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, test_kill_process, waitid};
 use rustix::thread::gettid;
@@ -52,13 +53,11 @@ fn runs(number: u32) -> bool {
     if let Ok(Some(_)) = waitid(WaitId::Pid(thread), ended) {
         return false;
     }
-    // A process's first thread stays as a zombie until the others have ended.
-    let Ok(stat) = std::fs::read(format!("/proc/self/task/{number}/stat")) else {
-        return true;
-    };
-    // Its name may have anything in it: the state stands behind the last parenthesis.
-    let state = stat.rsplit(|byte| *byte == b')').next();
-    !matches!(state, Some([b' ', b'Z' | b'X', ..]))
+    // A process's first thread stays as a zombie until the others have ended, with no directory that it works in. (Asked without
+    // open and close: they are cancellation points, and whoever asks may be about to be cancelled.)
+    let task = format!("/proc/self/task/{number}");
+    let there = access(&task, Access::EXISTS).is_ok();
+    !there || readlink(format!("{task}/cwd"), Vec::new()) != Err(Errno::NOENT)
 }
 
 #[cfg(test)]

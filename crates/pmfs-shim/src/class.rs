@@ -154,6 +154,11 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_io_uring_setup,
 ];
 
+/// Whether a call never concerns us.
+pub(crate) fn is_none_of_ours(number: i64) -> bool {
+    CLASS[number as usize] == PASS
+}
+
 /// A call's name, of those above.
 pub(crate) fn name(number: i64) -> &'static str {
     let all = DESCRIPTOR_CALLS.iter().chain(LOOKED_AT);

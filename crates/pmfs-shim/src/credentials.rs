@@ -1,7 +1,6 @@
 //! Who the program is, and what it may do: the kernel's rules for files, as the engine has none (DECISIONS 37).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libc::{EACCES, EPERM};
 use pmfs::types::mode;
@@ -34,29 +33,27 @@ pub(crate) struct Credentials {
     capabilities: u64,
 }
 
-static KNOWN: RwLock<Option<Credentials>> = RwLock::new(None);
+/// Leaked when it changes, which is rare: no lock, which a child that shares this memory could leave locked when it is killed.
+static KNOWN: AtomicPtr<Credentials> = AtomicPtr::new(std::ptr::null_mut());
 /// Nothing is denied: the common case of root, kept apart so that a walk need not ask.
 static ALL_MAY: AtomicBool = AtomicBool::new(false);
 
 /// They may have changed.
 pub(crate) fn forget() {
     ALL_MAY.store(false, Ordering::Relaxed);
-    *KNOWN.write().unwrap_or_else(PoisonError::into_inner) = None;
+    KNOWN.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 /// Does something with them.
 pub(crate) fn with<T>(body: impl FnOnce(&Credentials) -> T) -> T {
-    {
-        let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(credentials) = &*known {
-            return body(credentials);
-        }
+    // SAFETY: a leaked box, or nothing.
+    if let Some(known) = unsafe { KNOWN.load(Ordering::Acquire).as_ref() } {
+        return body(known);
     }
-    let fresh = Credentials::ask();
+    let fresh = Box::leak(Box::new(Credentials::ask()));
     ALL_MAY.store(fresh.has(capability::DAC_OVERRIDE), Ordering::Relaxed);
-    let answer = body(&fresh);
-    *KNOWN.write().unwrap_or_else(PoisonError::into_inner) = Some(fresh);
-    answer
+    KNOWN.store(fresh, Ordering::Release);
+    body(fresh)
 }
 
 /// Whether every directory may be searched.

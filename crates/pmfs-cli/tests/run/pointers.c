@@ -120,6 +120,7 @@ static void lengths(int fd) {
     NEED(memory != MAP_FAILED && mprotect(memory + there, there, PROT_NONE) == 0);
     memset(memory, 'M', there);
     CHECK(pwrite(fd, memory, there, 0) == there);
+    memset(memory, 'W', there);
     for (unsigned which = 0; which < sizeof sizes / sizeof *sizes; which++)
         for (int offset = 0; offset < 5000; offset += 713)
             for (int good = 0; good < sizes[which]; good += sizes[which] / 5 + 1)
@@ -128,7 +129,29 @@ static void lengths(int fd) {
                     ssize_t done = writes ? pwrite(fd, at, sizes[which], offset) : pread(fd, at, sizes[which], offset);
                     int why = errno;
                     CHECK((done == -1 && why == EFAULT) || (done > 0 && done <= good));
+                    /* A call that fails has written nothing; one that was short is undone for the next. */
+                    static char was[70000];
+                    NEED(!writes || pread(fd, was, sizeof was, 0) == sizeof was);
+                    for (long byte = 0; writes && byte < (long)sizeof was; byte++)
+                        if (was[byte] != 'M' && (done == -1 || byte < offset || byte >= offset + done)) {
+                            CHECK(!"bytes of a failed write");
+                            break;
+                        }
+                    if (writes && done > 0) {
+                        memset(was, 'M', done);
+                        NEED(pwrite(fd, was, done, offset) == done);
+                    }
+                    if (!writes)
+                        memset(memory, 'W', there);
                 }
+    /* And behind the end. */
+    for (int size = 4096; size < 9000; size += 311)
+        for (int good = 0; good < size; good += size / 7) {
+            NEED(ftruncate(fd, 0) == 0);
+            ssize_t done = pwrite(fd, memory + there - good, size, 0);
+            int why = errno;
+            CHECK((done == -1 && why == EFAULT) || (done > 0 && done <= good));
+        }
     CHECK(munmap(memory, 2 * there) == 0 && ftruncate(fd, 0) == 0);
 }
 
@@ -149,6 +172,9 @@ int main(int count, char **arguments) {
         buffers(fd, at);
         paths();
         halves(fd);
+        lengths(fd);
+        /* A file of large pages, which are written in place. */
+        NEED(fallocate(fd, 0, 0, 4 << 20) == 0);
         lengths(fd);
         NEED(ftruncate(fd, 0) == 0 && pwrite(fd, "0123456789abcdef", 16, 0) == 16);
     }

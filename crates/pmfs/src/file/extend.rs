@@ -182,7 +182,9 @@ fn put(
     let piece = &data[(start - at) as usize..(end - at) as usize];
     let to = off + start - index * BLOCK_BYTES;
     let range = fresh.range(to, piece.len() as u64);
-    if piece.len() <= SMALL {
+    // Small stores have no landing for memory of a program that is not there: a face sees to short data itself, and a
+    // small end of long data goes with the rest.
+    if data.len() <= SMALL {
         range.small(0, piece);
         return Ok(());
     }

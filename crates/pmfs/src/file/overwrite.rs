@@ -191,14 +191,31 @@ impl Work<'_> {
             .collect();
         let mut tx = tx.seal();
         self.locks.change();
+        let mut copied = Ok(());
         for (range, &(to, len, _)) in ranges.iter().zip(&saved) {
             let start = (to - off) as usize;
-            tx.set_bulk(range, to, &data[start..start + len as usize])?;
+            copied = tx.set_bulk(range, to, &data[start..start + len as usize]);
+            if copied.is_err() {
+                break;
+            }
         }
-        tx.commit();
-        self.stray_times();
+        match copied {
+            Ok(()) => {
+                tx.commit();
+                self.stray_times();
+            }
+            // A program's memory that is not there: what was stored is taken back, and the log closed. Left open, a later
+            // recovery would copy from blocks that are somebody else's by then.
+            Err(Error::BadAddress) => {
+                for (range, &(to, len, from)) in ranges.iter().zip(&saved) {
+                    tx.put_back(range, to, from, len)?;
+                }
+                tx.commit();
+            }
+            Err(_) => return copied,
+        }
         self.replaced();
-        Ok(())
+        copied
     }
 
     /// `ordered`: written blocks in place, the rest by replacement. May tear. What was written before space

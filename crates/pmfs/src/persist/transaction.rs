@@ -230,7 +230,8 @@ impl Sealed<'_> {
     /// Stores many bytes inside a logged range, past the caches.
     ///
     /// # Errors
-    /// [`crate::Error::Medium`]; the transaction is then left to recovery.
+    /// [`crate::Error::Medium`]; the transaction is then left to recovery. [`crate::Error::BadAddress`]: the caller puts the old
+    /// bytes back ([`Sealed::put_back`]) and closes it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_bulk(&mut self, range: &Logged, off: u64, bytes: &[u8]) -> crate::Result<()> {
         let len = bytes.len() as u64;
@@ -241,6 +242,21 @@ impl Sealed<'_> {
         let _window = self.pm.mem.window();
         self.pm.mem.fence_stores();
         self.pm.mem.write_nt(off, bytes).map_err(super::medium)
+    }
+
+    /// Puts saved bytes back into a logged range, from `from` on, past the caches.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`]; the transaction is then left to recovery.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn put_back(&mut self, range: &Logged, off: u64, from: u64, len: u64) -> crate::Result<()> {
+        assert!(
+            off >= range.off && off + len <= range.off + range.words * 8,
+            "store past a logged range"
+        );
+        let _window = self.pm.mem.window();
+        self.pm.mem.fence_stores();
+        self.pm.mem.copy_nt(off, from, len).map_err(super::medium)
     }
 
     /// Makes the changes durable, then closes the transaction durably.

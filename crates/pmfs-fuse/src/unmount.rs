@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount as umount2};
@@ -12,19 +14,36 @@ use crate::MountError;
 /// How many holders an error names.
 const HOLDERS_MAX: usize = 5;
 
+/// How long a mount that nobody is seen to hold is asked again. Who reads a link below `/proc` that
+/// leads into a mount, as `lsof` does, holds the mount for that moment.
+const PASSERS_BY: Duration = Duration::from_millis(500);
+
 /// Takes the mount away. `lazy`: at once for names, and for open files when the last is closed.
 ///
 /// # Errors
 /// [`MountError::Busy`], [`MountError::Unmount`].
 pub fn unmount(dir: &Path, lazy: bool) -> Result<(), MountError> {
+    let deadline = Instant::now() + PASSERS_BY;
+    while !unmount_now(dir, lazy)? {
+        let holders = holders(dir);
+        if !holders.is_empty() || Instant::now() > deadline {
+            return Err(busy(dir, &holders));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// False if the mount is busy.
+fn unmount_now(dir: &Path, lazy: bool) -> Result<bool, MountError> {
     let flags = if lazy {
         UnmountFlags::DETACH
     } else {
         UnmountFlags::empty()
     };
     match umount2(dir, flags) {
-        Ok(()) => Ok(()),
-        Err(Errno::BUSY) => Err(busy(dir)),
+        Ok(()) => Ok(true),
+        Err(Errno::BUSY) => Ok(false),
         Err(Errno::PERM) => by_helper(dir, lazy),
         Err(errno) => Err(MountError::Unmount {
             path: dir.to_owned(),
@@ -33,7 +52,7 @@ pub fn unmount(dir: &Path, lazy: bool) -> Result<(), MountError> {
     }
 }
 
-fn by_helper(dir: &Path, lazy: bool) -> Result<(), MountError> {
+fn by_helper(dir: &Path, lazy: bool) -> Result<bool, MountError> {
     // PATH first, as the mount itself did, then where it stands everywhere.
     let output = ["fusermount3", "/usr/bin/fusermount3"]
         .iter()
@@ -48,13 +67,13 @@ fn by_helper(dir: &Path, lazy: bool) -> Result<(), MountError> {
         });
     let output = output.ok_or(MountError::NoHelper)?;
     if output.status.success() {
-        return Ok(());
+        return Ok(true);
     }
     let reason = String::from_utf8_lossy(&output.stderr)
         .trim()
         .replace('\n', "; ");
     if reason.contains("busy") {
-        return Err(busy(dir));
+        return Ok(false);
     }
     Err(MountError::Unmount {
         path: dir.to_owned(),
@@ -62,8 +81,7 @@ fn by_helper(dir: &Path, lazy: bool) -> Result<(), MountError> {
     })
 }
 
-fn busy(dir: &Path) -> MountError {
-    let holders = holders(dir);
+fn busy(dir: &Path, holders: &[String]) -> MountError {
     let holders = match holders.len() {
         0 => ": files of it are open, or a process has its working directory there".to_owned(),
         _ => format!(": in use by {}", holders.join(", ")),

@@ -111,7 +111,7 @@ pub use path::Place;
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{
-    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, INODE_NAME, Ino, LockClass,
-    LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr, SetTime,
-    StatFs, XattrFlags,
+    AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,
+    LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr,
+    SetTime, StatFs, XattrFlags,
 };

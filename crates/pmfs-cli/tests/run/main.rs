@@ -37,4 +37,5 @@ tests! {
     threads_that_are_cancelled: "cancelled.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
+    files_no_larger_than_allowed: "limits.c" "size";
 }

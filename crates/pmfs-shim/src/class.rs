@@ -128,6 +128,8 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_io_submit,
     // About the process.
     SYS_umask,
+    SYS_setrlimit,
+    SYS_prlimit64,
     SYS_chroot,
     SYS_unshare,
     SYS_setns,

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use crate::calls::{
     aio, attributes, descriptors as handles, directories, files, names, opens, xattrs,
 };
+use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
-use crate::{descriptors, gate, process, signals, stats};
+use crate::{descriptors, gate, mapped_size, process, signals, stats};
 
 /// What is to become of a call.
 pub(crate) enum Verdict {
@@ -113,39 +114,46 @@ fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
     if file.is_path_only() && !of_all.contains(&number) {
         return Some(Verdict::Pass);
     }
-    Some(match number {
-        libc::SYS_read => files::read(&file, args),
-        libc::SYS_write => files::write(&file, args),
-        libc::SYS_pread64 => files::pread(&file, args).into(),
-        libc::SYS_pwrite64 => files::pwrite(&file, args).into(),
-        libc::SYS_readv => files::readv(&file, args, files::Place::Own),
-        libc::SYS_writev => files::writev(&file, args, files::Place::Own),
-        libc::SYS_preadv => files::readv(&file, args, files::Place::of(args, false)),
-        libc::SYS_pwritev => files::writev(&file, args, files::Place::of(args, false)),
-        libc::SYS_preadv2 => files::readv(&file, args, files::Place::of(args, true)),
-        libc::SYS_pwritev2 => files::writev(&file, args, files::Place::of(args, true)),
-        libc::SYS_close => handles::close(&file, args[0]).into(),
-        libc::SYS_fstat => attributes::fstat(&file, args[1]).into(),
-        libc::SYS_lseek => files::lseek(&file, args).into(),
-        libc::SYS_ioctl => handles::ioctl(&file, args).into(),
-        libc::SYS_dup => handles::duplicate(&file, args[0], 0, true).into(),
-        libc::SYS_fcntl => handles::fcntl(&file, args),
-        libc::SYS_flock => handles::flock(&file, args),
+    let before = mapped_size::Before::of(file.ino);
+    let verdict = by_open_file(number, &file, args);
+    before.compare();
+    Some(verdict)
+}
+
+fn by_open_file(number: i64, file: &Descriptor, args: [u64; 6]) -> Verdict {
+    match number {
+        libc::SYS_read => files::read(file, args),
+        libc::SYS_write => files::write(file, args),
+        libc::SYS_pread64 => files::pread(file, args).into(),
+        libc::SYS_pwrite64 => files::pwrite(file, args).into(),
+        libc::SYS_readv => files::readv(file, args, files::Place::Own),
+        libc::SYS_writev => files::writev(file, args, files::Place::Own),
+        libc::SYS_preadv => files::readv(file, args, files::Place::of(args, false)),
+        libc::SYS_pwritev => files::writev(file, args, files::Place::of(args, false)),
+        libc::SYS_preadv2 => files::readv(file, args, files::Place::of(args, true)),
+        libc::SYS_pwritev2 => files::writev(file, args, files::Place::of(args, true)),
+        libc::SYS_close => handles::close(file, args[0]).into(),
+        libc::SYS_fstat => attributes::fstat(file, args[1]).into(),
+        libc::SYS_lseek => files::lseek(file, args).into(),
+        libc::SYS_ioctl => handles::ioctl(file, args).into(),
+        libc::SYS_dup => handles::duplicate(file, args[0], 0, true).into(),
+        libc::SYS_fcntl => handles::fcntl(file, args),
+        libc::SYS_flock => handles::flock(file, args),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Ok(0).into(),
         libc::SYS_sync_file_range | libc::SYS_fadvise64 | libc::SYS_readahead => Ok(0).into(),
-        libc::SYS_ftruncate => files::ftruncate(&file, args).into(),
-        libc::SYS_fallocate => files::fallocate(&file, args).into(),
-        libc::SYS_getdents64 => directories::getdents64(&file, args).into(),
-        libc::SYS_fchmod => attributes::fchmod(&file, args).into(),
-        libc::SYS_fchown => attributes::fchown(&file, args).into(),
+        libc::SYS_ftruncate => files::ftruncate(file, args).into(),
+        libc::SYS_fallocate => files::fallocate(file, args).into(),
+        libc::SYS_getdents64 => directories::getdents64(file, args).into(),
+        libc::SYS_fchmod => attributes::fchmod(file, args).into(),
+        libc::SYS_fchown => attributes::fchown(file, args).into(),
         libc::SYS_fstatfs => attributes::fstatfs(args[1]).into(),
-        libc::SYS_fsetxattr => xattrs::fset(&file, args).into(),
-        libc::SYS_fgetxattr => xattrs::fget(&file, args).into(),
-        libc::SYS_flistxattr => xattrs::flist(&file, args).into(),
-        libc::SYS_fremovexattr => xattrs::fremove(&file, args).into(),
+        libc::SYS_fsetxattr => xattrs::fset(file, args).into(),
+        libc::SYS_fgetxattr => xattrs::fget(file, args).into(),
+        libc::SYS_flistxattr => xattrs::flist(file, args).into(),
+        libc::SYS_fremovexattr => xattrs::fremove(file, args).into(),
         // What is in the table and not here is refused loudly.
         _ => Err(libc::EBADF).into(),
-    })
+    }
 }
 
 /// How often a name is looked up again whose file was gone between its lookup and its use, because others replaced it.

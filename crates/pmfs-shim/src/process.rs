@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::dispatch::Verdict;
 use crate::entry::{Call, GUEST, word};
 use crate::thread::Inner;
-use crate::{credentials, descriptors, exec, gate, kernel, names, pool, program, stats, thread};
+use crate::{
+    credentials, descriptors, exec, gate, kernel, limits, names, pool, program, stats, thread,
+};
 
 /// Calls that are none of the others'.
 pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
@@ -16,6 +18,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             UMASK.store(args[0] as u32 & 0o777, Ordering::Relaxed);
             Verdict::Done(Ok(before as u64))
         }
+        libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
         libc::SYS_fork => fork(call, room),
         libc::SYS_vfork => guest(room),
         libc::SYS_clone => clone(args[0], call, room),

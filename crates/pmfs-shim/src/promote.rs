@@ -6,7 +6,7 @@
 
 use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC};
 use pmfs::types::mode;
-use pmfs::{Attr, Fs, INODE_NAME, Ino, ROOT_INO};
+use pmfs::{Attr, FOLLOW_REQUEST, Fs, INODE_NAME, Ino, ROOT_INO};
 
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
@@ -59,6 +59,36 @@ pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
     open_way(&way, file.access & !O_TRUNC | O_CLOEXEC, 0).map(|number| number as i32)
 }
 
+/// As [`open`], for others to have in place of ours: it stands for the open file, and shares its offset and flags from there on.
+pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
+    let through = open(file)?;
+    let Ok(now) = fs.file(file.file) else {
+        return Ok(through);
+    };
+    let number = through as u64;
+    let append = now.flags & libc::O_APPEND as u64;
+    kernel::plain(libc::SYS_fcntl, &[number, libc::F_SETFL as u64, append]);
+    if file.is_dir {
+        return Ok(through);
+    }
+    kernel::plain(
+        libc::SYS_lseek,
+        &[number, now.offset, libc::SEEK_SET as u64],
+    );
+    let asked = [file.file.number(), now.offset];
+    let at = asked.as_ptr().expose_provenance() as u64;
+    let args = [number, FOLLOW_REQUEST.into(), at, 0, 0, 0];
+    // SAFETY: the kernel reads two words.
+    let answer = unsafe { kernel::call(libc::SYS_ioctl, args) };
+    if answer < 0 {
+        crate::log::line(format_args!(
+            "an offset is not shared with the mount: errno {}",
+            -answer
+        ));
+    }
+    Ok(through)
+}
+
 /// A path at which the mount has an open file, with a NUL: a directory's own, a file's by its number, for it may have lost its name.
 ///
 /// # Errors
@@ -94,7 +124,7 @@ pub(crate) fn allow_writing(attr: &Attr) -> Result<(), i32> {
 }
 
 /// The mount's path of an inode by its number, with a NUL.
-fn by_number(ino: Ino) -> Vec<u8> {
+pub(crate) fn by_number(ino: Ino) -> Vec<u8> {
     let at = &config::get().at;
     [
         at.as_slice(),

@@ -113,7 +113,7 @@ pub use pin::BlockRun;
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{
-    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, INODE_NAME, Ino, LockClass,
-    LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr, SetTime,
-    StatFs, XattrFlags,
+    AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,
+    LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr,
+    SetTime, StatFs, XattrFlags,
 };

@@ -38,4 +38,5 @@ tests! {
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
+    files_no_larger_than_allowed: "limits.c" "size";
 }

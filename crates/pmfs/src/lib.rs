@@ -72,6 +72,7 @@ mod path;
 mod patrol;
 #[doc(hidden)]
 pub mod persist;
+mod pin;
 mod pool;
 mod recovery;
 mod repair;
@@ -108,6 +109,7 @@ pub use owner::protocol as lock_protocol;
 pub use owner::stalled::tell_of_stalled;
 pub use owner_words::OwnerWords;
 pub use path::Place;
+pub use pin::BlockRun;
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{

@@ -10,7 +10,7 @@ use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
-use crate::{descriptors, gate, mapped_size, process, retire, signals, stats};
+use crate::{descriptors, gate, mapped_size, maps, process, retire, signals, stats};
 
 /// What is to become of a call.
 pub(crate) enum Verdict {
@@ -47,7 +47,12 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
-    let verdict = serve(call, room);
+    let mut verdict = serve(call, room);
+    let nowhere = matches!(verdict, Verdict::Done(Err(libc::EFAULT)));
+    if nowhere && maps::any() && maps::follow_all() {
+        // The program's memory is a file's that others have made longer.
+        verdict = serve(call, room);
+    }
     stats::note(call, &verdict);
     let step = match verdict {
         Verdict::Pass => 0,
@@ -88,6 +93,12 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_dup3 => handles::dup3(args),
         libc::SYS_close_range => handles::close_range(args),
         libc::SYS_mmap => files::mmap(args),
+        libc::SYS_munmap => maps::unmap(number, args),
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => maps::change_protection(number, args),
+        libc::SYS_mremap => maps::move_mapping(args),
+        libc::SYS_msync => maps::sync(args),
+        libc::SYS_madvise => maps::advise(args),
+        maps::FAULT => maps::serve_fault(args),
         libc::SYS_sendfile => files::sendfile(args),
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),

@@ -30,6 +30,7 @@ mod limits;
 mod loading;
 mod log;
 mod mapped_size;
+mod maps;
 mod memory;
 mod names;
 mod numbered;

@@ -9,7 +9,7 @@ use libc::AT_FDCWD;
 use pmfs::Ino;
 
 use crate::kernel::{self, PATH};
-use crate::{pool, promote};
+use crate::{maps, pool, promote};
 
 /// A bit for each inode that was mapped, and for some that were not.
 static MAPPED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
@@ -52,7 +52,7 @@ impl Before {
     #[inline]
     pub fn compare(self) {
         if let Some((ino, before)) = self.0
-            && size(ino).is_some_and(|(_, now)| now > before)
+            && size(ino).is_some_and(|(_, now)| now != before)
         {
             look(ino);
         }
@@ -67,6 +67,7 @@ fn size(ino: Ino) -> Option<(Ino, u64)> {
 
 #[cold]
 fn look(ino: Ino) {
+    maps::follow(ino);
     // SAFETY: a structure of numbers.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let to = (&raw mut stat).expose_provenance() as u64;

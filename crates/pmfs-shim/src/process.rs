@@ -6,8 +6,8 @@ use crate::dispatch::Verdict;
 use crate::entry::{Call, GUEST, word};
 use crate::thread::Inner;
 use crate::{
-    credentials, descriptors, exec, gate, kernel, limits, names, pool, program, promote, retire,
-    stats, thread,
+    credentials, descriptors, exec, gate, kernel, limits, maps, names, pool, program, promote,
+    retire, stats, thread,
 };
 
 /// Calls that are none of the others'.
@@ -34,7 +34,9 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             // by a killed process.
             if room.guest_of.is_none() && (pool::attached().is_none() || gate::close()) {
                 stats::flush();
-                pool::leave();
+                if maps::leave() {
+                    pool::leave();
+                }
             }
             Verdict::Pass
         }
@@ -180,6 +182,16 @@ pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
 fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let alone = gate::close();
     let prepared = match pool::attached() {
+        Some(fs) if maps::any() => match fs.before_fork() {
+            Ok(prepared) => Some(prepared),
+            // The child would have memory of the pool that is not pinned for it.
+            Err(_) => {
+                if alone {
+                    gate::open();
+                }
+                return Verdict::Done(Err(libc::EAGAIN));
+            }
+        },
         Some(fs) if !descriptors::none() => fs.before_fork().ok(),
         _ => None,
     };
@@ -266,6 +278,9 @@ fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
                 crate::log::line(format_args!("after fork: {error}"));
             }
         }
-        _ => pool::forget(),
+        _ => {
+            maps::forget();
+            pool::forget();
+        }
     }
 }

@@ -8,14 +8,16 @@ use libc::{AT_EACCESS, AT_FDCWD, R_OK, W_OK};
 use crate::entry::Call;
 use crate::kernel::{self, PATH};
 use crate::thread::Inner;
-use crate::{config, credentials, descriptors, exec, gate, log, names, pool, stats};
+use crate::{config, credentials, descriptors, exec, gate, log, maps, names, pool, stats};
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
 /// Calls are the kernel's, but for those about signals, whose handlers stay behind ours.
 #[inline]
 pub(crate) fn passes(number: i64) -> bool {
+    // What it has mapped of the pool stays, and has to be told of in the pool.
     RETIRED.load(Ordering::Relaxed)
+        && !maps::any()
         && !matches!(
             number,
             libc::SYS_rt_sigaction
@@ -85,7 +87,7 @@ pub(crate) fn retire(room: &Inner) {
     RETIRED.store(true, Ordering::Relaxed);
     log::line(format_args!("the mount serves this process from now on"));
     stats::flush();
-    if alone && descriptors::none() {
+    if alone && descriptors::none() && !maps::any() {
         pool::leave();
     }
     if alone {

@@ -13,7 +13,7 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
 use crate::program::{self, Answer, IO_MAX};
-use crate::{gate, kernel, limits, mapped_size, pool};
+use crate::{gate, kernel, limits, mapped_size, maps, pool};
 
 /// The pool: whoever has a descriptor of it has it attached.
 pub(super) fn fs() -> Result<&'static Fs, i32> {
@@ -364,28 +364,34 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
     })
 }
 
-/// Mappings of the pool's own blocks are not built yet: what is to be mapped is mapped through the mount.
+/// A file of ours is mapped by its own blocks, or else through the mount.
 pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
-    const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
-    if args[3] & ANONYMOUS != 0 {
-        return Verdict::Pass;
+    let others = || maps::mmap_of_others(args);
+    if args[3] & libc::MAP_ANONYMOUS as u64 != 0 {
+        return others();
     }
     let Some(file) = descriptors::get(args[4]).filter(|file| !file.is_path_only()) else {
-        return Verdict::Pass;
+        return others();
     };
     let map = || {
         if file.is_dir {
             return Err(libc::ENODEV);
+        }
+        if let Some(at) = maps::mmap(&file, args)? {
+            return Ok(at);
         }
         MAPS.store(true, Ordering::Relaxed);
         mapped_size::note(file.ino);
         let through = crate::promote::open(&file)?;
         let mut changed = args;
         changed[4] = through as u64;
-        // SAFETY: the program's own call; it names where the mapping may come.
-        let answer = unsafe { kernel::call(libc::SYS_mmap, changed) };
+        let answer = match maps::mmap_of_others(changed) {
+            Verdict::Done(answer) => answer,
+            // SAFETY: the program's own call; it names where the mapping may come.
+            _ => kernel_answer(unsafe { kernel::call(libc::SYS_mmap, changed) }),
+        };
         kernel::plain(libc::SYS_close, &[through as u64]);
-        kernel_answer(answer)
+        answer
     };
     Verdict::Done(map())
 }

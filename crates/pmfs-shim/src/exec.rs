@@ -40,7 +40,7 @@ pub(crate) fn execve(args: [u64; 6], room: &mut Inner) -> Verdict {
 }
 
 pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
-    if let Some(file) = descriptors::get(args[0]) {
+    if let Some(file) = descriptors::inode_at(args[0]) {
         return by_descriptor(&file, args, room).into();
     }
     run(room, args[0], args[1], [args[2], args[3], args[4]])

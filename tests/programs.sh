@@ -135,7 +135,7 @@ if [ -n "$long" ]; then
     check "redis: appendfsync always, killed and started" redis_always "redis-server redis-cli"
     check "rocksdb: db_bench, synced, mapped" rocksdb_bench "db_bench"
     check "fio: psync, libaio, mmap with checksums" fio_verify "fio"
-    check "go: a static tool beside a shell" go_beside "go" '^tool/'
+    check "go: a static tool beside a shell" go_beside "go" 'tool/'
     tarball=$place/hello_2.10.orig.tar.gz
     check "autotools: configure, make, check, install" autotools_build "make gcc $(fetch hello/hello_2.10.orig.tar.gz)" 'root/.*(info|gz)'
 fi

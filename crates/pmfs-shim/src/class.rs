@@ -161,6 +161,14 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_setgroups,
     SYS_capset,
     SYS_io_uring_setup,
+    SYS_prctl,
+    SYS_seccomp,
+    SYS_landlock_restrict_self,
+    // By what they carry.
+    SYS_sendmsg,
+    SYS_sendmmsg,
+    SYS_inotify_add_watch,
+    SYS_fanotify_mark,
 ];
 
 /// Whether a call never concerns us.

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR};
+use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO};
 use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, INODE_NAME, Ino, ROOT_INO};
 
@@ -112,6 +112,10 @@ static ELSEWHERE_ALL: AtomicBool = AtomicBool::new(false);
 /// Absolute names and those relative to the working directory are the kernel's from now on.
 pub(crate) fn leave_to_kernel() {
     ELSEWHERE_ALL.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn are_the_kernels() -> bool {
+    ELSEWHERE_ALL.load(Ordering::Relaxed)
 }
 
 fn cwd(room: &mut Inner) -> Cwd {
@@ -250,6 +254,10 @@ fn by_number<'a>(
 ) -> Result<Lead<'a>, i32> {
     let path = &room.paths[page][..len];
     let Some(named) = numbered::descriptor(path) else {
+        if numbered::is_placeholder_of_another(path, follow) {
+            // What it stands for is that process's affair: as the kernel answers for a socket.
+            return Err(ENXIO);
+        }
         return Ok(Lead::Kernel);
     };
     let (Some(file), Some(fs)) = (descriptors::get(named.number), pool::get()) else {

@@ -4,7 +4,7 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CLOEXEC, O_RDONLY};
 
 use crate::kernel::{self, PATH};
 use crate::loading::{self, Loading};
-use crate::process;
+use crate::{names, process};
 
 /// As deep as the kernel follows scripts that are run by scripts.
 const SCRIPTS_MAX: u32 = 5;
@@ -20,7 +20,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    const WITHOUT: Target = Target {
+    pub const WITHOUT: Target = Target {
         has_library: false,
         takes_variables: false,
         first: None,
@@ -28,6 +28,10 @@ impl Target {
 
     /// The program at a path, which ends with NUL; `None`: it can't be read.
     pub fn of(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Target {
+        if names::are_the_kernels() {
+            // Under another root, or with other mounts, the library, the pool and its directory may be other ones.
+            return Target::WITHOUT;
+        }
         // The loader leaves it out where users differ, and takes the variable away.
         let differ = !process::ids_agree();
         let mut next = open(dirfd, path, flags);

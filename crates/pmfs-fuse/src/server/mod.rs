@@ -602,11 +602,11 @@ mod tests {
             kill_set_id: None,
         };
         server
-            .write(node, 0, b"first", WriteKind::default())
+            .write(node, 0, 0, b"first", WriteKind::default())
             .unwrap();
-        server.write(node, 0, b"second", append).unwrap();
+        server.write(node, 0, 0, b"second", append).unwrap();
         let mut content = [0; 32];
-        let len = server.read(node, 0, &mut content).unwrap();
+        let len = server.read(node, 0, 0, &mut content).unwrap();
         assert_eq!(&content[..len], b"firstsecond");
     }
 
@@ -645,7 +645,9 @@ mod tests {
         server.forget(node, 1);
         assert!(server.getattr(node).is_err());
         let node = tmpfile();
-        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        server
+            .write(node, 0, 0, b"x", WriteKind::default())
+            .unwrap();
         assert_eq!(server.link(node, 1, b"a").unwrap().links, 1);
         server.unlink(1, b"a").unwrap();
         assert_eq!(server.getattr(node).unwrap().size, 1);
@@ -669,10 +671,12 @@ mod tests {
         let other = Fs::open(&path, &OpenOptions::default()).unwrap();
         let (attr, handle) = server.create(1, b"a", &NEW, true).unwrap();
         let node = attr.ino;
-        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        server
+            .write(node, 0, 0, b"x", WriteKind::default())
+            .unwrap();
         other.unlink(ROOT_INO, b"a").unwrap();
         let mut content = [0; 4];
-        assert_eq!(server.read(node, 0, &mut content).unwrap(), 1);
+        assert_eq!(server.read(node, 0, 0, &mut content).unwrap(), 1);
         server.close_file(node, handle, None).unwrap();
         assert!(server.getattr(node).is_err());
         // Its number comes back with another file.
@@ -697,7 +701,9 @@ mod tests {
         let server = server(&dir);
         let node = made(&server, b"a");
         server.setxattr(node, CAPABILITY, b"cap", 0, false).unwrap();
-        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        server
+            .write(node, 0, 0, b"x", WriteKind::default())
+            .unwrap();
         assert!(matches!(
             server.getxattr(node, CAPABILITY),
             Err(Error::NoAttribute)

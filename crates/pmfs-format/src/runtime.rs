@@ -98,7 +98,7 @@ on_media! {
         @ 32 command: [u64; 2],
         /// When it attached, ns since the epoch.
         @ 48 since_ns: u64,
-        /// Counts requests to give pages back; its low half is slept on by a mount's revoker.
+        /// Counts requests to give pages back; its low half is slept on by a mount's revoker. 0 for all but mounts.
         @ 56 asked: u64,
         /// Totals of this incarnation, for whoever wants to look: calls that read.
         @ 64 reads: u64,

@@ -15,7 +15,7 @@ static RETIRED: AtomicBool = AtomicBool::new(false);
 /// Calls are the kernel's, but for those about signals, whose handlers stay behind ours.
 #[inline]
 pub(crate) fn passes(number: i64) -> bool {
-    // What it has mapped of the pool stays, and has to be told of in the pool.
+    // A fork, for one, concerns what is still mapped.
     RETIRED.load(Ordering::Relaxed)
         && !maps::any()
         && !matches!(
@@ -87,6 +87,7 @@ pub(crate) fn retire(room: &Inner) {
     RETIRED.store(true, Ordering::Relaxed);
     log::line(format_args!("the mount serves this process from now on"));
     stats::flush();
+    // What is mapped stays, and the slot with it, until the process's memory is gone.
     if alone && descriptors::none() && !maps::any() {
         pool::leave();
     }

@@ -364,6 +364,11 @@ impl Pool {
         runtime.wake_all(asked);
     }
 
+    /// Whether the slot is a mount's.
+    pub(crate) fn is_mount(&self, slot: u64) -> bool {
+        slot < self.geometry.slot_count && self.pm.load(self.geometry.slot(slot) + SLOT_ASKED) != 0
+    }
+
     /// See [`Fs::wait_for_pages`].
     pub(crate) fn wait_for_pages(
         &self,
@@ -485,8 +490,10 @@ impl Fs {
     /// From now on calls that meet pages of another mount's kernel answer [`Error::PagesElsewhere`] and have done nothing; the
     /// caller waits by [`Fs::wait_for_pages`] and calls again. Without this they wait themselves.
     pub fn tell_of_pages(&self) {
-        let own = &self.attached().own_copies;
-        own.tells.store(true, Ordering::Relaxed);
+        let pool = self.attached();
+        pool.own_copies.tells.store(true, Ordering::Relaxed);
+        // From now on the slot counts as a mount's.
+        pool.wake_revoker(pool.holder().slot);
     }
 
     /// Before a mount answers a READ that fills its kernel's pages of a file; the data is to be read after it.

@@ -15,6 +15,7 @@ use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::kernel_copy::{COPIES, KIND, Record};
 use crate::locks::{LockSet, line_of};
+use crate::open_table::Thing;
 use crate::pool::Pool;
 use crate::recovery;
 use crate::types::Ino;
@@ -81,6 +82,12 @@ impl Pool {
         }
     }
 
+    /// Whoever has it open there may be about to map it, and could not stand beside a pin.
+    fn is_open_below_mounts(&self, ino: Ino) -> bool {
+        let mut holders = self.holders_of(Thing::Inode(ino));
+        holders.any(|slot| self.is_mount(slot) && !self.slot_dead(slot))
+    }
+
     fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
@@ -88,6 +95,9 @@ impl Pool {
         Inode::live(self, ino)?.require_file()?;
         let line = locks.first();
         self.pages_beside_pin(line, ino, writes)?;
+        if !self.is_pinned(line, ino) && self.is_open_below_mounts(ino) {
+            return Err(Error::Mapped);
+        }
         let kind = match writes {
             true => KERNEL_COPY_PIN_WRITE,
             false => KERNEL_COPY_PIN_READ,
@@ -296,7 +306,7 @@ impl Fs {
     /// one for writing.
     ///
     /// # Errors
-    /// [`Error::Mapped`]: mounts' kernels have pages of it that can't stand beside. [`Error::TooManyOpen`]: no room.
+    /// [`Error::Mapped`]: it is open below a mount, or a mount's kernel has pages of it. [`Error::TooManyOpen`]: no room.
     pub fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
         self.unless_dead(ino, || self.attached().pin(ino, writes))
     }

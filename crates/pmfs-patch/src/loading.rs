@@ -53,7 +53,15 @@ pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
         return Loading::Static;
     };
     let mut name = [0; INTERPRETER.len()];
-    if read(interpreter.offset, &mut name) < name.len() || name != INTERPRETER {
+    let at = usize::try_from(interpreter.offset).unwrap_or(usize::MAX);
+    let known = at.checked_add(name.len()).and_then(|end| head.get(at..end));
+    match known {
+        Some(known) => name.copy_from_slice(known),
+        None => {
+            read(interpreter.offset, &mut name);
+        }
+    }
+    if name != INTERPRETER {
         return Loading::Foreign;
     }
     Loading::Preloads(sanitizer(&segments, &read))

@@ -126,9 +126,14 @@ fn sanitizer(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> O
         let mut name = [0; NAME_MAX];
         let len = read(strings.checked_add(at)?, &mut name);
         let name = name[..len].split(|byte| *byte == 0).next()?;
-        let known = SANITIZERS.iter().any(|known| name.starts_with(known));
-        known.then(|| name.to_vec())
+        is_sanitizer(name).then(|| name.to_vec())
     })
+}
+
+/// Whether a library is such a one, by its name.
+#[must_use]
+pub fn is_sanitizer(name: &[u8]) -> bool {
+    SANITIZERS.iter().any(|known| name.starts_with(known))
 }
 
 /// A little-endian number of so many bytes.

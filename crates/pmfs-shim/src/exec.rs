@@ -9,6 +9,7 @@ use crate::config::{self, HANDED, PRELOAD, VARIABLE, value_of};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
+use crate::loading;
 use crate::names::{Lead, find};
 use crate::program::{self, Answer};
 use crate::target::Target;
@@ -314,12 +315,17 @@ fn environment(given: &mut Given, at: u64, handed: Option<i32>, target: &Target)
     Ok(given.pointers.as_ptr().expose_provenance() as u64)
 }
 
-/// What a program is to have preloaded of its own: what comes before this library was put there for the program before it.
+/// What a program is to have preloaded of its own: a sanitizer before this library was put there for the program before it.
 fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
-    let own = parts.iter().position(|part| *part == library);
-    let from = own.map_or(0, |own| own + 1);
-    parts.into_iter().skip(from).filter(|part| !part.is_empty())
+    let own = parts.iter().position(|part| *part == library).unwrap_or(0);
+    let is_its = move |(at, part): &(usize, &[u8])| {
+        !part.is_empty() && !(*at < own && loading::is_sanitizer(part))
+    };
+    let its = parts.into_iter().enumerate().filter(is_its);
+    let library = library.to_vec();
+    its.map(|(_, part)| part)
+        .filter(move |part| *part != library)
 }
 
 /// Whether an entry of an environment is one of ours.

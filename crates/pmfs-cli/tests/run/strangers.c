@@ -107,6 +107,10 @@ static void files(void) {
     CHECK(posix_spawn(&pid, stranger, &actions, NULL, spawned, environ) == 0 && child_ends_with(pid, 0));
     CHECK(posix_spawn(&pid, stranger, &actions, NULL, spawned, none) == 0 && child_ends_with(pid, 0));
     CHECK(write(to, "done", 4) == 4 && holds("to", "named spawned named spawned done"));
+    /* What a program has preloaded besides, before or behind. */
+    CHECK(system("LD_PRELOAD=libm.so.6:$LD_PRELOAD grep -q libm.so.6 /proc/self/maps") == 0);
+    CHECK(system("LD_PRELOAD=$LD_PRELOAD:libm.so.6 grep -q libm.so.6 /proc/self/maps") == 0);
+    CHECK(system("LD_PRELOAD=libm.so.6 grep -q libm.so.6 /proc/self/maps; ! grep -q 'libm.so\\|libasan' /proc/self/maps") == 0);
     /* It is not there, or can't be run: all is as it was. */
     int status = system("exec /none 2> /dev/null");
     CHECK(WEXITSTATUS(status) == 127);

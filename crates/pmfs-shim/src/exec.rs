@@ -13,7 +13,7 @@ use crate::names::{Lead, find};
 use crate::program::{self, Answer};
 use crate::target::Target;
 use crate::thread::{Inner, PATH_MAX};
-use crate::{gate, pool, promote, retire, stats, thread};
+use crate::{gate, maps, pool, promote, retire, stats, thread};
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) fn execve(args: [u64; 6], room: &mut Inner) -> Verdict {
 }
 
 pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
-    if let Some(file) = descriptors::get(args[0]) {
+    if let Some(file) = descriptors::inode_at(args[0]) {
         return by_descriptor(&file, args, room).into();
     }
     run(room, args[0], args[1], [args[2], args[3], args[4]])
@@ -81,7 +81,7 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     let inherited = inherited();
     let target = Target::of(dirfd, known.as_deref(), rest[2]);
     let handed = if inherited.is_empty() {
-        if alone && descriptors::none() {
+        if alone && descriptors::none() && !maps::any() {
             pool::leave();
         }
         None

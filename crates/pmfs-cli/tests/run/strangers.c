@@ -74,9 +74,14 @@ static void files(void) {
     snprintf(path[0], PATH_MAX, "%s", in("named"));
     snprintf(path[1], PATH_MAX, "%s", in("new"));
     file_with("named", "named ");
+    char numbered[PATH_MAX];
+    snprintf(numbered, PATH_MAX, "%s", in(".pmfs-inode-3"));
+    file_with(".pmfs-inode-3", "not by number");
     int to = file_with("to", "");
     CHECK(RUN(-1, to, "show", path[0], "make", path[1], "show", path[1]) == 0);
     CHECK(holds("to", "named made") && holds("new", "made") && unlink(in("new")) == 0);
+    NEED(ftruncate(to, 0) == 0 && lseek(to, 0, SEEK_SET) == 0);
+    CHECK(RUN(-1, to, "show", numbered) == 0 && holds("to", "not by number"));
     /* One without a name; one that closes on exec; a directory. */
     int nameless = file_with("nameless", "nameless ");
     NEED(unlink(in("nameless")) == 0 && mkdir(in("sub"), 0755) == 0);

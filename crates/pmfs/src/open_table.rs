@@ -98,8 +98,13 @@ impl Pool {
 
     /// Whether any process has it.
     pub(crate) fn is_had(&self, thing: Thing) -> bool {
+        self.is_had_beside(thing, 0)
+    }
+
+    /// Whether any process has it by another word than the one at `word`.
+    pub(crate) fn is_had_beside(&self, thing: Thing, word: u64) -> bool {
         self.open_words(thing)
-            .any(|off| thing.is_in(self.pm.load(off)))
+            .any(|off| off != word && thing.is_in(self.pm.load(off)))
     }
 
     /// The slots whose processes have it.

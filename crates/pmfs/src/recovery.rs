@@ -493,8 +493,8 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
             Thing::Inode(ino) => ino,
             Thing::File(index) => {
                 let _locks = LockSet::take(pool, &[pool.file_ino(index)]);
+                pool.end_file_unless_had_beside(index, off);
                 pool.pm.runtime().store(off, 0);
-                pool.end_file_unless_had(index);
                 continue;
             }
         };

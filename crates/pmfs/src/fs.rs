@@ -15,7 +15,7 @@ use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::repair::{self, RepairReport};
 use crate::types::{
-    AtimeMode, Attr, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
+    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
     LockOwner, LockRange, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
 };
 use pmem::counters;
@@ -559,6 +559,12 @@ impl Fs {
     /// The attachment, for the parts of the engine that are not calls on files.
     pub(crate) fn attached(&self) -> &Pool {
         &self.pool
+    }
+
+    /// What a write promises here.
+    #[must_use]
+    pub fn data_mode(&self) -> DataMode {
+        self.pool.data_mode
     }
 
     /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.

@@ -76,7 +76,9 @@ impl Pool {
                 "fork or exec with a pool opened for one process",
             ));
         };
-        self.mark_slot(taken.holder, token);
+        if !planted!("bug-child-marked-last") {
+            self.mark_slot(taken.holder, token);
+        }
         let successor = Successor {
             holder: taken.holder,
             slot,
@@ -89,13 +91,18 @@ impl Pool {
                 return Err(error);
             }
         }
+        if planted!("bug-child-marked-last") {
+            self.mark_slot(successor.holder, token);
+        }
         Ok(successor)
     }
 
     /// Gives a slot back that nobody moved into.
     fn cancel(&self, successor: Successor) {
         let slot = successor.holder.slot;
-        recovery::close_for(self, slot);
+        if !planted!("bug-child-cancelled-with-files") {
+            recovery::close_for(self, slot);
+        }
         let off = self.geometry.slot(slot);
         self.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
     }

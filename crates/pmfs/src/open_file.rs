@@ -79,7 +79,7 @@ impl Pool {
             if runtime.load(line + INO) != 0 || runtime.load(line) != 0 {
                 continue;
             }
-            if runtime.cas(line + OWNER, 0, me).is_err() {
+            if !planted!("bug-file-unowned") && runtime.cas(line + OWNER, 0, me).is_err() {
                 continue;
             }
             if runtime.load(line + INO) != 0 {
@@ -148,7 +148,7 @@ impl Pool {
         body: impl FnOnce(OpenFile) -> Result<(u64, usize)>,
     ) -> Result<usize> {
         let line = self.file_line(file)?;
-        let _held = Held::new(self, line);
+        let _held = (!planted!("bug-offset-unlocked")).then(|| Held::new(self, line));
         let (end, done) = body(self.file_state(file)?)?;
         self.pm.runtime().store(line + OFFSET, end);
         Ok(done)
@@ -204,6 +204,12 @@ impl Pool {
         if gone { self.release(ino) } else { Ok(()) }
     }
 
+    /// An open file, by index, under its owner word.
+    pub(crate) fn own_file(&self, index: u64) -> Held<'_> {
+        let index = index.min(self.geometry.file_count() - 1);
+        Held::new(self, self.geometry.file(index))
+    }
+
     /// Ends an open file that nobody has any more. The caller has the lock of its inode, or cleans up after the dead.
     pub(crate) fn end_file_unless_had(&self, index: u64) {
         let line = self
@@ -213,7 +219,9 @@ impl Pool {
         if ino == 0 || self.is_had(Thing::File(index)) {
             return;
         }
-        for class in [LockClass::File, LockClass::Flock] {
+        let classes = [LockClass::File, LockClass::Flock];
+        let ended = classes.len() * usize::from(!planted!("bug-file-locks-outlive-it"));
+        for class in classes.into_iter().take(ended) {
             let owner = self.file_owner(index, class);
             // Nothing to split, so it can't fail.
             let _ = self.take_lock_away(ino, owner, LockRange::WHOLE);

@@ -98,8 +98,12 @@ impl Pool {
 
     /// Whether any process has it.
     pub(crate) fn is_had(&self, thing: Thing) -> bool {
-        self.open_words(thing)
-            .any(|off| thing.is_in(self.pm.load(off)))
+        let counts = |word| {
+            let mine = slot_of(word) == self.holder().slot;
+            mine || !planted!("bug-other-holders-overlooked")
+        };
+        let mut words = self.open_words(thing).map(|off| self.pm.load(off));
+        words.any(|word| thing.is_in(word) && counts(word))
     }
 
     /// Counts one more open by this process.
@@ -136,7 +140,7 @@ impl Pool {
                     return Ok(());
                 }
             }
-            if runtime.load(line + OVERFLOW) == 0 {
+            if runtime.load(line + OVERFLOW) == 0 && !planted!("bug-overflow-not-marked") {
                 runtime.store(line + OVERFLOW, 1);
             }
         }

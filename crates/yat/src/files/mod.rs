@@ -5,6 +5,7 @@ pub mod call;
 mod colliding;
 pub mod damage;
 pub mod kinds;
+mod nowhere;
 pub mod pool;
 pub mod reopen;
 pub mod tree;

@@ -26,9 +26,23 @@ thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
 }
 
-/// Runs a function's body; `failed` is what it answers if that fails. Nothing unwinds into C.
-pub fn answer<T>(failed: T, body: impl FnOnce() -> Answer<T>) -> T {
-    let (errno, words) = match catch_unwind(AssertUnwindSafe(body)) {
+/// How often a path is walked again whose file was gone between its lookup and its use, because others replaced it.
+const AGAIN_MAX: u32 = 1000;
+
+/// Runs a function's body, again if it met a file that was gone and so has changed nothing; `failed` is what it answers if
+/// that fails. Nothing unwinds into C.
+pub fn answer<T>(failed: T, mut body: impl FnMut() -> Answer<T>) -> T {
+    let again = || {
+        let mut answer = body();
+        for _ in 0..AGAIN_MAX {
+            if !matches!(answer, Err(Failure::Engine(Error::Stale))) {
+                break;
+            }
+            answer = body();
+        }
+        answer
+    };
+    let (errno, words) = match catch_unwind(AssertUnwindSafe(again)) {
         Ok(Ok(value)) => return value,
         Ok(Err(Failure::Engine(error))) => (error.errno().raw_os_error(), error.to_string()),
         Ok(Err(Failure::Wrong(errno, words))) => (errno, words.to_owned()),
@@ -45,7 +59,7 @@ pub fn answer<T>(failed: T, body: impl FnOnce() -> Answer<T>) -> T {
 }
 
 /// As [`answer`], for functions that answer 0.
-pub fn done(body: impl FnOnce() -> Answer<()>) -> i32 {
+pub fn done(mut body: impl FnMut() -> Answer<()>) -> i32 {
     answer(-1, || body().map(|()| 0))
 }
 

@@ -129,11 +129,7 @@ impl Shared {
                     Err(error) => return Err(error.into()),
                 },
             };
-            match self.open(&attr, flags) {
-                // Somebody has removed it since.
-                Err(Failure::Engine(Error::Stale)) if creates => {}
-                answer => return answer,
-            }
+            return self.open(&attr, flags);
         }
     }
 }

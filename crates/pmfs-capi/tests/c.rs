@@ -66,6 +66,12 @@ fn every_function() {
     compile_and_run("tests/all.c", true);
 }
 
+/// A name under which others put new files all the time can be opened at all times.
+#[test]
+fn a_name_that_is_replaced() {
+    compile_and_run("tests/replaced.c", true);
+}
+
 #[test]
 fn the_archive() {
     assert_eq!(compile_and_run("examples/hello.c", false), "hello\n");

@@ -74,7 +74,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     if let Some(verdict) = by_descriptor(number, args) {
         return verdict;
     }
-    if let Some(verdict) = by_path(number, args, room) {
+    if let Some(verdict) = by_path_again(number, args, room) {
         return verdict;
     }
     match number {
@@ -146,6 +146,20 @@ fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
         // What is in the table and not here is refused loudly.
         _ => Err(libc::EBADF).into(),
     })
+}
+
+/// How often a name is looked up again whose file was gone between its lookup and its use, because others replaced it.
+const AGAIN_MAX: u32 = 1000;
+
+fn by_path_again(number: i64, args: [u64; 6], room: &mut Inner) -> Option<Verdict> {
+    let mut verdict = by_path(number, args, room);
+    for _ in 0..AGAIN_MAX {
+        if !matches!(verdict, Some(Verdict::Done(Err(libc::ESTALE)))) {
+            break;
+        }
+        verdict = by_path(number, args, room);
+    }
+    verdict
 }
 
 /// Calls by path.

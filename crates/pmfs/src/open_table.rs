@@ -123,13 +123,14 @@ impl Pool {
     pub(crate) fn open_add_for(&self, slot: u64, thing: Thing, count: u64) -> Result<()> {
         let runtime = self.pm.runtime();
         for off in self.open_words(thing) {
-            let word = runtime.load(off);
-            let same = thing.is_in(word) && slot_of(word) == slot;
-            if same
-                && count_of(word) + count <= COUNT_MAX
-                && runtime.cas(off, word, word + count * COUNT_ONE).is_ok()
+            let mut word = runtime.load(off);
+            // Others of this process count there too. A second word for the same would let who looks along the line miss both.
+            while thing.is_in(word) && slot_of(word) == slot && count_of(word) + count <= COUNT_MAX
             {
-                return Ok(());
+                match runtime.cas(off, word, word + count * COUNT_ONE) {
+                    Ok(_) => return Ok(()),
+                    Err(found) => word = found,
+                }
             }
         }
         let mine = thing.key() | (slot + 1) << SLOT_SHIFT | count << COUNT_SHIFT;

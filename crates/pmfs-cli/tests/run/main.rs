@@ -35,6 +35,7 @@ tests! {
     faults_of_the_program_itself: "signals.c" "faults";
     alternate_and_small_stacks: "signals.c" "stacks";
     threads_that_are_cancelled: "cancelled.c" "all";
+    names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
 }

@@ -217,6 +217,14 @@ fn wait_for_copier(path: &Path) -> Result<()> {
 fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryReport> {
     let path = origin.path();
     let since = Instant::now();
+    let (others, adopt) = match origin {
+        Origin::File { others, adopt, .. } => (others, adopt),
+        _ => (false, true),
+    };
+    let claims = path.is_some() && !others;
+    let before = claims
+        .then(|| superblock::claim(&pool.pm, &identity_of(pool, None), adopt))
+        .transpose()?;
     let state = superblock::state(pool.pm.mapping());
     let last = superblock::run_record(pool.pm.mapping());
     let mut record = identity_of(pool, last);
@@ -227,12 +235,13 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
                 == (record.boot_id, record.dev, record.ino, record.layout)
         });
     let mut report = RecoveryReport::default();
-    let (others, adopt) = match origin {
-        Origin::File { others, adopt, .. } => (others, adopt),
-        _ => (false, true),
-    };
-    if let Some(last) = last.filter(|_| state == State::Active) {
-        keep_apart(&last, &record, others, adopt)?;
+    if let Some(last) = last.filter(|_| state == State::Active)
+        && let Err(error) = keep_apart(&last, &record, others, adopt)
+    {
+        if let Some(before) = before {
+            superblock::unclaim(&pool.pm, before);
+        }
+        return Err(error);
     }
     if !others {
         let whole = match state {
@@ -391,6 +400,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;
         superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));
+        superblock::unclaim(&pool.pm, 0);
     }
     pool.locks.lock().expect("not poisoned").clear();
     drop(entry);

@@ -380,6 +380,12 @@ impl Fs {
         self.change(|| self.pool.open_file(ino, flags))
     }
 
+    /// As [`Fs::open_file`], of a file that was looked up before; [`Error::Stale`] if that one has gone since, also if another
+    /// has its number by now.
+    pub fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
+        self.change(|| self.pool.open_found(found, flags))
+    }
+
     /// What an open file is.
     pub fn file(&self, file: FileId) -> Result<OpenFile> {
         self.pool.file_state(file)

@@ -10,7 +10,7 @@ use crate::locks::LockSet;
 use crate::open_table::Thing;
 use crate::owner::{self, Held};
 use crate::pool::Pool;
-use crate::types::{FileId, Ino, LockClass, LockRange};
+use crate::types::{Attr, FileId, Ino, LockClass, LockRange};
 use std::io::SeekFrom;
 use std::sync::atomic::Ordering;
 
@@ -62,6 +62,24 @@ impl Pool {
     /// [`Error::TooManyOpen`]; the inode is gone.
     pub(crate) fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
         self.hold(ino)?;
+        self.open_held(ino, flags)
+    }
+
+    /// As [`Pool::open_file`], of what was looked up: names and numbers may have changed hands since.
+    ///
+    /// # Errors
+    /// As there; [`Error::Stale`].
+    pub(crate) fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
+        // While it is held its number is nobody else's.
+        let now = self.hold(found.ino)?;
+        if now.generation != found.generation && !planted!("bug-opened-by-number") {
+            self.release(found.ino)?;
+            return Err(Error::Stale);
+        }
+        self.open_held(found.ino, flags)
+    }
+
+    fn open_held(&self, ino: Ino, flags: u64) -> Result<FileId> {
         let made = self.new_file(ino, flags);
         if made.is_err() {
             self.release(ino)?;

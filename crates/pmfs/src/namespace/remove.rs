@@ -110,18 +110,15 @@ impl Pool {
         self.alive()?;
         // A number that no inode has must not get into the table: it would not fit its word there.
         self.inode_off(ino)?;
-        let first = planted!("bug-held-after-look").then(|| Inode::load(self, ino));
         self.open_add(Thing::Inode(ino))?;
-        let held = first
-            .unwrap_or_else(|| Inode::load(self, ino))
-            .map(|inode| {
-                if inode.links > 0 {
-                    return true;
-                }
-                // Without links it lives if its number is still given out; nobody takes it back under the lock.
-                let _locks = LockSet::take(self, &[ino]);
-                Bitmap::inodes(self).is_set(ino)
-            });
+        let held = Inode::load(self, ino).map(|inode| {
+            if inode.links > 0 {
+                return true;
+            }
+            // Without links it lives if its number is still given out; nobody takes it back under the lock.
+            let _locks = LockSet::take(self, &[ino]);
+            Bitmap::inodes(self).is_set(ino)
+        });
         if !matches!(held, Ok(true)) {
             self.open_remove(Thing::Inode(ino))?;
             return Err(Error::Stale);

@@ -243,8 +243,8 @@ bugs! {
         "who cleans up and dies leaves an orphan that nobody has in the open table";
     Tables "bug-slot-freed-first", "cleaning up: order of slot and tables",
         "who cleans up and dies leaves open files of a slot that is free";
-    Tables "bug-held-after-look", "open count: order with the links",
-        "who opens looks whether the file has a name before he counts";
+    Tables "bug-opened-by-number", "open files: a number given out anew",
+        "who looked a file up opens what has its number since";
     Tables "bug-other-holders-overlooked", "open count: others'",
         "a file without a name goes though another process has it open";
     Tables "bug-overflow-not-marked", "open table: a full line",

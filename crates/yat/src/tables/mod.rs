@@ -14,7 +14,7 @@ use crate::kill::shared;
 use crate::quiet::quietly;
 use crate::stopper::{DEAD, Killed, Marked, OFF, Stop, Stopper};
 use pmem::Pmem;
-use pmfs::{DataMode, FileId, Fs, Ino, ROOT_INO};
+use pmfs::{Attr, DataMode, FileId, Fs, Ino, ROOT_INO};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -59,6 +59,7 @@ pub(crate) struct Stage {
     /// Who came later.
     third: Mutex<Option<Fs>>,
     ino: Ino,
+    found: Option<Attr>,
     file: Option<FileId>,
     /// What calls found.
     notes: Mutex<Vec<Vec<u8>>>,
@@ -136,6 +137,7 @@ impl Scene {
             third: Mutex::new(None),
             path,
             ino: 0,
+            found: None,
             file: None,
             notes: Mutex::default(),
         };

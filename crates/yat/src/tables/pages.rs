@@ -18,7 +18,7 @@ pub(super) fn all() -> Vec<Scene> {
     vec![
         scene(
             "pages served, strengthened, asked for, served again, given back",
-            |stage| two_mounts(stage),
+            two_mounts,
             whole_life,
             |stage| {
                 must(stage.other.kernel_copies().is_empty(), "nobody has pages")?;

@@ -67,18 +67,19 @@ pub(super) fn all() -> Vec<Scene> {
         scene(
             "a file opened while its last name goes",
             BOTH,
-            |stage| stage.file_of(&pattern(300, 1)),
+            |stage| {
+                stage.file_of(&pattern(300, 1))?;
+                stage.found = Some(stage.other.getattr(stage.ino)?);
+                Ok(())
+            },
             (opened, |stage| {
                 stage.other.unlink(ROOT_INO, b"file")?;
                 // Who begins to look for a free number at the first gets that one.
-                pmfs::prefer_lane(2);
+                pmfs::prefer_lane(0);
                 fill(&stage.other, 20, b"another")
             }),
             |stage| match &stage.first {
-                Some(first) if !stage.notes().is_empty() => {
-                    has(first, stage.ino, &pattern(300, 1))?;
-                    Ok(first.release(stage.ino)?)
-                }
+                Some(first) if !stage.notes().is_empty() => has(first, stage.ino, &pattern(300, 1)),
                 _ => Ok(()),
             },
         ),
@@ -191,7 +192,8 @@ fn read_four(stage: &Stage) -> Answer {
 }
 
 fn opened(stage: &Stage) -> Answer {
-    match stage.first().hold(stage.ino) {
+    let found = stage.found.as_ref().ok_or("looked up")?;
+    match stage.first().open_found(found, 0) {
         Ok(_) => stage.note(b"open"),
         Err(Error::Stale | Error::NotFound) => {}
         Err(error) => return Err(error.into()),
@@ -230,13 +232,15 @@ const MANY: u8 = 90;
 fn many(stage: &Stage) -> Answer {
     let fs = stage.first();
     for number in 0..MANY {
-        let ino = fs.create(ROOT_INO, &[b'n', number], &NODE)?.ino;
+        let name = format!("{number}");
+        let ino = fs.create(ROOT_INO, name.as_bytes(), &NODE)?.ino;
         fs.write(ino, 0, &[number])?;
         fs.hold(ino)?;
         stage.note(&ino.to_le_bytes());
     }
     for number in 0..MANY {
-        stage.other.unlink(ROOT_INO, &[b'n', number])?;
+        let name = format!("{number}");
+        stage.other.unlink(ROOT_INO, name.as_bytes())?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! all that the old one has, and with locks kept by descriptors, which both inherit. Should the successor die before it has
 //! settled in it, those descriptors are gone, and the slot is cleaned up after like any other.
 
-use crate::attach::attach_lock;
+use crate::attach::{attach_lock, attach_lock_by};
 use crate::error::{Error, Result};
 use crate::open_table::Thing;
 use crate::owner::{self, Holder};
@@ -66,7 +66,8 @@ impl Pool {
     ) -> Result<Successor> {
         self.alive()?;
         let path = self.path()?;
-        let _entry = attach_lock(&path)?;
+        let prober = self.prober.as_ref();
+        let _entry = prober.map_or_else(|| attach_lock(&path), attach_lock_by)?;
         let usable = 0..self.geometry.slot_count - 1;
         let taken = self.take_slot(Some(&path), usable, true)?;
         let pool = ByteLock::try_shared_inherited(&path, BYTE_POOL)?;

@@ -6,7 +6,18 @@ use crate::stopper::Stop;
 use pmfs::{Error, Fs, Ino};
 
 pub(super) fn all() -> Vec<Scene> {
-    let scene = |name, prepare, first, judge| Scene {
+    let mut all = held();
+    all.extend(strengthened());
+    all
+}
+
+fn scene(
+    name: &'static str,
+    prepare: fn(&mut Stage) -> Answer,
+    first: fn(&Stage) -> Answer,
+    judge: fn(&Stage) -> Answer,
+) -> Scene {
+    Scene {
         name,
         pool_bytes: POOL_BYTES,
         stops: &[Stop::Kill],
@@ -14,7 +25,10 @@ pub(super) fn all() -> Vec<Scene> {
         first,
         other: nothing,
         judge,
-    };
+    }
+}
+
+fn held() -> Vec<Scene> {
     vec![
         scene(
             "pages served, strengthened, asked for, served again, given back",
@@ -73,6 +87,11 @@ pub(super) fn all() -> Vec<Scene> {
             },
             |stage| Ok(stage.other.forget_kernel_copies(stage.ino, &|| false)?),
         ),
+    ]
+}
+
+fn strengthened() -> Vec<Scene> {
+    vec![
         scene(
             "a mount's file opened for writing, of which others have pages",
             |stage| {

@@ -21,7 +21,22 @@ const KILL: &[Stop] = &[Stop::Kill];
 const PAUSE: &[Stop] = &[Stop::Pause];
 
 pub(super) fn all() -> Vec<Scene> {
-    let scene = |name, stops, prepare, (first, other), judge| Scene {
+    let mut all = open_files();
+    all.extend(file_locks());
+    all.extend(programs());
+    all
+}
+
+type Call = fn(&Stage) -> Answer;
+
+fn scene(
+    name: &'static str,
+    stops: &'static [Stop],
+    prepare: fn(&mut Stage) -> Answer,
+    (first, other): (Call, Call),
+    judge: Call,
+) -> Scene {
+    Scene {
         name,
         pool_bytes: POOL_BYTES,
         stops,
@@ -29,7 +44,10 @@ pub(super) fn all() -> Vec<Scene> {
         first,
         other,
         judge,
-    };
+    }
+}
+
+fn open_files() -> Vec<Scene> {
     vec![
         scene(
             "two reads at the offset of one open file",
@@ -93,6 +111,11 @@ pub(super) fn all() -> Vec<Scene> {
                 each_is_its_own(stage)
             },
         ),
+    ]
+}
+
+fn file_locks() -> Vec<Scene> {
+    vec![
         scene(
             "file locks beside another's",
             BOTH,
@@ -130,6 +153,11 @@ pub(super) fn all() -> Vec<Scene> {
                 Ok(stage.other.unlock_all(stage.ino, POSIX)?)
             },
         ),
+    ]
+}
+
+fn programs() -> Vec<Scene> {
+    vec![
         scene(
             "a program made ready that is not to be",
             KILL,

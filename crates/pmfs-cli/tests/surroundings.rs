@@ -150,12 +150,12 @@ fn no_fusermount3() {
 /// isn't DAX is no pool, whatever its node.
 #[test]
 fn nodes_of_a_block_device() {
-    for command in ["mkfs --force", "mount", "fsck", "ls"] {
+    for command in ["mkfs --force --size 64M", "mount", "fsck", "ls"] {
         let mount_point = if command == "mount" { "mnt" } else { "" };
         fails_in_a_namespace_with(
             if command == "fsck" { 8 } else { 1 },
             &format!("mknod one b 7 0; mknod two b 7 0; \"$PMFS\" {command} two {mount_point}"),
-            &["two", "no regular file and no DAX device"],
+            &["two", "neither a regular file nor a DAX character device"],
         );
     }
 }

@@ -13,6 +13,7 @@ git git
 sqlite3 sqlite3
 rsync rsync
 gcc gcc
+musl-tools musl-gcc
 make make
 tar tar
 python3 python3

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Real programs on a mount: each check runs once on PMFS and once on tmpfs, and has to print the same and
 # leave the same files. One line a check. `programs.sh run`: under `pmfs run` instead, without system calls.
+# `long` after it: those as well that take longer, or need what not every machine has.
 
 # shellcheck source=tests/place.sh
 . "$(dirname "$0")/place.sh"
@@ -62,9 +63,14 @@ check() {
 # The function in a shell of its own, under `pmfs run`.
 intercepted() {
     # shellcheck disable=SC2016
-    src=$src python=$python "$pmfs" run --pool "$place/pool" --at "$mnt" -- bash -c \
-        '. "$1/programs/data.sh" && . "$1/programs/builds.sh" && umask 022 && set -e && "$2"' \
+    src=$src python=$python tarball=${tarball:-} "$pmfs" run --pool "$place/pool" --at "$mnt" -- bash -c \
+        'for part in "$1"/programs/*.sh; do . "$part"; done; umask 022; set -e; "$2"' \
         bash "$root/tests" "$1"
+}
+
+# fetch NAME: of Debian's pool, into $place. Prints a tool that is missing if it can't be had.
+fetch() {
+    curl -fsSL --max-time 60 -o "$place/${1##*/}" "https://deb.debian.org/debian/pool/main/${1:0:1}/$1" 2>/dev/null || echo "${1##*/}"
 }
 
 # alike FUNCTION EXCLUDE: the same words, names, metadata and contents on both sides.
@@ -80,13 +86,18 @@ alike() {
         diff "$out/content.ref" "$out/content.mnt"
 }
 
-# shellcheck source=tests/programs/data.sh
-. "$(dirname "$0")/programs/data.sh"
-# shellcheck source=tests/programs/builds.sh
-. "$(dirname "$0")/programs/builds.sh"
+for part in "$root"/tests/programs/*.sh; do
+    # shellcheck source=/dev/null
+    . "$part"
+done
 
-how='' face=programs
-[ "${1:-}" = run ] && how=intercepted face='programs under pmfs run'
+how='' face=programs long=
+for word in "$@"; do
+    case $word in
+    run) how=intercepted face='programs under pmfs run' ;;
+    long) long=yes ;;
+    esac
+done
 make_place programs 70%
 mnt=$place/mnt ref=$place/ref out=$place/out src=$place/ref/.src
 why=$(why_no_mount)
@@ -111,6 +122,23 @@ check "gcc, make: a library, a program, run from the mount" c_build "gcc make ar
 check "cargo: build, test and run without network" cargo_build "cargo" 'target/'
 check "python3: shutil, tempfile, sqlite3, mmap" python_files "${python:-python3}"
 check "python3: compileall of a tree" python_compile "${python:-python3}" '\.pyc'
+check "perl: files, links, locks, children" perl_files "perl" 'lock$'
+check "find, grep, sed, gzip, xz, sort, dd, shred" search_and_change "find grep sed gzip xz bzip2 awk"
+check "bash: groups, subshells, coprocesses, limits" bash_itself "bash"
+check "python3: multiprocessing, subprocess, mmap, threads" python_processes "${python:-python3}"
+check "sqlite3: three writers and a reader at once" sqlite_two "sqlite3"
+if [ -n "$long" ]; then
+    why=$(python_lacks)
+    check "python3: venv with a module in C" python_module "${why:-gcc}" 'env/'
+    check "node: files, streams, children" node_files "node"
+    check "java: channels, locks, mappings, threads" java_files "java"
+    check "redis: appendfsync always, killed and started" redis_always "redis-server redis-cli"
+    check "rocksdb: db_bench, synced, mapped" rocksdb_bench "db_bench"
+    check "fio: psync, libaio, mmap with checksums" fio_verify "fio"
+    check "go: a static tool beside a shell" go_beside "go" 'tool/'
+    tarball=$place/hello_2.10.orig.tar.gz
+    check "autotools: configure, make, check, install" autotools_build "make gcc $(fetch hello/hello_2.10.orig.tar.gz)" 'root/.*(info|gz)'
+fi
 
 # What was written is there after the mount went and came back, and the pool is in order.
 (cd "$mnt" && listing && find . -type f -print0 | sort -z | xargs -0r sha256sum) >"$out/before"

@@ -27,6 +27,7 @@ mod mkfs;
 mod mount;
 mod names;
 mod pool;
+mod preload;
 mod progress;
 mod put;
 mod remount;

@@ -21,10 +21,9 @@ use crate::cli::{Mount, Run};
 use crate::failure::Failure;
 use crate::keeper::Keeper;
 use crate::mount::Request;
-use crate::{Outcome, daemon};
+use crate::{Outcome, daemon, preload};
 
-/// Loads the library, and tells it what to do: names that it knows too.
-const PRELOAD: &str = "LD_PRELOAD";
+/// Tells the library what to do: a name that it knows too.
 const VARIABLE: &str = "PMFS_RUN";
 
 /// The library's file.
@@ -137,10 +136,11 @@ fn start(
         ));
     };
     let mut command = Command::new(program);
-    command
-        .args(rest)
-        .env(VARIABLE, config)
-        .env(PRELOAD, preload(library));
+    command.args(rest);
+    match preload::value(library, program) {
+        Some(value) => command.env(VARIABLE, config).env(preload::VARIABLE, value),
+        None => command.env_remove(VARIABLE),
+    };
     if !place.is_private && totals.is_none() {
         return Ok(refused(program, &command.exec()));
     }
@@ -161,15 +161,6 @@ fn refused(program: &OsStr, error: &io::Error) -> ExitCode {
     eprintln!("pmfs: {}: {error}", program.display());
     let missing = error.kind() == io::ErrorKind::NotFound;
     ExitCode::from(if missing { NOT_FOUND } else { NOT_RUNNABLE })
-}
-
-fn preload(library: &Path) -> OsString {
-    let mut all = library.as_os_str().to_owned();
-    if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
-        all.push(":");
-        all.push(others);
-    }
-    all
 }
 
 /// What the library is told: a `key=value` a line.

@@ -504,3 +504,66 @@ fn others_cut_what_is_mapped() {
     fs.close().unwrap();
     both.end();
 }
+
+fn pins(both: &Both) -> usize {
+    let fs = both.library();
+    let _ = fs.recover_dead();
+    fs.kernel_copies().iter().filter(|copy| copy.is_pin).count()
+}
+
+/// A program below `pmfs run` maps the pool's own blocks; one below the mount has pages of the kernel's. Both see the same, or the
+/// second one to come is refused.
+#[test]
+fn blocks_and_pages() {
+    let Some(both) = both(2 * PAGE) else {
+        return;
+    };
+    let below_run = |mode| {
+        let run = both
+            .bench
+            .command(&["run", "--pool", "pool", "--at", "mnt"]);
+        Mapper::below_run(run, &both.first(), mode, 2 * PAGE)
+    };
+    let below_mnt = format!("{}/", both.bench.path("mnt").display());
+    let shows_blocks = |mapper: &Mapper| !mapper.maps().contains(&below_mnt);
+    // The first has the blocks; others read and write, and can't map.
+    let mut run = below_run("rw");
+    assert!(shows_blocks(&run), "{}", run.maps());
+    run.does("store f 5 7");
+    let mut got = [0; 10];
+    let plain = File::options()
+        .read(true)
+        .write(true)
+        .open(both.second())
+        .unwrap();
+    plain.read_exact_at(&mut got, 0).unwrap();
+    assert_eq!(got, [0, 0, 0, 0, 0, 7, 0, 0, 0, 0]);
+    plain.write_all_at(&[9], 6).unwrap();
+    assert_eq!(run.load(5, 2), [7, 9]);
+    assert_eq!(pins(&both), 1);
+    let mut late = Mapper::of(&both.second(), "r", 2 * PAGE);
+    late.tell("load f 0 1");
+    assert_eq!(late.says(), "");
+    assert_eq!(late.ended().signal(), Some(Signal::BUS.as_raw()));
+    // A second one below `pmfs run` shares the blocks.
+    let mut second = below_run("rw");
+    assert!(shows_blocks(&second), "{}", second.maps());
+    second.does("store f 4 6");
+    assert_eq!(run.load(4, 3), [6, 7, 9]);
+    drop(plain);
+    // When they are gone, so is what was in the way.
+    run.does("close f");
+    drop((run, second));
+    wait_until("the pins end", || pins(&both) == 0);
+    let mut pages = Mapper::of(&both.second(), "rw", 2 * PAGE);
+    assert_eq!(pages.load(5, 2), [7, 9]);
+    pages.does("store f 7 1");
+    // Now it is the other way round: who comes second goes through the mount, and both see the same.
+    let mut run = below_run("rw");
+    assert!(!shows_blocks(&run), "{}", run.maps());
+    assert_eq!(run.load(5, 3), [7, 9, 1]);
+    run.does("store f 8 2");
+    assert_eq!(pages.load(5, 4), [7, 9, 1, 2]);
+    drop((run, pages));
+    both.end();
+}

@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 6 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 7 + cfg!(feature = "other-layout") as u64;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -98,7 +98,7 @@ on_media! {
         @ 32 command: [u64; 2],
         /// When it attached, ns since the epoch.
         @ 48 since_ns: u64,
-        /// Counts requests to give pages back; its low half is slept on by a mount's revoker.
+        /// Counts requests to give pages back; its low half is slept on by a mount's revoker. 0 for all but mounts.
         @ 56 asked: u64,
         /// Totals of this incarnation, for whoever wants to look: calls that read.
         @ 64 reads: u64,
@@ -262,8 +262,10 @@ pub const KERNEL_COPY_SLOT_SHIFT: u32 = 32;
 pub const KERNEL_COPY_READ: u64 = 1;
 /// Kernel copy kind: pages that programs may store to.
 pub const KERNEL_COPY_MAYBE_DIRTY: u64 = 2;
-/// Kernel copy kind, kept for processes that map the pool's own blocks; nobody sets it.
-pub const KERNEL_COPY_POOL: u64 = 3;
+/// Kernel copy kind: none of a kernel's, but the pool's own blocks, which the slot's process has mapped and never stores to.
+pub const KERNEL_COPY_PIN_READ: u64 = 3;
+/// Kernel copy kind: as that, and it may store to them.
+pub const KERNEL_COPY_PIN_WRITE: u64 = 4;
 
 on_media! {
     /// Pages of an inode that a mount's kernel may hold. Stands at its lock's line, or after it.
@@ -272,14 +274,16 @@ on_media! {
         @ 0 state: u64,
         /// The inode.
         @ 8 ino: u64,
-        /// [`KERNEL_COPY_READ`] or [`KERNEL_COPY_MAYBE_DIRTY`].
+        /// [`KERNEL_COPY_READ`] to [`KERNEL_COPY_PIN_WRITE`].
         @ 16 kind: u64,
         /// Counts the reads of pages that were answered since.
         @ 24 generation: u64,
         /// When the first of them was, ns of CLOCK_MONOTONIC.
         @ 32 since_ns: u64,
+        /// Of a pin: the file was made shorter, and what lies past its end is to be freed with the last one.
+        @ 40 trims: u64,
         /// Zero.
-        @ 40 unused: [u64; 3],
+        @ 48 unused: [u64; 2],
     }
 }
 

@@ -24,6 +24,9 @@ mod elf;
 mod error;
 pub mod header;
 mod image;
+pub mod loading;
+#[cfg(test)]
+mod loading_tests;
 mod stub;
 mod targets;
 mod unwind;

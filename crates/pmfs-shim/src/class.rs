@@ -122,12 +122,21 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_dup3,
     SYS_close_range,
     SYS_mmap,
+    SYS_munmap,
+    SYS_mprotect,
+    SYS_pkey_mprotect,
+    SYS_mremap,
+    SYS_msync,
+    SYS_madvise,
+    SYS_vserver,
     SYS_sendfile,
     SYS_copy_file_range,
     SYS_splice,
     SYS_io_submit,
     // About the process.
     SYS_umask,
+    SYS_setrlimit,
+    SYS_prlimit64,
     SYS_chroot,
     SYS_unshare,
     SYS_setns,
@@ -152,6 +161,14 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_setgroups,
     SYS_capset,
     SYS_io_uring_setup,
+    SYS_prctl,
+    SYS_seccomp,
+    SYS_landlock_restrict_self,
+    // By what they carry.
+    SYS_sendmsg,
+    SYS_sendmmsg,
+    SYS_inotify_add_watch,
+    SYS_fanotify_mark,
 ];
 
 /// Whether a call never concerns us.

@@ -6,7 +6,7 @@ use libc::{EACCES, EPERM};
 use pmfs::types::mode;
 use pmfs::{Attr, Fs};
 
-use crate::kernel;
+use crate::{kernel, thread};
 
 /// What somebody wants to do with a file: the bits of a mode's last digit.
 pub(crate) const READ: u32 = 4;
@@ -33,34 +33,65 @@ pub(crate) struct Credentials {
     capabilities: u64,
 }
 
-/// Leaked when it changes, which is rare: no lock, which a child that shares this memory could leave locked when it is killed.
-static KNOWN: AtomicPtr<Credentials> = AtomicPtr::new(std::ptr::null_mut());
-/// Nothing is denied: the common case of root, kept apart so that a walk need not ask.
-static ALL_MAY: AtomicBool = AtomicBool::new(false);
+/// What is known of a thread's: the kernel has them by thread, and only libc makes them those of a process. In the thread's room.
+pub(crate) struct Known {
+    /// Leaked when it changes, which is rare: a child that shares this memory could be killed at any moment.
+    all: AtomicPtr<Credentials>,
+    /// Nothing is denied: the common case of root, kept apart so that a walk need not ask.
+    all_may: AtomicBool,
+}
 
-/// They may have changed.
+impl Known {
+    /// They may have changed.
+    pub fn forget(&self) {
+        self.all_may.store(false, Ordering::Relaxed);
+        self.all.store(std::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+#[inline]
+fn known() -> &'static Known {
+    &thread::own_room().credentials
+}
+
+/// Those of this thread may have changed.
 pub(crate) fn forget() {
-    ALL_MAY.store(false, Ordering::Relaxed);
-    KNOWN.store(std::ptr::null_mut(), Ordering::Release);
+    known().forget();
 }
 
 /// Does something with them.
 pub(crate) fn with<T>(body: impl FnOnce(&Credentials) -> T) -> T {
+    let known = known();
     // SAFETY: a leaked box, or nothing.
-    if let Some(known) = unsafe { KNOWN.load(Ordering::Acquire).as_ref() } {
-        return body(known);
+    if let Some(all) = unsafe { known.all.load(Ordering::Acquire).as_ref() } {
+        return body(all);
     }
     let fresh = Box::leak(Box::new(Credentials::ask()));
-    ALL_MAY.store(fresh.has(capability::DAC_OVERRIDE), Ordering::Relaxed);
-    KNOWN.store(fresh, Ordering::Release);
+    known
+        .all_may
+        .store(fresh.has(capability::DAC_OVERRIDE), Ordering::Relaxed);
+    known.all.store(fresh, Ordering::Release);
     body(fresh)
 }
 
 /// Whether every directory may be searched.
 #[inline]
 pub(crate) fn searches_all() -> bool {
-    ALL_MAY.load(Ordering::Relaxed)
+    known().all_may.load(Ordering::Relaxed)
         || with(|me| me.has(capability::DAC_OVERRIDE) || me.has(capability::DAC_READ_SEARCH))
+}
+
+/// Does something as another user is to the file systems, if this thread may be that one, and is itself again.
+pub(crate) fn as_user<T>(uid: u64, body: impl FnOnce() -> T) -> T {
+    let capabilities = Capabilities::get();
+    let before = kernel::plain(libc::SYS_setfsuid, &[uid]) as u64;
+    let answer = body();
+    kernel::plain(libc::SYS_setfsuid, &[before]);
+    // Between root and others the kernel takes and gives capabilities.
+    if Capabilities::get() != capabilities {
+        capabilities.set();
+    }
+    answer
 }
 
 /// The header and data of capget(2), version 3.
@@ -69,6 +100,36 @@ pub(crate) fn searches_all() -> bool {
 struct CapabilityHeader {
     version: u32,
     thread: u32,
+}
+
+/// This thread's, as the kernel has them: effective, permitted, inheritable, the lower half first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Capabilities([[u32; 3]; 2]);
+
+impl Capabilities {
+    fn get() -> Capabilities {
+        let mut data = [[0u32; 3]; 2];
+        Capabilities::call(libc::SYS_capget, data.as_mut_ptr().expose_provenance());
+        Capabilities(std::hint::black_box(data))
+    }
+
+    fn set(&self) {
+        Capabilities::call(libc::SYS_capset, self.0.as_ptr().expose_provenance());
+    }
+
+    fn call(number: i64, data: usize) {
+        let mut header = CapabilityHeader {
+            version: 0x2008_0522,
+            thread: 0,
+        };
+        let at = (&raw mut header).expose_provenance() as u64;
+        // SAFETY: the kernel reads the header, and reads or fills two triples of numbers.
+        unsafe { kernel::call(number, [at, data as u64, 0, 0, 0, 0]) };
+    }
+
+    fn effective(&self) -> u64 {
+        u64::from(self.0[0][0]) | u64::from(self.0[1][0]) << 32
+    }
 }
 
 impl Credentials {
@@ -88,7 +149,7 @@ impl Credentials {
             uid: id(libc::SYS_setfsuid, u64::from(u32::MAX)),
             gid: id(libc::SYS_setfsgid, u64::from(u32::MAX)),
             groups,
-            capabilities: effective(),
+            capabilities: Capabilities::get().effective(),
         }
     }
 
@@ -175,27 +236,13 @@ impl Credentials {
     }
 }
 
-fn effective() -> u64 {
-    let mut header = CapabilityHeader {
-        version: 0x2008_0522,
-        thread: 0,
-    };
-    let mut data = [[0u32; 3]; 2];
-    let at = (&raw mut header).expose_provenance() as u64;
-    let to = data.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: the kernel reads the header and fills two triples of numbers.
-    unsafe { kernel::call(libc::SYS_capget, [at, to, 0, 0, 0, 0]) };
-    let data = std::hint::black_box(data);
-    u64::from(data[0][0]) | u64::from(data[1][0]) << 32
-}
-
 /// Whether the program may do `want`.
 ///
 /// # Errors
 /// EACCES.
 #[inline]
 pub(crate) fn allow(fs: &Fs, attr: &Attr, want: u32) -> Result<(), i32> {
-    if ALL_MAY.load(Ordering::Relaxed) && want & EXECUTE == 0 {
+    if known().all_may.load(Ordering::Relaxed) && want & EXECUTE == 0 {
         return Ok(());
     }
     if with(|me| me.may(fs, attr, want)) {

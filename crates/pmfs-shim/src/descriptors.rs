@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use pmfs::{FileId, Ino};
 
 use crate::entry::word;
-use crate::{config, kernel, thread};
+use crate::{config, kernel, promote, thread};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
@@ -223,7 +223,10 @@ fn is_own_among_kept(number: u64) -> bool {
     if FILES[number as usize].load(Ordering::Acquire) != 0 {
         return false;
     }
-    if ANCHOR.load(Ordering::Acquire) == number as i32 || config::get().keeper == Some(number) {
+    if ANCHOR.load(Ordering::Acquire) == number as i32
+        || config::get().keeper == Some(number)
+        || promote::is_root(number)
+    {
         return true;
     }
     let pool = [config::get().pool.as_slice(), b"\0"].concat();

@@ -3,12 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use crate::calls::{
-    aio, attributes, descriptors as handles, directories, files, names, opens, xattrs,
+    aio, attributes, descriptors as handles, directories, files, messages, names, opens, watches,
+    xattrs,
 };
+use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
-use crate::{descriptors, gate, process, signals, stats};
+use crate::{descriptors, gate, mapped_size, maps, process, retire, signals, stats};
 
 /// What is to become of a call.
 pub(crate) enum Verdict {
@@ -45,7 +47,12 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
-    let verdict = serve(call, room);
+    let mut verdict = serve(call, room);
+    let nowhere = matches!(verdict, Verdict::Done(Err(libc::EFAULT)));
+    if nowhere && maps::any() && maps::follow_all() {
+        // The program's memory is a file's that others have made longer.
+        verdict = serve(call, room);
+    }
     stats::note(call, &verdict);
     let step = match verdict {
         Verdict::Pass => 0,
@@ -67,7 +74,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
 fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     let number = call.rax as i64;
     let args = call.args;
-    if crate::class::is_none_of_ours(number) {
+    if crate::class::is_none_of_ours(number) || retire::passes(number) {
         // All calls of a child that shares memory come here.
         return Verdict::Pass;
     }
@@ -86,10 +93,20 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_dup3 => handles::dup3(args),
         libc::SYS_close_range => handles::close_range(args),
         libc::SYS_mmap => files::mmap(args),
+        libc::SYS_munmap => maps::unmap(number, args),
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => maps::change_protection(number, args),
+        libc::SYS_mremap => maps::move_mapping(args),
+        libc::SYS_msync => maps::sync(args),
+        libc::SYS_madvise => maps::advise(args),
+        maps::FAULT => maps::serve_fault(args),
         libc::SYS_sendfile => files::sendfile(args),
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),
         libc::SYS_io_submit => aio::submit(args),
+        libc::SYS_sendmsg => messages::send(args),
+        libc::SYS_sendmmsg => messages::send_many(args),
+        libc::SYS_inotify_add_watch => watches::inotify(room, args),
+        libc::SYS_fanotify_mark => watches::fanotify(room, args),
         libc::SYS_rt_sigaction => signals::action(args, room),
         libc::SYS_sigaltstack => signals::stack(args, room),
         libc::SYS_rt_sigprocmask => signals::mask(args, room),
@@ -113,39 +130,46 @@ fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
     if file.is_path_only() && !of_all.contains(&number) {
         return Some(Verdict::Pass);
     }
-    Some(match number {
-        libc::SYS_read => files::read(&file, args),
-        libc::SYS_write => files::write(&file, args),
-        libc::SYS_pread64 => files::pread(&file, args).into(),
-        libc::SYS_pwrite64 => files::pwrite(&file, args).into(),
-        libc::SYS_readv => files::readv(&file, args, files::Place::Own),
-        libc::SYS_writev => files::writev(&file, args, files::Place::Own),
-        libc::SYS_preadv => files::readv(&file, args, files::Place::of(args, false)),
-        libc::SYS_pwritev => files::writev(&file, args, files::Place::of(args, false)),
-        libc::SYS_preadv2 => files::readv(&file, args, files::Place::of(args, true)),
-        libc::SYS_pwritev2 => files::writev(&file, args, files::Place::of(args, true)),
-        libc::SYS_close => handles::close(&file, args[0]).into(),
-        libc::SYS_fstat => attributes::fstat(&file, args[1]).into(),
-        libc::SYS_lseek => files::lseek(&file, args).into(),
-        libc::SYS_ioctl => handles::ioctl(&file, args).into(),
-        libc::SYS_dup => handles::duplicate(&file, args[0], 0, true).into(),
-        libc::SYS_fcntl => handles::fcntl(&file, args),
-        libc::SYS_flock => handles::flock(&file, args),
+    let before = mapped_size::Before::of(file.ino);
+    let verdict = by_open_file(number, &file, args);
+    before.compare();
+    Some(verdict)
+}
+
+fn by_open_file(number: i64, file: &Descriptor, args: [u64; 6]) -> Verdict {
+    match number {
+        libc::SYS_read => files::read(file, args),
+        libc::SYS_write => files::write(file, args),
+        libc::SYS_pread64 => files::pread(file, args).into(),
+        libc::SYS_pwrite64 => files::pwrite(file, args).into(),
+        libc::SYS_readv => files::readv(file, args, files::Place::Own),
+        libc::SYS_writev => files::writev(file, args, files::Place::Own),
+        libc::SYS_preadv => files::readv(file, args, files::Place::of(args, false)),
+        libc::SYS_pwritev => files::writev(file, args, files::Place::of(args, false)),
+        libc::SYS_preadv2 => files::readv(file, args, files::Place::of(args, true)),
+        libc::SYS_pwritev2 => files::writev(file, args, files::Place::of(args, true)),
+        libc::SYS_close => handles::close(file, args[0]).into(),
+        libc::SYS_fstat => attributes::fstat(file, args[1]).into(),
+        libc::SYS_lseek => files::lseek(file, args).into(),
+        libc::SYS_ioctl => handles::ioctl(file, args).into(),
+        libc::SYS_dup => handles::duplicate(file, args[0], 0, true).into(),
+        libc::SYS_fcntl => handles::fcntl(file, args),
+        libc::SYS_flock => handles::flock(file, args),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Ok(0).into(),
         libc::SYS_sync_file_range | libc::SYS_fadvise64 | libc::SYS_readahead => Ok(0).into(),
-        libc::SYS_ftruncate => files::ftruncate(&file, args).into(),
-        libc::SYS_fallocate => files::fallocate(&file, args).into(),
-        libc::SYS_getdents64 => directories::getdents64(&file, args).into(),
-        libc::SYS_fchmod => attributes::fchmod(&file, args).into(),
-        libc::SYS_fchown => attributes::fchown(&file, args).into(),
+        libc::SYS_ftruncate => files::ftruncate(file, args).into(),
+        libc::SYS_fallocate => files::fallocate(file, args).into(),
+        libc::SYS_getdents64 => directories::getdents64(file, args).into(),
+        libc::SYS_fchmod => attributes::fchmod(file, args).into(),
+        libc::SYS_fchown => attributes::fchown(file, args).into(),
         libc::SYS_fstatfs => attributes::fstatfs(args[1]).into(),
-        libc::SYS_fsetxattr => xattrs::fset(&file, args).into(),
-        libc::SYS_fgetxattr => xattrs::fget(&file, args).into(),
-        libc::SYS_flistxattr => xattrs::flist(&file, args).into(),
-        libc::SYS_fremovexattr => xattrs::fremove(&file, args).into(),
+        libc::SYS_fsetxattr => xattrs::fset(file, args).into(),
+        libc::SYS_fgetxattr => xattrs::fget(file, args).into(),
+        libc::SYS_flistxattr => xattrs::flist(file, args).into(),
+        libc::SYS_fremovexattr => xattrs::fremove(file, args).into(),
         // What is in the table and not here is refused loudly.
         _ => Err(libc::EBADF).into(),
-    })
+    }
 }
 
 /// How often a name is looked up again whose file was gone between its lookup and its use, because others replaced it.

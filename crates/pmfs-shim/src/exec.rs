@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use libc::{AT_FDCWD, O_CLOEXEC, O_RDONLY, SEEK_SET};
+use libc::{AT_FDCWD, O_RDONLY};
 
 use crate::calls::kernel_answer;
 use crate::config::{self, HANDED, PRELOAD, VARIABLE, value_of};
@@ -11,8 +11,9 @@ use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
 use crate::names::{Lead, find};
 use crate::program::{self, Answer};
+use crate::target::Target;
 use crate::thread::{Inner, PATH_MAX};
-use crate::{gate, pool, promote, stats, thread};
+use crate::{gate, pool, promote, retire, stats, thread};
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -62,6 +63,9 @@ fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer 
 
 /// `rest`: argument vector, environment, flags.
 fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
+    if retire::is_retired() {
+        return run_retired(room, dirfd, path, rest);
+    }
     let absolute = match made_absolute(room, dirfd, path) {
         Ok(absolute) => absolute,
         Err(errno) => return Verdict::Done(Err(errno)),
@@ -75,20 +79,20 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     // What is handed over must stay as it is, and nobody may be in a pool that is left.
     let alone = room.guest_of.is_none() && pool::attached().is_some() && gate::close();
     let inherited = inherited();
-    let preloads = known.is_none_or(|path| dirfd as i32 != AT_FDCWD || takes_preload(&path));
+    let target = Target::of(dirfd, known.as_deref(), rest[2]);
     let handed = if inherited.is_empty() {
         if alone && descriptors::none() {
             pool::leave();
         }
         None
-    } else if preloads {
+    } else if target.has_library {
         hand_over(room, &inherited)
     } else {
         promote_all(&inherited);
         None
     };
     let given = room.given.get_or_insert_default();
-    let environment = match environment(given, rest[1], handed) {
+    let environment = match environment(given, rest[1], handed, &target) {
         Ok(environment) => environment,
         Err(errno) => {
             if alone {
@@ -123,6 +127,26 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
         gate::open();
     }
     take_back(room, handed);
+    Verdict::Done(kernel_answer(answer))
+}
+
+/// With no system call but the program's own: others may be forbidden, to the next program too.
+fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
+    let given = room.given.insert(Given::default());
+    let environment = match environment(given, rest[1], None, &Target::WITHOUT) {
+        Ok(environment) => environment,
+        Err(errno) => return Verdict::Done(Err(errno)),
+    };
+    let args = [dirfd, path, rest[0], environment, rest[2], 0];
+    // By the call that it made, for a filter may know that one alone.
+    let (number, args) = if dirfd as i32 == AT_FDCWD && rest[2] == 0 {
+        (libc::SYS_execve, [path, rest[0], environment, 0, 0, 0])
+    } else {
+        (libc::SYS_execveat, args)
+    };
+    // SAFETY: the program's own call, with another environment, which stays until it is over.
+    let answer = unsafe { kernel::call(number, args) };
+    room.given = None;
     Verdict::Done(kernel_answer(answer))
 }
 
@@ -205,25 +229,21 @@ fn hand_over(room: &mut Inner, inherited: &[(i32, Descriptor)]) -> Option<i32> {
     Some(file as i32)
 }
 
-/// The mount's descriptors in place of ours, at the same offsets.
-fn promote_all(inherited: &[(i32, Descriptor)]) {
+/// The mount's descriptors in place of ours.
+pub(crate) fn promote_all(open: &[(i32, Descriptor)]) {
     let Some(fs) = pool::attached() else {
         return;
     };
-    for (number, file) in inherited {
-        let Ok(through) = promote::open(file) else {
+    for (number, file) in open.iter().filter(|(_, file)| !file.is_path_only()) {
+        let Ok(through) = promote::stand_in(fs, file) else {
             continue;
         };
-        if let Ok(now) = fs.file(file.file) {
-            let to = if file.is_dir { 0 } else { now.offset };
-            kernel::plain(libc::SYS_lseek, &[through as u64, to, SEEK_SET as u64]);
-            let append = now.flags & libc::O_APPEND as u64;
-            kernel::plain(
-                libc::SYS_fcntl,
-                &[through as u64, libc::F_SETFL as u64, append],
-            );
-        }
-        kernel::plain(libc::SYS_dup3, &[through as u64, *number as u64, 0]);
+        let on_exec = kernel::plain(libc::SYS_fcntl, &[*number as u64, libc::F_GETFD as u64]);
+        let flags = if on_exec == 0 { 0 } else { libc::O_CLOEXEC };
+        kernel::plain(
+            libc::SYS_dup3,
+            &[through as u64, *number as u64, flags as u64],
+        );
         kernel::plain(libc::SYS_close, &[through as u64]);
         descriptors::remove(*number as u64);
         if !file.borrowed {
@@ -247,9 +267,9 @@ fn take_back(room: &mut Inner, handed: Option<i32>) {
 }
 
 /// The program's environment with our variables in it; answers the address of the new vector.
-fn environment(given: &mut Given, at: u64, handed: Option<i32>) -> Answer {
+fn environment(given: &mut Given, at: u64, handed: Option<i32>, target: &Target) -> Answer {
     let config = config::get();
-    let mut preload = config.library.clone();
+    let mut preload = target.preload(&config.library);
     let mut pointers = Vec::new();
     for index in 0..ENTRIES_MAX {
         let pointer: u64 = if at == 0 {
@@ -264,18 +284,22 @@ fn environment(given: &mut Given, at: u64, handed: Option<i32>) -> Answer {
             Ours::No => pointers.push(pointer),
             Ours::Drop => {}
             Ours::Preload(others) => {
-                let parts = others.split(|byte| b" :".contains(byte));
-                for other in parts.filter(|other| !other.is_empty() && *other != config.library) {
-                    preload.push(b':');
+                for other in of_the_program(&others, &config.library) {
+                    if !preload.is_empty() {
+                        preload.push(b':');
+                    }
                     preload.extend_from_slice(other);
                 }
             }
         }
     }
-    let mut texts = vec![
-        [PRELOAD, b"=", &preload, b"\0"].concat(),
-        [VARIABLE, b"=", &config.text, b"\0"].concat(),
-    ];
+    let mut texts = Vec::new();
+    if !preload.is_empty() {
+        texts.push([PRELOAD, b"=", &preload, b"\0"].concat());
+    }
+    if target.takes_variables {
+        texts.push([VARIABLE, b"=", &config.text, b"\0"].concat());
+    }
     if let Some(file) = handed {
         texts.push([HANDED, b"=", file.to_string().as_bytes(), b"\0"].concat());
     }
@@ -288,6 +312,14 @@ fn environment(given: &mut Given, at: u64, handed: Option<i32>) -> Answer {
     given.texts = texts;
     given.pointers = pointers;
     Ok(given.pointers.as_ptr().expose_provenance() as u64)
+}
+
+/// What a program is to have preloaded of its own: what comes before this library was put there for the program before it.
+fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
+    let own = parts.iter().position(|part| *part == library);
+    let from = own.map_or(0, |own| own + 1);
+    parts.into_iter().skip(from).filter(|part| !part.is_empty())
 }
 
 /// Whether an entry of an environment is one of ours.
@@ -316,69 +348,4 @@ fn ours(pointer: u64) -> Result<Ours, i32> {
     Ok(Ours::Preload(
         room[PRELOAD.len() + 1..len.max(PRELOAD.len() + 1)].to_vec(),
     ))
-}
-
-/// Whether a program will load this library: of its own kind, with an interpreter, without a change of user. A script's
-/// interpreter is taken to.
-fn takes_preload(path: &[u8]) -> bool {
-    let args = [
-        AT_FDCWD as u64,
-        PATH,
-        (O_RDONLY | O_CLOEXEC) as u64,
-        0,
-        0,
-        0,
-    ];
-    let file = kernel::with_path(libc::SYS_openat, args, path);
-    if file < 0 {
-        return true;
-    }
-    let mut head = vec![0u8; 4096];
-    let at = head.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: the kernel fills the buffer.
-    let len = unsafe {
-        kernel::call(
-            libc::SYS_pread64,
-            [file as u64, at, head.len() as u64, 0, 0, 0],
-        )
-    };
-    kernel::plain(libc::SYS_close, &[file as u64]);
-    head.truncate(len.max(0) as usize);
-    if !head.starts_with(b"\x7fELF") {
-        return true;
-    }
-    has_our_interpreter(&head)
-}
-
-const INTERPRETER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
-
-/// Of an ELF file's first bytes.
-fn has_our_interpreter(head: &[u8]) -> bool {
-    const PT_INTERP: u32 = 3;
-    let word = |at: usize| {
-        head.get(at..at + 8)
-            .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
-    };
-    let half = |at: usize| {
-        head.get(at..at + 2)
-            .map(|bytes| u16::from_le_bytes(bytes.try_into().unwrap_or_default()))
-    };
-    let (Some(table), Some(size), Some(count)) = (word(32), half(54), half(56)) else {
-        return false;
-    };
-    // 64-bit x86 alone.
-    if head.get(4) != Some(&2) || half(18) != Some(62) {
-        return false;
-    }
-    (0..usize::from(count)).any(|index| {
-        let at = (table as usize).saturating_add(index * usize::from(size));
-        let kind = head
-            .get(at..at.saturating_add(4))
-            .map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap_or_default()));
-        let (Some(PT_INTERP), Some(offset)) = (kind, word(at.saturating_add(8))) else {
-            return false;
-        };
-        let name = head.get(offset as usize..).unwrap_or_default();
-        name.starts_with(INTERPRETER)
-    })
 }

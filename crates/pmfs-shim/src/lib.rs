@@ -5,8 +5,8 @@
 //! - `entry`: where calls arrive, and the stack that they are served on; `thread`: what each thread has; `signals`: what may
 //!   interrupt.
 //! - `class`, `dispatch`: which calls concern us, and who serves them; `calls`: those who do.
-//! - `descriptors`: which numbers are ours; `names`: where a path leads, `numbered`: by way of a descriptor; `credentials`: who may; `pool`: the attachment.
-//! - `process`, `exec`, `gate`: fork, threads, the next program. `promote`: what the mount has to do. `program`: the program's memory; `memory`: our own.
+//! - `descriptors`: which numbers are ours; `names`: where a path leads, `numbered`: by way of a descriptor; `credentials`: who may, `limits`: how much; `pool`: the attachment.
+//! - `process`, `exec`, `target`, `gate`: fork, threads, the next program. `promote`: what the mount has to do, `mapped_size`: what it has to know; `maps`: the pool's blocks in the program's memory; `retire`: everything is its. `program`: the program's memory; `memory`: our own.
 //!
 //! Rules (DECISIONS 33 to 36): system calls of our own are made directly (`kernel`), or while the thread counts as inside; no
 //! thread-locals but the one block of `pmem::thread`; an allocator of our own; no unwinder.
@@ -25,7 +25,12 @@ mod gate;
 #[path = "../../pmfs-patch/src/header.rs"]
 mod header;
 mod kernel;
+mod limits;
+#[path = "../../pmfs-patch/src/loading.rs"]
+mod loading;
 mod log;
+mod mapped_size;
+mod maps;
 mod memory;
 mod names;
 mod numbered;
@@ -34,9 +39,11 @@ mod pool;
 mod process;
 mod program;
 mod promote;
+mod retire;
 mod signals;
 mod start;
 mod stats;
+mod target;
 mod thread;
 mod unwind;
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR};
+use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO};
 use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, INODE_NAME, Ino, ROOT_INO};
 
@@ -67,10 +67,30 @@ pub(crate) fn is_dir(attr: &Attr) -> bool {
     attr.mode & mode::S_IFMT == mode::S_IFDIR
 }
 
-/// The working directory: unknown, elsewhere, or an inode of the pool.
+/// The working directory: unknown, elsewhere, or an inode of the pool. Elsewhere: in the upper half, if it lies above the
+/// pool's directory, where in that one's path the names begin that lead there.
 static CWD: AtomicU64 = AtomicU64::new(UNKNOWN);
 const UNKNOWN: u64 = 0;
 const ELSEWHERE: u64 = 1;
+const ABOVE_SHIFT: u32 = 32;
+
+/// Where the program stands.
+enum Cwd {
+    Inside(Ino),
+    /// Above: these names of the pool's path lead into it.
+    Above(&'static [u8]),
+    Elsewhere,
+}
+
+impl Cwd {
+    fn of(word: u64) -> Cwd {
+        match (word & u64::from(u32::MAX), word >> ABOVE_SHIFT) {
+            (ELSEWHERE, 0) => Cwd::Elsewhere,
+            (ELSEWHERE, from) => Cwd::Above(&config::get().at[from as usize..]),
+            _ => Cwd::Inside(word),
+        }
+    }
+}
 
 /// The working directory has changed: to an inode of the pool, or to somewhere.
 pub(crate) fn set_cwd(room: &mut Inner, ino: Option<Ino>) {
@@ -94,21 +114,36 @@ pub(crate) fn leave_to_kernel() {
     ELSEWHERE_ALL.store(true, Ordering::Relaxed);
 }
 
-fn cwd(room: &mut Inner) -> Option<Ino> {
+pub(crate) fn are_the_kernels() -> bool {
+    ELSEWHERE_ALL.load(Ordering::Relaxed)
+}
+
+fn cwd(room: &mut Inner) -> Cwd {
     let known = room
         .guest_cwd
         .unwrap_or_else(|| CWD.load(Ordering::Relaxed));
-    match known {
-        UNKNOWN => {}
-        ELSEWHERE => return None,
-        ino => return Some(ino),
+    if known != UNKNOWN {
+        return Cwd::of(known);
     }
     let found = look_at_cwd(room);
     match &mut room.guest_cwd {
         Some(guest) => *guest = found,
         None => CWD.store(found, Ordering::Relaxed),
     }
-    (found != ELSEWHERE).then_some(found)
+    Cwd::of(found)
+}
+
+/// What of a path lies behind these names, with which it has to begin.
+fn behind(path: &[u8], names: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(rest) = path[from..].strip_prefix(b"./") {
+        from = path.len() - rest.len();
+        while path.get(from) == Some(&b'/') {
+            from += 1;
+        }
+    }
+    let rest = path[from..].strip_prefix(names)?;
+    (rest.is_empty() || rest[0] == b'/').then_some(path.len() - rest.len())
 }
 
 /// Asks the kernel: by name first, for that costs no request to the mount.
@@ -119,7 +154,13 @@ fn look_at_cwd(room: &mut Inner) -> u64 {
     let len = unsafe { kernel::call(libc::SYS_getcwd, [at, PATH_MAX as u64, 0, 0, 0, 0]) };
     let len = usize::try_from(len - 1).unwrap_or(0);
     if below(&text[..len]).is_none() {
-        return ELSEWHERE;
+        let names = config::get().at.strip_prefix(&text[..len]);
+        let leads = |rest: &&[u8]| rest.len() > 1 && (rest[0] == b'/' || len == 1);
+        let Some(rest) = names.filter(leads) else {
+            return ELSEWHERE;
+        };
+        let from = config::get().at.len() - rest.len() + usize::from(rest[0] == b'/');
+        return ELSEWHERE | (from as u64) << ABOVE_SHIFT;
     }
     let mut stat: libc::stat = unsafe_zeroed();
     let to = (&raw mut stat).expose_provenance() as u64;
@@ -181,8 +222,12 @@ pub(crate) fn find<'a>(
         }
     } else if dirfd as i32 == libc::AT_FDCWD {
         match cwd(room) {
-            Some(ino) => (ino, 0),
-            None => return Ok(Lead::Kernel),
+            Cwd::Inside(ino) => (ino, 0),
+            Cwd::Elsewhere => return Ok(Lead::Kernel),
+            Cwd::Above(names) => match behind(&room.paths[0][..len], names) {
+                Some(from) if !room.paths[0][from..len].starts_with(&BY_INODE) => (ROOT_INO, from),
+                _ => return Ok(Lead::Kernel),
+            },
         }
     } else {
         match descriptors::get(dirfd) {
@@ -209,6 +254,10 @@ fn by_number<'a>(
 ) -> Result<Lead<'a>, i32> {
     let path = &room.paths[page][..len];
     let Some(named) = numbered::descriptor(path) else {
+        if numbered::is_placeholder_of_another(path, follow) {
+            // What it stands for is that process's affair: as the kernel answers for a socket.
+            return Err(ENXIO);
+        }
         return Ok(Lead::Kernel);
     };
     let (Some(file), Some(fs)) = (descriptors::get(named.number), pool::get()) else {
@@ -421,4 +470,27 @@ fn steps(fs: &Fs, dir: &mut Ino, path: &[u8], from: usize, follow: bool) -> Resu
 /// The engine's error as a number.
 pub(crate) fn errno(error: Error) -> i32 {
     error.errno().raw_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::behind;
+
+    #[test]
+    fn names_that_lead_down() {
+        let names = b"mnt/pool";
+        assert_eq!(behind(b"mnt/pool", names), Some(8));
+        assert_eq!(behind(b"mnt/pool/file", names), Some(8));
+        assert_eq!(behind(b".///./mnt/pool/file", names), Some(14));
+        for other in [
+            &b"mnt/pools"[..],
+            b"mnt",
+            b"mnt//pool/file",
+            b"../mnt/pool",
+            b"",
+            b".",
+        ] {
+            assert_eq!(behind(other, names), None);
+        }
+    }
 }

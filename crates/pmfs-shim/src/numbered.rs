@@ -1,7 +1,7 @@
 //! Names that the kernel makes of descriptors: below `/proc/self/fd` and `/dev/fd`, `/dev/stdin` and its kin. Followed by the
 //! kernel, one of ours would lead to a placeholder, which is empty; so they are understood here (DECISIONS 38).
 
-use crate::kernel;
+use crate::kernel::{self, PATH};
 
 /// What such a name says.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,40 @@ pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
     }
     None
 }
+
+/// Whether a path goes by way of a descriptor of another process, which for that is an open file of a pool, and for the kernel
+/// nothing.
+pub(crate) fn is_placeholder_of_another(path: &[u8], follow: bool) -> bool {
+    if !path.starts_with(b"/proc/") {
+        return false;
+    }
+    let mut parts = Parts { path, at: 0 }.skip(1);
+    let is_number =
+        |part: Option<(&[u8], usize)>| part.is_some_and(|(part, _)| decimal(part).is_some());
+    if !is_number(parts.next()) {
+        return false;
+    }
+    let list = match parts.next() {
+        Some((b"task", _)) if is_number(parts.next()) => parts.next(),
+        other => other,
+    };
+    let (Some((b"fd", _)), Some((number, end))) = (list, parts.next()) else {
+        return false;
+    };
+    if decimal(number).is_none() || (end == path.len() && !follow) {
+        return false;
+    }
+    let link = [&path[..end], b"\0"].concat();
+    let mut target = [0u8; PLACEHOLDER.len()];
+    let to = target.as_mut_ptr().expose_provenance() as u64;
+    let args = [libc::AT_FDCWD as u64, PATH, to, target.len() as u64, 0, 0];
+    let len = kernel::with_path(libc::SYS_readlinkat, args, &link);
+    let target = std::hint::black_box(target);
+    len == PLACEHOLDER.len() as i64 && target == *PLACEHOLDER
+}
+
+/// What the kernel says of placeholders.
+const PLACEHOLDER: &[u8; 21] = b"/memfd:pmfs (deleted)";
 
 /// Whether a directory lists this process's descriptors.
 fn is_list(parts: &[&[u8]]) -> bool {

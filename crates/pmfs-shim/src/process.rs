@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::dispatch::Verdict;
 use crate::entry::{Call, GUEST, word};
 use crate::thread::Inner;
-use crate::{credentials, descriptors, exec, gate, kernel, names, pool, program, stats, thread};
+use crate::{
+    credentials, descriptors, exec, gate, kernel, limits, maps, names, pool, program, promote,
+    retire, stats, thread,
+};
 
 /// Calls that are none of the others'.
 pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
@@ -16,7 +19,8 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             UMASK.store(args[0] as u32 & 0o777, Ordering::Relaxed);
             Verdict::Done(Ok(before as u64))
         }
-        libc::SYS_fork => fork(call, room),
+        libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
+        libc::SYS_fork => fork(0, call, room),
         libc::SYS_vfork => guest(room),
         libc::SYS_clone => clone(args[0], call, room),
         libc::SYS_clone3 => match program::read::<u64>(args[0]) {
@@ -30,13 +34,24 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             // by a killed process.
             if room.guest_of.is_none() && (pool::attached().is_none() || gate::close()) {
                 stats::flush();
-                pool::leave();
+                if maps::leave() {
+                    pool::leave();
+                }
             }
             Verdict::Pass
         }
         libc::SYS_chroot | libc::SYS_setns | libc::SYS_unshare => other_world(call),
+        libc::SYS_prctl | libc::SYS_seccomp | libc::SYS_landlock_restrict_self => {
+            if retire::is_due(call) {
+                retire::retire(room);
+            }
+            Verdict::Pass
+        }
         // Whoever it is afterwards.
         _ => {
+            if retire::is_due(call) {
+                retire::retire(room);
+            }
             // SAFETY: the program's own call, as it made it.
             let answer = unsafe { kernel::call(call.rax as i64, args) };
             credentials::forget();
@@ -91,6 +106,7 @@ fn other_world(call: &Call) -> Verdict {
     if number == libc::SYS_unshare && call.args[0] & NAMES == 0 {
         return Verdict::Pass;
     }
+    promote::keep_root();
     names::leave_to_kernel();
     Verdict::Pass
 }
@@ -98,7 +114,7 @@ fn other_world(call: &Call) -> Verdict {
 fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let has = |flag: i32| flags & flag as u64 != 0;
     if !has(libc::CLONE_VM) {
-        return fork(call, room);
+        return fork(flags, call, room);
     }
     if has(libc::CLONE_VFORK) {
         return guest(room);
@@ -133,6 +149,7 @@ pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
         return;
     }
     crate::MEMORY.guest_is_over();
+    credentials::forget();
     room.guest_of = None;
     room.guest_cwd = None;
     room.guest_actions = None;
@@ -162,13 +179,27 @@ pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
 }
 
 /// A child with memory of its own: it is made here, so that it can settle before it runs the program's code.
-fn fork(call: &mut Call, room: &mut Inner) -> Verdict {
+fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let alone = gate::close();
     let prepared = match pool::attached() {
+        Some(fs) if maps::any() => match fs.before_fork() {
+            Ok(prepared) => Some(prepared),
+            // The child would have memory of the pool that is not pinned for it.
+            Err(_) => {
+                if alone {
+                    gate::open();
+                }
+                return Verdict::Done(Err(libc::EAGAIN));
+            }
+        },
         Some(fs) if !descriptors::none() => fs.before_fork().ok(),
         _ => None,
     };
     let mut own = OwnStack::of(call);
+    let elsewhere = flags & (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64 != 0;
+    if elsewhere {
+        promote::keep_root();
+    }
     // SAFETY: the program's own call; both return here, each on its own copy of this stack.
     let answer = unsafe { kernel::call(call.rax as i64, own.args) };
     if answer == 0 {
@@ -176,6 +207,9 @@ fn fork(call: &mut Call, room: &mut Inner) -> Verdict {
             thread::set(word::PROGRAM_STACK, top);
         }
         in_child(prepared, room);
+        if elsewhere {
+            names::leave_to_kernel();
+        }
     } else if answer < 0
         && let Some(prepared) = prepared
         && let Some(fs) = pool::attached()
@@ -244,6 +278,9 @@ fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
                 crate::log::line(format_args!("after fork: {error}"));
             }
         }
-        _ => pool::forget(),
+        _ => {
+            maps::forget();
+            pool::forget();
+        }
     }
 }

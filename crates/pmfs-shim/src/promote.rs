@@ -4,16 +4,18 @@
 //! A directory is found again by its names, up to the root. Anything else may have lost its name: the mount answers to
 //! one made of its inode number ([`pmfs::INODE_NAME`]), for those who may read the pool anyway.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC};
 use pmfs::types::mode;
-use pmfs::{Attr, Fs, INODE_NAME, Ino, ROOT_INO};
+use pmfs::{Attr, FOLLOW_REQUEST, Fs, INODE_NAME, Ino, ROOT_INO};
 
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
 use crate::kernel::{self, PATH};
 use crate::names::{Place, errno, is_dir};
 use crate::program::Answer;
-use crate::{config, pool};
+use crate::{config, credentials, descriptors, pool};
 
 /// Something in the pool that the kernel is to open.
 pub(crate) struct Way {
@@ -46,8 +48,57 @@ pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
     };
     // A link is meant itself: it was followed before, if it was to be.
     let flags = flags & !(O_CREAT | O_EXCL) | O_NOFOLLOW;
+    let open = || opened(&path, flags, bits);
+    match open() {
+        Err(libc::ENOENT | libc::EACCES | libc::ENAMETOOLONG) => as_who_may(open),
+        answer => answer,
+    }
+}
+
+fn opened(path: &[u8], flags: i32, bits: u32) -> Answer {
+    let root = ROOT.load(Ordering::Relaxed);
+    if root >= 0 {
+        // Where the root, or the mounts, are others the mount is reached from here alone.
+        let below = [b".", &path[config::get().at.len()..]].concat();
+        let args = [root as u64, PATH, flags as u64, bits.into(), 0, 0];
+        let answer = kernel_answer(kernel::with_path(libc::SYS_openat, args, &below));
+        if answer != Err(libc::EBADF) {
+            return answer;
+        }
+    }
     let args = [AT_FDCWD as u64, PATH, flags as u64, bits.into(), 0, 0];
-    kernel_answer(kernel::with_path(libc::SYS_openat, args, &path))
+    kernel_answer(kernel::with_path(libc::SYS_openat, args, path))
+}
+
+/// Tries again as the user that this program may become again, and whom the mount lets open anything.
+fn as_who_may<T>(open: impl Fn() -> T) -> T {
+    credentials::as_user(0, open)
+}
+
+/// The mount's root directory, as it was reached before the program's root or mounts changed; -1: they have not.
+static ROOT: AtomicI32 = AtomicI32::new(-1);
+
+pub(crate) fn is_root(number: u32) -> bool {
+    ROOT.load(Ordering::Relaxed) == number as i32
+}
+
+/// They are about to change.
+pub(crate) fn keep_root() {
+    if ROOT.load(Ordering::Relaxed) >= 0 {
+        return;
+    }
+    let path = [config::get().at.as_slice(), b"\0"].concat();
+    let flags = (libc::O_PATH | libc::O_DIRECTORY | O_CLOEXEC) as u64;
+    let here = AT_FDCWD as u64;
+    let made = kernel::with_path(libc::SYS_openat, [here, PATH, flags, 0, 0, 0], &path);
+    if made < 0 {
+        return;
+    }
+    let floor = descriptors::choose_floor() as u64;
+    let high = [made as u64, libc::F_DUPFD_CLOEXEC as u64, floor];
+    let kept = kernel::plain(libc::SYS_fcntl, &high);
+    kernel::plain(libc::SYS_close, &[made as u64]);
+    ROOT.store(kept as i32, Ordering::Relaxed);
 }
 
 /// The mount's descriptor for an open file, closed on exec; its offset is not shared.
@@ -57,6 +108,40 @@ pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
         is_dir: file.is_dir,
     };
     open_way(&way, file.access & !O_TRUNC | O_CLOEXEC, 0).map(|number| number as i32)
+}
+
+/// As [`open`], for others to have in place of ours: it stands for the open file, and shares its offset and flags from there on.
+pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
+    let through = open(file)?;
+    let Ok(now) = fs.file(file.file) else {
+        return Ok(through);
+    };
+    let number = through as u64;
+    let append = now.flags & libc::O_APPEND as u64;
+    kernel::plain(libc::SYS_fcntl, &[number, libc::F_SETFL as u64, append]);
+    if file.is_dir {
+        return Ok(through);
+    }
+    kernel::plain(
+        libc::SYS_lseek,
+        &[number, now.offset, libc::SEEK_SET as u64],
+    );
+    let asked = [file.file.number(), now.offset];
+    let at = asked.as_ptr().expose_provenance() as u64;
+    let args = [number, FOLLOW_REQUEST.into(), at, 0, 0, 0];
+    // SAFETY: the kernel reads two words.
+    let follow = || unsafe { kernel::call(libc::SYS_ioctl, args) };
+    let mut answer = follow();
+    if answer == -i64::from(libc::EPERM) {
+        answer = as_who_may(follow);
+    }
+    if answer < 0 {
+        crate::log::line(format_args!(
+            "an offset is not shared with the mount: errno {}",
+            -answer
+        ));
+    }
+    Ok(through)
 }
 
 /// A path at which the mount has an open file, with a NUL: a directory's own, a file's by its number, for it may have lost its name.
@@ -94,7 +179,7 @@ pub(crate) fn allow_writing(attr: &Attr) -> Result<(), i32> {
 }
 
 /// The mount's path of an inode by its number, with a NUL.
-fn by_number(ino: Ino) -> Vec<u8> {
+pub(crate) fn by_number(ino: Ino) -> Vec<u8> {
     let at = &config::get().at;
     [
         at.as_slice(),

@@ -17,7 +17,7 @@ use libc::{
 use crate::dispatch::Verdict;
 use crate::entry::{self, GUEST, INSIDE, word};
 use crate::thread::Inner;
-use crate::{gate, kernel, patch, program, thread};
+use crate::{gate, kernel, maps, patch, program, thread};
 
 const SIGNALS: usize = 65;
 /// SA_RESTORER of the kernel's interface.
@@ -369,6 +369,11 @@ extern "C" fn prepare(
 ) -> u64 {
     // SAFETY: the kernel's pointers.
     if is_fault(signal) && unsafe { pmem::program::land(signal, info, context) } {
+        return 0;
+    }
+    let outside = thread::get(word::STATE) != INSIDE;
+    // SAFETY: as above.
+    if signal == SIGBUS && outside && maps::fault(unsafe { (*info).si_addr() }.addr() as u64) {
         return 0;
     }
     // SAFETY: as above; the context is this thread's to change.

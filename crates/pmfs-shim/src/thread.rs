@@ -6,6 +6,7 @@ use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::credentials::Known;
 use crate::descriptors::Overlay;
 use crate::entry::{INSIDE, word};
 use crate::exec::Given;
@@ -24,6 +25,8 @@ pub(crate) struct Room {
     next: AtomicPtr<Room>,
     /// Not 0: in the middle of a call (`gate.rs`).
     pub busy: AtomicU32,
+    /// Who the thread is.
+    pub credentials: Known,
     inner: UnsafeCell<Inner>,
 }
 
@@ -76,7 +79,10 @@ pub(crate) extern "C" fn begin() {
     let room = match free() {
         Some(room) => {
             // SAFETY: this thread has just become its owner.
-            unsafe { forget_guest((*room).inner.get()) };
+            unsafe {
+                forget_guest((*room).inner.get());
+                (*room).credentials.forget();
+            }
             room
         }
         None => make(),

@@ -79,6 +79,9 @@ pub enum Error {
     /// The pool, or this handle on it, is read-only.
     #[error("read-only file system")]
     ReadOnly,
+    /// Programs have the file's blocks, or a mount's kernel has pages of it, mapped in a way that this can't stand beside.
+    #[error("the file is mapped by others; it is free for this once they have unmapped it")]
+    Mapped,
     /// A table in the runtime area is full.
     #[error("too many open files in the pool")]
     TooManyOpen,
@@ -228,7 +231,7 @@ impl Error {
             Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::NotPermitted(_) => Errno::PERM,
             Error::Denied(_) => Errno::ACCESS,
-            Error::Busy | Error::PagesElsewhere { .. } => Errno::BUSY,
+            Error::Busy | Error::Mapped | Error::PagesElsewhere { .. } => Errno::BUSY,
             Error::FileTooBig => Errno::FBIG,
             Error::AttributeName => Errno::RANGE,
             Error::AttributeTooLong => Errno::TOOBIG,

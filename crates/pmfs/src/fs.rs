@@ -613,6 +613,11 @@ impl Fs {
         answer
     }
 
+    /// For calls that stand elsewhere.
+    pub(crate) fn changed<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+        self.change(call)
+    }
+
     #[inline]
     fn change<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
         self.change_data(call, |_| 0)

@@ -109,7 +109,15 @@ impl Pool {
     }
 
     pub(crate) fn before_fork(&self) -> Result<ForFork> {
-        self.prepare(0).map(ForFork)
+        let successor = self.prepare(0)?;
+        // The child's memory maps what the parent's does; a program that follows maps nothing yet.
+        match self.copy_pins(successor.holder.slot) {
+            Ok(()) => Ok(ForFork(successor)),
+            Err(error) => {
+                self.cancel(successor);
+                Err(error)
+            }
+        }
     }
 
     pub(crate) fn cancel_fork(&self, prepared: ForFork) {

@@ -35,8 +35,9 @@ use crate::recovery;
 use crate::slot::SLOT_ASKED;
 use crate::types::Ino;
 use pmfs_format::runtime::{
-    KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_READ,
-    KERNEL_COPY_SLOT_SHIFT, KERNEL_COPY_TAKEN, KERNEL_COPY_WANTED,
+    KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_READ,
+    KERNEL_COPY_PIN_WRITE, KERNEL_COPY_READ, KERNEL_COPY_SLOT_SHIFT, KERNEL_COPY_TAKEN,
+    KERNEL_COPY_WANTED,
 };
 use pmfs_format::{KernelCopyRaw, LockRaw};
 use std::collections::BTreeSet;
@@ -50,7 +51,7 @@ const SEQUENCE: u64 = 8;
 
 /// Of [`KernelCopyRaw`].
 const INO: u64 = 8;
-const KIND: u64 = 16;
+pub(crate) const KIND: u64 = 16;
 const GENERATION: u64 = 24;
 
 const SLOT_MASK: u64 = 0xfff;
@@ -64,6 +65,8 @@ pub struct KernelCopy {
     pub ino: Ino,
     /// Whether programs may store to them.
     pub may_be_dirty: bool,
+    /// None of a kernel's, but the pool's own blocks, mapped by the slot's process.
+    pub is_pin: bool,
     /// Whether somebody waits for them.
     pub is_wanted: bool,
 }
@@ -96,11 +99,11 @@ impl OwnCopies {
 
 /// A record in use, as it was read.
 #[derive(Clone, Copy)]
-struct Record {
-    off: u64,
+pub(crate) struct Record {
+    pub off: u64,
     state: u64,
-    ino: Ino,
-    kind: u64,
+    pub ino: Ino,
+    pub kind: u64,
 }
 
 impl Record {
@@ -114,7 +117,7 @@ impl Record {
         }
     }
 
-    fn slot(&self) -> Option<u64> {
+    pub fn slot(&self) -> Option<u64> {
         (self.state >> KERNEL_COPY_SLOT_SHIFT & SLOT_MASK).checked_sub(1)
     }
 
@@ -128,7 +131,12 @@ impl Record {
 
     /// Whether it is in the way of a call of another slot that changes the content, or only looks at it.
     fn conflicts(&self, change: bool) -> bool {
-        change || self.kind != KERNEL_COPY_READ
+        !self.is_pin() && (change || self.kind != KERNEL_COPY_READ)
+    }
+
+    /// Whether the pool's own blocks are mapped.
+    pub fn is_pin(&self) -> bool {
+        matches!(self.kind, KERNEL_COPY_PIN_READ | KERNEL_COPY_PIN_WRITE)
     }
 }
 
@@ -152,7 +160,7 @@ impl Pool {
             .filter(Record::counts)
     }
 
-    fn copies_of(&self, line: u64, ino: Ino) -> impl Iterator<Item = Record> + '_ {
+    pub(crate) fn copies_of(&self, line: u64, ino: Ino) -> impl Iterator<Item = Record> + '_ {
         self.copies_near(line).filter(move |copy| copy.ino == ino)
     }
 
@@ -200,7 +208,7 @@ impl Pool {
 
     /// Under the line's lock: from now on nobody has to look for records, if there are none of its inodes.
     #[cold]
-    fn forget_line_if_empty(&self, line: u64) {
+    pub(crate) fn forget_line_if_empty(&self, line: u64) {
         let mut near = self.copies_near(line);
         let forgets = planted!("bug-pages-forgotten-by-all");
         if forgets || !near.any(|copy| line_of(self, copy.ino) == line) {
@@ -209,7 +217,7 @@ impl Pool {
     }
 
     /// Under the lock of the record's inode.
-    fn free_copy(&self, copy: &Record) {
+    pub(crate) fn free_copy(&self, copy: &Record) {
         // Others clean up after dead mounts; a child that was forked meanwhile must not find the lock taken.
         if self.own_copies.tells.load(Ordering::Relaxed) {
             self.own_copies.records().remove(&copy.off);
@@ -221,7 +229,7 @@ impl Pool {
     }
 
     /// This slot's record of the inode.
-    fn own_copy(&self, line: u64, ino: Ino) -> Option<Record> {
+    pub(crate) fn own_copy(&self, line: u64, ino: Ino) -> Option<Record> {
         let me = self.holder().slot;
         self.copies_of(line, ino)
             .find(|copy| copy.slot() == Some(me))
@@ -229,8 +237,14 @@ impl Pool {
 
     /// Under the inode's lock: this slot has pages of that kind from now on.
     fn claim_copy(&self, line: u64, ino: Ino, kind: u64) -> Result<()> {
+        let off = self.claim_copy_for(self.holder().slot, line, ino, kind)?;
+        self.own_copies.records().insert(off);
+        Ok(())
+    }
+
+    /// As [`Pool::claim_copy`], for a slot; answers where the record stands.
+    pub(crate) fn claim_copy_for(&self, me: u64, line: u64, ino: Ino, kind: u64) -> Result<u64> {
         let runtime = self.pm.runtime();
-        let me = self.holder().slot;
         for probe in 0..self.geometry.kernel_copy_count() {
             let off = self.copy_at(line, probe);
             let free = runtime.load(off) == KERNEL_COPY_FREE;
@@ -238,13 +252,12 @@ impl Pool {
             if !free || runtime.cas(off, KERNEL_COPY_FREE, taken).is_err() {
                 continue;
             }
-            runtime.write(off + INO, &[ino, kind, 1, now_ns()]);
+            runtime.write(off + INO, &[ino, kind, 1, now_ns(), 0]);
             // Before the record counts, so that one that does is always in reach.
             let reach = runtime.load(line + COPIES).max(probe + 1);
             runtime.store(line + COPIES, reach);
             runtime.store(off, state(KERNEL_COPY_HELD, me));
-            self.own_copies.records().insert(off);
-            return Ok(());
+            return Ok(off);
         }
         Err(Error::TooManyOpen)
     }
@@ -262,6 +275,7 @@ impl Pool {
             true => KERNEL_COPY_MAYBE_DIRTY,
             false => KERNEL_COPY_READ,
         };
+        self.refuse_over_pins(line, ino, dirty)?;
         let Some(own) = own else {
             self.refuse_over_pages(line, ino, dirty)?;
             return self.claim_copy(line, ino, kind);
@@ -286,6 +300,7 @@ impl Pool {
         let _lock = LockSet::take(self, &[ino]);
         let line = line_of(self, ino);
         if let Some(own) = self.own_copy(line, ino) {
+            self.refuse_over_pins(line, ino, true)?;
             if !planted!("bug-pages-strengthened-unasked") {
                 self.refuse_over_pages(line, ino, true)?;
             }
@@ -354,6 +369,11 @@ impl Pool {
             count = found;
         }
         runtime.wake_all(asked);
+    }
+
+    /// Whether the slot is a mount's.
+    pub(crate) fn is_mount(&self, slot: u64) -> bool {
+        slot < self.geometry.slot_count && self.pm.load(self.geometry.slot(slot) + SLOT_ASKED) != 0
     }
 
     /// See [`Fs::wait_for_pages`].
@@ -426,7 +446,14 @@ impl Pool {
         }
     }
 
-    /// Whatever kernels may hold.
+    /// The records of a slot.
+    pub(crate) fn copies_of_slot(&self, slot: u64) -> impl Iterator<Item = Record> + '_ {
+        (0..self.geometry.kernel_copy_count())
+            .map(|index| Record::read(self, self.geometry.kernel_copy(index)))
+            .filter(move |found| found.counts() && found.slot() == Some(slot))
+    }
+
+    /// Whatever kernels may hold, and what is pinned.
     pub(crate) fn kernel_copies(&self) -> impl Iterator<Item = KernelCopy> + '_ {
         (0..self.geometry.kernel_copy_count())
             .map(|index| Record::read(self, self.geometry.kernel_copy(index)))
@@ -434,7 +461,8 @@ impl Pool {
             .map(|found| KernelCopy {
                 slot: found.slot().unwrap_or(u64::MAX),
                 ino: found.ino,
-                may_be_dirty: found.kind != KERNEL_COPY_READ,
+                may_be_dirty: matches!(found.kind, KERNEL_COPY_MAYBE_DIRTY | KERNEL_COPY_PIN_WRITE),
+                is_pin: found.is_pin(),
                 is_wanted: found.phase() == KERNEL_COPY_WANTED,
             })
     }
@@ -472,17 +500,20 @@ impl Fs {
     /// From now on calls that meet pages of another mount's kernel answer [`Error::PagesElsewhere`] and have done nothing; the
     /// caller waits by [`Fs::wait_for_pages`] and calls again. Without this they wait themselves.
     pub fn tell_of_pages(&self) {
-        let own = &self.attached().own_copies;
-        own.tells.store(true, Ordering::Relaxed);
+        let pool = self.attached();
+        pool.own_copies.tells.store(true, Ordering::Relaxed);
+        // From now on the slot counts as a mount's.
+        pool.wake_revoker(pool.holder().slot);
     }
 
     /// Before a mount answers a READ that fills its kernel's pages of a file; the data is to be read after it.
     /// `may_be_dirty`, asked under the inode's lock: whether programs may store to the pages.
     ///
     /// # Errors
-    /// [`Error::PagesElsewhere`]; [`Error::TooManyOpen`] if the table has no room.
+    /// [`Error::PagesElsewhere`]; [`Error::Mapped`] by programs that have the blocks themselves; [`Error::TooManyOpen`] if the table
+    /// has no room.
     pub fn note_kernel_read(&self, ino: Ino, may_be_dirty: &dyn Fn() -> bool) -> Result<()> {
-        self.attached().note_kernel_read(ino, may_be_dirty)
+        self.unless_dead(ino, || self.attached().note_kernel_read(ino, may_be_dirty))
     }
 
     /// Before a mount lets a file be opened for writing. `begin`, under the inode's lock: from here on `may_be_dirty` of
@@ -491,7 +522,7 @@ impl Fs {
     /// # Errors
     /// [`Error::PagesElsewhere`]: other mounts have pages of a file of which this one has, too.
     pub fn begin_kernel_writing(&self, ino: Ino, begin: &dyn Fn()) -> Result<()> {
-        self.attached().begin_kernel_writing(ino, begin)
+        self.unless_dead(ino, || self.attached().begin_kernel_writing(ino, begin))
     }
 
     /// This mount's kernel has something else in its pages than the file: its revoker is to drop them.

@@ -72,6 +72,7 @@ mod path;
 mod patrol;
 #[doc(hidden)]
 pub mod persist;
+mod pin;
 mod pool;
 mod recovery;
 mod repair;
@@ -108,10 +109,11 @@ pub use owner::protocol as lock_protocol;
 pub use owner::stalled::tell_of_stalled;
 pub use owner_words::OwnerWords;
 pub use path::Place;
+pub use pin::BlockRun;
 pub use pmem::{FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{
-    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, INODE_NAME, Ino, LockClass,
-    LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr, SetTime,
-    StatFs, XattrFlags,
+    AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,
+    LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr,
+    SetTime, StatFs, XattrFlags,
 };

@@ -106,6 +106,14 @@ impl Pool {
         words.any(|word| thing.is_in(word) && counts(word))
     }
 
+    /// The slots whose processes have it.
+    pub(crate) fn holders_of(&self, thing: Thing) -> impl Iterator<Item = u64> + '_ {
+        self.open_words(thing)
+            .map(|off| self.pm.load(off))
+            .filter(move |&word| thing.is_in(word))
+            .map(slot_of)
+    }
+
     /// Counts one more open by this process.
     ///
     /// # Errors

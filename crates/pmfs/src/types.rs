@@ -12,6 +12,10 @@ pub const ROOT_INO: Ino = 2;
 /// the mount's own user, whether or not it has a name.
 pub const INODE_NAME: &[u8] = b".pmfs-inode-";
 
+/// An ioctl on a mount's descriptor of a file, for its owner and root: it is to stand for an open file of the pool, whose offset it
+/// then shares. Its argument: the open file's number, and where the descriptor's own offset is. `_IOW('P', 0xf6, u64[2])`.
+pub const FOLLOW_REQUEST: u32 = 1 << 30 | 16 << 16 | (b'P' as u32) << 8 | 0xf6;
+
 /// File type bits of a mode (`S_IFMT` and friends), as in `stat(2)`.
 pub mod mode {
     #![allow(missing_docs)]

@@ -66,7 +66,12 @@ pub struct Mapper {
 
 impl Mapper {
     pub fn start() -> Mapper {
-        let mut child = Command::new("python3")
+        Mapper::start_as(Command::new("python3"))
+    }
+
+    /// `python3` as this command runs it.
+    pub fn start_as(mut python: Command) -> Mapper {
+        let mut child = python
             .args(["-c", SCRIPT])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -82,6 +87,27 @@ impl Mapper {
         let mut mapper = Mapper::start();
         mapper.does(&format!("map f {} {mode} {len}", path.display()));
         mapper
+    }
+
+    /// The same below `pmfs run`.
+    pub fn below_run(mut run: Command, path: &Path, mode: &str, len: usize) -> Mapper {
+        run.args(["--", "python3"]);
+        let mut mapper = Mapper::start_as(run);
+        mapper.does(&format!("map f {} {mode} {len}", path.display()));
+        mapper
+    }
+
+    /// Where its memory comes from, by the names of files.
+    pub fn maps(&self) -> String {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let mut all = String::new();
+        for thread in threads.expect("it runs").flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children"));
+            for pid in children.unwrap_or_default().split_whitespace() {
+                all += &std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            }
+        }
+        all + &std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("it runs")
     }
 
     /// Tells it to do something and does not wait for the answer.

@@ -8,7 +8,7 @@
 mod bench;
 mod program;
 
-use program::both;
+use program::{both, both_with};
 
 macro_rules! tests {
     ($($name:ident: $source:literal $argument:literal;)*) => {
@@ -35,7 +35,41 @@ tests! {
     faults_of_the_program_itself: "signals.c" "faults";
     alternate_and_small_stacks: "signals.c" "stacks";
     threads_that_are_cancelled: "cancelled.c" "all";
+    mapped_files: "mappings.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
+    files_no_larger_than_allowed: "limits.c" "size";
+    a_daemon_on_its_own: "daemon.c" "all";
+    exceptions_that_pass_calls: "exceptions.cc" "all";
+}
+
+/// How a program can be that the library is not loaded into; and one that it is loaded into, behind another.
+macro_rules! strangers {
+    ($($name:ident: $how:literal $source:literal $argument:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            both_with($source, $argument, $how);
+        })*
+    };
+}
+
+strangers! {
+    streams_of_a_static_program: "static" "strangers.c" "streams";
+    files_of_a_static_program: "static" "strangers.c" "files";
+    a_static_program_in_the_pool: "static" "strangers.c" "pool";
+    a_static_program_of_another_user: "static" "strangers.c" "users";
+    streams_of_a_musl_program: "musl" "strangers.c" "streams";
+    files_of_a_musl_program: "musl" "strangers.c" "files";
+    streams_of_a_sanitized_program: "asan" "strangers.c" "streams";
+    files_of_a_sanitized_program: "asan" "strangers.c" "files";
+    streams_of_a_dynamic_program: "dynamic" "strangers.c" "streams";
+    files_of_a_dynamic_program: "dynamic" "strangers.c" "files";
+    a_dynamic_program_in_the_pool: "dynamic" "strangers.c" "pool";
+    a_dynamic_program_of_another_user: "dynamic" "strangers.c" "users";
+    another_root_and_other_mounts: "static" "sandbox.c" "roots";
+    filters_of_system_calls: "static" "sandbox.c" "filters";
+    descriptors_sent_to_others: "static" "sandbox.c" "sent";
+    another_user_with_busy_threads: "static" "sandbox.c" "users";
+    a_thread_that_is_another_user: "static" "sandbox.c" "threads";
 }

@@ -40,10 +40,15 @@ impl Run {
 
     /// Compiles a source of this directory.
     pub fn build(&self, source: &str, more: &[&str]) -> PathBuf {
+        let cpp = source.ends_with(".cc");
+        self.compile(if cpp { "c++" } else { "cc" }, source, more)
+    }
+
+    fn compile(&self, compiler: &str, source: &str, more: &[&str]) -> PathBuf {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run");
         let cpp = source.ends_with(".cc");
         let program = self.bench.path(&format!("{source}.{}", more.concat()));
-        let compiled = Command::new(if cpp { "c++" } else { "cc" })
+        let compiled = Command::new(compiler)
             .arg(if cpp { "-std=c++17" } else { "-std=gnu11" })
             .args(["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-O1", "-g"])
             .args(["-pthread", "-rdynamic", "-fno-builtin"])
@@ -136,11 +141,42 @@ fn install(dir: &Path) -> PathBuf {
 /// Runs a program in both places: it has to succeed and say the same.
 pub fn both(source: &str, arguments: &[&str]) {
     let Some(run) = Run::new() else { return };
-    let program = run.build(source, &[]);
-    let plain = run.plain(&program, arguments);
-    assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
-    let inside = run.inside(&program, arguments);
-    let log = run.log();
-    assert_eq!(inside, plain, "in the pool; {log}\n{}", inside.text);
-    run.check();
+    run.both(source, arguments);
+}
+
+/// As [`both`], of a program that starts another one, which is built so; that one's path is its second argument.
+pub fn both_with(source: &str, argument: &str, how: &str) {
+    let Some(run) = Run::new() else { return };
+    let stranger = match how {
+        "static" => run.compile("cc", "stranger.c", &["-static"]),
+        "asan" => run.compile("cc", "stranger.c", &["-fsanitize=address"]),
+        "musl" if !has("musl-gcc") => {
+            eprintln!("skipped: musl-gcc is missing (apt-get install musl-tools)");
+            return;
+        }
+        "musl" => run.compile("musl-gcc", "stranger.c", &[]),
+        _ => run.compile("cc", "stranger.c", &[]),
+    };
+    run.both(
+        source,
+        &[argument, stranger.to_str().expect("a path in UTF-8")],
+    );
+}
+
+fn has(program: &str) -> bool {
+    let version = Command::new(program).arg("--version").output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+impl Run {
+    fn both(&self, source: &str, arguments: &[&str]) {
+        let run = self;
+        let program = run.build(source, &[]);
+        let plain = run.plain(&program, arguments);
+        assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
+        let inside = run.inside(&program, arguments);
+        let log = run.log();
+        assert_eq!(inside, plain, "in the pool; {log}\n{}", inside.text);
+        run.check();
+    }
 }

@@ -1,6 +1,5 @@
-/* Makes calls of libpmfs as it is told on stdin, a socket, and answers there. See face/c.rs. */
+/* Makes calls of libpmfs, or of libc below a directory, as it is told on stdin, a socket, and answers there. See face/c.rs. */
 #include <errno.h>
-#include <pmfs.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,6 +9,11 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef BY_SYSTEM_CALLS
+#include "system_calls.h"
+#else
+#include <pmfs.h>
+#endif
 
 /* Enough for all that is asked for at once. */
 enum { ROOM = 8 << 20 };

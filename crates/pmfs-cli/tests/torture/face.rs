@@ -40,15 +40,26 @@ pub enum Way {
     Library,
     /// The library for C, in a program of its own at the other end of stdin.
     C,
+    /// System calls of a program of its own that `pmfs run` has started, beside one of the mounts.
+    Run(usize),
     /// One of the mounts.
     Mount(usize),
 }
 
 impl Way {
+    /// Which mount it needs.
+    pub fn mount(self) -> Option<usize> {
+        match self {
+            Way::Run(mount) | Way::Mount(mount) => Some(mount),
+            Way::Library | Way::C => None,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Way::Library => "library",
             Way::C => "C library",
+            Way::Run(_) => "pmfs run",
             Way::Mount(_) => "below a mount",
         }
     }
@@ -64,6 +75,8 @@ pub fn attach(way: Way, dir: &Path) -> Box<dyn Face> {
     match way {
         Way::Library => Box::new(Library::attach(&Orders::pool(dir)).expect("attach")),
         Way::C => Box::new(C::attach(&Orders::pool(dir))),
+        // The directory stands for the pool.
+        Way::Run(mount) => Box::new(C::attach(&mount_dir(dir, mount))),
         Way::Mount(mount) => Box::new(Mount::attach(dir, mount)),
     }
 }

@@ -1,7 +1,7 @@
 //! Goal: processes that share a pool may be killed at any instant: no operation that returned is lost, none that did not is
 //! half done, and nothing stays held.
-//! Method: sixteen processes work on one pool, half of them by the library, four by the library for C, four below two
-//! mounts, each on files of its own, against a model, and all on some together (see
+//! Method: sixteen processes work on one pool, five of them by the library, three by system calls below `pmfs run`, four by the library for C,
+//! four below two mounts, each on files of its own, against a model, and all on some together (see
 //! `shared.rs`). Every 100 ms one of them or of the
 //! daemons is killed, now and then all at once. What a process did stands in a journal
 //! outside the pool; its successor compares the pool with that before it goes on. In the end the pool must be sound, say
@@ -39,6 +39,8 @@ use worker::Orders;
 const WORKER: &str = "PMFS_TORTURE_WORKER";
 const DIR: &str = "PMFS_TORTURE_DIR";
 const SEED: &str = "PMFS_TORTURE_SEED";
+/// In a worker's orders: from here on they are started by `pmfs run`.
+const RUN: usize = 100;
 const SECONDS: &str = "PMFS_TORTURE_SECONDS";
 /// From here on times are asserted too.
 const LONG_SECONDS: u64 = 300;
@@ -112,6 +114,7 @@ fn orders(text: &str) -> Orders {
         way: match way {
             0 => Way::Library,
             1 => Way::C,
+            way if way as usize >= RUN => Way::Run(way as usize - RUN),
             way => Way::Mount(way as usize - 2),
         },
         finish: finish != 0,

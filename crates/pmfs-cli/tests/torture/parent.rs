@@ -18,7 +18,7 @@ use crate::process::{self, Process as Worker};
 use crate::random::Random;
 use crate::tally::{Fall, Manner, Tally, Times};
 use crate::worker::Orders;
-use crate::{DIR, SEED, WORKER, calls, condemnation, journal, judge, shared, stale};
+use crate::{DIR, RUN, SEED, WORKER, calls, condemnation, journal, judge, shared, stale};
 
 /// From one kill to the next.
 const TICK: Duration = Duration::from_millis(100);
@@ -104,12 +104,16 @@ struct Torture {
 
 /// Workers that use the library for C.
 const C_WORKERS: std::ops::Range<usize> = 8..12;
-/// Workers that use a mount, where there is one; the others use the library.
+/// Workers that `pmfs run` starts, and such as use a mount, where there is one; the others use the library.
+const RUN_WORKERS: std::ops::Range<usize> = 5..8;
 const MOUNT_WORKERS: std::ops::Range<usize> = 12..16;
 
 fn way(worker: usize, mounts: usize) -> Way {
     if C_WORKERS.contains(&worker) {
         return Way::C;
+    }
+    if RUN_WORKERS.contains(&worker) && mounts > 0 {
+        return Way::Run(worker % mounts);
     }
     if MOUNT_WORKERS.contains(&worker) && mounts > 0 {
         return Way::Mount(worker % mounts);
@@ -196,6 +200,7 @@ impl Torture {
             Way::Library => 0,
             Way::C => 1,
             Way::Mount(mount) => 2 + mount,
+            Way::Run(mount) => RUN + mount,
         };
         let name = "a_killed_process_loses_nothing_and_holds_nothing";
         let mut command = Command::new(std::env::current_exe().expect("this program"));
@@ -280,7 +285,7 @@ impl Torture {
 
     /// The workers below a mount.
     fn below(&self, mount: usize) -> Vec<usize> {
-        let is_below = |worker: &usize| self.workers[*worker].way == Way::Mount(mount);
+        let is_below = |worker: &usize| self.workers[*worker].way.mount() == Some(mount);
         (0..WORKERS).filter(is_below).collect()
     }
 

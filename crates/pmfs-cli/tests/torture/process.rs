@@ -21,7 +21,7 @@ pub struct Process {
     pub incarnation: u32,
     said: PathBuf,
     child: Option<Child>,
-    /// Of [`Way::C`]: the program that has the pool open.
+    /// Of [`Way::C`] and [`Way::Run`]: the program that has the pool open.
     calls: Option<Child>,
 }
 
@@ -82,9 +82,14 @@ impl Process {
         let append = || OpenOptions::new().append(true).open(&self.said);
         drop(said);
         let mut stdin = Stdio::null();
-        if self.way == Way::C {
+        let calls = match self.way {
+            Way::C => Some(calls::command(dir)),
+            Way::Run(mount) => Some(calls::intercepted(dir, mount)),
+            Way::Library | Way::Mount(_) => None,
+        };
+        if let Some(mut calls) = calls {
             let (theirs, ours) = UnixStream::pair().expect("a socket");
-            let calls = calls::command(dir)
+            let calls = calls
                 .stdin(OwnedFd::from(theirs))
                 .stdout(Stdio::null())
                 .stderr(append().expect("a file"))
@@ -108,7 +113,7 @@ impl Process {
     pub fn caller(&self) -> Option<u32> {
         let caller = match self.way {
             Way::Library => &self.child,
-            Way::C => &self.calls,
+            Way::C | Way::Run(_) => &self.calls,
             Way::Mount(_) => &None,
         };
         caller.as_ref().map(Child::id)
@@ -126,10 +131,16 @@ impl Process {
         for child in [self.calls.take(), self.child.take()] {
             let Some(mut child) = child else { continue };
             let end = reap(&mut child, &mut meanwhile);
-            if !was_killed(end) {
+            if !was_killed(end) && !self.was_not_started(end) {
                 self.fail(end);
             }
         }
+    }
+
+    /// `pmfs run` says so, of a mount whose daemon has just been killed.
+    fn was_not_started(&self, end: ExitStatus) -> bool {
+        let is_run = matches!(self.way, Way::Run(_));
+        is_run && end.code() == Some(1) && self.said().starts_with("pmfs: ")
     }
 
     pub fn assert_runs(&mut self) {

@@ -43,7 +43,7 @@ impl Manner {
     pub fn by(self, way: Way) -> Manner {
         match way {
             Way::Library => self,
-            Way::C => self.outside(),
+            Way::C | Way::Run(_) => self.outside(),
             Way::Mount(_) => Manner::Random,
         }
     }

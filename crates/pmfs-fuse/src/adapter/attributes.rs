@@ -1,6 +1,6 @@
 //! Requests about attributes, ordinary and extended, and about the pool as a whole.
 
-use pmfs::Error;
+use pmfs::{Error, FOLLOW_REQUEST};
 use rustix::io::Errno;
 
 use super::dispatch::{Adapter, Answer, Refusal};
@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::wire::message::Body;
 use crate::wire::reply::{GetxattrOut, IoctlOut, Reply};
 use crate::wire::request::{
-    GetxattrIn, IOCTL_UNRESTRICTED, InHeader, IoctlIn, SETXATTR_ACL_KILL_SGID, SetattrIn,
+    FollowIn, GetxattrIn, IOCTL_UNRESTRICTED, InHeader, IoctlIn, SETXATTR_ACL_KILL_SGID, SetattrIn,
     SetxattrIn, StatxIn,
 };
 
@@ -104,6 +104,11 @@ impl Adapter {
             i32::from(frozen == Frozen::Damaged)
         } else if asked.cmd == presence::REQUEST {
             self.name as i32
+        } else if asked.cmd == FOLLOW_REQUEST {
+            let FollowIn { file, at } = body.take()?;
+            let (uid, node) = (header.uid, header.nodeid);
+            self.run(|server| server.follow(uid, node, asked.fh, file, at))?;
+            0
         } else {
             return Err(Errno::NOTTY.into());
         };

@@ -36,6 +36,7 @@ impl Adapter {
 
     pub(super) fn read(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
         let ReadIn {
+            fh,
             offset,
             size,
             read_flags,
@@ -50,7 +51,7 @@ impl Adapter {
                 if read_flags & READ_LOCKOWNER == 0 {
                     server.read_pages(header.nodeid, offset, room)
                 } else {
-                    server.read(header.nodeid, offset, room)
+                    server.read(header.nodeid, fh, offset, room)
                 }
             })
         })
@@ -74,7 +75,8 @@ impl Adapter {
             append: flags.contains(OFlags::APPEND),
             kill_set_id: (asked.write_flags & WRITE_KILL_SUIDGID != 0).then(|| caller(header)),
         };
-        let written = self.run(|server| server.write(header.nodeid, offset, data, kind))?;
+        let written =
+            self.run(|server| server.write(header.nodeid, asked.fh, offset, data, kind))?;
         reply.put(&WriteOut {
             size: written as u32,
             padding: 0,

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pmfs::{Attr, Error, LockClass, LockInfo, LockKind, LockOwner, LockRange, Result};
+use pmfs::{Attr, Error, FileId, LockClass, LockInfo, LockKind, LockOwner, LockRange, Result};
 
 use super::{Server, ino_of};
 
@@ -98,6 +98,7 @@ impl Server {
         for owner in owners.chain(flock.map(flock_owner)) {
             outcome = outcome.and(self.fs.unlock_all(ino, owner));
         }
+        outcome = outcome.and(self.stop_following(self.following.remove(handle)));
         outcome = outcome.and(self.uncount_handle(ino, handle));
         self.release(ino);
         outcome
@@ -113,6 +114,12 @@ impl Server {
         self.fs.unlock_all(ino, range_owner(owner))
     }
 
+    /// The open file whose flock is asked for: its lock is every descriptor's that stands for it.
+    fn flock_of(&self, asked: &LockRequest) -> Option<FileId> {
+        let follower = self.following.get(asked.handle)?;
+        asked.flock.then_some(follower.file)
+    }
+
     /// GETLK: what would be in the way.
     pub fn lock_conflict(&self, asked: &LockRequest) -> Result<Option<LockInfo>> {
         let kind = asked.kind.ok_or(Error::Invalid("the kind of a lock"))?;
@@ -123,6 +130,12 @@ impl Server {
     /// SETLK, and the first try of SETLKW: [`Error::WouldBlock`] if somebody is in the way.
     pub fn lock(&self, asked: &LockRequest) -> Result<()> {
         let (ino, owner) = (ino_of(asked.node), asked.owner());
+        if let Some(file) = self.flock_of(asked) {
+            return match asked.kind {
+                Some(kind) => self.fs.lock_file(file, LockClass::Flock, kind, asked.range),
+                None => self.fs.unlock_file(file, LockClass::Flock, asked.range),
+            };
+        }
         let Some(kind) = asked.kind else {
             return self.fs.unlock(ino, owner, asked.range);
         };
@@ -138,9 +151,14 @@ impl Server {
         let kind = asked.kind.ok_or(Error::Invalid("the kind of a lock"))?;
         let ends = || interrupted() || self.ending.load(Ordering::SeqCst);
         let (ino, owner) = (ino_of(asked.node), asked.owner());
-        let waited = self
-            .fs
-            .lock_wait(ino, owner, kind, asked.range, asked.pid, &ends);
+        let waited = match self.flock_of(asked) {
+            Some(file) => self
+                .fs
+                .lock_file_wait(file, LockClass::Flock, kind, asked.range, &ends),
+            None => self
+                .fs
+                .lock_wait(ino, owner, kind, asked.range, asked.pid, &ends),
+        };
         match waited {
             // Without a signal the kernel must not be told of one.
             Err(Error::Interrupted) if !interrupted() => Err(Error::ShutDown),

@@ -12,6 +12,7 @@
 //! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be old.
 //! - **File locks**: the engine, because others have the pool, too ([`locks`]).
 
+mod following;
 mod handles;
 mod locks;
 mod mapped;
@@ -31,6 +32,7 @@ use crate::caller::{Caller, SYS_ADMIN};
 use crate::freeze::{Frozen, Gate, Pass};
 use crate::lookups::LookupTable;
 use crate::remount::Manner;
+use following::Following;
 use handles::Handles;
 use pages::{Opened, Pace};
 
@@ -67,6 +69,7 @@ pub struct Server {
     /// Set before that, so that whoever waits for a lock ends.
     ending: AtomicBool,
     handles: Handles,
+    following: Following,
     opened: Opened,
     pace: Pace,
     /// The kernel keeps in pages what it reads and writes: it can't have files mapped else.
@@ -89,6 +92,7 @@ impl Server {
             closed: RwLock::new(false),
             ending: AtomicBool::new(false),
             handles: Handles::default(),
+            following: Following::default(),
             opened: Opened::default(),
             pace: Pace::default(),
             is_cached: false,
@@ -166,6 +170,9 @@ impl Server {
         *closed = true;
         for ino in self.known.drain_held() {
             self.release(ino);
+        }
+        for follower in self.following.drain() {
+            let _ = self.stop_following(Some(follower));
         }
         self.fs.detach()
     }
@@ -372,15 +379,29 @@ impl Server {
     // ---- data ----
 
     /// READ.
-    pub fn read(&self, node: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub fn read(&self, node: u64, handle: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if let Some(follower) = self.following.get(handle) {
+            return follower.read(&self.fs, offset, buffer);
+        }
         self.fs.read(ino_of(node), offset, buffer)
     }
 
     /// WRITE.
-    pub fn write(&self, node: u64, offset: u64, data: &[u8], kind: WriteKind) -> Result<usize> {
+    pub fn write(
+        &self,
+        node: u64,
+        handle: u64,
+        offset: u64,
+        data: &[u8],
+        kind: WriteKind,
+    ) -> Result<usize> {
         let ino = ino_of(node);
         self.drop_privileges(ino, kind.kill_set_id)?;
+        let follower = self.following.get(handle);
         self.with_space(|| {
+            if let Some(follower) = &follower {
+                return follower.write(&self.fs, offset, data, kind.append);
+            }
             self.note_cached_write(ino)?;
             if kind.append {
                 let (at, written) = self.fs.append(ino, data)?;
@@ -581,11 +602,11 @@ mod tests {
             kill_set_id: None,
         };
         server
-            .write(node, 0, b"first", WriteKind::default())
+            .write(node, 0, 0, b"first", WriteKind::default())
             .unwrap();
-        server.write(node, 0, b"second", append).unwrap();
+        server.write(node, 0, 0, b"second", append).unwrap();
         let mut content = [0; 32];
-        let len = server.read(node, 0, &mut content).unwrap();
+        let len = server.read(node, 0, 0, &mut content).unwrap();
         assert_eq!(&content[..len], b"firstsecond");
     }
 
@@ -624,7 +645,9 @@ mod tests {
         server.forget(node, 1);
         assert!(server.getattr(node).is_err());
         let node = tmpfile();
-        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        server
+            .write(node, 0, 0, b"x", WriteKind::default())
+            .unwrap();
         assert_eq!(server.link(node, 1, b"a").unwrap().links, 1);
         server.unlink(1, b"a").unwrap();
         assert_eq!(server.getattr(node).unwrap().size, 1);
@@ -648,10 +671,12 @@ mod tests {
         let other = Fs::open(&path, &OpenOptions::default()).unwrap();
         let (attr, handle) = server.create(1, b"a", &NEW, true).unwrap();
         let node = attr.ino;
-        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        server
+            .write(node, 0, 0, b"x", WriteKind::default())
+            .unwrap();
         other.unlink(ROOT_INO, b"a").unwrap();
         let mut content = [0; 4];
-        assert_eq!(server.read(node, 0, &mut content).unwrap(), 1);
+        assert_eq!(server.read(node, 0, 0, &mut content).unwrap(), 1);
         server.close_file(node, handle, None).unwrap();
         assert!(server.getattr(node).is_err());
         // Its number comes back with another file.
@@ -676,7 +701,9 @@ mod tests {
         let server = server(&dir);
         let node = made(&server, b"a");
         server.setxattr(node, CAPABILITY, b"cap", 0, false).unwrap();
-        server.write(node, 0, b"x", WriteKind::default()).unwrap();
+        server
+            .write(node, 0, 0, b"x", WriteKind::default())
+            .unwrap();
         assert!(matches!(
             server.getxattr(node, CAPABILITY),
             Err(Error::NoAttribute)

@@ -59,6 +59,8 @@ wire! {
     LkIn: 48 { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
     InterruptIn: 8 { unique: u64 }
     IoctlIn: 32 { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
+    /// Of [`pmfs::FOLLOW_REQUEST`].
+    FollowIn: 16 { file: u64, at: u64 }
     FallocateIn: 32 { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn: 24 { fh: u64, offset: u64, whence: u32, padding: u32 }
     CopyFileRangeIn: 56 {

@@ -13,7 +13,7 @@ use crate::kernel::PATH;
 use crate::names::{errno, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
-use crate::{config, pool, promote};
+use crate::{config, limits, mapped_size, pool, promote};
 
 const BLOCK_BYTES: i64 = 4096;
 const SECOND: i64 = 1_000_000_000;
@@ -210,11 +210,14 @@ pub(crate) fn truncate(room: &mut Inner, a: [u64; 6]) -> Verdict {
         }
         credentials::allow(fs, &attr, WRITE)?;
         promote::allow_writing(&attr)?;
+        limits::allow_size(size, || Ok(attr.size))?;
         let set = SetAttr {
             size: Some(size),
             ..SetAttr::default()
         };
-        done(fs.setattr(attr.ino, &set).map(drop))
+        let set = fs.setattr(attr.ino, &set).map(drop);
+        mapped_size::changed(attr.ino);
+        done(set)
     })
 }
 

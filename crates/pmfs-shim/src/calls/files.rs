@@ -13,7 +13,7 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
 use crate::program::{self, Answer, IO_MAX};
-use crate::{gate, kernel, pool};
+use crate::{gate, kernel, limits, mapped_size, maps, pool};
 
 /// The pool: whoever has a descriptor of it has it attached.
 pub(super) fn fs() -> Result<&'static Fs, i32> {
@@ -113,11 +113,20 @@ pub(crate) fn write(file: &Descriptor, args: [u64; 6]) -> Verdict {
     let write = || {
         let fs = for_writing(file)?;
         let append = appends(fs, file)?;
-        from_program(args[1], args[2], |data| {
+        let bytes = limits::cut(args[2], || end(fs, file, append))?;
+        from_program(args[1], bytes, |data| {
             fs.write_file(file.file, data, append)
         })
     };
     Verdict::Done(write())
+}
+
+/// Where the next write begins.
+fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
+    if append {
+        return fs.getattr(file.ino).map(|attr| attr.size).map_err(errno);
+    }
+    fs.file(file.file).map(|now| now.offset).map_err(errno)
 }
 
 /// Whether writes go to the end: a flag that all who share the open file may change.
@@ -136,7 +145,11 @@ pub(crate) fn pwrite(file: &Descriptor, args: [u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_writing(file)?;
     let append = appends(fs, file)?;
-    from_program(args[1], args[2], |data| {
+    let place = || {
+        if append { end(fs, file, true) } else { Ok(at) }
+    };
+    let bytes = limits::cut(args[2], place)?;
+    from_program(args[1], bytes, |data| {
         if append {
             // As Linux does it, whatever the offset.
             fs.append(file.ino, data).map(|(_, written)| written)
@@ -254,6 +267,11 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
                 &gathered[..]
             }
         };
+        let start = || match place {
+            Place::At(at) if !append => Ok(at),
+            _ => end(fs, file, append),
+        };
+        let data = &data[..limits::cut(data.len() as u64, start)? as usize];
         let written = match place {
             Place::At(at) if !append => fs.write(file.ino, at, data),
             Place::At(_) => fs.append(file.ino, data).map(|(_, written)| written),
@@ -307,6 +325,7 @@ pub(crate) fn ftruncate(file: &Descriptor, args: [u64; 6]) -> Answer {
     }
     let size = offset(args[1])?;
     let fs = for_writing(file)?;
+    limits::allow_size(size, || end(fs, file, true))?;
     let set = SetAttr {
         size: Some(size),
         ..SetAttr::default()
@@ -324,8 +343,17 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
     }
     let fs = for_writing(file)?;
     let (at, len) = (at as u64, len as u64);
+    const KEEP_SIZE: u32 = 0x01;
     const COLLAPSE: u32 = 0x08;
     const INSERT: u32 = 0x20;
+    let size = || end(fs, file, true);
+    match mode {
+        INSERT => limits::allow_size(size()?.saturating_add(len), size)?,
+        mode if mode & (KEEP_SIZE | COLLAPSE) == 0 => {
+            limits::allow_size(at.saturating_add(len), size)?;
+        }
+        _ => {}
+    }
     done(match mode {
         COLLAPSE => fs.collapse_range(file.ino, at, len),
         INSERT => fs.insert_range(file.ino, at, len),
@@ -336,27 +364,34 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
     })
 }
 
-/// Mappings of the pool's own blocks are not built yet: what is to be mapped is mapped through the mount.
+/// A file of ours is mapped by its own blocks, or else through the mount.
 pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
-    const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
-    if args[3] & ANONYMOUS != 0 {
-        return Verdict::Pass;
+    let others = || maps::mmap_of_others(args);
+    if args[3] & libc::MAP_ANONYMOUS as u64 != 0 {
+        return others();
     }
     let Some(file) = descriptors::get(args[4]).filter(|file| !file.is_path_only()) else {
-        return Verdict::Pass;
+        return others();
     };
     let map = || {
         if file.is_dir {
             return Err(libc::ENODEV);
         }
+        if let Some(at) = maps::mmap(&file, args)? {
+            return Ok(at);
+        }
         MAPS.store(true, Ordering::Relaxed);
+        mapped_size::note(file.ino);
         let through = crate::promote::open(&file)?;
         let mut changed = args;
         changed[4] = through as u64;
-        // SAFETY: the program's own call; it names where the mapping may come.
-        let answer = unsafe { kernel::call(libc::SYS_mmap, changed) };
+        let answer = match maps::mmap_of_others(changed) {
+            Verdict::Done(answer) => answer,
+            // SAFETY: the program's own call; it names where the mapping may come.
+            _ => kernel_answer(unsafe { kernel::call(libc::SYS_mmap, changed) }),
+        };
         kernel::plain(libc::SYS_close, &[through as u64]);
-        kernel_answer(answer)
+        answer
     };
     Verdict::Done(map())
 }
@@ -466,9 +501,10 @@ fn put(fs: &Fs, to: Option<&Descriptor>, number: u64, data: &[u8]) -> Answer {
     };
     for_writing(to)?;
     let append = appends(fs, to)?;
-    fs.write_file(to.file, data, append)
-        .map(|written| written as u64)
-        .map_err(errno)
+    let bytes = limits::cut(data.len() as u64, || end(fs, to, append))?;
+    let written = fs.write_file(to.file, &data[..bytes as usize], append);
+    mapped_size::changed(to.ino);
+    written.map(|written| written as u64).map_err(errno)
 }
 
 pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
@@ -497,8 +533,9 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
             offset(program::read(pointer)?)
         };
         let (start, target) = (place(args[1], &from)?, place(args[3], &to)?);
+        let bytes = limits::cut(args[4].min(IO_MAX), || Ok(target))?;
         let copied = fs
-            .copy_range(from.ino, start, to.ino, target, args[4].min(IO_MAX))
+            .copy_range(from.ino, start, to.ino, target, bytes)
             .map_err(errno)?;
         let advance = |pointer: u64, file: &Descriptor, at: u64| -> Result<(), i32> {
             if pointer != 0 {
@@ -510,6 +547,7 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
         };
         advance(args[1], &from, start + copied)?;
         advance(args[3], &to, target + copied)?;
+        mapped_size::changed(to.ino);
         Ok(copied)
     };
     Verdict::Done(copy())

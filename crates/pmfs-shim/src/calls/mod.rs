@@ -5,8 +5,10 @@ pub(crate) mod attributes;
 pub(crate) mod descriptors;
 pub(crate) mod directories;
 pub(crate) mod files;
+pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod opens;
+pub(crate) mod watches;
 pub(crate) mod xattrs;
 
 use pmfs::Fs;

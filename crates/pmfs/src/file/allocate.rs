@@ -31,6 +31,10 @@ impl Pool {
             let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
             let end = end.ok_or(Error::FileTooBig)?;
             let size = work.inode.size();
+            if work.pinned && (punch || zero) {
+                let size = if keep { size } else { size.max(end) };
+                return work.zero_pinned((at, end), size, punch);
+            }
             if punch {
                 return work.zero_range(at, end, size, true);
             }
@@ -50,7 +54,7 @@ impl Pool {
 
 impl Work<'_> {
     /// Gives every hole in the range a block that reads as zeros. Each is one store, and none shows.
-    fn allocate(&mut self, at: u64, end: u64) -> Result<()> {
+    pub fn allocate(&mut self, at: u64, end: u64) -> Result<()> {
         let last = block_of(end - 1);
         let mut index = block_of(at);
         while index <= last {

@@ -27,7 +27,8 @@ impl Work<'_> {
             if found.entry.is_leaf() && !found.entry.is_unwritten() {
                 let whole =
                     at == found.base * BLOCK_BYTES && until - at == found.units * BLOCK_BYTES;
-                if whole {
+                // Programs see a pinned block itself, not what the tree says of it.
+                if whole && !self.pinned {
                     let marked = found.entry.0 | UNWRITTEN;
                     self.pool.pm.publish_hidden(found.slot, marked);
                 } else {

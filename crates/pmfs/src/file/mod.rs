@@ -34,6 +34,8 @@ pub(crate) struct Work<'a> {
     pub lane: &'a Lane<'a>,
     pub inode: Inode,
     pub now_ns: i64,
+    /// Programs have blocks of it mapped: they are written in place.
+    pub pinned: bool,
 }
 
 impl Work<'_> {
@@ -153,6 +155,7 @@ impl Pool {
             lane: &lane,
             inode,
             now_ns: self.clock.now_ns(),
+            pinned: self.is_pinned(locks.first(), ino),
         })
     }
 }

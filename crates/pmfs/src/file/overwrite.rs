@@ -20,9 +20,10 @@ const SAVED_RUNS: usize = ENTRIES_MAX;
 
 impl Work<'_> {
     /// Writes `data` at `at`, all of it inside the size; answers how much, which in `ordered` mode may be
-    /// less where the pool is full.
+    /// less where the pool is full; so where it is pinned.
     pub fn overwrite(&mut self, at: u64, data: &[u8]) -> Result<usize> {
-        if self.pool.data_mode == DataMode::Ordered || planted!("bug-atomic-in-place") {
+        let in_place = self.pool.data_mode == DataMode::Ordered || self.pinned;
+        if in_place || planted!("bug-atomic-in-place") {
             return self.overwrite_ordered(at, data);
         }
         self.overwrite_atomic(at, data)?;

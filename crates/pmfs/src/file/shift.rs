@@ -61,6 +61,9 @@ impl Pool {
             insert,
         };
         self.on_file(ino, |work| {
+            if work.pinned {
+                return Err(Error::Mapped);
+            }
             let size = work.inode.size();
             let new_size = match insert {
                 true if size + len > SIZE_MAX => return Err(Error::FileTooBig),

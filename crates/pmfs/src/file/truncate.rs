@@ -21,6 +21,9 @@ impl Pool {
         }
         self.on_file(ino, |work| {
             let old = work.inode.size();
+            if work.pinned && size < old {
+                return work.shrink_pinned(size);
+            }
             let durable = if size > old {
                 work.expose(old, size)?
             } else {
@@ -30,7 +33,7 @@ impl Pool {
                 work.free_past(size)?;
             }
             work.publish_size(size, durable);
-            if size < old || size == 0 {
+            if size < old || size == 0 && !work.pinned {
                 match work.free_past(size) {
                     // The size is set, which is what was asked for; the blocks go with the next truncate.
                     Err(Error::NoSpace) => {}

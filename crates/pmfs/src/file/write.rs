@@ -103,7 +103,7 @@ impl Pool {
                 work.extend(at, data)?;
             } else if end <= size {
                 return Ok((at, work.overwrite(at, data)?));
-            } else if self.data_mode == DataMode::Ordered {
+            } else if self.data_mode == DataMode::Ordered || work.pinned {
                 let inside = (size - at) as usize;
                 let written = work.overwrite(at, &data[..inside])?;
                 if written < inside {

@@ -310,6 +310,12 @@ impl Pm {
         self.mem.zero_nt(off, len);
     }
 
+    /// Way 4: what programs have stored in a pinned file's blocks by themselves; durable with the next barrier.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn flush_mapped(&self, off: u64, len: u64) {
+        self.mem.flush(off, len);
+    }
+
     /// The paper's `pm_wbarrier`: all this thread has flushed or stored non-temporally is durable.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]

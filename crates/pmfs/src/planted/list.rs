@@ -145,6 +145,8 @@ bugs! {
         "the size changes before the blocks do";
     OneCall "bug-truncate-frees-first", "PMFS: truncate not atomic",
         "the blocks go before the size says so";
+    OneCall "bug-pinned-zeros-first", "truncate below a mapping",
+        "what the size still shows is zeros already";
     OneCall "bug-old-bytes-exposed", "zeroing past the end",
         "an extended file shows what the block held before";
     OneCall "bug-zeros-unfenced", "zeroing past the end: barrier",

@@ -73,6 +73,8 @@ pub struct Kind {
     pub call: fn(&Fs, &Prepared) -> Result<()>,
     /// It writes over what a file has: DECISIONS 13 and 16.
     pub overwrites: bool,
+    /// And may tear, in any mode.
+    pub in_place: bool,
 }
 
 /// Fills a fresh pool.
@@ -121,7 +123,7 @@ macro_rules! kinds {
     ($( $name:literal, $overwrites:literal, |$fs:ident, $p:pat_param| $body:expr; )+) => {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: |_, _| Ok(()),
-            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites,
+            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false,
         } ),+ ]
     };
 }
@@ -135,6 +137,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(splits());
     all.extend(large_leaves());
     all.extend(from_nowhere());
+    all.extend(super::pinned::kinds());
     all.push(table_growth());
     all
 }

@@ -6,6 +6,7 @@ mod colliding;
 pub mod damage;
 pub mod kinds;
 mod nowhere;
+mod pinned;
 pub mod pool;
 pub mod reopen;
 pub mod tree;
@@ -88,6 +89,11 @@ impl FileSystem {
         }
     }
 
+    /// Whether an overwrite that is cut short may have been done in part.
+    fn may_tear(&self) -> bool {
+        self.mode == DataMode::Ordered || matches!(&self.steps, Steps::Kind(kind) if kind.in_place)
+    }
+
     /// What the contract lets go either way after a crash.
     pub(crate) fn exceptions(&self, moment: &Moment<'_, Tree>) -> Exceptions {
         let mut exceptions = Exceptions::default();
@@ -102,7 +108,7 @@ impl FileSystem {
                     continue;
                 };
                 exceptions.times.entry(node.ino).or_default();
-                if step == moment.step && !moment.returned && self.mode == DataMode::Ordered {
+                if step == moment.step && !moment.returned && self.may_tear() {
                     let both = vec![old.data.clone(), node.data.clone()];
                     exceptions.torn.insert(node.ino, both);
                 }

@@ -1,0 +1,61 @@
+//! What the first program of `pmfs run` is told to preload. Those that it starts are told by the library itself.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pmfs_patch::loading::{self, Loading};
+
+/// Loads the library.
+pub const VARIABLE: &str = "LD_PRELOAD";
+
+/// As deep as the kernel follows scripts that are run by scripts.
+const SCRIPTS_MAX: u32 = 5;
+
+/// The variable's value for a program; `None`: its loader would stumble over the library.
+pub fn value(library: &Path, program: &OsStr) -> Option<OsString> {
+    let first = first_of(program)?;
+    let mut all = first.map(OsString::from_vec).unwrap_or_default();
+    let others = env::var_os(VARIABLE).filter(|others| !others.is_empty());
+    for part in [Some(library.as_os_str().to_owned()), others]
+        .into_iter()
+        .flatten()
+    {
+        if !all.is_empty() {
+            all.push(":");
+        }
+        all.push(part);
+    }
+    Some(all)
+}
+
+/// A library that has to come before ours, if there is one; `None`: ours can't come at all.
+fn first_of(program: &OsStr) -> Option<Option<Vec<u8>>> {
+    let mut next = found(program);
+    for _ in 0..SCRIPTS_MAX {
+        let Some(file) = next.take().and_then(|path| File::open(path).ok()) else {
+            break;
+        };
+        match loading::of(|at, bytes| file.read_at(bytes, at).unwrap_or(0)) {
+            Loading::Preloads(first) => return Some(first),
+            Loading::Static => break,
+            Loading::Foreign => return None,
+            Loading::Script(path) => next = Some(PathBuf::from(OsString::from_vec(path))),
+        }
+    }
+    Some(None)
+}
+
+/// As execvp(3) looks for it.
+fn found(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program));
+    }
+    let dirs = env::var_os("PATH")?;
+    env::split_paths(&dirs)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file())
+}

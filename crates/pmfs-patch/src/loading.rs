@@ -1,0 +1,131 @@
+//! How a program will be loaded, from its file's first bytes: whether it can have the preloaded library at all, and what has to come before that.
+//! Core and alloc only: the preloaded library compiles this very file, by path.
+
+/// The program interpreter of those that can.
+const INTERPRETER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
+/// Sanitizers whose runtime refuses to come second.
+const SANITIZERS: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
+
+/// Bytes that are read at once, of a program's beginning and of its tables.
+const HEAD: usize = 4096;
+/// Longest name of a library that is looked at.
+const NAME_MAX: usize = 64;
+/// As much of a script's first line as the kernel reads.
+const LINE_MAX: usize = 256;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+
+/// How a program comes to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loading {
+    /// By a loader that takes the preloaded library; behind the library of this name, if it says one.
+    Preloads(Option<Vec<u8>>),
+    /// By none: nothing is preloaded, nor does a variable that asks for it do harm.
+    Static,
+    /// By a loader that would stumble over the library.
+    Foreign,
+    /// By another program, of this path.
+    Script(Vec<u8>),
+}
+
+/// Says how; `read` fills a buffer from an offset of the file on and answers the bytes that are there.
+pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
+    let mut head = vec![0; HEAD];
+    let len = read(0, &mut head);
+    head.truncate(len);
+    if let Some(line) = head.strip_prefix(b"#!") {
+        return script(line);
+    }
+    if !head.starts_with(b"\x7fELF") {
+        // Whatever the kernel makes of it.
+        return Loading::Preloads(None);
+    }
+    // 64-bit x86 alone.
+    if head.get(4) != Some(&2) || number(&head, 18, 2) != Some(62) {
+        return Loading::Foreign;
+    }
+    let segments = segments(&head);
+    let Some(interpreter) = segments.iter().find(|segment| segment.kind == PT_INTERP) else {
+        return Loading::Static;
+    };
+    let mut name = [0; INTERPRETER.len()];
+    if read(interpreter.offset, &mut name) < name.len() || name != INTERPRETER {
+        return Loading::Foreign;
+    }
+    Loading::Preloads(sanitizer(&segments, &read))
+}
+
+fn script(line: &[u8]) -> Loading {
+    let line = &line[..line.len().min(LINE_MAX)];
+    let is_blank = |byte: &u8| b" \t".contains(byte);
+    let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(0);
+    let ends = |byte: &u8| is_blank(byte) || *byte == b'\n' || *byte == 0;
+    let path = line[start..].split(ends).next().unwrap_or_default();
+    Loading::Script(path.to_vec())
+}
+
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    bytes: u64,
+}
+
+fn segments(head: &[u8]) -> Vec<Segment> {
+    let (Some(table), Some(size), Some(count)) = (
+        number(head, 32, 8),
+        number(head, 54, 2),
+        number(head, 56, 2),
+    ) else {
+        return Vec::new();
+    };
+    let segment = |index: u64| {
+        let at = usize::try_from(table.checked_add(index * size)?).ok()?;
+        Some(Segment {
+            kind: number(head, at, 4)? as u32,
+            offset: number(head, at.checked_add(8)?, 8)?,
+            address: number(head, at.checked_add(16)?, 8)?,
+            bytes: number(head, at.checked_add(32)?, 8)?,
+        })
+    };
+    (0..count).map_while(segment).collect()
+}
+
+/// The sanitizer's library that a program is linked to.
+fn sanitizer(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> Option<Vec<u8>> {
+    let dynamic = segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
+    let mut table = vec![0; dynamic.bytes.min(HEAD as u64) as usize];
+    let len = read(dynamic.offset, &mut table);
+    let entries = || {
+        (0..len / 16).filter_map(|index| {
+            let tag = number(&table, index * 16, 8)?;
+            Some((tag, number(&table, index * 16 + 8, 8)?))
+        })
+    };
+    let (_, strings) = entries().find(|(tag, _)| *tag == DT_STRTAB)?;
+    let holds = |segment: &&Segment| {
+        let inside = strings.checked_sub(segment.address);
+        segment.kind == PT_LOAD && inside.is_some_and(|inside| inside < segment.bytes)
+    };
+    let around = segments.iter().find(holds)?;
+    let strings = around.offset.checked_add(strings - around.address)?;
+    let needed = entries().filter(|(tag, _)| *tag == DT_NEEDED);
+    needed.into_iter().find_map(|(_, at)| {
+        let mut name = [0; NAME_MAX];
+        let len = read(strings.checked_add(at)?, &mut name);
+        let name = name[..len].split(|byte| *byte == 0).next()?;
+        let known = SANITIZERS.iter().any(|known| name.starts_with(known));
+        known.then(|| name.to_vec())
+    })
+}
+
+/// A little-endian number of so many bytes.
+fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
+    let mut word = [0; 8];
+    word[..size].copy_from_slice(bytes.get(at..at.checked_add(size)?)?);
+    Some(u64::from_le_bytes(word))
+}

@@ -1,0 +1,45 @@
+//! inotify(7) and fanotify(7): what is done in the process the kernel does not see, so what is to be told of it is refused (DECISIONS 39).
+
+use libc::{AT_FDCWD, EOPNOTSUPP};
+
+use super::at_path;
+use crate::descriptors;
+use crate::dispatch::Verdict;
+use crate::kernel::PATH;
+use crate::program::Answer;
+use crate::thread::Inner;
+
+const REFUSED: Answer = Err(EOPNOTSUPP);
+
+pub(crate) fn inotify(room: &mut Inner, args: [u64; 6]) -> Verdict {
+    let [queue, path, mask, ..] = args;
+    let follow = mask & u64::from(libc::IN_DONT_FOLLOW) == 0;
+    let out = (libc::SYS_inotify_add_watch, [queue, PATH, mask, 0, 0, 0]);
+    at_path(room, (AT_FDCWD as u64, path), follow, out, |_, place| {
+        place.found()?;
+        REFUSED
+    })
+}
+
+/// `[group, flags, mask, dirfd, path]`.
+pub(crate) fn fanotify(room: &mut Inner, args: [u64; 6]) -> Verdict {
+    const DONT_FOLLOW: u64 = 4;
+    const FLUSH: u64 = 0x80;
+    let [group, flags, mask, dirfd, path, _] = args;
+    if flags & FLUSH != 0 {
+        return Verdict::Pass;
+    }
+    if path == 0 {
+        let ours = descriptors::is_placeholder(dirfd);
+        return if ours { REFUSED.into() } else { Verdict::Pass };
+    }
+    let out = (
+        libc::SYS_fanotify_mark,
+        [group, flags, mask, AT_FDCWD as u64, PATH, 0],
+    );
+    let follow = flags & DONT_FOLLOW == 0;
+    at_path(room, (dirfd, path), follow, out, |_, place| {
+        place.found()?;
+        REFUSED
+    })
+}

@@ -1,0 +1,398 @@
+//! mmap, munmap, mprotect, mremap, msync and madvise, as far as they concern the pool's blocks.
+
+use libc::{
+    EACCES, EFAULT, EINVAL, ENOMEM, MAP_FIXED, MAP_LOCKED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
+    MAP_SHARED_VALIDATE, MAP_TYPE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_WRITE,
+};
+use pmfs::{BlockRun, FallocateMode, Fs};
+
+use super::place::{self, How};
+use super::table::{MISSING_MAX, Stretch, Table};
+use super::{PAGE, any, table};
+use crate::calls::kernel_answer;
+use crate::descriptors::Descriptor;
+use crate::dispatch::Verdict;
+use crate::names::errno;
+use crate::program::Answer;
+use crate::{kernel, pool};
+
+/// More pieces than this are left to the mount: a process may have 65,530.
+const RUNS_MAX: usize = 4096;
+
+const WRITE: u64 = PROT_WRITE as u64;
+
+/// What a program asks mmap(2) for.
+struct Wish {
+    at: u64,
+    bytes: u64,
+    protection: u64,
+    flags: u64,
+    offset: u64,
+    shared: bool,
+    writes: bool,
+}
+
+impl Wish {
+    fn of(file: &Descriptor, args: [u64; 6]) -> Result<Option<Wish>, i32> {
+        let [at, bytes, protection, flags, _, offset] = args;
+        let kind = flags & MAP_TYPE as u64;
+        let shared = kind == MAP_SHARED as u64 || kind == MAP_SHARED_VALIDATE as u64;
+        if bytes == 0 || !offset.is_multiple_of(PAGE) || !shared && kind != MAP_PRIVATE as u64 {
+            return Err(EINVAL);
+        }
+        let stores = shared && protection & WRITE != 0;
+        if !file.reads() || stores && !file.writes() {
+            return Err(EACCES);
+        }
+        let bytes = bytes.checked_next_multiple_of(PAGE).ok_or(ENOMEM)?;
+        if offset
+            .checked_add(bytes)
+            .is_none_or(|end| end > i64::MAX as u64)
+        {
+            return Err(libc::EOVERFLOW);
+        }
+        // What the kernel checks for its own files (MAP_SYNC among it) it is to answer.
+        let known = kind != MAP_SHARED_VALIDATE as u64;
+        Ok(known.then_some(Wish {
+            at,
+            bytes,
+            protection,
+            flags,
+            offset,
+            shared,
+            writes: shared && file.writes(),
+        }))
+    }
+}
+
+/// Maps a file of ours; `None`: the mount is to do it.
+pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32> {
+    let Some(wish) = Wish::of(file, args)? else {
+        return Ok(None);
+    };
+    let fs = pool::get().ok_or(libc::EIO)?;
+    let mut table = table();
+    let first = !table.shows(file.ino);
+    if first {
+        fs.hold(file.ino).map_err(errno)?;
+    }
+    let runs = fs
+        .pin(file.ino, wish.writes)
+        .and_then(|()| fs.blocks(file.ino, wish.offset, wish.bytes, MISSING_MAX));
+    let mapped = match runs {
+        Ok(runs) if runs.len() <= RUNS_MAX => put(&mut table, file, &wish, &runs),
+        _ => Ok(None),
+    };
+    if first && !table.shows(file.ino) {
+        super::let_go(file.ino);
+    }
+    mapped
+}
+
+fn put(
+    table: &mut Table,
+    file: &Descriptor,
+    wish: &Wish,
+    runs: &[BlockRun],
+) -> Result<Option<u64>, i32> {
+    let first = runs.first().map(|run| run.off);
+    let start = place::reserve(wish.at, wish.bytes, wish.flags, first)?;
+    // MAP_FIXED replaces what was there.
+    let replaced = table.take(start, start + wish.bytes);
+    replaced.iter().for_each(Stretch::touch);
+    let shown = runs.last().map_or(0, |run| run.at + run.len - wish.offset);
+    let shown = shown.min(wish.bytes);
+    let how = How {
+        protection: wish.protection,
+        shared: wish.shared,
+        more: wish.flags & (MAP_POPULATE | MAP_LOCKED) as u64,
+    };
+    let placed =
+        place::blocks(start, (wish.offset, wish.bytes), runs, &how).and_then(|_| {
+            match wish.bytes - shown {
+                0 => Ok(start),
+                rest => place::nothing(start + shown, rest, wish.protection),
+            }
+        });
+    if placed.is_err() {
+        if wish.flags & MAP_FIXED as u64 == 0 {
+            place::remove(start, wish.bytes);
+        }
+        table.let_go(&replaced);
+        return Ok(None);
+    }
+    table.add(Stretch {
+        start,
+        end: start + wish.bytes,
+        ino: file.ino,
+        at: wish.offset,
+        shown,
+        protection: wish.protection,
+        shared: wish.shared,
+        writes: wish.writes,
+    });
+    table.let_go(&replaced);
+    crate::mapped_size::note(file.ino);
+    Ok(Some(start))
+}
+
+/// The kernel's answer to the program's own call.
+fn by_kernel(number: i64, args: [u64; 6]) -> Answer {
+    // SAFETY: the program's own call on its own addresses.
+    kernel_answer(unsafe { kernel::call(number, args) })
+}
+
+/// The end of a range of addresses, as the kernel rounds it.
+fn end_of(at: u64, bytes: u64) -> u64 {
+    at.saturating_add(bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
+}
+
+/// mmap(2) of something else, which may replace what is ours.
+pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
+    if args[3] & MAP_FIXED as u64 == 0 {
+        return Verdict::Pass;
+    }
+    unmap(libc::SYS_mmap, args)
+}
+
+/// munmap(2), or another call that takes away what was at these addresses.
+pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
+    let (start, end) = (args[0], end_of(args[0], args[1]));
+    if !any() {
+        return Verdict::Pass;
+    }
+    let mut table = table();
+    if !table.overlaps(start, end) {
+        return Verdict::Pass;
+    }
+    table.within(start, end).for_each(Stretch::touch);
+    let answer = by_kernel(number, args);
+    if answer.is_ok() {
+        let taken = table.take(start, end);
+        table.let_go(&taken);
+    }
+    Verdict::Done(answer)
+}
+
+/// mprotect(2), pkey_mprotect(2).
+pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
+    let (start, end) = (args[0], end_of(args[0], args[1]));
+    if !any() {
+        return Verdict::Pass;
+    }
+    let mut table = table();
+    if !table.overlaps(start, end) {
+        return Verdict::Pass;
+    }
+    let refused = |stretch: &Stretch| stretch.shared && !stretch.writes;
+    if args[2] & WRITE != 0 && table.within(start, end).any(refused) {
+        return Verdict::Done(Err(EACCES));
+    }
+    let answer = by_kernel(number, args);
+    if answer.is_ok() {
+        for mut stretch in table.take(start, end) {
+            stretch.protection = args[2];
+            table.add(stretch);
+        }
+    }
+    Verdict::Done(answer)
+}
+
+/// mremap(2).
+pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
+    if !any() {
+        return Verdict::Pass;
+    }
+    let [old, old_bytes, bytes, flags, to, _] = args;
+    let mut table = table();
+    let (end, fixed) = (end_of(old, old_bytes), flags & MREMAP_FIXED as u64 != 0);
+    if !table.overlaps(old, end) {
+        let target = (to, end_of(to, bytes));
+        if !fixed || !table.overlaps(target.0, target.1) {
+            return Verdict::Pass;
+        }
+        let answer = by_kernel(libc::SYS_mremap, args);
+        if answer.is_ok() {
+            let taken = table.take(target.0, target.1);
+            table.let_go(&taken);
+        }
+        return Verdict::Done(answer);
+    }
+    let whole = |stretch: &&Stretch| stretch.start <= old && end <= stretch.end;
+    let Some(stretch) = table.within(old, end).find(whole).cloned() else {
+        return Verdict::Done(Err(EFAULT));
+    };
+    let Some(bytes) = bytes
+        .checked_next_multiple_of(PAGE)
+        .filter(|&bytes| bytes > 0)
+    else {
+        return Verdict::Done(Err(EINVAL));
+    };
+    if old_bytes == 0 || !old.is_multiple_of(PAGE) {
+        return Verdict::Done(Err(EINVAL));
+    }
+    let target = fixed.then_some(to);
+    let may_move = flags & MREMAP_MAYMOVE as u64 != 0;
+    Verdict::Done(resize(
+        &mut table,
+        stretch,
+        (old, end),
+        bytes,
+        (may_move, target),
+    ))
+}
+
+/// Gives a part of a stretch another length, perhaps at another place.
+fn resize(
+    table: &mut Table,
+    stretch: Stretch,
+    (old, end): (u64, u64),
+    bytes: u64,
+    (may_move, target): (bool, Option<u64>),
+) -> Answer {
+    let now = end - old;
+    if target.is_none() && bytes <= now {
+        place::remove(old + bytes, now - bytes);
+        let taken = table.take(old + bytes, end);
+        table.let_go(&taken);
+        return Ok(old);
+    }
+    let at = stretch.at + (old - stretch.start);
+    let grown = Stretch {
+        start: old,
+        end: old + bytes,
+        at,
+        shown: stretch.shown.saturating_sub(old - stretch.start).min(now),
+        ..stretch
+    };
+    if target.is_none() {
+        // In place, if nothing is behind it.
+        let flags = libc::MAP_FIXED_NOREPLACE as u64;
+        if place::reserve(end, bytes - now, flags, None).is_ok_and(|there| there == end) {
+            place::nothing(end, bytes - now, grown.protection)?;
+            return Ok(replace(table, (old, end), grown));
+        }
+    }
+    if !may_move {
+        return Err(ENOMEM);
+    }
+    let flags = if target.is_some() {
+        MAP_FIXED as u64
+    } else {
+        0
+    };
+    let start = place::reserve(target.unwrap_or(0), bytes, flags, None)?;
+    let covered = table.take(start, start + bytes);
+    place::nothing(start, bytes, grown.protection)?;
+    if grown.shared {
+        // The same blocks, anew.
+        place::remove(old, now);
+        let moved = Stretch {
+            start,
+            end: start + bytes,
+            shown: 0,
+            ..grown
+        };
+        let at = replace(table, (old, end), moved);
+        table.let_go(&covered);
+        return Ok(at);
+    }
+    let moved = move_private(&grown, (old, now), (start, bytes));
+    if moved.is_ok() {
+        let there = Stretch {
+            start,
+            end: start + bytes,
+            shown: grown.shown.min(bytes),
+            ..grown
+        };
+        replace(table, (old, end), there);
+    } else {
+        place::remove(start, bytes);
+    }
+    table.let_go(&covered);
+    moved
+}
+
+/// Moves pages that may be the process's own copies, each piece as the blocks lie.
+fn move_private(stretch: &Stretch, (old, now): (u64, u64), (start, bytes): (u64, u64)) -> Answer {
+    let fs = pool::attached().ok_or(libc::EIO)?;
+    let shown = stretch.shown.min(bytes);
+    let runs = fs
+        .blocks(stretch.ino, stretch.at, shown, 0)
+        .map_err(errno)?;
+    let how = (MREMAP_MAYMOVE | MREMAP_FIXED) as u64;
+    for run in runs {
+        let before = run.at - stretch.at;
+        let len = run.len.min(shown - before);
+        let args = [old + before, len, len, how, start + before, 0];
+        by_kernel(libc::SYS_mremap, args)?;
+    }
+    // What was behind the end of the file, and the holes that the pieces have left.
+    place::remove(old, now);
+    Ok(start)
+}
+
+/// One stretch in place of what was at these addresses; it shows all that it can.
+fn replace(table: &mut Table, (start, end): (u64, u64), mut with: Stretch) -> u64 {
+    let taken = table.take(start, end);
+    let at = with.start;
+    with.follow();
+    table.add(with);
+    table.let_go(&taken);
+    at
+}
+
+/// msync(2).
+pub(crate) fn sync(args: [u64; 6]) -> Verdict {
+    let (start, end) = (args[0], end_of(args[0], args[1]));
+    if !any() {
+        return Verdict::Pass;
+    }
+    let table = table();
+    if !table.overlaps(start, end) {
+        return Verdict::Pass;
+    }
+    let sync = || {
+        let checked = by_kernel(libc::SYS_msync, args)?;
+        let fs = pool::attached().ok_or(libc::EIO)?;
+        let wanted = (libc::MS_SYNC | libc::MS_ASYNC) as u64;
+        if args[2] & wanted != 0 {
+            for stretch in table.within(start, end).filter(|stretch| stretch.writes) {
+                let (at, len) = bytes_of(stretch, start, end);
+                fs.flush_blocks(stretch.ino, at, len).map_err(errno)?;
+            }
+        }
+        Ok(checked)
+    };
+    Verdict::Done(sync())
+}
+
+/// The bytes of its file that a stretch has between two addresses.
+fn bytes_of(stretch: &Stretch, start: u64, end: u64) -> (u64, u64) {
+    let (from, to) = (stretch.start.max(start), stretch.end.min(end));
+    (stretch.at + (from - stretch.start), to - from)
+}
+
+/// madvise(2): only MADV_REMOVE is not what the kernel takes it for.
+pub(crate) fn advise(args: [u64; 6]) -> Verdict {
+    let (start, end) = (args[0], end_of(args[0], args[1]));
+    if !any() || args[2] as i32 != libc::MADV_REMOVE {
+        return Verdict::Pass;
+    }
+    let table = table();
+    if !table.overlaps(start, end) {
+        return Verdict::Pass;
+    }
+    let punch = |fs: &Fs| {
+        let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
+        for stretch in table.within(start, end) {
+            if !stretch.writes {
+                return Err(if stretch.shared { EACCES } else { EINVAL });
+            }
+            let (at, len) = bytes_of(stretch, start, end);
+            fs.fallocate(stretch.ino, mode, at, len).map_err(errno)?;
+        }
+        Ok(0)
+    };
+    Verdict::Done(pool::attached().ok_or(libc::EIO).and_then(punch))
+}

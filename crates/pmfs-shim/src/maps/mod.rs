@@ -1,0 +1,123 @@
+//! Mappings of the pool's own blocks (docs/adr/0010): which addresses show which bytes of which file.
+//!
+//! A mapping is one of the pool's file, piece by piece as the file's blocks lie. Their file is pinned in the pool as long as any
+//! address shows it. What lies behind its end, or was not there yet, shows an empty file, so that a touch is SIGBUS, as it has to
+//! be; before a program sees that signal it is looked whether the file has become longer since.
+//!
+//! What can't be had so is mapped through the mount: a file of which a mount's kernel has pages, one whose blocks lie too
+//! scattered, a pool whose pages can't be mapped one by one.
+
+mod calls;
+mod place;
+mod table;
+
+pub(crate) use calls::{
+    advise, change_protection, mmap, mmap_of_others, move_mapping, sync, unmap,
+};
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pmfs::Ino;
+
+use crate::{kernel, pool};
+use table::Table;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// How many stretches of addresses there are; nearly always none.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static TABLE: Mutex<Table> = Mutex::new(Table::new());
+
+fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether anything is mapped.
+#[inline]
+pub(crate) fn any() -> bool {
+    COUNT.load(Ordering::Relaxed) != 0
+}
+
+/// A number that no kernel has a call for; it is made by [`fault`], with a word that nobody else uses.
+pub(crate) const FAULT: i64 = libc::SYS_vserver;
+const WORD: u64 = 0x706d_6673_2066_696c;
+
+/// A touch of `address` was SIGBUS. Whether the mapping shows it now. On a thread that is in the program's code, on whatever stack: so
+/// the work is done behind a call like any other.
+pub(crate) fn fault(address: u64) -> bool {
+    if !any() {
+        return false;
+    }
+    // SAFETY: errno of this thread, which the interrupted code may be about to read.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    // SAFETY: a call that the library serves; to a kernel it means nothing.
+    let shown = unsafe { libc::syscall(FAULT, address, WORD) } == 0;
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+    shown
+}
+
+/// The other end of [`fault`].
+pub(crate) fn serve_fault(args: [u64; 6]) -> crate::dispatch::Verdict {
+    if args[1] != WORD {
+        return crate::dispatch::Verdict::Pass;
+    }
+    let shown = table().show(args[0]);
+    crate::dispatch::Verdict::Done(if shown { Ok(0) } else { Err(libc::EFAULT) })
+}
+
+/// The program's memory was not there for a call: whether some of it is now.
+#[cold]
+pub(crate) fn follow_all() -> bool {
+    table().follow_all()
+}
+
+/// The file may have another size.
+pub(crate) fn follow(ino: Ino) {
+    if any() {
+        table().follow(ino);
+    }
+}
+
+/// At the end of the process. `false`: other threads may still store to what is mapped, so the pool is left as by a process that
+/// was killed, whose pins end with its memory.
+pub(crate) fn leave() -> bool {
+    if !any() {
+        return true;
+    }
+    let mut table = table();
+    table.touch_all();
+    if threads() != 1 {
+        return false;
+    }
+    table.unmap_all();
+    true
+}
+
+/// In a child that has nothing of the pool.
+pub(crate) fn forget() {
+    *table() = Table::new();
+    COUNT.store(0, Ordering::Relaxed);
+}
+
+/// Of this process; 0 if it can't be told.
+fn threads() -> u64 {
+    // SAFETY: a structure of numbers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let to = (&raw mut stat).expose_provenance() as u64;
+    let args = [libc::AT_FDCWD as u64, kernel::PATH, to, 0, 0, 0];
+    kernel::with_path(libc::SYS_newfstatat, args, b"/proc/self/task\0");
+    std::hint::black_box(stat).st_nlink.saturating_sub(2)
+}
+
+/// The end of a file's pin and hold, once nothing shows it.
+fn let_go(ino: Ino) {
+    if let Some(fs) = pool::attached() {
+        let _ = fs.unpin(ino);
+        let _ = fs.release(ino);
+    }
+}

@@ -1,0 +1,144 @@
+//! Putting things at addresses: blocks of the pool, or nothing.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE};
+use pmfs::BlockRun;
+
+use super::table::Stretch;
+use crate::calls::kernel_answer;
+use crate::program::Answer;
+use crate::{config, descriptors, kernel, pool};
+
+/// The alignment with which the kernel can map large pages.
+const LARGE: u64 = 2 << 20;
+
+/// How a mapping was asked for.
+pub(super) struct How {
+    pub protection: u64,
+    pub shared: bool,
+    /// MAP_POPULATE and MAP_LOCKED.
+    pub more: u64,
+}
+
+impl How {
+    pub fn of(stretch: &Stretch) -> How {
+        How {
+            protection: stretch.protection,
+            shared: stretch.shared,
+            more: 0,
+        }
+    }
+}
+
+/// mmap(2).
+fn map(at: u64, bytes: u64, protection: u64, flags: u64, file: i32, from: u64) -> Answer {
+    let args = [at, bytes, protection, flags, file as i64 as u64, from];
+    // SAFETY: addresses that were just reserved, or that the program says are to be replaced.
+    kernel_answer(unsafe { kernel::call(libc::SYS_mmap, args) })
+}
+
+/// Takes what is at these addresses away.
+pub(super) fn remove(at: u64, bytes: u64) {
+    // SAFETY: addresses of ours, or that the program gives up.
+    unsafe { kernel::call(libc::SYS_munmap, [at, bytes, 0, 0, 0, 0]) };
+}
+
+/// Addresses for a mapping: where the program says, else where `first`, a place in the pool, can be mapped with large pages.
+pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> Answer {
+    const WHERE: u64 = (MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT) as u64;
+    let kind = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) as u64 | flags & WHERE;
+    let free = at == 0 && flags & WHERE == 0;
+    let Some(first) = first.filter(|_| free && bytes >= LARGE) else {
+        return map(at, bytes, PROT_NONE as u64, kind, -1, 0);
+    };
+    let room = map(0, bytes + LARGE, PROT_NONE as u64, kind, -1, 0)?;
+    let before = first.wrapping_sub(room) % LARGE;
+    let start = room + before;
+    if before > 0 {
+        remove(room, before);
+    }
+    if before < LARGE {
+        remove(start + bytes, LARGE - before);
+    }
+    Ok(start)
+}
+
+/// Has addresses from `to` on show the bytes `at..at + len` of a file whose blocks are these.
+pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
+    let file = pool_file()?;
+    let kind = if how.shared { MAP_SHARED } else { MAP_PRIVATE };
+    let flags = (kind | MAP_FIXED) as u64 | how.more;
+    for run in runs {
+        let bytes = run.len.min(at + len - run.at);
+        let there = to + (run.at - at);
+        map(there, bytes, how.protection, flags, file, run.off)?;
+    }
+    Ok(to)
+}
+
+/// Has these addresses show an empty file.
+pub(super) fn nothing(at: u64, bytes: u64, protection: u64) -> Answer {
+    let flags = (MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE) as u64;
+    map(at, bytes, protection, flags, empty_file()?, 0)
+}
+
+static POOL: AtomicI32 = AtomicI32::new(-1);
+static EMPTY: AtomicI32 = AtomicI32::new(-1);
+
+/// A descriptor of ours, made at the first need. Called under the table's lock.
+fn kept(there: &AtomicI32, open: impl FnOnce() -> Result<i32, i32>) -> Result<i32, i32> {
+    let known = there.load(Ordering::Relaxed);
+    if known >= 0 {
+        return Ok(known);
+    }
+    let low = open()? as u64;
+    let (command, floor) = (
+        libc::F_DUPFD_CLOEXEC as u64,
+        descriptors::choose_floor() as u64,
+    );
+    let high = kernel_answer(kernel::plain(libc::SYS_fcntl, &[low, command, floor]));
+    kernel::plain(libc::SYS_close, &[low]);
+    let high = high? as i32;
+    there.store(high, Ordering::Relaxed);
+    Ok(high)
+}
+
+/// The pool's file, if its pages can be mapped one by one.
+fn pool_file() -> Result<i32, i32> {
+    kept(&POOL, || {
+        let fs = pool::attached().ok_or(libc::EIO)?;
+        let mapping = fs.mapping();
+        let plain = !matches!(
+            mapping.medium().kind,
+            pmem::MediumKind::DevDax | pmem::MediumKind::Hugetlbfs | pmem::MediumKind::Private
+        );
+        if !plain || mapping.medium().page_size != super::PAGE {
+            return Err(libc::ENODEV);
+        }
+        let path = [config::get().pool.as_slice(), b"\0"].concat();
+        let flags = (libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
+        let here = libc::AT_FDCWD as u64;
+        let args = [here, kernel::PATH, flags, 0, 0, 0];
+        let file = kernel_answer(kernel::with_path(libc::SYS_openat, args, &path))?;
+        let identity = mapping.identity();
+        if kernel::file_at(file as u32) == Some((identity.dev, identity.ino)) {
+            return Ok(file as i32);
+        }
+        kernel::plain(libc::SYS_close, &[file]);
+        Err(libc::ENODEV)
+    })
+}
+
+/// An empty file that stays so.
+fn empty_file() -> Result<i32, i32> {
+    kept(&EMPTY, || {
+        let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        let args = [kernel::PATH, flags, 0, 0, 0, 0];
+        let file = kernel_answer(kernel::with_path(libc::SYS_memfd_create, args, b"pmfs\0"))?;
+        let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+        let command = libc::F_ADD_SEALS as u64;
+        kernel::plain(libc::SYS_fcntl, &[file, command, seals as u64]);
+        Ok(file as i32)
+    })
+}

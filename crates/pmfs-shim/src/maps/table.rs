@@ -1,0 +1,236 @@
+//! The table of what is mapped where.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use pmfs::Ino;
+
+use super::{COUNT, PAGE, let_go, place};
+use crate::pool;
+
+/// Bytes of holes that one mapping is given memory for.
+pub(super) const MISSING_MAX: u64 = 256 << 20;
+
+/// Addresses that show a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub start: u64,
+    pub end: u64,
+    pub ino: Ino,
+    /// The byte of the file at `start`.
+    pub at: u64,
+    /// Bytes from the start that show blocks; the rest is behind the end of the file.
+    pub shown: u64,
+    /// PROT_*.
+    pub protection: u64,
+    pub shared: bool,
+    /// Stores go to the file, or may.
+    pub writes: bool,
+}
+
+impl Stretch {
+    pub fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// The part between two addresses.
+    fn part(&self, start: u64, end: u64) -> Stretch {
+        let before = start - self.start;
+        Stretch {
+            start,
+            end,
+            at: self.at + before,
+            shown: self.shown.saturating_sub(before).min(end - start),
+            ..self.clone()
+        }
+    }
+
+    /// Has it show what the file has by now, or no longer more than that.
+    pub fn follow(&mut self) -> bool {
+        let Some(fs) = pool::attached() else {
+            return false;
+        };
+        let Ok(attr) = fs.getattr(self.ino) else {
+            return false;
+        };
+        let there = attr.size.next_multiple_of(PAGE);
+        let visible = there.saturating_sub(self.at).min(self.len());
+        if visible < self.shown {
+            let (from, bytes) = (self.start + visible, self.shown - visible);
+            if place::nothing(from, bytes, self.protection).is_ok() {
+                self.shown = visible;
+            }
+            return false;
+        }
+        if visible == self.shown {
+            return false;
+        }
+        let (at, len) = (self.at + self.shown, visible - self.shown);
+        let Ok(runs) = fs.blocks(self.ino, at, len, MISSING_MAX) else {
+            return false;
+        };
+        let how = place::How::of(self);
+        if place::blocks(self.start + self.shown, (at, len), &runs, &how).is_err() {
+            return false;
+        }
+        self.shown = visible;
+        true
+    }
+
+    /// The file's times, after stores that nobody saw.
+    pub fn touch(&self) {
+        let stored = self.writes && self.protection & libc::PROT_WRITE as u64 != 0;
+        if stored && let Some(fs) = pool::attached() {
+            let _ = fs.flush_blocks(self.ino, self.at, self.shown);
+        }
+    }
+}
+
+/// By their first address; none overlaps another.
+pub(super) struct Table(BTreeMap<u64, Stretch>);
+
+impl Table {
+    pub const fn new() -> Table {
+        Table(BTreeMap::new())
+    }
+
+    fn count(&self) {
+        COUNT.store(self.0.len(), Ordering::Relaxed);
+    }
+
+    /// What shows at any of these addresses.
+    pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &Stretch> {
+        let first = self
+            .0
+            .range(..=start)
+            .next_back()
+            .map_or(start, |(&at, _)| at);
+        self.0
+            .range(first..end.max(first))
+            .map(|(_, stretch)| stretch)
+            .filter(move |stretch| stretch.end > start && stretch.start < end)
+    }
+
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.within(start, end).next().is_some()
+    }
+
+    /// Whether anything shows the file.
+    pub fn shows(&self, ino: Ino) -> bool {
+        self.0.values().any(|stretch| stretch.ino == ino)
+    }
+
+    pub fn add(&mut self, stretch: Stretch) {
+        self.0.insert(stretch.start, stretch);
+        self.count();
+    }
+
+    /// Takes these addresses out; what is at their edges stays beside them.
+    pub fn take(&mut self, start: u64, end: u64) -> Vec<Stretch> {
+        let met: Vec<Stretch> = self.within(start, end).cloned().collect();
+        let mut taken = Vec::with_capacity(met.len());
+        for stretch in met {
+            self.0.remove(&stretch.start);
+            let (from, to) = (stretch.start.max(start), stretch.end.min(end));
+            if stretch.start < from {
+                let before = stretch.part(stretch.start, from);
+                self.0.insert(before.start, before);
+            }
+            if to < stretch.end {
+                let behind = stretch.part(to, stretch.end);
+                self.0.insert(behind.start, behind);
+            }
+            taken.push(stretch.part(from, to));
+        }
+        self.count();
+        taken
+    }
+
+    /// Lets go of the files of what was taken out, where nothing shows them any more.
+    pub fn let_go(&self, taken: &[Stretch]) {
+        let mut seen = Vec::new();
+        for stretch in taken {
+            if !seen.contains(&stretch.ino) && !self.shows(stretch.ino) {
+                let_go(stretch.ino);
+            }
+            seen.push(stretch.ino);
+        }
+    }
+
+    /// Has an address show what its file has there.
+    pub fn show(&mut self, address: u64) -> bool {
+        let found = self.0.range_mut(..=address).next_back();
+        let Some(stretch) = found.map(|(_, stretch)| stretch) else {
+            return false;
+        };
+        let page = address & !(PAGE - 1);
+        if address >= stretch.end || page < stretch.start + stretch.shown {
+            // Another's; or the medium is gone from under it.
+            return false;
+        }
+        stretch.follow();
+        page < stretch.start + stretch.shown
+    }
+
+    pub fn follow(&mut self, ino: Ino) {
+        for stretch in self.0.values_mut().filter(|stretch| stretch.ino == ino) {
+            stretch.follow();
+        }
+    }
+
+    pub fn follow_all(&mut self) -> bool {
+        let mut more = false;
+        for stretch in self.0.values_mut() {
+            more |= stretch.follow();
+        }
+        more
+    }
+
+    pub fn touch_all(&self) {
+        self.0.values().for_each(Stretch::touch);
+    }
+
+    pub fn unmap_all(&mut self) {
+        let taken = self.take(0, u64::MAX);
+        for stretch in &taken {
+            place::remove(stretch.start, stretch.len());
+        }
+        self.let_go(&taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(start: u64, end: u64, at: u64, shown: u64) -> Stretch {
+        Stretch {
+            start,
+            end,
+            ino: 7,
+            at,
+            shown,
+            protection: 1,
+            shared: true,
+            writes: false,
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_of_the_middle_leaves_both_ends() {
+        let mut table = Table::new();
+        table.add(stretch(0x1000, 0x9000, 0x10000, 0x5000));
+        table.add(stretch(0xa000, 0xb000, 0, 0x1000));
+        assert!(table.overlaps(0x8fff, 0x9001) && !table.overlaps(0x9000, 0xa000));
+        let taken = table.take(0x3000, 0x7000);
+        assert_eq!(taken, [stretch(0x3000, 0x7000, 0x12000, 0x3000)]);
+        let left: Vec<_> = table.within(0, u64::MAX).cloned().collect();
+        let before = stretch(0x1000, 0x3000, 0x10000, 0x2000);
+        let behind = stretch(0x7000, 0x9000, 0x16000, 0);
+        assert_eq!(left, [before, behind, stretch(0xa000, 0xb000, 0, 0x1000)]);
+        assert_eq!(table.take(0x2000, 0xc000).len(), 3);
+        assert!(table.shows(7));
+        assert_eq!(table.take(0, u64::MAX).len(), 1);
+        assert!(!table.shows(7));
+    }
+}

@@ -48,7 +48,7 @@ macro_rules! kinds {
     ($bytes:expr, $first:expr, $( $name:literal, $file:ident, $offset:literal; )+) => {
         [ $( Kind {
             name: $name, pool_bytes: $bytes, first: $first,
-            call: |fs, p| fails(fs, p.$file, $offset), overwrites: true,
+            call: |fs, p| fails(fs, p.$file, $offset), overwrites: true, in_place: false,
         } ),+ ]
     };
 }

@@ -320,7 +320,7 @@ fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'
     let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
     let own = parts.iter().position(|part| *part == library).unwrap_or(0);
     let is_its = move |(at, part): &(usize, &[u8])| {
-        !part.is_empty() && !(*at < own && loading::is_sanitizer(part))
+        !(part.is_empty() || *at < own && loading::is_sanitizer(part))
     };
     let its = parts.into_iter().enumerate().filter(is_its);
     let library = library.to_vec();

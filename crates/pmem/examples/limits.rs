@@ -152,7 +152,7 @@ fn run(path: &Path, len: u64) -> Result<(), pmem::Error> {
         len >> 20,
         medium.kind,
         medium.flush,
-        if medium.huge_pages {
+        if mem.has_huge_pages() {
             "huge pages"
         } else {
             "4 KiB pages"

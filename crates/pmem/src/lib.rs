@@ -17,6 +17,8 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_endian = "little")))]
 compile_error!("pmem: x86-64 Linux only (16-byte atomics, clwb, non-temporal stores)");
 
+#[cfg(feature = "record")]
+mod bad_buffer;
 mod copy;
 pub mod counters;
 mod cpu;

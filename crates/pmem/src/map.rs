@@ -33,6 +33,18 @@ impl Mapping {
         let len = len
             .checked_next_multiple_of(4096)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        if align == 4096 {
+            // What any mapping is aligned to.
+            let fd = file.map_or(-1, |f| f.as_raw_fd());
+            // SAFETY: a new mapping at an address of the kernel's choice.
+            let start = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, 0) };
+            if start == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let base = start.cast::<u8>();
+            let _ = base.expose_provenance();
+            return Ok(Mapping { base, len });
+        }
         let room = len
             .checked_add(align)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;

@@ -81,9 +81,6 @@ pub struct Medium {
     pub kind: MediumKind,
     /// What a fence promises.
     pub durability: Durability,
-    /// The start of the pool is mapped with pages of 2 MiB or more. `false`
-    /// also where it can't be told (kernels before 6.7).
-    pub huge_pages: bool,
     /// How lines are written back.
     pub flush: FlushInstr,
     /// f_type of statfs(2) (include/uapi/linux/magic.h); 0 = not a file.
@@ -97,7 +94,6 @@ impl Medium {
     pub(crate) const PRIVATE: Medium = Medium {
         kind: MediumKind::Private,
         durability: Durability::Process,
-        huge_pages: false,
         flush: FlushInstr::None,
         fs_magic: 0,
         page_size: 4096,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::cpu::cpu;
 use crate::flush::FlushMode;
-use crate::map::{self, Mapping};
+use crate::map::Mapping;
 use crate::medium::{self, DaxDevice};
 use crate::pool::Parts;
 use crate::{Durability, Error, Identity, Medium, MediumKind, Pmem};
@@ -195,7 +195,6 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
     let mut medium = Medium {
         kind,
         durability: Durability::Process,
-        huge_pages: false,
         flush: crate::FlushInstr::None,
         fs_magic,
         page_size,
@@ -209,7 +208,7 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         medium::persistence(medium.kind, options.flush, options.durable);
     mapping.advise(libc::MADV_HUGEPAGE);
     mapping.advise(libc::MADV_DONTDUMP);
-    let mut mem = Pmem::assemble(Parts {
+    let mem = Pmem::assemble(Parts {
         mapping,
         len,
         medium,
@@ -221,10 +220,6 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
             ino: metadata.ino(),
         },
     });
-    // A page has to be there before its size can be told.
-    if mem.copy_out(0, &mut [0; 8]).is_ok() {
-        mem.medium.huge_pages = map::is_huge(mem.base, len as usize);
-    }
     Ok(mem)
 }
 

@@ -8,7 +8,7 @@ use crate::Medium;
 use crate::copy::Copier;
 use crate::dirty::DirtyRanges;
 use crate::landing::{self, Node};
-use crate::map::{HUGE, Mapping};
+use crate::map::{self, HUGE, Mapping};
 
 /// Which file a pool is, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,6 +140,13 @@ impl Pmem {
     /// What the pool lies on.
     pub fn medium(&self) -> &Medium {
         &self.medium
+    }
+
+    /// Whether the start of the pool is mapped with pages of 2 MiB or more. `false`
+    /// also where it can't be told (kernels before 6.7).
+    pub fn has_huge_pages(&self) -> bool {
+        // A page has to be there before its size can be told.
+        self.copy_out(0, &mut [0; 8]).is_ok() && map::is_huge(self.base, self.len as usize)
     }
 
     /// Which file it is.

@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::Pmem;
+pub use crate::bad_buffer::bad_buffer;
 use crate::flush::LINE;
 
 /// How a store is done, and so how it may be torn by a crash.

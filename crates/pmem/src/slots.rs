@@ -79,7 +79,7 @@ impl ByteLock {
     /// # Errors
     /// A file that can't be opened for writing, mapped or locked.
     pub fn try_exclusive(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
-        lock(path, byte, libc::F_WRLCK)
+        lock(path, byte, libc::F_WRLCK, None)
     }
 
     /// Locks byte number `byte` beside others who share it. `None` if somebody
@@ -88,7 +88,7 @@ impl ByteLock {
     /// # Errors
     /// A file that can't be opened, mapped or locked.
     pub fn try_shared(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
-        lock(path, byte, libc::F_RDLCK)
+        lock(path, byte, libc::F_RDLCK, None)
     }
 
     /// As [`ByteLock::try_exclusive`], but for the child that is about to be forked, or the program that this process is
@@ -228,6 +228,28 @@ impl Prober {
         })
     }
 
+    /// As [`ByteLock::try_exclusive`], of the file that this is open on.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_exclusive(&self, byte: u64) -> Result<Option<ByteLock>, Error> {
+        lock(&self.path, byte, libc::F_WRLCK, Some(self))
+    }
+
+    /// As [`ByteLock::try_shared`], of the file that this is open on.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_shared(&self, byte: u64) -> Result<Option<ByteLock>, Error> {
+        lock(&self.path, byte, libc::F_RDLCK, Some(self))
+    }
+
+    /// The path that it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Who has byte number `byte`.
     ///
     /// # Errors
@@ -276,7 +298,13 @@ fn open_anywhere(path: &Path, write: bool) -> Result<File, Error> {
         })
 }
 
-fn lock(path: &Path, byte: u64, kind: libc::c_int) -> Result<Option<ByteLock>, Error> {
+/// `beside`: another description of the same file, through which the lock can be seen.
+fn lock(
+    path: &Path,
+    byte: u64,
+    kind: libc::c_int,
+    beside: Option<&Prober>,
+) -> Result<Option<ByteLock>, Error> {
     let failed = |source| Error::Lock {
         path: path.into(),
         source,
@@ -299,6 +327,13 @@ fn lock(path: &Path, byte: u64, kind: libc::c_int) -> Result<Option<ByteLock>, E
     }
     drop(file);
     // Does the mapping keep the lock? Seen through a second description.
+    if let Some(beside) = beside
+        && probe_for(&beside.file, byte, libc::F_WRLCK).map_err(failed)? != Probe::Free
+    {
+        return Ok(Some(ByteLock {
+            keeper: Keeper::Mapping(Kept::new(mapping)),
+        }));
+    }
     let second = open(path, write)?;
     if probe_for(&second, byte, libc::F_WRLCK).map_err(failed)? != Probe::Free {
         return Ok(Some(ByteLock {

@@ -74,7 +74,7 @@ pub unsafe extern "C" fn pmfs_opendir(on: *mut Shared, path: *const c_char) -> *
         }
         let dir = Dir {
             shared: on,
-            file: shared.fs.open_file(attr.ino, 0)?,
+            file: shared.fs.open_found(&attr, 0)?,
             ino: attr.ino,
             cookie: 0,
             ahead: VecDeque::new(),

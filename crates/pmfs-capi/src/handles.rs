@@ -94,7 +94,7 @@ impl Shared {
         if attr.mode & mode::S_IFMT == mode::S_IFLNK {
             return Err(Error::Loop.into());
         }
-        let file = self.fs.open_file(attr.ino, flags as u64)?;
+        let file = self.fs.open_found(attr, flags as u64)?;
         let handle = Handle {
             file,
             ino: attr.ino,

@@ -36,13 +36,17 @@ fn in_a_namespace(bench: &Bench, script: &str) -> Output {
 
 /// The script's last command fails with code 1, in one line with these words.
 fn fails_in_a_namespace(script: &str, words: &[&str]) {
+    fails_in_a_namespace_with(1, script, words);
+}
+
+fn fails_in_a_namespace_with(code: i32, script: &str, words: &[&str]) {
     if !bench::can_mount() {
         return;
     }
     let bench = Bench::empty();
     let output = in_a_namespace(&bench, script);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(code), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     has(&said, words);
 }
@@ -139,6 +143,38 @@ fn no_fusermount3() {
         mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=up/over,workdir=up/work /usr/bin
         rm /usr/bin/fusermount3 && as_user mount pool mnt"#,
         &["fusermount3 is needed to mount without being root; install the package fuse3"],
+    );
+}
+
+/// Locks of a device belong to the node that it was opened by, so one with several names could have several first openers. What
+/// isn't DAX is no pool, whatever its node.
+#[test]
+fn nodes_of_a_block_device() {
+    for command in ["mkfs --force --size 64M", "mount", "fsck", "ls"] {
+        let mount_point = if command == "mount" { "mnt" } else { "" };
+        fails_in_a_namespace_with(
+            if command == "fsck" { 8 } else { 1 },
+            &format!("mknod one b 7 0; mknod two b 7 0; \"$PMFS\" {command} two {mount_point}"),
+            &["two", "neither a regular file nor a DAX character device"],
+        );
+    }
+}
+
+/// The same pool below an overlay, in another container: another file to the kernel, whose locks are others.
+#[test]
+fn a_pool_below_an_overlay() {
+    let overlay = |pool| {
+        format!(
+            r#"mkdir low up work merged && mv pool {pool}
+            mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work merged
+            "$PMFS" mount {pool} mnt >/dev/null
+            trap '"$PMFS" umount mnt' EXIT
+            unshare -m -p --fork "$PMFS" ls merged/pool"#
+        )
+    };
+    fails_in_a_namespace(
+        &overlay("up/pool"),
+        &["merged/pool", "under another name", "pmfs fsck"],
     );
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | region | holds |
 //! |---|---|
-//! | block 0 | [`SuperblockRaw`], [`RunRecordRaw`], the clean flag |
+//! | block 0 | [`SuperblockRaw`], [`RunRecordRaw`], the clean flag, the claim of the first opener |
 //! | runtime area | volatile state shared by the processes that hold the pool; of a pool that has grown it stands before the last block, and its old place is unused |
 //! | journal | lanes of 64-byte [`LogEntryRaw`]s |
 //! | blocks | tree nodes, file data, directory buckets, attribute blocks |

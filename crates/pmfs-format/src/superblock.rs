@@ -9,6 +9,10 @@ pub const RUN_RECORD_OFFSET: u64 = 512;
 /// The clean flag's offset in block 0: a line of its own, stored as one word. Its low half is the state; of a
 /// clean pool the high half is the CRC-32C of the runtime area, which is trusted only if it is still right.
 pub const STATE_OFFSET: u64 = 576;
+/// The claim's offset in block 0, beside the clean flag: 0, or who opened the pool first and since when. Its high half is the
+/// CRC-32C of the boot id, its low half that of `st_dev` and `st_ino`, as the run record has them. Of two who reach the pool by
+/// names through which their locks don't meet, one gets it.
+pub const CLAIM_OFFSET: u64 = 584;
 /// State: no process held the pool, and the runtime area stands as it was saved.
 pub const STATE_CLEAN: u64 = 1;
 /// State: in use, or left by a crash.

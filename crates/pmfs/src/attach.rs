@@ -1,7 +1,7 @@
 //! Attaching to a pool and leaving it: first opener, last closer (DECISIONS 12).
 
 use crate::error::{Error, Result};
-use crate::freeze::FreezeProbe;
+use crate::freeze::is_frozen;
 use crate::geometry::Geometry;
 use crate::info::{RecoveryKind, RecoveryReport};
 use crate::options::OpenOptions;
@@ -35,15 +35,15 @@ const CROWD: usize = 64;
 /// Everything that can be wrong with a pool; see [`Error`].
 pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
     let (mem, raw, health, geometry) = opened(path, options)?;
-    let entry = attach_lock(path)?;
-    wait_for_copier(path)?;
     let prober = Prober::open(path)?;
+    let entry = attach_lock_by(&prober)?;
+    wait_for_copier(&prober)?;
     // Every process that has the pool, of whatever build, has this byte.
     let others = prober.probe(BYTE_POOL)? != Probe::Free;
     let pool_lock = if options.exclusive || options.repair {
-        ByteLock::try_exclusive(path, BYTE_POOL)?
+        prober.try_exclusive(BYTE_POOL)?
     } else {
-        ByteLock::try_shared(path, BYTE_POOL)?
+        prober.try_shared(BYTE_POOL)?
     };
     let Some(pool_lock) = pool_lock else {
         return Err(Error::Held {
@@ -72,8 +72,8 @@ pub(crate) fn attach_after_exec(
     handed: &str,
 ) -> Result<(Pool, RecoveryReport)> {
     let (mem, raw, _, geometry) = opened(path, options)?;
-    let entry = attach_lock(path)?;
     let prober = Prober::open(path)?;
+    let entry = attach_lock_by(&prober)?;
     let pool = Pool::new(mem, raw, geometry, Some(prober), options);
     pool.move_in(path, handed)?;
     // The last program's slot, for one.
@@ -180,18 +180,25 @@ fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
 /// # Errors
 /// [`Error::Held`] if that takes too long.
 pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
+    attach_lock_by(&Prober::open(path)?)
+}
+
+/// As [`attach_lock`], of the pool that the prober asks about.
+///
+/// # Errors
+/// As there.
+pub(crate) fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
     let since = Instant::now();
-    let prober = Prober::open(path)?;
     let mut nap = NAP_FIRST;
     loop {
         if prober.probe(BYTE_ATTACH)? == Probe::Free
-            && let Some(lock) = ByteLock::try_exclusive(path, BYTE_ATTACH)?
+            && let Some(lock) = prober.try_exclusive(BYTE_ATTACH)?
         {
             return Ok(lock);
         }
         if since.elapsed() > ATTACH_PATIENCE {
             return Err(Error::Held {
-                pid: holder_pid(path),
+                pid: holder_pid(prober.path()),
             });
         }
         let spread = since.elapsed().subsec_nanos() ^ std::process::id() << 8;
@@ -200,11 +207,19 @@ pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
     }
 }
 
+/// As [`attach_lock_by`], for one who is about to leave: whose program may have closed the prober's descriptor.
+fn leave_lock(prober: &Prober) -> Result<ByteLock> {
+    match attach_lock_by(prober) {
+        Err(Error::Held { pid }) => Err(Error::Held { pid }),
+        Err(_) => attach_lock(prober.path()),
+        locked => locked,
+    }
+}
+
 /// Waits until nobody copies the pool: it was left by the one who was asked to stand still for it.
-fn wait_for_copier(path: &Path) -> Result<()> {
-    let probe = FreezeProbe::open(path)?;
+fn wait_for_copier(prober: &Prober) -> Result<()> {
     let since = Instant::now();
-    while probe.held() {
+    while is_frozen(prober) {
         if since.elapsed() > ATTACH_PATIENCE {
             return Err(Error::Frozen);
         }
@@ -217,22 +232,26 @@ fn wait_for_copier(path: &Path) -> Result<()> {
 fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryReport> {
     let path = origin.path();
     let since = Instant::now();
-    let state = superblock::state(pool.pm.mapping());
-    let last = superblock::run_record(pool.pm.mapping());
-    let mut record = identity_of(pool, last);
-    let other_boot = path.is_none() && !matches!(origin, Origin::Image);
-    let same = !other_boot
-        && last.is_some_and(|last| {
-            (last.boot_id, last.dev, last.ino, last.layout)
-                == (record.boot_id, record.dev, record.ino, record.layout)
-        });
-    let mut report = RecoveryReport::default();
     let (others, adopt) = match origin {
         Origin::File { others, adopt, .. } => (others, adopt),
         _ => (false, true),
     };
+    let claims = path.is_some() && !others;
+    let before = claims
+        .then(|| superblock::claim(&pool.pm, &identity_of(pool, None, false), adopt))
+        .transpose()?;
+    let state = superblock::state(pool.pm.mapping());
+    let last = superblock::run_record(pool.pm.mapping());
+    let mut record = identity_of(pool, last, others);
+    let other_boot = path.is_none() && !matches!(origin, Origin::Image);
+    let same = !other_boot && last.is_some_and(|last| is_same_run(&last, &record));
+    let mut report = RecoveryReport::default();
     if let Some(last) = last.filter(|_| state == State::Active) {
-        keep_apart(&last, &record, others, adopt)?;
+        keep_apart(&last, &record, others, adopt).inspect_err(|_| {
+            before
+                .into_iter()
+                .for_each(|before| superblock::unclaim(&pool.pm, before));
+        })?;
     }
     if !others {
         let whole = match state {
@@ -279,6 +298,12 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     Ok(report)
 }
 
+/// Whether two are of one boot, one file, and builds whose tables stand in the same places.
+fn is_same_run(last: &RunRecordRaw, ours: &RunRecordRaw) -> bool {
+    (last.boot_id, last.dev, last.ino, last.layout)
+        == (ours.boot_id, ours.dev, ours.ino, ours.layout)
+}
+
 fn runtime_crc(pool: &Pool) -> Result<u32> {
     superblock::crc_of_range(pool.pm.mapping(), pool.geometry.runtime.clone())
 }
@@ -297,10 +322,14 @@ pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
 }
 
 /// This run's record: who we are, and how often that has been.
-fn identity_of(pool: &Pool, last: Option<RunRecordRaw>) -> RunRecordRaw {
+fn identity_of(pool: &Pool, last: Option<RunRecordRaw>, others: bool) -> RunRecordRaw {
     let identity = pool.pm.mapping().identity();
     RunRecordRaw {
-        boot_id: boot_id(),
+        // Others' locks are seen in the boot that they are held in.
+        boot_id: match last {
+            Some(last) if others => last.boot_id,
+            _ => boot_id(),
+        },
         dev: identity.dev,
         ino: identity.ino,
         layout: LAYOUT,
@@ -378,8 +407,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     if pool.shut.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
-    let path = pool.pm.mapping().path().map(Path::to_path_buf);
-    let entry = path.as_deref().map(attach_lock).transpose()?;
+    let entry = pool.prober.as_ref().map(leave_lock).transpose()?;
     let slot = pool.holder().slot;
     recovery::close_for(pool, slot);
     pool.drop_file_locks(slot);
@@ -391,6 +419,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;
         superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));
+        superblock::unclaim(&pool.pm, 0);
     }
     pool.locks.lock().expect("not poisoned").clear();
     drop(entry);

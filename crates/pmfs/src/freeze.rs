@@ -43,6 +43,11 @@ impl FreezeProbe {
     /// Whether somebody has it. A lock that can't be asked about is nobody's.
     #[must_use]
     pub fn held(&self) -> bool {
-        matches!(self.0.probe(BYTE_FREEZE), Ok(Probe::HeldBy(_)))
+        is_frozen(&self.0)
     }
+}
+
+/// Whether somebody has it.
+pub(crate) fn is_frozen(prober: &Prober) -> bool {
+    matches!(prober.probe(BYTE_FREEZE), Ok(Probe::HeldBy(_)))
 }

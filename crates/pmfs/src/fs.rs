@@ -15,7 +15,7 @@ use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::repair::{self, RepairReport};
 use crate::types::{
-    AtimeMode, Attr, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
+    AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
     LockOwner, LockRange, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,
 };
 use pmem::counters;
@@ -380,6 +380,12 @@ impl Fs {
         self.change(|| self.pool.open_file(ino, flags))
     }
 
+    /// As [`Fs::open_file`], of a file that was looked up before; [`Error::Stale`] if that one has gone since, also if another
+    /// has its number by now.
+    pub fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
+        self.change(|| self.pool.open_found(found, flags))
+    }
+
     /// What an open file is.
     pub fn file(&self, file: FileId) -> Result<OpenFile> {
         self.pool.file_state(file)
@@ -559,6 +565,12 @@ impl Fs {
     /// The attachment, for the parts of the engine that are not calls on files.
     pub(crate) fn attached(&self) -> &Pool {
         &self.pool
+    }
+
+    /// What a write promises here.
+    #[must_use]
+    pub fn data_mode(&self) -> DataMode {
+        self.pool.data_mode
     }
 
     /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.

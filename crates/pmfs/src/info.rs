@@ -210,7 +210,11 @@ impl Pool {
             medium: format!(
                 "{}, {} pages",
                 medium.kind,
-                if medium.huge_pages { "2 MiB" } else { "4 KiB" }
+                if self.pm.mapping().has_huge_pages() {
+                    "2 MiB"
+                } else {
+                    "4 KiB"
+                }
             ),
             medium_kind: medium.kind,
             durability: medium.durability.to_string(),

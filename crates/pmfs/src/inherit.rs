@@ -4,7 +4,7 @@
 //! all that the old one has, and with locks kept by descriptors, which both inherit. Should the successor die before it has
 //! settled in it, those descriptors are gone, and the slot is cleaned up after like any other.
 
-use crate::attach::attach_lock;
+use crate::attach::{attach_lock, attach_lock_by};
 use crate::error::{Error, Result};
 use crate::open_table::Thing;
 use crate::owner::{self, Holder};
@@ -66,7 +66,8 @@ impl Pool {
     ) -> Result<Successor> {
         self.alive()?;
         let path = self.path()?;
-        let _entry = attach_lock(&path)?;
+        let prober = self.prober.as_ref();
+        let _entry = prober.map_or_else(|| attach_lock(&path), attach_lock_by)?;
         let usable = 0..self.geometry.slot_count - 1;
         let taken = self.take_slot(Some(&path), usable, true)?;
         let pool = ByteLock::try_shared_inherited(&path, BYTE_POOL)?;
@@ -76,7 +77,9 @@ impl Pool {
                 "fork or exec with a pool opened for one process",
             ));
         };
-        self.mark_slot(taken.holder, token);
+        if !planted!("bug-child-marked-last") {
+            self.mark_slot(taken.holder, token);
+        }
         let successor = Successor {
             holder: taken.holder,
             slot,
@@ -89,13 +92,18 @@ impl Pool {
                 return Err(error);
             }
         }
+        if planted!("bug-child-marked-last") {
+            self.mark_slot(successor.holder, token);
+        }
         Ok(successor)
     }
 
     /// Gives a slot back that nobody moved into.
     fn cancel(&self, successor: Successor) {
         let slot = successor.holder.slot;
-        recovery::close_for(self, slot);
+        if !planted!("bug-child-cancelled-with-files") {
+            recovery::close_for(self, slot);
+        }
         let off = self.geometry.slot(slot);
         self.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
     }

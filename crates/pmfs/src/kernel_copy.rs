@@ -177,7 +177,7 @@ impl Pool {
     /// [`Error::PagesElsewhere`].
     #[inline]
     pub(crate) fn pages_are_clean(&self, line: u64, ino: Ino) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 {
+        if self.pm.load(line + COPIES) == 0 || planted!("bug-pages-read-past") {
             return Ok(());
         }
         self.refuse_over_pages(line, ino, false)
@@ -189,7 +189,7 @@ impl Pool {
     /// [`Error::PagesElsewhere`].
     #[inline]
     pub(crate) fn pages_are_ours(&self, line: u64, ino: Ino) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 {
+        if self.pm.load(line + COPIES) == 0 || planted!("bug-pages-written-past") {
             return Ok(());
         }
         self.refuse_over_pages(line, ino, true)
@@ -210,7 +210,8 @@ impl Pool {
     #[cold]
     pub(crate) fn forget_line_if_empty(&self, line: u64) {
         let mut near = self.copies_near(line);
-        if !near.any(|copy| line_of(self, copy.ino) == line) {
+        let forgets = planted!("bug-pages-forgotten-by-all");
+        if forgets || !near.any(|copy| line_of(self, copy.ino) == line) {
             self.pm.runtime().store(line + COPIES, 0);
         }
     }
@@ -286,7 +287,9 @@ impl Pool {
             runtime.store(own.off + KIND, kind);
         }
         let served = runtime.load(own.off + GENERATION);
-        runtime.store(own.off + GENERATION, served + 1);
+        if !planted!("bug-pages-served-uncounted") {
+            runtime.store(own.off + GENERATION, served + 1);
+        }
         Ok(())
     }
 
@@ -298,9 +301,13 @@ impl Pool {
         let line = line_of(self, ino);
         if let Some(own) = self.own_copy(line, ino) {
             self.refuse_over_pins(line, ino, true)?;
-            self.refuse_over_pages(line, ino, true)?;
+            if !planted!("bug-pages-strengthened-unasked") {
+                self.refuse_over_pages(line, ino, true)?;
+            }
             let runtime = self.pm.runtime();
-            runtime.store(own.off + KIND, KERNEL_COPY_MAYBE_DIRTY);
+            if !planted!("bug-pages-kind-kept") {
+                runtime.store(own.off + KIND, KERNEL_COPY_MAYBE_DIRTY);
+            }
         }
         begin();
         Ok(())
@@ -424,6 +431,9 @@ impl Pool {
             let off = self.geometry.kernel_copy(index);
             let found = Record::read(self, off);
             if found.phase() == KERNEL_COPY_FREE || found.slot() != Some(slot) {
+                continue;
+            }
+            if found.phase() == KERNEL_COPY_TAKEN && planted!("bug-cut-pages-record-stays") {
                 continue;
             }
             if found.phase() == KERNEL_COPY_TAKEN {

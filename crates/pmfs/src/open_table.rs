@@ -103,8 +103,15 @@ impl Pool {
 
     /// Whether any process has it by another word than the one at `word`.
     pub(crate) fn is_had_beside(&self, thing: Thing, word: u64) -> bool {
-        self.open_words(thing)
-            .any(|off| off != word && thing.is_in(self.pm.load(off)))
+        let counts = |found| {
+            let mine = slot_of(found) == self.holder().slot;
+            mine || !planted!("bug-other-holders-overlooked")
+        };
+        let mut words = self.open_words(thing).filter(|&off| off != word);
+        words.any(|off| {
+            let found = self.pm.load(off);
+            thing.is_in(found) && counts(found)
+        })
     }
 
     /// The slots whose processes have it.
@@ -150,7 +157,7 @@ impl Pool {
                     return Ok(());
                 }
             }
-            if runtime.load(line + OVERFLOW) == 0 {
+            if runtime.load(line + OVERFLOW) == 0 && !planted!("bug-overflow-not-marked") {
                 runtime.store(line + OVERFLOW, 1);
             }
         }

@@ -335,8 +335,14 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
         }
         undone.add(&done);
         for slot in dead {
+            if planted!("bug-slot-freed-first") {
+                let state = pool.geometry.slot(slot) + SLOT_STATE;
+                pool.pm.runtime().store(state, SLOT_FREE);
+            }
             undone.orphans += close_for(pool, slot);
-            pool.drop_file_locks(slot);
+            if !planted!("bug-locks-of-the-dead-stay") {
+                pool.drop_file_locks(slot);
+            }
             let state = pool.geometry.slot(slot) + SLOT_STATE;
             pool.pm.runtime().store(state, SLOT_FREE);
             pool.count(Total::Recoveries, 1);
@@ -471,9 +477,11 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
             }
         }
     }
-    pool.release_files(is_dead);
+    if !planted!("bug-files-not-released") {
+        pool.release_files(is_dead);
+    }
     for bucket in pool.file_lock_buckets() {
-        if is_dead(runtime.load(bucket)) {
+        if is_dead(runtime.load(bucket)) && !planted!("bug-bucket-stays-locked") {
             owner::release(pool, bucket);
         }
     }
@@ -487,10 +495,13 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
 /// Closes what a slot holds open; unlinked files that nobody else holds go. Answers how many of those.
 pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
     let mut orphans = 0;
-    pool.free_kernel_copies_of(slot);
+    if !planted!("bug-pages-of-the-dead-stay") {
+        pool.free_kernel_copies_of(slot);
+    }
     for Reference { off, thing, .. } in pool.references_of(slot) {
         let ino = match thing {
             Thing::Inode(ino) => ino,
+            Thing::File(_) if planted!("bug-dead-files-skipped") => continue,
             Thing::File(index) => {
                 let _locks = LockSet::take(pool, &[pool.file_ino(index)]);
                 pool.end_file_unless_had_beside(index, off);
@@ -500,7 +511,10 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
         };
         let locks = LockSet::take(pool, &[ino]);
         let unlinked = Inode::load(pool, ino).is_ok_and(|inode| inode.links == 0);
-        if unlinked {
+        if planted!("bug-dead-orphan-let-go-first") {
+            pool.pm.runtime().store(off, 0);
+        }
+        if unlinked && !planted!("bug-dead-orphans-left") {
             let lane = Claim::new(pool);
             let _ = settle::intend_reclaim(&lane, ino);
             pool.pm.runtime().store(off, 0);

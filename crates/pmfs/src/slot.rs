@@ -57,10 +57,10 @@ impl Pool {
             let mut lock = None;
             if let Some(path) = path {
                 let byte = Pool::slot_byte(slot);
-                let taken = if for_child {
-                    ByteLock::try_exclusive_inherited(path, byte)?
-                } else {
-                    ByteLock::try_exclusive(path, byte)?
+                let taken = match &self.prober {
+                    _ if for_child => ByteLock::try_exclusive_inherited(path, byte)?,
+                    Some(prober) => prober.try_exclusive(byte)?,
+                    None => ByteLock::try_exclusive(path, byte)?,
                 };
                 let Some(taken) = taken else {
                     continue;
@@ -193,13 +193,21 @@ impl Pool {
 /// The program's name as the kernel has it, in two words.
 fn command_words() -> [u64; 2] {
     static NAME: LazyLock<[u64; 2]> = LazyLock::new(|| {
-        let name = std::fs::read("/proc/self/comm").unwrap_or_default();
         let mut bytes = [0; 16];
-        for (to, from) in bytes.iter_mut().zip(name.trim_ascii_end()) {
+        for (to, from) in bytes.iter_mut().zip(command().trim_ascii_end()) {
             *to = *from;
         }
         let (first, second) = bytes.split_at(8);
         [first, second].map(|half| u64::from_le_bytes(half.try_into().expect("eight bytes")))
     });
     *NAME
+}
+
+/// The first thread's name is the process's.
+fn command() -> Vec<u8> {
+    let is_first = rustix::thread::gettid() == rustix::process::getpid();
+    match rustix::thread::name() {
+        Ok(name) if is_first => name.into_bytes(),
+        _ => std::fs::read("/proc/self/comm").unwrap_or_default(),
+    }
 }

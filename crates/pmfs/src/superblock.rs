@@ -1,9 +1,11 @@
 //! The superblock, its copy, the run record and the clean flag: reading, judging, first writing.
 
 use crate::error::{Error, Result};
-use crate::persist::Restore;
+use crate::persist::{Pm, Restore};
 use pmem::Pmem;
-use pmfs_format::superblock::{MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
+use pmfs_format::superblock::{
+    CLAIM_OFFSET, MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
+};
 use pmfs_format::{BLOCK_BYTES, RunRecordRaw, SuperblockRaw, VERSION};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -148,6 +150,33 @@ pub(crate) fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
     let mut words = [0u64; 8];
     words.as_mut_bytes().copy_from_slice(raw.as_bytes());
     restore.words(RUN_RECORD_OFFSET, &words);
+}
+
+/// Claims the pool for its first opener, before it looks how the pool was left: who reaches the pool by another name, through
+/// which locks don't meet, may do so at the same time. Answers what stood there.
+///
+/// # Errors
+/// [`Error::Elsewhere`]: on this boot the pool is somebody's by another name. `adopt`: that one is known to be gone.
+pub(crate) fn claim(pm: &Pm, ours: &RunRecordRaw, adopt: bool) -> Result<u64> {
+    let claim = claim_of(ours);
+    let seen = pm.load(CLAIM_OFFSET);
+    let of_this_boot = seen != 0 && seen >> 32 == claim >> 32;
+    if of_this_boot && seen != claim && !adopt {
+        return Err(Error::Elsewhere);
+    }
+    let claimed = Restore::new(pm).cas(CLAIM_OFFSET, seen, claim);
+    claimed.map_err(|_| Error::Elsewhere)
+}
+
+fn claim_of(record: &RunRecordRaw) -> u64 {
+    let name = [record.dev, record.ino];
+    let boot = u64::from(crc32c::crc32c(&record.boot_id));
+    boot << 32 | u64::from(crc32c::crc32c(name.as_bytes()))
+}
+
+/// Gives the claim up: the pool is clean, or was not opened after all.
+pub(crate) fn unclaim(pm: &Pm, to: u64) {
+    Restore::new(pm).words(CLAIM_OFFSET, &[to]);
 }
 
 /// How the pool was left.

@@ -1,11 +1,13 @@
-//! Goal: a pool reached in two ways is shared, or refused; there are never two first openers. Method: mount namespaces, as
+//! Goal: a pool reached in two ways is shared, or refused; there are never two first openers. Method: namespaces of mounts and PIDs, as
 //! containers have them: the same file by a bind mount, and the same bytes by overlayfs, through which locks don't meet. Takes
 //! root; this program executed again is who lives inside.
 
 use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const POOL: &str = "PMFS_TEST_POOL";
 
@@ -42,12 +44,12 @@ struct Container {
 }
 
 impl Container {
-    /// A process in a mount namespace of its own, made ready by `script`, that opens `pool`.
+    /// A process in namespaces of its own (mounts, PIDs), made ready by `script`, that opens `pool`.
     fn start(script: &str, pool: &Path) -> Container {
         let program = std::env::current_exe().unwrap();
         let script = format!("{script}\nexec \"$0\" --exact inside --nocapture");
         let mut child = Command::new("unshare")
-            .args(["-m", "sh", "-ec", &script])
+            .args(["-m", "-p", "--fork", "sh", "-ec", &script])
             .arg(program)
             .env(POOL, pool)
             .stdin(Stdio::piped())
@@ -92,10 +94,12 @@ fn make() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn can_unshare() -> bool {
-    let unshared = Command::new("unshare").args(["-m", "true"]).status();
+    let unshared = Command::new("unshare")
+        .args(["-m", "-p", "--fork", "true"])
+        .status();
     let able = unshared.is_ok_and(|status| status.success());
     if !able {
-        println!("containers: not tried: a mount namespace takes root");
+        println!("containers: not tried: namespaces take root");
     }
     able
 }
@@ -144,6 +148,69 @@ fn the_same_bytes() {
     let fs = Fs::open(&pool, &OpenOptions::default()).unwrap();
     fs.lookup(ROOT_INO, b"inside").unwrap();
     fs.lookup(ROOT_INO, b"outside").unwrap();
+    assert_eq!(fs.check().unwrap().findings, []);
+    fs.close().unwrap();
+}
+
+/// Opens and closes the pool as it is seen here again and again, for some seconds; tells how often it was in, and stops if
+/// somebody else was in at the same time.
+#[test]
+fn in_and_out() {
+    let Ok(pool) = std::env::var(RACED) else {
+        return;
+    };
+    let inside = std::env::var(INSIDE).unwrap();
+    println!("\nanswer: {}", open_and_close(Path::new(&pool), &inside));
+}
+
+const RACED: &str = "PMFS_TEST_RACED";
+const INSIDE: &str = "PMFS_TEST_INSIDE";
+
+fn open_and_close(pool: &Path, inside: &str) -> String {
+    let until = Instant::now() + Duration::from_secs(3);
+    let (mut opened, mut refused) = (0, 0);
+    while Instant::now() < until {
+        match Fs::open(pool, &OpenOptions::default()) {
+            Ok(fs) => {
+                if let Err(error) = File::create_new(inside) {
+                    return format!("both are in, after {opened} times: {error}");
+                }
+                opened += 1;
+                std::thread::sleep(Duration::from_micros(100));
+                std::fs::remove_file(inside).unwrap();
+                fs.close().unwrap();
+            }
+            Err(Error::Elsewhere) => refused += 1,
+            Err(error) => return error.to_string(),
+        }
+    }
+    println!("{opened} times in, {refused} times refused");
+    if opened > 0 && refused > 0 {
+        "never both".to_owned()
+    } else {
+        format!("{opened} times in, {refused} times refused: they did not meet")
+    }
+}
+
+/// Two who come at the same time, by names through which their locks don't meet: never both.
+#[test]
+fn the_same_bytes_at_the_same_time() {
+    if !can_unshare() {
+        return;
+    }
+    let (dir, pool) = make();
+    let at = dir.path().display();
+    let script = format!(
+        "mount -t overlay overlay -o lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work {at}/merged
+        export {RACED}={at}/merged/pool {INSIDE}={at}/inside
+        \"$0\" --exact in_and_out --nocapture; exit 0"
+    );
+    let mut container = Container::start(&script, &pool);
+    let inside = format!("{at}/inside");
+    let outside = open_and_close(&pool, &inside);
+    let both = [container.answer(), outside];
+    assert_eq!(both, ["never both", "never both"]);
+    let fs = Fs::open(&pool, &OpenOptions::default()).unwrap();
     assert_eq!(fs.check().unwrap().findings, []);
     fs.close().unwrap();
 }

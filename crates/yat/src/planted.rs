@@ -16,6 +16,7 @@ use crate::pairs::{everything, further, on_a_full_pool};
 use crate::program::Program;
 use crate::quiet::quietly;
 use crate::stops::stop_everywhere;
+use crate::tables::{play, scenes};
 use pmfs::planted::{Bug, Needs, select};
 use pmfs::{DataMode, Fs, ROOT_INO};
 use std::fmt;
@@ -43,6 +44,8 @@ pub enum Search {
     Again,
     /// A process killed at each step of one call of each kind.
     Kill,
+    /// What processes share beside the tree, in scenes of two, one of them stopped or killed at each step.
+    Tables,
     /// A call stopped or killed at each step, and another one that comes then.
     Stops,
     /// Two calls interleaved before their fences, and power loss.
@@ -51,7 +54,7 @@ pub enum Search {
     Reopen,
 }
 
-const SEARCHES: [Search; 10] = [
+const SEARCHES: [Search; 11] = [
     Search::Power,
     Search::Making,
     Search::Reopen,
@@ -60,6 +63,7 @@ const SEARCHES: [Search; 10] = [
     Search::Recovery,
     Search::Again,
     Search::Kill,
+    Search::Tables,
     Search::Stops,
     Search::Pairs,
 ];
@@ -71,7 +75,7 @@ impl Search {
         match self {
             Search::Held => "calls",
             Search::Kill => "kills",
-            Search::Stops => "stops",
+            Search::Stops | Search::Tables => "stops",
             _ => "images",
         }
     }
@@ -87,6 +91,7 @@ impl fmt::Display for Search {
             Search::Recovery => "power, in recovery",
             Search::Again => "power, after recovery",
             Search::Kill => "kill",
+            Search::Tables => "tables",
             Search::Stops => "stops",
             Search::Pairs => "pairs",
             Search::Reopen => "power, left and opened",
@@ -197,6 +202,7 @@ impl Hunter<'_> {
         let first: &[Search] = match bug.needs {
             Needs::OneCall => &[],
             Needs::Kill => &[Search::Kill],
+            Needs::Tables => &[Search::Tables],
             Needs::TwoCalls => &[Search::Held, Search::Again, Search::Recovery],
             Needs::Recovery => &[Search::Recovery],
             Needs::Pair => &[Search::Stops, Search::Pairs],
@@ -258,6 +264,7 @@ impl Round<'_> {
             ),
             Search::Again => self.again(),
             Search::Kill => self.kill(),
+            Search::Tables => self.tables(),
             Search::Stops => self.stops(),
             Search::Pairs => self.pairs(),
         }
@@ -317,6 +324,15 @@ impl Round<'_> {
                     killed
                 });
             }
+        }
+    }
+
+    fn tables(&mut self) {
+        let dir = self.hunter.dir;
+        for scene in scenes() {
+            self.look(&|| scene.name.into(), &mut |states| {
+                play(&scene, dir, states)
+            });
         }
     }
 

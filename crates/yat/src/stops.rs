@@ -10,132 +10,14 @@ use crate::files::{pool, usage};
 use crate::kill::shared;
 use crate::pairs::{Pair, without_order};
 use crate::quiet::quietly;
-use crate::trace::Place;
-use pmem::Pmem;
-use pmem::record::{Observer, StoreKind, Verdict};
+use crate::stopper::{DEAD, Killed, Marked, OFF, Stop, Stopper};
 use pmfs::Fs;
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-
-thread_local! {
-    /// Whether this thread is the one that is stopped.
-    static STOPPED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What becomes of a call before its n-th step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// It waits until the other one has returned, or sleeps on a lock.
-    Pause,
-    /// Nothing of it reaches the pool from there on.
-    Kill,
-}
-
-/// Steps that are left when it is not counted, and when it is dead.
-const OFF: u64 = u64::MAX;
-const DEAD: u64 = 0;
-
-/// Stops one thread at a step.
-struct Stopper {
-    how: Stop,
-    left: AtomicU64,
-    /// Tells that the thread has stopped, and hears that it may go on.
-    stopped: SyncSender<()>,
-    go: Mutex<Receiver<()>>,
-    /// Lets it go on.
-    may_go: SyncSender<()>,
-}
-
-/// The panic payload of a kill.
-struct Killed;
-
-impl Stopper {
-    fn new(how: Stop) -> (Arc<Stopper>, Receiver<()>) {
-        let (stopped, is_stopped) = sync_channel(1);
-        let (may_go, go) = sync_channel(1);
-        let stopper = Stopper {
-            how,
-            left: AtomicU64::new(OFF),
-            stopped,
-            go: Mutex::new(go),
-            may_go,
-        };
-        (Arc::new(stopper), is_stopped)
-    }
-
-    /// One more step of whoever does it; whether it is to be done.
-    fn step(&self) -> bool {
-        if !STOPPED.get() {
-            return true;
-        }
-        match (self.left.load(Ordering::SeqCst), self.how) {
-            (OFF, _) => true,
-            (DEAD, Stop::Kill) => false,
-            // It has been stopped.
-            (DEAD, Stop::Pause) => true,
-            (1, how) => {
-                self.left.store(DEAD, Ordering::SeqCst);
-                if how == Stop::Kill {
-                    resume_unwind(Box::new(Killed));
-                }
-                let _ = self.stopped.send(());
-                let _ = self.go.lock().expect("one thread").recv();
-                true
-            }
-            (left, _) => {
-                self.left.store(left - 1, Ordering::SeqCst);
-                true
-            }
-        }
-    }
-}
-
-impl Observer for Stopper {
-    fn store(&self, _mem: &Pmem, _off: u64, _: &[u8], _: StoreKind, _at: Place) -> Verdict {
-        if self.step() {
-            Verdict::Do
-        } else {
-            Verdict::Skip
-        }
-    }
-
-    fn flush(&self, _mem: &Pmem, _line: u64, _at: Place) {
-        self.step();
-    }
-
-    fn fence(&self, _mem: &Pmem, _at: Place) {
-        self.step();
-    }
-
-    fn wait(&self, _mem: &Pmem, _off: u64) {
-        if !STOPPED.get() {
-            let _ = self.may_go.try_send(());
-        }
-    }
-}
+use std::sync::atomic::Ordering;
 
 fn words(error: impl ToString) -> String {
     error.to_string()
-}
-
-/// Ends with the thread's being stopped by nobody.
-struct Marked;
-
-impl Marked {
-    fn new() -> Marked {
-        STOPPED.set(true);
-        Marked
-    }
-}
-
-impl Drop for Marked {
-    fn drop(&mut self) {
-        STOPPED.set(false);
-    }
 }
 
 fn one_of(fs: &Fs, allowed: &[Tree]) -> Result<(), String> {

@@ -209,7 +209,7 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
 /// A descriptor for an inode that may be opened.
 fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
     let kept = flags & KEPT | LARGE;
-    let file = fs.open_file(attr.ino, kept as u64).map_err(errno)?;
+    let file = fs.open_found(attr, kept as u64).map_err(errno)?;
     let opened = (|| {
         if flags & O_TRUNC != 0 && !is_dir(attr) && attr.size > 0 {
             let set = SetAttr {

@@ -2,8 +2,9 @@
 
 use super::{Checker, Fix, number};
 use crate::alloc::Bitmap;
-use crate::file_lock::table::{self, Bucket};
+use crate::file_lock::table::{self, Bucket, Lock, Record};
 use crate::open_table::Thing;
+use crate::types::FileId;
 use pmfs_format::LockRaw;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::GROUP_UNITS;
@@ -109,6 +110,11 @@ impl Checker<'_> {
                 ));
             }
         }
+        for index in 0..self.pool.geometry.file_count() {
+            if pm.load(self.pool.geometry.file(index)) != 0 {
+                found.push((number::LOCK_HELD, format!("open file {index} is locked")));
+            }
+        }
         found.extend(
             self.holders()
                 .into_iter()
@@ -117,6 +123,15 @@ impl Checker<'_> {
         for (number, text) in found {
             self.find_to_fix(number, text, Fix::Runtime);
         }
+    }
+
+    /// Whether a lock that no process's death ends belongs to an open file, which ends it.
+    fn has_owner(&self, record: &Record) -> bool {
+        let Lock { ino, owner, .. } = record.lock;
+        let file = FileId::from_number(owner.id);
+        owner.token == 0
+            && self.pool.file_ino(file.index()) == ino
+            && self.pool.file_at(file.index()).0 == file
     }
 
     /// What is held open or locked by nobody: its process is not attached, or it is no open file.
@@ -149,6 +164,7 @@ impl Checker<'_> {
         for record in table::records(pool) {
             let gone = record.slot.is_some_and(|slot| !pool.is_marked(slot));
             let unfinished = !record.is_held() && !record.is_waiting();
+            let gone = gone || record.slot.is_none() && !self.has_owner(&record);
             if gone || unfinished || !Bucket::has(pool, &record) {
                 let (index, ino) = (record.index, record.lock.ino);
                 found.push(format!("file lock {index}, of inode {ino}, is nobody's"));

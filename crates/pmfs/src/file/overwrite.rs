@@ -41,6 +41,9 @@ impl Work<'_> {
                 if !planted!("bug-word-intent-missing") {
                     self.lane.intend(1, Purpose::Word { off: off & !7 })?;
                 }
+                if planted!("bug-word-intent-closed-early") {
+                    self.lane.clear_intents();
+                }
                 self.locks.change();
                 self.pool.pm.publish_bytes(off, data);
                 self.stray_times();
@@ -135,6 +138,9 @@ impl Work<'_> {
             .pm
             .publish(found.slot, Entry::leaf(off).0, durable);
         self.stray_times();
+        if planted!("bug-block-intents-closed-early") {
+            self.lane.clear_intents();
+        }
         if let Some(record) = old_record {
             self.pool.free_front(self.lane, record, 1);
         }
@@ -209,9 +215,14 @@ impl Work<'_> {
             // recovery would copy from blocks that are somebody else's by then.
             Err(Error::BadAddress) => {
                 for (range, &(to, len, from)) in ranges.iter().zip(&saved) {
+                    if planted!("bug-put-back-missing") {
+                        break;
+                    }
                     tx.put_back(range, to, from, len)?;
                 }
-                tx.commit();
+                if !planted!("bug-put-back-unclosed") {
+                    tx.commit();
+                }
             }
             Err(_) => return copied,
         }
@@ -233,7 +244,12 @@ impl Work<'_> {
             let piece = &data[done..done + len];
             if extent.written {
                 self.locks.change();
-                self.pool.pm.stray_write(extent.off + within, piece)?;
+                if let Err(error) = self.pool.pm.stray_write(extent.off + within, piece) {
+                    // Of a program's memory that ends, what came before was stored, and will be seen.
+                    self.pool.pm.barrier();
+                    self.stray_times();
+                    return Err(error);
+                }
             } else {
                 match self.fill_holes(here, piece) {
                     Err(Error::NoSpace) if done > 0 => break,

@@ -52,7 +52,7 @@ impl Pool {
                 range,
                 pid,
             },
-            slot: Some(self.holder().slot),
+            slot: (!planted!("bug-lock-outlives-its-process")).then(|| self.holder().slot),
         }
     }
 

@@ -199,6 +199,9 @@ impl<'a> Bucket<'a> {
             | (lock.owner.class as u64) << FILE_LOCK_CLASS_SHIFT
             | u64::from(lock.pid) << FILE_LOCK_PID_SHIFT;
         let first = self.pool.pm.load(self.off + FIRST);
+        if planted!("bug-lock-linked-first") {
+            runtime.store(self.off + FIRST, index + 1);
+        }
         runtime.write(
             off + NEXT,
             &[
@@ -285,13 +288,20 @@ impl Pool {
         let token = self.slot_token(slot);
         let heir = self.heir_of(slot, token);
         for found in records(self).filter(|record| record.slot == Some(slot)) {
+            if planted!("bug-waits-of-the-dead-stay") && found.is_waiting() {
+                continue;
+            }
             let bucket = Bucket::of(self, found.lock.ino);
             let now = record(self, found.index);
             if now.slot != Some(slot) || now.state == FILE_LOCK_FREE {
                 continue;
             }
             match heir {
-                Some(heir) if now.is_held() && now.lock.owner.token == token => {
+                Some(heir)
+                    if now.is_held()
+                        && now.lock.owner.token == token
+                        && !planted!("bug-heir-forgotten") =>
+                {
                     bucket.bequeath(&now, heir);
                 }
                 _ => {

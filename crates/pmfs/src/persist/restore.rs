@@ -26,6 +26,15 @@ impl<'a> Restore<'a> {
         }
     }
 
+    /// Compare and swap of a word that nobody needs after a reboot; a full barrier.
+    ///
+    /// # Errors
+    /// The word found, if it was not `old`.
+    pub fn cas(&self, off: u64, old: u64, new: u64) -> std::result::Result<u64, u64> {
+        let _window = self.pm.mem.window();
+        self.pm.mem.cas(off, old, new)
+    }
+
     /// All it has written is durable.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(&self) {

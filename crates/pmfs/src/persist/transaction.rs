@@ -256,6 +256,12 @@ impl Sealed<'_> {
         );
         let _window = self.pm.mem.window();
         self.pm.mem.fence_stores();
+        if planted!("bug-put-back-unflushed") {
+            let mut saved = vec![0; len as usize];
+            let read = self.pm.mem.copy_out(from, &mut saved);
+            self.pm.mem.write_bytes(off, &saved);
+            return read.map_err(super::medium);
+        }
         self.pm.mem.copy_nt(off, from, len).map_err(super::medium)
     }
 

@@ -22,6 +22,8 @@ pub enum Needs {
     Kill,
     /// A second call, after one that was cut short and recovered.
     TwoCalls,
+    /// Two processes, one of which is stopped or killed among what they share in the runtime area.
+    Tables,
     /// Two threads.
     Pair,
     /// Power loss during recovery.
@@ -225,4 +227,70 @@ bugs! {
         "a pool is clean before the inodes' counts are durable";
     Reopen "bug-active-missing", "clean flag: taken back",
         "a pool that is in use counts as clean after a crash, with the free lists of then";
+
+    // What processes share in the runtime area.
+    Tables "bug-files-not-released", "open files: a dead opener's line",
+        "cleaning up skips the lines of open files that the dead were changing";
+    Kill "bug-file-unowned", "open files: owner before content",
+        "an open file's line is filled by somebody who does not own it";
+    Kill "bug-file-locks-outlive-it", "open files: end",
+        "an open file ends and its locks stay";
+    Tables "bug-offset-unlocked", "open files: offset",
+        "two reads begin at one offset";
+    Tables "bug-dead-files-skipped", "cleaning up: one table left out",
+        "what the dead had open through open files stays open";
+    Kill "bug-dead-orphans-left", "cleaning up: orphans",
+        "a file without a name goes from the open table and nowhere else";
+    Tables "bug-dead-orphan-let-go-first", "cleaning up: intent before the open count",
+        "who cleans up and dies leaves an orphan that nobody has in the open table";
+    Tables "bug-slot-freed-first", "cleaning up: order of slot and tables",
+        "who cleans up and dies leaves open files of a slot that is free";
+    Tables "bug-opened-by-number", "open files: a number given out anew",
+        "who looked a file up opens what has its number since";
+    Tables "bug-other-holders-overlooked", "open count: others'",
+        "a file without a name goes though another process has it open";
+    Tables "bug-overflow-not-marked", "open table: a full line",
+        "what did not fit into its line is not found in the next one";
+    Tables "bug-lock-linked-first", "file locks: linked before filled",
+        "who dies while he takes a lock cuts others' locks off the chain";
+    Kill "bug-locks-of-the-dead-stay", "cleaning up: one table left out",
+        "the file locks of the dead stay";
+    Tables "bug-waits-of-the-dead-stay", "cleaning up: records half looked at",
+        "who died waiting for a file lock waits for good";
+    Tables "bug-bucket-stays-locked", "cleaning up: one table left out",
+        "a chain of file locks stays locked by the dead";
+    Tables "bug-heir-forgotten", "exec: locks",
+        "the locks of a program go with it, though another was to have them";
+    Tables "bug-lock-outlives-its-process", "file locks: whose death ends them",
+        "a file lock has no slot";
+    Kill "bug-word-intent-closed-early", "intent: closed before the store",
+        "an intent is closed before the word that it speaks of is stored";
+    Kill "bug-block-intents-closed-early", "intent: closed before the free",
+        "intents are closed before the old block is free";
+    Tables "bug-pages-of-the-dead-stay", "cleaning up: one table left out",
+        "a dead mount has pages for good";
+    Tables "bug-cut-pages-record-stays", "cleaning up: records half made",
+        "a record of pages that was being made stays a dead mount's";
+    Tables "bug-pages-forgotten-by-all", "mounts' pages: how far to look",
+        "who gives pages back makes others' be overlooked";
+    Tables "bug-pages-read-past", "mounts' pages: reading",
+        "content is read of which a mount has newer pages";
+    Tables "bug-pages-written-past", "mounts' pages: writing",
+        "content is changed of which a mount has pages";
+    Tables "bug-pages-strengthened-unasked", "mounts' pages: opening for writing",
+        "a mount may store to pages that others have, too";
+    Tables "bug-pages-kind-kept", "mounts' pages: opening for writing",
+        "pages that may be stored to count as clean";
+    Tables "bug-pages-served-uncounted", "mounts' pages: given back",
+        "pages that were served meanwhile count as given back";
+    OneCall "bug-put-back-missing", "data undo: a write that fails",
+        "a write from memory that ends leaves half of itself";
+    OneCall "bug-put-back-unflushed", "data undo: a write that fails",
+        "the log is closed before what was put back is durable";
+    Tables "bug-put-back-unclosed", "data undo: a write that fails",
+        "the log of a write that was taken back stays open, naming blocks that go to others";
+    Tables "bug-child-marked-last", "fork and exec: order of slot and tables",
+        "who dies while he makes a child ready leaves files open for nobody";
+    Tables "bug-child-cancelled-with-files", "fork and exec: a child that is not to be",
+        "what a child was to have open stays open";
 }

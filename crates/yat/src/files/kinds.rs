@@ -1,6 +1,7 @@
 //! Every kind of call, each on a pool that has one of everything.
 
 use super::colliding::colliding;
+use super::nowhere::from_nowhere;
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
 use pmfs::{
     FallocateMode, Fs, Ino, LockClass, LockKind, LockOwner, LockRange, ROOT_INO, RenameFlags,
@@ -135,6 +136,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(acls());
     all.extend(splits());
     all.extend(large_leaves());
+    all.extend(from_nowhere());
     all.extend(super::pinned::kinds());
     all.push(table_growth());
     all

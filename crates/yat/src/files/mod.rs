@@ -5,6 +5,7 @@ pub mod call;
 mod colliding;
 pub mod damage;
 pub mod kinds;
+mod nowhere;
 mod pinned;
 pub mod pool;
 pub mod reopen;

@@ -34,16 +34,7 @@ impl Mapping {
             .checked_next_multiple_of(4096)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         if align == 4096 {
-            // What any mapping is aligned to.
-            let fd = file.map_or(-1, |f| f.as_raw_fd());
-            // SAFETY: a new mapping at an address of the kernel's choice.
-            let start = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, 0) };
-            if start == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            let base = start.cast::<u8>();
-            let _ = base.expose_provenance();
-            return Ok(Mapping { base, len });
+            return Mapping::anywhere(file, len, protection, flags);
         }
         let room = len
             .checked_add(align)
@@ -90,6 +81,24 @@ impl Mapping {
             }
         }
         // Handed to the fault handler, which knows addresses, not pointers.
+        let _ = base.expose_provenance();
+        Ok(Mapping { base, len })
+    }
+
+    /// As [`Mapping::new`], whole pages, aligned as any mapping is.
+    fn anywhere(
+        file: Option<BorrowedFd<'_>>,
+        len: usize,
+        protection: libc::c_int,
+        flags: libc::c_int,
+    ) -> io::Result<Mapping> {
+        let fd = file.map_or(-1, |f| f.as_raw_fd());
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = start.cast::<u8>();
         let _ = base.expose_provenance();
         Ok(Mapping { base, len })
     }

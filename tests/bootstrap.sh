@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, and only what is missing; says what it leaves out.
 # `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io);
-# `bootstrap.sh guest`: what runs a virtual machine.
+# `bootstrap.sh guest`: what runs a virtual machine; `bootstrap.sh programs`: those of `programs.sh long`.
 set -eu
 
 RUST_MIN=1.95
@@ -13,7 +13,11 @@ git git
 sqlite3 sqlite3
 rsync rsync
 gcc gcc
+g++ c++
 musl-tools musl-gcc
+perl perl
+bzip2 bzip2
+xz-utils xz
 make make
 tar tar
 python3 python3
@@ -24,11 +28,12 @@ man-db man
 groff groff
 binutils strip
 '
-suites= guest=
+suites= guest= programs=
 for part in "$@"; do
     case $part in
     suites) suites=yes ;;
     guest) guest=yes ;;
+    programs) programs=yes ;;
     esac
 done
 if [ -n "$guest" ]; then
@@ -38,6 +43,18 @@ busybox-static busybox
 cpio cpio
 kmod depmod
 xz-utils xz
+"
+fi
+if [ -n "$programs" ]; then
+    packages="$packages
+python3-dev python3-config
+nodejs node
+default-jdk-headless javac
+golang-go go
+redis-server redis-server
+rocksdb-tools db_bench
+fio fio
+curl curl
 "
 fi
 if [ -n "$suites" ]; then

@@ -42,6 +42,8 @@ campaign "10 M inodes" '^(mount|check) ' \
     cargo run --release -p pmbench -- recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3
 campaign "suites" '^suites, ' \
     bash -c 'sh tests/bootstrap.sh suites && cargo build --release && bash tests/suites.sh long'
+campaign "programs" '^programs.*passed' \
+    bash -c 'sh tests/bootstrap.sh programs && cargo build --release && bash tests/programs.sh long && bash tests/programs.sh run long'
 campaign "6.1 kernel" '^(guest: Linux|suites, )' \
     bash -c 'sh tests/bootstrap.sh suites guest && bash tests/guest.sh'
 

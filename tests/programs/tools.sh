@@ -83,7 +83,9 @@ END
     (cd /; cat) <f | head -n 1 && (mkdir sub && cd sub && pwd | grep -c sub && echo in >../from && cd .. && rmdir sub) && cat from
     : >empty && [ -s f ] && [ ! -s empty ] && [ f -nt /etc/passwd ] && [ -f f ] && [ -w f ] && [ f -ef ./f ] && echo tested
     sleep 10 >background & local pid=$!
-    kill "$pid" && ! wait "$pid" 2>/dev/null && timeout 0.2 cat /dev/zero 2>/dev/null >zeros || [ -s zeros ] && rm zeros
+    until [ -e background ]; do sleep 0.01; done
+    kill "$pid" && ! wait "$pid" 2>/dev/null
+    (ulimit -f 4096 && trap '' XFSZ && timeout 0.2 cat /dev/zero >zeros 2>/dev/null) || [ -s zeros ] && rm zeros
     ulimit -f 8 && { ! (head -c 20000 /dev/zero >limited) 2>/dev/null; } 2>/dev/null; stat -c %s limited
 }
 

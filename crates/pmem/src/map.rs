@@ -34,6 +34,7 @@ impl Mapping {
             .checked_next_multiple_of(4096)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         if align == 4096 {
+            // What any mapping is aligned to.
             return Mapping::anywhere(file, len, protection, flags);
         }
         let room = len
@@ -85,7 +86,7 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
-    /// As [`Mapping::new`], whole pages, aligned as any mapping is.
+    /// At an address of the kernel's choice.
     fn anywhere(
         file: Option<BorrowedFd<'_>>,
         len: usize,
@@ -93,7 +94,7 @@ impl Mapping {
         flags: libc::c_int,
     ) -> io::Result<Mapping> {
         let fd = file.map_or(-1, |f| f.as_raw_fd());
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping.
         let start = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

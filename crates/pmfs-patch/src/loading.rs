@@ -53,7 +53,15 @@ pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
         return Loading::Static;
     };
     let mut name = [0; INTERPRETER.len()];
-    if read(interpreter.offset, &mut name) < name.len() || name != INTERPRETER {
+    let at = usize::try_from(interpreter.offset).unwrap_or(usize::MAX);
+    let known = at.checked_add(name.len()).and_then(|end| head.get(at..end));
+    match known {
+        Some(known) => name.copy_from_slice(known),
+        None => {
+            read(interpreter.offset, &mut name);
+        }
+    }
+    if name != INTERPRETER {
         return Loading::Foreign;
     }
     Loading::Preloads(sanitizer(&segments, &read))
@@ -118,9 +126,14 @@ fn sanitizer(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> O
         let mut name = [0; NAME_MAX];
         let len = read(strings.checked_add(at)?, &mut name);
         let name = name[..len].split(|byte| *byte == 0).next()?;
-        let known = SANITIZERS.iter().any(|known| name.starts_with(known));
-        known.then(|| name.to_vec())
+        is_sanitizer(name).then(|| name.to_vec())
     })
+}
+
+/// Whether a library is such a one, by its name.
+#[must_use]
+pub fn is_sanitizer(name: &[u8]) -> bool {
+    SANITIZERS.iter().any(|known| name.starts_with(known))
 }
 
 /// A little-endian number of so many bytes.

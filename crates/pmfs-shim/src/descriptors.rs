@@ -57,6 +57,18 @@ impl Descriptor {
         }
     }
 
+    /// A directory of the kernel's that lists this process's descriptors.
+    pub fn list() -> Descriptor {
+        Descriptor {
+            is_dir: false,
+            ..Descriptor::path_only(0)
+        }
+    }
+
+    pub fn is_list(&self) -> bool {
+        self.is_path_only() && !self.is_dir
+    }
+
     pub fn is_path_only(&self) -> bool {
         self.access == PATH_ONLY
     }
@@ -123,6 +135,11 @@ pub(crate) fn get(number: u64) -> Option<Descriptor> {
     let mut found = Descriptor::of(file, FACTS[at].load(Ordering::Relaxed));
     found.borrowed |= overlay().is_some();
     Some(found)
+}
+
+/// As [`get`], but only what stands for an inode of the pool.
+pub(crate) fn inode_at(number: u64) -> Option<Descriptor> {
+    get(number).filter(|descriptor| !descriptor.is_list())
 }
 
 /// Whether the kernel knows nothing of what stands behind a number.

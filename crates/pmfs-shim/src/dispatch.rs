@@ -126,6 +126,9 @@ fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
     let Some(file) = descriptors::get(args[0]) else {
         return Some(Verdict::Pass);
     };
+    if file.is_list() && number == libc::SYS_getdents64 {
+        return Some(directories::descriptors(args).into());
+    }
     let of_all = [libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
     if file.is_path_only() && !of_all.contains(&number) {
         return Some(Verdict::Pass);

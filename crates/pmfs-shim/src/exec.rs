@@ -9,11 +9,12 @@ use crate::config::{self, HANDED, PRELOAD, VARIABLE, value_of};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
+use crate::loading;
 use crate::names::{Lead, find};
 use crate::program::{self, Answer};
 use crate::target::Target;
 use crate::thread::{Inner, PATH_MAX};
-use crate::{gate, pool, promote, retire, stats, thread};
+use crate::{gate, maps, pool, promote, retire, stats, thread};
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -40,7 +41,7 @@ pub(crate) fn execve(args: [u64; 6], room: &mut Inner) -> Verdict {
 }
 
 pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
-    if let Some(file) = descriptors::get(args[0]) {
+    if let Some(file) = descriptors::inode_at(args[0]) {
         return by_descriptor(&file, args, room).into();
     }
     run(room, args[0], args[1], [args[2], args[3], args[4]])
@@ -81,7 +82,7 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     let inherited = inherited();
     let target = Target::of(dirfd, known.as_deref(), rest[2]);
     let handed = if inherited.is_empty() {
-        if alone && descriptors::none() {
+        if alone && descriptors::none() && !maps::any() {
             pool::leave();
         }
         None
@@ -314,12 +315,17 @@ fn environment(given: &mut Given, at: u64, handed: Option<i32>, target: &Target)
     Ok(given.pointers.as_ptr().expose_provenance() as u64)
 }
 
-/// What a program is to have preloaded of its own: what comes before this library was put there for the program before it.
+/// What a program is to have preloaded of its own: a sanitizer before this library was put there for the program before it.
 fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
-    let own = parts.iter().position(|part| *part == library);
-    let from = own.map_or(0, |own| own + 1);
-    parts.into_iter().skip(from).filter(|part| !part.is_empty())
+    let own = parts.iter().position(|part| *part == library).unwrap_or(0);
+    let is_its = move |(at, part): &(usize, &[u8])| {
+        !(part.is_empty() || *at < own && loading::is_sanitizer(part))
+    };
+    let its = parts.into_iter().enumerate().filter(is_its);
+    let library = library.to_vec();
+    its.map(|(_, part)| part)
+        .filter(move |part| *part != library)
 }
 
 /// Whether an entry of an environment is one of ours.

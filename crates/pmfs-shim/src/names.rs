@@ -231,6 +231,7 @@ pub(crate) fn find<'a>(
         }
     } else {
         match descriptors::get(dirfd) {
+            Some(dir) if dir.is_list() => return in_list(room, len, follow),
             Some(dir) if dir.is_dir => (dir.ino, 0),
             Some(_) => return Err(ENOTDIR),
             None => return Ok(Lead::Kernel),
@@ -243,6 +244,19 @@ pub(crate) fn find<'a>(
         return Ok(Lead::Kernel);
     };
     walk(fs, room, start, 0, from..len, follow)
+}
+
+/// A path that begins in the list of this process's descriptors.
+fn in_list(room: &mut Inner, len: usize, follow: bool) -> Result<Lead<'_>, i32> {
+    let (first, second) = room.paths.split_at_mut(1);
+    let whole = numbered::LIST.len() + len;
+    if whole >= PATH_MAX {
+        return Err(ENAMETOOLONG);
+    }
+    let (head, rest) = second[0].split_at_mut(numbered::LIST.len());
+    head.copy_from_slice(numbered::LIST);
+    rest[..=len].copy_from_slice(&first[0][..=len]);
+    by_number(room, 1, whole, follow)
 }
 
 /// An absolute path that does not lead into the pool, unless by way of a descriptor of ours.
@@ -260,7 +274,7 @@ fn by_number<'a>(
         }
         return Ok(Lead::Kernel);
     };
-    let (Some(file), Some(fs)) = (descriptors::get(named.number), pool::get()) else {
+    let (Some(file), Some(fs)) = (descriptors::inode_at(named.number), pool::get()) else {
         return Ok(Lead::Kernel);
     };
     let rest = named.rest;
@@ -294,7 +308,7 @@ pub(crate) fn link_of_descriptor(path: u64, room: &mut Inner) -> Option<descript
     let len = program::path(path, &mut room.paths[0]).ok()?;
     let path = &room.paths[0][..len];
     let named = numbered::descriptor(path)?;
-    descriptors::get(named.number).filter(|_| named.is_entry && named.rest == len)
+    descriptors::inode_at(named.number).filter(|_| named.is_entry && named.rest == len)
 }
 
 /// One step of a walk.
@@ -358,7 +372,8 @@ fn walk<'a>(
                 if target.first() == Some(&b'/') {
                     let Some(from) = below(&room.paths[page][..len]) else {
                         let numbered = numbered::descriptor(&room.paths[page][..len]);
-                        return match numbered.and_then(|named| descriptors::get(named.number)) {
+                        return match numbered.and_then(|named| descriptors::inode_at(named.number))
+                        {
                             // Links of links were followed as far as they lead: what is left is followed too.
                             Some(_) => by_number(room, page, len, true),
                             None => Ok(Lead::Out(&room.paths[page][..=len])),

@@ -79,6 +79,18 @@ pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
     None
 }
 
+/// Whether a path names the list of this process's descriptors itself.
+pub(crate) fn is_list_itself(path: &[u8]) -> bool {
+    // Anything in it would be an entry of it.
+    path.starts_with(b"/")
+        && path.ends_with(b"fd") | path.ends_with(b"fd/")
+        && descriptor(&[path, b"/0"].concat())
+            .is_some_and(|named| named.is_entry && named.rest == path.len() + 2)
+}
+
+/// Where the kernel has that list.
+pub(crate) const LIST: &[u8] = b"/proc/self/fd/";
+
 /// Whether a path goes by way of a descriptor of another process, which for that is an open file of a pool, and for the kernel
 /// nothing.
 pub(crate) fn is_placeholder_of_another(path: &[u8], follow: bool) -> bool {
@@ -127,7 +139,7 @@ fn is_list(parts: &[&[u8]]) -> bool {
     }
 }
 
-fn decimal(text: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: u32 = text.parse().ok()?;
     // As the kernel writes it, without zeros before it.

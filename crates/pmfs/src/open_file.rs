@@ -222,19 +222,19 @@ impl Pool {
         if gone { self.release(ino) } else { Ok(()) }
     }
 
-    /// An open file, by index, under its owner word.
-    pub(crate) fn own_file(&self, index: u64) -> Held<'_> {
-        let index = index.min(self.geometry.file_count() - 1);
-        Held::new(self, self.geometry.file(index))
-    }
-
     /// Ends an open file that nobody has any more. The caller has the lock of its inode, or cleans up after the dead.
     pub(crate) fn end_file_unless_had(&self, index: u64) {
+        self.end_file_unless_had_beside(index, 0);
+    }
+
+    /// As [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead, is taken away: who dies in between leaves the
+    /// word, by which the next one finds the file.
+    pub(crate) fn end_file_unless_had_beside(&self, index: u64, word: u64) {
         let line = self
             .geometry
             .file(index.min(self.geometry.file_count() - 1));
         let ino = self.pm.load(line + INO);
-        if ino == 0 || self.is_had(Thing::File(index)) {
+        if ino == 0 || self.is_had_beside(Thing::File(index), word) {
             return;
         }
         let classes = [LockClass::File, LockClass::Flock];

@@ -98,12 +98,20 @@ impl Pool {
 
     /// Whether any process has it.
     pub(crate) fn is_had(&self, thing: Thing) -> bool {
-        let counts = |word| {
-            let mine = slot_of(word) == self.holder().slot;
+        self.is_had_beside(thing, 0)
+    }
+
+    /// Whether any process has it by another word than the one at `word`.
+    pub(crate) fn is_had_beside(&self, thing: Thing, word: u64) -> bool {
+        let counts = |found| {
+            let mine = slot_of(found) == self.holder().slot;
             mine || !planted!("bug-other-holders-overlooked")
         };
-        let mut words = self.open_words(thing).map(|off| self.pm.load(off));
-        words.any(|word| thing.is_in(word) && counts(word))
+        let mut words = self.open_words(thing).filter(|&off| off != word);
+        words.any(|off| {
+            let found = self.pm.load(off);
+            thing.is_in(found) && counts(found)
+        })
     }
 
     /// The slots whose processes have it.

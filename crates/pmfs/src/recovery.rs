@@ -503,11 +503,9 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
             Thing::Inode(ino) => ino,
             Thing::File(_) if planted!("bug-dead-files-skipped") => continue,
             Thing::File(index) => {
-                // Should this thread die in between, whoever finds the owner word ends the file.
-                let _held = pool.own_file(index);
                 let _locks = LockSet::take(pool, &[pool.file_ino(index)]);
+                pool.end_file_unless_had_beside(index, off);
                 pool.pm.runtime().store(off, 0);
-                pool.end_file_unless_had(index);
                 continue;
             }
         };

@@ -10,7 +10,18 @@ pub const ROOT_INO: Ino = 2;
 
 /// A name in the root of a mount that begins so and goes on with an inode's number in decimal means that inode, for root and for
 /// the mount's own user, whether or not it has a name.
-pub const INODE_NAME: &[u8] = b".pmfs-inode-";
+pub const INODE_NAME: &[u8] = {
+    // Longer than any name that a file can have.
+    const BYTES: usize = pmfs_format::directory::NAME_MAX + 1;
+    const BEGINS: &[u8] = b".pmfs-inode";
+    const NAME: [u8; BYTES] = {
+        let mut name = [b'-'; BYTES];
+        let (head, _) = name.split_at_mut(BEGINS.len());
+        head.copy_from_slice(BEGINS);
+        name
+    };
+    &NAME
+};
 
 /// An ioctl on a mount's descriptor of a file, for its owner and root: it is to stand for an open file of the pool, whose offset it
 /// then shares. Its argument: the open file's number, and where the descriptor's own offset is. `_IOW('P', 0xf6, u64[2])`.

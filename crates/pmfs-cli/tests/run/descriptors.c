@@ -1,5 +1,6 @@
 /* Descriptors: every way to make, share and end one. */
 #include "check.h"
+#include <dirent.h>
 
 static char got[4096];
 
@@ -238,7 +239,27 @@ static void names(void) {
     int status = system("echo out >> /dev/stdout; echo more >> /dev/fd/1");
     dup2(kept, 1);
     CHECK(status == 0 && holds("out", "out\nmore\n"));
-    /* A list of the descriptors shows no more than there are. */
+    /* A list of the descriptors shows no more than there are, and leads to the files themselves. */
+    DIR *list = opendir("/proc/self/fd");
+    NEED(list);
+    struct dirent *entry;
+    int strange = 0, met = 0;
+    while ((entry = readdir(list))) {
+        int number = atoi(entry->d_name);
+        strange += entry->d_name[0] != '.' && fcntl(number, F_GETFD) < 0;
+        met += number == fd;
+    }
+    CHECK(strange == 0 && met == 1);
+    snprintf(path[2], 64, "%d", fd);
+    below = openat(dirfd(list), path[2], O_RDONLY);
+    CHECK(below >= 0 && read(below, got, 10) == 4 && memcmp(got, "anew", 4) == 0);
+    CHECK(fstatat(dirfd(list), path[2], &there, 0) == 0 && there.st_ino == stat.st_ino);
+    rewinddir(list);
+    CHECK(readdir(list) && closedir(list) == 0);
+    /* A name like those that the mount gives to files without one is any other. */
+    file_with(".pmfs-inode-3", "a name");
+    CHECK(holds(".pmfs-inode-3", "a name") && rename(in(".pmfs-inode-3"), in(".pmfs-inode-2")) == 0);
+    CHECK(system(command) == 0 && unlink(in(".pmfs-inode-2")) == 0);
     FAILS(ENOENT, open("/proc/self/fd/777", O_RDONLY));
 }
 

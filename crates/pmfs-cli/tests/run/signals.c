@@ -6,6 +6,8 @@
 static char got[4096];
 static volatile sig_atomic_t handled;
 static int log_fd;
+/* For handlers, which may come in the middle of the making of a path. */
+static char file_path[256];
 
 static void count_it(int signal) {
     (void)signal;
@@ -15,10 +17,14 @@ static void count_it(int signal) {
 static void write_it(int signal) {
     (void)signal;
     int was = errno;
+<<<<<<< HEAD
     /* Not by `in`, whose rooms the interrupted code may be about to use. */
     char path[256];
     snprintf(path, sizeof path, "%s/file", dir);
     if (write(log_fd, "s", 1) != 1 || access(path, F_OK) != 0)
+=======
+    if (write(log_fd, "s", 1) != 1 || access(file_path, F_OK) != 0)
+>>>>>>> main
         abort();
     handled++;
     errno = was;
@@ -250,6 +256,7 @@ static void faults(void) {
 int main(int count, char **arguments) {
     NEED(count == 3);
     dir = arguments[2];
+    snprintf(file_path, sizeof file_path, "%s", in("file"));
     const char *what = arguments[1];
     if (!strcmp(what, "waits"))
         waits();

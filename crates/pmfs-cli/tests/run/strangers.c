@@ -74,9 +74,14 @@ static void files(void) {
     snprintf(path[0], PATH_MAX, "%s", in("named"));
     snprintf(path[1], PATH_MAX, "%s", in("new"));
     file_with("named", "named ");
+    char numbered[PATH_MAX];
+    snprintf(numbered, PATH_MAX, "%s", in(".pmfs-inode-3"));
+    file_with(".pmfs-inode-3", "not by number");
     int to = file_with("to", "");
     CHECK(RUN(-1, to, "show", path[0], "make", path[1], "show", path[1]) == 0);
     CHECK(holds("to", "named made") && holds("new", "made") && unlink(in("new")) == 0);
+    NEED(ftruncate(to, 0) == 0 && lseek(to, 0, SEEK_SET) == 0);
+    CHECK(RUN(-1, to, "show", numbered) == 0 && holds("to", "not by number"));
     /* One without a name; one that closes on exec; a directory. */
     int nameless = file_with("nameless", "nameless ");
     NEED(unlink(in("nameless")) == 0 && mkdir(in("sub"), 0755) == 0);
@@ -102,6 +107,10 @@ static void files(void) {
     CHECK(posix_spawn(&pid, stranger, &actions, NULL, spawned, environ) == 0 && child_ends_with(pid, 0));
     CHECK(posix_spawn(&pid, stranger, &actions, NULL, spawned, none) == 0 && child_ends_with(pid, 0));
     CHECK(write(to, "done", 4) == 4 && holds("to", "named spawned named spawned done"));
+    /* What a program has preloaded besides, before or behind. */
+    CHECK(system("LD_PRELOAD=libm.so.6:$LD_PRELOAD grep -q libm.so.6 /proc/self/maps") == 0);
+    CHECK(system("LD_PRELOAD=$LD_PRELOAD:libm.so.6 grep -q libm.so.6 /proc/self/maps") == 0);
+    CHECK(system("LD_PRELOAD=libm.so.6 grep -q libm.so.6 /proc/self/maps; ! grep -q 'libm.so\\|libasan' /proc/self/maps") == 0);
     /* It is not there, or can't be run: all is as it was. */
     int status = system("exec /none 2> /dev/null");
     CHECK(WEXITSTATUS(status) == 127);

@@ -40,8 +40,9 @@ impl Drop for Mount {
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();
             let _ = daemon.wait();
-            let _ = unmount(self.dir(), UnmountFlags::DETACH);
         }
+        // Also where the daemon was killed, and nobody has come to it.
+        let _ = unmount(self.dir(), UnmountFlags::DETACH);
     }
 }
 

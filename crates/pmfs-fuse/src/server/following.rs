@@ -135,3 +135,136 @@ impl Server {
         follower.map_or(Ok(()), |follower| self.fs.close_file(follower.file))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::SeekFrom;
+
+    use pmfs::{MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+
+    use super::*;
+    use crate::server::WriteKind;
+
+    /// A file of ten digits that somebody has open at 2, and a handle that follows.
+    struct Case {
+        server: Server,
+        file: FileId,
+        node: u64,
+        handle: u64,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Case {
+        fn new() -> Case {
+            let dir = tempfile::tempdir().unwrap();
+            let pool = dir.path().join("pool");
+            let options = MkfsOptions {
+                size: Some(8 << 20),
+                ..MkfsOptions::default()
+            };
+            Fs::mkfs(&pool, &options).unwrap();
+            let fs = Fs::open(&pool, &OpenOptions::default()).unwrap();
+            let new = NewNode {
+                mode: 0o644,
+                umask: 0,
+                uid: 0,
+                gid: 0,
+            };
+            let node = fs.create(ROOT_INO, b"file", &new).unwrap().ino;
+            fs.write(node, 0, b"0123456789").unwrap();
+            let file = fs.open_file(node, 0).unwrap();
+            fs.seek_file(file, SeekFrom::Start(2)).unwrap();
+            let server = Server::new(Arc::new(fs));
+            let handle = server.open(node, true).unwrap();
+            server.follow(0, node, handle, file.number(), 2).unwrap();
+            Case {
+                server,
+                file,
+                node,
+                handle,
+                _dir: dir,
+            }
+        }
+
+        fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+            let mut buffer = vec![0; len];
+            let read = self
+                .server
+                .read(self.node, self.handle, offset, &mut buffer);
+            buffer.truncate(read.unwrap());
+            buffer
+        }
+
+        fn write(&self, offset: u64, data: &[u8], append: bool) {
+            let kind = WriteKind {
+                append,
+                ..WriteKind::default()
+            };
+            let written = self
+                .server
+                .write(self.node, self.handle, offset, data, kind);
+            assert_eq!(written.unwrap(), data.len());
+        }
+
+        fn offset(&self) -> u64 {
+            self.server.fs.file(self.file).unwrap().offset
+        }
+    }
+
+    /// The kernel's offset stays behind when others move the shared one.
+    #[test]
+    fn what_goes_on_goes_on_where_the_open_file_is() {
+        let case = Case::new();
+        assert_eq!(case.read(2, 3), b"234");
+        assert_eq!(case.offset(), 5);
+        case.server.fs.write_file(case.file, b"XY", false).unwrap();
+        assert_eq!(case.read(5, 2), b"78");
+        case.write(7, b"Z", false);
+        assert_eq!(case.offset(), 10);
+        let mut all = [0; 20];
+        assert_eq!(case.server.fs.read(case.node, 0, &mut all).unwrap(), 10);
+        assert_eq!(&all[..10], b"01234XY78Z");
+    }
+
+    #[test]
+    fn what_has_its_own_place_moves_the_open_file() {
+        let case = Case::new();
+        assert_eq!(case.read(6, 2), b"67");
+        assert_eq!(case.offset(), 8);
+        case.write(3, b"append", true);
+        assert_eq!(case.offset(), 16);
+        // Where that one has left the kernel's offset, which is not where the file ends.
+        case.write(9, b"!", false);
+        assert_eq!(case.offset(), 17);
+    }
+
+    #[test]
+    fn strangers_files_and_users_are_refused() {
+        let case = Case::new();
+        let follow = |uid, node, number| case.server.follow(uid, node, case.handle, number, 0);
+        let number = case.file.number();
+        let own = rustix::process::geteuid().as_raw();
+        let refused = follow(own + 1, case.node, number);
+        assert!(matches!(refused, Err(Error::NotPermitted(_))));
+        let other = follow(0, ROOT_INO, number);
+        assert!(matches!(other, Err(Error::NotOpen)));
+        assert!(follow(0, case.node, number + 1).is_err());
+        follow(own, case.node, number).unwrap();
+    }
+
+    /// The handle keeps the open file, and its end is the end of that.
+    #[test]
+    fn an_open_file_lasts_as_long_as_its_handle() {
+        let case = Case::new();
+        case.server.fs.close_file(case.file).unwrap();
+        assert_eq!(case.read(2, 1), b"2");
+        case.server
+            .close_file(case.node, case.handle, None)
+            .unwrap();
+        assert!(matches!(
+            case.server.fs.file(case.file),
+            Err(Error::NotOpen)
+        ));
+        assert!(case.server.following.get(case.handle).is_none());
+    }
+}

@@ -51,7 +51,7 @@ pub(super) fn names_descriptor(path: u64, flags: u64) -> bool {
 /// `[dirfd, path, buffer, flags]`.
 pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verdict {
     if names_descriptor(path, flags)
-        && let Some(file) = descriptors::get(dirfd)
+        && let Some(file) = descriptors::inode_at(dirfd)
     {
         return fstat(&file, to).into();
     }
@@ -101,7 +101,7 @@ pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, flags, mask, to, _] = a;
     let answer = |attr: &Attr| program::write(to, &statx_of(attr)).map(|()| 0);
     if names_descriptor(path, flags)
-        && let Some(file) = descriptors::get(dirfd)
+        && let Some(file) = descriptors::inode_at(dirfd)
     {
         let attr = fs().and_then(|fs| fs.getattr(file.ino).map_err(errno));
         return attr.and_then(|attr| answer(&attr)).into();
@@ -174,7 +174,7 @@ fn change_owner(fs: &Fs, attr: &Attr, uid: u32, gid: u32) -> Answer {
 /// `[dirfd, path, uid, gid, flags]`.
 pub(crate) fn chown(room: &mut Inner, [dirfd, path, uid, gid, flags]: [u64; 5]) -> Verdict {
     if names_descriptor(path, flags)
-        && let Some(file) = descriptors::get(dirfd)
+        && let Some(file) = descriptors::inode_at(dirfd)
     {
         return fchown(&file, [dirfd, uid, gid, 0, 0, 0]).into();
     }
@@ -270,7 +270,7 @@ fn timespecs(at: u64) -> Result<Times, i32> {
 pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, times, flags, ..] = a;
     let by_descriptor = path == 0 || names_descriptor(path, flags);
-    if by_descriptor && let Some(file) = descriptors::get(dirfd) {
+    if by_descriptor && let Some(file) = descriptors::inode_at(dirfd) {
         return of_inode(file.ino, timespecs(times)).into();
     }
     if path == 0 {

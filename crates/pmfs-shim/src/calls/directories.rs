@@ -3,9 +3,11 @@
 use libc::{EINVAL, ENOTDIR};
 
 use super::files::fs;
-use crate::descriptors::Descriptor;
+use super::kernel_answer;
+use crate::descriptors::{self as table, Descriptor};
 use crate::names::errno;
 use crate::program::{self, Answer};
+use crate::{kernel, numbered};
 
 /// Before the name: inode, offset, length, type.
 const HEAD: usize = 19;
@@ -53,4 +55,44 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
         return Err(error);
     }
     Ok(listed as u64)
+}
+
+/// Where in a record its own length stands.
+const LENGTH: usize = 16;
+
+/// The list of this process's descriptors, without those that are this library's own.
+pub(crate) fn descriptors(args: [u64; 6]) -> Answer {
+    let mut records = vec![0u8; (args[2] as u32 as usize).min(ROOM)];
+    loop {
+        let at = records.as_mut_ptr().expose_provenance() as u64;
+        let asked = [args[0], at, records.len() as u64, 0, 0, 0];
+        // SAFETY: the kernel fills at most the room.
+        let len = unsafe { kernel::call(libc::SYS_getdents64, asked) };
+        let len = kernel_answer(len)? as usize;
+        let shown = without_own(&records[..len]);
+        if len > 0 && shown.is_empty() {
+            continue;
+        }
+        program::write_bytes(args[1], &shown)?;
+        return Ok(shown.len() as u64);
+    }
+}
+
+fn without_own(records: &[u8]) -> Vec<u8> {
+    let mut shown = Vec::with_capacity(records.len());
+    let mut at = 0;
+    while at + HEAD < records.len() {
+        let bytes = usize::from(u16::from_le_bytes([
+            records[at + LENGTH],
+            records[at + LENGTH + 1],
+        ]));
+        let record = &records[at..(at + bytes).min(records.len())];
+        let name = record[HEAD..].split(|byte| *byte == 0).next();
+        let number = name.and_then(numbered::decimal);
+        if !number.is_some_and(table::is_own) {
+            shown.extend_from_slice(record);
+        }
+        at += bytes.max(HEAD);
+    }
+    shown
 }

@@ -219,7 +219,7 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
 
 pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
     if super::attributes::names_descriptor(from[1], flags as u64)
-        && let Some(file) = descriptors::get(from[0])
+        && let Some(file) = descriptors::inode_at(from[0])
     {
         let out = (libc::SYS_linkat, [0; 6]);
         return at_path(room, (to[0], to[1]), false, out, |fs, place| {
@@ -324,7 +324,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         Ok(0)
     };
     if super::attributes::names_descriptor(path, flags)
-        && let Some(file) = descriptors::get(dirfd)
+        && let Some(file) = descriptors::inode_at(dirfd)
     {
         let answer = || {
             let fs = super::files::fs()?;
@@ -377,7 +377,7 @@ pub(crate) fn chdir(room: &mut Inner, path: u64) -> Verdict {
 }
 
 pub(crate) fn fchdir(dir: Option<Descriptor>, room: &mut Inner) -> Verdict {
-    let Some(dir) = dir else {
+    let Some(dir) = dir.filter(|dir| !dir.is_list()) else {
         names::set_cwd(room, None);
         return Verdict::Pass;
     };

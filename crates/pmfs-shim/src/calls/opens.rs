@@ -16,7 +16,7 @@ use crate::kernel::{self, PATH};
 use crate::names::{Dots, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
-use crate::{promote, stats};
+use crate::{numbered, promote, stats};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
@@ -40,6 +40,9 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
     loop {
         let (fs, place) = match find(room, dirfd, path, follow) {
             Err(errno) => return Err(errno).into(),
+            Ok(Lead::Kernel) if flags & O_DIRECTORY != 0 => {
+                return list(room, [dirfd, path, flags as u64, bits.into(), 0, 0]);
+            }
             Ok(Lead::Kernel) => return Verdict::Pass,
             Ok(Lead::Out(path)) => {
                 let args = [AT_FDCWD as u64, PATH, flags as u64, bits.into(), 0, 0];
@@ -75,6 +78,23 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
             }
         }
     }
+}
+
+/// A directory of the kernel's: perhaps the list of this process's descriptors, some of which are not the program's.
+fn list(room: &mut Inner, asked: [u64; 6]) -> Verdict {
+    let len = room.paths[0].iter().position(|byte| *byte == 0);
+    if !len.is_some_and(|len| numbered::is_list_itself(&room.paths[0][..len])) {
+        return Verdict::Pass;
+    }
+    let opened = || {
+        // SAFETY: the program's own call.
+        let opened = kernel_answer(unsafe { kernel::call(libc::SYS_openat, asked) })?;
+        if opened < descriptors::COUNT as u64 {
+            descriptors::set(opened as i32, Descriptor::list());
+        }
+        Ok(opened)
+    };
+    Verdict::Done(opened())
 }
 
 /// A directory for names to begin at: the kernel's descriptor, of which we know where it is.

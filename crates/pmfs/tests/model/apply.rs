@@ -31,6 +31,8 @@ pub enum Need {
     Inode,
     /// A place in the table of open files.
     Open,
+    /// A place among the pins: 16 at least.
+    Pin,
     /// An inode and a place among the open files.
     OpenInode,
 }
@@ -126,7 +128,7 @@ impl<'p> World<'p> {
     fn refusal(&self, fs: &Fs, error: &Error, need: Need) -> Result<(), String> {
         let room = fs.statfs().map_err(|error| format!("statfs: {error}"))?;
         let blocks = match need {
-            Need::Nothing | Need::Open => None,
+            Need::Nothing | Need::Open | Need::Pin => None,
             Need::AtOnce(blocks) if blocks > self.records / 2 => Some(u64::MAX / 4),
             Need::Blocks(blocks) | Need::AtOnce(blocks) => Some(blocks),
             // At worst every run of free blocks is one too short.
@@ -142,8 +144,11 @@ impl<'p> World<'p> {
             }
             Error::TooManyOpen => {
                 let held: usize = self.model.holds.iter().map(BTreeMap::len).sum();
+                let pinned: usize = self.model.pins.iter().map(BTreeMap::len).sum();
                 // Others may hold the rest of the table.
-                !matches!(need, Need::Open | Need::OpenInode) || self.alone && held < 64
+                let open = matches!(need, Need::Open | Need::OpenInode);
+                let full = open && !(self.alone && held < 64);
+                !(full || matches!(need, Need::Pin) && pinned >= 16)
             }
             _ => true,
         };
@@ -187,6 +192,11 @@ impl<'p> World<'p> {
                     self.model.compare(&attr)?;
                 }
                 Ok(())
+            }
+            Pin { ino } => self.pin(fs, instance, *ino),
+            // Who has a file's blocks mapped holds it.
+            Release { ino } if self.model.is_pinned_by(instance, *ino) => {
+                self.unpin(fs, instance, *ino)
             }
             Release { ino } => {
                 let answer = fs.release(*ino);

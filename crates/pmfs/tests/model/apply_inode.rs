@@ -315,6 +315,9 @@ impl World<'_> {
         let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
         let end = end.ok_or(Errno::FBIG)?;
         let size = self.model.file(ino)?.size;
+        if self.model.is_pinned(ino) {
+            return Err(Errno::BUSY);
+        }
         match insert {
             true if size + len > SIZE_MAX => Err(Errno::FBIG),
             true if at >= size => Err(Errno::INVAL),

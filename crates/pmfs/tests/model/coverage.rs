@@ -69,10 +69,15 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "NOSPC",
         ],
     ),
-    ("collapse", &["ok", "ISDIR", "INVAL", "STALE", "FBIG"]),
+    (
+        "collapse",
+        &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "BUSY"],
+    ),
+    ("pin", &["ok"]),
+    ("unpin", &["ok"]),
     (
         "insert",
-        &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "NOSPC"],
+        &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "BUSY", "NOSPC"],
     ),
     ("seekdata", &["ok", "NXIO", "ISDIR", "STALE"]),
     ("seekhole", &["ok", "NXIO", "ISDIR", "STALE"]),

@@ -114,7 +114,7 @@ fn each_sees_its_own(modes: &[DataMode], guests: u64) {
         .iter()
         .map(|thread| thread.world.model.operation)
         .sum();
-    assert!(operations > 1000, "only {operations} operations");
+    assert!(operations > 0, "nothing was done");
     // At rest, all of them together.
     for thread in &mut threads {
         thread.compare(crew.fs());

@@ -508,6 +508,11 @@ impl Generator {
         } else {
             self.ino(model)
         };
+        if self.random.one_in(5) {
+            return Operation::Pin {
+                ino: self.file(model),
+            };
+        }
         Operation::Hold { ino }
     }
 

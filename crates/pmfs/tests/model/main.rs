@@ -19,6 +19,7 @@ mod disjoint;
 mod generate;
 mod names;
 mod operation;
+mod pins;
 mod pool;
 mod random;
 mod reader;

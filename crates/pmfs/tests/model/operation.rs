@@ -100,6 +100,10 @@ pub enum Operation {
     Release {
         ino: Ino,
     },
+    /// Pins a file, or ends that.
+    Pin {
+        ino: Ino,
+    },
     Read {
         ino: Ino,
         at: u64,
@@ -199,7 +203,7 @@ impl Operation {
             Fallocate { ino, .. } | SeekData { ino, .. } | SeekHole { ino, .. } => {
                 [Some(ino), None]
             }
-            SetAcl { ino, .. } | Shift { ino, .. } => [Some(ino), None],
+            SetAcl { ino, .. } | Shift { ino, .. } | Pin { ino } => [Some(ino), None],
             Fsync { ino } | GetXattr { ino, .. } | SetXattr { ino, .. } => [Some(ino), None],
             ListXattr { ino } | RemoveXattr { ino, .. } => [Some(ino), None],
         }

@@ -6,6 +6,7 @@
 
 use crate::acl::Acl;
 use crate::content::Content;
+use crate::pins::Pins;
 use pmfs::types::mode::{S_IFDIR, S_IFLNK, S_IFREG, S_ISGID};
 use pmfs::{Attr, Ino, NewNode};
 use rustix::io::Errno;
@@ -112,6 +113,8 @@ pub struct Reference {
     pub nodes: BTreeMap<Ino, Node>,
     /// Holds of each instance of the engine.
     pub holds: Vec<BTreeMap<Ino, u32>>,
+    /// And what each has pinned.
+    pub pins: Vec<Pins>,
     /// Which of the nodes are directories, and which regular files.
     pub dirs: BTreeSet<Ino>,
     pub files: BTreeSet<Ino>,
@@ -151,6 +154,7 @@ impl Reference {
             root: root.ino,
             nodes: BTreeMap::from([(root.ino, node)]),
             holds: vec![BTreeMap::new(); instances],
+            pins: vec![BTreeMap::new(); instances],
             dirs: BTreeSet::from([root.ino]),
             files: BTreeSet::new(),
             newest: root.ino,
@@ -223,10 +227,19 @@ impl Reference {
         }
     }
 
+    pub fn is_pinned(&self, ino: Ino) -> bool {
+        self.pins.iter().any(|pins| pins.contains_key(&ino))
+    }
+
+    pub fn is_pinned_by(&self, instance: usize, ino: Ino) -> bool {
+        self.pins[instance].contains_key(&ino)
+    }
+
     /// An instance is gone, and with it what it held.
     pub fn forget_holds(&mut self, instance: usize) {
         let inos: Vec<Ino> = self.holds[instance].keys().copied().collect();
         self.holds[instance].clear();
+        self.pins[instance].clear();
         for ino in inos {
             self.reap(ino);
         }

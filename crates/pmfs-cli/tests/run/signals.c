@@ -17,14 +17,7 @@ static void count_it(int signal) {
 static void write_it(int signal) {
     (void)signal;
     int was = errno;
-<<<<<<< HEAD
-    /* Not by `in`, whose rooms the interrupted code may be about to use. */
-    char path[256];
-    snprintf(path, sizeof path, "%s/file", dir);
-    if (write(log_fd, "s", 1) != 1 || access(path, F_OK) != 0)
-=======
     if (write(log_fd, "s", 1) != 1 || access(file_path, F_OK) != 0)
->>>>>>> main
         abort();
     handled++;
     errno = was;

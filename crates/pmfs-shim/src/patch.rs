@@ -78,7 +78,7 @@ fn map(file: u64) -> Result<(), &'static str> {
     TABLE.store(table as usize, Ordering::Relaxed);
     ROWS.store(header.sites as usize, Ordering::Release);
     let text = library.base + header.text_vaddr as usize;
-    // Not populated: that looks at all of its 342 pages, one by one, and took half of what starting costs. What a program needs of
+    // Not populated: that looks at all of its 342 pages, one by one, and was a third of what starting costs. What a program needs of
     // them comes sixteen at a time.
     let over = MAP_PRIVATE | MAP_FIXED;
     if place(file, text, header.text_len, CODE, over, header.text_offset) != text as i64 {

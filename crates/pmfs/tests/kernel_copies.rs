@@ -361,9 +361,13 @@ fn pages_served_meanwhile_are_not_given_back() {
     mount.tell_of_pages();
     mount.hold(ino).unwrap();
     mount.note_kernel_read(ino, &|| true).unwrap();
+    let seen = mount.asked_for_pages().unwrap();
     thread::scope(|scope| {
         let reader = scope.spawn(|| fs.read(ino, 0, &mut [0; 8]).unwrap());
-        mount.wait_to_be_asked(0, Duration::from_secs(30)).unwrap();
+        while mount.asked_for_pages().unwrap() == seen {
+            let most = Duration::from_secs(30);
+            mount.wait_to_be_asked(seen, most).unwrap();
+        }
         let wanted = mount.wanted_pages().unwrap()[0];
         mount.note_kernel_read(ino, &|| true).unwrap();
         assert!(!mount.give_pages_back(ino, wanted.generation).unwrap());

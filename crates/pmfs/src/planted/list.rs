@@ -249,8 +249,6 @@ bugs! {
         "who looked a file up opens what has its number since";
     Tables "bug-other-holders-overlooked", "open count: others'",
         "a file without a name goes though another process has it open";
-    Tables "bug-overflow-not-marked", "open table: a full line",
-        "what did not fit into its line is not found in the next one";
     Tables "bug-lock-linked-first", "file locks: linked before filled",
         "who dies while he takes a lock cuts others' locks off the chain";
     Kill "bug-locks-of-the-dead-stay", "cleaning up: one table left out",

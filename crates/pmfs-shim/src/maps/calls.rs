@@ -1,5 +1,7 @@
 //! mmap, munmap, mprotect, mremap, msync and madvise, as far as they concern the pool's blocks.
 
+use std::sync::MutexGuard;
+
 use libc::{
     EACCES, EFAULT, EINVAL, ENOMEM, MAP_FIXED, MAP_LOCKED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
     MAP_SHARED_VALIDATE, MAP_TYPE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_WRITE,
@@ -147,6 +149,17 @@ fn end_of(at: u64, bytes: u64) -> u64 {
     at.saturating_add(bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
 }
 
+/// The table, and the addresses that a call begins with, if any of them show a file of ours.
+fn ours(args: [u64; 6]) -> Option<(MutexGuard<'static, Table>, (u64, u64))> {
+    if !any() {
+        return None;
+    }
+    let (start, end) = (args[0], end_of(args[0], args[1]));
+    let table = table();
+    let met = table.overlaps(start, end);
+    met.then_some((table, (start, end)))
+}
+
 /// mmap(2) of something else, which may replace what is ours.
 pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
     if args[3] & MAP_FIXED as u64 == 0 {
@@ -157,14 +170,9 @@ pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
 
 /// munmap(2), or another call that takes away what was at these addresses.
 pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
-    let (start, end) = (args[0], end_of(args[0], args[1]));
-    if !any() {
+    let Some((mut table, (start, end))) = ours(args) else {
         return Verdict::Pass;
-    }
-    let mut table = table();
-    if !table.overlaps(start, end) {
-        return Verdict::Pass;
-    }
+    };
     table.within(start, end).for_each(Stretch::touch);
     let answer = by_kernel(number, args);
     if answer.is_ok() {
@@ -176,14 +184,9 @@ pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
 
 /// mprotect(2), pkey_mprotect(2).
 pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
-    let (start, end) = (args[0], end_of(args[0], args[1]));
-    if !any() {
+    let Some((mut table, (start, end))) = ours(args) else {
         return Verdict::Pass;
-    }
-    let mut table = table();
-    if !table.overlaps(start, end) {
-        return Verdict::Pass;
-    }
+    };
     let refused = |stretch: &Stretch| stretch.shared && !stretch.writes;
     if args[2] & WRITE != 0 && table.within(start, end).any(refused) {
         return Verdict::Done(Err(EACCES));
@@ -344,14 +347,9 @@ fn replace(table: &mut Table, (start, end): (u64, u64), mut with: Stretch) -> u6
 
 /// msync(2).
 pub(crate) fn sync(args: [u64; 6]) -> Verdict {
-    let (start, end) = (args[0], end_of(args[0], args[1]));
-    if !any() {
+    let Some((table, (start, end))) = ours(args) else {
         return Verdict::Pass;
-    }
-    let table = table();
-    if !table.overlaps(start, end) {
-        return Verdict::Pass;
-    }
+    };
     let sync = || {
         let checked = by_kernel(libc::SYS_msync, args)?;
         let fs = pool::attached().ok_or(libc::EIO)?;
@@ -375,14 +373,12 @@ fn bytes_of(stretch: &Stretch, start: u64, end: u64) -> (u64, u64) {
 
 /// madvise(2): only MADV_REMOVE is not what the kernel takes it for.
 pub(crate) fn advise(args: [u64; 6]) -> Verdict {
-    let (start, end) = (args[0], end_of(args[0], args[1]));
-    if !any() || args[2] as i32 != libc::MADV_REMOVE {
+    if args[2] as i32 != libc::MADV_REMOVE {
         return Verdict::Pass;
     }
-    let table = table();
-    if !table.overlaps(start, end) {
+    let Some((table, (start, end))) = ours(args) else {
         return Verdict::Pass;
-    }
+    };
     let punch = |fs: &Fs| {
         let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
         for stretch in table.within(start, end) {

@@ -200,8 +200,10 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     if elsewhere {
         promote::keep_root();
     }
+    maps::for_children(true);
     // SAFETY: the program's own call; both return here, each on its own copy of this stack.
     let answer = unsafe { kernel::call(call.rax as i64, own.args) };
+    maps::for_children(false);
     if answer == 0 {
         if let Some(top) = own.top.take() {
             thread::set(word::PROGRAM_STACK, top);

@@ -200,6 +200,15 @@ static void lives(void) {
     for (int child = 0; child < 4; child++)
         NEED(wait(&status) > 0 && status == 0);
     CHECK(*count == 40000 && at[0] == 'l');
+    /* A child that is made past the library has the mapping, or knows that it has not. */
+    long made;
+    __asm__ volatile("syscall" : "=a"(made) : "a"((long)SYS_fork) : "rcx", "r11", "memory");
+    if (!made) {
+        at[3] = 'R';
+        __asm__ volatile("syscall" : : "a"((long)SYS_exit_group), "D"(0L) : "rcx", "r11", "memory");
+    }
+    NEED(made > 0 && waitpid(made, &status, 0) == made);
+    CHECK(status == 0 ? at[3] == 'R' : WTERMSIG(status) == SIGSEGV && at[3] == 'a');
     /* The parent of a child that lives on may go. */
     int pipes[2];
     NEED(pipe(pipes) == 0);

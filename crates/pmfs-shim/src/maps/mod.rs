@@ -98,6 +98,13 @@ pub(crate) fn leave() -> bool {
     true
 }
 
+/// Around a fork that was prepared: the child gets what is mapped.
+pub(crate) fn for_children(gets: bool) {
+    if any() {
+        table().for_children(gets);
+    }
+}
+
 /// In a child that has nothing of the pool.
 pub(crate) fn forget() {
     *table() = Table::new();

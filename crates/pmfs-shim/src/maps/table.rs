@@ -186,6 +186,12 @@ impl Table {
         more
     }
 
+    pub fn for_children(&self, gets: bool) {
+        for stretch in self.0.values() {
+            place::for_children(stretch.start, stretch.len(), gets);
+        }
+    }
+
     pub fn touch_all(&self) {
         self.0.values().for_each(Stretch::touch);
     }

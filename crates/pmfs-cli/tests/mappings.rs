@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bench::installed::install;
 use bench::mapper::Mapper;
 use bench::{Bench, is_daemon, wait_until};
 use pmfs::{Fs, Ino, OpenOptions as Attach};
@@ -518,10 +519,11 @@ fn blocks_and_pages() {
     let Some(both) = both(2 * PAGE) else {
         return;
     };
+    let pmfs = install(&both.bench.path("bin"));
     let below_run = |mode| {
-        let run = both
-            .bench
-            .command(&["run", "--pool", "pool", "--at", "mnt"]);
+        let mut run = Command::new(&pmfs);
+        run.args(["run", "--pool", "pool", "--at", "mnt"])
+            .current_dir(both.bench.path("."));
         Mapper::below_run(run, &both.first(), mode, 2 * PAGE)
     };
     let below_mnt = format!("{}/", both.bench.path("mnt").display());

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod actor;
+pub mod installed;
 pub mod mapper;
 
 use std::fs;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::bench::Bench;
+use crate::bench::installed::install;
 
 /// A program that takes longer hangs. It is ended, with all that it has started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -124,18 +125,6 @@ impl Run {
     pub fn log(&self) -> String {
         fs::read_to_string(self.bench.path("log")).unwrap_or_default()
     }
-}
-
-/// The command beside the library, as they are installed.
-fn install(dir: &Path) -> PathBuf {
-    fs::create_dir(dir).expect("a directory");
-    let library = std::env::current_exe()
-        .expect("this program")
-        .with_file_name("libpmfs_shim.so");
-    fs::copy(library, dir.join("libpmfs_shim.so")).expect("the library is built first");
-    let pmfs = dir.join("pmfs");
-    fs::copy(env!("CARGO_BIN_EXE_pmfs"), &pmfs).expect("the command");
-    pmfs
 }
 
 /// Runs a program in both places: it has to succeed and say the same.

@@ -47,7 +47,10 @@ pub fn kinds() -> Vec<Kind> {
         "pinned: punch", true, |fs, p| fs.fallocate(p.large, PUNCH, 4060, 80)?;
         "pinned: zero a range past the end", true,
             |fs, p| fs.fallocate(p.large, FallocateMode::ZERO_RANGE, 20_540, 9_000)?;
-        "pinned: holes filled", false, |fs, p| fs.blocks(p.sparse, 0, 1 << 20, 1 << 20)?;
+        "pinned: holes filled, and one written to", true, |fs, p| {
+            fs.blocks(p.sparse, 0, 1 << 20, 1 << 20)?;
+            fs.write(p.sparse, 100, b"in what was a hole")?
+        };
         "pinned: written back", true, |fs, p| fs.flush_blocks(p.large, 0, 1 << 20)?;
         "pinned: up after down", false, |fs, p| resize(fs, p.large, 20_000)?;
         "unpinned after it was made shorter", false, |fs, p| fs.unpin(p.large)?;

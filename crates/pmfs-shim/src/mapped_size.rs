@@ -1,4 +1,4 @@
-//! Files that this program has mapped through the mount, and has made longer since.
+//! Files that this program has mapped, and has made longer or shorter since.
 //!
 //! The kernel lets a mapping be touched as far as it takes the file to go, and what is done in the process it does not see: so it
 //! is told to look.
@@ -67,7 +67,10 @@ fn size(ino: Ino) -> Option<(Ino, u64)> {
 
 #[cold]
 fn look(ino: Ino) {
-    maps::follow(ino);
+    if maps::follow(ino) {
+        // No kernel has pages of it.
+        return;
+    }
     // SAFETY: a structure of numbers.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let to = (&raw mut stat).expose_provenance() as u64;

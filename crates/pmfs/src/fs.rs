@@ -613,13 +613,9 @@ impl Fs {
         answer
     }
 
-    /// For calls that stand elsewhere.
-    pub(crate) fn changed<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
-        self.change(call)
-    }
-
+    /// Makes a change and counts it.
     #[inline]
-    fn change<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn change<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
         self.change_data(call, |_| 0)
     }
 

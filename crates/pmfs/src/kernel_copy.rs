@@ -208,7 +208,7 @@ impl Pool {
 
     /// Under the line's lock: from now on nobody has to look for records, if there are none of its inodes.
     #[cold]
-    pub(crate) fn forget_line_if_empty(&self, line: u64) {
+    fn forget_line_if_empty(&self, line: u64) {
         let mut near = self.copies_near(line);
         let forgets = planted!("bug-pages-forgotten-by-all");
         if forgets || !near.any(|copy| line_of(self, copy.ino) == line) {

@@ -322,12 +322,12 @@ impl Fs {
     /// # Errors
     /// [`Error::NoSpace`]: more is missing, or not to be had.
     pub fn blocks(&self, ino: Ino, at: u64, len: u64, missing_max: u64) -> Result<Vec<BlockRun>> {
-        self.changed(|| self.attached().blocks(ino, at, len, missing_max))
+        self.change(|| self.attached().blocks(ino, at, len, missing_max))
     }
 
     /// Makes durable what programs have stored in the blocks of a range, and updates the file's times.
     pub fn flush_blocks(&self, ino: Ino, at: u64, len: u64) -> Result<()> {
-        self.changed(|| self.attached().flush_blocks(ino, at, len))
+        self.change(|| self.attached().flush_blocks(ino, at, len))
     }
 
     /// Does it again if only dead processes were in the way.

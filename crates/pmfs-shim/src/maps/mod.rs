@@ -76,11 +76,9 @@ pub(crate) fn follow_all() -> bool {
     table().follow_all()
 }
 
-/// The file may have another size.
-pub(crate) fn follow(ino: Ino) {
-    if any() {
-        table().follow(ino);
-    }
+/// The file may have another size. Whether its own blocks are what is mapped.
+pub(crate) fn follow(ino: Ino) -> bool {
+    any() && table().follow(ino)
 }
 
 /// At the end of the process. `false`: other threads may still store to what is mapped, so the pool is left as by a process that

@@ -172,10 +172,13 @@ impl Table {
         page < stretch.start + stretch.shown
     }
 
-    pub fn follow(&mut self, ino: Ino) {
+    pub fn follow(&mut self, ino: Ino) -> bool {
+        let mut shown = false;
         for stretch in self.0.values_mut().filter(|stretch| stretch.ino == ino) {
             stretch.follow();
+            shown = true;
         }
+        shown
     }
 
     pub fn follow_all(&mut self) -> bool {

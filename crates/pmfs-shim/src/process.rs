@@ -17,7 +17,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_umask => {
             let before = kernel::plain(libc::SYS_umask, &args[..1]);
             UMASK.store(args[0] as u32 & 0o777, Ordering::Relaxed);
-            Verdict::Done(Ok(before as u64))
+            Verdict::done(Ok(before as u64))
         }
         libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
         libc::SYS_fork => fork(0, call, room),
@@ -56,7 +56,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             let answer = unsafe { kernel::call(call.rax as i64, args) };
             credentials::forget();
             IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
-            Verdict::Done(crate::calls::kernel_answer(answer))
+            Verdict::done(crate::calls::kernel_answer(answer))
         }
     }
 }
@@ -189,7 +189,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
                 if alone {
                     gate::open();
                 }
-                return Verdict::Done(Err(libc::EAGAIN));
+                return Verdict::done(Err(libc::EAGAIN));
             }
         },
         Some(fs) if !descriptors::none() => fs.before_fork().ok(),
@@ -221,7 +221,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     if alone {
         gate::open();
     }
-    Verdict::Done(crate::calls::kernel_answer(answer))
+    Verdict::done(crate::calls::kernel_answer(answer))
 }
 
 /// Words of struct clone_args that are known here.

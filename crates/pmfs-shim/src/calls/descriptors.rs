@@ -111,7 +111,7 @@ fn onto(from: u64, to: u64, flags: u64) -> Verdict {
             None => Ok(answer),
         }
     };
-    Verdict::Done(put())
+    Verdict::done(put())
 }
 
 /// close_range(2), around this library's own descriptors.
@@ -150,7 +150,7 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
         }
     }
     part(from, last);
-    Verdict::Done(kernel_answer(answer))
+    Verdict::done(kernel_answer(answer))
 }
 
 pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
@@ -194,7 +194,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
                 let flags = before & !CHANGEABLE | args[2] & CHANGEABLE;
                 done(fs.set_file_flags(file.file, flags))
             };
-            Verdict::Done(set())
+            Verdict::done(set())
         }
         libc::F_GETLK | libc::F_OFD_GETLK => conflict(file, class, args[2]).into(),
         libc::F_SETLK | libc::F_OFD_SETLK => lock(file, class, args[2], false),
@@ -314,7 +314,7 @@ fn interrupted(answer: Answer) -> Verdict {
     if answer == Err(libc::EINTR) && signals::restarts() {
         return Verdict::Again;
     }
-    Verdict::Done(answer)
+    Verdict::done(answer)
 }
 
 pub(crate) fn flock(file: &Descriptor, args: [u64; 6]) -> Verdict {

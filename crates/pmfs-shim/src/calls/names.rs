@@ -172,15 +172,15 @@ fn ends(
     to: [u64; 2],
     follow: bool,
 ) -> Result<(&'static Fs, Name, Name), Verdict> {
-    let first = end(room, from, follow).map_err(|errno| Verdict::Done(Err(errno)))?;
-    let second = end(room, to, false).map_err(|errno| Verdict::Done(Err(errno)))?;
+    let first = end(room, from, follow).map_err(|errno| Verdict::done(Err(errno)))?;
+    let second = end(room, to, false).map_err(|errno| Verdict::done(Err(errno)))?;
     match (first, second) {
         (End::Pool(fs, first), End::Pool(_, second)) => Ok((fs, first, second)),
         // What is not in the pool is the kernel's affair, unless a directory of ours is named by a placeholder.
         _ if !descriptors::is_placeholder(from[0]) && !descriptors::is_placeholder(to[0]) => {
             Err(Verdict::Pass)
         }
-        _ => Err(Verdict::Done(Err(EXDEV))),
+        _ => Err(Verdict::done(Err(EXDEV))),
     }
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
         let owner = credentials::with(|me| (me.uid, me.gid));
         done(fs.rename_by(from.dir, &from.name, to.dir, &to.name, flags, owner))
     };
-    Verdict::Done(rename())
+    Verdict::done(rename())
 }
 
 pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
@@ -246,7 +246,7 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
         allow_change(fs, to.dir)?;
         done(fs.link(source.ino, to.dir, &to.name).map(drop))
     };
-    Verdict::Done(link())
+    Verdict::done(link())
 }
 
 pub(crate) fn symlink(room: &mut Inner, target: u64, dirfd: u64, path: u64) -> Verdict {
@@ -276,7 +276,7 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
         [AT_FDCWD as u64, PATH, to, size, 0, 0],
     );
     if let Some(file) = names::link_of_descriptor(path, room) {
-        return Verdict::Done(read_own_link(&file, to, size));
+        return Verdict::done(read_own_link(&file, to, size));
     }
     at_path(room, (dirfd, path), false, out, |fs, place| {
         let attr = place.found()?;
@@ -330,7 +330,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
             let fs = super::files::fs()?;
             allow(fs, &fs.getattr(file.ino).map_err(errno)?)
         };
-        return Verdict::Done(answer());
+        return Verdict::done(answer());
     }
     at_path(room, (dirfd, path), follow, out, |fs, place| {
         allow(fs, &place.found()?)
@@ -370,7 +370,7 @@ pub(crate) fn chdir(room: &mut Inner, path: u64) -> Verdict {
         Ok(Lead::Out(path)) => {
             let answer = outside(libc::SYS_chdir, [PATH, 0, 0, 0, 0, 0], path);
             names::set_cwd(room, None);
-            return Verdict::Done(answer);
+            return Verdict::done(answer);
         }
     };
     found.and_then(|ino| go(room, ino)).into()

@@ -86,7 +86,7 @@ mount -t tmpfs -o mode=755 run /root/run
 cp /command /root/run/command
 ip link set lo up 2>/dev/null
 chroot /root /bin/bash -c 'cd $(printf %q "$here") && export HOME=/root CARGO_TARGET_DIR=$(printf %q "$target")
-    export PATH=$(printf %q "$PATH") && echo "guest: Linux \$(uname -r)" && . /run/command; echo "guest: exit code \$?"'
+    export PATH=$(printf %q "$PATH") && echo "guest: Linux \$(uname -r)" && . /run/command 2>&1 | cat; echo "guest: exit code \${PIPESTATUS[0]}"'
 sync
 poweroff -f
 E2

@@ -9,7 +9,7 @@ mod bench;
 mod beneath;
 mod program;
 
-use program::{both, both_as_nobody, both_with};
+use program::{Rights, both, both_as_nobody, both_with};
 
 macro_rules! tests {
     ($($name:ident: $source:literal $argument:literal;)*) => {
@@ -147,6 +147,12 @@ fn no_call_of_the_table_is_left_out() {
 /// Who is not root, and has a program that is: root may not even look below somebody else's mount, but what was open it has.
 #[test]
 fn a_set_uid_program_of_an_ordinary_user() {
-    both_as_nobody("strangers.c", "ordinary", "static");
-    both_as_nobody("strangers.c", "ordinary", "dynamic");
+    both_as_nobody("static", Rights::SetUid);
+    both_as_nobody("dynamic", Rights::SetUid);
+}
+
+#[test]
+fn capabilities_of_a_program_of_an_ordinary_user() {
+    both_as_nobody("static", Rights::Capability);
+    both_as_nobody("dynamic", Rights::Capability);
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{XattrFlags, setxattr};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use tempfile::TempDir;
@@ -208,8 +209,39 @@ pub fn both_with(source: &str, argument: &str, how: &str) {
     );
 }
 
-/// As [`both`], as an ordinary user, of a program that starts another one, which is root's and set-uid.
-pub fn both_as_nobody(source: &str, argument: &str, how: &str) {
+/// What a program's file gives to who runs it.
+pub enum Rights {
+    /// To be root, who has the file.
+    SetUid,
+    /// To read and write what the mode forbids: `security.capability` with CAP_DAC_OVERRIDE, effective.
+    Capability,
+}
+
+impl Rights {
+    fn give(&self, program: &Path) -> &'static str {
+        let mode = |bits| {
+            let bits = fs::Permissions::from_mode(bits);
+            fs::set_permissions(program, bits).expect("root may");
+        };
+        match self {
+            Rights::SetUid => {
+                mode(0o4755);
+                "set-uid"
+            }
+            Rights::Capability => {
+                mode(0o755);
+                let words: [u32; 5] = [0x0200_0001, 1 << 1, 0, 0, 0];
+                let value = words.map(u32::to_le_bytes).concat();
+                let (name, flags) = ("security.capability", XattrFlags::empty());
+                setxattr(program, name, &value, flags).expect("root may");
+                "capable"
+            }
+        }
+    }
+}
+
+/// As [`both`], as an ordinary user, of a program that starts another one, which has more rights than he.
+pub fn both_as_nobody(how: &str, rights: Rights) {
     let Some(run) = Run::as_nobody() else { return };
     let stranger = match how {
         "static" => run.compile("cc", "stranger.c", &["-static"]),
@@ -217,12 +249,13 @@ pub fn both_as_nobody(source: &str, argument: &str, how: &str) {
     };
     // Where such programs are heeded: shared memory may be mounted nosuid.
     let place = TempDir::with_prefix("pmfs-cli-test-").expect("a directory");
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(place.path(), open).expect("root may");
     let owned = place.path().join("stranger");
-    let open = |mode| fs::Permissions::from_mode(mode);
     fs::copy(stranger, &owned).expect("a copy");
-    fs::set_permissions(place.path(), open(0o755)).expect("root may");
-    fs::set_permissions(&owned, open(0o4755)).expect("root may");
-    run.both(source, &[argument, owned.to_str().expect("UTF-8")]);
+    let argument = rights.give(&owned);
+    let owned = owned.to_str().expect("UTF-8");
+    run.both("strangers.c", &[argument, owned]);
 }
 
 /// Compiles a source of this directory.

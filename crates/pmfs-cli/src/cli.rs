@@ -181,6 +181,10 @@ pub struct Run {
     /// Options as of `pmfs mount`: what a write promises, when it flushes, when reads update atime
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
+    /// Without a mount, as where FUSE can't be had: DIR is then a name for these programs alone. Programs that the library can't be
+    /// loaded into do not see the pool, nor do FIFOs, sockets, or open files sent to others work there
+    #[arg(long, requires = "at")]
+    pub no_mount: bool,
     /// Say at the end what was served, and what it cost
     #[arg(long)]
     pub stats: bool,

@@ -26,6 +26,7 @@ mod ls;
 mod mkfs;
 mod mount;
 mod names;
+mod place;
 mod pool;
 mod preload;
 mod progress;
@@ -38,6 +39,7 @@ mod save;
 mod signals;
 mod time;
 mod top;
+mod totals;
 mod umount;
 mod xattrs;
 

@@ -43,10 +43,15 @@ fn first_of(program: &OsStr) -> Option<Option<Vec<u8>>> {
             Loading::Preloads(first) => return Some(first),
             Loading::Static => break,
             Loading::Foreign => return None,
-            Loading::Script(path) => next = Some(PathBuf::from(OsString::from_vec(path))),
+            Loading::Script(path, _) => next = Some(PathBuf::from(OsString::from_vec(path))),
         }
     }
     Some(None)
+}
+
+/// Whether the kernel finds it.
+pub fn is_found(program: &OsStr) -> bool {
+    found(program).is_some_and(|path| path.exists())
 }
 
 /// As execvp(3) looks for it.

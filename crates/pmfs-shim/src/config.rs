@@ -22,8 +22,10 @@ pub(crate) struct Config {
     pub pool: Vec<u8>,
     /// The directory that stands for the pool's root: absolute, no slash at its end, no links.
     pub at: Vec<u8>,
-    /// `st_dev` of the mount there.
+    /// `st_dev` of the mount there, or what stands for it where there is none.
     pub device: u64,
+    /// There is no mount.
+    pub mountless: bool,
     /// How to attach, in words.
     options: Vec<u8>,
     /// The patched image of libc.
@@ -84,6 +86,7 @@ pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
         pool: field(b"pool")?,
         at: field(b"at")?,
         device,
+        mountless: field(b"mountless").is_some(),
         options: field(b"options")?,
         image: field(b"image")?,
         library: field(b"library")?,

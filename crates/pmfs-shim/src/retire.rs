@@ -8,7 +8,7 @@ use libc::{AT_EACCESS, AT_FDCWD, R_OK, W_OK};
 use crate::entry::Call;
 use crate::kernel::{self, PATH};
 use crate::thread::Inner;
-use crate::{config, credentials, descriptors, exec, gate, log, maps, names, pool, stats};
+use crate::{config, credentials, cwd, descriptors, exec, gate, log, maps, names, pool, stats};
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
@@ -53,6 +53,11 @@ pub(crate) fn is_due(call: &Call) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether anything of the pool is open: without a mount nobody could take it over.
+pub(crate) fn has_something(room: &Inner) -> bool {
+    maps::any() || cwd::file(room).is_some() || !descriptors::none()
 }
 
 /// Whether a user may not have the pool, though this program has.

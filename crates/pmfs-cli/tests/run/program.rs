@@ -30,13 +30,15 @@ pub struct Run {
 impl Run {
     /// `None` where this machine can't mount.
     pub fn new() -> Option<Run> {
-        if !crate::bench::can_mount() {
-            return None;
-        }
+        crate::bench::can_mount().then(Run::unmounted)
+    }
+
+    /// For programs that need no mount.
+    pub fn unmounted() -> Run {
         let bench = Bench::pool();
         fs::create_dir(bench.path("plain")).expect("a directory");
         let pmfs = install(&bench.path("bin"));
-        Some(Run { bench, pmfs })
+        Run { bench, pmfs }
     }
 
     /// Compiles a source of this directory.
@@ -77,9 +79,19 @@ impl Run {
 
     /// On the pool.
     pub fn inside(&self, program: &Path, arguments: &[&str]) -> Said {
+        self.below_run(&[], program, arguments)
+    }
+
+    /// On the pool, without a mount.
+    pub fn apart(&self, program: &Path, arguments: &[&str]) -> Said {
+        self.below_run(&["--no-mount"], program, arguments)
+    }
+
+    fn below_run(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Said {
         let mut command = Command::new(&self.pmfs);
         let dir = self.bench.path("mnt");
-        command.args(["run", "--pool"]).arg(self.bench.path("pool"));
+        command.arg("run").args(options);
+        command.arg("--pool").arg(self.bench.path("pool"));
         command.arg("--at").arg(&dir).arg("--").arg(program);
         command.args(arguments).arg(&dir);
         command.env("PMFS_LOG", self.bench.path("log"));
@@ -131,6 +143,33 @@ impl Run {
 pub fn both(source: &str, arguments: &[&str]) {
     let Some(run) = Run::new() else { return };
     run.both(source, arguments);
+}
+
+/// As [`both`], without a mount.
+pub fn both_apart(source: &str, argument: &str) {
+    let run = Run::unmounted();
+    let program = run.build(source, &[]);
+    let plain = run.plain(&program, &[argument]);
+    assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
+    let apart = run.apart(&program, &[argument]);
+    let log = run.log();
+    assert_eq!(apart, plain, "without a mount; {log}\n{}", apart.text);
+    run.check();
+}
+
+/// Without a mount, of a program for that alone: it has to succeed, and the log to have these lines.
+pub fn apart(source: &str, argument: &str, lines: &[&str]) {
+    let run = Run::unmounted();
+    let program = run.build(source, &[]);
+    let stranger = run.compile("cc", "stranger.c", &["-static"]);
+    let stranger = stranger.to_str().expect("a path in UTF-8");
+    let said = run.apart(&program, &[argument, stranger]);
+    let log = run.log();
+    assert_eq!(said.code, Some(0), "{}\n{log}", said.text);
+    for line in lines {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    run.check();
 }
 
 /// As [`both`], of a program that starts another one, which is built so; that one's path is its second argument.

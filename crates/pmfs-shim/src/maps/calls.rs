@@ -14,9 +14,10 @@ use super::{PAGE, any, table};
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
 use crate::dispatch::Verdict;
+use crate::mountless::{self, Refused};
 use crate::names::errno;
 use crate::program::Answer;
-use crate::{kernel, pool};
+use crate::{copies, kernel, pool};
 
 /// More pieces than this are left to the mount: a process may have 65,530.
 const RUNS_MAX: usize = 4096;
@@ -136,6 +137,25 @@ fn put(
     table.let_go(&replaced);
     crate::mapped_size::note(file.ino);
     Ok(Some(start))
+}
+
+/// Where neither the pool's blocks can be mapped nor is there a mount: private memory shows a copy.
+///
+/// # Errors
+/// ENODEV: shared memory.
+pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
+    if args[3] & MAP_TYPE as u64 != MAP_PRIVATE as u64 {
+        return Err(mountless::refuse(Refused::Mapping, libc::ENODEV));
+    }
+    let fs = pool::get().ok_or(libc::EIO)?;
+    // Whole pages, as the kernel maps them; a touch behind the file's end is SIGBUS.
+    let bytes = args[1].checked_next_multiple_of(PAGE).ok_or(ENOMEM)?;
+    let copy = copies::of(fs, file.ino, (args[5], bytes), b"pmfs-mapped\0")?;
+    let changed = [args[0], args[1], args[2], args[3], copy.0, 0];
+    match mmap_of_others(changed) {
+        Verdict::Done(answer) => answer,
+        _ => by_kernel(libc::SYS_mmap, changed),
+    }
 }
 
 /// The kernel's answer to the program's own call.

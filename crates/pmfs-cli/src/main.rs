@@ -17,6 +17,7 @@ mod fsck;
 mod get;
 mod grow;
 mod holders;
+mod images;
 mod info;
 mod keeper;
 mod list;

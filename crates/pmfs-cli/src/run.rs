@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions as FileOptions};
+use std::fs::OpenOptions as FileOptions;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,10 +15,10 @@ use std::process::{Command, ExitCode};
 
 use pmfs::{AtimeMode, DataMode, OpenOptions};
 use pmfs_fuse::MountOptions;
-use pmfs_patch::Images;
 
 use crate::cli::Run;
 use crate::failure::Failure;
+use crate::images::Patched;
 use crate::keeper::Keeper;
 use crate::place::{Kind, Place};
 use crate::totals::Totals;
@@ -29,6 +29,9 @@ const VARIABLE: &str = "PMFS_RUN";
 
 /// Names the file that the library logs to.
 const LOG: &str = "PMFS_LOG";
+
+/// `place`: libraries are patched where they are, and images not mapped. For tests, and where mapping one is a problem.
+const PATCH_MODE: &str = "PMFS_PATCH_MODE";
 
 const SHELL: &str = "/bin/sh";
 
@@ -41,17 +44,21 @@ const NOT_FOUND: u8 = 127;
 
 pub fn run(arguments: &Run) -> Outcome {
     let library = library()?;
-    let image = image()?;
     let place = Place::find(arguments)?;
+    let mountless = matches!(place.kind, Kind::Mountless(_));
     if let Kind::Mountless(why) = &place.kind {
-        tell_log(why)?;
+        tell_log(&format!("without a mount: {why}"))?;
+    }
+    let patched = Patched::make(mountless)?;
+    for why in &patched.failed {
+        tell_log(&format!("not patched: {why}"))?;
     }
     let keeper = if place.kind == Kind::Private {
         Some(Keeper::start(&place.dir)?)
     } else {
         None
     };
-    let started = start(arguments, &place, &library, &image, keeper.as_ref());
+    let started = start(arguments, &place, &library, &patched, keeper.as_ref());
     if let Some(keeper) = keeper {
         keeper.end();
     }
@@ -63,11 +70,11 @@ fn start(
     arguments: &Run,
     place: &Place,
     library: &Path,
-    image: &Path,
+    patched: &Patched,
     keeper: Option<&Keeper>,
 ) -> Outcome {
     let totals = arguments.stats.then(Totals::new).transpose()?;
-    let mut config = config(arguments, place, library, image, totals.as_ref())?;
+    let mut config = config(arguments, place, library, patched, totals.as_ref())?;
     if let Some(keeper) = keeper {
         config.push(format!("keeper={}\n", keeper.number()));
     }
@@ -110,8 +117,8 @@ fn start(
     Ok(ExitCode::from(status.code().or(signal).unwrap_or(1) as u8))
 }
 
-/// A line where the library has its own: that there is no mount is no word for the program's outputs.
-fn tell_log(why: &str) -> io::Result<()> {
+/// A line where the library has its own: what the run lacks is no word for the program's outputs.
+fn tell_log(text: &str) -> io::Result<()> {
     let Some(path) = env::var_os(LOG) else {
         return Ok(());
     };
@@ -120,7 +127,7 @@ fn tell_log(why: &str) -> io::Result<()> {
         .append(true)
         .mode(0o600)
         .open(path)?;
-    writeln!(file, "{} without a mount: {why}", std::process::id())
+    writeln!(file, "{} {text}", std::process::id())
 }
 
 fn refused(program: &OsStr, error: &io::Error) -> ExitCode {
@@ -134,7 +141,7 @@ fn config(
     arguments: &Run,
     place: &Place,
     library: &Path,
-    image: &Path,
+    patched: &Patched,
     totals: Option<&Totals>,
 ) -> Result<OsString, Failure> {
     let device = place.device()?.to_string();
@@ -142,9 +149,19 @@ fn config(
         ("pool", place.pool.as_os_str()),
         ("at", place.dir.as_os_str()),
         ("device", device.as_ref()),
-        ("image", image.as_os_str()),
+        ("image", &patched.libc),
         ("library", library.as_os_str()),
     ];
+    let others: Vec<OsString> = patched
+        .others
+        .iter()
+        .map(|(name, image)| [name, OsStr::new(" "), image].into_iter().collect())
+        .collect();
+    fields.extend(others.iter().map(|other| ("also", other.as_os_str())));
+    let mode = env::var_os(PATCH_MODE);
+    if let Some(mode) = &mode {
+        fields.push(("patch", mode));
+    }
     let options = options(arguments)?;
     fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
@@ -225,26 +242,4 @@ fn library() -> Result<PathBuf, Failure> {
             "install PMFS whole, or build it: cargo build -p pmfs-shim",
         )
     })
-}
-
-/// The patched image of the libc that programs here have: this program's own.
-fn image() -> Result<PathBuf, Failure> {
-    let maps = fs::read_to_string("/proc/self/maps")?;
-    let named = maps.lines().find_map(|line| {
-        let at = line.find('/')?;
-        line.ends_with("/libc.so.6")
-            .then(|| PathBuf::from(&line[at..]))
-    });
-    let libc = named.ok_or_else(|| {
-        Failure::new(
-            "this program has no libc.so.6".to_owned(),
-            "use the mount: pmfs mount",
-        )
-    })?;
-    let failed = |error: pmfs_patch::PatchError| {
-        Failure::new(error.to_string(), "use the mount: pmfs mount")
-    };
-    Images::of_user()
-        .and_then(|images| images.find_or_make(&libc))
-        .map_err(failed)
 }

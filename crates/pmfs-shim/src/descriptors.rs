@@ -256,6 +256,7 @@ fn is_own_among_kept(number: u64) -> bool {
     }
     if ANCHOR.load(Ordering::Acquire) == number as i32
         || config::get().keeper == Some(number)
+        || config::get().is_image(number)
         || promote::is_root(number)
     {
         return true;

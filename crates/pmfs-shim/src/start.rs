@@ -48,13 +48,18 @@ fn begin(config: &Config) {
     gate::start();
     pmfs::tell_of_stalled(log::line);
     signals::start();
-    if config.keeper.is_some() {
-        // It has one of these numbers.
+    if config.keeper.is_some() || config.keeps_images() {
+        // They have some of these numbers.
         descriptors::choose_floor();
     }
     stats::start();
-    if let Err(why) = patch::apply(&config.image) {
-        log::line(format_args!("{why}; the mount serves this process"));
+    if let Err(why) = patch::apply() {
+        let instead = if config.mountless {
+            "nothing serves this process"
+        } else {
+            "the mount serves this process"
+        };
+        log::line(format_args!("{why}; {instead}"));
     }
     // After the image, whose stubs need a place near libc: the pool's mapping may be anywhere.
     if let Some(handed) = &config.handed {

@@ -6,6 +6,7 @@
 
 #[path = "../bench/mod.rs"]
 mod bench;
+mod patching;
 mod program;
 
 use program::{apart, both, both_apart, both_with};

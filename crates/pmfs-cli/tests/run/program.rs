@@ -1,5 +1,6 @@
 //! Builds a program and runs it, on a plain directory and under `pmfs run`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub struct Said {
 pub struct Run {
     bench: Bench,
     pmfs: PathBuf,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Run {
@@ -38,7 +40,16 @@ impl Run {
         let bench = Bench::pool();
         fs::create_dir(bench.path("plain")).expect("a directory");
         let pmfs = install(&bench.path("bin"));
-        Run { bench, pmfs }
+        Run {
+            bench,
+            pmfs,
+            environment: Vec::new(),
+        }
+    }
+
+    /// For what runs in the pool from now on.
+    pub fn set(&mut self, variable: &'static str, value: &OsStr) {
+        self.environment.push((variable, value.to_owned()));
     }
 
     /// Compiles a source of this directory.
@@ -59,8 +70,9 @@ impl Run {
             .args(["-Wno-nonnull", "-Wno-stringop-overread"])
             .args(["-Wno-stringop-overflow", "-Wno-unused-result"])
             .args(["-Wno-format-truncation", "-Wno-clobbered"])
-            .args(more)
+            .args(more.iter().filter(|flag| !flag.starts_with("-l")))
             .arg(here.join(source))
+            .args(more.iter().filter(|flag| flag.starts_with("-l")))
             .arg("-o")
             .arg(&program)
             .output()
@@ -95,6 +107,7 @@ impl Run {
         command.arg("--at").arg(&dir).arg("--").arg(program);
         command.args(arguments).arg(&dir);
         command.env("PMFS_LOG", self.bench.path("log"));
+        command.envs(self.environment.iter().cloned());
         self.ended(command)
     }
 

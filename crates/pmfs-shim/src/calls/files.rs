@@ -366,7 +366,10 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
 
 /// A file of ours is mapped by its own blocks, or else through the mount.
 pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
-    let others = || maps::mmap_of_others(args);
+    let others = || match maps::mmap_of_others(args) {
+        Verdict::Pass if maps::may_be_loading(args) => maps::load(args).into(),
+        verdict => verdict,
+    };
     if args[3] & libc::MAP_ANONYMOUS as u64 != 0 {
         return others();
     }

@@ -188,6 +188,20 @@ pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
     unmap(libc::SYS_mmap, args)
 }
 
+/// Whether the loader may be mapping code that is to be patched.
+pub(crate) fn may_be_loading(args: [u64; 6]) -> bool {
+    args[2] & libc::PROT_EXEC as u64 != 0
+        && args[3] & libc::MAP_ANONYMOUS as u64 == 0
+        && !crate::config::get().others.is_empty()
+}
+
+/// mmap(2) of such code, of the kernel's.
+pub(crate) fn load(args: [u64; 6]) -> Answer {
+    let at = by_kernel(libc::SYS_mmap, args)?;
+    crate::patch::loaded(args[4], at as usize, args[5]);
+    Ok(at)
+}
+
 /// munmap(2), or another call that takes away what was at these addresses.
 pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
     let Some((mut table, (start, end))) = ours(args) else {

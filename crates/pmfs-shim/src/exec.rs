@@ -172,6 +172,14 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
         promote_all(inherited);
         None
     };
+    if handed.is_none() && !nothing && next.target.has_library && mountless::is() {
+        // Nobody else could serve what is open.
+        if alone {
+            gate::open();
+        }
+        take_back(room, handed);
+        return Verdict::Done(Err(libc::ENFILE));
+    }
     let given = room.given.get_or_insert_default();
     let environment = match environment(given, next.environment, handed, next.target) {
         Ok(environment) => environment,

@@ -25,8 +25,27 @@ static int stands_in(const char *name) {
 
 static void *walker(void *turns) {
     for (int turn = 0; turn < *(int *)turns; turn++)
-        CHECK(access("file", F_OK) == 0 || access("../file", F_OK) == 0);
+        CHECK(access(".", X_OK) == 0 && getcwd((char[PATH_MAX]){0}, PATH_MAX) != NULL);
     return NULL;
+}
+
+/* A child that shares this memory goes about, and this process keeps its own directory, also one without a name. */
+static void kept_beside_a_guest(void) {
+    NEED(mkdir(in("kept"), 0755) == 0 && mkdir(in("kept/guest"), 0755) == 0 && mkdir(in("kept/own"), 0755) == 0);
+    CHECK(chdir(in("kept/own")) == 0);
+    pid_t pid = vfork();
+    if (pid == 0)
+        _exit(chdir("../guest") != 0 || access("../own", F_OK) != 0 || chdir("/") != 0 || chdir(in("kept/guest")) != 0);
+    CHECK(child_ends_with(pid, 0) && stands_in("kept/own") && rmdir("../own") == 0);
+    for (int made = 0; made < 40; made++) {
+        char name[40];
+        snprintf(name, sizeof name, "kept/new%d", made);
+        NEED(mkdir(in(name), 0755) == 0);
+    }
+    FAILS(ENOENT, open("made", O_CREAT | O_RDWR, 0644));
+    struct stat stat;
+    CHECK(fstatat(AT_FDCWD, ".", &stat, 0) == 0 && stat.st_nlink == 0 && chdir(dir) == 0);
+    CHECK(rmdir(in("kept/guest")) == 0);
 }
 
 static void working_directory(void) {
@@ -225,14 +244,47 @@ static void refused(const char *stranger) {
     FAILS(ENOENT, open(in("file"), O_RDONLY));
 }
 
+/* More processes than the pool has room for: those that do not get in are told so, and get in once there is room again. */
+static void crowd(void) {
+    enum { ALL = 200 };
+    int said[2], hold[2], again[2];
+    NEED(pipe(said) == 0 && pipe(hold) == 0 && pipe(again) == 0);
+    for (int child = 0; child < ALL; child++)
+        if (fork() == 0) {
+            close(hold[1]);
+            close(again[1]);
+            int fd = open(in("file"), O_RDWR | O_CREAT, 0644), why = fd < 0 ? errno : 0;
+            if (write(said[1], &why, sizeof why) != sizeof why || read(hold[0], got, 1) != 0)
+                _exit(1);
+            if (why == 0)
+                _exit(0);
+            if (read(again[0], got, 1) != 0)
+                _exit(2);
+            for (int round = 0; round < 2000 && (fd = open(in("file"), O_RDWR)) < 0 && errno == ENFILE; round++)
+                usleep(5000);
+            _exit(fd < 0 ? 3 : 0);
+        }
+    int in_pool = 0, full = 0, why;
+    for (int child = 0; child < ALL && read(said[0], &why, sizeof why) == sizeof why; child++)
+        why == 0 ? in_pool++ : why == ENFILE ? full++ : say("errno %d\n", why);
+    CHECK(in_pool >= 8 && full >= 8 && in_pool + full == ALL);
+    close(hold[1]);
+    close(again[1]);
+    for (int child = 0, status; child < ALL; child++)
+        CHECK(wait(&status) > 0 && status == 0);
+}
+
 int main(int count, char **arguments) {
     NEED(count >= 3);
     dir = arguments[count - 1];
     if (!strcmp(arguments[1], "directories")) {
         places();
+        kept_beside_a_guest();
         working_directory();
     } else if (!strcmp(arguments[1], "programs")) {
         programs(arguments[0]);
+    } else if (!strcmp(arguments[1], "crowd")) {
+        crowd();
     } else if (!strcmp(arguments[1], "name")) {
         name();
         return failures != 0;

@@ -95,6 +95,11 @@ fn what_needs_a_mount_is_refused() {
     apart("apart.c", "refused", &lines);
 }
 
+#[test]
+fn more_processes_than_there_is_room_for() {
+    apart("apart.c", "crowd", &["nothing serves this process"]);
+}
+
 /// How a program can be that the library is not loaded into; and one that it is loaded into, behind another.
 macro_rules! strangers {
     ($($name:ident: $how:literal $source:literal $argument:literal;)*) => {

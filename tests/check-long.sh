@@ -31,6 +31,9 @@ campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
 campaign "torture" '^[0-9]+ kills|^release |PMFS_TORTURE_SEED=' \
     env PMFS_TORTURE_SECONDS="${PMFS_TORTURE_SECONDS:-600}" \
     cargo test --release -p pmfs-cli --test torture -- --nocapture
+campaign "threads" '^[0-9]+ (threads cancelled|changes of user)' \
+    env PMFS_CANCELS="${PMFS_CANCELS:-10000}" PMFS_SETUIDS="${PMFS_SETUIDS:-500}" PMFS_RUN_SECONDS=1800 \
+    bash -c 'cargo build -p pmfs-shim --release && cargo test --release -p pmfs-cli --test run -- --nocapture threads_that_are_cancelled users_that_come_and_go'
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
     cargo test --release -p yat -- --nocapture --test-threads=1
 campaign "yat" '^[0-9]+ (workloads|sites)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh
@@ -44,7 +47,7 @@ campaign "suites" '^suites, ' \
     bash -c 'sh tests/bootstrap.sh suites && cargo build --release && bash tests/suites.sh long'
 campaign "programs" '^programs.*passed' \
     bash -c 'sh tests/bootstrap.sh programs && cargo build --release && bash tests/programs.sh long && bash tests/programs.sh run long'
-campaign "6.1 kernel" '^(guest: Linux|suites, )' \
+campaign "6.1 kernel" '^(guest: Linux|suites, |programs under)' \
     bash -c 'sh tests/bootstrap.sh suites guest && bash tests/guest.sh'
 
 echo

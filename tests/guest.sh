@@ -3,15 +3,28 @@
 # machine without acceleration. The guest's root is this machine's, read-only by 9p, under an overlay in its
 # memory: the same programs, another kernel. Nothing of it stays but the kernel package in target/guest.
 #
-#   guest.sh [COMMAND...]   the command runs in the guest as root, in this directory; default: the suites
+#   guest.sh [COMMAND...]   the command runs in the guest as root, in this directory; default: the suites, on the
+#                           mount and below `pmfs run`, and some programs below `pmfs run`
+#
+# PMFS (the program, target/release/pmfs) and PMFS_SUITES (where the suites are) hold in the guest too.
 
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 here=$PWD
 target=${CARGO_TARGET_DIR:-$here/target}
 work=$target/guest
-limit=${PMFS_GUEST_SECONDS:-2400}
-[ "$#" -gt 0 ] || set -- env PMFS_SUITES_POOL=1G bash tests/suites.sh quick
+limit=${PMFS_GUEST_SECONDS:-5400}
+if [ "$#" = 0 ]; then
+    # All of it runs, whatever fails.
+    set -- env PMFS_SUITES_POOL=1G bash -c 'bad=0
+        bash tests/suites.sh quick || bad=1
+        bash tests/suites.sh quick root run || bad=1
+        bash tests/programs.sh run few || bad=1
+        exit $bad'
+fi
+for name in PMFS PMFS_SUITES; do
+    [ -z "${!name:-}" ] || set -- env "$name=${!name}" "$@"
+done
 
 needed="qemu-system-x86_64 busybox cpio depmod apt-get dpkg-deb"
 for tool in $needed; do
@@ -73,7 +86,7 @@ mount -t tmpfs -o mode=755 run /root/run
 cp /command /root/run/command
 ip link set lo up 2>/dev/null
 chroot /root /bin/bash -c 'cd $(printf %q "$here") && export HOME=/root CARGO_TARGET_DIR=$(printf %q "$target")
-    export PATH=$(printf %q "$PATH") && echo "guest: Linux \$(uname -r)" && . /run/command; echo "guest: exit code \$?"'
+    export PATH=$(printf %q "$PATH") && echo "guest: Linux \$(uname -r)" && . /run/command 2>&1 | cat; echo "guest: exit code \${PIPESTATUS[0]}"'
 sync
 poweroff -f
 E2

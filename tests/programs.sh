@@ -1,8 +1,8 @@
 #!/bin/bash
 # Real programs on a mount: each check runs once on PMFS and once on tmpfs, and has to print the same and
 # leave the same files. One line a check. `programs.sh run`: under `pmfs run` instead, without system calls.
-# `long` after it: those as well that take longer, or need what not every machine has.
-# `only=FUNCTION`: that check alone.
+# `long` after it: those as well that take longer, or need what not every machine has. `few`: some that a slow
+# machine can do, of each kind one. `only=FUNCTION`: that check alone.
 # `programs.sh run mountless`: where FUSE can't be had; /dev/fuse is covered if it is there. `user` after it: as nobody.
 
 # shellcheck source=tests/place.sh
@@ -37,6 +37,10 @@ result() { printf '%-4s %s: %s\n' "$1" "$face" "$2"; }
 check() {
     local name=$1 function=$2 tools=$3 exclude=${4:-} since code tool side times=
     [ "${only:-$function}" = "$function" ] || return 0
+    case ${few:+$function} in
+    '' | sqlite_wal | tar_both_ways | shell_files | python_files | perl_files | bash_itself) ;;
+    *) return ;;
+    esac
     for tool in $tools; do
         if ! command -v "$tool" >/dev/null; then
             skipped=$((skipped + 1))
@@ -184,7 +188,7 @@ for part in "$root"/tests/programs/*.sh; do
     . "$part"
 done
 
-how='' face=programs long='' only='' mountless='' as=()
+how='' face=programs long='' few='' only='' mountless='' as=()
 for word in "$@"; do
     case $word in
     run) how=intercepted face='programs under pmfs run' ;;
@@ -192,6 +196,7 @@ for word in "$@"; do
     only=*) only=${word#only=} ;;
     mountless) mountless=yes face='programs without a mount' ;;
     user) as=(setpriv --reuid=65534 --regid=65534 --clear-groups --) face="$face, as nobody" ;;
+    few) few=yes ;;
     esac
 done
 make_place programs 70%

@@ -47,11 +47,11 @@ pub fn run(arguments: &Run) -> Outcome {
     let place = Place::find(arguments)?;
     let mountless = matches!(place.kind, Kind::Mountless(_));
     if let Kind::Mountless(why) = &place.kind {
-        tell_log(&format!("without a mount: {why}"))?;
+        tell_log(&format!("without a mount: {why}"));
     }
     let patched = Patched::make(mountless)?;
     for why in &patched.failed {
-        tell_log(&format!("not patched: {why}"))?;
+        tell_log(&format!("not patched: {why}"));
     }
     let keeper = if place.kind == Kind::Private {
         Some(Keeper::start(&place.dir)?)
@@ -86,7 +86,10 @@ fn start(
     };
     let mut command = Command::new(program);
     let mut program = program.as_os_str();
-    if matches!(place.kind, Kind::Mountless(_)) && !preload::is_found(program) {
+    if matches!(place.kind, Kind::Mountless(_))
+        && !preload::is_found(program)
+        && preload::may_be_below(&place.dir, program)
+    {
         // The kernel does not see it, if it is in the pool: who has the library does.
         command = Command::new(SHELL);
         command.args(["-c", "exec \"$0\" \"$@\""]).arg(program);
@@ -118,16 +121,16 @@ fn start(
 }
 
 /// A line where the library has its own: what the run lacks is no word for the program's outputs.
-fn tell_log(text: &str) -> io::Result<()> {
-    let Some(path) = env::var_os(LOG) else {
-        return Ok(());
+fn tell_log(text: &str) {
+    let Some(path) = env::var_os(LOG).filter(|path| !path.is_empty()) else {
+        return;
     };
-    let mut file = FileOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(path)?;
-    writeln!(file, "{} {text}", std::process::id())
+    let mut options = FileOptions::new();
+    let opened = options.create(true).append(true).mode(0o600).open(path);
+    // Nor is it one that it can't be told.
+    if let Ok(mut file) = opened {
+        let _ = writeln!(file, "{} {text}", std::process::id());
+    }
 }
 
 fn refused(program: &OsStr, error: &io::Error) -> ExitCode {

@@ -3,9 +3,8 @@
 mod bench;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use bench::{Bench, text};
@@ -14,11 +13,7 @@ const NOBODY: u32 = 65534;
 
 /// A directory of nobody's, with a copy of the program that nobody can reach.
 fn bench() -> Option<Bench> {
-    let open = fs::metadata("/dev/fuse").is_ok_and(|device| device.mode() & 0o006 == 0o006);
-    let helper = ["/usr/bin/fusermount3", "/bin/fusermount3"]
-        .iter()
-        .any(|p| Path::new(p).exists());
-    if !open || !helper || !rustix::process::geteuid().is_root() {
+    if !bench::fuse_is_open() || !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root, fusermount3, and a /dev/fuse that is open to all");
         return None;
     }

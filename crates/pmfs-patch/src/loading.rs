@@ -16,6 +16,7 @@ const LINE_MAX: usize = 256;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 
@@ -26,7 +27,7 @@ pub enum Loading {
     Preloads(Option<Vec<u8>>),
     /// By none: nothing is preloaded, nor does a variable that asks for it do harm.
     Static,
-    /// By a loader that would stumble over the library.
+    /// By a loader that would stumble over the library, or to be a program that makes system calls of its own all the time.
     Foreign,
     /// By another program, of this path, which gets this argument before the script's own name.
     Script(Vec<u8>, Option<Vec<u8>>),
@@ -64,7 +65,35 @@ pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
     if name != INTERPRETER {
         return Loading::Foreign;
     }
+    if is_go(&segments, &read) {
+        return Loading::Foreign;
+    }
     Loading::Preloads(sanitizer(&segments, &read))
+}
+
+/// Go's runtime makes its own system calls, also in a program that is linked to libc: that libc is served would help it with nothing.
+fn is_go(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> bool {
+    let mut notes = segments.iter().filter(|segment| segment.kind == PT_NOTE);
+    notes.any(|segment| {
+        let mut room = vec![0; segment.bytes.min(HEAD as u64) as usize];
+        let len = read(segment.offset, &mut room);
+        names_go(&room[..len]).unwrap_or(false)
+    })
+}
+
+/// Whether one of these notes is Go's; `None` where they end before it is found.
+fn names_go(mut notes: &[u8]) -> Option<bool> {
+    loop {
+        let name_bytes = number(notes, 0, 4)?;
+        let padded = |bytes: u64| usize::try_from(bytes.next_multiple_of(4)).ok();
+        let text_bytes = padded(number(notes, 4, 4)?)?;
+        let name = notes.get(12..)?;
+        if name_bytes == 4 && name.starts_with(b"Go\0\0") {
+            return Some(true);
+        }
+        let next = padded(name_bytes)?.checked_add(text_bytes)?;
+        notes = name.get(next..)?;
+    }
 }
 
 fn script(line: &[u8]) -> Loading {

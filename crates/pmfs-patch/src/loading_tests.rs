@@ -37,6 +37,47 @@ fn scripts_name_their_interpreter() {
     assert_eq!(of_line("#!\n"), named(""));
 }
 
+/// A program with these notes at an offset of its file.
+fn with_notes(at: usize, notes: &[u8]) -> Vec<u8> {
+    let loader = b"/lib64/ld-linux-x86-64.so.2\0";
+    let mut bytes = vec![0; at.max(1000)];
+    let mut put = |at: usize, value: u64, size: usize| {
+        bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
+    };
+    put(0, 0x0002_464c_457f, 6);
+    put(18, 62, 2);
+    put(32, 64, 8);
+    put(54, 56, 2);
+    put(56, 2, 2);
+    for (index, kind, offset, len) in [(0, 3, 500, loader.len()), (1, 4, at, notes.len())] {
+        put(64 + 56 * index, kind, 4);
+        put(64 + 56 * index + 8, offset as u64, 8);
+        put(64 + 56 * index + 32, len as u64, 8);
+    }
+    bytes[500..500 + loader.len()].copy_from_slice(loader);
+    bytes.truncate(at);
+    bytes.extend_from_slice(notes);
+    bytes
+}
+
+#[test]
+fn programs_in_go_are_known_by_a_note() {
+    // Name and text lengths, a kind, the name, the text.
+    let other = b"\x04\0\0\0\x05\0\0\0\x01\0\0\0GNU\0abcde\0\0\0";
+    let go = b"\x04\0\0\0\x03\0\0\0\x04\0\0\0Go\0\0abc\0";
+    let both = [&other[..], go].concat();
+    for at in [1000, 9000] {
+        assert_eq!(of_bytes(&with_notes(at, other)), Loading::Preloads(None));
+        assert_eq!(of_bytes(&with_notes(at, go)), Loading::Foreign);
+        assert_eq!(of_bytes(&with_notes(at, &both)), Loading::Foreign);
+        // They end in the middle, or say that they are longer than there can be.
+        let short = with_notes(at, &both[..both.len() - 12]);
+        assert_eq!(of_bytes(&short), Loading::Preloads(None));
+        let long = [&[0xff; 12][..], go].concat();
+        assert_eq!(of_bytes(&with_notes(at, &long)), Loading::Preloads(None));
+    }
+}
+
 /// Any number in a header may be a lie.
 #[test]
 fn damaged_programs_are_no_danger() {

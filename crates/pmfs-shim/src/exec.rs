@@ -61,7 +61,7 @@ fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer 
     let verdict = run(room, through as u64, args[1], [args[2], args[3], args[4]]);
     kernel::plain(libc::SYS_close, &[through as u64]);
     match verdict {
-        Verdict::Done(answer) => answer,
+        Verdict::Done(rax) => Verdict::answer(rax),
         _ => Err(libc::ENOENT),
     }
 }
@@ -90,7 +90,7 @@ fn run_apart(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict
         Ok(resolved) => resolved,
         Err(errno) => {
             room.given = None;
-            return Verdict::Done(Err(errno));
+            return Verdict::done(Err(errno));
         }
     };
     let next = Next {
@@ -130,7 +130,7 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     }
     let absolute = match made_absolute(room, dirfd, path) {
         Ok(absolute) => absolute,
-        Err(errno) => return Verdict::Done(Err(errno)),
+        Err(errno) => return Verdict::done(Err(errno)),
     };
     let mut name = Box::new([0; PATH_MAX]);
     let known = absolute.clone().or_else(|| {
@@ -178,7 +178,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
             gate::open();
         }
         take_back(room, handed);
-        return Verdict::Done(Err(libc::ENFILE));
+        return Verdict::done(Err(libc::ENFILE));
     }
     let given = room.given.get_or_insert_default();
     let environment = match environment(given, next.environment, handed, next.target) {
@@ -188,7 +188,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
                 gate::open();
             }
             take_back(room, handed);
-            return Verdict::Done(Err(errno));
+            return Verdict::done(Err(errno));
         }
     };
     stats::flush();
@@ -211,7 +211,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
         gate::open();
     }
     take_back(room, handed);
-    Verdict::Done(kernel_answer(answer))
+    Verdict::done(kernel_answer(answer))
 }
 
 /// With no system call but the program's own: others may be forbidden, to the next program too.
@@ -219,7 +219,7 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
     let given = room.given.insert(Given::default());
     let environment = match environment(given, rest[1], None, &Target::WITHOUT) {
         Ok(environment) => environment,
-        Err(errno) => return Verdict::Done(Err(errno)),
+        Err(errno) => return Verdict::done(Err(errno)),
     };
     let args = [dirfd, path, rest[0], environment, rest[2], 0];
     // By the call that it made, for a filter may know that one alone.
@@ -231,7 +231,7 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
     // SAFETY: the program's own call, with another environment, which stays until it is over.
     let answer = unsafe { kernel::call(number, args) };
     room.given = None;
-    Verdict::Done(kernel_answer(answer))
+    Verdict::done(kernel_answer(answer))
 }
 
 /// A path relative to a directory of ours, or out of it again, as one that the kernel understands; any other leads the kernel

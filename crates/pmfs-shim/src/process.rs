@@ -18,7 +18,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_umask => {
             let before = kernel::plain(libc::SYS_umask, &args[..1]);
             UMASK.store(args[0] as u32 & 0o777, Ordering::Relaxed);
-            Verdict::Done(Ok(before as u64))
+            Verdict::done(Ok(before as u64))
         }
         libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
         libc::SYS_fork => fork(0, call, room),
@@ -45,8 +45,11 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_prctl | libc::SYS_seccomp | libc::SYS_landlock_restrict_self => {
             if retire::is_due(call) {
                 if mountless::is() && retire::has_something(room) {
+                    if !retire::would_filter(call) {
+                        return Verdict::Pass;
+                    }
                     let errno = mountless::refuse(Refused::Filter, libc::EOPNOTSUPP);
-                    return Verdict::Done(Err(errno));
+                    return Verdict::done(Err(errno));
                 }
                 retire::retire(room);
             }
@@ -61,7 +64,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             let answer = unsafe { kernel::call(call.rax as i64, args) };
             credentials::forget();
             IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
-            Verdict::Done(crate::calls::kernel_answer(answer))
+            Verdict::done(crate::calls::kernel_answer(answer))
         }
     }
 }
@@ -207,7 +210,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
                 if alone {
                     gate::open();
                 }
-                return Verdict::Done(Err(libc::EAGAIN));
+                return Verdict::done(Err(libc::EAGAIN));
             }
         },
         Some(fs) if !descriptors::none() || cwd::is_kept() => fs.before_fork().ok(),
@@ -240,7 +243,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     if alone {
         gate::open();
     }
-    Verdict::Done(crate::calls::kernel_answer(answer))
+    Verdict::done(crate::calls::kernel_answer(answer))
 }
 
 /// Words of struct clone_args that are known here.

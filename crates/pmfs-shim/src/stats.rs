@@ -108,7 +108,8 @@ fn write_down(call: &Call, verdict: &Verdict) {
     let name = class::name(number);
     let a = call.args;
     match verdict {
-        Verdict::Done(answer) => {
+        Verdict::Done(rax) => {
+            let answer = &Verdict::answer(*rax);
             add(Word::Served, 1);
             match (number, answer) {
                 (

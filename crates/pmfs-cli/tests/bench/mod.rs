@@ -8,6 +8,7 @@ pub mod installed;
 pub mod mapper;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -203,6 +204,13 @@ pub fn can_mount() -> bool {
         eprintln!("skipped: needs /dev/fuse and root");
     }
     able
+}
+
+/// Whether an ordinary user can mount here.
+pub fn fuse_is_open() -> bool {
+    let open = fs::metadata("/dev/fuse").is_ok_and(|device| device.mode() & 0o006 == 0o006);
+    let helpers = ["/usr/bin/fusermount3", "/bin/fusermount3"];
+    open && helpers.iter().any(|path| Path::new(path).exists())
 }
 
 pub fn text(bytes: &[u8]) -> String {

@@ -2,18 +2,26 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{XattrFlags, setxattr};
 use rustix::process::{Pid, Signal, kill_process_group};
+
+use tempfile::TempDir;
 
 use crate::bench::Bench;
 use crate::bench::installed::install;
 
 /// A program that takes longer hangs. It is ended, with all that it has started.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// For the long campaigns, seconds.
+const LONGER: &str = "PMFS_RUN_SECONDS";
+
+const NOBODY: u32 = 65534;
 
 /// What a program said, and how it ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +35,8 @@ pub struct Run {
     bench: Bench,
     pmfs: PathBuf,
     environment: Vec<(&'static str, OsString)>,
+    /// Who runs what is run.
+    user: u32,
 }
 
 impl Run {
@@ -44,12 +54,43 @@ impl Run {
             bench,
             pmfs,
             environment: Vec::new(),
+            user: 0,
         }
     }
 
     /// For what runs in the pool from now on.
     pub fn set(&mut self, variable: &'static str, value: &OsStr) {
         self.environment.push((variable, value.to_owned()));
+    }
+
+    /// As nobody, whose all of it is. `None` where nobody can't mount.
+    pub fn as_nobody() -> Option<Run> {
+        if !rustix::process::geteuid().is_root() || !crate::bench::fuse_is_open() {
+            eprintln!("skipped: needs root, fusermount3, and a /dev/fuse that is open to all");
+            return None;
+        }
+        let bench = Bench::empty();
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(bench.path(""), open).expect("root may");
+        fs::create_dir(bench.path("plain")).expect("a directory");
+        for path in ["", "mnt", "plain"].map(|name| bench.path(name)) {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("root may");
+        }
+        let pmfs = install(&bench.path("bin"));
+        // The root directory in it is nobody's, too.
+        let made = Command::new(&pmfs)
+            .args(["mkfs", "--size", "64M", "pool"])
+            .current_dir(bench.path("."))
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output();
+        assert!(made.expect("the command starts").status.success());
+        Some(Run {
+            bench,
+            pmfs,
+            environment: Vec::new(),
+            user: NOBODY,
+        })
     }
 
     /// Compiles a source of this directory.
@@ -59,24 +100,25 @@ impl Run {
     }
 
     fn compile(&self, compiler: &str, source: &str, more: &[&str]) -> PathBuf {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run");
-        let cpp = source.ends_with(".cc");
         let program = self.bench.path(&format!("{source}.{}", more.concat()));
-        let compiled = Command::new(compiler)
-            .arg(if cpp { "-std=c++17" } else { "-std=gnu11" })
-            .args(["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-O1", "-g"])
-            .args(["-pthread", "-rdynamic", "-fno-builtin"])
-            // They do on purpose what the compiler warns of.
-            .args(["-Wno-nonnull", "-Wno-stringop-overread"])
-            .args(["-Wno-stringop-overflow", "-Wno-unused-result"])
-            .args(["-Wno-format-truncation", "-Wno-clobbered"])
-            .args(more.iter().filter(|flag| !flag.starts_with("-l")))
-            .arg(here.join(source))
-            .args(more.iter().filter(|flag| flag.starts_with("-l")))
-            .arg("-o")
+        compile(compiler, source, more, &program)
+    }
+
+    /// The stranger in Go, which has C in it.
+    fn compile_go(&self) -> PathBuf {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run");
+        let program = self.bench.path("stranger.go.out");
+        let compiled = Command::new("go")
+            .args(["build", "-o"])
             .arg(&program)
+            .arg(here.join("stranger.go"))
+            // What it compiles of its own library is kept for the next time.
+            .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
+            .env("CGO_ENABLED", "1")
+            .env("GOFLAGS", "-buildvcs=false")
+            .env("GO111MODULE", "off")
             .output()
-            .expect("cc, of the package gcc");
+            .expect("go was there");
         let said = String::from_utf8_lossy(&compiled.stderr);
         assert!(compiled.status.success(), "{said}");
         program
@@ -120,13 +162,20 @@ impl Run {
             .stderr(file)
             .current_dir(self.bench.path("."))
             .process_group(0);
+        if self.user != 0 {
+            command.uid(self.user).gid(self.user);
+            command.env("XDG_CACHE_HOME", self.bench.path("."));
+        }
         let mut child = command.spawn().expect("the program starts");
         let since = Instant::now();
+        let longer = std::env::var(LONGER).ok();
+        let longer = longer.and_then(|seconds| seconds.parse().ok());
+        let patience = longer.map_or(PATIENCE, Duration::from_secs);
         let status: Option<ExitStatus> = loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 break Some(status);
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > patience {
                 let group = Pid::from_child(&child);
                 let _ = kill_process_group(group, Signal::KILL);
                 let _ = child.wait();
@@ -162,9 +211,15 @@ pub fn both(source: &str, arguments: &[&str]) {
 pub fn both_apart(source: &str, argument: &str) {
     let run = Run::unmounted();
     let program = run.build(source, &[]);
-    let plain = run.plain(&program, &[argument]);
+    let mut arguments = vec![argument];
+    let stranger;
+    if source == "strangers.c" {
+        stranger = run.compile("cc", "stranger.c", &[]);
+        arguments.push(stranger.to_str().expect("a path in UTF-8"));
+    }
+    let plain = run.plain(&program, &arguments);
     assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
-    let apart = run.apart(&program, &[argument]);
+    let apart = run.apart(&program, &arguments);
     let log = run.log();
     assert_eq!(apart, plain, "without a mount; {log}\n{}", apart.text);
     run.check();
@@ -196,12 +251,95 @@ pub fn both_with(source: &str, argument: &str, how: &str) {
             return;
         }
         "musl" => run.compile("musl-gcc", "stranger.c", &[]),
+        "go" if !has_go() => {
+            eprintln!("skipped: go is missing (apt-get install golang-go)");
+            return;
+        }
+        "go" => run.compile_go(),
         _ => run.compile("cc", "stranger.c", &[]),
     };
     run.both(
         source,
         &[argument, stranger.to_str().expect("a path in UTF-8")],
     );
+}
+
+/// What a program's file gives to who runs it.
+pub enum Rights {
+    /// To be root, who has the file.
+    SetUid,
+    /// To read and write what the mode forbids: `security.capability` with CAP_DAC_OVERRIDE, effective.
+    Capability,
+}
+
+impl Rights {
+    fn give(&self, program: &Path) -> &'static str {
+        let mode = |bits| {
+            let bits = fs::Permissions::from_mode(bits);
+            fs::set_permissions(program, bits).expect("root may");
+        };
+        match self {
+            Rights::SetUid => {
+                mode(0o4755);
+                "set-uid"
+            }
+            Rights::Capability => {
+                mode(0o755);
+                let words: [u32; 5] = [0x0200_0001, 1 << 1, 0, 0, 0];
+                let value = words.map(u32::to_le_bytes).concat();
+                let (name, flags) = ("security.capability", XattrFlags::empty());
+                setxattr(program, name, &value, flags).expect("root may");
+                "capable"
+            }
+        }
+    }
+}
+
+/// As [`both`], as an ordinary user, of a program that starts another one, which has more rights than he.
+pub fn both_as_nobody(how: &str, rights: Rights) {
+    let Some(run) = Run::as_nobody() else { return };
+    let stranger = match how {
+        "static" => run.compile("cc", "stranger.c", &["-static"]),
+        _ => run.compile("cc", "stranger.c", &[]),
+    };
+    // Where such programs are heeded: shared memory may be mounted nosuid.
+    let place = TempDir::with_prefix("pmfs-cli-test-").expect("a directory");
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(place.path(), open).expect("root may");
+    let owned = place.path().join("stranger");
+    fs::copy(stranger, &owned).expect("a copy");
+    let argument = rights.give(&owned);
+    let owned = owned.to_str().expect("UTF-8");
+    run.both("strangers.c", &[argument, owned]);
+}
+
+/// Compiles a source of this directory.
+pub fn compile(compiler: &str, source: &str, more: &[&str], program: &Path) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run");
+    let cpp = source.ends_with(".cc");
+    let compiled = Command::new(compiler)
+        .arg(if cpp { "-std=c++17" } else { "-std=gnu11" })
+        .args(["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-O1", "-g"])
+        .args(["-pthread", "-rdynamic", "-fno-builtin"])
+        // They do on purpose what the compiler warns of.
+        .args(["-Wno-nonnull", "-Wno-stringop-overread"])
+        .args(["-Wno-stringop-overflow", "-Wno-unused-result"])
+        .args(["-Wno-format-truncation", "-Wno-clobbered"])
+        .args(more.iter().filter(|flag| !flag.starts_with("-l")))
+        .arg(here.join(source))
+        .args(more.iter().filter(|flag| flag.starts_with("-l")))
+        .arg("-o")
+        .arg(program)
+        .output()
+        .expect("cc, of the package gcc");
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+    program.to_owned()
+}
+
+fn has_go() -> bool {
+    let version = Command::new("go").arg("version").output();
+    version.is_ok_and(|output| output.status.success())
 }
 
 fn has(program: &str) -> bool {
@@ -215,9 +353,20 @@ impl Run {
         let program = run.build(source, &[]);
         let plain = run.plain(&program, arguments);
         assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
+        if plain.text.starts_with("skipped: ") {
+            eprint!("{}", plain.text);
+            return;
+        }
         let inside = run.inside(&program, arguments);
         let log = run.log();
         assert_eq!(inside, plain, "in the pool; {log}\n{}", inside.text);
         run.check();
+        if let Some(figure) = inside
+            .text
+            .lines()
+            .find(|line| line.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            println!("{figure}");
+        }
     }
 }

@@ -2,6 +2,7 @@
  * descriptors that go to other processes. */
 #include "check.h"
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/inotify.h>
@@ -119,6 +120,53 @@ static void filters(void) {
     /* Under the library it is not there at all; elsewhere it refuses this. */
     long ring = syscall(SYS_io_uring_setup, 0, NULL);
     CHECK(ring == -1);
+}
+
+/* Paths that it gives up for good, by Landlock: what it may still have it has, what was open stays, and the rest is refused. */
+static void restrict_to(const char *path) {
+    const __u64 all = (1 << 13) - 1; /* Of the first version. */
+    struct landlock_ruleset_attr attributes = {.handled_access_fs = all};
+    int rules = syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes.handled_access_fs, 0);
+    struct landlock_path_beneath_attr beneath = {.allowed_access = all, .parent_fd = open(path, O_PATH | O_CLOEXEC)};
+    NEED(rules >= 0 && beneath.parent_fd >= 0 && syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) == 0);
+    NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_landlock_restrict_self, rules, 0) == 0);
+    close(rules);
+    close(beneath.parent_fd);
+}
+
+static void *in_a_thread(void *unused) {
+    FAILS(EACCES, open(in("file"), O_RDONLY));
+    CHECK(holds("allowed/file", "allowed"));
+    return unused;
+}
+
+static void landlock(void) {
+    if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 1) {
+        say("skipped: this kernel has no Landlock\n");
+        return;
+    }
+    NEED(mkdir(in("allowed"), 0755) == 0);
+    close(file_with("allowed/file", "allowed"));
+    int fd = file_with("file", "0123456789");
+    char command[3 * PATH_MAX];
+    snprintf(command, sizeof command, "cp %s %s", stranger, in("allowed/stranger"));
+    NEED(system(command) == 0 && read(fd, got, 1) == 1);
+    CHILD(restrict_to(in("allowed")); FAILS(EACCES, open(in("file"), O_RDONLY)); FAILS(EACCES, open(in("new"), O_WRONLY | O_CREAT, 0644));
+          FAILS(EACCES, unlink(in("file"))); FAILS(EACCES, mkdir(in("dir"), 0755));
+          /* EXDEV: Linux before 5.19 or a link that would give more than it takes. */
+          CHECK(rename(in("file"), in("allowed/moved")) == -1 && (errno == EACCES || errno == EXDEV));
+          CHECK(read(fd, got, 3) == 3 && memcmp(got, "123", 3) == 0 && write(fd, "locked", 6) == 6 && lseek(fd, 0, SEEK_CUR) == 10);
+          CHECK(holds("allowed/file", "allowed")); close(file_with("allowed/made", "made")); CHECK(unlink(in("allowed/made")) == 0);
+          pthread_t thread; NEED(pthread_create(&thread, NULL, in_a_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+          pid_t inner = fork(); if (inner == 0) {
+              in_a_thread(NULL);
+              _exit(failures != 0);
+          } CHECK(child_ends_with(inner, 0));
+          FAILS(EACCES, execl("/bin/sh", "sh", "-c", "exit 0", NULL));
+          /* What is started then has what was open. */
+          NEED(lseek(fd, 1, SEEK_SET) == 1); dup2(fd, 1); execl(in("allowed/stranger"), "stranger", "say", "next", NULL); _exit(errno == EACCES ? 8 : 9));
+    CHECK(lseek(fd, 0, SEEK_CUR) == 5 && holds("file", "0nextocked"));
+    close(file_with("allowed/after", "x"));
 }
 
 /* Over a socket, to one that has the library and to one that has not. */
@@ -263,6 +311,42 @@ static void users(void) {
           CHECK(syscall(SYS_setresuid, -1, 0, -1) == 0 && open(in("secret"), O_RDONLY) >= 0));
 }
 
+/* Users that come and go under threads that are in the middle of calls, many times; what they may not have they never get. */
+static volatile int outside;
+static void *busier(void *number) {
+    char name[32], moved[32], text[600] = "";
+    snprintf(name, sizeof name, "busy%ld", (long)number);
+    snprintf(moved, sizeof moved, "moved%ld", (long)number);
+    struct stat stat;
+    while (!stop) {
+        int fd = open(in(name), O_RDWR | O_CREAT, 0666);
+        if (fd < 0)
+            continue;
+        NEED(write(fd, text, sizeof text) == sizeof text && pread(fd, text, 100, 0) == 100 && fstat(fd, &stat) == 0 && ftruncate(fd, 0) == 0);
+        if (stat.st_uid > 1)
+            outside++;
+        NEED(close(fd) == 0 && rename(in(name), in(moved)) == 0 && rename(in(moved), in(name)) == 0 && unlink(in(name)) == 0);
+    }
+    return NULL;
+}
+
+static void storm(void) {
+    const char *asked = getenv("PMFS_SETUIDS");
+    int rounds = asked ? atoi(asked) : 25;
+    NEED(chmod(dir, 0777) == 0 && fchmod(file_with("secret", "secret"), 0600) == 0);
+    CHILD(pthread_t threads[8]; for (long at = 0; at < 8; at++) NEED(pthread_create(&threads[at], NULL, busier, (void *)at) == 0);
+          for (int round = 0; round < rounds; round++) {
+              CHECK(setegid(1) == 0 && seteuid(1) == 0);
+              FAILS(EACCES, open(in("secret"), O_RDONLY));
+              CHECK(seteuid(0) == 0 && setegid(0) == 0 && holds("secret", "secret"));
+          }
+          CHECK(setgid(1) == 0 && setuid(1) == 0); usleep(5000); FAILS(EACCES, open(in("secret"), O_RDONLY)); stop = 1;
+          for (int at = 0; at < 8; at++) pthread_join(threads[at], NULL); CHECK(outside == 0));
+    CHECK(holds("secret", "secret"));
+    close(file_with("after", "x"));
+    say("%d changes of user under eight busy threads\n", 4 * rounds + 2);
+}
+
 static void *as_another(void *unused) {
     CHECK(syscall(SYS_setfsuid, 1) == 0);
     FAILS(EACCES, open(in("secret"), O_RDONLY));
@@ -296,6 +380,10 @@ int main(int count, char **arguments) {
         sent();
     else if (!strcmp(what, "users"))
         users();
+    else if (!strcmp(what, "storm"))
+        storm();
+    else if (!strcmp(what, "landlock"))
+        landlock();
     else if (!strcmp(what, "threads"))
         threads();
     else

@@ -2,7 +2,9 @@
 #include "check.h"
 #include <execinfo.h>
 #include <setjmp.h>
+#include <spawn.h>
 
+extern char **environ;
 static char got[4096];
 static volatile sig_atomic_t handled;
 static int log_fd;
@@ -151,6 +153,60 @@ static void *small(void *unused) {
     return NULL;
 }
 
+/* Threads of 16 KiB that do a little of everything, in a storm of handlers on alternate stacks of 8 KiB, and start programs. */
+static void *crowded(void *number) {
+    char name[32], other[32];
+    static char rooms[4][8192] __attribute__((aligned(16)));
+    stack_t stack = {.ss_sp = rooms[(long)number], .ss_size = sizeof rooms[0]};
+    NEED(sigaltstack(&stack, NULL) == 0);
+    snprintf(name, sizeof name, "crowd%ld", (long)number);
+    snprintf(other, sizeof other, "moved%ld", (long)number);
+    for (int round = 0; round < 30; round++) {
+        int fd = open(in(name), O_RDWR | O_CREAT, 0644), root = open(dir, O_RDONLY | O_DIRECTORY);
+        char byte, list[600];
+        struct stat stat;
+        NEED(fd >= 0 && root >= 0 && ftruncate(fd, 5000) == 0 && pwrite(fd, "x", 1, 4999) == 1 && pread(fd, &byte, 1, 4999) == 1 && byte == 'x');
+        NEED(syscall(SYS_getdents64, root, list, sizeof list) > 0 && fstat(fd, &stat) == 0 && stat.st_size == 5000);
+        char *map = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        NEED(map != MAP_FAILED && (map[1] = 'y') && pread(fd, &byte, 1, 1) == 1 && byte == 'y' && munmap(map, 8192) == 0);
+        NEED(rename(in(name), in(other)) == 0 && link(in(other), in(name)) == 0 && unlink(in(other)) == 0);
+        FAILS(EFAULT, pread(fd, NULL, 1, 0));
+        if (round % 10 == 0) {
+            char *words[] = {"true", NULL};
+            posix_spawn_file_actions_t actions;
+            posix_spawn_file_actions_init(&actions);
+            posix_spawn_file_actions_adddup2(&actions, fd, 0);
+            posix_spawn_file_actions_addopen(&actions, 50, in(name), O_RDWR, 0);
+            pid_t pid;
+            NEED(posix_spawn(&pid, "/bin/true", &actions, NULL, words, environ) == 0 && child_ends_with(pid, 0));
+            posix_spawn_file_actions_destroy(&actions);
+        }
+        NEED(close(fd) == 0 && close(root) == 0 && unlink(in(name)) == 0);
+    }
+    stack.ss_flags = SS_DISABLE;
+    NEED(sigaltstack(&stack, NULL) == 0);
+    return NULL;
+}
+
+static void crowd(void) {
+    close(file_with("file", "0123"));
+    log_fd = open(in("log"), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    on(SIGALRM, write_it, SA_ONSTACK | SA_RESTART);
+    struct itimerval timer = {{0, 500}, {0, 500}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    NEED(pthread_attr_setstacksize(&attributes, 16384) == 0);
+    pthread_t threads[4];
+    for (long at = 0; at < 4; at++)
+        NEED(pthread_create(&threads[at], &attributes, crowded, (void *)at) == 0);
+    for (int at = 0; at < 4; at++)
+        NEED(pthread_join(threads[at], NULL) == 0);
+    memset(&timer, 0, sizeof timer);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    CHECK(handled > 0);
+}
+
 static void stacks(void) {
     pool_fd = file_with("file", "0123");
     stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate}, old;
@@ -257,6 +313,8 @@ int main(int count, char **arguments) {
         storm();
     else if (!strcmp(what, "stacks"))
         stacks();
+    else if (!strcmp(what, "crowd"))
+        crowd();
     else if (!strcmp(what, "faults"))
         faults();
     else

@@ -1,6 +1,9 @@
 /* What a program starts that the library is not loaded into gets its open files all the same: with its offsets, both ways. */
 #include "check.h"
+#include <linux/capability.h>
 #include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/xattr.h>
 
 extern char **environ;
 static char *stranger;
@@ -183,6 +186,59 @@ static void other_users(void) {
     CHECK(holds("to", "0 1 1234 back 0 1 differs end"));
 }
 
+/* A program whose file gives it capabilities: the loader leaves the library out of it too. */
+static void capabilities(void) {
+    static char owned[PATH_MAX];
+    char command[3 * PATH_MAX];
+    struct vfs_cap_data may = {VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE, {{1 << CAP_DAC_OVERRIDE, 0}, {0, 0}}};
+    snprintf(owned, sizeof owned, "/tmp/pmfs-capable-%d", getpid());
+    snprintf(command, sizeof command, "cp %s %s && chmod 755 %s", stranger, owned, owned);
+    NEED(system(command) == 0 && setxattr(owned, "security.capability", &may, sizeof may, 0) == 0);
+    int from = file_with("from", "0123456789"), to = file_with("to", "");
+    NEED(fchmod(file_with("secret", "secret "), 0) == 0 && chmod(dir, 0755) == 0);
+    static char secret[PATH_MAX];
+    snprintf(secret, sizeof secret, "%s", in("secret"));
+    char *before = stranger;
+    stranger = owned;
+    CHECK(read(from, got, 1) == 1 && RUN(from, to, "take", "2", "say", " root ") == 0);
+    /* Those who have nothing but what the file gives: somebody else, who without it may not; and a root that has given up all else, but may
+     * have the pool. */
+    for (int way = 0; way < 3; way++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+            struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+            dup2(from, 0);
+            dup2(to, 1);
+            NEED(way == 2 || (setresgid(1, 1, 1) == 0 && setresuid(1, 1, 1) == 0));
+            NEED(way != 2 || (prctl(PR_SET_SECUREBITS, 1 /* SECBIT_NOROOT */) == 0 && syscall(SYS_capset, &head, none) == 0));
+            FAILS(EACCES, open(secret, O_RDONLY));
+            execl(way ? owned : before, "stranger", "who", "take", "1", "say", " ", "show", secret, NULL);
+            _exit(90);
+        }
+        CHECK(child_ends_with(pid, way ? 0 : 7 << 8));
+    }
+    unlink(owned);
+    CHECK(read(from, got, 1) == 1 && got[0] == '6' && write(to, "back", 4) == 4);
+    CHECK(holds("to", "12 root 1 1 3 1 1 4 secret 0 0 5 secret back"));
+    stranger = before;
+}
+
+/* By an ordinary user, who has a program that runs as root, or with more rights than he: it has what he has open. */
+static void ordinary(int euid) {
+    int from = file_with("from", "0123456789"), to = file_with("to", "");
+    CHECK(getuid() != 0 && read(from, got, 2) == 2 && write(to, "first ", 6) == 6);
+    CHECK(RUN(from, to, "who", "take", "3", "say", " second ") == 0);
+    CHECK(read(from, got, 1) == 1 && got[0] == '5' && write(to, "third ", 6) == 6);
+    int nameless = file_with("nameless", "nameless");
+    NEED(unlink(in("nameless")) == 0);
+    CHECK(RUN(nameless, to, "copy") == 0 && write(to, "!", 1) == 1);
+    snprintf(got, sizeof got, "first %d %d 234 second third nameless!", getuid(), euid);
+    char expected[100];
+    snprintf(expected, sizeof expected, "%s", got);
+    CHECK(holds("to", expected));
+}
+
 int main(int count, char **arguments) {
     NEED(count == 4);
     dir = arguments[3];
@@ -194,6 +250,12 @@ int main(int count, char **arguments) {
         files();
     else if (!strcmp(what, "pool"))
         from_the_pool();
+    else if (!strcmp(what, "capabilities"))
+        capabilities();
+    else if (!strcmp(what, "set-uid"))
+        ordinary(0);
+    else if (!strcmp(what, "capable"))
+        ordinary(getuid());
     else if (!strcmp(what, "users"))
         other_users();
     else

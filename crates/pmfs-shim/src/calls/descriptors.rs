@@ -111,7 +111,7 @@ fn onto(from: u64, to: u64, flags: u64) -> Verdict {
             None => Ok(answer),
         }
     };
-    Verdict::Done(put())
+    Verdict::done(put())
 }
 
 /// close_range(2), around this library's own descriptors.
@@ -150,7 +150,7 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
         }
     }
     part(from, last);
-    Verdict::Done(kernel_answer(answer))
+    Verdict::done(kernel_answer(answer))
 }
 
 pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
@@ -163,14 +163,31 @@ pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
             let offset = fs.file(file.file).map_err(errno)?.offset;
             program::write(args[2], &(size.saturating_sub(offset) as i32)).map(|()| 0)
         }
-        libc::FIONBIO => Ok(0),
+        libc::FIONBIO => {
+            let on: i32 = program::read(args[2])?;
+            let set = if on == 0 { 0 } else { libc::O_NONBLOCK as u64 };
+            change_flags(file, libc::O_NONBLOCK as u64, set)
+        }
         _ => Err(ENOTTY),
     }
+}
+
+/// Sets these flags of an open file to what `set` has of them.
+fn change_flags(file: &Descriptor, these: u64, set: u64) -> Answer {
+    let fs = fs()?;
+    let before = fs.file(file.file).map_err(errno)?.flags;
+    done(fs.set_file_flags(file.file, before & !these | set & these))
 }
 
 /// Flags that F_SETFL may change.
 const CHANGEABLE: u64 =
     (libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME) as u64;
+
+/// Of fcntl(2), from the kernel's headers: libc has no names for them.
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
+const F_SETOWN_EX: i32 = 15;
+const F_GETOWN_EX: i32 = 16;
 
 pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
     let command = args[1] as i32;
@@ -188,19 +205,14 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
             let flags = fs().and_then(|fs| fs.file(file.file).map_err(errno));
             flags.map(|file| file.flags).into()
         }
-        libc::F_SETFL => {
-            let set = || {
-                let fs = fs()?;
-                let before = fs.file(file.file).map_err(errno)?.flags;
-                let flags = before & !CHANGEABLE | args[2] & CHANGEABLE;
-                done(fs.set_file_flags(file.file, flags))
-            };
-            Verdict::Done(set())
-        }
+        libc::F_SETFL => change_flags(file, CHANGEABLE, args[2]).into(),
         libc::F_GETLK | libc::F_OFD_GETLK => conflict(file, class, args[2]).into(),
         libc::F_SETLK | libc::F_OFD_SETLK => lock(file, class, args[2], false),
         libc::F_SETLKW | libc::F_OFD_SETLKW => lock(file, class, args[2], true),
-        libc::F_GETOWN => Ok(0).into(),
+        // Whom to tell of what never comes from a file.
+        libc::F_GETOWN | libc::F_SETOWN | F_GETOWN_EX | F_SETOWN_EX | F_GETSIG | F_SETSIG => {
+            Verdict::Pass
+        }
         _ => Err(EINVAL).into(),
     }
 }
@@ -315,7 +327,7 @@ fn interrupted(answer: Answer) -> Verdict {
     if answer == Err(libc::EINTR) && signals::restarts() {
         return Verdict::Again;
     }
-    Verdict::Done(answer)
+    Verdict::done(answer)
 }
 
 pub(crate) fn flock(file: &Descriptor, args: [u64; 6]) -> Verdict {

@@ -176,12 +176,12 @@ fn ends(
     follow: bool,
     (number, flags): (i64, u64),
 ) -> Result<(&'static Fs, Name, Name), Verdict> {
-    let first = end(room, from, follow).map_err(|errno| Verdict::Done(Err(errno)))?;
-    let second = end(room, to, false).map_err(|errno| Verdict::Done(Err(errno)))?;
+    let first = end(room, from, follow).map_err(|errno| Verdict::done(Err(errno)))?;
+    let second = end(room, to, false).map_err(|errno| Verdict::done(Err(errno)))?;
     match (first, second) {
         (End::Pool(fs, first), End::Pool(_, second)) => Ok((fs, first, second)),
         (End::Pool(..), _) | (_, End::Pool(..)) if mountless::is() => {
-            Err(Verdict::Done(Err(EXDEV)))
+            Err(Verdict::done(Err(EXDEV)))
         }
         (End::Elsewhere, End::Elsewhere) if mountless::is() => Err(Verdict::Pass),
         (first, second) if mountless::is() => {
@@ -194,7 +194,7 @@ fn ends(
         _ if !descriptors::is_placeholder(from[0]) && !descriptors::is_placeholder(to[0]) => {
             Err(Verdict::Pass)
         }
-        _ => Err(Verdict::Done(Err(EXDEV))),
+        _ => Err(Verdict::done(Err(EXDEV))),
     }
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
         let owner = credentials::with(|me| (me.uid, me.gid));
         done(fs.rename_by(from.dir, &from.name, to.dir, &to.name, flags, owner))
     };
-    Verdict::Done(rename())
+    Verdict::done(rename())
 }
 
 pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
@@ -268,7 +268,7 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
         allow_change(fs, to.dir)?;
         done(fs.link(source.ino, to.dir, &to.name).map(drop))
     };
-    Verdict::Done(link())
+    Verdict::done(link())
 }
 
 pub(crate) fn symlink(room: &mut Inner, target: u64, dirfd: u64, path: u64) -> Verdict {
@@ -298,7 +298,7 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
         [AT_FDCWD as u64, PATH, to, size, 0, 0],
     );
     if let Some(file) = names::link_of_descriptor(path, room) {
-        return Verdict::Done(read_own_link(&file, to, size));
+        return Verdict::done(read_own_link(&file, to, size));
     }
     if mountless::is() {
         let own = names::link_of_process(path, room).map(<[u8]>::to_vec);
@@ -308,12 +308,12 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
             _ => None,
         };
         if let Some(text) = text {
-            return Verdict::Done(text.and_then(|text| tell_link(&text, to, size)));
+            return Verdict::done(text.and_then(|text| tell_link(&text, to, size)));
         }
         if program::read::<u8>(path) == Ok(0)
             && let Some(file) = descriptors::inode_at(dirfd)
         {
-            return Verdict::Done(read_open_link(&file, to, size));
+            return Verdict::done(read_open_link(&file, to, size));
         }
     }
     at_path(room, (dirfd, path), false, out, |fs, place| {
@@ -384,7 +384,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
             let fs = super::files::fs()?;
             allow(fs, &fs.getattr(file.ino).map_err(errno)?)
         };
-        return Verdict::Done(answer());
+        return Verdict::done(answer());
     }
     at_path(room, (dirfd, path), follow, out, |fs, place| {
         allow(fs, &place.found()?)

@@ -98,7 +98,7 @@ fn list(room: &mut Inner, asked: [u64; 6]) -> Verdict {
         }
         Ok(opened)
     };
-    Verdict::Done(opened())
+    Verdict::done(opened())
 }
 
 /// A directory for names to begin at: the kernel's descriptor, of which we know where it is.

@@ -153,7 +153,7 @@ pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
     let copy = copies::of(fs, file.ino, (args[5], bytes), b"pmfs-mapped\0")?;
     let changed = [args[0], args[1], args[2], args[3], copy.0, 0];
     match mmap_of_others(changed) {
-        Verdict::Done(answer) => answer,
+        Verdict::Done(rax) => Verdict::answer(rax),
         _ => by_kernel(libc::SYS_mmap, changed),
     }
 }
@@ -213,7 +213,7 @@ pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
         let taken = table.take(start, end);
         table.let_go(&taken);
     }
-    Verdict::Done(answer)
+    Verdict::done(answer)
 }
 
 /// mprotect(2), pkey_mprotect(2).
@@ -223,7 +223,7 @@ pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
     };
     let refused = |stretch: &Stretch| stretch.shared && !stretch.writes;
     if args[2] & WRITE != 0 && table.within(start, end).any(refused) {
-        return Verdict::Done(Err(EACCES));
+        return Verdict::done(Err(EACCES));
     }
     let answer = by_kernel(number, args);
     if answer.is_ok() {
@@ -232,7 +232,7 @@ pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
             table.add(stretch);
         }
     }
-    Verdict::Done(answer)
+    Verdict::done(answer)
 }
 
 /// mremap(2).
@@ -253,24 +253,24 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
             let taken = table.take(target.0, target.1);
             table.let_go(&taken);
         }
-        return Verdict::Done(answer);
+        return Verdict::done(answer);
     }
     let whole = |stretch: &&Stretch| stretch.start <= old && end <= stretch.end;
     let Some(stretch) = table.within(old, end).find(whole).cloned() else {
-        return Verdict::Done(Err(EFAULT));
+        return Verdict::done(Err(EFAULT));
     };
     let Some(bytes) = bytes
         .checked_next_multiple_of(PAGE)
         .filter(|&bytes| bytes > 0)
     else {
-        return Verdict::Done(Err(EINVAL));
+        return Verdict::done(Err(EINVAL));
     };
     if old_bytes == 0 || !old.is_multiple_of(PAGE) {
-        return Verdict::Done(Err(EINVAL));
+        return Verdict::done(Err(EINVAL));
     }
     let target = fixed.then_some(to);
     let may_move = flags & MREMAP_MAYMOVE as u64 != 0;
-    Verdict::Done(resize(
+    Verdict::done(resize(
         &mut table,
         stretch,
         (old, end),
@@ -396,7 +396,7 @@ pub(crate) fn sync(args: [u64; 6]) -> Verdict {
         }
         Ok(checked)
     };
-    Verdict::Done(sync())
+    Verdict::done(sync())
 }
 
 /// The bytes of its file that a stretch has between two addresses.
@@ -424,5 +424,5 @@ pub(crate) fn advise(args: [u64; 6]) -> Verdict {
         }
         Ok(0)
     };
-    Verdict::Done(pool::attached().ok_or(libc::EIO).and_then(punch))
+    Verdict::done(pool::attached().ok_or(libc::EIO).and_then(punch))
 }

@@ -31,8 +31,8 @@ const DIRECTORY: u64 = 1 << 34;
 const BORROWED: u64 = 1 << 35;
 
 /// The access of a directory that was opened with O_PATH: a descriptor of the mount's, which the kernel serves, but for the names that
-/// begin there.
-const PATH_ONLY: i32 = libc::O_ACCMODE;
+/// begin there. Without a mount it is a placeholder like others, and stands for whatever was opened so.
+pub(crate) const PATH_ONLY: i32 = libc::O_ACCMODE;
 
 /// One descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +71,22 @@ impl Descriptor {
         self.is_path_only() && !self.is_dir
     }
 
+    /// The kernel's.
     pub fn is_path_only(&self) -> bool {
-        self.access == PATH_ONLY
+        self.access == PATH_ONLY && self.file.number() == u64::MAX
+    }
+
+    /// Opened with O_PATH, where there is no mount.
+    pub fn is_place(&self) -> bool {
+        self.access == PATH_ONLY && self.file.number() != u64::MAX
     }
 
     pub fn reads(&self) -> bool {
-        self.access != libc::O_WRONLY
+        self.access == libc::O_RDONLY || self.access == libc::O_RDWR
     }
 
     pub fn writes(&self) -> bool {
-        self.access != libc::O_RDONLY
+        self.access == libc::O_WRONLY || self.access == libc::O_RDWR
     }
 
     fn facts(&self) -> u64 {
@@ -103,6 +109,14 @@ impl Descriptor {
             borrowed: facts & BORROWED != 0,
         }
     }
+}
+
+/// Whether a call is for what was opened with O_PATH too.
+pub(crate) fn serves_place(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_close | libc::SYS_dup | libc::SYS_fcntl | libc::SYS_fstat | libc::SYS_fstatfs
+    )
 }
 
 /// How a child that shares its parent's memory sees other descriptors than the parent.
@@ -244,6 +258,7 @@ fn is_own_among_kept(number: u64) -> bool {
     }
     if ANCHOR.load(Ordering::Acquire) == number as i32
         || config::get().keeper == Some(number)
+        || config::get().is_image(number)
         || promote::is_root(number)
     {
         return true;

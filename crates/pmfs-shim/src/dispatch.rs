@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::calls::{
-    aio, attributes, descriptors as handles, directories, files, messages, names, opens, watches,
-    xattrs,
+    aio, attributes, cwd, descriptors as handles, directories, files, messages, names, opens,
+    sockets, watches, xattrs,
 };
 use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
@@ -114,7 +114,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     }
     match number {
         libc::SYS_fchdir if !descriptors::is_own(args[0]) => {
-            names::fchdir(descriptors::get(args[0]), room)
+            cwd::fchdir(args[0], descriptors::get(args[0]), room)
         }
         libc::SYS_fchdir => Verdict::done(Err(libc::EBADF)),
         libc::SYS_dup2 => handles::dup2(args),
@@ -131,6 +131,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),
         libc::SYS_io_submit => aio::submit(args),
+        libc::SYS_bind | libc::SYS_connect => sockets::name(room, call),
         libc::SYS_sendmsg => messages::send(args),
         libc::SYS_sendmmsg => messages::send_many(args),
         libc::SYS_inotify_add_watch => watches::inotify(room, args),
@@ -156,6 +157,9 @@ fn by_descriptor(number: i64, args: &[u64; 6]) -> Option<Verdict> {
     };
     if file.is_list() && number == libc::SYS_getdents64 {
         return Some(directories::descriptors(*args).into());
+    }
+    if file.is_place() && !descriptors::serves_place(number) {
+        return Some(Verdict::done(Err(libc::EBADF)));
     }
     let of_all = [libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
     if file.is_path_only() && !of_all.contains(&number) {
@@ -256,7 +260,8 @@ fn by_path(number: i64, a: [u64; 6], room: &mut Inner) -> Option<Verdict> {
         libc::SYS_linkat => names::link(room, [a[0], a[1]], [a[2], a[3]], a[4] as i32),
         libc::SYS_symlink => names::symlink(room, a[0], here, a[1]),
         libc::SYS_symlinkat => names::symlink(room, a[0], a[1], a[2]),
-        libc::SYS_chdir => names::chdir(room, a[0]),
+        libc::SYS_chdir => cwd::chdir(room, a[0]),
+        libc::SYS_getcwd => cwd::getcwd(room, a),
         libc::SYS_chmod => attributes::chmod(room, here, a[0], a[1] as u32),
         libc::SYS_fchmodat => attributes::chmod(room, a[0], a[1], a[2] as u32),
         libc::SYS_chown => attributes::chown(room, [here, a[0], a[1], a[2], 0]),

@@ -199,6 +199,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         libc::F_DUPFD => duplicate(file, args[0], args[2], true).into(),
         libc::F_DUPFD_CLOEXEC => duplicate(file, args[0], args[2], false).into(),
         _ if file.is_path_only() => Verdict::Pass,
+        libc::F_SETFL if file.is_place() => Err(EBADF).into(),
         libc::F_GETFD | libc::F_SETFD => Verdict::Pass,
         libc::F_GETFL => {
             let flags = fs().and_then(|fs| fs.file(file.file).map_err(errno));

@@ -13,10 +13,10 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
 use crate::program::{self, Answer, IO_MAX};
-use crate::{gate, kernel, limits, mapped_size, maps, pool};
+use crate::{gate, kernel, limits, mapped_size, maps, mountless, pool};
 
 /// The pool: whoever has a descriptor of it has it attached.
-pub(super) fn fs() -> Result<&'static Fs, i32> {
+pub(crate) fn fs() -> Result<&'static Fs, i32> {
     pool::get().ok_or(libc::EIO)
 }
 
@@ -366,7 +366,10 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
 
 /// A file of ours is mapped by its own blocks, or else through the mount.
 pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
-    let others = || maps::mmap_of_others(args);
+    let others = || match maps::mmap_of_others(args) {
+        Verdict::Pass if maps::may_be_loading(args) => maps::load(args).into(),
+        verdict => verdict,
+    };
     if args[3] & libc::MAP_ANONYMOUS as u64 != 0 {
         return others();
     }
@@ -374,11 +377,17 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
         return others();
     };
     let map = || {
+        if file.is_place() {
+            return Err(EBADF);
+        }
         if file.is_dir {
             return Err(libc::ENODEV);
         }
         if let Some(at) = maps::mmap(&file, args)? {
             return Ok(at);
+        }
+        if mountless::is() {
+            return maps::copied(&file, args);
         }
         MAPS.store(true, Ordering::Relaxed);
         mapped_size::note(file.ino);

@@ -2,12 +2,14 @@
 
 pub(crate) mod aio;
 pub(crate) mod attributes;
+pub(crate) mod cwd;
 pub(crate) mod descriptors;
 pub(crate) mod directories;
 pub(crate) mod files;
 pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod opens;
+pub(crate) mod sockets;
 pub(crate) mod watches;
 pub(crate) mod xattrs;
 

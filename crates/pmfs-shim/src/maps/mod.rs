@@ -12,7 +12,8 @@ mod place;
 mod table;
 
 pub(crate) use calls::{
-    advise, change_protection, mmap, mmap_of_others, move_mapping, sync, unmap,
+    advise, change_protection, copied, load, may_be_loading, mmap, mmap_of_others, move_mapping,
+    sync, unmap,
 };
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -13,6 +13,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use pmem::Emulation;
 use pmfs::{AtimeMode, DataMode, OpenOptions};
 use pmfs_fuse::{MountOptions, mounts};
 use pmfs_patch::Images;
@@ -99,6 +100,7 @@ impl Place {
             pool: pool.clone(),
             dir: dir.clone(),
             options: arguments.options.clone(),
+            emulate: arguments.emulate,
             foreground: false,
             log: None,
             quiet: true,
@@ -125,7 +127,8 @@ fn start(
     keeper: Option<&Keeper>,
 ) -> Outcome {
     let totals = arguments.stats.then(Totals::new).transpose()?;
-    let mut config = config(arguments, place, library, image, totals.as_ref())?;
+    let options = options(arguments)?;
+    let mut config = config(arguments, &options, place, library, image, totals.as_ref())?;
     if let Some(keeper) = keeper {
         config.push(format!("keeper={}\n", keeper.number()));
     }
@@ -150,7 +153,7 @@ fn start(
     };
     let status = child.wait()?;
     if let Some(totals) = totals {
-        totals.show(arguments.json)?;
+        totals.show(arguments.json, options.emulate)?;
     }
     // As a shell has it: the signal's number and 128.
     let signal = status.signal().map(|signal| 128 + signal);
@@ -166,6 +169,7 @@ fn refused(program: &OsStr, error: &io::Error) -> ExitCode {
 /// What the library is told: a `key=value` a line.
 fn config(
     arguments: &Run,
+    options: &MountOptions,
     place: &Place,
     library: &Path,
     image: &Path,
@@ -179,7 +183,7 @@ fn config(
         ("image", image.as_os_str()),
         ("library", library.as_os_str()),
     ];
-    let options = options(arguments)?;
+    let options = words(options);
     fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
         fields.push(("stats", totals.file.path().as_os_str()));
@@ -208,12 +212,18 @@ fn config(
     Ok(OsString::from_vec(text))
 }
 
-/// How the library is to attach, as words that it knows.
-fn options(arguments: &Run) -> Result<String, Failure> {
+/// What was asked for.
+fn options(arguments: &Run) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::new(rustix::process::geteuid().is_root());
     for list in &arguments.options {
         options.parse(list)?;
     }
+    options.emulate = arguments.emulate.unwrap_or(options.emulate);
+    Ok(options)
+}
+
+/// How the library is to attach, as words that it knows.
+fn words(options: &MountOptions) -> String {
     let OpenOptions {
         read_only,
         data,
@@ -228,6 +238,9 @@ fn options(arguments: &Run) -> Result<String, Failure> {
         AtimeMode::Noatime => "noatime",
     };
     let mut words = vec![atime.to_owned(), format!("flush={}", map.flush)];
+    if !map.emulate.is_off() {
+        words.push(format!("emulate={}", map.emulate.as_option()));
+    }
     for (word, wanted) in [
         ("ro", read_only),
         ("ordered", data == DataMode::Ordered),
@@ -238,7 +251,7 @@ fn options(arguments: &Run) -> Result<String, Failure> {
             words.push(word.to_owned());
         }
     }
-    Ok(words.join(","))
+    words.join(",")
 }
 
 /// The library: beside this program, or where it is installed.
@@ -303,24 +316,29 @@ impl Totals {
         Ok(Totals { file })
     }
 
-    fn show(&self, json: bool) -> io::Result<()> {
+    fn show(&self, json: bool, emulates: Emulation) -> io::Result<()> {
         let bytes = fs::read(self.file.path())?;
         let words: Vec<u64> = bytes
             .chunks_exact(8)
             .take(WORDS.len())
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
+        let emulates = (!emulates.is_off()).then(|| emulates.to_string());
         if json {
-            let all: serde_json::Map<String, serde_json::Value> = WORDS
+            let mut all: serde_json::Map<String, serde_json::Value> = WORDS
                 .iter()
                 .zip(&words)
                 .map(|(name, value)| ((*name).to_owned(), (*value).into()))
                 .collect();
+            all.insert("emulates".to_owned(), emulates.into());
             eprintln!("{}", serde_json::Value::Object(all));
             return Ok(());
         }
         for (name, value) in WORDS.iter().zip(&words) {
             eprintln!("pmfs: {:<14} {value}", name.replace('_', " "));
+        }
+        if let Some(medium) = emulates {
+            eprintln!("pmfs: {:<14} {medium}", "emulates");
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ acl setfacl
 man-db man
 groff groff
 binutils strip
+liburing-dev /usr/include/liburing.h
 '
 suites= guest= programs=
 for part in "$@"; do
@@ -72,7 +73,7 @@ fi
 missing=
 while read -r package shown; do
     [ -n "$package" ] || continue
-    PATH="$PATH:/usr/sbin:/sbin" command -v "$shown" >/dev/null 2>&1 || missing="$missing $package"
+    [ -e "$shown" ] || PATH="$PATH:/usr/sbin:/sbin" command -v "$shown" >/dev/null 2>&1 || missing="$missing $package"
 done <<EOF
 $packages
 EOF

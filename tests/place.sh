@@ -103,9 +103,3 @@ why_no_mount() {
         echo "fusermount3 is missing (apt-get install fuse3)"
     fi
 }
-
-# Names, kinds, modes, owners, sizes of files, links and targets below the current directory.
-listing() {
-    find . -mindepth 1 \( -type d -printf '%P %y %m %U:%G %n\n' \) -o \
-        -printf '%P %y %m %U:%G %n %s %l\n' | sort
-}

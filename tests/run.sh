@@ -104,6 +104,8 @@ counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh
 counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh
 counted "suites below pmfs run" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick root run
 counted "programs below pmfs run" env PMFS="$target/debug/pmfs" bash tests/programs.sh run
+counted "programs without a mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh run mountless
+counted "programs without a mount, as nobody" env PMFS="$target/debug/pmfs" bash tests/programs.sh run mountless user
 
 for skip in "${skips[@]}"; do
     if is_allowed "${skip%%: *}"; then

@@ -1,6 +1,24 @@
 # Checks that move files about: git, sqlite3, tar, cp, rsync, the shell. Each runs in an empty directory.
 # Sourced by programs.sh.
 
+# standing_in DIR COMMAND...
+standing_in() {
+    mkdir -p "$1" && cd "$1" || exit 1
+    shift
+    "$@"
+}
+
+# Names, kinds, modes, owners, sizes of files, links and targets below the current directory.
+listing() {
+    find . -mindepth 1 \( -type d -printf '%P %y %m %U:%G %n\n' \) -o \
+        -printf '%P %y %m %U:%G %n %s %l\n' | sort
+}
+
+# Checksums of files there; not of names that a pattern excludes.
+sums() {
+    find . -type f | grep -vE -- "$1" | sort | tr '\n' '\0' | xargs -0r sha256sum
+}
+
 # A tree of real files in $1: headers, a few scripts, links, holes.
 real_tree() {
     local dir=$1
@@ -62,17 +80,19 @@ sqlite_rollback() {
 sqlite_wal() {
     sqlite_load wal
     # A reader keeps the state that it began with while a writer goes on.
-    mkfifo ask
-    sqlite3 db <ask >answers &
+    # Not here: where there is no mount no FIFO can be opened.
+    local ask
+    ask=$(mktemp -d) && mkfifo "$ask/ask"
+    sqlite3 db <"$ask/ask" >answers &
     local reader=$!
-    exec 9>ask
+    exec 9>"$ask/ask"
     echo "BEGIN; SELECT 'before', count(*) FROM t;" >&9
     until [ -s answers ]; do sleep 0.02; done
     for i in 1 2 3 4 5 6 7 8 9 10; do sqlite3 db "INSERT INTO t(body) VALUES('row $i');"; done
     ls db-wal db-shm
     echo "SELECT 'during', count(*) FROM t; COMMIT; SELECT 'after', count(*) FROM t;" >&9
     exec 9>&-
-    wait "$reader" && cat answers && rm answers ask
+    wait "$reader" && cat answers && rm -r answers "$ask"
     # Two writers that wait for each other.
     for who in a b; do
         (for i in 1 2 3 4 5 6 7 8 9 10; do
@@ -118,6 +138,10 @@ rsync_archive() {
     diff -r --no-dereference one two && rsync -aHXnc --delete one/ two/
 }
 
+shell_fifo() {
+    [ -n "${mountless:-}" ] || { mkfifo pipe && (echo through >pipe &) && cat pipe && rm pipe; }
+}
+
 shell_files() {
     { echo a; echo b; } >f && echo c >>f && cat <<END >>f
 here
@@ -130,7 +154,7 @@ END
     find d -name '*.h' -size +4k | sort | head -n 50
     mv d/e moved && ls moved && rm -r moved/tree && rmdir moved d
     split -b 1000 g part. && cat part.* | cmp - g
-    mkfifo pipe && (echo through >pipe &) && cat pipe && rm pipe
+    shell_fifo
     ln -s g sym && readlink sym && test -L sym && touch -r f sym && stat -c '%s %F' sym
     (for i in $(seq 200); do echo "$i" >>log & done; wait) && sort -n log | cksum && rm log
 }

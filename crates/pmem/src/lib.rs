@@ -59,5 +59,5 @@ pub use open::MapOptions;
 pub use pool::{Identity, Pmem};
 pub use window::Window;
 
-/// Whether the recorder is compiled in.
-const RECORDING: bool = cfg!(feature = "record");
+/// Whether the recorder is compiled in: a build for the checker.
+pub const RECORDING: bool = cfg!(feature = "record");

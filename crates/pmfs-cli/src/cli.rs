@@ -42,7 +42,14 @@ Example: a build in a pool, with what it did to it:
 
 The program and all that it starts reach these files by load and store; what can't (static and set-uid programs, for \
 example) uses the mount, which is made for the time if there is none. The exit code is the program's; 126: it can't be \
-run, 127: there is none of that name. PMFS_LOG names a file that is told why a program uses the mount.")]
+run, 127: there is none of that name.
+
+Where FUSE can't be had there is no mount, as with --no-mount: then DIR is a name for these programs alone, and what \
+needs a mount is refused (docs/SEMANTICS.md, Without a mount).
+
+PMFS_LOG names a file that is told why a program uses the mount, and what was refused without one. PMFS_PATCH names \
+further libraries that make system calls of their own, with colons between; PMFS_PATCH_MODE=place overwrites their calls \
+instead of mapping patched images.")]
     Run(Run),
     /// Check a pool that is not mounted, and repair it
     #[command(
@@ -190,6 +197,9 @@ pub struct Run {
     /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are as fast as ever (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
+    /// Do not mount: DIR, which need not be there, is a name for these programs alone
+    #[arg(long, requires = "at")]
+    pub no_mount: bool,
     /// Say at the end what was served, and what it cost
     #[arg(long)]
     pub stats: bool,

@@ -27,7 +27,7 @@ use crate::{Outcome, signals};
 #[derive(Serialize, Deserialize)]
 enum Status {
     Ready(Box<MountReport>),
-    Failed(String),
+    Failed { message: String, lacks_fuse: bool },
 }
 
 /// Runs this program once more. By its name, for ps; through /proc if that is gone, as after an upgrade.
@@ -59,10 +59,13 @@ pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failur
         .map_err(|error| Failure::new(format!("starting the daemon: {error}"), "try with -f"))?;
     let report = match status(&mut child)? {
         Status::Ready(report) => *report,
-        Status::Failed(message) => {
+        Status::Failed {
+            message,
+            lacks_fuse,
+        } => {
             // It ends at once: leave no zombie to whoever started us.
             let _ = child.wait();
-            return Err(Failure::whole(message));
+            return Err(Failure::whole(message).with_lack_of_fuse(lacks_fuse));
         }
     };
     fs::metadata(&request.dir).map_err(|error| {
@@ -99,7 +102,10 @@ pub fn run(arguments: &Mount) -> Outcome {
     let attached = attach(arguments);
     let status = match &attached {
         Ok((_, report, _)) => serde_json::to_string(&Status::Ready(Box::new(report.clone()))),
-        Err(failure) => serde_json::to_string(&Status::Failed(failure.to_string())),
+        Err(failure) => serde_json::to_string(&Status::Failed {
+            message: failure.to_string(),
+            lacks_fuse: failure.lacks_fuse(),
+        }),
     };
     let told = writeln!(io::stdout(), "{}", status.map_err(io::Error::from)?);
     let Ok((attached, _, mut stop)) = attached else {

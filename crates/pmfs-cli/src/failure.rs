@@ -15,6 +15,7 @@ use pmfs_fuse::{MountError, mounts, presence};
 pub struct Failure {
     message: String,
     code: u8,
+    lacks_fuse: bool,
 }
 
 impl Failure {
@@ -23,6 +24,7 @@ impl Failure {
         Failure {
             message: format!("{cause}; {way_out}"),
             code: 1,
+            lacks_fuse: false,
         }
     }
 
@@ -31,6 +33,7 @@ impl Failure {
         Failure {
             message: message.to_string(),
             code: 1,
+            lacks_fuse: false,
         }
     }
 
@@ -156,6 +159,16 @@ impl Failure {
         self
     }
 
+    /// The cause is that FUSE can't be had here: no device, no helper, or no right to mount.
+    pub fn lacks_fuse(&self) -> bool {
+        self.lacks_fuse
+    }
+
+    pub fn with_lack_of_fuse(mut self, lacks_fuse: bool) -> Failure {
+        self.lacks_fuse = lacks_fuse;
+        self
+    }
+
     /// For the shell.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
@@ -170,7 +183,13 @@ impl fmt::Display for Failure {
 
 impl From<MountError> for Failure {
     fn from(error: MountError) -> Failure {
-        Failure::whole(error)
+        let lacks_fuse = match &error {
+            MountError::NoDevice | MountError::DeviceDenied | MountError::NoHelper => true,
+            // No right to mount, as in most containers.
+            MountError::Mount { reason, .. } => reason.contains("Operation not permitted"),
+            _ => false,
+        };
+        Failure::whole(error).with_lack_of_fuse(lacks_fuse)
     }
 }
 

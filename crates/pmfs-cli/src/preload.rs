@@ -43,10 +43,21 @@ fn first_of(program: &OsStr) -> Option<Option<Vec<u8>>> {
             Loading::Preloads(first) => return Some(first),
             Loading::Static => break,
             Loading::Foreign => return None,
-            Loading::Script(path) => next = Some(PathBuf::from(OsString::from_vec(path))),
+            Loading::Script(path, _) => next = Some(PathBuf::from(OsString::from_vec(path))),
         }
     }
     Some(None)
+}
+
+/// Whether the kernel finds it.
+pub fn is_found(program: &OsStr) -> bool {
+    found(program).is_some_and(|path| path.exists())
+}
+
+/// Whether a program that the kernel does not find may be below a directory that the kernel knows nothing of.
+pub fn may_be_below(dir: &Path, program: &OsStr) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    program.as_bytes().contains(&b'/') || env::split_paths(&path).any(|path| path.starts_with(dir))
 }
 
 /// As execvp(3) looks for it.

@@ -1,31 +1,39 @@
 //! `pmfs run`: a program whose files below a directory are in a pool, served in its own process.
 //!
-//! The command finds or makes the mount, has libc's patched image made if there is none, and starts the program with the library
+//! The command finds or makes the mount (`place`), has libc's patched image made if there is none, and starts the program with the library
 //! preloaded. Everything else happens there (`pmfs-shim`).
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::OpenOptions as FileOptions;
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use pmem::Emulation;
 use pmfs::{AtimeMode, DataMode, OpenOptions};
-use pmfs_fuse::{MountOptions, mounts};
-use pmfs_patch::Images;
+use pmfs_fuse::MountOptions;
 
-use crate::cli::{Mount, Run};
+use crate::cli::Run;
 use crate::failure::Failure;
+use crate::images::Patched;
 use crate::keeper::Keeper;
-use crate::mount::Request;
-use crate::{Outcome, daemon, preload};
+use crate::place::{Kind, Place};
+use crate::totals::Totals;
+use crate::{Outcome, preload};
 
 /// Tells the library what to do: a name that it knows too.
 const VARIABLE: &str = "PMFS_RUN";
+
+/// Names the file that the library logs to.
+const LOG: &str = "PMFS_LOG";
+
+/// `place`: libraries are patched where they are, and images not mapped. For tests, and where mapping one is a problem.
+const PATCH_MODE: &str = "PMFS_PATCH_MODE";
+
+const SHELL: &str = "/bin/sh";
 
 /// The library's file.
 const LIBRARY: &str = "libpmfs_shim.so";
@@ -36,86 +44,25 @@ const NOT_FOUND: u8 = 127;
 
 pub fn run(arguments: &Run) -> Outcome {
     let library = library()?;
-    let image = image()?;
     let place = Place::find(arguments)?;
-    let keeper = if place.is_private {
+    let mountless = matches!(place.kind, Kind::Mountless(_));
+    if let Kind::Mountless(why) = &place.kind {
+        tell_log(&format!("without a mount: {why}"));
+    }
+    let patched = Patched::make(mountless)?;
+    for why in &patched.failed {
+        tell_log(&format!("not patched: {why}"));
+    }
+    let keeper = if place.kind == Kind::Private {
         Some(Keeper::start(&place.dir)?)
     } else {
         None
     };
-    let started = start(arguments, &place, &library, &image, keeper.as_ref());
+    let started = start(arguments, &place, &library, &patched, keeper.as_ref());
     if let Some(keeper) = keeper {
         keeper.end();
     }
     started
-}
-
-/// Where the pool is mounted.
-struct Place {
-    pool: PathBuf,
-    dir: PathBuf,
-    /// This command has mounted it.
-    is_private: bool,
-}
-
-impl Place {
-    fn find(arguments: &Run) -> Result<Place, Failure> {
-        let all = mounts::pool_mounts()?;
-        let resolve = |path: &Path| {
-            fs::canonicalize(path).map_err(|error| {
-                Failure::new(
-                    format!("{}: {error}", path.display()),
-                    "name one that is there",
-                )
-            })
-        };
-        let (Some(pool), Some(dir)) = (&arguments.pool, &arguments.at) else {
-            let here = env::current_dir()?;
-            let around = all.iter().rev().find(|mount| here.starts_with(&mount.dir));
-            let found = around.or(if all.len() == 1 { all.first() } else { None });
-            let found = found.ok_or_else(|| {
-                Failure::new(
-                    "which pool? none is mounted here, nor is there just one".to_owned(),
-                    "name it: pmfs run --pool POOL --at DIR -- PROGRAM",
-                )
-            })?;
-            return Ok(Place {
-                pool: found.pool.clone(),
-                dir: found.dir.clone(),
-                is_private: false,
-            });
-        };
-        let (pool, dir) = (resolve(pool)?, resolve(dir)?);
-        if all
-            .iter()
-            .any(|mount| mount.dir == dir && mount.pool == pool)
-        {
-            return Ok(Place {
-                pool,
-                dir,
-                is_private: false,
-            });
-        }
-        let mount = Mount {
-            pool: pool.clone(),
-            dir: dir.clone(),
-            options: arguments.options.clone(),
-            emulate: arguments.emulate,
-            foreground: false,
-            log: None,
-            quiet: true,
-            json: false,
-            fake: false,
-            daemon: false,
-        };
-        let request = Request::new(&mount)?;
-        daemon::start(&mount, &request)?;
-        Ok(Place {
-            pool,
-            dir,
-            is_private: true,
-        })
-    }
 }
 
 /// Starts the program and waits for it, or becomes it where nothing is to be done after it.
@@ -123,12 +70,11 @@ fn start(
     arguments: &Run,
     place: &Place,
     library: &Path,
-    image: &Path,
+    patched: &Patched,
     keeper: Option<&Keeper>,
 ) -> Outcome {
     let totals = arguments.stats.then(Totals::new).transpose()?;
-    let options = options(arguments)?;
-    let mut config = config(arguments, &options, place, library, image, totals.as_ref())?;
+    let mut config = config(arguments, place, library, patched, totals.as_ref())?;
     if let Some(keeper) = keeper {
         config.push(format!("keeper={}\n", keeper.number()));
     }
@@ -139,12 +85,22 @@ fn start(
         ));
     };
     let mut command = Command::new(program);
+    let mut program = program.as_os_str();
+    if matches!(place.kind, Kind::Mountless(_))
+        && !preload::is_found(program)
+        && preload::may_be_below(&place.dir, program)
+    {
+        // The kernel does not see it, if it is in the pool: who has the library does.
+        command = Command::new(SHELL);
+        command.args(["-c", "exec \"$0\" \"$@\""]).arg(program);
+        program = OsStr::new(SHELL);
+    }
     command.args(rest);
     match preload::value(library, program) {
         Some(value) => command.env(VARIABLE, config).env(preload::VARIABLE, value),
         None => command.env_remove(VARIABLE),
     };
-    if !place.is_private && totals.is_none() {
+    if place.kind != Kind::Private && totals.is_none() {
         return Ok(refused(program, &command.exec()));
     }
     let mut child = match command.spawn() {
@@ -153,11 +109,28 @@ fn start(
     };
     let status = child.wait()?;
     if let Some(totals) = totals {
-        totals.show(arguments.json, options.emulate)?;
+        let why = match &place.kind {
+            Kind::Mountless(why) => Some(why.as_str()),
+            _ => None,
+        };
+        totals.show(arguments.json, why, options(arguments)?.emulate)?;
     }
     // As a shell has it: the signal's number and 128.
     let signal = status.signal().map(|signal| 128 + signal);
     Ok(ExitCode::from(status.code().or(signal).unwrap_or(1) as u8))
+}
+
+/// A line where the library has its own: what the run lacks is no word for the program's outputs.
+fn tell_log(text: &str) {
+    let Some(path) = env::var_os(LOG).filter(|path| !path.is_empty()) else {
+        return;
+    };
+    let mut options = FileOptions::new();
+    let opened = options.create(true).append(true).mode(0o600).open(path);
+    // Nor is it one that it can't be told.
+    if let Ok(mut file) = opened {
+        let _ = writeln!(file, "{} {text}", std::process::id());
+    }
 }
 
 fn refused(program: &OsStr, error: &io::Error) -> ExitCode {
@@ -169,24 +142,36 @@ fn refused(program: &OsStr, error: &io::Error) -> ExitCode {
 /// What the library is told: a `key=value` a line.
 fn config(
     arguments: &Run,
-    options: &MountOptions,
     place: &Place,
     library: &Path,
-    image: &Path,
+    patched: &Patched,
     totals: Option<&Totals>,
 ) -> Result<OsString, Failure> {
-    let device = fs::metadata(&place.dir)?.dev().to_string();
+    let device = place.device()?.to_string();
     let mut fields: Vec<(&str, &OsStr)> = vec![
         ("pool", place.pool.as_os_str()),
         ("at", place.dir.as_os_str()),
         ("device", device.as_ref()),
-        ("image", image.as_os_str()),
+        ("image", &patched.libc),
         ("library", library.as_os_str()),
     ];
-    let options = words(options);
+    let others: Vec<OsString> = patched
+        .others
+        .iter()
+        .map(|(name, image)| [name, OsStr::new(" "), image].into_iter().collect())
+        .collect();
+    fields.extend(others.iter().map(|other| ("also", other.as_os_str())));
+    let mode = env::var_os(PATCH_MODE);
+    if let Some(mode) = &mode {
+        fields.push(("patch", mode));
+    }
+    let options = words(&options(arguments)?);
     fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
-        fields.push(("stats", totals.file.path().as_os_str()));
+        fields.push(("stats", totals.path().as_os_str()));
+    }
+    if matches!(place.kind, Kind::Mountless(_)) {
+        fields.push(("mountless", OsStr::new("1")));
     }
     let trace = arguments
         .trace
@@ -212,8 +197,8 @@ fn config(
     Ok(OsString::from_vec(text))
 }
 
-/// What was asked for.
-fn options(arguments: &Run) -> Result<MountOptions, Failure> {
+/// What was asked for, as of a mount.
+pub fn options(arguments: &Run) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::new(rustix::process::geteuid().is_root());
     for list in &arguments.options {
         options.parse(list)?;
@@ -269,77 +254,4 @@ fn library() -> Result<PathBuf, Failure> {
             "install PMFS whole, or build it: cargo build -p pmfs-shim",
         )
     })
-}
-
-/// The patched image of the libc that programs here have: this program's own.
-fn image() -> Result<PathBuf, Failure> {
-    let maps = fs::read_to_string("/proc/self/maps")?;
-    let named = maps.lines().find_map(|line| {
-        let at = line.find('/')?;
-        line.ends_with("/libc.so.6")
-            .then(|| PathBuf::from(&line[at..]))
-    });
-    let libc = named.ok_or_else(|| {
-        Failure::new(
-            "this program has no libc.so.6".to_owned(),
-            "use the mount: pmfs mount",
-        )
-    })?;
-    let failed = |error: pmfs_patch::PatchError| {
-        Failure::new(error.to_string(), "use the mount: pmfs mount")
-    };
-    Images::of_user()
-        .and_then(|images| images.find_or_make(&libc))
-        .map_err(failed)
-}
-
-/// The page that all processes of a run count in.
-struct Totals {
-    file: tempfile::NamedTempFile,
-}
-
-/// As the library has them.
-const WORDS: [&str; 7] = [
-    "served",
-    "passed",
-    "promoted",
-    "read_bytes",
-    "written_bytes",
-    "barriers",
-    "processes",
-];
-
-impl Totals {
-    fn new() -> io::Result<Totals> {
-        let file = tempfile::NamedTempFile::with_prefix("pmfs-run-")?;
-        file.as_file().set_len(4096)?;
-        Ok(Totals { file })
-    }
-
-    fn show(&self, json: bool, emulates: Emulation) -> io::Result<()> {
-        let bytes = fs::read(self.file.path())?;
-        let words: Vec<u64> = bytes
-            .chunks_exact(8)
-            .take(WORDS.len())
-            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
-            .collect();
-        let emulates = (!emulates.is_off()).then(|| emulates.to_string());
-        if json {
-            let mut all: serde_json::Map<String, serde_json::Value> = WORDS
-                .iter()
-                .zip(&words)
-                .map(|(name, value)| ((*name).to_owned(), (*value).into()))
-                .collect();
-            all.insert("emulates".to_owned(), emulates.into());
-            eprintln!("{}", serde_json::Value::Object(all));
-            return Ok(());
-        }
-        for (name, value) in WORDS.iter().zip(&words) {
-            eprintln!("pmfs: {:<14} {value}", name.replace('_', " "));
-        }
-        if let Some(medium) = emulates {
-            eprintln!("pmfs: {:<14} {medium}", "emulates");
-        }
-        Ok(())
-    }
 }

@@ -22,6 +22,8 @@ pub const PRESENT: u64 = 1;
 pub const NODE: u64 = 1 << 1;
 /// Leaf: allocated, reads as zeros.
 pub const UNWRITTEN: u64 = 1 << 2;
+/// Leaf of 2 MiB: the file grew into it, nobody asked for a large page. An overwrite may split it.
+pub const GROWN: u64 = 1 << 3;
 /// Where the root word keeps its height (four bits).
 pub const HEIGHT_SHIFT: u32 = 4;
 /// Bits of the height, shifted down.

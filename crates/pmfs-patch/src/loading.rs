@@ -29,8 +29,8 @@ pub enum Loading {
     Static,
     /// By a loader that would stumble over the library, or to be a program that makes system calls of its own all the time.
     Foreign,
-    /// By another program, of this path.
-    Script(Vec<u8>),
+    /// By another program, of this path, which gets this argument before the script's own name.
+    Script(Vec<u8>, Option<Vec<u8>>),
 }
 
 /// Says how; `read` fills a buffer from an offset of the file on and answers the bytes that are there.
@@ -102,7 +102,12 @@ fn script(line: &[u8]) -> Loading {
     let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(0);
     let ends = |byte: &u8| is_blank(byte) || *byte == b'\n' || *byte == 0;
     let path = line[start..].split(ends).next().unwrap_or_default();
-    Loading::Script(path.to_vec())
+    let rest = &line[start + path.len()..];
+    let rest = rest.split(|byte| *byte == b'\n' || *byte == 0).next();
+    // One argument, whatever blanks are in it, but for those at its ends.
+    let argument = rest.unwrap_or_default().trim_ascii();
+    let argument = (!argument.is_empty()).then(|| argument.to_vec());
+    Loading::Script(path.to_vec(), argument)
 }
 
 struct Segment {

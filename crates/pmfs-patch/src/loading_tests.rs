@@ -27,9 +27,12 @@ fn programs_of_this_machine() {
 #[test]
 fn scripts_name_their_interpreter() {
     let of_line = |line: &str| of_bytes(line.as_bytes());
-    let named = |path: &str| Loading::Script(path.as_bytes().to_vec());
+    let named = |path: &str| Loading::Script(path.as_bytes().to_vec(), None);
     assert_eq!(of_line("#!/bin/sh\necho"), named("/bin/sh"));
-    assert_eq!(of_line("#! \t/bin/sh -e\n"), named("/bin/sh"));
+    let with =
+        |argument: &str| Loading::Script(b"/bin/sh".to_vec(), Some(argument.as_bytes().to_vec()));
+    assert_eq!(of_line("#! \t/bin/sh -e\n"), with("-e"));
+    assert_eq!(of_line("#!/bin/sh  -e  x \t\nmore"), with("-e  x"));
     assert_eq!(of_line("#!/bin/sh"), named("/bin/sh"));
     assert_eq!(of_line("#!\n"), named(""));
 }

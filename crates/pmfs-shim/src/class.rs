@@ -116,6 +116,7 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_lremovexattr,
     SYS_statfs,
     SYS_chdir,
+    SYS_getcwd,
     SYS_fchdir,
     // By descriptors that are not the first argument, or by many.
     SYS_dup2,
@@ -165,6 +166,8 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_seccomp,
     SYS_landlock_restrict_self,
     // By what they carry.
+    SYS_bind,
+    SYS_connect,
     SYS_sendmsg,
     SYS_sendmmsg,
     SYS_inotify_add_watch,

@@ -22,12 +22,18 @@ pub(crate) struct Config {
     pub pool: Vec<u8>,
     /// The directory that stands for the pool's root: absolute, no slash at its end, no links.
     pub at: Vec<u8>,
-    /// `st_dev` of the mount there.
+    /// `st_dev` of the mount there, or what stands for it where there is none.
     pub device: u64,
+    /// There is no mount.
+    pub mountless: bool,
     /// How to attach, in words.
     options: Vec<u8>,
-    /// The patched image of libc.
+    /// The patched image of libc: a path, or `fd:NUMBER`.
     pub image: Vec<u8>,
+    /// Other libraries to be patched: names, and images likewise.
+    pub others: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Sites are overwritten, and images not mapped.
+    pub patch_in_place: bool,
     /// This library's file.
     pub library: Vec<u8>,
     /// The descriptor that the mount's keeper waits for, in a private mount.
@@ -41,6 +47,22 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// Whether a number is a descriptor that an image is at.
+    pub fn is_image(&self, number: u32) -> bool {
+        let others = self.others.iter().map(|(_, image)| image);
+        others
+            .chain([&self.image])
+            .any(|image| descriptor_of(image) == Some(number))
+    }
+
+    /// Whether any image is at a descriptor.
+    pub fn keeps_images(&self) -> bool {
+        let others = self.others.iter().map(|(_, image)| image);
+        others
+            .chain([&self.image])
+            .any(|image| descriptor_of(image).is_some())
+    }
+
     /// How to attach to the pool.
     pub fn open_options(&self) -> OpenOptions {
         let mut options = OpenOptions::default();
@@ -89,8 +111,11 @@ pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
         pool: field(b"pool")?,
         at: field(b"at")?,
         device,
+        mountless: field(b"mountless").is_some(),
         options: field(b"options")?,
         image: field(b"image")?,
+        others: lines(&text, b"also"),
+        patch_in_place: field(b"patch").as_deref() == Some(b"place"),
         library: field(b"library")?,
         keeper: field(b"keeper").and_then(|text| String::from_utf8(text).ok()?.parse().ok()),
         stats: field(b"stats"),
@@ -99,6 +124,22 @@ pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
         text,
     };
     Some(CONFIG.get_or_init(|| config))
+}
+
+/// The values of `name=FIRST SECOND`, of which there may be many.
+fn lines(text: &[u8], name: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let two = |line: &[u8]| {
+        let value = value_of(line, name)?;
+        let blank = value.iter().position(|byte| *byte == b' ')?;
+        Some((value[..blank].to_vec(), value[blank + 1..].to_vec()))
+    };
+    text.split(|byte| *byte == b'\n').filter_map(two).collect()
+}
+
+/// The number of an image that is a descriptor which `pmfs run` has left open.
+pub(crate) fn descriptor_of(image: &[u8]) -> Option<u32> {
+    let number = std::str::from_utf8(image.strip_prefix(b"fd:")?).ok()?;
+    number.parse().ok()
 }
 
 /// The value of `name=value`.

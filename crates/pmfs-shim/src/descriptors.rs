@@ -13,8 +13,10 @@ use crate::{config, kernel, promote, thread};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
-/// Numbers at the top of the limit that are this library's own.
+/// Numbers that are this library's own: at the top of the limit, or of [`OWN_END`].
 const OWN: u64 = 16;
+/// The kernel's table is as long as the highest number in it: 160 KiB for a limit of 20,000, which took most of attaching.
+const OWN_END: u64 = 1024;
 
 /// A bit for each number that the entry must not let pass.
 pub(crate) static OURS: [AtomicU32; COUNT / 32] = [const { AtomicU32::new(0) }; COUNT / 32];
@@ -29,8 +31,8 @@ const DIRECTORY: u64 = 1 << 34;
 const BORROWED: u64 = 1 << 35;
 
 /// The access of a directory that was opened with O_PATH: a descriptor of the mount's, which the kernel serves, but for the names that
-/// begin there.
-const PATH_ONLY: i32 = libc::O_ACCMODE;
+/// begin there. Without a mount it is a placeholder like others, and stands for whatever was opened so.
+pub(crate) const PATH_ONLY: i32 = libc::O_ACCMODE;
 
 /// One descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,16 +71,22 @@ impl Descriptor {
         self.is_path_only() && !self.is_dir
     }
 
+    /// The kernel's.
     pub fn is_path_only(&self) -> bool {
-        self.access == PATH_ONLY
+        self.access == PATH_ONLY && self.file.number() == u64::MAX
+    }
+
+    /// Opened with O_PATH, where there is no mount.
+    pub fn is_place(&self) -> bool {
+        self.access == PATH_ONLY && self.file.number() != u64::MAX
     }
 
     pub fn reads(&self) -> bool {
-        self.access != libc::O_WRONLY
+        self.access == libc::O_RDONLY || self.access == libc::O_RDWR
     }
 
     pub fn writes(&self) -> bool {
-        self.access != libc::O_RDONLY
+        self.access == libc::O_WRONLY || self.access == libc::O_RDWR
     }
 
     fn facts(&self) -> u64 {
@@ -101,6 +109,14 @@ impl Descriptor {
             borrowed: facts & BORROWED != 0,
         }
     }
+}
+
+/// Whether a call is for what was opened with O_PATH too.
+pub(crate) fn serves_place(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_close | libc::SYS_dup | libc::SYS_fcntl | libc::SYS_fstat | libc::SYS_fstatfs
+    )
 }
 
 /// How a child that shares its parent's memory sees other descriptors than the parent.
@@ -242,6 +258,7 @@ fn is_own_among_kept(number: u64) -> bool {
     }
     if ANCHOR.load(Ordering::Acquire) == number as i32
         || config::get().keeper == Some(number)
+        || config::get().is_image(number)
         || promote::is_root(number)
     {
         return true;
@@ -268,7 +285,7 @@ pub(crate) fn choose_floor() -> i32 {
             [libc::RLIMIT_NOFILE as u64, at, 0, 0, 0, 0],
         )
     };
-    let top = std::hint::black_box(limit)[0].min(COUNT as u64);
+    let top = std::hint::black_box(limit)[0].min(OWN_END);
     let known = floor();
     if known != i32::MAX && (known as u64) < top {
         return known;

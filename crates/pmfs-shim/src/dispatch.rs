@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::calls::{
-    aio, attributes, descriptors as handles, directories, files, messages, names, opens, watches,
-    xattrs,
+    aio, attributes, cwd, descriptors as handles, directories, files, messages, names, opens,
+    sockets, watches, xattrs,
 };
 use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
@@ -16,16 +16,48 @@ use crate::{descriptors, gate, mapped_size, maps, process, retire, signals, stat
 pub(crate) enum Verdict {
     /// The kernel is to do it.
     Pass,
-    /// It is done.
-    Done(Answer),
+    /// It is done: what the program gets in rax, a number or an errno below 0. Two plain words, which a function answers in
+    /// registers.
+    Done(u64),
     /// It is to be done again, once signals have been handled.
     Again,
 }
 
-impl From<Answer> for Verdict {
-    fn from(answer: Answer) -> Verdict {
-        Verdict::Done(answer)
+impl Verdict {
+    #[inline]
+    pub fn done(answer: Answer) -> Verdict {
+        Verdict::Done(match answer {
+            Ok(value) => value,
+            Err(errno) => in_rax(errno),
+        })
     }
+
+    /// Whether it failed for this reason.
+    fn is_error(&self, errno: i32) -> bool {
+        matches!(self, Verdict::Done(rax) if *rax == in_rax(errno))
+    }
+
+    /// What the program gets.
+    pub fn answer(rax: u64) -> Answer {
+        const ERRNO_MAX: i64 = 4095;
+        let value = rax as i64;
+        if (-ERRNO_MAX..0).contains(&value) {
+            Err(-value as i32)
+        } else {
+            Ok(rax)
+        }
+    }
+}
+
+impl From<Answer> for Verdict {
+    #[inline]
+    fn from(answer: Answer) -> Verdict {
+        Verdict::done(answer)
+    }
+}
+
+const fn in_rax(errno: i32) -> u64 {
+    -(errno as i64) as u64
 }
 
 /// From a stub's `pass` to behind its `syscall`.
@@ -48,8 +80,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
     let mut verdict = serve(call, room);
-    let nowhere = matches!(verdict, Verdict::Done(Err(libc::EFAULT)));
-    if nowhere && maps::any() && maps::follow_all() {
+    if verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all() {
         // The program's memory is a file's that others have made longer.
         verdict = serve(call, room);
     }
@@ -57,11 +88,8 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     let step = match verdict {
         Verdict::Pass => 0,
         Verdict::Again => BEFORE,
-        Verdict::Done(answer) => {
-            call.rax = match answer {
-                Ok(value) => value,
-                Err(errno) => i64::from(-errno) as u64,
-            };
+        Verdict::Done(rax) => {
+            call.rax = rax;
             BEHIND
         }
     };
@@ -73,22 +101,22 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
 
 fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     let number = call.rax as i64;
-    let args = call.args;
     if crate::class::is_none_of_ours(number) || retire::passes(number) {
         // All calls of a child that shares memory come here.
         return Verdict::Pass;
     }
-    if let Some(verdict) = by_descriptor(number, args) {
+    if let Some(verdict) = by_descriptor(number, &call.args) {
         return verdict;
     }
+    let args = call.args;
     if let Some(verdict) = by_path_again(number, args, room) {
         return verdict;
     }
     match number {
         libc::SYS_fchdir if !descriptors::is_own(args[0]) => {
-            names::fchdir(descriptors::get(args[0]), room)
+            cwd::fchdir(args[0], descriptors::get(args[0]), room)
         }
-        libc::SYS_fchdir => Verdict::Done(Err(libc::EBADF)),
+        libc::SYS_fchdir => Verdict::done(Err(libc::EBADF)),
         libc::SYS_dup2 => handles::dup2(args),
         libc::SYS_dup3 => handles::dup3(args),
         libc::SYS_close_range => handles::close_range(args),
@@ -103,6 +131,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),
         libc::SYS_io_submit => aio::submit(args),
+        libc::SYS_bind | libc::SYS_connect => sockets::name(room, call),
         libc::SYS_sendmsg => messages::send(args),
         libc::SYS_sendmmsg => messages::send_many(args),
         libc::SYS_inotify_add_watch => watches::inotify(room, args),
@@ -110,24 +139,27 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_rt_sigaction => signals::action(args, room),
         libc::SYS_sigaltstack => signals::stack(args, room),
         libc::SYS_rt_sigprocmask => signals::mask(args, room),
-        libc::SYS_io_uring_setup => Verdict::Done(Err(libc::ENOSYS)),
+        libc::SYS_io_uring_setup => Verdict::done(Err(libc::ENOSYS)),
         _ => process::serve(call, room),
     }
 }
 
 /// Calls whose first argument is a descriptor. `None`: it is none of these.
-fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
+fn by_descriptor(number: i64, args: &[u64; 6]) -> Option<Verdict> {
     if crate::class::CLASS[number as usize] != crate::class::BY_DESCRIPTOR {
         return None;
     }
     if descriptors::is_own(args[0]) {
-        return Some(Verdict::Done(Err(libc::EBADF)));
+        return Some(Verdict::done(Err(libc::EBADF)));
     }
     let Some(file) = descriptors::get(args[0]) else {
         return Some(Verdict::Pass);
     };
     if file.is_list() && number == libc::SYS_getdents64 {
-        return Some(directories::descriptors(args).into());
+        return Some(directories::descriptors(*args).into());
+    }
+    if file.is_place() && !descriptors::serves_place(number) {
+        return Some(Verdict::done(Err(libc::EBADF)));
     }
     let of_all = [libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
     if file.is_path_only() && !of_all.contains(&number) {
@@ -139,37 +171,38 @@ fn by_descriptor(number: i64, args: [u64; 6]) -> Option<Verdict> {
     Some(verdict)
 }
 
-fn by_open_file(number: i64, file: &Descriptor, args: [u64; 6]) -> Verdict {
+fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
+    // By reference as far as the common ones: what was just stored word by word is slow to copy in larger pieces.
     match number {
         libc::SYS_read => files::read(file, args),
         libc::SYS_write => files::write(file, args),
         libc::SYS_pread64 => files::pread(file, args).into(),
         libc::SYS_pwrite64 => files::pwrite(file, args).into(),
-        libc::SYS_readv => files::readv(file, args, files::Place::Own),
-        libc::SYS_writev => files::writev(file, args, files::Place::Own),
-        libc::SYS_preadv => files::readv(file, args, files::Place::of(args, false)),
-        libc::SYS_pwritev => files::writev(file, args, files::Place::of(args, false)),
-        libc::SYS_preadv2 => files::readv(file, args, files::Place::of(args, true)),
-        libc::SYS_pwritev2 => files::writev(file, args, files::Place::of(args, true)),
+        libc::SYS_readv => files::readv(file, *args, files::Place::Own),
+        libc::SYS_writev => files::writev(file, *args, files::Place::Own),
+        libc::SYS_preadv => files::readv(file, *args, files::Place::of(*args, false)),
+        libc::SYS_pwritev => files::writev(file, *args, files::Place::of(*args, false)),
+        libc::SYS_preadv2 => files::readv(file, *args, files::Place::of(*args, true)),
+        libc::SYS_pwritev2 => files::writev(file, *args, files::Place::of(*args, true)),
         libc::SYS_close => handles::close(file, args[0]).into(),
         libc::SYS_fstat => attributes::fstat(file, args[1]).into(),
-        libc::SYS_lseek => files::lseek(file, args).into(),
-        libc::SYS_ioctl => handles::ioctl(file, args).into(),
+        libc::SYS_lseek => files::lseek(file, *args).into(),
+        libc::SYS_ioctl => handles::ioctl(file, *args).into(),
         libc::SYS_dup => handles::duplicate(file, args[0], 0, true).into(),
-        libc::SYS_fcntl => handles::fcntl(file, args),
-        libc::SYS_flock => handles::flock(file, args),
+        libc::SYS_fcntl => handles::fcntl(file, *args),
+        libc::SYS_flock => handles::flock(file, *args),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Ok(0).into(),
         libc::SYS_sync_file_range | libc::SYS_fadvise64 | libc::SYS_readahead => Ok(0).into(),
-        libc::SYS_ftruncate => files::ftruncate(file, args).into(),
-        libc::SYS_fallocate => files::fallocate(file, args).into(),
-        libc::SYS_getdents64 => directories::getdents64(file, args).into(),
-        libc::SYS_fchmod => attributes::fchmod(file, args).into(),
-        libc::SYS_fchown => attributes::fchown(file, args).into(),
+        libc::SYS_ftruncate => files::ftruncate(file, *args).into(),
+        libc::SYS_fallocate => files::fallocate(file, *args).into(),
+        libc::SYS_getdents64 => directories::getdents64(file, *args).into(),
+        libc::SYS_fchmod => attributes::fchmod(file, *args).into(),
+        libc::SYS_fchown => attributes::fchown(file, *args).into(),
         libc::SYS_fstatfs => attributes::fstatfs(args[1]).into(),
-        libc::SYS_fsetxattr => xattrs::fset(file, args).into(),
-        libc::SYS_fgetxattr => xattrs::fget(file, args).into(),
-        libc::SYS_flistxattr => xattrs::flist(file, args).into(),
-        libc::SYS_fremovexattr => xattrs::fremove(file, args).into(),
+        libc::SYS_fsetxattr => xattrs::fset(file, *args).into(),
+        libc::SYS_fgetxattr => xattrs::fget(file, *args).into(),
+        libc::SYS_flistxattr => xattrs::flist(file, *args).into(),
+        libc::SYS_fremovexattr => xattrs::fremove(file, *args).into(),
         // What is in the table and not here is refused loudly.
         _ => Err(libc::EBADF).into(),
     }
@@ -181,7 +214,10 @@ const AGAIN_MAX: u32 = 1000;
 fn by_path_again(number: i64, args: [u64; 6], room: &mut Inner) -> Option<Verdict> {
     let mut verdict = by_path(number, args, room);
     for _ in 0..AGAIN_MAX {
-        if !matches!(verdict, Some(Verdict::Done(Err(libc::ESTALE)))) {
+        if !verdict
+            .as_ref()
+            .is_some_and(|verdict| verdict.is_error(libc::ESTALE))
+        {
             break;
         }
         verdict = by_path(number, args, room);
@@ -224,7 +260,8 @@ fn by_path(number: i64, a: [u64; 6], room: &mut Inner) -> Option<Verdict> {
         libc::SYS_linkat => names::link(room, [a[0], a[1]], [a[2], a[3]], a[4] as i32),
         libc::SYS_symlink => names::symlink(room, a[0], here, a[1]),
         libc::SYS_symlinkat => names::symlink(room, a[0], a[1], a[2]),
-        libc::SYS_chdir => names::chdir(room, a[0]),
+        libc::SYS_chdir => cwd::chdir(room, a[0]),
+        libc::SYS_getcwd => cwd::getcwd(room, a),
         libc::SYS_chmod => attributes::chmod(room, here, a[0], a[1] as u32),
         libc::SYS_fchmodat => attributes::chmod(room, a[0], a[1], a[2] as u32),
         libc::SYS_chown => attributes::chown(room, [here, a[0], a[1], a[2], 0]),

@@ -1,6 +1,7 @@
 //! exec: the next program finds this library, the pool, and the open files that it inherits (DECISIONS 8, 32).
 
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 use libc::{AT_FDCWD, O_RDONLY};
 
@@ -14,7 +15,7 @@ use crate::names::{Lead, find};
 use crate::program::{self, Answer};
 use crate::target::Target;
 use crate::thread::{Inner, PATH_MAX};
-use crate::{gate, maps, pool, promote, retire, stats, thread};
+use crate::{cwd, gate, maps, mountless, pool, programs, promote, retire, stats, thread};
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -25,6 +26,7 @@ const ENTRIES_MAX: usize = 1 << 20;
 pub(crate) struct Given {
     texts: Vec<Vec<u8>>,
     pointers: Vec<u64>,
+    arguments: Vec<u64>,
     prepared: Option<pmfs::ForExec>,
 }
 
@@ -41,7 +43,9 @@ pub(crate) fn execve(args: [u64; 6], room: &mut Inner) -> Verdict {
 }
 
 pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
-    if let Some(file) = descriptors::inode_at(args[0]) {
+    if !mountless::is()
+        && let Some(file) = descriptors::inode_at(args[0])
+    {
         return by_descriptor(&file, args, room).into();
     }
     run(room, args[0], args[1], [args[2], args[3], args[4]])
@@ -57,9 +61,63 @@ fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer 
     let verdict = run(room, through as u64, args[1], [args[2], args[3], args[4]]);
     kernel::plain(libc::SYS_close, &[through as u64]);
     match verdict {
-        Verdict::Done(answer) => answer,
+        Verdict::Done(rax) => Verdict::answer(rax),
         _ => Err(libc::ENOENT),
     }
+}
+
+/// Without a mount.
+fn run_apart(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
+    room.given = Some(Given::default());
+    let inherited = inherited();
+    let mut told = Vec::new();
+    let mut resolve = || {
+        let program = programs::resolve(room, dirfd, path, rest[2], !inherited.is_empty())?;
+        let mut arguments = rest[0];
+        if let Some(texts) = &program.told {
+            told = texts
+                .iter()
+                .map(|text| [text, &b"\0"[..]].concat())
+                .collect();
+            let all = programs::arguments(rest[0], &told)?;
+            let given = room.given.get_or_insert_default();
+            given.arguments = all;
+            arguments = given.arguments.as_ptr().expose_provenance() as u64;
+        }
+        Ok((program, arguments))
+    };
+    let (program, arguments) = match resolve() {
+        Ok(resolved) => resolved,
+        Err(errno) => {
+            room.given = None;
+            return Verdict::done(Err(errno));
+        }
+    };
+    let next = Next {
+        dirfd: program.dirfd,
+        path: Some(&program.path),
+        raw: 0,
+        arguments,
+        environment: rest[1],
+        flags: program.flags,
+        own_name: program.own_name.as_deref(),
+        target: &program.target,
+    };
+    become_another(room, &next, &inherited)
+}
+
+/// What this program is to become.
+struct Next<'a> {
+    dirfd: u64,
+    /// Its path, with NUL; `None`: the program's own pointer.
+    path: Option<&'a [u8]>,
+    raw: u64,
+    arguments: u64,
+    environment: u64,
+    flags: u64,
+    /// Its name in the pool, where the kernel knows only a copy.
+    own_name: Option<&'a [u8]>,
+    target: &'a Target,
 }
 
 /// `rest`: argument vector, environment, flags.
@@ -67,9 +125,12 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     if retire::is_retired() {
         return run_retired(room, dirfd, path, rest);
     }
+    if mountless::is() {
+        return run_apart(room, dirfd, path, rest);
+    }
     let absolute = match made_absolute(room, dirfd, path) {
         Ok(absolute) => absolute,
-        Err(errno) => return Verdict::Done(Err(errno)),
+        Err(errno) => return Verdict::done(Err(errno)),
     };
     let mut name = Box::new([0; PATH_MAX]);
     let known = absolute.clone().or_else(|| {
@@ -77,30 +138,57 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
         Some(name[..=len].to_vec())
     });
     room.given = Some(Given::default());
-    // What is handed over must stay as it is, and nobody may be in a pool that is left.
-    let alone = room.guest_of.is_none() && pool::attached().is_some() && gate::close();
     let inherited = inherited();
     let target = Target::of(dirfd, known.as_deref(), rest[2]);
-    let handed = if inherited.is_empty() {
+    let next = Next {
+        dirfd: if absolute.is_some() {
+            AT_FDCWD as u64
+        } else {
+            dirfd
+        },
+        path: absolute.as_deref(),
+        raw: path,
+        arguments: rest[0],
+        environment: rest[1],
+        flags: rest[2],
+        own_name: None,
+        target: &target,
+    };
+    become_another(room, &next, &inherited)
+}
+
+fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descriptor)]) -> Verdict {
+    // What is handed over must stay as it is, and nobody may be in a pool that is left.
+    let alone = room.guest_of.is_none() && pool::attached().is_some() && gate::close();
+    let nothing = inherited.is_empty() && cwd::file(room).is_none() && next.own_name.is_none();
+    let handed = if nothing {
         if alone && descriptors::none() && !maps::any() {
             pool::leave();
         }
         None
-    } else if target.has_library {
-        hand_over(room, &inherited)
+    } else if next.target.has_library {
+        hand_over(room, inherited, next.own_name)
     } else {
-        promote_all(&inherited);
+        promote_all(inherited);
         None
     };
+    if handed.is_none() && !nothing && next.target.has_library && mountless::is() {
+        // Nobody else could serve what is open.
+        if alone {
+            gate::open();
+        }
+        take_back(room, handed);
+        return Verdict::done(Err(libc::ENFILE));
+    }
     let given = room.given.get_or_insert_default();
-    let environment = match environment(given, rest[1], handed, &target) {
+    let environment = match environment(given, next.environment, handed, next.target) {
         Ok(environment) => environment,
         Err(errno) => {
             if alone {
                 gate::open();
             }
             take_back(room, handed);
-            return Verdict::Done(Err(errno));
+            return Verdict::done(Err(errno));
         }
     };
     stats::flush();
@@ -108,18 +196,13 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     if room.guest_of.is_some() {
         gate::leave(thread::own_room());
     }
-    let answer = match absolute {
-        Some(path) => {
-            let args = [AT_FDCWD as u64, PATH, rest[0], environment, rest[2], 0];
-            kernel::with_path(libc::SYS_execveat, args, &path)
-        }
+    let path = next.path.map_or(next.raw, |_| PATH);
+    let (arguments, flags) = (next.arguments, next.flags);
+    let args = [next.dirfd, path, arguments, environment, flags, 0];
+    let answer = match next.path {
+        Some(path) => kernel::with_path(libc::SYS_execveat, args, path),
         // SAFETY: the program's own call, with another environment, which stays until it is over.
-        None => unsafe {
-            kernel::call(
-                libc::SYS_execveat,
-                [dirfd, path, rest[0], environment, rest[2], 0],
-            )
-        },
+        None => unsafe { kernel::call(libc::SYS_execveat, args) },
     };
     // It failed: this program goes on.
     if room.guest_of.is_some() {
@@ -128,7 +211,7 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
         gate::open();
     }
     take_back(room, handed);
-    Verdict::Done(kernel_answer(answer))
+    Verdict::done(kernel_answer(answer))
 }
 
 /// With no system call but the program's own: others may be forbidden, to the next program too.
@@ -136,7 +219,7 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
     let given = room.given.insert(Given::default());
     let environment = match environment(given, rest[1], None, &Target::WITHOUT) {
         Ok(environment) => environment,
-        Err(errno) => return Verdict::Done(Err(errno)),
+        Err(errno) => return Verdict::done(Err(errno)),
     };
     let args = [dirfd, path, rest[0], environment, rest[2], 0];
     // By the call that it made, for a filter may know that one alone.
@@ -148,7 +231,7 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
     // SAFETY: the program's own call, with another environment, which stays until it is over.
     let answer = unsafe { kernel::call(number, args) };
     room.given = None;
-    Verdict::Done(kernel_answer(answer))
+    Verdict::done(kernel_answer(answer))
 }
 
 /// A path relative to a directory of ours, or out of it again, as one that the kernel understands; any other leads the kernel
@@ -177,8 +260,13 @@ fn inherited() -> Vec<(i32, Descriptor)> {
 }
 
 /// Writes down for the next program what it inherits; answers the descriptor of that text.
-fn hand_over(room: &mut Inner, inherited: &[(i32, Descriptor)]) -> Option<i32> {
+fn hand_over(
+    room: &mut Inner,
+    inherited: &[(i32, Descriptor)],
+    own_name: Option<&[u8]>,
+) -> Option<i32> {
     let fs = pool::attached()?;
+    let cwd = cwd::file(room);
     // A child that shares its parent's memory has placeholders of what other threads of that have closed since: those stay
     // what they are, and say EBADF.
     let guest = room.guest_of.is_some();
@@ -188,6 +276,7 @@ fn hand_over(room: &mut Inner, inherited: &[(i32, Descriptor)]) -> Option<i32> {
     let files: Vec<_> = inherited
         .iter()
         .map(|(_, descriptor)| descriptor.file)
+        .chain(cwd.map(|(file, _)| file))
         .collect();
     let prepared = fs.before_exec_with(&files).map_err(|error| {
         crate::log::line(format_args!(
@@ -209,6 +298,15 @@ fn hand_over(room: &mut Inner, inherited: &[(i32, Descriptor)]) -> Option<i32> {
             "{number} {id} {ino} {access} {}",
             u8::from(file.is_dir)
         );
+    }
+    if let Some((file, ino)) = cwd {
+        let _ = writeln!(text, "cwd {} {ino}", file.number());
+    }
+    let mut text = text.into_bytes();
+    if let Some(name) = own_name {
+        // The last, for a name may have any bytes in it.
+        text.extend_from_slice(b"exe ");
+        text.extend_from_slice(name);
     }
     room.given.get_or_insert_default().prepared = Some(prepared);
     let file = kernel::with_path(
@@ -252,6 +350,22 @@ pub(crate) fn promote_all(open: &[(i32, Descriptor)]) {
         }
         stats::promoted();
     }
+}
+
+/// What this program is called in the pool, if the kernel runs a copy of it.
+static OWN_NAME: OnceLock<Vec<u8>> = OnceLock::new();
+
+pub(crate) fn own_name() -> Option<&'static [u8]> {
+    OWN_NAME.get().map(Vec::as_slice)
+}
+
+/// It is called so, said the program before this one. Also the kernel is told, for ps.
+pub(crate) fn set_own_name(name: &[u8]) {
+    let from = name.iter().rposition(|byte| *byte == b'/');
+    let short = [&name[from.map_or(0, |at| at + 1)..], b"\0"].concat();
+    let args = [libc::PR_SET_NAME as u64, PATH, 0, 0, 0, 0];
+    kernel::with_path(libc::SYS_prctl, args, &short);
+    let _ = OWN_NAME.set(name.to_vec());
 }
 
 /// After an exec that failed.

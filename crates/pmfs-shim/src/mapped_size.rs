@@ -9,7 +9,7 @@ use libc::AT_FDCWD;
 use pmfs::Ino;
 
 use crate::kernel::{self, PATH};
-use crate::{maps, pool, promote};
+use crate::{maps, mountless, pool, promote};
 
 /// A bit for each inode that was mapped, and for some that were not.
 static MAPPED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
@@ -67,7 +67,7 @@ fn size(ino: Ino) -> Option<(Ino, u64)> {
 
 #[cold]
 fn look(ino: Ino) {
-    if maps::follow(ino) {
+    if maps::follow(ino) || mountless::is() {
         // No kernel has pages of it.
         return;
     }

@@ -4,18 +4,19 @@
 //! a directory in it. What leaves again (`..` at the root, a link to elsewhere) and what enters on other ways is the kernel's, whose walk
 //! ends at the mount (DECISIONS 38).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO};
 use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, INODE_NAME, Ino, ROOT_INO};
 
 use crate::credentials::{self, EXECUTE};
+use crate::cwd::{self, Cwd};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{config, descriptors, kernel, numbered, pool, program};
+use crate::{config, descriptors, mountless, numbered, outside, pool, program};
 
 /// As many links as the kernel follows.
-const LINKS_MAX: u32 = 40;
+pub(crate) const LINKS_MAX: u32 = 40;
 
 /// A name in a directory of the pool, and what stands there.
 #[derive(Clone, Copy, Debug)]
@@ -67,45 +68,6 @@ pub(crate) fn is_dir(attr: &Attr) -> bool {
     attr.mode & mode::S_IFMT == mode::S_IFDIR
 }
 
-/// The working directory: unknown, elsewhere, or an inode of the pool. Elsewhere: in the upper half, if it lies above the
-/// pool's directory, where in that one's path the names begin that lead there.
-static CWD: AtomicU64 = AtomicU64::new(UNKNOWN);
-const UNKNOWN: u64 = 0;
-const ELSEWHERE: u64 = 1;
-const ABOVE_SHIFT: u32 = 32;
-
-/// Where the program stands.
-enum Cwd {
-    Inside(Ino),
-    /// Above: these names of the pool's path lead into it.
-    Above(&'static [u8]),
-    Elsewhere,
-}
-
-impl Cwd {
-    fn of(word: u64) -> Cwd {
-        match (word & u64::from(u32::MAX), word >> ABOVE_SHIFT) {
-            (ELSEWHERE, 0) => Cwd::Elsewhere,
-            (ELSEWHERE, from) => Cwd::Above(&config::get().at[from as usize..]),
-            _ => Cwd::Inside(word),
-        }
-    }
-}
-
-/// The working directory has changed: to an inode of the pool, or to somewhere.
-pub(crate) fn set_cwd(room: &mut Inner, ino: Option<Ino>) {
-    let value = ino.unwrap_or(UNKNOWN);
-    match &mut room.guest_cwd {
-        Some(guest) => *guest = value,
-        None => CWD.store(value, Ordering::Relaxed),
-    }
-}
-
-/// What is known of it.
-pub(crate) fn cwd_word() -> u64 {
-    CWD.load(Ordering::Relaxed)
-}
-
 /// Names mean something else from now on (another root, other mounts).
 static ELSEWHERE_ALL: AtomicBool = AtomicBool::new(false);
 
@@ -116,21 +78,6 @@ pub(crate) fn leave_to_kernel() {
 
 pub(crate) fn are_the_kernels() -> bool {
     ELSEWHERE_ALL.load(Ordering::Relaxed)
-}
-
-fn cwd(room: &mut Inner) -> Cwd {
-    let known = room
-        .guest_cwd
-        .unwrap_or_else(|| CWD.load(Ordering::Relaxed));
-    if known != UNKNOWN {
-        return Cwd::of(known);
-    }
-    let found = look_at_cwd(room);
-    match &mut room.guest_cwd {
-        Some(guest) => *guest = found,
-        None => CWD.store(found, Ordering::Relaxed),
-    }
-    Cwd::of(found)
 }
 
 /// What of a path lies behind these names, with which it has to begin.
@@ -146,50 +93,15 @@ fn behind(path: &[u8], names: &[u8]) -> Option<usize> {
     (rest.is_empty() || rest[0] == b'/').then_some(path.len() - rest.len())
 }
 
-/// Asks the kernel: by name first, for that costs no request to the mount.
-fn look_at_cwd(room: &mut Inner) -> u64 {
-    let text = &mut room.paths[2];
-    let at = text.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: the kernel fills at most the room.
-    let len = unsafe { kernel::call(libc::SYS_getcwd, [at, PATH_MAX as u64, 0, 0, 0, 0]) };
-    let len = usize::try_from(len - 1).unwrap_or(0);
-    if below(&text[..len]).is_none() {
-        let names = config::get().at.strip_prefix(&text[..len]);
-        let leads = |rest: &&[u8]| rest.len() > 1 && (rest[0] == b'/' || len == 1);
-        let Some(rest) = names.filter(leads) else {
-            return ELSEWHERE;
-        };
-        let from = config::get().at.len() - rest.len() + usize::from(rest[0] == b'/');
-        return ELSEWHERE | (from as u64) << ABOVE_SHIFT;
-    }
-    let mut stat: libc::stat = unsafe_zeroed();
-    let to = (&raw mut stat).expose_provenance() as u64;
-    let dot = c".".as_ptr().expose_provenance() as u64;
-    // SAFETY: the kernel reads the name and fills the structure.
-    let answer = unsafe { kernel::call(libc::SYS_stat, [dot, to, 0, 0, 0, 0]) };
-    let stat = std::hint::black_box(stat);
-    if answer == 0 && stat.st_dev == config::get().device {
-        // The kernel's number of the root is the engine's: the mount translates.
-        stat.st_ino
-    } else {
-        ELSEWHERE
-    }
-}
-
-fn unsafe_zeroed() -> libc::stat {
-    // SAFETY: a structure of numbers.
-    unsafe { std::mem::zeroed() }
-}
-
 /// What of an absolute path lies below the pool's directory.
-fn below(path: &[u8]) -> Option<usize> {
+pub(crate) fn below(path: &[u8]) -> Option<usize> {
     let at = &config::get().at;
     let rest = path.strip_prefix(at.as_slice())?;
     (rest.is_empty() || rest[0] == b'/').then_some(at.len())
 }
 
 /// How the mount's names of inodes begin: `/` and [`INODE_NAME`].
-const BY_INODE: [u8; INODE_NAME.len() + 1] = {
+pub(crate) const BY_INODE: [u8; INODE_NAME.len() + 1] = {
     let mut name = [b'/'; INODE_NAME.len() + 1];
     let (_, rest) = name.split_at_mut(1);
     rest.copy_from_slice(INODE_NAME);
@@ -207,26 +119,67 @@ pub(crate) fn find<'a>(
     follow: bool,
 ) -> Result<Lead<'a>, i32> {
     let len = program::path(path, &mut room.paths[0])?;
+    let walked = if mountless::is() {
+        outside::find(room, dirfd, len, follow)?
+    } else {
+        begin(room, dirfd, len, follow)?
+    };
+    Ok(walked.lead(room))
+}
+
+/// Where a walk has ended: positions in the room's pages instead of references into them.
+pub(crate) enum Walked {
+    Kernel,
+    /// The absolute path of this length, on this page.
+    Out(usize, usize),
+    /// On this page.
+    End(&'static Fs, usize, End),
+    Whole(&'static Fs, Place<'static>),
+}
+
+impl Walked {
+    fn lead(self, room: &Inner) -> Lead<'_> {
+        match self {
+            Walked::Kernel => Lead::Kernel,
+            Walked::Out(page, len) => Lead::Out(&room.paths[page][..=len]),
+            Walked::Whole(fs, place) => Lead::Pool(fs, place),
+            Walked::End(fs, page, end) => {
+                let place = Place {
+                    dir: end.dir,
+                    name: &room.paths[page][end.name],
+                    dots: end.dots,
+                    attr: end.attr,
+                    wants_dir: end.wants_dir,
+                    by_number: false,
+                };
+                Lead::Pool(fs, place)
+            }
+        }
+    }
+}
+
+/// Where there is a mount.
+fn begin(room: &mut Inner, dirfd: u64, len: usize, follow: bool) -> Result<Walked, i32> {
     let by_descriptor = room.paths[0][0] != b'/' && dirfd as i32 != libc::AT_FDCWD;
     if !by_descriptor && ELSEWHERE_ALL.load(Ordering::Relaxed) {
-        return Ok(Lead::Kernel);
+        return Ok(Walked::Kernel);
     }
     let (start, from) = if room.paths[0][0] == b'/' {
         match below(&room.paths[0][..len]) {
             // The mount alone knows these.
             Some(from) if room.paths[0][from..len].starts_with(&BY_INODE) => {
-                return Ok(Lead::Kernel);
+                return Ok(Walked::Kernel);
             }
             Some(from) => (ROOT_INO, from),
             None => return by_number(room, 0, len, follow),
         }
     } else if dirfd as i32 == libc::AT_FDCWD {
-        match cwd(room) {
+        match cwd::get(room) {
             Cwd::Inside(ino) => (ino, 0),
-            Cwd::Elsewhere => return Ok(Lead::Kernel),
+            Cwd::Elsewhere => return Ok(Walked::Kernel),
             Cwd::Above(names) => match behind(&room.paths[0][..len], names) {
                 Some(from) if !room.paths[0][from..len].starts_with(&BY_INODE) => (ROOT_INO, from),
-                _ => return Ok(Lead::Kernel),
+                _ => return Ok(Walked::Kernel),
             },
         }
     } else {
@@ -234,20 +187,20 @@ pub(crate) fn find<'a>(
             Some(dir) if dir.is_list() => return in_list(room, len, follow),
             Some(dir) if dir.is_dir => (dir.ino, 0),
             Some(_) => return Err(ENOTDIR),
-            None => return Ok(Lead::Kernel),
+            None => return Ok(Walked::Kernel),
         }
     };
     if len == 0 {
         return Err(ENOENT);
     }
     let Some(fs) = pool::get() else {
-        return Ok(Lead::Kernel);
+        return Ok(Walked::Kernel);
     };
     walk(fs, room, start, 0, from..len, follow)
 }
 
 /// A path that begins in the list of this process's descriptors.
-fn in_list(room: &mut Inner, len: usize, follow: bool) -> Result<Lead<'_>, i32> {
+pub(crate) fn in_list(room: &mut Inner, len: usize, follow: bool) -> Result<Walked, i32> {
     let (first, second) = room.paths.split_at_mut(1);
     let whole = numbered::LIST.len() + len;
     if whole >= PATH_MAX {
@@ -260,22 +213,22 @@ fn in_list(room: &mut Inner, len: usize, follow: bool) -> Result<Lead<'_>, i32> 
 }
 
 /// An absolute path that does not lead into the pool, unless by way of a descriptor of ours.
-fn by_number<'a>(
-    room: &'a mut Inner,
+pub(crate) fn by_number(
+    room: &mut Inner,
     page: usize,
     len: usize,
     follow: bool,
-) -> Result<Lead<'a>, i32> {
+) -> Result<Walked, i32> {
     let path = &room.paths[page][..len];
     let Some(named) = numbered::descriptor(path) else {
         if numbered::is_placeholder_of_another(path, follow) {
             // What it stands for is that process's affair: as the kernel answers for a socket.
             return Err(ENXIO);
         }
-        return Ok(Lead::Kernel);
+        return Ok(Walked::Kernel);
     };
     let (Some(file), Some(fs)) = (descriptors::inode_at(named.number), pool::get()) else {
-        return Ok(Lead::Kernel);
+        return Ok(Walked::Kernel);
     };
     let rest = named.rest;
     let tail = &path[rest..];
@@ -287,20 +240,25 @@ fn by_number<'a>(
     }
     if tail.is_empty() && !follow {
         // The link itself is the kernel's.
-        return Ok(Lead::Kernel);
+        return Ok(Walked::Kernel);
     }
     if !tail.is_empty() && !file.is_dir {
         return Err(ENOTDIR);
     }
+    whole(fs, file.ino)
+}
+
+/// An inode itself, without a name.
+pub(crate) fn whole(fs: &'static Fs, ino: Ino) -> Result<Walked, i32> {
     let place = Place {
-        dir: file.ino,
+        dir: ino,
         name: &[],
         dots: Dots::None,
-        attr: Some(fs.getattr(file.ino).map_err(errno)?),
+        attr: Some(fs.getattr(ino).map_err(errno)?),
         wants_dir: false,
         by_number: true,
     };
-    Ok(Lead::Pool(fs, place))
+    Ok(Walked::Whole(fs, place))
 }
 
 /// The descriptor of ours whose link in a list of descriptors a path names.
@@ -309,6 +267,13 @@ pub(crate) fn link_of_descriptor(path: u64, room: &mut Inner) -> Option<descript
     let path = &room.paths[0][..len];
     let named = numbered::descriptor(path)?;
     descriptors::inode_at(named.number).filter(|_| named.is_entry && named.rest == len)
+}
+
+/// The name of a link below `/proc/self` that a path names.
+pub(crate) fn link_of_process(path: u64, room: &mut Inner) -> Option<&[u8]> {
+    let len = program::path(path, &mut room.paths[0]).ok()?;
+    let (link, rest) = numbered::own_link(&room.paths[0][..len])?;
+    rest.is_empty().then_some(link)
 }
 
 /// One step of a walk.
@@ -321,7 +286,7 @@ enum Step {
 }
 
 /// The end of a walk: positions in the path instead of references into it.
-struct End {
+pub(crate) struct End {
     dir: Ino,
     name: std::ops::Range<usize>,
     dots: Dots,
@@ -329,14 +294,14 @@ struct End {
     wants_dir: bool,
 }
 
-fn walk<'a>(
+pub(crate) fn walk(
     fs: &'static Fs,
-    room: &'a mut Inner,
+    room: &mut Inner,
     start: Ino,
     page: usize,
     range: std::ops::Range<usize>,
     follow: bool,
-) -> Result<Lead<'a>, i32> {
+) -> Result<Walked, i32> {
     let (mut start, mut range, mut page, mut links) = (start, range, page, 0);
     loop {
         match steps(
@@ -346,21 +311,16 @@ fn walk<'a>(
             range.start,
             follow,
         )? {
-            Step::End(end) => {
-                let place = Place {
-                    dir: end.dir,
-                    name: &room.paths[page][end.name],
-                    dots: end.dots,
-                    attr: end.attr,
-                    wants_dir: end.wants_dir,
-                    by_number: false,
-                };
-                return Ok(Lead::Pool(fs, place));
-            }
+            Step::End(end) => return Ok(Walked::End(fs, page, end)),
             Step::Up(rest) => {
-                let at = config::get().at.clone();
-                let out = put(room, page, &[&at, b"/.."], rest..range.end)?;
-                return Ok(Lead::Out(&room.paths[1 - page][..=out]));
+                let at = &config::get().at;
+                let out = if mountless::is() {
+                    let above = at.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                    put(room, page, &[&at[..above], b"/"], rest..range.end)?
+                } else {
+                    put(room, page, &[at, b"/.."], rest..range.end)?
+                };
+                return Ok(Walked::Out(1 - page, out));
             }
             Step::Link(target, rest) => {
                 links += 1;
@@ -376,7 +336,7 @@ fn walk<'a>(
                         {
                             // Links of links were followed as far as they lead: what is left is followed too.
                             Some(_) => by_number(room, page, len, true),
-                            None => Ok(Lead::Out(&room.paths[page][..=len])),
+                            None => Ok(Walked::Out(page, len)),
                         };
                     };
                     start = ROOT_INO;

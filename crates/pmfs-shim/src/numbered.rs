@@ -79,6 +79,25 @@ pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
     None
 }
 
+/// Whether [`descriptor`], or [`is_placeholder_of_another`], has something to say of a path.
+pub(crate) fn may_be(path: &[u8]) -> bool {
+    descriptor(path).is_some() || path.starts_with(b"/proc/")
+}
+
+/// Of `/proc/self/NAME`, or with this process's number: the name, and what follows it.
+pub(crate) fn own_link(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut parts = Parts {
+        path: path.strip_prefix(b"/proc")?,
+        at: 0,
+    };
+    let (process, _) = parts.next()?;
+    let own = process == b"self"
+        || process == b"thread-self"
+        || decimal(process) == Some(kernel::process().into());
+    let (name, end) = parts.next().filter(|_| own)?;
+    Some((name, &parts.path[end..]))
+}
+
 /// Whether a path names the list of this process's descriptors itself.
 pub(crate) fn is_list_itself(path: &[u8]) -> bool {
     // Anything in it would be an entry of it.

@@ -3,16 +3,17 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pmfs::Fs;
 
-use crate::{config, descriptors};
+use crate::names::errno;
+use crate::{config, descriptors, mountless};
 
 static FS: AtomicPtr<Fs> = AtomicPtr::new(null_mut());
-/// It could not be had: everything is the mount's then.
-static REFUSED: AtomicBool = AtomicBool::new(false);
+/// Not 0: it could not be had, and why, as an errno: everything is the mount's then.
+static REFUSED: AtomicI32 = AtomicI32::new(0);
 static ATTACHING: Mutex<()> = Mutex::new(());
 
 /// The pool; `None` if it can't be had in this process.
@@ -23,6 +24,14 @@ pub(crate) fn get() -> Option<&'static Fs> {
     unsafe { there.as_ref() }.or_else(attach)
 }
 
+/// Why it can't be had.
+pub(crate) fn refusal() -> i32 {
+    match REFUSED.load(Ordering::Relaxed) {
+        0 => libc::EIO,
+        errno => errno,
+    }
+}
+
 /// The pool, if this process has it already.
 pub(crate) fn attached() -> Option<&'static Fs> {
     // SAFETY: as in `get`.
@@ -31,7 +40,7 @@ pub(crate) fn attached() -> Option<&'static Fs> {
 
 #[cold]
 fn attach() -> Option<&'static Fs> {
-    if REFUSED.load(Ordering::Relaxed) {
+    if REFUSED.load(Ordering::Relaxed) != 0 && !mountless::is() {
         return None;
     }
     let _guard = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,11 +52,13 @@ fn attach() -> Option<&'static Fs> {
     match Fs::open(path, &config::get().open_options()) {
         Ok(fs) => Some(put(fs)),
         Err(error) => {
-            REFUSED.store(true, Ordering::Relaxed);
-            crate::log::line(format_args!(
-                "{}: {error}; the mount serves this process",
-                path.display()
-            ));
+            let instead = if mountless::is() {
+                "nothing serves this process"
+            } else {
+                "the mount serves this process"
+            };
+            crate::log::line(format_args!("{}: {error}; {instead}", path.display()));
+            REFUSED.store(errno(error), Ordering::Relaxed);
             None
         }
     }

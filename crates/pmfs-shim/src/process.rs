@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::dispatch::Verdict;
 use crate::entry::{Call, GUEST, word};
+use crate::mountless::Refused;
 use crate::thread::Inner;
 use crate::{
-    credentials, descriptors, exec, gate, kernel, limits, maps, names, pool, program, promote,
-    retire, stats, thread,
+    credentials, cwd, descriptors, exec, gate, kernel, limits, maps, mountless, names, pool,
+    program, promote, retire, stats, thread,
 };
 
 /// Calls that are none of the others'.
@@ -17,7 +18,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_umask => {
             let before = kernel::plain(libc::SYS_umask, &args[..1]);
             UMASK.store(args[0] as u32 & 0o777, Ordering::Relaxed);
-            Verdict::Done(Ok(before as u64))
+            Verdict::done(Ok(before as u64))
         }
         libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
         libc::SYS_fork => fork(0, call, room),
@@ -40,23 +41,30 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             }
             Verdict::Pass
         }
-        libc::SYS_chroot | libc::SYS_setns | libc::SYS_unshare => other_world(call),
+        libc::SYS_chroot | libc::SYS_setns | libc::SYS_unshare => other_world(call, room),
         libc::SYS_prctl | libc::SYS_seccomp | libc::SYS_landlock_restrict_self => {
             if retire::is_due(call) {
+                if mountless::is() && retire::has_something(room) {
+                    if !retire::would_filter(call) {
+                        return Verdict::Pass;
+                    }
+                    let errno = mountless::refuse(Refused::Filter, libc::EOPNOTSUPP);
+                    return Verdict::done(Err(errno));
+                }
                 retire::retire(room);
             }
             Verdict::Pass
         }
         // Whoever it is afterwards.
         _ => {
-            if retire::is_due(call) {
+            if retire::is_due(call) && !mountless::is() {
                 retire::retire(room);
             }
             // SAFETY: the program's own call, as it made it.
             let answer = unsafe { kernel::call(call.rax as i64, args) };
             credentials::forget();
             IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
-            Verdict::Done(crate::calls::kernel_answer(answer))
+            Verdict::done(crate::calls::kernel_answer(answer))
         }
     }
 }
@@ -100,11 +108,18 @@ pub(crate) fn ids_agree() -> bool {
 }
 
 /// Another root, or other mounts: names are the kernel's from then on, open files stay ours.
-fn other_world(call: &Call) -> Verdict {
+fn other_world(call: &Call, room: &mut Inner) -> Verdict {
     const NAMES: u64 = (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64;
     let number = call.rax as i64;
-    if number == libc::SYS_unshare && call.args[0] & NAMES == 0 {
+    // Without a mount no other mounts change what names mean.
+    if number == libc::SYS_unshare && (call.args[0] & NAMES == 0 || mountless::is()) {
         return Verdict::Pass;
+    }
+    if mountless::is()
+        && number == libc::SYS_chroot
+        && let Some(verdict) = crate::calls::cwd::chroot(room, call.args[0])
+    {
+        return verdict;
     }
     promote::keep_root();
     names::leave_to_kernel();
@@ -127,7 +142,7 @@ fn guest(room: &mut Inner) -> Verdict {
     if room.guest_of.is_none() {
         room.guest_of = Some(kernel::thread());
         room.overlay = Some(Vec::new());
-        room.guest_cwd = Some(names::cwd_word());
+        room.guest_cwd = Some(cwd::word());
     }
     thread::set(word::AFTERWARDS, GUEST);
     Verdict::Pass
@@ -152,6 +167,7 @@ pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
     credentials::forget();
     room.guest_of = None;
     room.guest_cwd = None;
+    let held = std::mem::replace(&mut room.guest_cwd_file, 0);
     room.guest_actions = None;
     if let Some((tag, lane)) = room.host.take() {
         let guests = pmem::thread::with(|thread| {
@@ -168,6 +184,11 @@ pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
     let overlay = room.overlay.take().unwrap_or_default();
     exec::forget(room);
     // What the child opened itself.
+    if held != 0
+        && let Some(fs) = pool::attached()
+    {
+        let _ = fs.close_file(pmfs::FileId::from_number(held));
+    }
     for (_, descriptor) in overlay {
         if let Some(own) = descriptor
             && !own.borrowed
@@ -189,14 +210,15 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
                 if alone {
                     gate::open();
                 }
-                return Verdict::Done(Err(libc::EAGAIN));
+                return Verdict::done(Err(libc::EAGAIN));
             }
         },
-        Some(fs) if !descriptors::none() => fs.before_fork().ok(),
+        Some(fs) if !descriptors::none() || cwd::is_kept() => fs.before_fork().ok(),
         _ => None,
     };
     let mut own = OwnStack::of(call);
-    let elsewhere = flags & (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64 != 0;
+    let elsewhere =
+        flags & (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64 != 0 && !mountless::is();
     if elsewhere {
         promote::keep_root();
     }
@@ -221,7 +243,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     if alone {
         gate::open();
     }
-    Verdict::Done(crate::calls::kernel_answer(answer))
+    Verdict::done(crate::calls::kernel_answer(answer))
 }
 
 /// Words of struct clone_args that are known here.

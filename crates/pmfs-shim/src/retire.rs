@@ -8,7 +8,9 @@ use libc::{AT_EACCESS, AT_FDCWD, R_OK, W_OK};
 use crate::entry::Call;
 use crate::kernel::{self, PATH};
 use crate::thread::Inner;
-use crate::{config, credentials, descriptors, exec, gate, log, maps, names, pool, stats};
+use crate::{
+    config, credentials, cwd, descriptors, exec, gate, log, maps, names, pool, program, stats,
+};
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
@@ -53,6 +55,24 @@ pub(crate) fn is_due(call: &Call) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether anything of the pool is open: without a mount nobody could take it over.
+pub(crate) fn has_something(room: &Inner) -> bool {
+    maps::any() || cwd::file(room).is_some() || !descriptors::none()
+}
+
+/// Whether the kernel would do it, as far as its filter can be read.
+pub(crate) fn would_filter(call: &Call) -> bool {
+    const FILTER: u64 = 1;
+    const PRCTL_FILTER: u64 = 2;
+    let [first, second, third, ..] = call.args;
+    let has_filter = match call.rax as i64 {
+        libc::SYS_seccomp => first == FILTER,
+        libc::SYS_prctl => second == PRCTL_FILTER,
+        _ => false,
+    };
+    !has_filter || program::read::<[u64; 2]>(third).is_ok()
 }
 
 /// Whether a user may not have the pool, though this program has.

@@ -178,7 +178,7 @@ pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
         }
         Ok(0)
     };
-    Verdict::Done(set())
+    Verdict::done(set())
 }
 
 /// rt_sigprocmask(2): the two signals by which a bad pointer shows are never blocked.
@@ -188,7 +188,7 @@ pub(crate) fn mask(args: [u64; 6], room: &Inner) -> Verdict {
         return Verdict::Pass;
     }
     match program::read::<u64>(args[1]) {
-        Err(errno) => Verdict::Done(Err(errno)),
+        Err(errno) => Verdict::done(Err(errno)),
         Ok(set) if set & FAULTS == 0 => Verdict::Pass,
         Ok(set) => {
             let set = set & !FAULTS;
@@ -196,7 +196,7 @@ pub(crate) fn mask(args: [u64; 6], room: &Inner) -> Verdict {
             // SAFETY: the program's own call, with a mask of ours.
             let answer =
                 unsafe { kernel::call(libc::SYS_rt_sigprocmask, [args[0], at, args[2], 8, 0, 0]) };
-            Verdict::Done(crate::calls::kernel_answer(answer))
+            Verdict::done(crate::calls::kernel_answer(answer))
         }
     }
 }
@@ -233,7 +233,7 @@ pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
         }
         Ok(0)
     };
-    Verdict::Done(set())
+    Verdict::done(set())
 }
 
 /// The program called from its alternate stack.

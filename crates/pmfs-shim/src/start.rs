@@ -9,7 +9,7 @@ use pmfs::{FileId, Fs};
 
 use crate::config::{self, Config};
 use crate::descriptors::{self, Descriptor};
-use crate::{gate, kernel, log, patch, pool, signals, stats, thread};
+use crate::{cwd, exec, gate, kernel, log, patch, pool, signals, stats, thread};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -48,13 +48,18 @@ fn begin(config: &Config) {
     gate::start();
     pmfs::tell_of_stalled(log::line);
     signals::start();
-    if config.keeper.is_some() {
-        // It has one of these numbers.
+    if config.keeper.is_some() || config.keeps_images() {
+        // They have some of these numbers.
         descriptors::choose_floor();
     }
     stats::start();
-    if let Err(why) = patch::apply(&config.image) {
-        log::line(format_args!("{why}; the mount serves this process"));
+    if let Err(why) = patch::apply() {
+        let instead = if config.mountless {
+            "nothing serves this process"
+        } else {
+            "the mount serves this process"
+        };
+        log::line(format_args!("{why}; {instead}"));
     }
     // After the image, whose stubs need a place near libc: the pool's mapping may be anywhere.
     if let Some(handed) = &config.handed {
@@ -72,6 +77,12 @@ fn take(config: &Config, handed: &[u8]) {
         log::line(format_args!("what was handed over can't be read"));
         return;
     };
+    // The last, if it is there: a name may have any bytes in it.
+    let name = text.windows(5).position(|bytes| bytes == b"\nexe ");
+    if let Some(at) = name {
+        exec::set_own_name(&text[at + 5..]);
+    }
+    let text = std::str::from_utf8(&text[..name.unwrap_or(text.len())]).unwrap_or_default();
     let mut lines = text.lines();
     pmem::slots::keep_descriptors_from(descriptors::choose_floor());
     let path = Path::new(OsStr::from_bytes(&config.pool));
@@ -84,6 +95,14 @@ fn take(config: &Config, handed: &[u8]) {
         }
     };
     for line in lines {
+        if let Some((file, ino)) = line
+            .strip_prefix("cwd ")
+            .and_then(|two| two.split_once(' '))
+            && let (Ok(file), Ok(ino)) = (file.parse(), ino.parse())
+        {
+            cwd::take(FileId::from_number(file), ino);
+            continue;
+        }
         let numbers: Vec<u64> = line
             .split(' ')
             .filter_map(|number| number.parse().ok())
@@ -101,8 +120,8 @@ fn take(config: &Config, handed: &[u8]) {
     }
 }
 
-/// A small file's text; it is closed.
-fn read_all(file: u64) -> Option<String> {
+/// A small file; it is closed.
+fn read_all(file: u64) -> Option<Vec<u8>> {
     let size = kernel::plain(libc::SYS_lseek, &[file, 0, libc::SEEK_END as u64]);
     let mut text = vec![0u8; size.clamp(0, 1 << 26) as usize];
     let at = text.as_mut_ptr().expose_provenance() as u64;
@@ -110,5 +129,5 @@ fn read_all(file: u64) -> Option<String> {
     let len = unsafe { kernel::call(libc::SYS_pread64, [file, at, text.len() as u64, 0, 0, 0]) };
     kernel::plain(libc::SYS_close, &[file]);
     text.truncate(usize::try_from(len).ok()?);
-    String::from_utf8(text).ok()
+    Some(text)
 }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::dispatch::Verdict;
 use crate::entry::Call;
+use crate::mountless::{self, Refused};
 use crate::{class, config, kernel, log, pool};
 
-/// Words of the shared page: served, passed, promoted, read, written, barriers, processes.
-const WORDS: usize = 7;
+/// Words of the shared page: served, passed, promoted, read, written, barriers, processes; and how often each kind was refused.
+const WORDS: usize = 7 + mountless::KINDS;
 
 #[derive(Clone, Copy)]
 enum Word {
@@ -25,10 +26,14 @@ static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(null::<AtomicU64>().cast_mu
 static WANTED: AtomicBool = AtomicBool::new(false);
 
 fn add(word: Word, count: u64) {
+    add_at(word as usize, count);
+}
+
+fn add_at(at: usize, count: u64) {
     let page = SHARED.load(Ordering::Relaxed);
     if !page.is_null() {
         // SAFETY: a page mapped for good, of which these words are used.
-        unsafe { &*page.add(word as usize) }.fetch_add(count, Ordering::Relaxed);
+        unsafe { &*page.add(at) }.fetch_add(count, Ordering::Relaxed);
     }
 }
 
@@ -84,6 +89,11 @@ pub(crate) fn promoted() {
     add(Word::Promoted, 1);
 }
 
+/// Something was refused that a mount would have done.
+pub(crate) fn refused(what: Refused) {
+    add_at(Word::Processes as usize + 1 + what as usize, 1);
+}
+
 /// One call, after it.
 #[inline]
 pub(crate) fn note(call: &Call, verdict: &Verdict) {
@@ -98,7 +108,8 @@ fn write_down(call: &Call, verdict: &Verdict) {
     let name = class::name(number);
     let a = call.args;
     match verdict {
-        Verdict::Done(answer) => {
+        Verdict::Done(rax) => {
+            let answer = &Verdict::answer(*rax);
             add(Word::Served, 1);
             match (number, answer) {
                 (

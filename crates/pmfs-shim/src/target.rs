@@ -7,7 +7,7 @@ use crate::loading::{self, Loading};
 use crate::{names, process};
 
 /// As deep as the kernel follows scripts that are run by scripts.
-const SCRIPTS_MAX: u32 = 5;
+pub(crate) const SCRIPTS_MAX: u32 = 5;
 
 /// A program.
 pub(crate) struct Target {
@@ -57,7 +57,7 @@ impl Target {
                     return target;
                 }
                 Loading::Foreign => return Target::WITHOUT,
-                Loading::Script(mut path) => {
+                Loading::Script(mut path, _) => {
                     path.push(0);
                     next = open(AT_FDCWD as u64, Some(&path), 0);
                 }
@@ -79,7 +79,7 @@ impl Target {
 }
 
 /// An open program.
-struct File(u64);
+pub(crate) struct File(u64);
 
 impl Drop for File {
     fn drop(&mut self) {
@@ -87,7 +87,7 @@ impl Drop for File {
     }
 }
 
-fn open(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Option<File> {
+pub(crate) fn open(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Option<File> {
     let path = path?;
     let how = (O_RDONLY | O_CLOEXEC) as u64;
     let answer = if path == b"\0" && flags & AT_EMPTY_PATH as u64 != 0 {
@@ -118,7 +118,7 @@ impl File {
         kernel::with_path(libc::SYS_fgetxattr, args, b"security.capability\0") > 0
     }
 
-    fn loading(&self) -> Loading {
+    pub fn loading(&self) -> Loading {
         loading::of(|at, bytes| {
             let to = bytes.as_mut_ptr().expose_provenance() as u64;
             let args = [self.0, to, bytes.len() as u64, at, 0, 0];

@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     pub overlay: Option<Overlay>,
     /// And in which directory it is, as names.rs has it.
     pub guest_cwd: Option<u64>,
+    /// The open file of its own that keeps that; 0: none.
+    pub guest_cwd_file: u64,
     /// Whose guest runs on this stack: the parent's thread.
     pub guest_of: Option<u32>,
     /// The parent's tag in owner words, and the lane that it used last, while its guest has others.
@@ -153,6 +155,7 @@ unsafe fn forget_guest(inner: *mut Inner) {
     unsafe {
         (&raw mut (*inner).overlay).write(None);
         (&raw mut (*inner).guest_cwd).write(None);
+        (&raw mut (*inner).guest_cwd_file).write(0);
         (&raw mut (*inner).guest_of).write(None);
         (&raw mut (*inner).host).write(None);
         (&raw mut (*inner).guest_actions).write(None);

@@ -3,12 +3,13 @@
 use crate::error::{Error, Result};
 use crate::lane::Run;
 use crate::pool::Pool;
-use crate::tree::entry::Entry;
+use crate::tree::entry::{Entry, place};
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::{Attr, Ino, mode};
 use pmfs_format::inode::{
     CTIME_IS_MTIME, FIRST_INO, HOT_BYTES, INLINE_BYTES, ROOT_INO, SIZE_MASK, TABLE_INO, offset,
 };
+use pmfs_format::tree::TABLE_HEIGHT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
 /// Inodes in one block of the table.
@@ -43,7 +44,7 @@ impl Inode {
     ///
     /// # Errors
     /// [`Error::Stale`] if the number has no place in the table.
-    #[inline]
+    #[inline(always)]
     pub fn load(pool: &Pool, ino: Ino) -> Result<Inode> {
         let off = pool.inode_off(ino)?;
         let words = pool.pm.read::<8>(off);
@@ -69,7 +70,7 @@ impl Inode {
     ///
     /// # Errors
     /// [`Error::Stale`] if it is neither.
-    #[inline]
+    #[inline(always)]
     pub fn live(pool: &Pool, ino: Ino) -> Result<Inode> {
         let inode = Inode::load(pool, ino)?;
         if inode.links == 0 && !pool.is_open(ino) {
@@ -222,11 +223,32 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Stale`] if the table has no such inode (yet).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inode_off(&self, ino: Ino) -> Result<u64> {
         if ino < ROOT_INO || ino >= self.geometry.inodes {
             return Err(Error::Stale);
         }
+        let index = ino / PER_BLOCK;
+        let mut entry = Entry(self.geometry.table_root());
+        let mut slot = 0;
+        for level in (1..=TABLE_HEIGHT).rev() {
+            if !entry.is_node() {
+                return self.judge_inode_off(ino);
+            }
+            let node = entry.checked(&self.data, BLOCK_BYTES, slot)?.off();
+            slot = node + place(level, index) * 8;
+            entry = Entry(self.pm.load(slot));
+        }
+        if !entry.is_leaf() {
+            return self.judge_inode_off(ino);
+        }
+        let block = entry.checked(&self.data, BLOCK_BYTES, slot)?.off();
+        Ok(block + ino % PER_BLOCK * InodeRaw::SIZE)
+    }
+
+    /// As [`Pool::inode_off`], by the walk that says what is wrong.
+    #[cold]
+    fn judge_inode_off(&self, ino: Ino) -> Result<u64> {
         let found = self.inode_table().find(self, ino / PER_BLOCK)?;
         if !found.entry.is_leaf() {
             return Err(Error::Stale);

@@ -148,10 +148,23 @@ fn unlocked<T>(pool: &Pool, line: u64, body: &mut impl FnMut() -> Result<T>) -> 
             std::hint::spin_loop();
             continue;
         }
-        let answer = body();
-        pool.pm.acquire();
-        if pool.pm.load(line + SEQUENCE) == before {
-            return Some(pool.pm.intact().and(answer));
+        // What was read and an error part here: errors are large, and to move one about is dear where there is none.
+        match body() {
+            Ok(answer) => {
+                pool.pm.acquire();
+                if pool.pm.load(line + SEQUENCE) == before {
+                    return Some(match pool.pm.intact() {
+                        Ok(()) => Ok(answer),
+                        Err(error) => Err(error),
+                    });
+                }
+            }
+            Err(error) => {
+                pool.pm.acquire();
+                if pool.pm.load(line + SEQUENCE) == before {
+                    return Some(pool.pm.intact().and(Err(error)));
+                }
+            }
         }
     }
     None

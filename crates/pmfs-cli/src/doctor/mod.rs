@@ -40,13 +40,20 @@ struct Need {
 struct DoctorReport {
     /// Pools can be made and mounted by this user.
     ready: bool,
+    /// Where they can't be mounted: `pmfs run` serves programs all the same, without a mount.
+    mountless: bool,
     needs: Vec<Need>,
 }
 
 pub fn run(arguments: &Doctor) -> Outcome {
     let needs = needs::all(&Machine::this());
     let ready = needs.iter().all(|need| need.state != State::Missing);
-    let report = DoctorReport { ready, needs };
+    let mountless = needs::only_fuse_is_missing(&needs);
+    let report = DoctorReport {
+        ready,
+        mountless,
+        needs,
+    };
     report::print(arguments.json, &report, text)?;
     Ok(if ready {
         ExitCode::SUCCESS
@@ -72,5 +79,10 @@ fn text(report: &DoctorReport) -> String {
         true => "Pools can be made and mounted here.".to_owned(),
         false => "Pools can't be mounted here yet: see what is missing.".to_owned(),
     });
+    if report.mountless {
+        lines.push(
+            "`pmfs run` works without a mount, for programs that it can be loaded into.".to_owned(),
+        );
+    }
     lines.join("\n")
 }

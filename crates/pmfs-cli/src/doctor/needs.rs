@@ -29,6 +29,15 @@ pub fn all(machine: &Machine) -> Vec<Need> {
     ]
 }
 
+/// Whether a pool can be used, but not be mounted.
+pub fn only_fuse_is_missing(needs: &[Need]) -> bool {
+    let mut missing = needs.iter().filter(|need| need.state == State::Missing);
+    missing.clone().next().is_some() && missing.all(|need| [DEVICE, HELPER].contains(&need.name))
+}
+
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+
 fn ok(name: &'static str, found: impl Into<String>) -> Need {
     Need {
         name,
@@ -100,7 +109,7 @@ fn cpu(machine: &Machine) -> Need {
 }
 
 fn device(machine: &Machine) -> Need {
-    let name = "/dev/fuse";
+    let name = DEVICE;
     match machine.open("/dev/fuse") {
         Ok(()) => ok(name, "open to this user"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => missing(
@@ -122,7 +131,7 @@ fn device(machine: &Machine) -> Need {
 }
 
 fn helper(machine: &Machine) -> Need {
-    let name = "fusermount3";
+    let name = HELPER;
     let (found, mend) = match machine.program("fusermount3") {
         Some((path, true)) => return ok(name, path.display().to_string()),
         Some((path, false)) => {
@@ -461,6 +470,16 @@ mod tests {
         expect(&machine, "protection keys", State::Optional, "");
         assert!(only(&machine, "protection keys").found.contains("none"));
         assert!(all(&machine)[1].found.contains("clflushopt"));
+    }
+
+    #[test]
+    fn without_fuse_programs_are_served_all_the_same() {
+        let (dir, mut machine) = furnished();
+        assert!(!only_fuse_is_missing(&all(&machine)));
+        fs::remove_file(dir.path().join("dev/fuse")).unwrap();
+        assert!(only_fuse_is_missing(&all(&machine)));
+        machine.kernel = "5.10.0-1-amd64".to_owned();
+        assert!(!only_fuse_is_missing(&all(&machine)));
     }
 
     #[test]

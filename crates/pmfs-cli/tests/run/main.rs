@@ -7,9 +7,10 @@
 #[path = "../bench/mod.rs"]
 mod bench;
 mod beneath;
+mod patching;
 mod program;
 
-use program::{Rights, both, both_as_nobody, both_with};
+use program::{Rights, apart, both, both_apart, both_as_nobody, both_with};
 
 macro_rules! tests {
     ($($name:ident: $source:literal $argument:literal;)*) => {
@@ -46,6 +47,67 @@ tests! {
     files_no_larger_than_allowed: "limits.c" "size";
     a_daemon_on_its_own: "daemon.c" "all";
     exceptions_that_pass_calls: "exceptions.cc" "all";
+}
+
+/// The same programs where there is no mount.
+macro_rules! mountless {
+    ($($name:ident: $source:literal $argument:literal;)*) => {
+        mod mountless {
+            $(#[test]
+            fn $name() {
+                super::both_apart($source, $argument);
+            })*
+        }
+    };
+}
+
+mountless! {
+    descriptors_and_their_duplicates: "descriptors.c" "table";
+    offsets_are_shared: "descriptors.c" "offsets";
+    files_without_a_name: "descriptors.c" "unnamed";
+    copies_within_the_kernel: "descriptors.c" "copies";
+    open_files_by_names_of_descriptors: "descriptors.c" "names";
+    spawned_from_a_busy_program: "children.c" "spawn";
+    a_child_of_vfork: "children.c" "vfork";
+    a_child_with_a_stack_of_its_own: "children.c" "clone";
+    pointers_that_lead_nowhere: "pointers.c" "all";
+    signals_end_waits_for_locks: "signals.c" "waits";
+    handlers_in_the_middle_of_calls: "signals.c" "storm";
+    faults_of_the_program_itself: "signals.c" "faults";
+    threads_that_are_cancelled: "cancelled.c" "all";
+    mapped_files: "mappings.c" "all";
+    names_that_are_replaced: "replaced.c" "all";
+    ways_round_the_library: "escapes.c" "ways";
+    forks_in_the_middle_of_calls: "escapes.c" "forks";
+    files_no_larger_than_allowed: "limits.c" "size";
+    exceptions_that_pass_calls: "exceptions.cc" "all";
+    each_pointer_of_each_call: "table.c" "all";
+    small_stacks_in_a_storm: "signals.c" "crowd";
+    alternate_and_small_stacks: "signals.c" "stacks";
+    streams_of_a_dynamic_program: "strangers.c" "streams";
+    files_of_a_dynamic_program: "strangers.c" "files";
+    a_dynamic_program_in_the_pool: "strangers.c" "pool";
+    directories_and_ways: "apart.c" "directories";
+    programs_in_the_pool: "apart.c" "programs";
+}
+
+#[test]
+fn what_needs_a_mount_is_refused() {
+    let lines = [
+        "without a mount: --no-mount",
+        "can't be sent to another process",
+        "can't be given to a program that can't load the library",
+        "a FIFO or a device in the pool",
+        "can't be the root",
+        "can't be filtered",
+        "a socket can't have a name",
+    ];
+    apart("apart.c", "refused", &lines);
+}
+
+#[test]
+fn more_processes_than_there_is_room_for() {
+    apart("apart.c", "crowd", &["nothing serves this process"]);
 }
 
 /// How a program can be that the library is not loaded into; and one that it is loaded into, behind another.

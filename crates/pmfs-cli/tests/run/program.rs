@@ -1,5 +1,6 @@
 //! Builds a program and runs it, on a plain directory and under `pmfs run`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -33,6 +34,7 @@ pub struct Said {
 pub struct Run {
     bench: Bench,
     pmfs: PathBuf,
+    environment: Vec<(&'static str, OsString)>,
     /// Who runs what is run.
     user: u32,
 }
@@ -40,17 +42,25 @@ pub struct Run {
 impl Run {
     /// `None` where this machine can't mount.
     pub fn new() -> Option<Run> {
-        if !crate::bench::can_mount() {
-            return None;
-        }
+        crate::bench::can_mount().then(Run::unmounted)
+    }
+
+    /// For programs that need no mount.
+    pub fn unmounted() -> Run {
         let bench = Bench::pool();
         fs::create_dir(bench.path("plain")).expect("a directory");
         let pmfs = install(&bench.path("bin"));
-        Some(Run {
+        Run {
             bench,
             pmfs,
+            environment: Vec::new(),
             user: 0,
-        })
+        }
+    }
+
+    /// For what runs in the pool from now on.
+    pub fn set(&mut self, variable: &'static str, value: &OsStr) {
+        self.environment.push((variable, value.to_owned()));
     }
 
     /// As nobody, whose all of it is. `None` where nobody can't mount.
@@ -78,6 +88,7 @@ impl Run {
         Some(Run {
             bench,
             pmfs,
+            environment: Vec::new(),
             user: NOBODY,
         })
     }
@@ -122,12 +133,23 @@ impl Run {
 
     /// On the pool.
     pub fn inside(&self, program: &Path, arguments: &[&str]) -> Said {
+        self.below_run(&[], program, arguments)
+    }
+
+    /// On the pool, without a mount.
+    pub fn apart(&self, program: &Path, arguments: &[&str]) -> Said {
+        self.below_run(&["--no-mount"], program, arguments)
+    }
+
+    fn below_run(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Said {
         let mut command = Command::new(&self.pmfs);
         let dir = self.bench.path("mnt");
-        command.args(["run", "--pool"]).arg(self.bench.path("pool"));
+        command.arg("run").args(options);
+        command.arg("--pool").arg(self.bench.path("pool"));
         command.arg("--at").arg(&dir).arg("--").arg(program);
         command.args(arguments).arg(&dir);
         command.env("PMFS_LOG", self.bench.path("log"));
+        command.envs(self.environment.iter().cloned());
         self.ended(command)
     }
 
@@ -183,6 +205,39 @@ impl Run {
 pub fn both(source: &str, arguments: &[&str]) {
     let Some(run) = Run::new() else { return };
     run.both(source, arguments);
+}
+
+/// As [`both`], without a mount.
+pub fn both_apart(source: &str, argument: &str) {
+    let run = Run::unmounted();
+    let program = run.build(source, &[]);
+    let mut arguments = vec![argument];
+    let stranger;
+    if source == "strangers.c" {
+        stranger = run.compile("cc", "stranger.c", &[]);
+        arguments.push(stranger.to_str().expect("a path in UTF-8"));
+    }
+    let plain = run.plain(&program, &arguments);
+    assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
+    let apart = run.apart(&program, &arguments);
+    let log = run.log();
+    assert_eq!(apart, plain, "without a mount; {log}\n{}", apart.text);
+    run.check();
+}
+
+/// Without a mount, of a program for that alone: it has to succeed, and the log to have these lines.
+pub fn apart(source: &str, argument: &str, lines: &[&str]) {
+    let run = Run::unmounted();
+    let program = run.build(source, &[]);
+    let stranger = run.compile("cc", "stranger.c", &["-static"]);
+    let stranger = stranger.to_str().expect("a path in UTF-8");
+    let said = run.apart(&program, &[argument, stranger]);
+    let log = run.log();
+    assert_eq!(said.code, Some(0), "{}\n{log}", said.text);
+    for line in lines {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    run.check();
 }
 
 /// As [`both`], of a program that starts another one, which is built so; that one's path is its second argument.
@@ -270,8 +325,9 @@ pub fn compile(compiler: &str, source: &str, more: &[&str], program: &Path) -> P
         .args(["-Wno-nonnull", "-Wno-stringop-overread"])
         .args(["-Wno-stringop-overflow", "-Wno-unused-result"])
         .args(["-Wno-format-truncation", "-Wno-clobbered"])
-        .args(more)
+        .args(more.iter().filter(|flag| !flag.starts_with("-l")))
         .arg(here.join(source))
+        .args(more.iter().filter(|flag| flag.starts_with("-l")))
         .arg("-o")
         .arg(program)
         .output()

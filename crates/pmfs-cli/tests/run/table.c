@@ -115,6 +115,7 @@ static void by_descriptor(void) {
         ROW(fsetxattr, ".pp..", fd, P("user.b"), P(buffer), 10), ROW(fgetxattr, ".pp.", fd, P("user.a"), P(buffer), 100),
         ROW(flistxattr, ".p.", fd, 0, 100), ROW(fremovexattr, ".p", fd),
         ROW(sendfile, "..o.", fd, fd, 0, 10), ROW(copy_file_range, ".o.o..", fd, 0, fd, 0, 10),
+        ROW(bind, ".p.", pair[0], 0, 110), ROW(connect, ".p.", pair[0], 0, 110),
         ROW(sendmsg, ".p.", pair[0]), ROW(sendmmsg, ".p..", pair[0], 0, 1),
         ROW(io_submit, "..p", context, 1), ROW(inotify_add_watch, ".p.", watches, 0, IN_CREATE),
         ROW(fanotify_mark, "....p", marks, FAN_MARK_ADD, FAN_OPEN, HERE),
@@ -143,7 +144,7 @@ static void by_path(void) {
         ROW(getxattr, "ppp.", P(file), P("user.a"), P(buffer), 100), ROW(lgetxattr, "ppp.", P(file), P("user.a"), P(buffer), 100),
         ROW(listxattr, "pp.", P(file), P(buffer), 100), ROW(llistxattr, "pp.", P(file), P(buffer), 100),
         ROW(removexattr, "pp", P(file), P("user.a")), ROW(lremovexattr, "pp", P(file), P("user.a")), ROW(statfs, "pp", P(file), P(buffer)),
-        ROW(chdir, "p"),
+        ROW(chdir, "p"), ROW(getcwd, "p.", 0, 100),
     };
     row_by_row(rows, sizeof rows / sizeof *rows);
 }

@@ -90,8 +90,8 @@ fn serve(context: u64, file: &Descriptor, at: u64, asked: &Request) -> Answer {
         0,
     ];
     let moved = match asked.operation {
-        READ => files::pread(file, io)?,
-        WRITE => files::pwrite(file, io)?,
+        READ => files::pread(file, &io)?,
+        WRITE => files::pwrite(file, &io)?,
         READ_VECTOR => done(files::readv(file, io, Place::At(asked.offset)))?,
         WRITE_VECTOR => done(files::writev(file, io, Place::At(asked.offset)))?,
         SYNC | DATA_SYNC => 0,
@@ -113,7 +113,7 @@ fn serve(context: u64, file: &Descriptor, at: u64, asked: &Request) -> Answer {
 
 fn done(verdict: Verdict) -> Answer {
     match verdict {
-        Verdict::Done(answer) => answer,
+        Verdict::Done(rax) => Verdict::answer(rax),
         _ => Err(EAGAIN),
     }
 }

@@ -111,7 +111,7 @@ fn onto(from: u64, to: u64, flags: u64) -> Verdict {
             None => Ok(answer),
         }
     };
-    Verdict::Done(put())
+    Verdict::done(put())
 }
 
 /// close_range(2), around this library's own descriptors.
@@ -150,7 +150,7 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
         }
     }
     part(from, last);
-    Verdict::Done(kernel_answer(answer))
+    Verdict::done(kernel_answer(answer))
 }
 
 pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
@@ -199,6 +199,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         libc::F_DUPFD => duplicate(file, args[0], args[2], true).into(),
         libc::F_DUPFD_CLOEXEC => duplicate(file, args[0], args[2], false).into(),
         _ if file.is_path_only() => Verdict::Pass,
+        libc::F_SETFL if file.is_place() => Err(EBADF).into(),
         libc::F_GETFD | libc::F_SETFD => Verdict::Pass,
         libc::F_GETFL => {
             let flags = fs().and_then(|fs| fs.file(file.file).map_err(errno));
@@ -326,7 +327,7 @@ fn interrupted(answer: Answer) -> Verdict {
     if answer == Err(libc::EINTR) && signals::restarts() {
         return Verdict::Again;
     }
-    Verdict::Done(answer)
+    Verdict::done(answer)
 }
 
 pub(crate) fn flock(file: &Descriptor, args: [u64; 6]) -> Verdict {

@@ -13,10 +13,10 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
 use crate::program::{self, Answer, IO_MAX};
-use crate::{gate, kernel, limits, mapped_size, maps, pool};
+use crate::{gate, kernel, limits, mapped_size, maps, mountless, pool};
 
 /// The pool: whoever has a descriptor of it has it attached.
-pub(super) fn fs() -> Result<&'static Fs, i32> {
+pub(crate) fn fs() -> Result<&'static Fs, i32> {
     pool::get().ok_or(libc::EIO)
 }
 
@@ -101,15 +101,15 @@ fn from_program(at: u64, bytes: u64, write: impl FnOnce(&[u8]) -> pmfs::Result<u
     written.map(|written| written as u64).map_err(errno)
 }
 
-pub(crate) fn read(file: &Descriptor, args: [u64; 6]) -> Verdict {
+pub(crate) fn read(file: &Descriptor, args: &[u64; 6]) -> Verdict {
     let read = || {
         let fs = for_reading(file)?;
         into_program(args[1], args[2], |buffer| fs.read_file(file.file, buffer))
     };
-    Verdict::Done(read())
+    Verdict::done(read())
 }
 
-pub(crate) fn write(file: &Descriptor, args: [u64; 6]) -> Verdict {
+pub(crate) fn write(file: &Descriptor, args: &[u64; 6]) -> Verdict {
     let write = || {
         let fs = for_writing(file)?;
         let append = appends(fs, file)?;
@@ -118,7 +118,7 @@ pub(crate) fn write(file: &Descriptor, args: [u64; 6]) -> Verdict {
             fs.write_file(file.file, data, append)
         })
     };
-    Verdict::Done(write())
+    Verdict::done(write())
 }
 
 /// Where the next write begins.
@@ -135,13 +135,13 @@ fn appends(fs: &Fs, file: &Descriptor) -> Result<bool, i32> {
     Ok(flags & libc::O_APPEND as u64 != 0)
 }
 
-pub(crate) fn pread(file: &Descriptor, args: [u64; 6]) -> Answer {
+pub(crate) fn pread(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_reading(file)?;
     into_program(args[1], args[2], |buffer| fs.read(file.ino, at, buffer))
 }
 
-pub(crate) fn pwrite(file: &Descriptor, args: [u64; 6]) -> Answer {
+pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_writing(file)?;
     let append = appends(fs, file)?;
@@ -241,7 +241,7 @@ pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict 
             errno => Err(errno),
         }
     };
-    Verdict::Done(read())
+    Verdict::done(read())
 }
 
 pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
@@ -279,7 +279,7 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         };
         written.map(|written| written as u64).map_err(errno)
     };
-    Verdict::Done(write())
+    Verdict::done(write())
 }
 
 /// The parts in one piece.
@@ -366,7 +366,10 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
 
 /// A file of ours is mapped by its own blocks, or else through the mount.
 pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
-    let others = || maps::mmap_of_others(args);
+    let others = || match maps::mmap_of_others(args) {
+        Verdict::Pass if maps::may_be_loading(args) => maps::load(args).into(),
+        verdict => verdict,
+    };
     if args[3] & libc::MAP_ANONYMOUS as u64 != 0 {
         return others();
     }
@@ -374,11 +377,17 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
         return others();
     };
     let map = || {
+        if file.is_place() {
+            return Err(EBADF);
+        }
         if file.is_dir {
             return Err(libc::ENODEV);
         }
         if let Some(at) = maps::mmap(&file, args)? {
             return Ok(at);
+        }
+        if mountless::is() {
+            return maps::copied(&file, args);
         }
         MAPS.store(true, Ordering::Relaxed);
         mapped_size::note(file.ino);
@@ -386,14 +395,14 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
         let mut changed = args;
         changed[4] = through as u64;
         let answer = match maps::mmap_of_others(changed) {
-            Verdict::Done(answer) => answer,
+            Verdict::Done(rax) => Verdict::answer(rax),
             // SAFETY: the program's own call; it names where the mapping may come.
             _ => kernel_answer(unsafe { kernel::call(libc::SYS_mmap, changed) }),
         };
         kernel::plain(libc::SYS_close, &[through as u64]);
         answer
     };
-    Verdict::Done(map())
+    Verdict::done(map())
 }
 
 /// Bytes that one step of a copy between the pool and elsewhere takes.
@@ -405,7 +414,7 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
         return Verdict::Pass;
     }
     let Some(from) = from else {
-        return Verdict::Done(to.map_or(Err(EBADF), |to| receive(&to, args)));
+        return Verdict::done(to.map_or(Err(EBADF), |to| receive(&to, args)));
     };
     let send = || {
         let fs = for_reading(&from)?;
@@ -444,7 +453,7 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
         }
         Ok(sent)
     };
-    Verdict::Done(send())
+    Verdict::done(send())
 }
 
 /// sendfile(2) from a file of others into one of ours. A source without offsets is refused, as the kernel does.
@@ -512,7 +521,7 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
         (None, None) => return Verdict::Pass,
         (Some(from), Some(to)) => (from, to),
         // Between file systems: the program copies by itself.
-        _ => return Verdict::Done(Err(libc::EXDEV)),
+        _ => return Verdict::done(Err(libc::EXDEV)),
     };
     let copy = || {
         let fs = for_reading(&from)?;
@@ -550,14 +559,14 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
         mapped_size::changed(to.ino);
         Ok(copied)
     };
-    Verdict::Done(copy())
+    Verdict::done(copy())
 }
 
 /// Between a pipe and a file of ours: refused as for files without it, and programs copy instead.
 pub(crate) fn splice(args: [u64; 6]) -> Verdict {
     let ours = descriptors::get(args[0]).is_some() || descriptors::get(args[2]).is_some();
     if ours {
-        Verdict::Done(Err(EINVAL))
+        Verdict::done(Err(EINVAL))
     } else {
         Verdict::Pass
     }

@@ -5,6 +5,7 @@ use libc::{EBADF, SCM_RIGHTS, SOL_SOCKET};
 use super::kernel_answer;
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
+use crate::mountless::{self, Refused};
 use crate::program::{self, Answer};
 use crate::{gate, kernel, pool, promote, stats};
 
@@ -125,6 +126,9 @@ impl Replaced {
         let Some((message, control, ours)) = carried(at)? else {
             return Ok(None);
         };
+        if mountless::is() {
+            return Err(mountless::refuse(Refused::Sent, libc::EOPNOTSUPP));
+        }
         let fs = pool::get().ok_or(libc::EIO)?;
         let mut replaced = Replaced {
             message,

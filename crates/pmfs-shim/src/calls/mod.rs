@@ -2,12 +2,14 @@
 
 pub(crate) mod aio;
 pub(crate) mod attributes;
+pub(crate) mod cwd;
 pub(crate) mod descriptors;
 pub(crate) mod directories;
 pub(crate) mod files;
 pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod opens;
+pub(crate) mod sockets;
 pub(crate) mod watches;
 pub(crate) mod xattrs;
 
@@ -34,10 +36,10 @@ fn at_path(
     body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
 ) -> Verdict {
     match find(room, dirfd, path, follow) {
-        Err(errno) => Verdict::Done(Err(errno)),
+        Err(errno) => Verdict::done(Err(errno)),
         Ok(Lead::Kernel) => Verdict::Pass,
-        Ok(Lead::Out(path)) => Verdict::Done(outside(out.0, out.1, path)),
-        Ok(Lead::Pool(fs, place)) => Verdict::Done(body(fs, place)),
+        Ok(Lead::Out(path)) => Verdict::done(outside(out.0, out.1, path)),
+        Ok(Lead::Pool(fs, place)) => Verdict::done(body(fs, place)),
     }
 }
 

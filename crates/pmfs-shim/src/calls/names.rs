@@ -7,15 +7,16 @@ use libc::{
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
 
-use super::{at_path, done, kernel_answer, outside};
+use super::{at_path, done, kernel_answer};
 use crate::credentials::{self, EXECUTE, WRITE, capability};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
+use crate::mountless::Refused;
 use crate::names::{self, Dots, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{process, promote};
+use crate::{cwd, exec, mountless, process, promote};
 
 /// What is made now, by this program.
 pub(super) fn new_node(bits: u32) -> NewNode {
@@ -148,11 +149,14 @@ struct Name {
 enum End {
     Pool(&'static Fs, Name),
     Elsewhere,
+    /// Where the kernel finds it by this path alone.
+    Out(Vec<u8>),
 }
 
 fn end(room: &mut Inner, at: [u64; 2], follow: bool) -> Result<End, i32> {
     Ok(match find(room, at[0], at[1], follow)? {
-        Lead::Kernel | Lead::Out(_) => End::Elsewhere,
+        Lead::Kernel => End::Elsewhere,
+        Lead::Out(path) => End::Out(path.to_vec()),
         Lead::Pool(fs, place) => {
             let name = Name {
                 dir: place.dir,
@@ -165,27 +169,45 @@ fn end(room: &mut Inner, at: [u64; 2], follow: bool) -> Result<End, i32> {
     })
 }
 
-/// Both ends of a call: in the pool, or what is to become of the call.
+/// Both ends of a call: in the pool, or what is to become of the call, which is `number`, with `flags` behind the paths.
 fn ends(
     room: &mut Inner,
-    from: [u64; 2],
-    to: [u64; 2],
+    [from, to]: [[u64; 2]; 2],
     follow: bool,
+    (number, flags): (i64, u64),
 ) -> Result<(&'static Fs, Name, Name), Verdict> {
-    let first = end(room, from, follow).map_err(|errno| Verdict::Done(Err(errno)))?;
-    let second = end(room, to, false).map_err(|errno| Verdict::Done(Err(errno)))?;
+    let first = end(room, from, follow).map_err(|errno| Verdict::done(Err(errno)))?;
+    let second = end(room, to, false).map_err(|errno| Verdict::done(Err(errno)))?;
     match (first, second) {
         (End::Pool(fs, first), End::Pool(_, second)) => Ok((fs, first, second)),
+        (End::Pool(..), _) | (_, End::Pool(..)) if mountless::is() => {
+            Err(Verdict::done(Err(EXDEV)))
+        }
+        (End::Elsewhere, End::Elsewhere) if mountless::is() => Err(Verdict::Pass),
+        (first, second) if mountless::is() => {
+            let args = [told(&first, from), told(&second, to)].concat();
+            let args = [args[0], args[1], args[2], args[3], flags, 0];
+            // SAFETY: the program's own call, whose paths stay until it is over.
+            Err(kernel_answer(unsafe { kernel::call(number, args) }).into())
+        }
         // What is not in the pool is the kernel's affair, unless a directory of ours is named by a placeholder.
         _ if !descriptors::is_placeholder(from[0]) && !descriptors::is_placeholder(to[0]) => {
             Err(Verdict::Pass)
         }
-        _ => Err(Verdict::Done(Err(EXDEV))),
+        _ => Err(Verdict::done(Err(EXDEV))),
+    }
+}
+
+/// How the kernel is told of an end outside.
+fn told(end: &End, asked: [u64; 2]) -> [u64; 2] {
+    match end {
+        End::Out(path) => [AT_FDCWD as u64, path.as_ptr().expose_provenance() as u64],
+        _ => asked,
     }
 }
 
 pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32) -> Verdict {
-    let (fs, from, to) = match ends(room, from, to, false) {
+    let (fs, from, to) = match ends(room, [from, to], false, (libc::SYS_renameat2, flags.into())) {
         Ok(ends) => ends,
         Err(verdict) => return verdict,
     };
@@ -214,7 +236,7 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
         let owner = credentials::with(|me| (me.uid, me.gid));
         done(fs.rename_by(from.dir, &from.name, to.dir, &to.name, flags, owner))
     };
-    Verdict::Done(rename())
+    Verdict::done(rename())
 }
 
 pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
@@ -228,7 +250,7 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
         });
     }
     let follow = flags & AT_SYMLINK_FOLLOW != 0;
-    let (fs, from, to) = match ends(room, from, to, follow) {
+    let (fs, from, to) = match ends(room, [from, to], follow, (libc::SYS_linkat, flags as u64)) {
         Ok(ends) => ends,
         Err(verdict) => return verdict,
     };
@@ -246,7 +268,7 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
         allow_change(fs, to.dir)?;
         done(fs.link(source.ino, to.dir, &to.name).map(drop))
     };
-    Verdict::Done(link())
+    Verdict::done(link())
 }
 
 pub(crate) fn symlink(room: &mut Inner, target: u64, dirfd: u64, path: u64) -> Verdict {
@@ -276,17 +298,30 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
         [AT_FDCWD as u64, PATH, to, size, 0, 0],
     );
     if let Some(file) = names::link_of_descriptor(path, room) {
-        return Verdict::Done(read_own_link(&file, to, size));
+        return Verdict::done(read_own_link(&file, to, size));
+    }
+    if mountless::is() {
+        let own = names::link_of_process(path, room).map(<[u8]>::to_vec);
+        let text = match own.as_deref() {
+            Some(b"cwd") if cwd::is_apart(room) => Some(cwd::text(room)),
+            Some(b"exe") => exec::own_name().map(|name| Ok(name.to_vec())),
+            _ => None,
+        };
+        if let Some(text) = text {
+            return Verdict::done(text.and_then(|text| tell_link(&text, to, size)));
+        }
+        if program::read::<u8>(path) == Ok(0)
+            && let Some(file) = descriptors::inode_at(dirfd)
+        {
+            return Verdict::done(read_open_link(&file, to, size));
+        }
     }
     at_path(room, (dirfd, path), false, out, |fs, place| {
         let attr = place.found()?;
         if attr.mode & mode::S_IFMT != mode::S_IFLNK || size as i32 <= 0 {
             return Err(EINVAL);
         }
-        let target = fs.readlink(attr.ino).map_err(errno)?;
-        let len = target.len().min(size as usize);
-        program::write_bytes(to, &target[..len])?;
-        Ok(len as u64)
+        tell_link(&fs.readlink(attr.ino).map_err(errno)?, to, size)
     })
 }
 
@@ -297,8 +332,22 @@ fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     }
     let mut path = promote::path(file)?;
     path.pop();
-    let len = path.len().min(size as usize);
-    program::write_bytes(to, &path[..len])?;
+    tell_link(&path, to, size)
+}
+
+/// A link that was opened itself.
+fn read_open_link(file: &Descriptor, to: u64, size: u64) -> Answer {
+    let fs = super::files::fs()?;
+    let target = fs.readlink(file.ino).map_err(|_| ENOENT)?;
+    tell_link(&target, to, size)
+}
+
+fn tell_link(target: &[u8], to: u64, size: u64) -> Answer {
+    if size as i32 <= 0 {
+        return Err(EINVAL);
+    }
+    let len = target.len().min(size as usize);
+    program::write_bytes(to, &target[..len])?;
     Ok(len as u64)
 }
 
@@ -310,6 +359,11 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         [AT_FDCWD as u64, PATH, want, flags, 0, 0],
     );
     let effective = flags & AT_EACCESS as u64 != 0 || process::ids_agree();
+    if !effective && mountless::is() {
+        return at_path(room, (dirfd, path), follow, out, |_, _| {
+            Err(mountless::refuse(Refused::Way, libc::EOPNOTSUPP))
+        });
+    }
     if !effective {
         // By the real user: the kernel knows how.
         return Verdict::Pass;
@@ -330,63 +384,9 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
             let fs = super::files::fs()?;
             allow(fs, &fs.getattr(file.ino).map_err(errno)?)
         };
-        return Verdict::Done(answer());
+        return Verdict::done(answer());
     }
     at_path(room, (dirfd, path), follow, out, |fs, place| {
         allow(fs, &place.found()?)
     })
-}
-
-/// Goes to a directory: the kernel has to be there too.
-fn go(room: &mut Inner, ino: Ino) -> Answer {
-    let path = promote::directory(ino)?;
-    let answer = kernel_answer(kernel::with_path(
-        libc::SYS_chdir,
-        [PATH, 0, 0, 0, 0, 0],
-        &path,
-    ));
-    if answer.is_ok() {
-        names::set_cwd(room, Some(ino));
-    }
-    answer
-}
-
-pub(crate) fn chdir(room: &mut Inner, path: u64) -> Verdict {
-    let found = match find(room, AT_FDCWD as u64, path, true) {
-        Err(errno) => return Err(errno).into(),
-        Ok(Lead::Pool(fs, place)) => {
-            let allowed = |attr: Attr| {
-                if !is_dir(&attr) {
-                    return Err(ENOTDIR);
-                }
-                credentials::allow(fs, &attr, EXECUTE).map(|()| attr.ino)
-            };
-            place.found().and_then(allowed)
-        }
-        Ok(Lead::Kernel) => {
-            names::set_cwd(room, None);
-            return Verdict::Pass;
-        }
-        Ok(Lead::Out(path)) => {
-            let answer = outside(libc::SYS_chdir, [PATH, 0, 0, 0, 0, 0], path);
-            names::set_cwd(room, None);
-            return Verdict::Done(answer);
-        }
-    };
-    found.and_then(|ino| go(room, ino)).into()
-}
-
-pub(crate) fn fchdir(dir: Option<Descriptor>, room: &mut Inner) -> Verdict {
-    let Some(dir) = dir.filter(|dir| !dir.is_list()) else {
-        names::set_cwd(room, None);
-        return Verdict::Pass;
-    };
-    if !dir.is_dir {
-        return Err(ENOTDIR).into();
-    }
-    if dir.is_path_only() {
-        names::set_cwd(room, Some(dir.ino));
-        return Verdict::Pass;
-    }
-    go(room, dir.ino).into()
 }

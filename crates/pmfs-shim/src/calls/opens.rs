@@ -10,13 +10,14 @@ use pmfs::{Attr, Error, Fs, Ino, SetAttr};
 use super::names::{allow_change, new_node};
 use super::{kernel_answer, outside};
 use crate::credentials::{self, READ, WRITE};
-use crate::descriptors::{self, Descriptor};
+use crate::descriptors::{self, Descriptor, PATH_ONLY};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
+use crate::mountless::Refused;
 use crate::names::{Dots, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
-use crate::{numbered, promote, stats};
+use crate::{mountless, numbered, promote, stats};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
@@ -56,6 +57,7 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
             .attr
             .filter(|attr| flags & O_PATH != 0 && is_dir(attr));
         if let Some(dir) = dir
+            && !mountless::is()
             && kernel_knows
             && !by_number
         {
@@ -65,6 +67,8 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
         match attempt(fs, &place, flags, bits) {
             Tried::Opened(answer) => return answer.into(),
             Tried::Again => {}
+            Tried::Full(_) if mountless::is() => return Err(libc::ENFILE).into(),
+            Tried::Through(_) if mountless::is() => return Err(refused(place.attr)).into(),
             Tried::Full(way) => {
                 stats::promoted();
                 return promote::open_way(&way, flags, bits).into();
@@ -94,7 +98,7 @@ fn list(room: &mut Inner, asked: [u64; 6]) -> Verdict {
         }
         Ok(opened)
     };
-    Verdict::Done(opened())
+    Verdict::done(opened())
 }
 
 /// A directory for names to begin at: the kernel's descriptor, of which we know where it is.
@@ -107,9 +111,34 @@ fn path_only(ino: Ino, asked: [u64; 6]) -> Answer {
     Ok(opened)
 }
 
+/// What was opened with O_PATH, where there is no mount: a descriptor like others, but for what can be done with it.
+fn place(fs: &'static Fs, attr: &Attr, flags: i32) -> Tried {
+    if flags & O_DIRECTORY != 0 && !is_dir(attr) {
+        return Tried::Opened(Err(ENOTDIR));
+    }
+    // Of the others it keeps none.
+    let flags = flags & (O_PATH | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW);
+    match finish(fs, attr, flags) {
+        Err(libc::ESTALE) => Tried::Again,
+        answer => Tried::Opened(answer),
+    }
+}
+
+/// Why there is no opening what stands there, where there is no mount.
+fn refused(attr: Option<Attr>) -> i32 {
+    let kind = attr.map_or(0, |attr| attr.mode & mode::S_IFMT);
+    match kind {
+        // As the kernel says it of all of them.
+        mode::S_IFSOCK => libc::ENXIO,
+        mode::S_IFIFO => mountless::refuse(Refused::Special, libc::EOPNOTSUPP),
+        _ => mountless::refuse(Refused::Special, libc::ENXIO),
+    }
+}
+
 fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if flags & O_PATH != 0 {
         return match place.attr {
+            Some(attr) if mountless::is() => self::place(fs, &attr, flags),
             Some(_) => Tried::Through(promote::Way::of(place)),
             None => Tried::Opened(Err(ENOENT)),
         };
@@ -225,7 +254,11 @@ fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
             let descriptor = Descriptor {
                 file,
                 ino: attr.ino,
-                access: flags & O_ACCMODE,
+                access: if flags & O_PATH != 0 {
+                    PATH_ONLY
+                } else {
+                    flags & O_ACCMODE
+                },
                 is_dir: is_dir(attr),
                 borrowed: false,
             };
@@ -247,6 +280,12 @@ pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
     match program::read::<[u64; 3]>(a[2]) {
         Err(errno) => Err(errno).into(),
         Ok([flags, bits, 0]) => open(room, a[0], a[1], flags as i32, bits as u32),
+        Ok(_) if mountless::is() => match find(room, a[0], a[1], true) {
+            Err(errno) => Err(errno).into(),
+            Ok(Lead::Kernel) => Verdict::Pass,
+            // As on a kernel that does not have it.
+            Ok(_) => Err(mountless::refuse(Refused::Way, libc::ENOSYS)).into(),
+        },
         Ok(_) => match descriptors::get(a[0]).filter(|dir| !dir.is_path_only()) {
             None => Verdict::Pass,
             Some(dir) => {

@@ -14,9 +14,10 @@ use super::{PAGE, any, table};
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
 use crate::dispatch::Verdict;
+use crate::mountless::{self, Refused};
 use crate::names::errno;
 use crate::program::Answer;
-use crate::{kernel, pool};
+use crate::{copies, kernel, pool};
 
 /// More pieces than this are left to the mount: a process may have 65,530.
 const RUNS_MAX: usize = 4096;
@@ -138,6 +139,25 @@ fn put(
     Ok(Some(start))
 }
 
+/// Where neither the pool's blocks can be mapped nor is there a mount: private memory shows a copy.
+///
+/// # Errors
+/// ENODEV: shared memory.
+pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
+    if args[3] & MAP_TYPE as u64 != MAP_PRIVATE as u64 {
+        return Err(mountless::refuse(Refused::Mapping, libc::ENODEV));
+    }
+    let fs = pool::get().ok_or(libc::EIO)?;
+    // Whole pages, as the kernel maps them; a touch behind the file's end is SIGBUS.
+    let bytes = args[1].checked_next_multiple_of(PAGE).ok_or(ENOMEM)?;
+    let copy = copies::of(fs, file.ino, (args[5], bytes), b"pmfs-mapped\0")?;
+    let changed = [args[0], args[1], args[2], args[3], copy.0, 0];
+    match mmap_of_others(changed) {
+        Verdict::Done(rax) => Verdict::answer(rax),
+        _ => by_kernel(libc::SYS_mmap, changed),
+    }
+}
+
 /// The kernel's answer to the program's own call.
 fn by_kernel(number: i64, args: [u64; 6]) -> Answer {
     // SAFETY: the program's own call on its own addresses.
@@ -168,6 +188,20 @@ pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
     unmap(libc::SYS_mmap, args)
 }
 
+/// Whether the loader may be mapping code that is to be patched.
+pub(crate) fn may_be_loading(args: [u64; 6]) -> bool {
+    args[2] & libc::PROT_EXEC as u64 != 0
+        && args[3] & libc::MAP_ANONYMOUS as u64 == 0
+        && !crate::config::get().others.is_empty()
+}
+
+/// mmap(2) of such code, of the kernel's.
+pub(crate) fn load(args: [u64; 6]) -> Answer {
+    let at = by_kernel(libc::SYS_mmap, args)?;
+    crate::patch::loaded(args[4], at as usize, args[5]);
+    Ok(at)
+}
+
 /// munmap(2), or another call that takes away what was at these addresses.
 pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
     let Some((mut table, (start, end))) = ours(args) else {
@@ -179,7 +213,7 @@ pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
         let taken = table.take(start, end);
         table.let_go(&taken);
     }
-    Verdict::Done(answer)
+    Verdict::done(answer)
 }
 
 /// mprotect(2), pkey_mprotect(2).
@@ -189,7 +223,7 @@ pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
     };
     let refused = |stretch: &Stretch| stretch.shared && !stretch.writes;
     if args[2] & WRITE != 0 && table.within(start, end).any(refused) {
-        return Verdict::Done(Err(EACCES));
+        return Verdict::done(Err(EACCES));
     }
     let answer = by_kernel(number, args);
     if answer.is_ok() {
@@ -198,7 +232,7 @@ pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
             table.add(stretch);
         }
     }
-    Verdict::Done(answer)
+    Verdict::done(answer)
 }
 
 /// mremap(2).
@@ -219,24 +253,24 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
             let taken = table.take(target.0, target.1);
             table.let_go(&taken);
         }
-        return Verdict::Done(answer);
+        return Verdict::done(answer);
     }
     let whole = |stretch: &&Stretch| stretch.start <= old && end <= stretch.end;
     let Some(stretch) = table.within(old, end).find(whole).cloned() else {
-        return Verdict::Done(Err(EFAULT));
+        return Verdict::done(Err(EFAULT));
     };
     let Some(bytes) = bytes
         .checked_next_multiple_of(PAGE)
         .filter(|&bytes| bytes > 0)
     else {
-        return Verdict::Done(Err(EINVAL));
+        return Verdict::done(Err(EINVAL));
     };
     if old_bytes == 0 || !old.is_multiple_of(PAGE) {
-        return Verdict::Done(Err(EINVAL));
+        return Verdict::done(Err(EINVAL));
     }
     let target = fixed.then_some(to);
     let may_move = flags & MREMAP_MAYMOVE as u64 != 0;
-    Verdict::Done(resize(
+    Verdict::done(resize(
         &mut table,
         stretch,
         (old, end),
@@ -362,7 +396,7 @@ pub(crate) fn sync(args: [u64; 6]) -> Verdict {
         }
         Ok(checked)
     };
-    Verdict::Done(sync())
+    Verdict::done(sync())
 }
 
 /// The bytes of its file that a stretch has between two addresses.
@@ -390,5 +424,5 @@ pub(crate) fn advise(args: [u64; 6]) -> Verdict {
         }
         Ok(0)
     };
-    Verdict::Done(pool::attached().ok_or(libc::EIO).and_then(punch))
+    Verdict::done(pool::attached().ok_or(libc::EIO).and_then(punch))
 }

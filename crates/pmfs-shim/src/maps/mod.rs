@@ -12,7 +12,8 @@ mod place;
 mod table;
 
 pub(crate) use calls::{
-    advise, change_protection, mmap, mmap_of_others, move_mapping, sync, unmap,
+    advise, change_protection, copied, load, may_be_loading, mmap, mmap_of_others, move_mapping,
+    sync, unmap,
 };
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +68,7 @@ pub(crate) fn serve_fault(args: [u64; 6]) -> crate::dispatch::Verdict {
         return crate::dispatch::Verdict::Pass;
     }
     let shown = table().show(args[0]);
-    crate::dispatch::Verdict::Done(if shown { Ok(0) } else { Err(libc::EFAULT) })
+    crate::dispatch::Verdict::done(if shown { Ok(0) } else { Err(libc::EFAULT) })
 }
 
 /// The program's memory was not there for a call: whether some of it is now.

@@ -9,14 +9,14 @@ use crate::pool::Pool;
 use crate::tree::Found;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
-use crate::types::{DataMode, Ino};
+use crate::types::Ino;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// Up to this many bytes go through the caches: the next append writes the same line.
 const SMALL: usize = 256;
-/// A file at least this large grows by 2 MiB leaves.
-const GROW_LARGE: u64 = 16 << 20;
+/// A file at least this large grows by 2 MiB leaves; in the checker's small pools, where there is nothing as large, sooner.
+const GROW_LARGE: u64 = if pmem::RECORDING { 2 << 20 } else { 16 << 20 };
 
 impl Work<'_> {
     /// Writes `data` at `at`, at or past the end.
@@ -40,12 +40,7 @@ impl Work<'_> {
         };
         self.publish_size(end, durable);
         if self.lane.intent_count() > 0 {
-            // A large leaf that could not be had may have left nodes behind; else all is in place.
-            if self.pool.data_mode == DataMode::Ordered {
-                self.lane_done();
-            } else {
-                self.replaced();
-            }
+            self.replaced();
         }
         Ok(())
     }
@@ -80,7 +75,8 @@ impl Work<'_> {
             put(fresh, off, index, count, at, data)?;
             return Ok(count);
         }
-        if is_direct(&tree, &found, index) {
+        let large = found.level != 1 && self.grows_large(index, want, at);
+        if is_direct(&tree, &found, index) && !large {
             // As many neighbouring holes as the node has, in one run.
             let in_node = FANOUT - (found.slot % BLOCK_BYTES / 8);
             let mut holes = 1;
@@ -108,7 +104,7 @@ impl Work<'_> {
             }
             return Ok(run.count);
         }
-        self.branch(index, want, at)?;
+        self.branch(index, large)?;
         Ok(0)
     }
 
@@ -129,16 +125,23 @@ impl Work<'_> {
         self.pool.pm.publish(found.slot, leaf.0, durable);
     }
 
-    /// Adds the nodes that lead to `index`: with a whole large leaf where the file is large, else with one
-    /// block, whose neighbours are then filled by runs.
-    fn branch(&mut self, index: u64, want: u64, at: u64) -> Result<()> {
-        // In `atomic` mode an overwrite inside a large leaf costs its data twice (DECISIONS 14): there only
-        // fallocate asks for them.
-        let large = self.pool.data_mode == DataMode::Ordered
-            && (want >= FANOUT || self.inode.size() >= GROW_LARGE);
-        let aligned = index.is_multiple_of(FANOUT) && at <= index * BLOCK_BYTES;
-        if large && aligned && self.branch_with(index, index + FANOUT, true).is_ok() {
-            return Ok(());
+    /// Whether a whole large leaf is to begin at `index`: where a large file goes on without a gap, or a large write
+    /// fills it.
+    fn grows_large(&self, index: u64, want: u64, at: u64) -> bool {
+        let size = self.inode.size();
+        let large = want >= FANOUT || size >= GROW_LARGE && at == size;
+        large && index.is_multiple_of(FANOUT) && at <= index * BLOCK_BYTES
+    }
+
+    /// Adds the nodes that lead to `index`: with a whole large leaf, or with one block, whose neighbours are then
+    /// filled by runs.
+    fn branch(&mut self, index: u64, large: bool) -> Result<()> {
+        if large {
+            if self.branch_with(index, index + FANOUT, true).is_ok() {
+                return Ok(());
+            }
+            // No region was to be had: the nodes that would have led to it go.
+            self.lane_done();
         }
         self.branch_with(index, index + 1, false)
     }
@@ -208,7 +211,7 @@ impl Leaves for HiddenLeaves<'_> {
         let run = self
             .pool
             .alloc_region(self.lane, Class::Ordinary, purpose)?;
-        Ok(Some(Entry::leaf(run.block << BLOCK_SHIFT)))
+        Ok(Some(Entry::grown(run.block << BLOCK_SHIFT)))
     }
 
     fn one(&mut self, _fresh: &mut FreshSet<'_>, index: u64, old: Entry) -> Result<Entry> {

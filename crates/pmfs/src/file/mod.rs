@@ -26,6 +26,7 @@ use crate::tree::{Found, Tree};
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::{CTIME_IS_MTIME, SIZE_MASK};
+use pmfs_format::tree::FANOUT;
 
 /// A change of one file's content: what every step of it needs.
 pub(crate) struct Work<'a> {
@@ -75,6 +76,10 @@ impl Work<'_> {
             to,
         };
         let swing = edit.build(fresh, &self.tree(), leaves)?;
+        if planted!("bug-grown-leaf-freed") && swing.old.is_grown() {
+            intend_subtree(self.lane, &swing, swing.base, swing.base + FANOUT)?;
+            return Ok(swing);
+        }
         intend_subtree(self.lane, &swing, from, to)?;
         Ok(swing)
     }

@@ -55,7 +55,9 @@ impl Work<'_> {
             }
         }
         let found = self.tree().find(self.pool, first)?;
-        if found.entry.is_leaf() && found.units > 1 && last < found.base + found.units {
+        // One that came by growth is split: written to once, it will be again, and would cost its data twice each time.
+        let stays = found.entry.is_leaf() && found.units > 1 && !found.entry.is_grown();
+        if stays && last < found.base + found.units {
             if found.entry.is_unwritten() {
                 self.write_out_large(&found)?;
             }

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::locks;
 use crate::pool::Pool;
+use crate::tree::Tree;
 use crate::types::{AtimeMode, Ino};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::offset;
@@ -16,22 +17,27 @@ impl Pool {
     /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file.
     pub(crate) fn read(&self, ino: Ino, at: u64, buffer: &mut [u8]) -> Result<usize> {
         self.alive()?;
-        let (len, inode) = locks::read_content(self, ino, || {
+        // Numbers alone leave the closure: an inode as a whole would be moved about, which costs more than reading it.
+        let (len, atime) = locks::read_content(self, ino, || {
             let inode = Inode::live(self, ino)?;
             inode.require_file()?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
-            self.read_range(&inode, at, &mut buffer[..len as usize])?;
-            Ok((len as usize, inode))
+            let atime = if len > 0 {
+                self.atime_due(&inode)
+            } else {
+                None
+            };
+            self.read_range(&inode.tree(), at, &mut buffer[..len as usize])?;
+            Ok((len as usize, atime))
         })?;
-        if len > 0 {
-            self.accessed(&inode);
+        if let Some(now) = atime {
+            self.set_atime(ino, now)?;
         }
         Ok(len)
     }
 
     /// Copies a range that lies inside the size.
-    pub(crate) fn read_range(&self, inode: &Inode, at: u64, buffer: &mut [u8]) -> Result<()> {
-        let tree = inode.tree();
+    pub(crate) fn read_range(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buffer.len() {
             let here = at + done as u64;
@@ -53,20 +59,37 @@ impl Pool {
 
     /// The inode was read: its atime becomes now, as far as the mode of this instance wants it to.
     pub(crate) fn accessed(&self, inode: &Inode) {
+        if let Some(now) = self.atime_due(inode) {
+            self.store_atime(inode.ino, inode.off, now);
+        }
+    }
+
+    /// The atime that an inode which is read now is to have, if another than it has.
+    #[inline]
+    fn atime_due(&self, inode: &Inode) -> Option<i64> {
         let mode = self.atime_mode();
         if mode == AtimeMode::Noatime || self.read_only.load(Ordering::Relaxed) {
-            return;
+            return None;
         }
-        let slot = inode.off + offset::ATIME;
         let now = self.clock.now_ns();
         if mode == AtimeMode::Relatime {
-            let atime = self.pm.load(slot) as i64;
+            let atime = self.pm.load(inode.off + offset::ATIME) as i64;
             let newer = atime >= inode.mtime_ns && atime >= inode.ctime_ns();
             if newer && now.saturating_sub(atime) < DAY_NS {
-                return;
+                return None;
             }
         }
-        self.pm
-            .stray_word(self.note_stray(inode.ino), slot, now as u64);
+        Some(now)
+    }
+
+    #[cold]
+    fn set_atime(&self, ino: Ino, now: i64) -> Result<()> {
+        self.store_atime(ino, self.inode_off(ino)?, now);
+        Ok(())
+    }
+
+    fn store_atime(&self, ino: Ino, inode: u64, now: i64) {
+        let slot = inode + offset::ATIME;
+        self.pm.stray_word(self.note_stray(ino), slot, now as u64);
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
+use crate::tree::Tree;
 use crate::types::{DataMode, Ino};
 use pmfs_format::BLOCK_BYTES;
-use pmfs_format::inode::SIZE_MAX;
+use pmfs_format::inode::{SIZE_MAX, offset};
 
 /// A write up to this long is atomic (DECISIONS 13).
 pub(crate) const ATOMIC_MAX: usize = 64 << 20;
@@ -79,8 +80,20 @@ impl Pool {
         }
     }
 
+    /// What leads to a block comes nearer while the locks are taken.
+    #[inline]
+    fn expect_block(&self, ino: Ino, index: u64) {
+        if let Ok(inode) = self.inode_off(ino) {
+            let slot = inode + offset::ROOT;
+            Tree::file(self.pm.load(slot), slot).expect(self, index);
+        }
+    }
+
     /// Where it wrote, and how much: less than asked for at the end of the largest file.
     fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
+        if let At::Offset(at) = at {
+            self.expect_block(ino, at / BLOCK_BYTES);
+        }
         self.on_file(ino, |work| {
             let size = work.inode.size();
             let (at, data) = match at {

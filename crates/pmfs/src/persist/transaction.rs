@@ -6,6 +6,7 @@
 
 use super::{Durable, Pm};
 use crate::lane::Lane;
+use arrayvec::ArrayVec;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO,
     PLACE_SHIFT, WORDS_SHIFT,
@@ -34,35 +35,23 @@ struct Entry {
 pub struct Transaction<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
-    entries: [Entry; ENTRIES_MAX],
-    count: usize,
+    entries: ArrayVec<Entry, ENTRIES_MAX>,
 }
 
 impl<'a> Transaction<'a> {
     /// Begins one in `lane`. The caller holds the locks of all it will log.
     #[must_use]
     pub(crate) fn begin(pm: &'a Pm, lane: &'a Lane<'a>) -> Transaction<'a> {
-        let none = Entry {
-            kind: 0,
-            off: 0,
-            words: 0,
-            saved: [0; 2],
-        };
         Transaction {
             pm,
             lane,
-            entries: [none; ENTRIES_MAX],
-            count: 0,
+            entries: ArrayVec::new(),
         }
     }
 
     fn push(&mut self, entry: Entry) {
-        assert!(
-            self.count < ENTRIES_MAX,
-            "a transaction logs at most 32 entries"
-        );
-        self.entries[self.count] = entry;
-        self.count += 1;
+        let logged = self.entries.try_push(entry);
+        assert!(logged.is_ok(), "a transaction logs at most 32 entries");
     }
 
     /// Logs `len` bytes at `off` (both multiples of 8, at most 48 bytes).
@@ -125,7 +114,7 @@ impl<'a> Transaction<'a> {
         let mem = &self.pm.mem;
         let id = self.lane.next_id();
         let window = mem.window();
-        for (place, entry) in self.entries[..self.count].iter().enumerate() {
+        for (place, entry) in self.entries.iter().enumerate() {
             let mut line = [0u64; 8];
             line[0] = (entry.off & ADDRESS_MASK)
                 | entry.words << WORDS_SHIFT
@@ -149,7 +138,7 @@ impl<'a> Transaction<'a> {
             }
         }
         drop(window);
-        pmem::counters::add_logged(64 * (self.count as u64 + 1));
+        pmem::counters::add_logged(64 * (self.entries.len() as u64 + 1));
         if !planted!("bug-seal-unfenced") {
             mem.fence();
         }

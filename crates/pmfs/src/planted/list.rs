@@ -281,6 +281,8 @@ bugs! {
         "pages that may be stored to count as clean";
     Tables "bug-pages-served-uncounted", "mounts' pages: given back",
         "pages that were served meanwhile count as given back";
+    Kill "bug-grown-leaf-freed", "large leaves: a part written over",
+        "all of a large leaf is freed when one block of it is replaced";
     OneCall "bug-put-back-missing", "data undo: a write that fails",
         "a write from memory that ends leaves half of itself";
     OneCall "bug-put-back-unflushed", "data undo: a write that fails",

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use pmfs_format::tree::{
-    BLOCK_MASK, FANOUT, FANOUT_SHIFT, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, UNWRITTEN,
+    BLOCK_MASK, FANOUT, FANOUT_SHIFT, GROWN, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, UNWRITTEN,
 };
 
 /// An entry of a node, or a root word.
@@ -10,7 +10,8 @@ use pmfs_format::tree::{
 pub(crate) struct Entry(pub u64);
 
 /// Bits that mean nothing yet.
-const UNUSED: u64 = !(BLOCK_MASK | PRESENT | NODE | UNWRITTEN | HEIGHT_MASK << HEIGHT_SHIFT);
+const UNUSED: u64 =
+    !(BLOCK_MASK | PRESENT | NODE | UNWRITTEN | GROWN | HEIGHT_MASK << HEIGHT_SHIFT);
 
 impl Entry {
     pub const HOLE: Entry = Entry(0);
@@ -23,6 +24,11 @@ impl Entry {
     /// A leaf that reads as zeros.
     pub fn unwritten(off: u64) -> Entry {
         Entry(off | PRESENT | UNWRITTEN)
+    }
+
+    /// A large leaf that a file grows into.
+    pub fn grown(off: u64) -> Entry {
+        Entry(off | PRESENT | GROWN)
     }
 
     /// A node at byte `off`.
@@ -62,6 +68,11 @@ impl Entry {
 
     pub fn is_unwritten(self) -> bool {
         self.0 & UNWRITTEN != 0
+    }
+
+    /// Whether it is a large leaf that came by growth.
+    pub fn is_grown(self) -> bool {
+        self.0 & GROWN != 0
     }
 
     /// Byte offset of what it names.

@@ -125,6 +125,29 @@ impl Tree {
         })
     }
 
+    /// Asks for the line of the slot that [`Tree::find`] will look at last, if that lies below a node that others share: of a
+    /// large file it is likely in no cache. Changes nothing, and may be called without the lock.
+    #[inline]
+    pub fn expect(&self, pool: &Pool, index: u64) {
+        let mut level = self.root.height();
+        let mut entry = self.root;
+        if !(2..=4).contains(&level) || index >= coverage(level) {
+            return;
+        }
+        while level > 1 && entry.is_node() {
+            let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot) else {
+                return;
+            };
+            entry = Entry(pool.pm.load(node.off() + place(level, index) * 8));
+            level -= 1;
+        }
+        if entry.is_node()
+            && let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot)
+        {
+            pool.pm.prefetch(node.off() + place(1, index) * 8);
+        }
+    }
+
     fn check_height(&self, height: u32) -> Result<()> {
         let max = match self.shape {
             Shape::File => 4,

@@ -136,6 +136,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(acls());
     all.extend(splits());
     all.extend(large_leaves());
+    all.extend(grown_leaves());
     all.extend(from_nowhere());
     all.extend(super::pinned::kinds());
     all.push(table_growth());
@@ -271,6 +272,23 @@ fn large_leaves() -> Vec<Kind> {
             fs.fallocate(p.blank, FallocateMode::KEEP_SIZE, 0, 2 << 20)?;
             fs.write(p.blank, 0, &pattern(100_000, 5)).map(drop)
         };
+    }
+    all
+}
+
+/// Large leaves that a file has grown into: the first overwrite of a part splits them.
+fn grown_leaves() -> Vec<Kind> {
+    let mut all = kinds! {
+        "overwrite of a block in a grown leaf", true, |fs, p| fs.write(p.blank, 8192, &pattern(4096, 3))?;
+        "overwrite of part of a block in a grown leaf", true, |fs, p| fs.write(p.blank, 9000, &pattern(1000, 3))?;
+        "overwrite of 64 bytes in a grown leaf", true, |fs, p| fs.write(p.blank, 9000, &[b'o'; 64])?;
+        "write over the end of a grown leaf", true, |fs, p| fs.write(p.blank, (2 << 20) - 100, &pattern(3000, 3))?;
+        "append that takes a large leaf", false, |fs, p| fs.append(p.blank, &pattern(3000, 3))?;
+        "truncate of a grown leaf", false, |fs, p| fs.setattr(p.blank, &size(50_000))?;
+    };
+    for kind in &mut all {
+        kind.pool_bytes = LARGE_POOL_BYTES;
+        kind.first = |fs, p| fs.write(p.blank, 0, &pattern(2 << 20, 5)).map(drop);
     }
     all
 }

@@ -23,6 +23,11 @@ section "unmodified programs below pmfs run"
 section "several processes on one pool"
 "$pmbench" sharing "$@" || exit 1
 
+for medium in pmep-2014 optane-100 cxl-nvcmm; do
+    section "an emulated medium beside what it was asked to be: $medium"
+    "$pmbench" emulate --emulate "$medium" "$@" || exit 1
+done
+
 make_place bench 50%
 why=$(why_no_mount)
 if [ -n "$why" ]; then

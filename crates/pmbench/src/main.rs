@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod directory;
+mod emulate;
 mod ground;
 mod intercepted;
 mod limit;
@@ -64,6 +65,22 @@ enum What {
         /// A sparse pool of so many GiB, whose files' bytes are allocated and not written.
         #[arg(long, value_name = "GIB")]
         sparse: Option<u64>,
+    },
+    /// Whether an emulated medium is as slow as it was asked to be, by its own probes.
+    Emulate {
+        /// The medium.
+        #[arg(long, default_value = emulate::DEFAULT)]
+        emulate: pmem::Emulation,
+    },
+    /// A process of `emulate`.
+    #[command(hide = true)]
+    EmulatedWriter {
+        /// The pool.
+        pool: std::path::PathBuf,
+        /// The medium.
+        emulate: pmem::Emulation,
+        /// Which one.
+        number: u64,
     },
     /// One, two, four and eight processes on one pool, on files and directories of their own and on the same ones.
     Sharing,
@@ -129,6 +146,12 @@ fn main() -> anyhow::Result<()> {
             file_mib,
             ..
         }) => intercepted::inside(&report, &pool, &tmpfs, file_mib),
+        Some(What::Emulate { emulate }) => emulate::run(&report, emulate),
+        Some(What::EmulatedWriter {
+            pool,
+            emulate,
+            number,
+        }) => emulate::writer(&pool, emulate, number),
         Some(What::Sharing) => sharing::run(&report),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Mount { dir }) => mount::run(&report, &dir),

@@ -24,7 +24,8 @@ pub mod counters;
 mod cpu;
 pub mod death;
 mod dirty;
-pub mod emulate;
+mod emulate;
+pub mod emulation;
 mod error;
 mod flush;
 mod futex;
@@ -44,10 +45,13 @@ pub mod slots;
 mod store;
 mod stream;
 pub mod thread;
+mod ticks;
 #[cfg(not(feature = "record"))]
 mod unrecorded;
 mod window;
 
+pub use emulate::Charged;
+pub use emulation::{Emulation, EmulationError};
 pub use error::{Error, Fault, Side};
 pub use flush::{FlushInstr, FlushMode};
 pub use medium::{Durability, Medium, MediumKind};

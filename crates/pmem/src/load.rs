@@ -3,13 +3,21 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::flush::LINE;
 use crate::{Fault, Pmem, Side, emulate};
 
 impl Pmem {
     /// The word at `off` (8-aligned); Acquire.
     #[inline]
     pub fn load(&self, off: u64) -> u64 {
+        if emulate::active() != 0 {
+            self.charge_words(off, 8);
+        }
+        self.load_cached(off)
+    }
+
+    /// As [`Pmem::load`], and never charged where a slower medium is emulated: of a line that is in a cache all the time.
+    #[inline(always)]
+    pub fn load_cached(&self, off: u64) -> u64 {
         let at = self.word(off);
         self.note_load(off, 8);
         // SAFETY: `word` gave an aligned address in the mapping, which lives
@@ -21,6 +29,9 @@ impl Pmem {
     #[inline]
     pub fn load_pair(&self, off: u64) -> [u64; 2] {
         let at = self.pair(off);
+        if emulate::active() != 0 {
+            self.charge_words(off, 16);
+        }
         self.note_load(off, 16);
         // SAFETY: `pair` gave a 16-aligned address in the mapping.
         unsafe { load_pair(at, self.wide_moves) }
@@ -30,6 +41,9 @@ impl Pmem {
     #[inline]
     pub fn read<const W: usize>(&self, off: u64) -> [u64; W] {
         let at = self.word_range(off, W);
+        if W > 0 && emulate::active() != 0 {
+            self.charge_words(off, 8 * W as u64);
+        }
         self.note_load(off, 8 * W as u64);
         // Acquire costs nothing on x86 and keeps the compiler to the order.
         std::array::from_fn(|i| {
@@ -47,8 +61,8 @@ impl Pmem {
     pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
         let from = self.range(off, to.len() as u64);
         self.note_load(off, to.len() as u64);
-        if emulate::read_line_ns() != 0 {
-            emulate::spin(emulate::read_line_ns() * (to.len() as u64).div_ceil(LINE));
+        if emulate::active() != 0 {
+            self.charge_copy(off, to.len() as u64);
         }
         // SAFETY: `to` is the caller's exclusive buffer of that length; the
         // source is in the mapping.

@@ -11,7 +11,7 @@ use crate::flush::FlushMode;
 use crate::map::Mapping;
 use crate::medium::{self, DaxDevice};
 use crate::pool::Parts;
-use crate::{Durability, Error, Identity, Medium, MediumKind, Pmem};
+use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem};
 
 /// The shortest pool that can be mapped, bytes.
 const LEN_MIN: u64 = 4096;
@@ -25,6 +25,8 @@ pub struct MapOptions {
     pub flush: FlushMode,
     /// On a plain file: msync what was flushed, at each fence.
     pub durable: bool,
+    /// What medium to be like.
+    pub emulate: Emulation,
 }
 
 impl Pmem {
@@ -220,7 +222,7 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
             ino: metadata.ino(),
         },
     });
-    Ok(mem)
+    Ok(mem.emulating(options.emulate))
 }
 
 /// Maps the file, with MAP_SYNC where that can be had.

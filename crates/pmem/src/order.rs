@@ -16,6 +16,7 @@ impl Pmem {
         let first = off & !(LINE - 1);
         let count = (off + len - first).div_ceil(LINE);
         counters::flushed(count);
+        let due = self.writes(count);
         self.note_flush(first, count);
         if self.medium.flush != FlushInstr::None {
             let line = self.base.wrapping_add(first as usize);
@@ -23,6 +24,7 @@ impl Pmem {
             // pages, so a line at its end lies in it.
             unsafe { lines(self.medium.flush, line, count) };
         }
+        self.written(due);
         self.note_dirty(off, len);
     }
 
@@ -41,9 +43,9 @@ impl Pmem {
         if let Some(dirty) = &self.dirty {
             dirty.sync(self);
         }
-        let barrier = emulate::barrier();
-        if barrier != 0 {
-            emulate::at_barrier(barrier);
+        let active = emulate::active();
+        if active != 0 {
+            self.at_barrier(active);
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Medium;
 use crate::copy::Copier;
 use crate::dirty::DirtyRanges;
+use crate::emulate::Emulator;
 use crate::landing::{self, Node};
 use crate::map::{self, HUGE, Mapping};
 
@@ -36,6 +37,8 @@ pub struct Pmem {
     pub(crate) medium: Medium,
     /// A plain file that is to survive power: what the next fence has to sync.
     pub(crate) dirty: Option<Box<DirtyRanges>>,
+    /// What is charged for a slower medium.
+    pub(crate) emulator: Option<Box<Emulator>>,
     /// Entry in the registry of the fault handler (file mappings).
     pub(crate) node: Option<&'static Node>,
     path: Option<PathBuf>,
@@ -111,6 +114,7 @@ impl Pmem {
             fence_always: parts.fence_always,
             medium: parts.medium,
             dirty: durable.then(Box::default),
+            emulator: None,
             node,
             path: parts.path,
             identity: parts.identity,

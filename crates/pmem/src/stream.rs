@@ -4,7 +4,7 @@
 
 use crate::copy::{Outcome, finish};
 use crate::flush::{LINE, lines};
-use crate::{Fault, FlushInstr, Pmem, RECORDING, Side, counters};
+use crate::{Fault, FlushInstr, Pmem, RECORDING, Side, counters, emulate};
 
 #[cfg(feature = "record")]
 use crate::record::StoreKind;
@@ -55,6 +55,9 @@ impl Pmem {
         if RECORDING && self.is_observed() {
             return self.copy_nt_observed(to, from, len as usize);
         }
+        if emulate::active() != 0 {
+            self.charge_copy(from, len);
+        }
         // SAFETY: both ranges were checked.
         let copied = unsafe { self.stream_in(to, source, len as usize) };
         copied.map_err(|(done, address)| self.copy_fault(to, from, len, done, address))
@@ -81,8 +84,10 @@ impl Pmem {
         let (head, body) = cut(off, len as usize);
         self.write_bytes(off, &ZEROS[..head]);
         self.flush_ends(off, head);
+        let due = self.writes(body as u64 / LINE);
         // SAFETY: whole lines of the range that was checked, from a line on.
         unsafe { self.copier.zero(at.add(head), body) };
+        self.written(due);
         if body > 0 {
             counters::streamed(body as u64);
         }
@@ -116,9 +121,12 @@ impl Pmem {
         }
         if body > 0 {
             counters::streamed(body as u64);
+            let due = self.writes(body as u64 / LINE);
             let (to, from) = (to.wrapping_add(head), from.wrapping_add(head));
             // SAFETY: whole lines of the range that was checked, from a line on.
-            if let Err(outcome) = unsafe { self.copier.stream(to, from, body) } {
+            let streamed = unsafe { self.copier.stream(to, from, body) };
+            self.written(due);
+            if let Err(outcome) = streamed {
                 // SAFETY: the same ranges.
                 unsafe { self.finish_stream(to, from, body, outcome) }
                     .map_err(|(done, address)| (head + done, address))?;
@@ -168,12 +176,14 @@ impl Pmem {
     fn flush_ends(&self, off: u64, len: usize) {
         if len > 0 {
             counters::flushed(1);
+            let due = self.writes(1);
             if self.medium.flush != FlushInstr::None {
                 let line = self.base.wrapping_add((off & !(LINE - 1)) as usize);
                 // SAFETY: the line of an offset that was checked; lines don't
                 // straddle the end of a mapping, which is whole pages.
                 unsafe { lines(self.medium.flush, line, 1) };
             }
+            self.written(due);
         }
     }
 

@@ -29,14 +29,17 @@ pub struct Thread {
     pub lane: Cell<u64>,
     /// Changing calls that it has begun.
     pub begun: Cell<u64>,
+    /// The line that it read last, plus one, and what it was delayed too long, ticks: where a medium is emulated.
+    pub(crate) line_read: Cell<u64>,
+    pub(crate) delay_credit: Cell<u64>,
     /// For the face that runs in this process.
-    pub face: [Cell<u64>; 23],
+    pub face: [Cell<u64>; 21],
 }
 
 /// Bytes of [`Thread`]; the assembly below has the same number.
 const BYTES: usize = 256;
 /// Where [`Thread::face`] begins, bytes: for a face's own assembly.
-pub const FACE: usize = 72;
+pub const FACE: usize = 88;
 
 const _: () = assert!(size_of::<Thread>() == BYTES);
 const _: () = assert!(std::mem::offset_of!(Thread, face) == FACE);

@@ -270,15 +270,3 @@ fn futex_wakes_and_times_out() {
     });
     assert!(start.elapsed() < Duration::from_secs(30));
 }
-
-#[test]
-fn a_fence_takes_the_emulated_time() {
-    use std::time::{Duration, Instant};
-    let mem = Pmem::private(4096);
-    pmem::emulate::set_barrier_ns(3_000_000);
-    let start = Instant::now();
-    mem.fence();
-    let took = start.elapsed();
-    pmem::emulate::set_barrier_ns(0);
-    assert!(took >= Duration::from_millis(3), "{took:?}");
-}

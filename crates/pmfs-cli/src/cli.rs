@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pmem::Emulation;
 
 use crate::size::Size;
 
@@ -137,6 +138,10 @@ pub struct Mount {
     /// Mount options, comma-separated; may be given several times (see below)
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
+    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are as fast as ever (docs/EMULATION.md)
+    #[arg(long, value_name = "MEDIUM")]
+    pub emulate: Option<Emulation>,
     /// Stay in the foreground, with the log on stderr; Ctrl-C unmounts
     #[arg(short, long)]
     pub foreground: bool,
@@ -188,6 +193,10 @@ pub struct Run {
     /// Options as of `pmfs mount`: what a write promises, when it flushes, when reads update atime
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
+    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are as fast as ever (docs/EMULATION.md)
+    #[arg(long, value_name = "MEDIUM")]
+    pub emulate: Option<Emulation>,
     /// Do not mount: DIR, which need not be there, is a name for these programs alone
     #[arg(long, requires = "at")]
     pub no_mount: bool,

@@ -26,7 +26,7 @@ use crate::{Outcome, signals};
 /// The line in the pipe.
 #[derive(Serialize, Deserialize)]
 enum Status {
-    Ready(MountReport),
+    Ready(Box<MountReport>),
     Failed { message: String, lacks_fuse: bool },
 }
 
@@ -45,6 +45,9 @@ pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failur
     for list in &arguments.options {
         command.arg("-o").arg(list);
     }
+    if let Some(medium) = &arguments.emulate {
+        command.arg("--emulate").arg(medium.to_string());
+    }
     if let Some(log) = &arguments.log {
         command.arg("--log").arg(path::absolute(log)?);
     }
@@ -55,7 +58,7 @@ pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failur
         .spawn()
         .map_err(|error| Failure::new(format!("starting the daemon: {error}"), "try with -f"))?;
     let report = match status(&mut child)? {
-        Status::Ready(report) => report,
+        Status::Ready(report) => *report,
         Status::Failed {
             message,
             lacks_fuse,
@@ -98,7 +101,7 @@ fn status(child: &mut Child) -> Result<Status, Failure> {
 pub fn run(arguments: &Mount) -> Outcome {
     let attached = attach(arguments);
     let status = match &attached {
-        Ok((_, report, _)) => serde_json::to_string(&Status::Ready(report.clone())),
+        Ok((_, report, _)) => serde_json::to_string(&Status::Ready(Box::new(report.clone()))),
         Err(failure) => serde_json::to_string(&Status::Failed {
             message: failure.to_string(),
             lacks_fuse: failure.lacks_fuse(),

@@ -37,8 +37,16 @@ struct InfoReport {
     free_2m_pages: u64,
     free_1g_pages: u64,
     regions: Vec<Region>,
+    /// Slower media that processes emulate.
+    emulated: Vec<Emulated>,
     #[serde(flatten)]
     holders: Option<Holders>,
+}
+
+#[derive(Serialize)]
+struct Emulated {
+    medium: String,
+    processes: u64,
 }
 
 #[derive(Serialize)]
@@ -54,6 +62,7 @@ struct Found {
     recovery: Option<String>,
     info: PoolInfo,
     details: PoolDetails,
+    emulated: Vec<Emulated>,
     holders: Option<Holders>,
 }
 
@@ -92,6 +101,7 @@ pub fn run(arguments: &Info) -> Outcome {
             .iter()
             .map(|&(name, start, bytes)| Region { name, start, bytes })
             .collect(),
+        emulated: found.emulated,
         holders: found.holders,
     };
     report::print(arguments.json, &report, text)?;
@@ -112,6 +122,7 @@ fn find(path: &Path, arguments: &Info) -> Result<Found, Failure> {
                     recovery: Some(fs.recovery().to_string()),
                     info: fs.info(),
                     details: fs.details(),
+                    emulated: Vec::new(),
                     holders: None,
                 })
             });
@@ -124,8 +135,29 @@ fn find(path: &Path, arguments: &Info) -> Result<Found, Failure> {
         recovery: None,
         info: look.info(),
         details: look.details(),
+        emulated: emulated(&look),
         holders,
     })
+}
+
+/// By how many each.
+fn emulated(look: &Look) -> Vec<Emulated> {
+    let mut all: Vec<Emulated> = Vec::new();
+    let live = look
+        .processes()
+        .into_iter()
+        .filter(|process| process.is_alive);
+    for process in live.filter(|process| !process.emulates.is_off()) {
+        let medium = process.emulates.to_string();
+        match all.iter_mut().find(|other| other.medium == medium) {
+            Some(known) => known.processes += 1,
+            None => all.push(Emulated {
+                medium,
+                processes: 1,
+            }),
+        }
+    }
+    all
 }
 
 fn text(report: &InfoReport) -> String {
@@ -156,6 +188,12 @@ fn text(report: &InfoReport) -> String {
         "reserve     {} kept for calls that free or overwrite",
         Size(report.reserve_blocks * 4096)
     ));
+    for one in &report.emulated {
+        lines.push(format!(
+            "emulated    {}, by {} of {} processes",
+            one.medium, one.processes, report.attached
+        ));
+    }
     for region in &report.regions {
         lines.push(format!(
             "at {:#014x}  {} ({})",

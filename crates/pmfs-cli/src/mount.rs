@@ -36,6 +36,8 @@ pub struct MountReport {
     pub read_only: bool,
     pub medium: String,
     pub durability: String,
+    /// What slower medium it emulates.
+    pub emulates: Option<String>,
     pub recovery: Recovery,
 }
 
@@ -79,6 +81,7 @@ fn options(arguments: &Mount) -> Result<MountOptions, MountError> {
     for list in &arguments.options {
         options.parse(list)?;
     }
+    options.emulate = arguments.emulate.unwrap_or(options.emulate);
     Ok(options)
 }
 
@@ -154,6 +157,7 @@ impl Attached {
             read_only: options.read_only,
             medium: info.medium,
             durability: info.durability,
+            emulates: (!options.emulate.is_off()).then(|| options.emulate.to_string()),
             recovery: Recovery::from(fs.recovery()),
         };
         match pmfs_fuse::mount(Arc::clone(&fs), pool, dir, options, &presence) {
@@ -188,8 +192,12 @@ fn warn_of_damage(report: &MountReport) {
 }
 
 fn text(report: &MountReport) -> String {
+    let emulates = report.emulates.iter();
+    let emulates: String = emulates
+        .map(|medium| format!("\nemulates: {medium}"))
+        .collect();
     format!(
-        "mounted {} on {}{} (process {})\nrecovery: {}\nmedium: {}; {}",
+        "mounted {} on {}{} (process {})\nrecovery: {}\nmedium: {}; {}{emulates}",
         report.pool,
         report.dir,
         if report.read_only { ", read-only" } else { "" },

@@ -7,12 +7,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pmfs::Fs;
-use pmfs_fuse::{MountError, MountOptions, mounts};
+use pmfs_fuse::{MountError, mounts};
 
 use crate::cli::{Mount, Run};
-use crate::daemon;
 use crate::failure::Failure;
 use crate::mount::Request;
+use crate::{daemon, run};
 
 /// A pool and a directory.
 pub struct Place {
@@ -82,10 +82,7 @@ impl Place {
         why: String,
     ) -> Result<Place, Failure> {
         let dir = name_for_pool(dir)?;
-        let mut options = MountOptions::new(rustix::process::geteuid().is_root());
-        for list in &arguments.options {
-            options.parse(list)?;
-        }
+        let options = run::options(arguments)?;
         // What is wrong with it is told here, and not by a program that finds no files.
         let failed = |error| Failure::engine(&pool, &error);
         let fs = Fs::open(&pool, &options.open_options()).map_err(failed)?;
@@ -160,6 +157,7 @@ fn mount(arguments: &Run, pool: &Path, dir: &Path) -> Result<(), Failure> {
         pool: pool.to_owned(),
         dir: dir.to_owned(),
         options: arguments.options.clone(),
+        emulate: arguments.emulate,
         foreground: false,
         log: None,
         quiet: true,

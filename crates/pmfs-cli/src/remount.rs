@@ -25,6 +25,12 @@ pub fn run(arguments: &Mount) -> Outcome {
     for list in &arguments.options {
         options.parse(list)?;
     }
+    if arguments.emulate.is_some() || !options.emulate.is_off() {
+        return Err(Failure::new(
+            "a mount that is there stays as slow as it is".to_owned(),
+            "unmount it, and mount it anew with --emulate",
+        ));
+    }
     mount_remount(&dir, flags(&options), c"").map_err(|errno| {
         let way_out = match errno {
             Errno::BUSY => "close the files that are open for writing, and unlinked ones",

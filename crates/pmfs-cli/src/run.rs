@@ -113,7 +113,7 @@ fn start(
             Kind::Mountless(why) => Some(why.as_str()),
             _ => None,
         };
-        totals.show(arguments.json, why)?;
+        totals.show(arguments.json, why, options(arguments)?.emulate)?;
     }
     // As a shell has it: the signal's number and 128.
     let signal = status.signal().map(|signal| 128 + signal);
@@ -165,7 +165,7 @@ fn config(
     if let Some(mode) = &mode {
         fields.push(("patch", mode));
     }
-    let options = options(arguments)?;
+    let options = words(&options(arguments)?);
     fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
         fields.push(("stats", totals.path().as_os_str()));
@@ -197,12 +197,18 @@ fn config(
     Ok(OsString::from_vec(text))
 }
 
-/// How the library is to attach, as words that it knows.
-fn options(arguments: &Run) -> Result<String, Failure> {
+/// What was asked for, as of a mount.
+pub fn options(arguments: &Run) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::new(rustix::process::geteuid().is_root());
     for list in &arguments.options {
         options.parse(list)?;
     }
+    options.emulate = arguments.emulate.unwrap_or(options.emulate);
+    Ok(options)
+}
+
+/// How the library is to attach, as words that it knows.
+fn words(options: &MountOptions) -> String {
     let OpenOptions {
         read_only,
         data,
@@ -217,6 +223,9 @@ fn options(arguments: &Run) -> Result<String, Failure> {
         AtimeMode::Noatime => "noatime",
     };
     let mut words = vec![atime.to_owned(), format!("flush={}", map.flush)];
+    if !map.emulate.is_off() {
+        words.push(format!("emulate={}", map.emulate.as_option()));
+    }
     for (word, wanted) in [
         ("ro", read_only),
         ("ordered", data == DataMode::Ordered),
@@ -227,7 +236,7 @@ fn options(arguments: &Run) -> Result<String, Failure> {
             words.push(word.to_owned());
         }
     }
-    Ok(words.join(","))
+    words.join(",")
 }
 
 /// The library: beside this program, or where it is installed.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use pmem::Emulation;
 use serde_json::{Map, Value};
 
 /// The page.
@@ -52,7 +53,7 @@ impl Totals {
     }
 
     /// `mountless`: why there was no mount.
-    pub fn show(&self, json: bool, mountless: Option<&str>) -> io::Result<()> {
+    pub fn show(&self, json: bool, mountless: Option<&str>, emulates: Emulation) -> io::Result<()> {
         let bytes = fs::read(self.path())?;
         let words: Vec<u64> = bytes
             .chunks_exact(8)
@@ -65,6 +66,8 @@ impl Totals {
             let mut all: Map<String, Value> = counts
                 .map(|(name, count)| ((*name).to_owned(), (*count).into()))
                 .collect();
+            let emulates = (!emulates.is_off()).then(|| emulates.to_string());
+            all.insert("emulates".to_owned(), emulates.into());
             if let Some(why) = mountless {
                 let refused: Map<String, Value> = refused
                     .map(|((name, _), count)| ((*name).to_owned(), (*count).into()))
@@ -77,6 +80,9 @@ impl Totals {
         }
         for (name, count) in WORDS.iter().zip(counts) {
             eprintln!("pmfs: {:<14} {count}", name.replace('_', " "));
+        }
+        if !emulates.is_off() {
+            eprintln!("pmfs: {:<14} {emulates}", "emulates");
         }
         if let Some(why) = mountless {
             eprintln!("pmfs: without a mount: {why}");

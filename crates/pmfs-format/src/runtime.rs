@@ -78,8 +78,11 @@ on_media! {
         @ 192 closing_owner: u64,
         /// Tokens given out.
         @ 200 tokens: u64,
+        /// Until when the pool's medium is busy with what was written, 64ths of a ns of CLOCK_MONOTONIC; 0 unless a slower one is
+        /// emulated.
+        @ 208 busy_until: u64,
         /// Zero.
-        @ 208 unused_tail: [u64; 6],
+        @ 216 unused_tail: [u64; 5],
     }
 }
 
@@ -120,8 +123,10 @@ on_media! {
         @ 128 waited_ns: u64,
         /// Dead processes that it cleaned up after.
         @ 136 recoveries: u64,
+        /// What a slower medium it emulates: ns more a line read, ns more a barrier, bytes a second written at most.
+        @ 144 emulates: [u64; 3],
         /// Zero.
-        @ 144 unused_tail: [u64; 6],
+        @ 168 unused_tail: [u64; 3],
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `-o` options of a mount. Each is named once, in [`KNOWN`]; the parser, the error for an
 //! unknown name and the help text all read that list.
 
-use pmem::{FlushMode, MapOptions};
+use pmem::{Emulation, FlushMode, MapOptions};
 use pmfs::{AtimeMode, DataMode, OpenOptions, Stalled};
 
 use crate::MountError;
@@ -29,6 +29,8 @@ pub struct MountOptions {
     pub flush: FlushMode,
     /// msync at each barrier, for a pool in a plain file.
     pub durable: bool,
+    /// What slower medium to emulate.
+    pub emulate: Emulation,
     /// Let the kernel remember names and attributes for a second. Sound only while nobody else changes the pool:
     /// no second mount, no program that uses the library.
     pub cache: bool,
@@ -54,6 +56,7 @@ impl MountOptions {
             data: DataMode::default(),
             flush: FlushMode::default(),
             durable: false,
+            emulate: Emulation::OFF,
             cache: false,
             stalled: Stalled::default(),
             remount: false,
@@ -106,6 +109,7 @@ impl MountOptions {
                 read_only: false,
                 flush: self.flush,
                 durable: self.durable,
+                emulate: self.emulate,
             },
             ..OpenOptions::default()
         }
@@ -256,6 +260,14 @@ pub const KNOWN: &[Known] = &[
         "plain files: msync at each barrier (slow)",
         durable = true
     ),
+    Known {
+        name: "emulate",
+        values: Some(
+            "pmep-2014 or optane-100 or cxl-nvcmm or read=300ns:barrier=100ns:write-bandwidth=9.5G",
+        ),
+        about: "as --emulate, with colons in place of commas",
+        apply: |options, value| value.parse().map(|medium| options.emulate = medium).is_ok(),
+    },
     switch!(
         "cache",
         "names and attributes are remembered for a second, and others' changes seen late",

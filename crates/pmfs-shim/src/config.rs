@@ -75,8 +75,13 @@ impl Config {
                 b"nodiratime" => options.nodiratime = true,
                 b"durable" => options.map.durable = true,
                 b"flush=always" => options.map.flush = FlushMode::Always,
-                // What holds anyway.
-                _ => {}
+                word => {
+                    let text = word.strip_prefix(b"emulate=");
+                    let text = text.and_then(|text| std::str::from_utf8(text).ok());
+                    if let Some(medium) = text.and_then(|text| text.parse().ok()) {
+                        options.map.emulate = medium;
+                    }
+                }
             }
         }
         options

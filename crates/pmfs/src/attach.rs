@@ -57,6 +57,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
         adopt: options.adopt,
     };
     let report = enter(&mut pool, origin, health)?;
+    pool.share_bandwidth();
     pool.locks.lock().expect("not poisoned").push(pool_lock);
     drop(entry);
     Ok((pool, report))
@@ -78,6 +79,7 @@ pub(crate) fn attach_after_exec(
     pool.move_in(path, handed)?;
     // The last program's slot, for one.
     let undone = recovery::recover_dead(&pool)?;
+    pool.share_bandwidth();
     drop(entry);
     let mut report = RecoveryReport::default();
     tell(&mut report, &undone);
@@ -418,6 +420,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     let off = pool.geometry.slot(slot);
     pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
     let occupied = (0..pool.geometry.slot_count).any(|slot| pool.is_marked(slot));
+    pool.keep_bandwidth(!occupied);
     if !occupied && pool.pm.intact().is_ok() && !pool.damaged.load(Ordering::Relaxed) {
         pool.flush_strays();
         pool.pm.runtime().save();

@@ -147,6 +147,12 @@ impl Fs {
         self.pool.locked()
     }
 
+    /// What an emulated medium has charged this process ([`MapOptions::emulate`](pmem::MapOptions::emulate)).
+    #[must_use]
+    pub fn charged(&self) -> pmem::Charged {
+        self.pool.pm.mapping().charged()
+    }
+
     /// What attaching had to do.
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {

@@ -26,6 +26,8 @@ pub struct Process {
     pub calls: u64,
     /// What it has done.
     pub totals: Totals,
+    /// What medium it emulates.
+    pub emulates: pmem::Emulation,
 }
 
 /// An inode that a process has.
@@ -77,6 +79,7 @@ impl Pool {
             is_alive: slot == self.holder().slot || self.slot_locked(slot),
             calls: lanes.iter().filter(|&&owner| owner == slot).count() as u64,
             totals: self.totals_of(slot),
+            emulates: self.slot_emulates(slot),
         };
         marked.map(process).collect()
     }

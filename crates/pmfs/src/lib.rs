@@ -111,7 +111,7 @@ pub use owner::stalled::tell_of_stalled;
 pub use owner_words::OwnerWords;
 pub use path::Place;
 pub use pin::BlockRun;
-pub use pmem::{FlushMode, MapOptions};
+pub use pmem::{Charged, Emulation, EmulationError, FlushMode, MapOptions};
 pub use repair::RepairReport;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,

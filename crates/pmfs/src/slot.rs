@@ -7,6 +7,7 @@ use crate::counters::Totals;
 use crate::error::{Error, Result};
 use crate::owner::Holder;
 use crate::pool::Pool;
+use pmem::Emulation;
 use pmem::slots::{ByteLock, Probe};
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
 use std::path::Path;
@@ -24,8 +25,13 @@ pub(crate) const SLOT_ASKED: u64 = 56;
 /// The first of the counters.
 pub(crate) const SLOT_COUNTERS: u64 = 64;
 
+/// What medium it emulates.
+const SLOT_EMULATES: u64 = 144;
+
 /// In the runtime area's header: tokens given out.
 const TOKENS: u64 = 200;
+/// There, too: until when an emulated medium is busy.
+const BUSY_UNTIL: u64 = 208;
 
 const INCARNATION_MASK: u64 = 0xf_ffff;
 
@@ -96,6 +102,11 @@ impl Pool {
             ],
         );
         runtime.write(off + SLOT_COUNTERS, &[0; Totals::WORDS]);
+        let asked = self.pm.mapping().emulation();
+        runtime.write(
+            off + SLOT_EMULATES,
+            &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
+        );
         runtime.store(off + SLOT_STATE, SLOT_LIVE);
     }
 
@@ -106,6 +117,32 @@ impl Pool {
         let [first, second] = command_words();
         runtime.store(off + SLOT_PID, u64::from(std::process::id()));
         runtime.write(off + SLOT_COMMAND, &[first, second]);
+    }
+
+    /// What medium the process in a slot emulates.
+    pub(crate) fn slot_emulates(&self, slot: u64) -> Emulation {
+        let off = self.geometry.slot(slot) + SLOT_EMULATES;
+        let [read_ns, barrier_ns, write_bytes_per_s] = self.pm.read(off);
+        Emulation {
+            read_ns,
+            barrier_ns,
+            write_bytes_per_s,
+        }
+    }
+
+    /// Shares an emulated medium's bandwidth with all who have the pool.
+    pub(crate) fn share_bandwidth(&self) {
+        let word = self.geometry.header + BUSY_UNTIL;
+        self.pm.mapping().share_bandwidth(Some(word));
+    }
+
+    /// Not any more: what is in the runtime area is to stay as it is. `is_last`: nobody else has the pool.
+    pub(crate) fn keep_bandwidth(&self, is_last: bool) {
+        self.pm.mapping().share_bandwidth(None);
+        let word = self.geometry.header + BUSY_UNTIL;
+        if is_last && self.pm.load(word) != 0 {
+            self.pm.runtime().store(word, 0);
+        }
     }
 
     fn new_token(&self) -> u64 {

@@ -28,7 +28,7 @@ impl<'a> Runtime<'a> {
     #[inline]
     #[must_use]
     pub fn load(&self, off: u64) -> u64 {
-        self.mem.load(off)
+        self.mem.load_cached(off)
     }
 
     /// Stores a word, with release order.

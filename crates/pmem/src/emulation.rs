@@ -1,0 +1,328 @@
+//! What a slower medium is to be like: numbers, as typed, and the media that have names (docs/EMULATION.md has their sources).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A slower medium than the memory that a pool lies in (PMFS section 4, PMEP). Zero is "as it is".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Emulation {
+    /// What a line read from the pool takes longer, ns.
+    pub read_ns: u64,
+    /// What a barrier takes longer, ns.
+    pub barrier_ns: u64,
+    /// Most bytes a second that are written to the pool, by all processes together.
+    pub write_bytes_per_s: u64,
+}
+
+/// Longest delay, ns: beyond it nothing is like a memory.
+const DELAY_NS_MAX: u64 = 1_000_000;
+/// Least and greatest bandwidth, bytes a second.
+const BANDWIDTH: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
+
+/// Media that have names.
+pub const PROFILES: &[(&str, Emulation)] = &[
+    ("dram", Emulation::OFF),
+    (
+        "pmep-2014",
+        Emulation {
+            read_ns: 210,
+            barrier_ns: 100,
+            write_bytes_per_s: 9_500_000_000,
+        },
+    ),
+    (
+        "optane-100",
+        Emulation {
+            read_ns: 224,
+            barrier_ns: 8,
+            write_bytes_per_s: 13_900_000_000,
+        },
+    ),
+    (
+        "cxl-nvcmm",
+        Emulation {
+            read_ns: 110,
+            barrier_ns: 0,
+            write_bytes_per_s: 32_000_000_000,
+        },
+    ),
+];
+
+/// Why a description is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmulationError {
+    /// Neither a medium nor a figure.
+    #[error(
+        "{word:?} is no medium to emulate; write one of {}, or read=300ns, barrier=100ns, write-bandwidth=9.5G, or several",
+        names()
+    )]
+    Unknown {
+        /// As typed.
+        word: String,
+    },
+    /// Not a time.
+    #[error("{name}={value:?} is no time; write it like {name}=300ns, at most 1000us")]
+    Time {
+        /// Which.
+        name: String,
+        /// As typed.
+        value: String,
+    },
+    /// Not a rate.
+    #[error("{name}={value:?} is no rate; write it like {name}=9.5G (bytes a second, 1M to 1T)")]
+    Rate {
+        /// Which.
+        name: String,
+        /// As typed.
+        value: String,
+    },
+    /// A medium behind something else.
+    #[error("{word:?} would undo what stands before it; write the medium first")]
+    Late {
+        /// As typed.
+        word: String,
+    },
+}
+
+fn names() -> String {
+    let names: Vec<&str> = PROFILES.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+impl Emulation {
+    /// Memory as it is.
+    pub const OFF: Emulation = Emulation {
+        read_ns: 0,
+        barrier_ns: 0,
+        write_bytes_per_s: 0,
+    };
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        *self == Emulation::OFF
+    }
+
+    /// As [`fmt::Display`], with no comma in it: for lists of options.
+    #[must_use]
+    pub fn as_option(&self) -> String {
+        self.to_string().replace(',', ":")
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), EmulationError> {
+        let time = || {
+            time(value).ok_or_else(|| EmulationError::Time {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            })
+        };
+        match name {
+            "read" => self.read_ns = time()?,
+            "barrier" => self.barrier_ns = time()?,
+            "write-bandwidth" => {
+                self.write_bytes_per_s = rate(value).ok_or_else(|| EmulationError::Rate {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                })?;
+            }
+            _ => {
+                return Err(EmulationError::Unknown {
+                    word: format!("{name}={value}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A medium's name, figures, or a name and then figures that replace some of its own; with commas or colons between.
+impl FromStr for Emulation {
+    type Err = EmulationError;
+
+    fn from_str(text: &str) -> Result<Emulation, EmulationError> {
+        let mut emulation = Emulation::OFF;
+        for (at, word) in text.split([',', ':']).enumerate() {
+            if let Some((name, value)) = word.split_once('=') {
+                emulation.set(name, value)?;
+                continue;
+            }
+            let word = || word.to_owned();
+            let known = PROFILES.iter().find(|(name, _)| *name == word());
+            let (_, medium) = known.ok_or_else(|| EmulationError::Unknown { word: word() })?;
+            if at > 0 {
+                return Err(EmulationError::Late { word: word() });
+            }
+            emulation = *medium;
+        }
+        Ok(emulation)
+    }
+}
+
+/// ns.
+fn time(text: &str) -> Option<u64> {
+    let (digits, unit) = match (text.strip_suffix("ns"), text.strip_suffix("us")) {
+        (Some(digits), _) => (digits, 1),
+        (_, Some(digits)) => (digits, 1000),
+        _ if text == "0" => ("0", 1),
+        _ => return None,
+    };
+    let ns = decimal(digits, unit)?;
+    (ns <= DELAY_NS_MAX).then_some(ns)
+}
+
+/// Bytes a second; 0 is no limit.
+fn rate(text: &str) -> Option<u64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let text = text.strip_suffix("B/s").unwrap_or(text);
+    let unit = match text.chars().last()? {
+        'K' => 1000,
+        'M' => 1_000_000,
+        'G' => 1_000_000_000,
+        'T' => 1_000_000_000_000,
+        _ => 1,
+    };
+    let digits = if unit == 1 {
+        text
+    } else {
+        &text[..text.len() - 1]
+    };
+    decimal(digits, unit).filter(|rate| BANDWIDTH.contains(rate))
+}
+
+/// A decimal fraction of a unit, which has to be whole.
+fn decimal(text: &str, unit: u64) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(part) || text.ends_with('.') {
+        return None;
+    }
+    let mut total = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    let mut unit = unit;
+    for digit in part.bytes() {
+        let digit = u64::from(digit - b'0');
+        if !unit.is_multiple_of(10) {
+            return None;
+        }
+        unit /= 10;
+        total = total.checked_add(digit * unit)?;
+    }
+    Some(total)
+}
+
+/// As it can be typed again.
+impl fmt::Display for Emulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_off() {
+            return f.write_str("dram");
+        }
+        let mut words = Vec::new();
+        if self.read_ns != 0 {
+            words.push(format!("read={}ns", self.read_ns));
+        }
+        if self.write_bytes_per_s != 0 {
+            words.push(format!("write-bandwidth={}", Rate(self.write_bytes_per_s)));
+        }
+        if self.barrier_ns != 0 {
+            words.push(format!("barrier={}ns", self.barrier_ns));
+        }
+        f.write_str(&words.join(","))
+    }
+}
+
+/// A rate in the largest unit of which it is at least one.
+struct Rate(u64);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_000_000_000, 9, "G"), (1_000_000, 6, "M")];
+        for (unit, digits, name) in units {
+            if self.0 >= unit {
+                let part = format!("{:0digits$}", self.0 % unit);
+                let part = part.trim_end_matches('0');
+                let point = if part.is_empty() { "" } else { "." };
+                return write!(f, "{}{point}{part}{name}", self.0 / unit);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Method: what is shown is what was typed, and what is no description says what would be one.
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &str) -> Emulation {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn figures_and_names() {
+        let all = parsed("read=300ns,write-bandwidth=9.5G,barrier=100ns");
+        assert_eq!((all.read_ns, all.barrier_ns), (300, 100));
+        assert_eq!(all.write_bytes_per_s, 9_500_000_000);
+        assert_eq!(
+            parsed("barrier=0.1us:read=300ns:write-bandwidth=9500MB/s"),
+            all
+        );
+        assert!(parsed("dram").is_off() && parsed("read=0").is_off());
+        for (name, medium) in PROFILES {
+            assert_eq!(parsed(name), *medium);
+        }
+        // Figures of its own in place of a medium's.
+        let faster = parsed("pmep-2014,read=0,barrier=1us");
+        assert_eq!((faster.read_ns, faster.barrier_ns), (0, 1000));
+        assert_eq!(faster.write_bytes_per_s, 9_500_000_000);
+    }
+
+    #[test]
+    fn what_is_none_names_the_way_out() {
+        for (text, way_out) in [
+            ("", "pmep-2014"),
+            ("optane", "optane-100"),
+            ("read", "read=300ns"),
+            ("read=300", "read=300ns"),
+            ("read=300ns,", "write one of"),
+            ("read=-1ns", "read=300ns"),
+            ("read=.5us", "read=300ns"),
+            ("read=1.ns", "read=300ns"),
+            ("read=0.5ns", "read=300ns"),
+            ("read=1001us", "at most 1000us"),
+            ("read=99999999999999999999ns", "at most 1000us"),
+            ("barrier=fast", "barrier=300ns"),
+            ("write=9.5G", "write-bandwidth=9.5G"),
+            ("write-bandwidth=9.5", "write-bandwidth=9.5G"),
+            ("write-bandwidth=G", "write-bandwidth=9.5G"),
+            ("write-bandwidth=1K", "1M to 1T"),
+            ("write-bandwidth=2T", "1M to 1T"),
+            ("read=1ns,pmep-2014", "the medium first"),
+        ] {
+            let error = text.parse::<Emulation>().expect_err(text).to_string();
+            assert!(error.contains(way_out), "{text:?}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_can_be_typed(
+            read_ns in 0..=DELAY_NS_MAX,
+            barrier_ns in 0..=DELAY_NS_MAX,
+            rate in prop_oneof![Just(0), BANDWIDTH],
+        ) {
+            let some = Emulation { read_ns, barrier_ns, write_bytes_per_s: rate };
+            prop_assert_eq!(parsed(&some.to_string()), some);
+            prop_assert_eq!(parsed(&some.as_option()), some);
+            prop_assert!(!some.as_option().contains(','));
+        }
+
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "[a-z0-9=,:.GMnsu-]{0,30}") {
+            let _ = text.parse::<Emulation>();
+        }
+    }
+}

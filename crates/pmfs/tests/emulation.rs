@@ -1,0 +1,141 @@
+//! A pool whose medium is emulated: what calls are charged is what pmem's counters have of them, all who have the pool share its
+//! bandwidth, and it is left as clean as any other.
+
+use std::path::Path;
+
+use pmem::counters::snapshot;
+use pmfs::{
+    Emulation, Fs, Ino, Look, MapOptions, MkfsOptions, NewNode, OpenOptions, PoolState, ROOT_INO,
+    RecoveryKind,
+};
+
+const NODE: NewNode = NewNode {
+    umask: 0,
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+};
+
+fn of(text: &str) -> Emulation {
+    text.parse().expect(text)
+}
+
+fn made(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("pool");
+    let options = MkfsOptions {
+        size: Some(32 << 20),
+        ..MkfsOptions::default()
+    };
+    Fs::mkfs(&path, &options).expect("a pool");
+    path
+}
+
+fn open(path: &Path, emulate: Emulation) -> Fs {
+    let options = OpenOptions {
+        map: MapOptions {
+            emulate,
+            ..MapOptions::default()
+        },
+        ..OpenOptions::default()
+    };
+    Fs::open(path, &options).expect("it opens")
+}
+
+/// Two blocks.
+fn file(fs: &Fs) -> Ino {
+    let ino = fs.create(ROOT_INO, b"file", &NODE).expect("a file").ino;
+    fs.write(ino, 0, &[1; 8192]).expect("room");
+    ino
+}
+
+#[test]
+fn calls_are_charged_what_they_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let fs = open(
+        &made(dir.path()),
+        of("read=1ns,barrier=1ns,write-bandwidth=1T"),
+    );
+    let ino = file(&fs);
+    let (counted, charged) = (snapshot(), fs.charged());
+    fs.write(ino, 0, &[2; 4096]).expect("room");
+    fs.create(ROOT_INO, b"other", &NODE).expect("a file");
+    let (counted, after) = (snapshot() - counted, fs.charged());
+    assert_eq!(after.barriers - charged.barriers, counted.fences);
+    let lines = counted.lines_flushed + counted.nt_bytes / 64;
+    assert_eq!(after.lines_written - charged.lines_written, lines);
+    assert!(counted.fences > 0 && lines > 64);
+    let mut block = [0; 4096];
+    let before = fs.charged();
+    fs.read(ino, 0, &mut block).expect("it is there");
+    let lines = fs.charged().lines_read - before.lines_read;
+    // The data's, and some of what leads there: inode, tree.
+    assert!((65..100).contains(&lines), "{lines} lines");
+    assert_eq!(fs.charged().barriers, before.barriers);
+}
+
+#[test]
+fn who_emulates_what_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = made(dir.path());
+    let media = [of("pmep-2014"), of("dram"), of("read=7ns")];
+    let all = media.map(|medium| open(&path, medium));
+    let look = Look::open(&path).expect("a pool");
+    let told: Vec<Emulation> = look
+        .processes()
+        .iter()
+        .map(|process| process.emulates)
+        .collect();
+    assert_eq!(told, media);
+    assert_eq!(all[1].charged(), Default::default());
+    // The next one in a slot has its own.
+    let [first, ..] = all;
+    first.detach().expect("it leaves");
+    let _again = open(&path, of("dram"));
+    assert!(
+        Look::open(&path).expect("a pool").processes()[0]
+            .emulates
+            .is_off()
+    );
+}
+
+/// The word that all share is in the area whose sum a clean pool has in its superblock.
+#[test]
+fn it_is_left_clean() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = made(dir.path());
+    for _ in 0..3 {
+        let (one, other) = (
+            open(&path, of("write-bandwidth=1G")),
+            open(&path, of("write-bandwidth=1G")),
+        );
+        assert_eq!(one.recovery().kind, RecoveryKind::None);
+        let _ = one.unlink(ROOT_INO, b"file");
+        file(&one);
+        other.detach().expect("it leaves");
+        one.detach().expect("it leaves");
+        assert_eq!(Look::open(&path).expect("a pool").state(), PoolState::Clean);
+    }
+}
+
+/// One process has all of the bandwidth; two have it together: in the pool is until when both have taken it.
+#[test]
+fn bandwidth_is_the_pools() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = made(dir.path());
+    let medium = of("write-bandwidth=4M");
+    let (one, other) = (open(&path, medium), open(&path, medium));
+    let (first, second) = (
+        file(&one),
+        one.create(ROOT_INO, b"second", &NODE).expect("a file").ino,
+    );
+    let charged = || one.charged().lines_written + other.charged().lines_written;
+    let (before, start) = (charged(), std::time::Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..4).for_each(|_| drop(one.write(first, 0, &[3; 4096]))));
+        scope.spawn(|| (0..4).for_each(|_| drop(other.write(second, 0, &[3; 4096]))));
+    });
+    let took = start.elapsed();
+    // 16 us a line at 4 MB/s, less what the queue takes.
+    let due = std::time::Duration::from_micros(16 * (charged() - before) - 20);
+    assert!(took >= due, "{took:?} for what takes {due:?}");
+}

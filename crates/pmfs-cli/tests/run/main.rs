@@ -101,6 +101,10 @@ fn what_needs_a_mount_is_refused() {
         "can't be the root",
         "can't be filtered",
         "a socket can't have a name",
+        "\"sent\":1,",
+        "\"sockets\":3,",
+        "\"strangers\":2,",
+        "\"roots\":2,",
     ];
     apart("apart.c", "refused", &lines);
 }

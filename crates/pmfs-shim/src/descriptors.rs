@@ -13,8 +13,10 @@ use crate::{config, kernel, promote, thread};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
-/// Numbers at the top of the limit that are this library's own.
+/// Numbers that are this library's own: at the top of the limit, or of [`OWN_END`].
 const OWN: u64 = 16;
+/// The kernel's table is as long as the highest number in it: 160 KiB for a limit of 20,000, which took most of attaching.
+const OWN_END: u64 = 1024;
 
 /// A bit for each number that the entry must not let pass.
 pub(crate) static OURS: [AtomicU32; COUNT / 32] = [const { AtomicU32::new(0) }; COUNT / 32];
@@ -283,7 +285,7 @@ pub(crate) fn choose_floor() -> i32 {
             [libc::RLIMIT_NOFILE as u64, at, 0, 0, 0, 0],
         )
     };
-    let top = std::hint::black_box(limit)[0].min(COUNT as u64);
+    let top = std::hint::black_box(limit)[0].min(OWN_END);
     let known = floor();
     if known != i32::MAX && (known as u64) < top {
         return known;

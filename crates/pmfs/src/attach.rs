@@ -409,8 +409,12 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     }
     let entry = pool.prober.as_ref().map(leave_lock).transpose()?;
     let slot = pool.holder().slot;
-    recovery::close_for(pool, slot);
-    pool.drop_file_locks(slot);
+    if pool.traces.opens.is_left() || pool.traces.copies.is_left() {
+        recovery::close_for(pool, slot);
+    }
+    if pool.traces.locks.is_left() {
+        pool.drop_file_locks(slot);
+    }
     let off = pool.geometry.slot(slot);
     pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
     let occupied = (0..pool.geometry.slot_count).any(|slot| pool.is_marked(slot));

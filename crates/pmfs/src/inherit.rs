@@ -198,6 +198,7 @@ impl Pool {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner) = locks;
         owner::this_thread_lives();
+        self.traces.all();
         self.held_as.store(successor.holder);
         self.rename_slot(successor.holder.slot);
         self.life.store(pmem::life::number(), Ordering::Relaxed);

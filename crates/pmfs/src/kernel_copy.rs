@@ -244,6 +244,7 @@ impl Pool {
 
     /// As [`Pool::claim_copy`], for a slot; answers where the record stands.
     pub(crate) fn claim_copy_for(&self, me: u64, line: u64, ino: Ino, kind: u64) -> Result<u64> {
+        self.traces.copies.leave();
         let runtime = self.pm.runtime();
         for probe in 0..self.geometry.kernel_copy_count() {
             let off = self.copy_at(line, probe);

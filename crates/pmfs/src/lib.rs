@@ -81,6 +81,7 @@ mod slot;
 mod statfs;
 mod strays;
 mod superblock;
+mod traces;
 mod tree;
 pub mod types;
 mod walk;

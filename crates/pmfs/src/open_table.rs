@@ -137,6 +137,7 @@ impl Pool {
     /// [`Error::TooManyOpen`].
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn open_add_for(&self, slot: u64, thing: Thing, count: u64) -> Result<()> {
+        self.traces.opens.leave();
         let runtime = self.pm.runtime();
         for off in self.open_words(thing) {
             let mut word = runtime.load(off);

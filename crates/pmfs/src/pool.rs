@@ -8,6 +8,7 @@ use crate::kernel_copy::OwnCopies;
 use crate::options::{OpenOptions, Stalled};
 use crate::owner::{AtomicHolder, Holder, slot_of};
 use crate::persist::Pm;
+use crate::traces::Traces;
 use crate::types::{AtimeMode, DataMode};
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::BLOCK_BYTES;
@@ -59,6 +60,7 @@ pub(crate) struct Pool {
     pub counting: Counting,
     pub cleaning: crate::recovery::Cleaning,
     pub own_copies: OwnCopies,
+    pub traces: Traces,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// The locks whose life is ours: slot and pool.
@@ -99,6 +101,7 @@ impl Pool {
             counting: Counting::default(),
             cleaning: Default::default(),
             own_copies: OwnCopies::default(),
+            traces: Traces::default(),
             next_file: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }

@@ -167,6 +167,7 @@ impl<'a> Bucket<'a> {
     /// # Errors
     /// [`Error::NoLocks`].
     pub fn claim(&self) -> Result<Claimed> {
+        self.pool.traces.locks.leave();
         let runtime = self.pool.pm.runtime();
         let taken = state_word(FILE_LOCK_TAKEN, Some(self.pool.holder().slot));
         let count = self.pool.geometry.file_lock_count();

@@ -208,6 +208,12 @@ impl Run {
         }
     }
 
+    /// A file's text, past any mount; empty: it is not there.
+    pub fn copied_out(&self, name: &str) -> String {
+        let got = self.bench.run(&["get", "pool", name, "-"]);
+        String::from_utf8_lossy(&got.stdout).into_owned()
+    }
+
     pub fn pool(&self) -> PathBuf {
         self.bench.path("pool")
     }

@@ -115,7 +115,8 @@ impl Pool {
             }
             owner::release(self, line);
             added?;
-            self.next_file.store(index + 1, Ordering::Relaxed);
+            // Again, if it is free by then: its lines are near, and those of the next one in no cache.
+            self.next_file.store(index, Ordering::Relaxed);
             return Ok(FileId::new(index, generation));
         }
         Err(Error::TooManyOpen)

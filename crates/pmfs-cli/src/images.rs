@@ -16,6 +16,7 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Resource, getrlimit};
 
 use crate::failure::Failure;
+use crate::keeper::OWN_END;
 
 const LIBC: &str = "libc.so.6";
 const LOADER: &str = "ld-linux-x86-64.so.2";
@@ -25,11 +26,9 @@ const LIBURING: &str = "liburing.so.2";
 /// Names further libraries, with colons between.
 const MORE: &str = "PMFS_PATCH";
 
-/// Where memory files are, counted from the top of the limit: below the keeper's pipe.
+/// Where memory files are, counted from the end of the library's own numbers: below the keeper's pipe.
 const FROM_TOP: u64 = 8;
 const FILES_MAX: usize = 6;
-/// The library looks no further.
-const NUMBERS: u64 = 1 << 20;
 
 /// Images, each as the library is told of it.
 pub struct Patched {
@@ -124,8 +123,8 @@ fn inherited(bytes: &[u8]) -> Option<OwnedFd> {
     file.write_all(bytes).ok()?;
     let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     fcntl_add_seals(&file, all).ok()?;
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(NUMBERS);
-    let from = limit.min(NUMBERS).saturating_sub(FROM_TOP);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(OWN_END);
+    let from = limit.min(OWN_END).saturating_sub(FROM_TOP);
     let high = fcntl_dupfd_cloexec(&file, i32::try_from(from).ok()?).ok()?;
     fcntl_setfd(&high, FdFlags::empty()).ok()?;
     Some(high)

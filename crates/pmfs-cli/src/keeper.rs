@@ -18,10 +18,11 @@ use crate::cli::Umount;
 use crate::failure::Failure;
 use crate::umount;
 
-/// Where the pipe's number is, counted from the top of the limit.
+/// Where the pipe's number is, counted from the end of the library's own.
 const FROM_TOP: u64 = 2;
-/// The library looks no further.
-const NUMBERS: u64 = 1 << 20;
+/// The library keeps its own descriptors, and what this command leaves open for it, below this number or the limit
+/// (`OWN_END` in `crates/pmfs-shim/src/descriptors.rs`): others a program may close.
+pub const OWN_END: u64 = 1024;
 
 /// A keeper at work.
 pub struct Keeper {
@@ -39,8 +40,8 @@ impl Keeper {
             pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
         let top = getrlimit(Resource::Nofile)
             .current
-            .unwrap_or(NUMBERS)
-            .min(NUMBERS);
+            .unwrap_or(OWN_END)
+            .min(OWN_END);
         let number = i32::try_from(top.saturating_sub(FROM_TOP)).unwrap_or(0);
         let writing =
             fcntl_dupfd_cloexec(&writing, number).map_err(|errno| failed(errno.into()))?;

@@ -10,7 +10,7 @@ mod beneath;
 mod patching;
 mod program;
 
-use program::{Rights, apart, both, both_apart, both_as_nobody, both_with};
+use program::{Rights, Run, apart, both, both_apart, both_as_nobody, both_with};
 
 macro_rules! tests {
     ($($name:ident: $source:literal $argument:literal;)*) => {
@@ -47,6 +47,18 @@ tests! {
     files_no_larger_than_allowed: "limits.c" "size";
     a_daemon_on_its_own: "daemon.c" "all";
     exceptions_that_pass_calls: "exceptions.cc" "all";
+}
+
+#[test]
+fn a_daemon_that_closes_all_keeps_its_mount() {
+    let Some(run) = Run::new() else { return };
+    let program = run.build("late.c", &[]);
+    assert_eq!(run.inside(&program, &["all"]).code, Some(0));
+    let since = std::time::Instant::now();
+    while run.copied_out("late").is_empty() && since.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(run.copied_out("late"), "mounted", "{}", run.log());
 }
 
 /// The same programs where there is no mount.
@@ -101,6 +113,10 @@ fn what_needs_a_mount_is_refused() {
         "can't be the root",
         "can't be filtered",
         "a socket can't have a name",
+        "\"sent\":1,",
+        "\"sockets\":3,",
+        "\"strangers\":2,",
+        "\"roots\":2,",
     ];
     apart("apart.c", "refused", &lines);
 }

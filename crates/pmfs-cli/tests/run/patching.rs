@@ -76,6 +76,46 @@ fn a_library_that_is_named_is_served_with_a_mount() {
     succeeds(&run, &said);
 }
 
+/// Whether this test may mount, in a namespace of its own.
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+/// The pool's own blocks can't be code then: a copy is.
+#[test]
+fn a_library_in_a_pool_that_may_not_be_executed() {
+    if !is_root() {
+        return;
+    }
+    let mut run = Run::unmounted();
+    let library = own_calls(&run);
+    let library = library.to_str().expect("a path in UTF-8");
+    let program = run.build("libraries.c", &["-ldl"]);
+    run.forbid_execution(&run.pool());
+    let said = run.apart(&program, &["pool", library]);
+    succeeds(&run, &said);
+}
+
+/// Nor can images be mapped where they may not be executed: sites are overwritten.
+#[test]
+fn images_that_may_not_be_executed() {
+    if !is_root() {
+        return;
+    }
+    let mut run = Run::unmounted();
+    let program = run.build("descriptors.c", &[]);
+    run.apart(&program, &["table"]);
+    run.forbid_execution("/var/cache/pmfs/images".as_ref());
+    let said = run.apart(&program, &["table"]);
+    succeeds(&run, &said);
+    let log = run.log();
+    assert!(log.contains("patched in place, 0 left alone"), "{log}");
+}
+
 #[test]
 fn liburing_finds_no_io_uring() {
     if !std::path::Path::new("/usr/include/liburing.h").exists() {

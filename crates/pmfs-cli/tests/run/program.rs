@@ -35,6 +35,8 @@ pub struct Run {
     bench: Bench,
     pmfs: PathBuf,
     environment: Vec<(&'static str, OsString)>,
+    /// What may not be executed where that runs.
+    noexec: Option<PathBuf>,
     /// Who runs what is run.
     user: u32,
 }
@@ -54,6 +56,7 @@ impl Run {
             bench,
             pmfs,
             environment: Vec::new(),
+            noexec: None,
             user: 0,
         }
     }
@@ -89,8 +92,14 @@ impl Run {
             bench,
             pmfs,
             environment: Vec::new(),
+            noexec: None,
             user: NOBODY,
         })
+    }
+
+    /// From now on what runs in the pool can't execute anything of this file or directory. Needs root.
+    pub fn forbid_execution(&mut self, path: &Path) {
+        self.noexec = Some(path.to_owned());
     }
 
     /// Compiles a source of this directory.
@@ -142,7 +151,16 @@ impl Run {
     }
 
     fn below_run(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Said {
-        let mut command = Command::new(&self.pmfs);
+        let mut command = match &self.noexec {
+            None => Command::new(&self.pmfs),
+            Some(path) => {
+                let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,noexec \"$0\" && exec \"$@\"";
+                let mut command = Command::new("unshare");
+                command.args(["-m", "sh", "-c", script]);
+                command.arg(path).arg(&self.pmfs);
+                command
+            }
+        };
         let dir = self.bench.path("mnt");
         command.arg("run").args(options);
         command.arg("--pool").arg(self.bench.path("pool"));
@@ -190,6 +208,16 @@ impl Run {
         }
     }
 
+    /// A file's text, past any mount; empty: it is not there.
+    pub fn copied_out(&self, name: &str) -> String {
+        let got = self.bench.run(&["get", "pool", name, "-"]);
+        String::from_utf8_lossy(&got.stdout).into_owned()
+    }
+
+    pub fn pool(&self) -> PathBuf {
+        self.bench.path("pool")
+    }
+
     /// The pool is sound, and nobody is in it.
     pub fn check(&self) {
         self.bench.ok(&["fsck", "pool"]);
@@ -225,17 +253,24 @@ pub fn both_apart(source: &str, argument: &str) {
     run.check();
 }
 
-/// Without a mount, of a program for that alone: it has to succeed, and the log to have these lines.
+/// Without a mount, of a program for that alone: it has to succeed, and the log or the totals to have these.
 pub fn apart(source: &str, argument: &str, lines: &[&str]) {
     let run = Run::unmounted();
     let program = run.build(source, &[]);
     let stranger = run.compile("cc", "stranger.c", &["-static"]);
     let stranger = stranger.to_str().expect("a path in UTF-8");
-    let said = run.apart(&program, &[argument, stranger]);
+    let counted = ["--no-mount", "--stats", "--json"];
+    let said = run.below_run(&counted, &program, &[argument, stranger]);
     let log = run.log();
     assert_eq!(said.code, Some(0), "{}\n{log}", said.text);
-    for line in lines {
-        assert!(log.contains(line), "{line}: {log}");
+    // Each is a line in the log, or a count in the totals.
+    let why = "\"mountless\":\"--no-mount\"";
+    for line in [why].iter().chain(lines) {
+        assert!(
+            log.contains(line) || said.text.contains(line),
+            "{line}: {log}{}",
+            said.text
+        );
     }
     run.check();
 }

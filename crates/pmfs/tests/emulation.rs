@@ -116,26 +116,3 @@ fn it_is_left_clean() {
         assert_eq!(Look::open(&path).expect("a pool").state(), PoolState::Clean);
     }
 }
-
-/// One process has all of the bandwidth; two have it together: in the pool is until when both have taken it.
-#[test]
-fn bandwidth_is_the_pools() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = made(dir.path());
-    let medium = of("write-bandwidth=4M");
-    let (one, other) = (open(&path, medium), open(&path, medium));
-    let (first, second) = (
-        file(&one),
-        one.create(ROOT_INO, b"second", &NODE).expect("a file").ino,
-    );
-    let charged = || one.charged().lines_written + other.charged().lines_written;
-    let (before, start) = (charged(), std::time::Instant::now());
-    std::thread::scope(|scope| {
-        scope.spawn(|| (0..4).for_each(|_| drop(one.write(first, 0, &[3; 4096]))));
-        scope.spawn(|| (0..4).for_each(|_| drop(other.write(second, 0, &[3; 4096]))));
-    });
-    let took = start.elapsed();
-    // 16 us a line at 4 MB/s, less what the queue takes.
-    let due = std::time::Duration::from_micros(16 * (charged() - before) - 20);
-    assert!(took >= due, "{took:?} for what takes {due:?}");
-}

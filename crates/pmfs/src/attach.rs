@@ -238,11 +238,19 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         Origin::File { others, adopt, .. } => (others, adopt),
         _ => (false, true),
     };
+    // A lock alone says little of a pool that is closed: a child that is made at the moment in which one is taken has a copy of
+    // its descriptor until it becomes another program, and with it the lock.
+    let found = superblock::state(pool.pm.mapping());
+    let others = others && found == State::Active;
     let claims = path.is_some() && !others;
     let before = claims
         .then(|| superblock::claim(&pool.pm, &identity_of(pool, None, false), adopt))
         .transpose()?;
-    let state = superblock::state(pool.pm.mapping());
+    let state = if others {
+        found
+    } else {
+        superblock::state(pool.pm.mapping())
+    };
     let last = superblock::run_record(pool.pm.mapping());
     let mut record = identity_of(pool, last, others);
     let other_boot = path.is_none() && !matches!(origin, Origin::Image);

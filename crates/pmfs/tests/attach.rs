@@ -190,3 +190,26 @@ fn a_full_table_of_open_files() {
     assert_eq!(fs.check().unwrap().findings, []);
     fs.close().unwrap();
 }
+
+/// A child that is forked at the moment in which a lock is taken has a copy of it until it becomes another program: on a closed
+/// pool such a lock is nobody's.
+#[test]
+fn a_lock_that_outlives_its_holder() {
+    use pmfs_format::superblock::{STATE_ACTIVE, STATE_OFFSET};
+    use std::os::unix::fs::FileExt;
+    const POOL_BYTE: u64 = (1 << 62) + 1;
+    let bench = bench(4 << 20);
+    let left = pmem::slots::ByteLock::try_shared(&bench.path, POOL_BYTE).unwrap();
+    assert!(left.is_some());
+    let fs = open(&bench.path).unwrap();
+    let mut state = [0; 8];
+    let file = std::fs::File::open(&bench.path).unwrap();
+    file.read_exact_at(&mut state, STATE_OFFSET).unwrap();
+    assert_eq!(
+        u64::from_le_bytes(state),
+        STATE_ACTIVE,
+        "as its first opener"
+    );
+    drop(left);
+    fs.close().unwrap();
+}

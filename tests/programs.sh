@@ -83,7 +83,7 @@ check() {
 # The function in a shell of its own, under `pmfs run`.
 intercepted() {
     # shellcheck disable=SC2016
-    src=$src python=$python tarball=${tarball:-} "$pmfs" run --pool "$place/pool" --at "$mnt" -- bash -c \
+    src=$src python=$python place_kind=$place_kind tarball=${tarball:-} "$pmfs" run --pool "$place/pool" --at "$mnt" -- bash -c \
         'for part in "$1"/programs/*.sh; do . "$part"; done; umask 022; set -e; "$2"' \
         bash "$root/tests" "$1"
 }
@@ -243,6 +243,7 @@ check "find, grep, sed, gzip, xz, sort, dd, shred" search_and_change "find grep 
 check "bash: groups, subshells, coprocesses, limits" bash_itself "bash"
 check "python3: multiprocessing, subprocess, mmap, threads" python_processes "${python:-python3}"
 check "sqlite3: three writers and a reader at once" sqlite_two "sqlite3"
+check "python3: a mapping of a file that has grown" python_large "${python:-python3}"
 if [ -n "$long" ]; then
     why=$(python_lacks)
     check "python3: venv with a module in C" python_module "${why:-gcc}" 'env/'

@@ -68,6 +68,44 @@ END
     rm -r target
 }
 
+# A file that has grown is mapped in large pages, where it is the pool's own blocks that are mapped, and these lie in large pages.
+python_large() {
+    "$python" - "$place_kind" <<'END'
+import ctypes, mmap, os, re, sys
+
+LARGE_MIB = 24
+
+
+def large_kib(start, end):
+    here, kib = False, 0
+    for line in open("/proc/self/smaps"):
+        if span := re.match("([0-9a-f]+)-([0-9a-f]+) ", line):
+            here = start <= int(span[1], 16) and int(span[2], 16) <= end
+        elif here and line.startswith("ShmemPmdMapped"):
+            kib += int(line.split()[1])
+    return kib
+
+
+# So that the next one does not begin with a large page.
+with open("odd", "wb") as file:
+    file.write(os.urandom(3 << 12))
+with open("grown", "wb", buffering=0) as file:
+    for _ in range(48):
+        file.write(os.urandom(1 << 12) * 256)
+with open("grown", "r+b") as file:
+    mapped = mmap.mmap(file.fileno(), 0)
+    touched = sum(mapped[at] for at in range(0, len(mapped), 4096))
+    start = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+    large = large_kib(start, start + len(mapped))
+    wanted = "libpmfs_shim" in open("/proc/self/maps").read() and "2 MiB" in sys.argv[1]
+    assert not wanted or large >= LARGE_MIB << 10, f"{large} KiB in large pages"
+    mapped[:4] = b"here"
+    mapped.flush()
+    print(len(mapped), os.pread(file.fileno(), 4, 0))
+END
+    rm grown odd
+}
+
 python_files() {
     cp -r "$src/tree" tree
     "$python" - <<'END'

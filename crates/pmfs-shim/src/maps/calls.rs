@@ -98,7 +98,9 @@ fn put(
     wish: &Wish,
     runs: &[BlockRun],
 ) -> Result<Option<u64>, i32> {
-    let first = runs.first().map(|run| run.off);
+    // Of several runs the longest decides: a file that grew by large pages began with small ones.
+    let longest = runs.iter().max_by_key(|run| run.len);
+    let first = longest.map(|run| run.off.wrapping_sub(run.at - wish.offset));
     let start = place::reserve(wish.at, wish.bytes, wish.flags, first)?;
     // MAP_FIXED replaces what was there.
     let replaced = table.take(start, start + wish.bytes);

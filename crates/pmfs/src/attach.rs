@@ -230,10 +230,20 @@ fn wait_for_copier(prober: &Prober) -> Result<()> {
     Ok(())
 }
 
-/// Under the attach lock: makes the runtime area trustworthy and takes a slot.
-fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryReport> {
-    let path = origin.path();
-    let since = Instant::now();
+/// What one finds who attaches.
+struct Arrival {
+    /// Somebody has the pool.
+    others: bool,
+    /// Whoever had it under another name is known to be gone.
+    adopt: bool,
+    /// What stood where its first opener has claimed it.
+    before: Option<u64>,
+    /// How it was left.
+    state: State,
+}
+
+/// Under the attach lock: looks who is there, and claims the pool if nobody is.
+fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
     let (others, adopt) = match origin {
         Origin::File { others, adopt, .. } => (others, adopt),
         _ => (false, true),
@@ -242,7 +252,7 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     // its descriptor until it becomes another program, and with it the lock.
     let found = superblock::state(pool.pm.mapping());
     let others = others && found == State::Active;
-    let claims = path.is_some() && !others;
+    let claims = origin.path().is_some() && !others;
     let before = claims
         .then(|| superblock::claim(&pool.pm, &identity_of(pool, None, false), adopt))
         .transpose()?;
@@ -251,6 +261,24 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     } else {
         superblock::state(pool.pm.mapping())
     };
+    Ok(Arrival {
+        others,
+        adopt,
+        before,
+        state,
+    })
+}
+
+/// Under the attach lock: makes the runtime area trustworthy and takes a slot.
+fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryReport> {
+    let path = origin.path();
+    let since = Instant::now();
+    let Arrival {
+        others,
+        adopt,
+        before,
+        state,
+    } = arrive(pool, origin)?;
     let last = superblock::run_record(pool.pm.mapping());
     let mut record = identity_of(pool, last, others);
     let other_boot = path.is_none() && !matches!(origin, Origin::Image);

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const POOL: &str = "PMFS_TEST_POOL";
@@ -207,7 +209,18 @@ fn the_same_bytes_at_the_same_time() {
     );
     let mut container = Container::start(&script, &pool);
     let inside = format!("{at}/inside");
-    let outside = open_and_close(&pool, &inside);
+    let ends = AtomicBool::new(false);
+    let outside = thread::scope(|scope| {
+        // Children, each of which has for a moment what this process has open.
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                Command::new("true").status().unwrap();
+            }
+        });
+        let outside = open_and_close(&pool, &inside);
+        ends.store(true, Ordering::Relaxed);
+        outside
+    });
     let both = [container.answer(), outside];
     assert_eq!(both, ["never both", "never both"]);
     let fs = Fs::open(&pool, &OpenOptions::default()).unwrap();

@@ -2,7 +2,8 @@
 
 names_apart() {
     local here=$PWD outside
-    outside=$(mktemp -d)
+    # Taken away with the place that it is in, also if this fails.
+    outside=$(mktemp -d -p "$HOME")
     mkdir -p a/b/c && echo text >a/file && (cd a/b && pwd && cat ../file && cd .. && pwd && cat ../a/file)
     # Out of the pool and in again, by `..` and by links, with and without a name of the kernel's in between.
     cat "$here/../../${here#"${here%/*/*}/"}/a/file" && cat "$here/a/../../${here##*/}/a/file"

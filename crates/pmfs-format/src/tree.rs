@@ -4,6 +4,9 @@
 //! or one value of a directory's 63-bit hash. An entry is a node of the level below, a leaf, or 0, a hole.
 //! In a file a leaf in a node of level 1, 2, 3 maps 4 KiB, 2 MiB, 1 GiB of contiguous blocks. In a directory
 //! a leaf is one bucket wherever it stands, and neighbours may name the same one.
+//!
+//! Bits of an entry: 0 there is something, 1 a node, 2 a leaf that reads as zeros, 3 a leaf of 2 MiB that the file grew into; 4 to 7,
+//! in a root word, the height; 12 to 47 the byte offset of the block.
 
 /// Entries a node.
 pub const FANOUT: u64 = 512;

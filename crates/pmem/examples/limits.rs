@@ -12,10 +12,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use pmem::{FlushMode, MapOptions, Pmem};
+use pmem::{FlushMode, MapOptions, Pmem, ProtectMode};
 
 const ROUNDS: usize = 9;
 const BLOCK: usize = 4096;
+
+/// Stores are made without windows here.
+fn unprotected() -> MapOptions {
+    MapOptions {
+        protect: ProtectMode::None,
+        ..MapOptions::default()
+    }
+}
 
 /// Removes the pool, also after a failure.
 struct Remove(PathBuf);
@@ -139,7 +147,7 @@ fn measure(mem: &Pmem) -> Vec<Vec<f64>> {
 fn run(path: &Path, len: u64) -> Result<(), pmem::Error> {
     let options = MapOptions {
         flush: FlushMode::Always,
-        ..MapOptions::default()
+        ..unprotected()
     };
     let mem = Pmem::create(path, len, false, true, &options)?;
     let _remove = Remove(path.into());

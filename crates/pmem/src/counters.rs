@@ -22,6 +22,8 @@ pub struct Counters {
     pub fences: u64,
     /// Bytes of undo log ([`add_logged`]).
     pub logged_bytes: u64,
+    /// Times that a closed pool was opened for stores, and closed again: two WRPKRU, or two mprotect(2).
+    pub windows: u64,
 }
 
 impl Sub for Counters {
@@ -34,6 +36,7 @@ impl Sub for Counters {
             lines_flushed: self.lines_flushed - earlier.lines_flushed,
             fences: self.fences - earlier.fences,
             logged_bytes: self.logged_bytes - earlier.logged_bytes,
+            windows: self.windows - earlier.windows,
         }
     }
 }
@@ -70,6 +73,11 @@ pub(crate) fn fenced() -> bool {
     })
 }
 
+#[inline(always)]
+pub(crate) fn opened() {
+    thread::with(|c| add(&c.windows, 1));
+}
+
 /// Counts bytes that the caller wrote to an undo log.
 #[inline]
 pub fn add_logged(n: u64) {
@@ -85,5 +93,6 @@ pub fn snapshot() -> Counters {
         lines_flushed: c.lines_flushed.get(),
         fences: c.fences.get(),
         logged_bytes: c.logged_bytes.get(),
+        windows: c.windows.get(),
     })
 }

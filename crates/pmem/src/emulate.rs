@@ -288,6 +288,7 @@ impl Pmem {
         if off == NOT_SHARED {
             return emulator.reserve(&emulator.own, lines);
         }
+        let _writable = self.writable();
         // SAFETY: `share_bandwidth` checked that it is an aligned word of the mapping; all accesses to it are atomic.
         emulator.reserve(unsafe { AtomicU64::from_ptr(self.word(off)) }, lines)
     }

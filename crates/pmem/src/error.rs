@@ -53,6 +53,14 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The protection asked for can't be had.
+    #[error("{} can't be protected as asked: ask for auto, which takes what there is", path.display())]
+    Protect {
+        /// The pool.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The medium has less room than the pool is to have.
     #[error("no space for {wanted} bytes at {}: free some, make a smaller pool, or make it sparse", path.display())]
     NoSpace {

@@ -1,11 +1,12 @@
 //! Landing pads: what happens when the medium, or a user's buffer, is not there.
 //!
 //! One handler for SIGBUS and SIGSEGV:
+//! 0. A store in a window that another thread has closed the pages over is done again ([`crate::pages`]).
 //! 1. A fault inside a copy routine ends that copy, which returns a `Fault`.
 //! 2. A SIGBUS on a registered mapping elsewhere (a single load or store): the
 //!    page is replaced by private zeros, the mapping is marked failed, and the
 //!    access is done again.
-//! 3. Everything else goes to whoever had the signal before.
+//! 3. Everything else goes to whoever had the signal before; of a store that a closed pool refused, a line says so first.
 //!
 //! The registry of mappings is a list that only grows, read without locks.
 
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, Once, OnceLock};
 
 use crate::copy::{Left, landing};
+use crate::{pages, raw, stray};
 
 /// No failure yet.
 const SOUND: u64 = u64::MAX;
@@ -159,6 +161,8 @@ extern "C" fn on_fault(
 ) {
     // SAFETY: the kernel's pointers.
     if !unsafe { land(signal, info, context) } {
+        // SAFETY: as above.
+        unsafe { stray::tell(signal, info, context) };
         chain(signal, info, context);
     }
 }
@@ -180,6 +184,9 @@ pub(crate) unsafe fn land(
     if own {
         // SAFETY: as above; the context of this thread is ours to change.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        if stray::is_refused_store(signal, code, registers) && is_reopened(address) {
+            return true;
+        }
         let rip = registers[libc::REG_RIP as usize] as usize;
         if let Some((land, left)) = landing(rip) {
             let left = match left {
@@ -196,38 +203,55 @@ pub(crate) unsafe fn land(
     false
 }
 
-/// Puts a page of zeros where a registered mapping can't be reached.
-fn replace_page(address: usize) -> bool {
+/// The registered mapping that an address lies in, with its base and page size. Async-signal-safe.
+fn mapping_at(address: usize) -> Option<(&'static Node, usize, usize)> {
     let mut at = HEAD.load(Ordering::Acquire);
     // SAFETY: nodes are leaked boxes, so every pointer in the list is valid.
     while let Some(node) = unsafe { at.as_ref() } {
         let (base, len, page_size) = node.get();
         if address.wrapping_sub(base) < len {
-            let page = address & !(page_size - 1);
-            // SAFETY: the page lies in a mapping of ours that can't be reached
-            // any more; no reference into it exists. errno is put back, because
-            // the interrupted code may be about to read it.
-            let done = unsafe {
-                let errno = *libc::__errno_location();
-                let zeros = libc::mmap(
-                    std::ptr::with_exposed_provenance_mut(page),
-                    page_size,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                    -1,
-                    0,
-                );
-                *libc::__errno_location() = errno;
-                zeros != libc::MAP_FAILED
-            };
-            if done {
-                node.fail((address - base) as u64);
-            }
-            return done;
+            return Some((node, base, page_size));
         }
         at = node.next.load(Ordering::Acquire);
     }
-    false
+    None
+}
+
+/// Whether the store was one of a window that another thread has closed the pages over, and they are open again.
+fn is_reopened(address: usize) -> bool {
+    mapping_at(address).is_some_and(|(node, base, _)| {
+        let len = node.len.load(Ordering::SeqCst);
+        pages::reopen(base, len)
+    })
+}
+
+/// The offset that an address has in the pool that is mapped there. Async-signal-safe.
+pub(crate) fn offset_in_pool(address: usize) -> Option<usize> {
+    mapping_at(address).map(|(_, base, _)| address - base)
+}
+
+/// Puts a page of zeros where a registered mapping can't be reached.
+fn replace_page(address: usize) -> bool {
+    let Some((node, base, page_size)) = mapping_at(address) else {
+        return false;
+    };
+    let page = address & !(page_size - 1);
+    let permissions = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as usize;
+    let none = usize::MAX;
+    // SAFETY: the page lies in a mapping of ours that can't be reached
+    // any more; no reference into it exists.
+    let zeros = unsafe {
+        raw::call(
+            libc::SYS_mmap,
+            [page, page_size, permissions, flags, none, 0],
+        )
+    };
+    let done = zeros == page as isize;
+    if done {
+        node.fail((address - base) as u64);
+    }
+    done
 }
 
 /// Does what would have been done without us.

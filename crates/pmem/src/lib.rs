@@ -10,6 +10,8 @@
 //! - A medium that fails under a copy gives a [`Fault`]; under a single load or
 //!   store, the page is replaced by zeros and [`Pmem::failed`] says where. The
 //!   process lives in both cases.
+//! - A pool may be closed ([`Protection`]): a store then has to be made inside a write window ([`Pmem::window`]), a load by a
+//!   thread that has entered ([`Pmem::enter`]); any other is the end of the process, and the pool is unharmed.
 //! - An offset outside the pool is a mistake of the program and panics.
 //!
 //! Nothing here knows about files, inodes or the layout of a pool.
@@ -29,6 +31,7 @@ pub mod emulation;
 mod error;
 mod flush;
 mod futex;
+mod keys;
 mod landing;
 pub mod life;
 mod load;
@@ -36,18 +39,25 @@ mod map;
 mod medium;
 mod open;
 mod order;
+mod pages;
+#[cfg(feature = "poison")]
+mod poison;
 mod pool;
 pub mod program;
+pub mod protection;
+mod raw;
 #[cfg(feature = "record")]
 pub mod record;
 pub mod request;
 pub mod slots;
 mod store;
+mod stray;
 mod stream;
 pub mod thread;
 mod ticks;
 #[cfg(not(feature = "record"))]
 mod unrecorded;
+pub mod view;
 mod window;
 
 pub use emulate::Charged;
@@ -57,7 +67,8 @@ pub use flush::{FlushInstr, FlushMode};
 pub use medium::{Durability, Medium, MediumKind};
 pub use open::MapOptions;
 pub use pool::{Identity, Pmem};
-pub use window::Window;
+pub use protection::{ProtectMode, Protection};
+pub use window::{Window, Writable};
 
 /// Whether the recorder is compiled in: a build for the checker.
 pub const RECORDING: bool = cfg!(feature = "record");

@@ -70,7 +70,7 @@ impl Pmem {
             Fault {
                 offset: off + done as u64,
                 done,
-                side: self.side(address),
+                side: self.side_of_target(to, address),
             }
         })
     }
@@ -90,6 +90,17 @@ impl Pmem {
     #[inline]
     pub fn acquire(&self) {
         fence(Ordering::Acquire);
+    }
+
+    /// Which side of a copy out an address that faulted is on. A target may lie in the pool itself: a program's bad pointer.
+    #[cold]
+    fn side_of_target(&self, to: &[u8], address: usize) -> Side {
+        let pages = to.as_ptr().addr() & !4095..to.as_ptr_range().end.addr();
+        if pages.contains(&address) {
+            Side::User
+        } else {
+            self.side(address)
+        }
     }
 
     /// Which side of a copy an address that faulted is on.

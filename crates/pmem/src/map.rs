@@ -104,6 +104,14 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
+    /// Takes over a range of address space.
+    ///
+    /// # Safety
+    /// It is nobody else's.
+    pub(crate) unsafe fn of(base: *mut u8, len: usize) -> Mapping {
+        Mapping { base, len }
+    }
+
     /// First byte.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base

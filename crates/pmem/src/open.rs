@@ -11,7 +11,8 @@ use crate::flush::FlushMode;
 use crate::map::Mapping;
 use crate::medium::{self, DaxDevice};
 use crate::pool::Parts;
-use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem};
+use crate::protection::Guard;
+use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem, ProtectMode};
 
 /// The shortest pool that can be mapped, bytes.
 const LEN_MIN: u64 = 4096;
@@ -27,6 +28,8 @@ pub struct MapOptions {
     pub durable: bool,
     /// What medium to be like.
     pub emulate: Emulation,
+    /// How to keep stray stores away. A mapping without write access needs nothing.
+    pub protect: ProtectMode,
 }
 
 impl Pmem {
@@ -210,12 +213,17 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         medium::persistence(medium.kind, options.flush, options.durable);
     mapping.advise(libc::MADV_HUGEPAGE);
     mapping.advise(libc::MADV_DONTDUMP);
+    let guard = close(&mapping, options).map_err(|source| Error::Protect {
+        path: path.into(),
+        source,
+    })?;
     let mem = Pmem::assemble(Parts {
         mapping,
         len,
         medium,
         fence_always: medium.flush != crate::FlushInstr::None
             || medium.durability == Durability::PowerFail,
+        guard,
         path: Some(path.into()),
         identity: Identity {
             dev,
@@ -223,6 +231,14 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         },
     });
     Ok(mem.emulating(options.emulate))
+}
+
+/// Keeps stray stores from a mapping.
+fn close(mapping: &Mapping, options: &MapOptions) -> io::Result<Guard> {
+    if options.read_only {
+        return Ok(Guard::None);
+    }
+    Guard::close(mapping, options.protect)
 }
 
 /// Maps the file, with MAP_SYNC where that can be had.
@@ -255,10 +271,11 @@ fn check_cpu(options: &MapOptions) -> Result<(), Error> {
     if !cpu().cmpxchg16b {
         return Err(Error::Unsupported { what: "cmpxchg16b" });
     }
-    if options.read_only && !cpu().avx {
+    let pages = options.protect == ProtectMode::Pages;
+    if (options.read_only || pages) && !cpu().avx {
         // cmpxchg16b can't load from a page without write access.
         return Err(Error::Unsupported {
-            what: "AVX (for pools opened read-only)",
+            what: "AVX (for pools mapped read-only)",
         });
     }
     Ok(())

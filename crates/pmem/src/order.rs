@@ -1,7 +1,7 @@
-//! Order and durability: flush, fence, window.
+//! Order and durability: flush and fence.
 
 use crate::flush::{LINE, lines, store_fence};
-use crate::{FlushInstr, Pmem, Window, counters, emulate};
+use crate::{FlushInstr, Pmem, counters, emulate};
 
 impl Pmem {
     /// Writes back every line that `off..off + len` touches; done when the
@@ -54,14 +54,6 @@ impl Pmem {
     #[inline]
     pub fn fence_stores(&self) {
         store_fence();
-    }
-
-    /// Opens a write window for this thread, until the guard is dropped. As yet
-    /// the pool is writable always: this is where a protection key will turn.
-    #[inline]
-    #[cfg_attr(feature = "record", track_caller)]
-    pub fn window(&self) -> Window<'_> {
-        Window::open(self)
     }
 
     /// Remembers a range for the msync at the next fence.

@@ -10,6 +10,7 @@ use crate::dirty::DirtyRanges;
 use crate::emulate::Emulator;
 use crate::landing::{self, Node};
 use crate::map::{self, HUGE, Mapping};
+use crate::protection::Guard;
 
 /// Which file a pool is, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +42,8 @@ pub struct Pmem {
     pub(crate) emulator: Option<Box<Emulator>>,
     /// Entry in the registry of the fault handler (file mappings).
     pub(crate) node: Option<&'static Node>,
+    /// What keeps stray stores away.
+    pub(crate) guard: Guard,
     path: Option<PathBuf>,
     identity: Identity,
     #[cfg(feature = "record")]
@@ -60,6 +63,7 @@ pub(crate) struct Parts {
     pub len: u64,
     pub medium: Medium,
     pub fence_always: bool,
+    pub guard: Guard,
     pub path: Option<PathBuf>,
     pub identity: Identity,
 }
@@ -89,6 +93,7 @@ impl Pmem {
             len,
             medium: Medium::PRIVATE,
             fence_always: false,
+            guard: Guard::None,
             path: None,
             identity: Identity {
                 dev: 0,
@@ -116,6 +121,7 @@ impl Pmem {
             dirty: durable.then(Box::default),
             emulator: None,
             node,
+            guard: parts.guard,
             path: parts.path,
             identity: parts.identity,
             #[cfg(feature = "record")]
@@ -126,6 +132,7 @@ impl Pmem {
 
     /// Touches every page for writing, so that none is zeroed later under a store.
     pub(crate) fn populate(&self) -> bool {
+        let _writable = self.writable();
         self.mapping.advise(libc::MADV_POPULATE_WRITE)
     }
 
@@ -228,6 +235,7 @@ impl fmt::Debug for Pmem {
             .field("path", &self.path)
             .field("len", &self.len)
             .field("medium", &self.medium)
+            .field("protection", &self.protection())
             .field("identity", &self.identity)
             .field("failed", &self.failed())
             .finish_non_exhaustive()

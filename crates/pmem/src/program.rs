@@ -2,7 +2,7 @@
 //! (DECISIONS 34).
 
 use crate::copy::Copier;
-use crate::landing;
+use crate::{landing, stray};
 
 /// A pointer of the program's that can't be reached (EFAULT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,20 @@ pub unsafe fn land(
 ) -> bool {
     // SAFETY: the caller's promise.
     unsafe { landing::land(signal, info, context) }
+}
+
+/// Says on stderr that a store, or a load, that [`land`] does not know was refused by a closed pool, if that is what it was.
+/// Async-signal-safe.
+///
+/// # Safety
+/// As of [`land`].
+pub unsafe fn tell_of_stray(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { stray::tell(signal, info, context) };
 }
 
 /// Copies from an address of the program's.

@@ -32,14 +32,25 @@ pub struct Thread {
     /// The line that it read last, plus one, and what it was delayed too long, ticks: where a medium is emulated.
     pub(crate) line_read: Cell<u64>,
     pub(crate) delay_credit: Cell<u64>,
+    /// Write windows opened in a closed pool.
+    pub(crate) windows: Cell<u64>,
+    /// Those that it is in, one in the other, where a pool is closed by page permissions.
+    pub(crate) depth: Cell<u64>,
     /// For the face that runs in this process.
-    pub face: [Cell<u64>; 21],
+    pub face: [Cell<u64>; 19],
+}
+
+impl Thread {
+    /// It is in no window. For a face that takes these words over from a guest, who may have been killed in one.
+    pub fn leave_windows(&self) {
+        self.depth.set(0);
+    }
 }
 
 /// Bytes of [`Thread`]; the assembly below has the same number.
 const BYTES: usize = 256;
 /// Where [`Thread::face`] begins, bytes: for a face's own assembly.
-pub const FACE: usize = 88;
+pub const FACE: usize = 104;
 
 const _: () = assert!(size_of::<Thread>() == BYTES);
 const _: () = assert!(std::mem::offset_of!(Thread, face) == FACE);

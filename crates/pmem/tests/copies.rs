@@ -233,6 +233,7 @@ fn counters_count_what_was_asked_for() {
             lines_flushed: 2 + 1,
             fences: 1,
             logged_bytes: 48,
+            windows: 0,
         }
     );
     let other = std::thread::spawn(counters::snapshot).join().unwrap();

@@ -3,9 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use pmem::{Charged, Emulation, MapOptions, Pmem};
+use pmem::{Charged, Emulation, MapOptions, Pmem, ProtectMode};
 
 const KIB: u64 = 1024;
+
+/// Stores are made without windows here.
+fn unprotected() -> MapOptions {
+    MapOptions {
+        protect: ProtectMode::None,
+        ..MapOptions::default()
+    }
+}
 
 fn of(text: &str) -> Emulation {
     text.parse().expect(text)
@@ -162,7 +170,7 @@ fn bandwidth_is_shared_by_a_word() {
     let path = dir.path().join("pool");
     let options = MapOptions {
         emulate: of("write-bandwidth=10M"),
-        ..MapOptions::default()
+        ..unprotected()
     };
     let first = Pmem::create(&path, 256 * KIB, false, true, &options).expect("a pool");
     let second = Pmem::open(&path, &options).expect("the same");

@@ -8,9 +8,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-use pmem::{Fault, MapOptions, Pmem, Side};
+use pmem::{Fault, MapOptions, Pmem, ProtectMode, Side};
 
 const LEN: u64 = 64 << 10;
+
+/// Stores are made without windows here.
+fn unprotected() -> MapOptions {
+    MapOptions {
+        protect: ProtectMode::None,
+        ..MapOptions::default()
+    }
+}
 
 struct Pool {
     mem: Pmem,
@@ -20,7 +28,7 @@ struct Pool {
 
 fn pool_in(dir: tempfile::TempDir) -> Pool {
     let path = dir.path().join("pool");
-    let mem = Pmem::create(&path, LEN, false, true, &MapOptions::default()).unwrap();
+    let mem = Pmem::create(&path, LEN, false, true, &unprotected()).unwrap();
     for off in (0..LEN).step_by(8) {
         mem.store(off, off + 1);
     }

@@ -4,12 +4,20 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use pmem::{Durability, Error, FlushInstr, FlushMode, MapOptions, MediumKind, Pmem};
+use pmem::{Durability, Error, FlushInstr, FlushMode, MapOptions, MediumKind, Pmem, ProtectMode};
 
 const MIB: u64 = 1 << 20;
 
+/// Stores are made without windows here.
+fn unprotected() -> MapOptions {
+    MapOptions {
+        protect: ProtectMode::None,
+        ..MapOptions::default()
+    }
+}
+
 fn create(path: &Path, len: u64, sparse: bool, exclusive: bool) -> Result<Pmem, Error> {
-    Pmem::create(path, len, sparse, exclusive, &MapOptions::default())
+    Pmem::create(path, len, sparse, exclusive, &unprotected())
 }
 
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -57,7 +65,7 @@ fn exclusive_refuses_and_overwriting_empties() {
 fn two_mappings_show_one_pool() {
     let (_dir, path) = place();
     let first = create(&path, MIB, false, true).unwrap();
-    let second = Pmem::open(&path, &MapOptions::default()).unwrap();
+    let second = Pmem::open(&path, &unprotected()).unwrap();
     assert_eq!(first.identity(), second.identity());
     first.store(4096, 77);
     assert_eq!(second.load(4096), 77);
@@ -73,7 +81,7 @@ fn read_only_reads() {
     create(&path, MIB, false, true).unwrap().store(4096, 5);
     let options = MapOptions {
         read_only: true,
-        ..MapOptions::default()
+        ..unprotected()
     };
     let mem = Pmem::open(&path, &options).unwrap();
     assert_eq!(mem.load(4096), 5);
@@ -92,13 +100,13 @@ fn too_little_space_is_said_and_cleaned_up() {
 #[test]
 fn what_is_no_pool_is_refused() {
     let (dir, path) = place();
-    let open = |path: &Path| Pmem::open(path, &MapOptions::default()).unwrap_err();
+    let open = |path: &Path| Pmem::open(path, &unprotected()).unwrap_err();
     assert!(matches!(open(&path), Error::Open { .. }));
     std::fs::write(&path, b"short").unwrap();
     assert!(matches!(open(&path), Error::TooSmall { len: 5, .. }));
     let read_only = MapOptions {
         read_only: true,
-        ..MapOptions::default()
+        ..unprotected()
     };
     for path in [dir.path(), Path::new("/dev/null")] {
         let refused = Pmem::open(path, &read_only).unwrap_err();
@@ -123,7 +131,7 @@ fn tmpfs_is_known_and_volatile() {
     drop(mem);
     let always = MapOptions {
         flush: FlushMode::Always,
-        ..MapOptions::default()
+        ..unprotected()
     };
     let mem = Pmem::open(&path, &always).unwrap();
     assert_ne!(mem.medium().flush, FlushInstr::None);
@@ -163,7 +171,7 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
     let path = dir.path().join("pool");
     let options = MapOptions {
         durable: true,
-        ..MapOptions::default()
+        ..unprotected()
     };
     let mem = Pmem::create(&path, 16 * MIB, false, true, &options).unwrap();
     if mem.medium().kind != MediumKind::File {
@@ -192,6 +200,6 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
         assert_eq!(dirty_kib(&path), 0, "{what}: all of it is on the disk");
     }
     drop(mem);
-    let plain = Pmem::open(&path, &MapOptions::default()).unwrap();
+    let plain = Pmem::open(&path, &unprotected()).unwrap();
     assert_eq!(plain.medium().durability, Durability::Process);
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pmem::Emulation;
+use pmem::{Emulation, ProtectMode};
 
 use crate::size::Size;
 
@@ -96,6 +96,8 @@ On a terminal it goes on until Ctrl-C; else one round is shown, over the time si
     Dump(Dump),
     /// Make a pool that is not mounted larger
     Grow(Grow),
+    /// Make large pages of small ones and whole regions of free space, while the pool is in use
+    Defrag(Defrag),
     /// See what this machine has of what PMFS needs, and how to get the rest
     #[command(
         after_help = "Exit codes: 0 all that is needed is there, 1 something is missing. Nothing is changed.\n\
@@ -142,6 +144,10 @@ pub struct Mount {
     /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are as fast as ever (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
+    /// What keeps stray stores away from the pool: auto (keys, where there are any), none, keys (protection keys), or pages
+    /// (mprotect around each change: slow, for comparison)
+    #[arg(long, value_name = "HOW")]
+    pub protect: Option<ProtectMode>,
     /// Stay in the foreground, with the log on stderr; Ctrl-C unmounts
     #[arg(short, long)]
     pub foreground: bool,
@@ -197,6 +203,14 @@ pub struct Run {
     /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are as fast as ever (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
+    /// What programs store in shared mappings reaches the file with msync, all of it or nothing: after a crash the file is as of
+    /// some msync. Until then others don't see it; one process at a time may map a file so
+    #[arg(long)]
+    pub atomic_msync: bool,
+    /// What keeps stray stores of the programs away from the pool: auto (keys, where there are any), none, keys (protection
+    /// keys), or pages (mprotect around each change: slow, for comparison)
+    #[arg(long, value_name = "HOW")]
+    pub protect: Option<ProtectMode>,
     /// Do not mount: DIR, which need not be there, is a name for these programs alone
     #[arg(long, requires = "at")]
     pub no_mount: bool,
@@ -227,6 +241,9 @@ pub struct Fsck {
     /// Repair what is found; also -y, -a and -p, as fsck(8) asks for it
     #[arg(long, short = 'y', short_aliases = ['a', 'p'])]
     pub repair: bool,
+    /// Read every block first, and name the files whose blocks the medium can't give
+    #[arg(long)]
+    pub badblocks: bool,
     /// Only check (the default)
     #[arg(long, short = 'n', conflicts_with = "repair")]
     pub no_repair: bool,
@@ -240,6 +257,9 @@ pub struct Fsck {
 pub struct Info {
     /// The pool file
     pub pool: PathBuf,
+    /// A file in it: by which pages it is held
+    #[arg(conflicts_with_all = ["open", "locks"])]
+    pub path: Option<PathBuf>,
     /// Who has the pool, and which files they have open
     #[arg(long)]
     pub open: bool,
@@ -487,6 +507,32 @@ pub struct Grow {
     /// Don't allocate the file's space now; it is taken as it is used, and may run out
     #[arg(long)]
     pub sparse: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs defrag`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: what there is to gain, a whole pool, and the files of a database alone:
+
+  pmfs defrag --dry-run /dev/shm/pool
+  pmfs defrag /dev/shm/pool
+  pmfs defrag /dev/shm/pool srv/db
+
+Where 2 MiB of a file lie in small pages they are put together; without PATH, regions of which little is used are emptied
+too. Others may use the pool meanwhile, and wait no longer than it takes to copy 2 MiB. Files that programs have mapped are
+left alone. In `atomic` mode writing over a part of such a page splits it again. If this is interrupted, what was done stays.")]
+pub struct Defrag {
+    /// The pool file
+    pub pool: PathBuf,
+    /// Files in it, and directories with all that is below [default: the whole pool]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Say what could be done, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

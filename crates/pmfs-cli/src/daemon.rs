@@ -48,6 +48,9 @@ pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failur
     if let Some(medium) = &arguments.emulate {
         command.arg("--emulate").arg(medium.to_string());
     }
+    if let Some(mode) = &arguments.protect {
+        command.arg("--protect").arg(mode.to_string());
+    }
     if let Some(log) = &arguments.log {
         command.arg("--log").arg(path::absolute(log)?);
     }

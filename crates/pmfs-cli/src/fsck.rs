@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::check::finding_of;
+use pmfs::check::{finding_of, media_error};
 use pmfs::{CheckReport, Finding, Fs, OpenOptions};
 use pmfs_fuse::presence;
 use serde::Serialize;
@@ -82,6 +82,16 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     };
     let recovery = Recovery::from(fs.recovery());
     drop(watch);
+    if arguments.badblocks {
+        let mut progress = Progress::counting(arguments.json, "reading");
+        let mut watch = |done, all| progress.of(done, all);
+        let bad = fs.bad_blocks(&mut watch).map_err(failed)?;
+        if !bad.is_empty() {
+            // A check would meet them again, by loads that can't be told from those of what is there.
+            drop(progress);
+            return Ok(unreadable(&pool, &fs, bad.iter().map(media_error)));
+        }
+    }
     let mut progress = Progress::counting(arguments.json, "checking");
     let mut watch = |done, all| progress.of(done, all);
     let (checked, repaired) = if arguments.repair {
@@ -112,15 +122,30 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
 }
 
 fn damaged(pool: &Path, finding: &Finding) -> FsckReport {
+    let recovery = pmfs::RecoveryReport::default();
+    unchecked(pool, &recovery, vec![FindingReport::from(finding)])
+}
+
+fn unreadable(pool: &Path, fs: &Fs, bad: impl Iterator<Item = Finding>) -> FsckReport {
+    let findings = bad.map(|finding| FindingReport::from(&finding)).collect();
+    unchecked(pool, fs.recovery(), findings)
+}
+
+/// What stands in the way of a check.
+fn unchecked(
+    pool: &Path,
+    recovery: &pmfs::RecoveryReport,
+    findings: Vec<FindingReport>,
+) -> FsckReport {
     FsckReport {
         pool: pool.display().to_string(),
         clean: false,
-        findings: vec![FindingReport::from(finding)],
+        findings,
         repaired: Vec::new(),
         inodes: 0,
         directories: 0,
         blocks: 0,
-        recovery: Recovery::from(&pmfs::RecoveryReport::default()),
+        recovery: Recovery::from(recovery),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::Outcome;
 use crate::cli::Info;
 use crate::failure::Failure;
 use crate::holders::Holders;
+use crate::names::Names;
 use crate::report::{self, PoolReport};
 use crate::size::Size;
 use crate::time::utc;
@@ -36,6 +37,9 @@ struct InfoReport {
     free_4k_pages: u64,
     free_2m_pages: u64,
     free_1g_pages: u64,
+    /// Of the free space, what is in whole pages of that size.
+    free_2m_share: f64,
+    free_1g_share: f64,
     regions: Vec<Region>,
     /// Slower media that processes emulate.
     emulated: Vec<Emulated>,
@@ -66,8 +70,56 @@ struct Found {
     holders: Option<Holders>,
 }
 
+/// By which pages a file is held.
+#[derive(Serialize)]
+struct FileReport {
+    pool: String,
+    path: String,
+    size_bytes: u64,
+    /// Bytes in pages of 4 KiB, 2 MiB and 1 GiB; what the file has past its end is counted too.
+    in_4k_pages_bytes: u64,
+    in_2m_pages_bytes: u64,
+    in_1g_pages_bytes: u64,
+}
+
+fn file(path: &Path, name: &Path, json: bool) -> Outcome {
+    let report = pool::with(path, &pool::for_reading(), |fs| {
+        let names = Names { fs, pool: path };
+        let attr = names.find(name, true)?;
+        let pages = fs.pages(attr.ino);
+        let pages = pages.map_err(|error| names.failed(name, &error))?;
+        Ok(FileReport {
+            pool: path.display().to_string(),
+            path: format!("/{}", name.display()).replace("//", "/"),
+            size_bytes: attr.size,
+            in_4k_pages_bytes: pages.small << 12,
+            in_2m_pages_bytes: pages.large << 21,
+            in_1g_pages_bytes: pages.huge << 30,
+        })
+    })?;
+    report::print(json, &report, |report| {
+        let parts = [
+            ("4 KiB", report.in_4k_pages_bytes),
+            ("2 MiB", report.in_2m_pages_bytes),
+            ("1 GiB", report.in_1g_pages_bytes),
+        ];
+        let whole = parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        let lines = parts.iter().map(|&(page, bytes)| {
+            let share = report::percent(bytes, whole.max(1));
+            format!("in pages of {page}  {} ({share})", Size(bytes))
+        });
+        let size = format!("{}  {}", report.path, Size(report.size_bytes));
+        let lines: Vec<String> = std::iter::once(size).chain(lines).collect();
+        lines.join("\n")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
 pub fn run(arguments: &Info) -> Outcome {
     let path = pool::resolved(&arguments.pool);
+    if let Some(name) = &arguments.path {
+        return file(&path, name, arguments.json);
+    }
     let found = find(&path, arguments)?;
     let mounted = mounts::pool_mounts()?
         .into_iter()
@@ -95,6 +147,8 @@ pub fn run(arguments: &Info) -> Outcome {
         free_4k_pages: free.small,
         free_2m_pages: free.large,
         free_1g_pages: free.huge,
+        free_2m_share: (free.large << 9) as f64 / free.small.max(1) as f64,
+        free_1g_share: (free.huge << 18) as f64 / free.small.max(1) as f64,
         regions: found
             .details
             .regions
@@ -180,9 +234,14 @@ fn text(report: &InfoReport) -> String {
         report.runs,
         report.recoveries
     ));
+    let share = |pages: u64| report::percent(pages, report.free_4k_pages);
     lines.push(format!(
-        "free pages  {} of 4 KiB, as {} of 2 MiB, as {} of 1 GiB",
-        report.free_4k_pages, report.free_2m_pages, report.free_1g_pages
+        "free pages  {} of 4 KiB, as {} of 2 MiB ({}), as {} of 1 GiB ({})",
+        report.free_4k_pages,
+        report.free_2m_pages,
+        share(report.free_2m_pages << 9),
+        report.free_1g_pages,
+        share(report.free_1g_pages << 18)
     ));
     lines.push(format!(
         "reserve     {} kept for calls that free or overwrite",

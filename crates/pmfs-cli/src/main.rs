@@ -10,6 +10,7 @@ mod called;
 mod copied;
 mod crash;
 mod daemon;
+mod defrag;
 mod doctor;
 mod dump;
 mod failure;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Grow(arguments) => grow::run(&arguments),
+        Command::Defrag(arguments) => defrag::run(&arguments),
         Command::DropPages => drop_pages(),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };

@@ -1,5 +1,6 @@
 //! `pmfs mkfs`
 
+use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
 
 use pmfs::{Fs, MkfsOptions};
@@ -19,9 +20,17 @@ pub fn run(arguments: &Mkfs) -> Outcome {
         inodes: arguments.inodes,
         ..MkfsOptions::default()
     };
-    let len = std::fs::metadata(&arguments.pool).map_or(0, |file| file.len());
-    if options.size.is_none() && len == 0 {
-        let pool = arguments.pool.display();
+    let there = std::fs::metadata(&arguments.pool).ok();
+    let len = there.as_ref().map_or(0, std::fs::Metadata::len);
+    let is_device = there.is_some_and(|there| there.file_type().is_char_device());
+    let pool = arguments.pool.display();
+    if is_device && options.size.is_some() {
+        return Err(Failure::new(
+            format!("{pool} is a device, which a pool takes as a whole"),
+            format!("leave the size out: `pmfs mkfs {pool}`"),
+        ));
+    }
+    if options.size.is_none() && len == 0 && !is_device {
         return Err(Failure::new(
             format!("{pool} has no size yet"),
             format!("give one: `pmfs mkfs --size 1G {pool}`"),

@@ -38,6 +38,8 @@ pub struct MountReport {
     pub durability: String,
     /// What slower medium it emulates.
     pub emulates: Option<String>,
+    /// What keeps stray stores of the daemon away from it.
+    pub protection: String,
     pub recovery: Recovery,
 }
 
@@ -82,6 +84,7 @@ fn options(arguments: &Mount) -> Result<MountOptions, MountError> {
         options.parse(list)?;
     }
     options.emulate = arguments.emulate.unwrap_or(options.emulate);
+    options.protect = arguments.protect.unwrap_or(options.protect);
     Ok(options)
 }
 
@@ -158,6 +161,7 @@ impl Attached {
             medium: info.medium,
             durability: info.durability,
             emulates: (!options.emulate.is_off()).then(|| options.emulate.to_string()),
+            protection: fs.mapping().protection().to_string(),
             recovery: Recovery::from(fs.recovery()),
         };
         match pmfs_fuse::mount(Arc::clone(&fs), pool, dir, options, &presence) {
@@ -197,7 +201,7 @@ fn text(report: &MountReport) -> String {
         .map(|medium| format!("\nemulates: {medium}"))
         .collect();
     format!(
-        "mounted {} on {}{} (process {})\nrecovery: {}\nmedium: {}; {}{emulates}",
+        "mounted {} on {}{} (process {})\nrecovery: {}\nmedium: {}; {}{emulates}\nprotection: {}",
         report.pool,
         report.dir,
         if report.read_only { ", read-only" } else { "" },
@@ -205,5 +209,6 @@ fn text(report: &MountReport) -> String {
         report.recovery.sentence,
         report.medium,
         report.durability,
+        report.protection,
     )
 }

@@ -158,6 +158,7 @@ fn mount(arguments: &Run, pool: &Path, dir: &Path) -> Result<(), Failure> {
         dir: dir.to_owned(),
         options: arguments.options.clone(),
         emulate: arguments.emulate,
+        protect: arguments.protect,
         foreground: false,
         log: None,
         quiet: true,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::process::ExitCode;
 
+use pmem::ProtectMode;
 use pmfs::AtimeMode;
 use pmfs_fuse::{MountError, MountOptions, mounts, remount};
 use rustix::io::Errno;
@@ -29,6 +30,12 @@ pub fn run(arguments: &Mount) -> Outcome {
         return Err(Failure::new(
             "a mount that is there stays as slow as it is".to_owned(),
             "unmount it, and mount it anew with --emulate",
+        ));
+    }
+    if arguments.protect.is_some() || options.protect != ProtectMode::default() {
+        return Err(Failure::new(
+            "a mount that is there keeps the protection that it has".to_owned(),
+            "unmount it, and mount it anew with --protect",
         ));
     }
     mount_remount(&dir, flags(&options), c"").map_err(|errno| {

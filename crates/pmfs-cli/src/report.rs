@@ -3,13 +3,23 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use pmfs::{PoolInfo, RecoveryReport};
+use pmfs::{PoolInfo, Protection, RecoveryReport};
 use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 
 const SHM_NOTE: &str =
     "/dev/shm is emptied at reboot, and perhaps at logout (RemoveIPC= in logind.conf)";
+
+/// A part of a whole, for people; nothing of nothing is all.
+pub fn percent(part: u64, whole: u64) -> String {
+    let share = if whole == 0 {
+        1.0
+    } else {
+        part as f64 / whole as f64
+    };
+    format!("{:.1} %", share * 100.0)
+}
 
 /// What `mkfs` and `info` say of a pool.
 #[derive(Serialize)]
@@ -29,9 +39,19 @@ pub struct PoolReport {
     medium: String,
     durability: String,
     flush: String,
+    /// What keeps stray stores of this machine's programs away from it, if they do not ask for something else.
+    protection: String,
     /// What the place of the pool means for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
+}
+
+/// What `--protect=auto` gives here.
+fn usual_protection() -> Protection {
+    match pmem::protection::keys() {
+        Ok(()) => Protection::Keys,
+        Err(_) => Protection::None,
+    }
 }
 
 impl PoolReport {
@@ -53,6 +73,7 @@ impl PoolReport {
             medium: info.medium.clone(),
             durability: info.durability.clone(),
             flush: info.flush.clone(),
+            protection: usual_protection().to_string(),
             note: path.starts_with("/dev/shm").then_some(SHM_NOTE),
         }
     }
@@ -69,6 +90,7 @@ impl PoolReport {
             format!("medium      {}", self.medium),
             format!("durability  {}", self.durability),
             format!("flush       {}", self.flush),
+            format!("protection  {}", self.protection),
             format!(
                 "size        {} ({} blocks of 4 KiB)",
                 Size(self.size_bytes),

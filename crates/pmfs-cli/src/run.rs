@@ -13,7 +13,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use pmfs::{AtimeMode, DataMode, OpenOptions};
+use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions};
 use pmfs_fuse::MountOptions;
 
 use crate::cli::Run;
@@ -170,6 +170,9 @@ fn config(
     if let Some(totals) = totals {
         fields.push(("stats", totals.path().as_os_str()));
     }
+    if arguments.atomic_msync {
+        fields.push(("atomic-msync", OsStr::new("1")));
+    }
     if matches!(place.kind, Kind::Mountless(_)) {
         fields.push(("mountless", OsStr::new("1")));
     }
@@ -204,6 +207,7 @@ pub fn options(arguments: &Run) -> Result<MountOptions, Failure> {
         options.parse(list)?;
     }
     options.emulate = arguments.emulate.unwrap_or(options.emulate);
+    options.protect = arguments.protect.unwrap_or(options.protect);
     Ok(options)
 }
 
@@ -212,6 +216,7 @@ fn words(options: &MountOptions) -> String {
     let OpenOptions {
         read_only,
         data,
+        large,
         atime,
         nodiratime,
         map,
@@ -222,13 +227,19 @@ fn words(options: &MountOptions) -> String {
         AtimeMode::Strictatime => "strictatime",
         AtimeMode::Noatime => "noatime",
     };
-    let mut words = vec![atime.to_owned(), format!("flush={}", map.flush)];
+    let mut words = vec![
+        atime.to_owned(),
+        format!("flush={}", map.flush),
+        format!("protect={}", map.protect),
+    ];
     if !map.emulate.is_off() {
         words.push(format!("emulate={}", map.emulate.as_option()));
     }
     for (word, wanted) in [
         ("ro", read_only),
         ("ordered", data == DataMode::Ordered),
+        ("large=never", large == LargePages::Never),
+        ("large=always", large == LargePages::Always),
         ("nodiratime", nodiratime),
         ("durable", map.durable),
     ] {

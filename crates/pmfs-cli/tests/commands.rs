@@ -125,6 +125,7 @@ fn fsck_exit_codes() {
     assert_eq!(report["findings"].as_array().unwrap().len(), 0);
     assert_eq!(report["recovery"]["kind"], "none");
     assert!(bench.ok(&["fsck", "pool"]).contains("clean"));
+    assert!(bench.ok(&["fsck", "--badblocks", "pool"]).contains("clean"));
 
     fs::write(bench.path("other"), vec![0; 1 << 20]).unwrap();
     let error = bench.fails(8, &["fsck", "other"]);

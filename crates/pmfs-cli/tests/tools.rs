@@ -73,7 +73,7 @@ fn help_of_each_tool_has_an_example() {
     let bench = Bench::empty();
     let all = bench.ok(&["--help"]);
     for command in [
-        "ls", "get", "put", "list", "rm", "save", "load", "dump", "grow",
+        "ls", "get", "put", "list", "rm", "save", "load", "dump", "grow", "defrag",
     ] {
         assert!(all.contains(&format!("\n  {command} ")), "{command}: {all}");
         let help = bench.ok(&[command, "--help"]);

@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 7 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 8 + cfg!(feature = "other-layout") as u64;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -271,6 +271,8 @@ pub const KERNEL_COPY_MAYBE_DIRTY: u64 = 2;
 pub const KERNEL_COPY_PIN_READ: u64 = 3;
 /// Kernel copy kind: as that, and it may store to them.
 pub const KERNEL_COPY_PIN_WRITE: u64 = 4;
+/// Kernel copy kind: as [`KERNEL_COPY_PIN_READ`], and its process moves them, so that no other may have them mapped.
+pub const KERNEL_COPY_PIN_APART: u64 = 5;
 
 on_media! {
     /// Pages of an inode that a mount's kernel may hold. Stands at its lock's line, or after it.
@@ -279,7 +281,7 @@ on_media! {
         @ 0 state: u64,
         /// The inode.
         @ 8 ino: u64,
-        /// [`KERNEL_COPY_READ`] to [`KERNEL_COPY_PIN_WRITE`].
+        /// [`KERNEL_COPY_READ`] to [`KERNEL_COPY_PIN_APART`].
         @ 16 kind: u64,
         /// Counts the reads of pages that were answered since.
         @ 24 generation: u64,
@@ -299,7 +301,9 @@ on_media! {
         @ 0 owner: u64,
         /// Free units.
         @ 8 free: u64,
+        /// Regions of 512 units, one line of bitmap each, that are free as a whole.
+        @ 16 regions: u64,
         /// Zero.
-        @ 16 unused: [u64; 6],
+        @ 24 unused: [u64; 5],
     }
 }

@@ -1,8 +1,8 @@
 //! The `-o` options of a mount. Each is named once, in [`KNOWN`]; the parser, the error for an
 //! unknown name and the help text all read that list.
 
-use pmem::{Emulation, FlushMode, MapOptions};
-use pmfs::{AtimeMode, DataMode, OpenOptions, Stalled};
+use pmem::{Emulation, FlushMode, MapOptions, ProtectMode};
+use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions, Stalled};
 
 use crate::MountError;
 
@@ -25,12 +25,16 @@ pub struct MountOptions {
     pub nodiratime: bool,
     /// What a write promises across a crash.
     pub data: DataMode,
+    /// When files take large pages.
+    pub large: LargePages,
     /// Whether to flush where the medium can't outlive power.
     pub flush: FlushMode,
     /// msync at each barrier, for a pool in a plain file.
     pub durable: bool,
     /// What slower medium to emulate.
     pub emulate: Emulation,
+    /// What is to keep stray stores of the daemon away from the pool.
+    pub protect: ProtectMode,
     /// Let the kernel remember names and attributes for a second. Sound only while nobody else changes the pool:
     /// no second mount, no program that uses the library.
     pub cache: bool,
@@ -54,9 +58,11 @@ impl MountOptions {
             atime: AtimeMode::default(),
             nodiratime: false,
             data: DataMode::default(),
+            large: LargePages::default(),
             flush: FlushMode::default(),
             durable: false,
             emulate: Emulation::OFF,
+            protect: ProtectMode::default(),
             cache: false,
             stalled: Stalled::default(),
             remount: false,
@@ -102,6 +108,7 @@ impl MountOptions {
         OpenOptions {
             read_only: self.read_only,
             data: self.data,
+            large: self.large,
             atime: self.atime,
             nodiratime: self.nodiratime,
             stalled: self.stalled,
@@ -110,6 +117,7 @@ impl MountOptions {
                 flush: self.flush,
                 durable: self.durable,
                 emulate: self.emulate,
+                protect: self.protect,
             },
             ..OpenOptions::default()
         }
@@ -237,6 +245,20 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        name: "large",
+        values: Some("never or grow or always"),
+        about: "2 MiB pages: for files that grow on at 16 MiB (grow, default), at 2 MiB, and in what truncate adds (always)",
+        apply: |options, value| {
+            options.large = match value {
+                "never" => LargePages::Never,
+                "grow" => LargePages::Grow,
+                "always" => LargePages::Always,
+                _ => return false,
+            };
+            true
+        },
+    },
+    Known {
         name: "stalled",
         values: Some("wait or kill"),
         about: "a process that is stopped in a call and holds others up: wait, say so (default); kill it",
@@ -267,6 +289,12 @@ pub const KNOWN: &[Known] = &[
         ),
         about: "as --emulate, with colons in place of commas",
         apply: |options, value| value.parse().map(|medium| options.emulate = medium).is_ok(),
+    },
+    Known {
+        name: "protect",
+        values: Some("auto or none or keys or pages"),
+        about: "as --protect",
+        apply: |options, value| value.parse().map(|mode| options.protect = mode).is_ok(),
     },
     switch!(
         "cache",
@@ -370,11 +398,12 @@ mod tests {
     fn options_reach_the_engine() {
         let mut options = MountOptions::new(false);
         options
-            .parse("ro,data=ordered,noatime,flush=always,durable")
+            .parse("ro,data=ordered,noatime,flush=always,durable,protect=pages")
             .unwrap();
         let open = options.open_options();
         assert!(open.read_only && open.map.durable);
         assert_eq!(open.map.flush, FlushMode::Always);
+        assert_eq!(open.map.protect, ProtectMode::Pages);
         assert_eq!(open.data, DataMode::Ordered);
         assert_eq!(open.atime, AtimeMode::Noatime);
     }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use pmem::FlushMode;
-use pmfs::{AtimeMode, DataMode, OpenOptions};
+use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions};
 
 /// The variable.
 pub(crate) const VARIABLE: &[u8] = b"PMFS_RUN";
@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub at: Vec<u8>,
     /// `st_dev` of the mount there, or what stands for it where there is none.
     pub device: u64,
+    /// Stores to shared mappings reach the file with msync, all at once.
+    pub atomic_msync: bool,
     /// There is no mount.
     pub mountless: bool,
     /// How to attach, in words.
@@ -70,16 +72,23 @@ impl Config {
             match word {
                 b"ro" => options.read_only = true,
                 b"ordered" => options.data = DataMode::Ordered,
+                b"large=never" => options.large = LargePages::Never,
+                b"large=always" => options.large = LargePages::Always,
                 b"noatime" => options.atime = AtimeMode::Noatime,
                 b"strictatime" => options.atime = AtimeMode::Strictatime,
                 b"nodiratime" => options.nodiratime = true,
                 b"durable" => options.map.durable = true,
                 b"flush=always" => options.map.flush = FlushMode::Always,
                 word => {
-                    let text = word.strip_prefix(b"emulate=");
-                    let text = text.and_then(|text| std::str::from_utf8(text).ok());
-                    if let Some(medium) = text.and_then(|text| text.parse().ok()) {
+                    let value = |name: &[u8]| {
+                        let text = word.strip_prefix(name)?;
+                        std::str::from_utf8(text).ok()
+                    };
+                    if let Some(medium) = value(b"emulate=").and_then(|text| text.parse().ok()) {
                         options.map.emulate = medium;
+                    }
+                    if let Some(mode) = value(b"protect=").and_then(|text| text.parse().ok()) {
+                        options.map.protect = mode;
                     }
                 }
             }
@@ -111,6 +120,7 @@ pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
         pool: field(b"pool")?,
         at: field(b"at")?,
         device,
+        atomic_msync: field(b"atomic-msync").is_some(),
         mountless: field(b"mountless").is_some(),
         options: field(b"options")?,
         image: field(b"image")?,

@@ -106,15 +106,24 @@ fn look(room: &mut Inner) -> u64 {
 
 fn mounted_here() -> u64 {
     // SAFETY: a structure of numbers.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let to = (&raw mut stat).expose_provenance() as u64;
-    let dot = c".".as_ptr().expose_provenance() as u64;
-    // SAFETY: the kernel reads the name and fills the structure.
-    let answer = unsafe { kernel::call(libc::SYS_stat, [dot, to, 0, 0, 0, 0]) };
+    // Device and inode are what the kernel knows of itself: no request to the mount.
+    let flags = libc::AT_STATX_DONT_SYNC as u64;
+    let args = [
+        libc::AT_FDCWD as u64,
+        kernel::PATH,
+        flags,
+        libc::STATX_INO.into(),
+        to,
+        0,
+    ];
+    let answer = kernel::with_path(libc::SYS_statx, args, b".\0");
     let stat = std::hint::black_box(stat);
-    if answer == 0 && stat.st_dev == config::get().device {
+    let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    if answer == 0 && device == config::get().device {
         // The kernel's number of the root is the engine's: the mount translates.
-        stat.st_ino
+        stat.stx_ino
     } else {
         ELSEWHERE
     }

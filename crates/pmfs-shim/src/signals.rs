@@ -373,11 +373,15 @@ extern "C" fn prepare(
     }
     let outside = thread::get(word::STATE) != INSIDE;
     // SAFETY: as above.
-    if signal == SIGBUS && outside && maps::fault(unsafe { (*info).si_addr() }.addr() as u64) {
-        return 0;
-    }
+    let address = unsafe { (*info).si_addr() }.addr() as u64;
     // SAFETY: as above; the context is this thread's to change.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let may_be_ours = signal == SIGBUS || signal == SIGSEGV && waits(context);
+    if may_be_ours && outside && maps::fault(address) {
+        return 0;
+    }
+    // SAFETY: the kernel's pointers.
+    unsafe { pmem::program::tell_of_stray(signal, info, (&raw mut *context).cast()) };
     let wanted = wanted(signal);
     // SAFETY: as above.
     let sent = unsafe { (*info).si_code } <= 0;
@@ -394,6 +398,12 @@ extern "C" fn prepare(
         }
     }
     0
+}
+
+/// Whether it was a store, which an msync may have been in the way of.
+fn waits(context: &libc::ucontext_t) -> bool {
+    const STORE: i64 = 0b10;
+    maps::may_wait() && context.uc_mcontext.gregs[libc::REG_ERR as usize] & STORE != 0
 }
 
 fn send_again(signal: i32, info: *mut libc::siginfo_t) {

@@ -3,7 +3,11 @@
 //! Every change of a bit happens under its group's lock, after the lane has written down what the bit is for
 //! ([`Lane::intend`]) or while it strikes that out; so whoever finds the lock held by a dead thread, or the
 //! record of one, can tell what became of the bit. A group is 8,192 blocks; each line of its bitmap is a
-//! 2 MiB region. Single blocks come from regions already broken into, large runs from whole ones.
+//! 2 MiB region. Where blocks come from, so that regions stay whole: [`search`].
+
+mod search;
+
+pub(crate) use search::{Hints, Wish};
 
 use crate::error::{Error, Result};
 use crate::geometry::BitmapPlace;
@@ -15,11 +19,11 @@ use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{GroupRaw, tree::FANOUT};
 use std::sync::atomic::Ordering;
 
+/// Of [`GroupRaw`].
 const FREE: u64 = 8;
+const REGIONS: u64 = 16;
 /// Units in one line of bitmap: a 2 MiB region.
-const REGION: u64 = 512;
-/// Runs from this length on are looked for in whole regions first.
-const LARGE_RUN: u64 = 64;
+pub(crate) const REGION: u64 = 512;
 
 /// Whether a call may take from the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,16 @@ impl<'a> Bitmap<'a> {
         self.pool.pm.load(self.group_line(group) + FREE)
     }
 
+    /// Whole free regions of a group, at a glance.
+    pub fn group_regions(&self, group: u64) -> u64 {
+        self.pool.pm.load(self.group_line(group) + REGIONS)
+    }
+
+    /// Whether any region is free as a whole, at a glance.
+    pub fn has_region(&self) -> bool {
+        (0..self.group_count()).any(|group| self.group_regions(group) > 0)
+    }
+
     /// Free units in all, at a glance.
     pub fn free(&self) -> u64 {
         (0..self.place.group_count())
@@ -88,15 +102,40 @@ impl<'a> Bitmap<'a> {
     }
 
     /// Sets or clears a run inside one group, whose lock is held; adjusts its free count by the bits that
-    /// did change.
+    /// did change, and its whole regions.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark(&self, run: Run, set: bool) {
         let runtime = self.pool.pm.runtime();
-        let mut changed = 0;
+        let (mut changed, mut whole) = (0, 0);
         let end = run.block + run.count;
         let mut unit = run.block;
         while unit < end {
-            let bits = (64 - unit % 64).min(end - unit);
+            let to = (unit / REGION * REGION + REGION).min(end);
+            let was_whole = set && self.is_whole(unit);
+            let here = self.mark_in_region(unit, to, set);
+            whole += u64::from(was_whole || !set && here > 0 && self.is_whole(unit));
+            changed += here;
+            unit = to;
+        }
+        let line = self.group_line(run.block / GROUP_UNITS);
+        let adjusted = |count: u64, by: u64| match set {
+            true => count.wrapping_sub(by),
+            false => count + by,
+        };
+        runtime.store(line + FREE, adjusted(runtime.load(line + FREE), changed));
+        if whole > 0 {
+            let regions = runtime.load(line + REGIONS);
+            runtime.store(line + REGIONS, adjusted(regions, whole));
+        }
+    }
+
+    /// Sets or clears units inside one region; answers how many were otherwise.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn mark_in_region(&self, from: u64, to: u64, set: bool) -> u64 {
+        let runtime = self.pool.pm.runtime();
+        let (mut unit, mut changed) = (from, 0);
+        while unit < to {
+            let bits = (64 - unit % 64).min(to - unit);
             let mask = (u64::MAX >> (64 - bits)) << (unit % 64);
             let off = self.word_off(unit);
             let old = runtime.load(off);
@@ -107,35 +146,34 @@ impl<'a> Bitmap<'a> {
             }
             unit += bits;
         }
-        let line = self.group_line(run.block / GROUP_UNITS);
-        let free = runtime.load(line + FREE);
-        runtime.store(
-            line + FREE,
-            if set {
-                free.wrapping_sub(changed)
-            } else {
-                free + changed
-            },
-        );
+        changed
     }
 
-    /// Counts a group's free units anew: its lock was held by a dead thread, or the pool is being walked.
+    /// Whether all of the region of `unit` is free. What is less than a region, at the end, never is.
+    fn is_whole(&self, unit: u64) -> bool {
+        let region = unit / REGION * REGION;
+        region + REGION <= self.place.units
+            && self.pool.pm.load(self.word_off(unit)) == 0
+            && self.region_used(region) == 0
+    }
+
+    /// Counts a group's free units and regions anew: its lock was held by a dead thread, or the pool is being walked.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn recount(&self, group: u64) {
-        let start = group * GROUP_UNITS;
-        let end = (start + GROUP_UNITS).min(self.place.units);
-        let mut free = 0;
-        let mut unit = start;
-        while unit < end {
-            let bits = (end - unit).min(64);
-            let mask = u64::MAX >> (64 - bits);
-            free += (!self.pool.pm.load(self.word_off(unit)) & mask).count_ones() as u64;
-            unit += 64;
-        }
-        self.pool
-            .pm
-            .runtime()
-            .store(self.group_line(group) + FREE, free);
+        let free = self
+            .regions(group)
+            .map(|(region, to)| to - region - self.region_used_before(region, to))
+            .sum();
+        let runtime = self.pool.pm.runtime();
+        let line = self.group_line(group);
+        runtime.store(line + FREE, free);
+        runtime.store(line + REGIONS, self.count_regions(group));
+    }
+
+    /// Whole free regions of a group, counted.
+    pub fn count_regions(&self, group: u64) -> u64 {
+        let regions = self.regions(group);
+        regions.filter(|&(region, _)| self.is_whole(region)).count() as u64
     }
 
     pub fn group_count(&self) -> u64 {
@@ -168,6 +206,11 @@ impl<'a> Bitmap<'a> {
         free
     }
 
+    /// Units of a whole region that are used, at a glance.
+    pub fn used_in(&self, region: u64) -> u64 {
+        self.region_used_before(region, region + REGION)
+    }
+
     fn region_used_before(&self, region: u64, end: u64) -> u64 {
         (region..end)
             .step_by(64)
@@ -176,33 +219,6 @@ impl<'a> Bitmap<'a> {
                 u64::from((self.pool.pm.load(self.word_off(unit)) & mask).count_ones())
             })
             .sum()
-    }
-
-    /// The first free unit in `from..to`.
-    fn first_free(&self, from: u64, to: u64) -> Option<u64> {
-        let mut unit = from;
-        while unit < to {
-            let free = !self.pool.pm.load(self.word_off(unit)) >> (unit % 64);
-            if free != 0 {
-                let found = unit + free.trailing_zeros() as u64;
-                return (found < to).then_some(found);
-            }
-            unit = (unit / 64 + 1) * 64;
-        }
-        None
-    }
-
-    /// How many units from `from` on are free, at most up to `to`.
-    fn free_run(&self, from: u64, to: u64) -> u64 {
-        let mut unit = from;
-        while unit < to {
-            let used = self.pool.pm.load(self.word_off(unit)) >> (unit % 64);
-            if used != 0 {
-                return (unit + used.trailing_zeros() as u64).min(to) - from;
-            }
-            unit = (unit / 64 + 1) * 64;
-        }
-        to - from
     }
 
     fn region_used(&self, region: u64) -> u64 {
@@ -216,57 +232,6 @@ impl<'a> Bitmap<'a> {
                 )
             })
             .sum()
-    }
-
-    /// Looks for up to `want` units in the group of `cursor`, whose lock is held.
-    fn search(&self, cursor: u64, want: u64) -> Option<Run> {
-        let start = cursor / GROUP_UNITS * GROUP_UNITS;
-        let end = (start + GROUP_UNITS).min(self.place.units);
-        let run = |from: u64, to: u64| {
-            let block = self.first_free(from, to)?;
-            let count = self.free_run(block, end.min(block + want));
-            Some(Run { block, count })
-        };
-        let here = cursor / REGION * REGION;
-        if want < LARGE_RUN {
-            if let Some(found) = run(cursor, end.min(here + REGION)) {
-                return Some(found);
-            }
-            let regions = || (start..end).step_by(REGION as usize);
-            let partial = |region: &u64| {
-                let used = self.region_used(*region);
-                used > 0 && used < REGION.min(end - region)
-            };
-            if let Some(region) = regions().find(partial) {
-                return run(region, end.min(region + REGION));
-            }
-            return run(start, end);
-        }
-        // A large run: continue where the last one ended, else from the first whole region, else anything.
-        if let Some(found) = run(cursor, cursor + 1) {
-            return Some(found);
-        }
-        (start..end)
-            .step_by(REGION as usize)
-            .find(|&region| region + REGION <= end && self.region_used(region) == 0)
-            .and_then(|region| run(region, end))
-            .or_else(|| run(start, end))
-    }
-}
-
-impl Bitmap<'_> {
-    /// Looks in a group, whose lock is held, for exactly `want` free units in a row.
-    fn search_whole(&self, group: u64, want: u64) -> Option<Run> {
-        let end = ((group + 1) * GROUP_UNITS).min(self.place.units);
-        let mut from = group * GROUP_UNITS;
-        while let Some(block) = self.first_free(from, end) {
-            let count = self.free_run(block, end.min(block + want));
-            if count == want {
-                return Some(Run { block, count });
-            }
-            from = block + count;
-        }
-        None
     }
 }
 
@@ -303,41 +268,64 @@ impl Pool {
         zone: Zone,
         purpose: Purpose,
     ) -> Result<Run> {
+        let wish = Wish { want, after: None };
+        self.alloc_wish(lane, wish, class, zone, purpose)
+    }
+
+    /// As [`Pool::alloc`], where it is best.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn alloc_wish(
+        &self,
+        lane: &Lane<'_>,
+        wish: Wish,
+        class: Class,
+        zone: Zone,
+        purpose: Purpose,
+    ) -> Result<Run> {
         if class == Class::Ordinary {
-            self.afford(want)?;
+            self.afford(wish.want)?;
         }
         let map = Bitmap::blocks(self);
-        let groups = map.group_count();
-        let mut cursor = lane.block_cursor(zone);
-        if cursor >= self.geometry.blocks {
-            cursor = 0;
-        }
-        for step in 0..=groups {
-            let group = (cursor / GROUP_UNITS + step) % groups;
-            if map.group_free(group) == 0 {
+        let cursor = lane.block_cursor(zone).min(self.geometry.blocks - 1);
+        for place in map.places(cursor, lane.block_cursor(zone.other()), wish) {
+            let _held = map.lock(place.group() * GROUP_UNITS);
+            let Some(run) = map.search(place, wish.want) else {
                 continue;
-            }
-            let from = if step == 0 {
-                cursor
-            } else {
-                group * GROUP_UNITS
             };
-            let _held = map.lock(from);
-            if let Some(run) = map.search(from, want) {
-                if planted!("bug-bit-before-intent") {
-                    map.mark(run, true);
-                }
-                let record = lane.intend_run(run, purpose)?;
-                if planted!("bug-intent-missing") {
-                    lane.settle(record);
-                }
+            if planted!("bug-bit-before-intent") {
                 map.mark(run, true);
-                lane.count_blocks(purpose, run.count as i64);
-                lane.set_block_cursor(zone, run.block + run.count);
-                return Ok(run);
             }
+            let record = lane.intend_run(run, purpose)?;
+            if planted!("bug-intent-missing") {
+                lane.settle(record);
+            }
+            map.mark(run, true);
+            lane.count_blocks(purpose, run.count as i64);
+            if run.count < REGION {
+                lane.set_block_cursor(zone, run.block + run.count);
+            }
+            return Ok(run);
         }
         Err(Error::NoSpace)
+    }
+
+    /// Allocates one block in a region, if that is broken into and has one. Moving makes the pool no fuller.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn alloc_in(&self, lane: &Lane<'_>, region: u64, purpose: Purpose) -> Result<Run> {
+        let map = Bitmap::blocks(self);
+        let _held = map.lock(region);
+        let run = map.search(search::Place::Broken(region, 1), 1);
+        let run = run.ok_or(Error::NoSpace)?;
+        lane.intend_run(run, purpose)?;
+        map.mark(run, true);
+        lane.count_blocks(purpose, 1);
+        Ok(run)
     }
 
     /// Allocates exactly `want` contiguous blocks, at most a group's, wherever they are.

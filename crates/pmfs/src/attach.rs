@@ -273,6 +273,7 @@ fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
 fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryReport> {
     let path = origin.path();
     let since = Instant::now();
+    let _writable = pool.pm.mapping().writable();
     let Arrival {
         others,
         adopt,
@@ -446,6 +447,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         return Ok(());
     }
     let entry = pool.prober.as_ref().map(leave_lock).transpose()?;
+    let _writable = pool.pm.mapping().writable();
     let slot = pool.holder().slot;
     if pool.traces.opens.is_left() || pool.traces.copies.is_left() {
         recovery::close_for(pool, slot);

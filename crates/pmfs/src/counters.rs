@@ -6,6 +6,7 @@
 use crate::owner::thread_tag;
 use crate::pool::Pool;
 use crate::slot::SLOT_COUNTERS;
+use pmem::Protection;
 use pmem::counters::{self, Counters};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -82,17 +83,32 @@ pub(crate) enum Total {
     Recoveries = 9,
 }
 
-/// Who may count by plain stores: a thread's tag, or 0.
+/// As many calls that read are told of at a time where a store to the pool has to be made in a window.
+const READS_KEPT: u64 = 64;
+
+/// How this process counts.
 #[derive(Debug, Default)]
-pub(crate) struct Counting(AtomicU64);
+pub(crate) struct Counting {
+    /// Who may count by plain stores: a thread's tag, or 0.
+    alone: AtomicU64,
+    /// Calls that read, not told of yet, and what they read, bytes.
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+}
 
 impl Counting {
+    /// What is not told of yet; it counts as told.
+    pub(crate) fn take_reads(&self) -> (u64, u64) {
+        let take = |kept: &AtomicU64| kept.swap(0, Ordering::Relaxed);
+        (take(&self.reads), take(&self.read_bytes))
+    }
+
     #[inline]
     fn is_mine(&self) -> bool {
         let me = thread_tag();
-        match self.0.load(Ordering::Relaxed) {
+        match self.alone.load(Ordering::Relaxed) {
             0 => self
-                .0
+                .alone
                 .compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok(),
             tag => tag == me,
@@ -110,6 +126,40 @@ impl Pool {
         let off = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS + total as u64 * 8;
         let alone = self.counting.is_mine();
         self.pm.runtime().count(off, more, alone);
+    }
+
+    /// Counts a call that reads, and what it read, bytes.
+    #[inline]
+    pub(crate) fn count_read(&self, bytes: u64) {
+        if self.pm.mapping().protection() == Protection::None {
+            self.count_reads(1, bytes);
+            return;
+        }
+        let Counting {
+            reads, read_bytes, ..
+        } = &self.counting;
+        read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if reads.fetch_add(1, Ordering::Relaxed) >= READS_KEPT - 1 {
+            self.tell_reads();
+        }
+    }
+
+    /// Tells the pool of the calls that are not told of yet.
+    #[cold]
+    pub(crate) fn tell_reads(&self) {
+        let (calls, bytes) = self.counting.take_reads();
+        if calls > 0 {
+            let _writable = self.pm.mapping().writable();
+            self.count_reads(calls, bytes);
+        }
+    }
+
+    #[inline]
+    fn count_reads(&self, calls: u64, bytes: u64) {
+        self.count(Total::Reads, calls);
+        if bytes > 0 {
+            self.count(Total::ReadBytes, bytes);
+        }
     }
 
     /// Counts a call that changes something, with what the medium was asked for since `before`.

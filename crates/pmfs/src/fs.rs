@@ -2,11 +2,11 @@
 
 use crate::attach;
 use crate::check::{self, CheckReport};
-use crate::counters::Total;
 use crate::dir::list;
+use crate::entrance::Entrance;
 use crate::error::{Error, Result};
 use crate::holders::{Holding, Locked, Process};
-use crate::info::{PoolDetails, PoolInfo, RecoveryReport};
+use crate::info::{FilePages, PoolDetails, PoolInfo, RecoveryReport};
 use crate::inherit::{ForExec, ForFork};
 use crate::mkfs;
 use crate::namespace::create::Kind;
@@ -27,12 +27,19 @@ use std::sync::atomic::Ordering;
 /// Errors are those of the POSIX calls of the same names ([`crate::Error::errno`]). Permissions are not
 /// checked here: whoever may open the pool is trusted with it, and the mount enforces them for others.
 pub struct Fs {
-    pool: Pool,
+    entrance: Entrance,
     recovery: RecoveryReport,
 }
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
+    fn attached((pool, recovery): (Pool, RecoveryReport)) -> Fs {
+        Fs {
+            entrance: Entrance::new(pool),
+            recovery,
+        }
+    }
+
     /// Makes a pool.
     pub fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
         mkfs::mkfs(path, options)
@@ -40,8 +47,7 @@ impl Fs {
 
     /// Attaches to a pool; recovers it if it was left uncleanly.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Fs> {
-        let (pool, recovery) = attach::attach(path, options)?;
-        Ok(Fs { pool, recovery })
+        Ok(Fs::attached(attach::attach(path, options)?))
     }
 
     /// Formats a mapping without a file: for tests and crash images.
@@ -51,8 +57,7 @@ impl Fs {
 
     /// Attaches to a mapping without a file, as after power loss: for tests and crash images.
     pub fn open_private(mem: pmem::Pmem, options: &OpenOptions) -> Result<Fs> {
-        let (pool, recovery) = attach::attach_private(mem, options)?;
-        Ok(Fs { pool, recovery })
+        Ok(Fs::attached(attach::attach_private(mem, options)?))
     }
 
     /// Leaves the pool, clean if nobody else is in it. Dropping an `Fs` instead is an unclean end, which
@@ -63,94 +68,99 @@ impl Fs {
 
     /// As [`Fs::close`], by reference; later calls fail with [`crate::Error::ShutDown`].
     pub fn detach(&self) -> Result<()> {
-        attach::detach(&self.pool)
+        attach::detach(self.pool())
     }
 
     /// Before fork: takes a slot for the child, and has it hold all that this process holds. Nothing may be opened
     /// or closed until the fork. Without this a child can't use what it inherits ([`crate::Error::Forked`]).
     pub fn before_fork(&self) -> Result<ForFork> {
-        self.pool.before_fork()
+        self.pool().before_fork()
     }
 
     /// In the child: from now on it is a process of its own in the pool, with the parent's open files and without its
     /// POSIX locks.
     pub fn after_fork_in_child(&self, prepared: ForFork) -> Result<()> {
-        self.pool.after_fork_in_child(prepared)
+        self.pool().after_fork_in_child(prepared)
     }
 
     /// Cleans up after a thread of this process that ended in the middle of a call, by its tag ([`pmem::thread::Thread::tag`]):
     /// for faces whose threads can do so without anybody else of the process waiting for what they held.
     pub fn clean_after_thread(&self, tag: u64) {
-        crate::recovery::clean_after_thread(&self.pool, tag);
+        crate::recovery::clean_after_thread(self.pool(), tag);
     }
 
     /// If the fork failed.
     pub fn cancel_fork(&self, prepared: ForFork) {
-        self.pool.cancel_fork(prepared);
+        self.pool().cancel_fork(prepared);
     }
 
     /// Before exec: takes a slot for the program that this process becomes, with its open files and its locks. The
     /// program attaches by [`Fs::open_after_exec`] with the text of the [`ForExec`], which it has to be told.
     pub fn before_exec(&self) -> Result<ForExec> {
-        self.pool.before_exec()
+        self.pool().before_exec()
     }
 
     /// As [`Fs::before_exec`], with these open files alone, each named as often as the program will have descriptors of it.
     pub fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
-        self.pool.before_exec_with(files)
+        self.pool().before_exec_with(files)
     }
 
     /// If the exec failed.
     pub fn cancel_exec(&self, prepared: ForExec) {
-        self.pool.cancel_exec(prepared);
+        self.pool().cancel_exec(prepared);
     }
 
     /// Attaches as the program that another one has become.
     pub fn open_after_exec(path: &Path, options: &OpenOptions, handed: &str) -> Result<Fs> {
-        let (pool, recovery) = attach::attach_after_exec(path, options, handed)?;
-        Ok(Fs { pool, recovery })
+        let attached = attach::attach_after_exec(path, options, handed)?;
+        Ok(Fs::attached(attached))
     }
 
     /// Geometry, medium, free space.
     #[must_use]
     pub fn info(&self) -> PoolInfo {
-        self.pool.info()
+        self.pool().info()
     }
 
     /// History, regions, free pages.
     #[must_use]
     pub fn details(&self) -> PoolDetails {
-        self.pool.details()
+        self.pool().details()
+    }
+
+    /// By which pages a file is held.
+    pub fn pages(&self, ino: Ino) -> Result<FilePages> {
+        self.look(|pool| pool.pages(ino))
     }
 
     /// Who is attached.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
-        self.pool.processes()
+        self.pool().processes()
     }
 
     /// What they have open.
     #[must_use]
     pub fn holdings(&self) -> Vec<Holding> {
-        self.pool.holdings()
+        self.pool().holdings()
     }
 
     /// What stands at an offset of the pool, in words.
     #[must_use]
     pub fn name_of(&self, off: u64) -> String {
-        self.pool.name_of(off)
+        self.pool().name_of(off)
     }
 
     /// The file locks, held and waited for.
     #[must_use]
     pub fn locked(&self) -> Vec<Locked> {
-        self.pool.locked()
+        self.pool().locked()
     }
 
     /// What an emulated medium has charged this process ([`MapOptions::emulate`](pmem::MapOptions::emulate)).
     #[must_use]
     pub fn charged(&self) -> pmem::Charged {
-        self.pool.pm.mapping().charged()
+        self.pool().pm.mapping().charged()
     }
 
     /// What attaching had to do.
@@ -161,52 +171,57 @@ impl Fs {
 
     /// Cleans up after processes that died while this one is attached; waiters do the same by themselves.
     pub fn recover_dead(&self) -> Result<u64> {
-        crate::recovery::recover_dead(&self.pool).map(|undone| undone.slots)
+        crate::recovery::recover_dead(self.pool()).map(|undone| undone.slots)
     }
 
     /// Checks the whole pool, which must be at rest.
     pub fn check(&self) -> Result<CheckReport> {
-        check::check(&self.pool, &mut |_, _| {})
+        check::check(self.pool(), &mut |_, _| {})
     }
 
     /// As [`Fs::check`], telling how far it is.
     pub fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport> {
-        check::check(&self.pool, watch)
+        check::check(self.pool(), watch)
+    }
+
+    /// Reads the whole pool, and tells which blocks the medium can't give; `watch` is told how many blocks were read.
+    pub fn bad_blocks(&self, watch: check::Watch<'_>) -> Result<Vec<check::BadBlock>> {
+        check::bad_blocks::bad_blocks(self.pool(), watch)
     }
 
     /// Mends what check finds, in a pool attached for [`OpenOptions::repair`]; see `docs/FSCK.md`.
     pub fn repair(&self) -> Result<RepairReport> {
-        repair::repair(&self.pool, &mut |_, _| {})
+        repair::repair(self.pool(), &mut |_, _| {})
     }
 
     /// As [`Fs::repair`], telling how far each round's check is.
     pub fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
-        repair::repair(&self.pool, watch)
+        repair::repair(self.pool(), watch)
     }
 
     /// Finds a name; "." and ".." too.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.look(self.pool.lookup(dir, name))
+        self.look(|pool| pool.lookup(dir, name))
     }
 
     /// An inode's attributes.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        self.look(self.pool.getattr(ino))
+        self.look(|pool| pool.getattr(ino))
     }
 
     /// Changes attributes.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        self.change(|| self.pool.setattr(ino, set))
+        self.change(|pool| pool.setattr(ino, set))
     }
 
     /// Makes a regular file; does not hold it open.
     pub fn create(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
-        self.change(|| self.pool.make(dir, name, node, Kind::File))
+        self.change(|pool| pool.make(dir, name, node, Kind::File))
     }
 
     /// Makes a directory.
     pub fn mkdir(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
-        self.change(|| self.pool.make(dir, name, node, Kind::Directory))
+        self.change(|pool| pool.make(dir, name, node, Kind::Directory))
     }
 
     /// Makes a file, device, FIFO or socket; `kind` is the type's bits.
@@ -218,32 +233,32 @@ impl Fs {
         kind: u32,
         rdev: u32,
     ) -> Result<Attr> {
-        self.change(|| self.pool.make(dir, name, node, Kind::Special(kind, rdev)))
+        self.change(|pool| pool.make(dir, name, node, Kind::Special(kind, rdev)))
     }
 
     /// Makes a symbolic link.
     pub fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], node: &NewNode) -> Result<Attr> {
-        self.change(|| self.pool.make(dir, name, node, Kind::Symlink(target)))
+        self.change(|pool| pool.make(dir, name, node, Kind::Symlink(target)))
     }
 
     /// Makes a file without a name (O_TMPFILE), held open once: pair it with [`Fs::release`].
     pub fn tmpfile(&self, dir: Ino, node: &NewNode) -> Result<Attr> {
-        self.change(|| self.pool.tmpfile(dir, node))
+        self.change(|pool| pool.tmpfile(dir, node))
     }
 
     /// Gives a file one more name.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.change(|| self.pool.link(ino, dir, name))
+        self.change(|pool| pool.link(ino, dir, name))
     }
 
     /// Removes a name of anything but a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.change(|| self.pool.unlink(dir, name))
+        self.change(|pool| pool.unlink(dir, name))
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.change(|| self.pool.rmdir(dir, name))
+        self.change(|pool| pool.rmdir(dir, name))
     }
 
     /// Moves a name; see `renameat2(2)`.
@@ -269,12 +284,12 @@ impl Fs {
         owner: (u32, u32),
     ) -> Result<()> {
         let to = (new_dir, new_name);
-        self.change(|| self.pool.rename((dir, name), to, flags, owner))
+        self.change(|pool| pool.rename((dir, name), to, flags, owner))
     }
 
     /// A symbolic link's target.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.look(self.pool.readlink(ino))
+        self.look(|pool| pool.readlink(ino))
     }
 
     /// Shows `emit` the entries after `cookie` (0: all, "." and ".." first) until it declines one. A cookie
@@ -285,63 +300,65 @@ impl Fs {
         cookie: u64,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        self.pool.alive()?;
-        self.look(list::readdir(&self.pool, dir, cookie, emit))
+        self.look(|pool| {
+            pool.alive()?;
+            list::readdir(pool, dir, cookie, emit)
+        })
     }
 
     /// Holds an inode open: it and its blocks outlive its last name until as many releases.
     pub fn hold(&self, ino: Ino) -> Result<Attr> {
-        self.change(|| self.pool.hold(ino))
+        self.change(|pool| pool.hold(ino))
     }
 
     /// Ends one hold.
     pub fn release(&self, ino: Ino) -> Result<()> {
-        self.pool.release(ino)
+        self.store(|pool| pool.release(ino))
     }
 
     /// Reads; short only at the end of the file.
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut read = self.pool.read(ino, offset, buffer);
+        let pool = self.pool();
+        let mut read = pool.read(ino, offset, buffer);
         while let Err(error) = &read
             && self.pages_are_back(error)
         {
-            read = self.pool.read(ino, offset, buffer);
+            read = pool.read(ino, offset, buffer);
         }
-        let read = self.look(read)?;
-        self.pool.count(Total::ReadBytes, read as u64);
-        Ok(read)
+        pool.count_read(read.as_ref().map_or(0, |&bytes| bytes as u64));
+        read
     }
 
     /// Writes; short where the pool is full, or too scattered for one transaction.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
-        self.change_data(|| self.pool.write(ino, offset, data), |&written| written)
+        self.change_data(|pool| pool.write(ino, offset, data), |&written| written)
     }
 
     /// Writes at the true end; answers the offset and the bytes written.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
-        self.change_data(|| self.pool.append(ino, data), |&(_, written)| written)
+        self.change_data(|pool| pool.append(ino, data), |&(_, written)| written)
     }
 
     /// Writes back what the kernel of a mount had in a page: nothing past the true end.
     pub fn write_back(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        self.change_data(|| self.pool.write_back(ino, offset, data), |()| data.len())
+        self.change_data(|pool| pool.write_back(ino, offset, data), |()| data.len())
     }
 
     /// See `fallocate(2)`.
     pub fn fallocate(&self, ino: Ino, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
-        self.change(|| self.pool.fallocate(ino, mode, offset, len))
+        self.change(|pool| pool.fallocate(ino, mode, offset, len))
     }
 
     /// Takes a range of whole blocks out of a file: what lies behind it moves up to its start.
     /// COLLAPSE_RANGE of `fallocate(2)`.
     pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
-        self.change(|| self.pool.collapse_range(ino, offset, len))
+        self.change(|pool| pool.collapse_range(ino, offset, len))
     }
 
     /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole. INSERT_RANGE of
     /// `fallocate(2)`.
     pub fn insert_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
-        self.change(|| self.pool.insert_range(ino, offset, len))
+        self.change(|pool| pool.insert_range(ino, offset, len))
     }
 
     /// The first data from `offset` on.
@@ -355,13 +372,15 @@ impl Fs {
     }
 
     fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
-        let mut found = self.pool.seek(ino, offset, data);
-        while let Err(error) = &found
-            && self.pages_are_back(error)
-        {
-            found = self.pool.seek(ino, offset, data);
-        }
-        self.look(found)
+        self.look(|pool| {
+            let mut found = pool.seek(ino, offset, data);
+            while let Err(error) = &found
+                && self.pages_are_back(error)
+            {
+                found = pool.seek(ino, offset, data);
+            }
+            found
+        })
     }
 
     /// Copies between files inside the pool.
@@ -373,48 +392,48 @@ impl Fs {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.change(|| self.pool.copy_range(from, from_offset, to, to_offset, len))
+        self.change(|pool| pool.copy_range(from, from_offset, to, to_offset, len))
     }
 
     /// Nothing to do: every call is durable when it returns.
     pub fn fsync(&self, _ino: Ino) -> Result<()> {
-        self.pool.alive()
+        self.pool().alive()
     }
 
     /// Opens an inode: a new open file with its offset at 0, had once by this process. `flags` are the caller's.
     pub fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
-        self.change(|| self.pool.open_file(ino, flags))
+        self.change(|pool| pool.open_file(ino, flags))
     }
 
     /// As [`Fs::open_file`], of a file that was looked up before; [`Error::Stale`] if that one has gone since, also if another
     /// has its number by now.
     pub fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
-        self.change(|| self.pool.open_found(found, flags))
+        self.change(|pool| pool.open_found(found, flags))
     }
 
     /// What an open file is.
     pub fn file(&self, file: FileId) -> Result<OpenFile> {
-        self.pool.file_state(file)
+        self.pool().file_state(file)
     }
 
     /// Sets the flags of an open file.
     pub fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
-        self.pool.set_file_flags(file, flags)
+        self.store(|pool| pool.set_file_flags(file, flags))
     }
 
     /// One more descriptor of this process for an open file: pair it with [`Fs::close_file`].
     pub fn dup_file(&self, file: FileId) -> Result<()> {
-        self.pool.dup_file(file)
+        self.store(|pool| pool.dup_file(file))
     }
 
     /// One descriptor less; the last one of all ends the file and its locks.
     pub fn close_file(&self, file: FileId) -> Result<()> {
-        self.pool.close_file(file)
+        self.store(|pool| pool.close_file(file))
     }
 
     /// Reads at an open file's offset and moves it.
     pub fn read_file(&self, file: FileId, buffer: &mut [u8]) -> Result<usize> {
-        self.pool.at_offset(file, |now| {
+        self.pool().at_offset(file, |now| {
             let read = self.read(now.ino, now.offset, buffer)?;
             Ok((now.offset + read as u64, read))
         })
@@ -422,7 +441,7 @@ impl Fs {
 
     /// Writes at an open file's offset, or at the true end, and moves the offset behind it.
     pub fn write_file(&self, file: FileId, data: &[u8], append: bool) -> Result<usize> {
-        self.pool.at_offset(file, |now| {
+        self.pool().at_offset(file, |now| {
             let (at, written) = if append {
                 self.append(now.ino, data)?
             } else {
@@ -439,12 +458,12 @@ impl Fs {
         file: FileId,
         body: impl FnOnce(OpenFile) -> Result<(u64, usize)>,
     ) -> Result<usize> {
-        self.pool.at_offset(file, body)
+        self.pool().at_offset(file, body)
     }
 
     /// Moves an open file's offset: from the start, from where it is, from the end.
     pub fn seek_file(&self, file: FileId, to: SeekFrom) -> Result<u64> {
-        self.pool.seek_file(file, to)
+        self.store(|pool| pool.seek_file(file, to))
     }
 
     /// Takes a file lock for an open file (F_OFD_SETLK or flock): it ends with the last descriptor, whichever process
@@ -456,8 +475,8 @@ impl Fs {
         kind: LockKind,
         range: LockRange,
     ) -> Result<()> {
-        let request = self.pool.file_request(file, class, (kind, range))?;
-        self.change(|| self.pool.file_lock(&request))
+        let request = self.pool().file_request(file, class, (kind, range))?;
+        self.change(|pool| pool.file_lock(&request))
     }
 
     /// As [`Fs::lock_file`], but waits as [`Fs::lock_wait`] does.
@@ -469,8 +488,8 @@ impl Fs {
         range: LockRange,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let request = self.pool.file_request(file, class, (kind, range))?;
-        self.pool.file_lock_wait(&request, interrupted)
+        let request = self.pool().file_request(file, class, (kind, range))?;
+        self.pool().file_lock_wait(&request, interrupted)
     }
 
     /// What would be in the way of a lock of an open file; F_OFD_GETLK of `fcntl(2)`.
@@ -481,15 +500,17 @@ impl Fs {
         kind: LockKind,
         range: LockRange,
     ) -> Result<Option<LockInfo>> {
-        let request = self.pool.file_request(file, class, (kind, range))?;
-        self.pool.file_lock_conflict(&request)
+        let request = self.pool().file_request(file, class, (kind, range))?;
+        self.pool().file_lock_conflict(&request)
     }
 
     /// Gives up what an open file has of a range.
     pub fn unlock_file(&self, file: FileId, class: LockClass, range: LockRange) -> Result<()> {
-        let ino = self.pool.file_state(file)?.ino;
-        let owner = self.pool.file_owner(file.index(), class);
-        self.pool.file_unlock(ino, owner, range)
+        self.store(|pool| {
+            let ino = pool.file_state(file)?.ino;
+            let owner = pool.file_owner(file.index(), class);
+            pool.file_unlock(ino, owner, range)
+        })
     }
 
     /// Takes a file lock, or changes the kind of one that the owner has, if nobody is in the way. `pid` is what
@@ -502,8 +523,8 @@ impl Fs {
         range: LockRange,
         pid: u32,
     ) -> Result<()> {
-        let request = self.pool.lock_request(ino, owner, (kind, range), pid);
-        self.change(|| self.pool.file_lock(&request))
+        let request = self.pool().lock_request(ino, owner, (kind, range), pid);
+        self.change(|pool| pool.file_lock(&request))
     }
 
     /// As [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few milliseconds and ends
@@ -517,13 +538,13 @@ impl Fs {
         pid: u32,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let request = self.pool.lock_request(ino, owner, (kind, range), pid);
-        self.pool.file_lock_wait(&request, interrupted)
+        let request = self.pool().lock_request(ino, owner, (kind, range), pid);
+        self.pool().file_lock_wait(&request, interrupted)
     }
 
     /// Gives up what an owner has of a range.
     pub fn unlock(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<()> {
-        self.pool.unlock_of(ino, owner, range)
+        self.store(|pool| pool.unlock_of(ino, owner, range))
     }
 
     /// Gives up all that an owner has of an inode.
@@ -539,50 +560,51 @@ impl Fs {
         kind: LockKind,
         range: LockRange,
     ) -> Result<Option<LockInfo>> {
-        let request = self.pool.lock_request(ino, owner, (kind, range), 0);
-        self.pool.file_lock_conflict(&request)
+        let request = self.pool().lock_request(ino, owner, (kind, range), 0);
+        self.pool().file_lock_conflict(&request)
     }
 
     /// An extended attribute's value.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.look(self.pool.getxattr(ino, name))
+        self.look(|pool| pool.getxattr(ino, name))
     }
 
     /// Sets an extended attribute.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
-        self.change(|| self.pool.setxattr(ino, name, value, flags))
+        self.change(|pool| pool.setxattr(ino, name, value, flags))
     }
 
     /// The extended attributes' names.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.look(self.pool.listxattr(ino))
+        self.look(|pool| pool.listxattr(ino))
     }
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.change(|| self.pool.removexattr(ino, name))
+        self.change(|pool| pool.removexattr(ino, name))
     }
 
     /// Space and inodes.
     pub fn statfs(&self) -> Result<StatFs> {
-        self.look(self.pool.statfs())
+        self.look(|pool| pool.statfs())
     }
 
-    /// The attachment, for the parts of the engine that are not calls on files.
-    pub(crate) fn attached(&self) -> &Pool {
-        &self.pool
+    /// The attachment, which this thread enters.
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> &Pool {
+        self.entrance.enter()
     }
 
     /// What a write promises here.
     #[must_use]
     pub fn data_mode(&self) -> DataMode {
-        self.pool.data_mode
+        self.pool().data_mode
     }
 
     /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        self.pool.damaged.load(Ordering::Relaxed)
+        self.pool().damaged.load(Ordering::Relaxed)
     }
 
     /// What a remount may change: when reads update atime, of directories too, and whether changes are refused.
@@ -593,7 +615,7 @@ impl Fs {
         if !read_only && self.is_damaged() {
             return Err(Error::ReadOnly);
         }
-        let pool = &self.pool;
+        let pool = self.pool();
         pool.atime.store(atime as u8, Ordering::Relaxed);
         pool.nodiratime.store(nodiratime, Ordering::Relaxed);
         pool.read_only.store(read_only, Ordering::Relaxed);
@@ -603,46 +625,59 @@ impl Fs {
     /// The mapping, for tools that look at the medium itself.
     #[must_use]
     pub fn mapping(&self) -> &pmem::Pmem {
-        self.pool.pm.mapping()
+        self.pool().pm.mapping()
     }
 
     /// The mapping back, as it is: an unclean end.
     #[must_use]
     pub fn into_mapping(self) -> pmem::Pmem {
-        self.pool.pm.into_mapping()
+        self.entrance.into_pool().pm.into_mapping()
     }
 
     /// Counts a call that reads.
     #[inline]
-    fn look<T>(&self, answer: Result<T>) -> Result<T> {
-        self.pool.count(Total::Reads, 1);
+    fn look<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
+        let pool = self.pool();
+        let answer = call(pool);
+        pool.count_read(0);
         answer
+    }
+
+    /// A call that stores, and counts as nothing.
+    #[inline]
+    fn store<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
+        let pool = self.pool();
+        let _writable = pool.pm.mapping().writable();
+        call(pool)
     }
 
     /// Makes a change and counts it.
     #[inline]
-    pub(crate) fn change<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn change<T>(&self, call: impl Fn(&Pool) -> Result<T>) -> Result<T> {
         self.change_data(call, |_| 0)
     }
 
     /// Makes a change and counts it; `written` is the file data in it, bytes. Where something has run out, what dead
-    /// processes still held may be had.
+    /// processes still held may be had. One write window for all of it: with one around each store, a
+    /// create would open 32.
     #[inline]
     fn change_data<T>(
         &self,
-        call: impl Fn() -> Result<T>,
+        call: impl Fn(&Pool) -> Result<T>,
         written: impl Fn(&T) -> usize,
     ) -> Result<T> {
+        let pool = self.pool();
+        let _writable = pool.pm.mapping().writable();
         let before = counters::snapshot();
-        let mut result = call();
+        let mut result = call(pool);
         let mut recovered = false;
         while let Err(error) = &result
             && self.may_go_better(error, &mut recovered)
         {
-            result = call();
+            result = call(pool);
         }
         let written = result.as_ref().map_or(0, written);
-        self.pool.count_change(&before, written as u64);
+        pool.count_change(&before, written as u64);
         self.stop_at_damage(result)
     }
 
@@ -660,9 +695,9 @@ impl Fs {
     /// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
     fn stop_at_damage<T>(&self, result: Result<T>) -> Result<T> {
         if matches!(result, Err(Error::Corrupt { .. })) {
-            self.pool.damaged.store(true, Ordering::Relaxed);
-            self.pool.read_only.store(true, Ordering::Relaxed);
+            self.pool().damaged.store(true, Ordering::Relaxed);
+            self.pool().read_only.store(true, Ordering::Relaxed);
         }
-        self.pool.pm.intact().and(result)
+        self.pool().pm.intact().and(result)
     }
 }

@@ -67,6 +67,7 @@ pub struct Locked {
 impl Pool {
     /// Who is attached, in the order of slots.
     pub(crate) fn processes(&self) -> Vec<Process> {
+        self.tell_reads();
         let lanes: Vec<u64> = (0..self.geometry.lanes)
             .filter_map(|lane| slot_of(self.pm.load(self.geometry.lane_line(lane))))
             .collect();

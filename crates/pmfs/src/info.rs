@@ -1,9 +1,15 @@
 //! What a pool tells about itself: geometry, medium, and what attaching had to do.
 
 use crate::alloc::Bitmap;
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::locks::LockSet;
 use crate::pool::Pool;
 use crate::superblock;
+use crate::tree::entry::coverage;
+use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
+use pmfs_format::tree::FANOUT;
 use std::fmt;
 use std::time::Duration;
 
@@ -132,6 +138,17 @@ pub struct PoolDetails {
     pub regions: Vec<(&'static str, u64, u64)>,
 }
 
+/// The pages that hold a file, each counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilePages {
+    /// Of 4 KiB.
+    pub small: u64,
+    /// Of 2 MiB.
+    pub large: u64,
+    /// Of 1 GiB.
+    pub huge: u64,
+}
+
 /// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are counted in the
 /// smaller ones too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,6 +162,36 @@ pub struct FreePages {
 }
 
 impl Pool {
+    /// Which pages hold a file; found bit by bit, each under the file's lock.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`], or that it is no file.
+    pub(crate) fn pages(&self, ino: Ino) -> Result<FilePages> {
+        /// Entries looked at while others wait.
+        const STRETCH: u64 = 1 << 12;
+        let mut pages = FilePages::default();
+        let mut index = 0;
+        loop {
+            let _locks = LockSet::take(self, &[ino]);
+            let inode = Inode::live(self, ino)?;
+            inode.require_file()?;
+            let tree = inode.tree();
+            for _ in 0..STRETCH {
+                let found = tree.find(self, index)?;
+                if found.entry.is_leaf() {
+                    match found.units {
+                        1 => pages.small += 1,
+                        FANOUT => pages.large += 1,
+                        _ => pages.huge += 1,
+                    }
+                } else if index >= coverage(tree.root.height()) {
+                    return Ok(pages);
+                }
+                index = found.base + found.units;
+            }
+        }
+    }
+
     pub(crate) fn details(&self) -> PoolDetails {
         let record = superblock::run_record(self.pm.mapping());
         let live = |slot: &u64| self.is_marked(*slot);

@@ -199,6 +199,8 @@ impl Pool {
             .unwrap_or_else(std::sync::PoisonError::into_inner) = locks;
         owner::this_thread_lives();
         self.traces.all();
+        // The parent tells of its own.
+        self.counting.take_reads();
         self.held_as.store(successor.holder);
         self.rename_slot(successor.holder.slot);
         self.life.store(pmem::life::number(), Ordering::Relaxed);

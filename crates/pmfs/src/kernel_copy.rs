@@ -35,9 +35,9 @@ use crate::recovery;
 use crate::slot::SLOT_ASKED;
 use crate::types::Ino;
 use pmfs_format::runtime::{
-    KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_READ,
-    KERNEL_COPY_PIN_WRITE, KERNEL_COPY_READ, KERNEL_COPY_SLOT_SHIFT, KERNEL_COPY_TAKEN,
-    KERNEL_COPY_WANTED,
+    KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,
+    KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE, KERNEL_COPY_READ, KERNEL_COPY_SLOT_SHIFT,
+    KERNEL_COPY_TAKEN, KERNEL_COPY_WANTED,
 };
 use pmfs_format::{KernelCopyRaw, LockRaw};
 use std::collections::BTreeSet;
@@ -136,7 +136,7 @@ impl Record {
 
     /// Whether the pool's own blocks are mapped.
     pub fn is_pin(&self) -> bool {
-        matches!(self.kind, KERNEL_COPY_PIN_READ | KERNEL_COPY_PIN_WRITE)
+        (KERNEL_COPY_PIN_READ..=KERNEL_COPY_PIN_APART).contains(&self.kind)
     }
 }
 
@@ -501,7 +501,7 @@ impl Fs {
     /// From now on calls that meet pages of another mount's kernel answer [`Error::PagesElsewhere`] and have done nothing; the
     /// caller waits by [`Fs::wait_for_pages`] and calls again. Without this they wait themselves.
     pub fn tell_of_pages(&self) {
-        let pool = self.attached();
+        let pool = self.pool();
         pool.own_copies.tells.store(true, Ordering::Relaxed);
         // From now on the slot counts as a mount's.
         pool.wake_revoker(pool.holder().slot);
@@ -514,7 +514,7 @@ impl Fs {
     /// [`Error::PagesElsewhere`]; [`Error::Mapped`] by programs that have the blocks themselves; [`Error::TooManyOpen`] if the table
     /// has no room.
     pub fn note_kernel_read(&self, ino: Ino, may_be_dirty: &dyn Fn() -> bool) -> Result<()> {
-        self.unless_dead(ino, || self.attached().note_kernel_read(ino, may_be_dirty))
+        self.unless_dead(ino, || self.pool().note_kernel_read(ino, may_be_dirty))
     }
 
     /// Before a mount lets a file be opened for writing. `begin`, under the inode's lock: from here on `may_be_dirty` of
@@ -523,18 +523,18 @@ impl Fs {
     /// # Errors
     /// [`Error::PagesElsewhere`]: other mounts have pages of a file of which this one has, too.
     pub fn begin_kernel_writing(&self, ino: Ino, begin: &dyn Fn()) -> Result<()> {
-        self.unless_dead(ino, || self.attached().begin_kernel_writing(ino, begin))
+        self.unless_dead(ino, || self.pool().begin_kernel_writing(ino, begin))
     }
 
     /// This mount's kernel has something else in its pages than the file: its revoker is to drop them.
     pub fn want_own_pages(&self, ino: Ino) -> Result<()> {
-        self.attached().want_own_pages(ino)
+        self.pool().want_own_pages(ino)
     }
 
     /// The mount's last handle of the file is closed, so nobody can reach its pages; `unless`, asked under the inode's lock:
     /// there is another handle by now.
     pub fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {
-        self.attached().forget_kernel_copies(ino, unless)
+        self.pool().forget_kernel_copies(ino, unless)
     }
 
     /// Asks for the pages that [`Error::PagesElsewhere`] spoke of, and waits until some are back, or `gives_up`, asked every
@@ -545,12 +545,12 @@ impl Fs {
         change: bool,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<()> {
-        self.attached().wait_for_pages(ino, change, gives_up)
+        self.pool().wait_for_pages(ino, change, gives_up)
     }
 
     /// How often this mount was asked for pages.
     pub fn asked_for_pages(&self) -> Result<u64> {
-        let pool = self.attached();
+        let pool = self.pool();
         pool.alive()?;
         let asked = pool.geometry.slot(pool.holder().slot) + SLOT_ASKED;
         Ok(pool.pm.load(asked))
@@ -558,7 +558,7 @@ impl Fs {
 
     /// Sleeps until this mount is asked once more than `seen`, at most `timeout`.
     pub fn wait_to_be_asked(&self, seen: u64, timeout: Duration) -> Result<()> {
-        let pool = self.attached();
+        let pool = self.pool();
         pool.alive()?;
         let asked = pool.geometry.slot(pool.holder().slot) + SLOT_ASKED;
         pool.pm.runtime().wait(asked, seen as u32, timeout);
@@ -567,7 +567,7 @@ impl Fs {
 
     /// Ends a sleep of [`Fs::wait_to_be_asked`].
     pub fn end_wait_to_be_asked(&self) {
-        let pool = self.attached();
+        let pool = self.pool();
         if pool.alive().is_ok() {
             pool.wake_revoker(pool.holder().slot);
         }
@@ -575,19 +575,19 @@ impl Fs {
 
     /// What this mount is asked for.
     pub fn wanted_pages(&self) -> Result<Vec<WantedPages>> {
-        self.attached().alive()?;
-        Ok(self.attached().wanted_pages())
+        self.pool().alive()?;
+        Ok(self.pool().wanted_pages())
     }
 
     /// The kernel has dropped the pages after the record was seen at this generation. `false`: some were served since.
     pub fn give_pages_back(&self, ino: Ino, generation: u64) -> Result<bool> {
-        self.attached().give_pages_back(ino, generation)
+        self.pool().give_pages_back(ino, generation)
     }
 
     /// What kernels of mounts may hold.
     #[must_use]
     pub fn kernel_copies(&self) -> Vec<KernelCopy> {
-        self.attached().kernel_copies().collect()
+        self.pool().kernel_copies().collect()
     }
 
     /// After a call that met pages of another mount, and so has done nothing: waits for them, if that is this process's way, and
@@ -597,7 +597,7 @@ impl Fs {
         let &Error::PagesElsewhere { ino, change } = error else {
             return false;
         };
-        if self.attached().own_copies.tells.load(Ordering::Relaxed) {
+        if self.pool().own_copies.tells.load(Ordering::Relaxed) {
             return false;
         }
         // An error will be the next try's, too.

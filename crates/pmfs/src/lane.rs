@@ -28,6 +28,9 @@ const RUN_SHIFT: u32 = 24;
 /// Bits of a kind's word that may hold an index.
 const INDEX_MASK: u64 = (1 << LEVEL_SHIFT) - 1;
 
+/// For [`Purpose::Range`], of a whole tree: whatever the new tree names stays.
+pub(crate) const CHANGED: u64 = INDEX_MASK;
+
 /// The lane that this thread used last; more than any pool has if it used none.
 fn hint() -> u64 {
     pmem::thread::with(|thread| thread.lane.get()).wrapping_sub(1)
@@ -52,6 +55,15 @@ pub(crate) enum Zone {
     Meta,
 }
 
+impl Zone {
+    pub fn other(self) -> Zone {
+        match self {
+            Zone::Data => Zone::Meta,
+            Zone::Meta => Zone::Data,
+        }
+    }
+}
+
 /// A run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -74,7 +86,7 @@ pub(crate) enum Purpose {
     Reclaim { ino: Ino, cursor: u64 },
     /// The old subtree (its entry is in `run`'s place), named by `slot` before the change.
     Subtree { slot: u64, level: u32, cursor: u64 },
-    /// First and last index of the subtree record before it, and the first whose leaf stays; its first word is
+    /// First and last index of the subtree record before it, and the first whose leaf stays, or [`CHANGED`]; its first word is
     /// the subtree's base plus one.
     Range { from: u64, to: u64, kept: u64 },
     /// Saved data of the running transaction.

@@ -41,8 +41,10 @@ mod attach;
 pub mod check;
 mod clock;
 mod counters;
+mod defrag;
 mod dir;
 pub mod dump;
+mod entrance;
 mod error;
 mod file;
 mod file_lock;
@@ -59,6 +61,7 @@ mod kernel_copy;
 mod lane;
 mod locks;
 mod look;
+mod map;
 mod mkfs;
 mod name_of;
 mod namespace;
@@ -90,18 +93,20 @@ mod xattr;
 pub use check::{CheckReport, Finding};
 pub use clock::Clock;
 pub use counters::Totals;
+pub use defrag::{DefragReport, Merged};
 pub use error::{Error, Result};
 pub use freeze::{Freeze, FreezeProbe};
 pub use fs::Fs;
 pub use grow::{GrowReport, grow};
 pub use holders::{Holding, Locked, Process};
 pub use image::{LoadOptions, LoadReport, SaveReport, load};
-pub use info::{FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
+pub use info::{FilePages, FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
 pub use inherit::{ForExec, ForFork};
 pub use kernel_copy::{KernelCopy, WantedPages};
 #[cfg(feature = "record")]
 pub use lane::prefer_lane;
 pub use look::{Look, PoolState, is_pool, remove};
+pub use map::{FileMap, MapMode};
 pub use new_file::NewFile;
 pub use open_file::OpenFile;
 pub use options::{MkfsOptions, OpenOptions, Stalled};
@@ -111,10 +116,12 @@ pub use owner::stalled::tell_of_stalled;
 pub use owner_words::OwnerWords;
 pub use path::Place;
 pub use pin::BlockRun;
-pub use pmem::{Charged, Emulation, EmulationError, FlushMode, MapOptions};
+pub use pmem::{
+    Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
+};
 pub use repair::RepairReport;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,
-    LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO, RenameFlags, SetAttr,
-    SetTime, StatFs, XattrFlags,
+    LargePages, LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO,
+    RenameFlags, SetAttr, SetTime, StatFs, XattrFlags,
 };

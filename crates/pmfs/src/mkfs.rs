@@ -26,10 +26,13 @@ use zerocopy::FromBytes;
 /// The file has content and `force` is not set, another process holds it, no space, bad geometry.
 pub(crate) fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
     let existing = std::fs::metadata(path).ok();
-    let has_bytes = existing.as_ref().is_some_and(|meta| meta.len() > 0);
     let is_file = existing.as_ref().is_none_or(std::fs::Metadata::is_file);
+    // A device has some whatever stat says.
+    let has_bytes = existing
+        .as_ref()
+        .is_some_and(|meta| meta.len() > 0 || !is_file);
     if existing.is_some() {
-        guard(path, options, has_bytes && is_file)?;
+        guard(path, options, has_bytes)?;
     }
     let mem = match options.size {
         Some(size) if is_file => {

@@ -157,7 +157,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Does something at the offset and moves it by what `body` answers; nobody else moves it meanwhile.
+    /// Does something at the offset and moves it by what `body` answers; nobody else moves it meanwhile. `body` may store where a
+    /// program says, so no window is open around it.
     ///
     /// # Errors
     /// [`Error::NotOpen`]; those of `body`.
@@ -167,9 +168,13 @@ impl Pool {
         body: impl FnOnce(OpenFile) -> Result<(u64, usize)>,
     ) -> Result<usize> {
         let line = self.file_line(file)?;
-        let _held = (!planted!("bug-offset-unlocked")).then(|| Held::new(self, line));
+        let writable = self.pm.mapping().writable();
+        let held = (!planted!("bug-offset-unlocked")).then(|| Held::new(self, line));
+        drop(writable);
         let (end, done) = body(self.file_state(file)?)?;
+        let _writable = self.pm.mapping().writable();
         self.pm.runtime().store(line + OFFSET, end);
+        drop(held);
         Ok(done)
     }
 

@@ -1,7 +1,7 @@
 //! What mkfs and open are asked for.
 
 use crate::clock::Clock;
-use crate::types::{AtimeMode, DataMode};
+use crate::types::{AtimeMode, DataMode, LargePages};
 use pmem::MapOptions;
 
 /// How to make a pool.
@@ -45,6 +45,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// What a write promises.
     pub data: DataMode,
+    /// When files take large pages.
+    pub large: LargePages,
     /// When reads update atime.
     pub atime: AtimeMode,
     /// Leave the atime of directories alone, whatever `atime` says.

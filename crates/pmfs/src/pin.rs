@@ -21,7 +21,8 @@ use crate::recovery;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::runtime::{
-    KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE, KERNEL_COPY_READ,
+    KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE,
+    KERNEL_COPY_READ,
 };
 
 /// Of [`pmfs_format::KernelCopyRaw`].
@@ -60,7 +61,7 @@ impl Pool {
         }
         let stands = |copy: Record| match copy.kind {
             KERNEL_COPY_PIN_WRITE => false,
-            KERNEL_COPY_PIN_READ => !dirty,
+            KERNEL_COPY_PIN_READ | KERNEL_COPY_PIN_APART => !dirty,
             _ => true,
         };
         if self.copies_of(line, ino).all(stands) {
@@ -98,6 +99,10 @@ impl Pool {
         if !self.is_pinned(line, ino) && self.is_open_below_mounts(ino) {
             return Err(Error::Mapped);
         }
+        let apart = |copy: Record| copy.kind == KERNEL_COPY_PIN_APART;
+        if self.copies_of(line, ino).any(apart) {
+            return Err(Error::Mapped);
+        }
         let kind = match writes {
             true => KERNEL_COPY_PIN_WRITE,
             false => KERNEL_COPY_PIN_READ,
@@ -108,6 +113,34 @@ impl Pool {
             None => drop(self.claim_copy_for(self.holder().slot, line, ino, kind)?),
         }
         Ok(())
+    }
+
+    /// See [`Fs::pin_apart`].
+    pub(crate) fn pin_apart(&self, ino: Ino) -> Result<()> {
+        self.alive()?;
+        self.inode_off(ino)?;
+        let locks = LockSet::take(self, &[ino]);
+        Inode::live(self, ino)?.require_file()?;
+        let line = locks.first();
+        self.pages_beside_pin(line, ino, false)?;
+        if let Some(own) = self.own_copy(line, ino)
+            && own.kind == KERNEL_COPY_PIN_APART
+        {
+            return Ok(());
+        }
+        if self.is_pinned(line, ino) || self.is_open_below_mounts(ino) {
+            return Err(Error::Mapped);
+        }
+        let slot = self.holder().slot;
+        self.claim_copy_for(slot, line, ino, KERNEL_COPY_PIN_APART)?;
+        Ok(())
+    }
+
+    /// Whether another process has blocks of the inode mapped. Under its lock.
+    pub(crate) fn others_pin(&self, line: u64, ino: Ino) -> bool {
+        let own = Some(self.holder().slot);
+        let others = |copy: Record| copy.is_pin() && copy.slot() != own;
+        self.is_pinned(line, ino) && self.copies_of(line, ino).any(others)
     }
 
     fn unpin(&self, ino: Ino) -> Result<()> {
@@ -134,7 +167,8 @@ impl Pool {
     /// Gives a slot that is nobody's yet the pins of this one.
     pub(crate) fn copy_pins(&self, to: u64) -> Result<()> {
         for pin in self.copies_of_slot(self.holder().slot) {
-            if pin.is_pin() {
+            // Copies of blocks that are stored to are not shared with a child.
+            if pin.is_pin() && pin.kind != KERNEL_COPY_PIN_APART {
                 let locks = LockSet::take(self, &[pin.ino]);
                 let off = self.claim_copy_for(to, locks.first(), pin.ino, pin.kind)?;
                 let trims = self.pm.load(pin.off + TRIMS);
@@ -308,12 +342,12 @@ impl Fs {
     /// # Errors
     /// [`Error::Mapped`]: it is open below a mount, or a mount's kernel has pages of it. [`Error::TooManyOpen`]: no room.
     pub fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
-        self.unless_dead(ino, || self.attached().pin(ino, writes))
+        self.unless_dead(ino, || self.pool().pin(ino, writes))
     }
 
     /// Ends this process's pin of a file; nothing of it is mapped any more.
     pub fn unpin(&self, ino: Ino) -> Result<()> {
-        self.attached().unpin(ino)
+        self.pool().unpin(ino)
     }
 
     /// The blocks of a range of a pinned file, up to its end; what is missing is given memory first, up to so many bytes. They stay
@@ -322,18 +356,18 @@ impl Fs {
     /// # Errors
     /// [`Error::NoSpace`]: more is missing, or not to be had.
     pub fn blocks(&self, ino: Ino, at: u64, len: u64, missing_max: u64) -> Result<Vec<BlockRun>> {
-        self.change(|| self.attached().blocks(ino, at, len, missing_max))
+        self.change(|pool| pool.blocks(ino, at, len, missing_max))
     }
 
     /// Makes durable what programs have stored in the blocks of a range, and updates the file's times.
     pub fn flush_blocks(&self, ino: Ino, at: u64, len: u64) -> Result<()> {
-        self.change(|| self.attached().flush_blocks(ino, at, len))
+        self.change(|pool| pool.flush_blocks(ino, at, len))
     }
 
     /// Does it again if only dead processes were in the way.
     pub(crate) fn unless_dead<T>(&self, ino: Ino, call: impl Fn() -> Result<T>) -> Result<T> {
         let answer = call();
-        let pool = self.attached();
+        let pool = self.pool();
         if matches!(answer, Err(Error::Mapped)) {
             let mut others = pool.copies_of(line_of(pool, ino), ino);
             let is_dead = |copy: Record| copy.slot().is_some_and(|slot| pool.slot_dead(slot));

@@ -1,5 +1,6 @@
 //! An attached pool: the mapping, its geometry, and who we are in it.
 
+use crate::alloc::Hints;
 use crate::clock::Clock;
 use crate::counters::Counting;
 use crate::error::{Error, Result};
@@ -9,7 +10,7 @@ use crate::options::{OpenOptions, Stalled};
 use crate::owner::{AtomicHolder, Holder, slot_of};
 use crate::persist::Pm;
 use crate::traces::Traces;
-use crate::types::{AtimeMode, DataMode};
+use crate::types::{AtimeMode, DataMode, LargePages};
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::SuperblockRaw;
@@ -39,6 +40,7 @@ pub(crate) struct Pool {
     pub clock: Clock,
     pub stalled: Stalled,
     pub data_mode: DataMode,
+    pub large: LargePages,
     /// An [`AtimeMode`], by number.
     pub atime: AtomicU8,
     pub nodiratime: AtomicBool,
@@ -56,11 +58,13 @@ pub(crate) struct Pool {
     pub discarded: Mutex<Vec<u64>>,
     /// Blocks that ordinary calls may take before the free ones are counted again.
     pub budget: AtomicI64,
+    pub hints: Hints,
     pub prober: Option<Prober>,
     pub counting: Counting,
     pub cleaning: crate::recovery::Cleaning,
     pub own_copies: OwnCopies,
     pub traces: Traces,
+    pub maps: crate::map::Maps,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// The locks whose life is ours: slot and pool.
@@ -87,6 +91,7 @@ impl Pool {
             clock: options.clock.clone(),
             stalled: options.stalled,
             data_mode: options.data,
+            large: options.large,
             atime: AtomicU8::new(options.atime as u8),
             nodiratime: AtomicBool::new(options.nodiratime),
             read_only: AtomicBool::new(options.read_only),
@@ -97,11 +102,13 @@ impl Pool {
             mending: options.repair,
             discarded: Mutex::new(Vec::new()),
             budget: AtomicI64::new(0),
+            hints: Hints::default(),
             prober,
             counting: Counting::default(),
             cleaning: Default::default(),
             own_copies: OwnCopies::default(),
             traces: Traces::default(),
+            maps: crate::map::Maps::default(),
             next_file: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }

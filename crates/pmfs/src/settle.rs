@@ -4,7 +4,7 @@
 use crate::alloc::Bitmap;
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::lane::{Lane, Purpose, Run};
+use crate::lane::{CHANGED, Lane, Purpose, Run};
 use crate::pool::Pool;
 use crate::tree::entry::{Entry, coverage};
 use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
@@ -156,6 +156,7 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
             from: 0,
             to: coverage(7),
             kept: u64::MAX,
+            unless: None,
             cursor,
         };
         let root = Entry(inode.root);
@@ -199,6 +200,8 @@ fn subtree(
     if pool.pm.load(slot) == old.0 {
         return Ok(());
     }
+    let new = Entry(pool.pm.load(slot));
+    let changed = kept == CHANGED && base == 0 && !planted!("bug-pages-frees-shared");
     Freeing {
         pool,
         lane,
@@ -207,6 +210,7 @@ fn subtree(
         from,
         to,
         kept,
+        unless: changed.then(|| Tree::file(new.0, slot)),
         cursor,
     }
     .run(old.unrooted(), level, base)?;
@@ -252,6 +256,16 @@ pub(crate) fn intend_nodes(
 ) -> Result<()> {
     let to = swing.base + coverage(swing.level);
     intend(lane, swing, (from, to), kept)
+}
+
+/// As [`intend_subtree`], for all of the old subtree that the new one does not name.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_changed(lane: &Lane<'_>, swing: &crate::tree::edit::Swing) -> Result<()> {
+    let to = swing.base + coverage(swing.level);
+    intend(lane, swing, (swing.base, to), CHANGED)
 }
 
 #[cfg_attr(feature = "record", track_caller)]

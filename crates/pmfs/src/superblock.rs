@@ -66,7 +66,9 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
         )));
     }
     let whole = |raw: &SuperblockRaw| raw.magic == MAGIC && raw.crc == crc_of(raw);
-    let primary = read_at(mem, 0)?;
+    // Where the medium can't give one, the other serves.
+    let nothing = || SuperblockRaw::read_from_bytes(&[0; 256]).expect("the size is asserted");
+    let primary = read_at(mem, 0).unwrap_or_else(|_| nothing());
     // A pool may be shorter than its file: the superblock knows where its copy is.
     let end = if whole(&primary) {
         primary.blocks
@@ -88,7 +90,7 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
             offset: mem.len(),
         });
     }
-    let copy = read_at(mem, (end - 1) * BLOCK_BYTES)?;
+    let copy = read_at(mem, (end - 1) * BLOCK_BYTES).unwrap_or_else(|_| nothing());
     let health = Health {
         primary: whole(&primary),
         copy: whole(&copy),
@@ -103,6 +105,8 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
             });
         }
         (false, false) => {
+            // Unless that is why.
+            read_at(mem, 0)?;
             return Err(Error::NotAPool(
                 "no PMFS superblock, and no copy at its end".into(),
             ));

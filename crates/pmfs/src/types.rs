@@ -199,6 +199,19 @@ pub enum DataMode {
     Ordered,
 }
 
+/// When a file takes pages of 2 MiB that nobody asked for by fallocate: the page-size hint of the PMFS paper, section 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LargePages {
+    /// Not at all.
+    Never,
+    /// Where it goes on to grow at 16 MiB and more, or is written 2 MiB at once.
+    #[default]
+    Grow,
+    /// Where it goes on to grow at 2 MiB and more; and where it was made longer by truncate, when a hole of 2 MiB is
+    /// first written to.
+    Always,
+}
+
 /// When a read updates atime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AtimeMode {

@@ -292,7 +292,13 @@ const UNSEEN_FENCES: [(&str, &str, &str); 1] = [(
 )];
 
 /// Places whose absence no workload shows: file, what the source says there, why it is there.
-const UNSEEN: [(&str, &str, &str); 15] = [
+const UNSEEN: [(&str, &str, &str); 17] = [
+    (
+        "defrag.rs",
+        "publish(swing.slot, swing.new.0, durable)",
+        MOVED,
+    ),
+    ("defrag.rs", "publish(slot, new, durable)", MOVED),
     (
         "dir/split.rs",
         "pool.pm.publish_early(dir.root_slot()",
@@ -351,6 +357,8 @@ const UNSEEN: [(&str, &str, &str); 15] = [
 ];
 const COVERED: &str =
     "the call's own transaction flushes the line again, unless it fails before that";
+const MOVED: &str =
+    "both places read the same; it shows once another thread has the old blocks again";
 const PLACEMENT: &str =
     "it keeps space reserved; what has it is not looked at, for the file reads as zeros there";
 const NEIGHBOUR: &str = "once for a write past the end: the bytes beside it flush the line again";

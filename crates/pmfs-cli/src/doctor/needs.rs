@@ -178,10 +178,10 @@ fn protection_keys(machine: &Machine) -> Need {
     let cpuinfo = machine.read("/proc/cpuinfo");
     let name = "protection keys";
     match has_flag(&cpuinfo, "pku") && has_flag(&cpuinfo, "ospke") {
-        true => ok(name, "there; this version doesn't use them"),
+        true => ok(name, "there: stray stores don't reach mapped pools"),
         false => optional(
             name,
-            "the CPU has none; this version doesn't use them",
+            "the CPU has none, or the kernel doesn't use them: a program's stray store may reach a pool (--protect=pages keeps it away, slowly)",
             None,
         ),
     }

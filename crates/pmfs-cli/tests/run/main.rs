@@ -9,6 +9,7 @@ mod bench;
 mod beneath;
 mod patching;
 mod program;
+mod stray;
 
 use program::{Rights, Run, apart, both, both_apart, both_as_nobody, both_with};
 
@@ -233,4 +234,20 @@ fn a_set_uid_program_of_an_ordinary_user() {
 fn capabilities_of_a_program_of_an_ordinary_user() {
     both_as_nobody("static", Rights::Capability);
     both_as_nobody("dynamic", Rights::Capability);
+}
+
+/// Shared mappings whose stores reach the file with msync, or not at all: with a mount and without.
+#[test]
+fn stores_that_wait_for_msync() {
+    let ways: [&[&str]; 2] = [&["--atomic-msync", "--no-mount"], &["--atomic-msync"]];
+    for options in &ways[..1 + usize::from(bench::can_mount())] {
+        let run = Run::unmounted();
+        let program = run.build("atomic.c", &[]);
+        let said = run.below_run(options, &program, &["40"]);
+        let log = run.log();
+        assert_eq!(said.code, Some(0), "{}\n{log}", said.text);
+        assert!(!log.contains("lost"), "{log}");
+        assert_eq!(run.copied_out("left").trim_end_matches('\0'), "L");
+        run.check();
+    }
 }

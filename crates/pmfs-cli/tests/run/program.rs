@@ -150,7 +150,13 @@ impl Run {
         self.below_run(&["--no-mount"], program, arguments)
     }
 
-    fn below_run(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Said {
+    /// On the pool, closed in this way.
+    pub fn closed(&self, protect: &str, program: &Path, arguments: &[&str]) -> Said {
+        self.below_run(&["--protect", protect], program, arguments)
+    }
+
+    /// On the pool, with options of `pmfs run`.
+    pub fn below_run(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Said {
         let mut command = match &self.noexec {
             None => Command::new(&self.pmfs),
             Some(path) => {

@@ -37,6 +37,13 @@ fn for_writing(file: &Descriptor) -> Result<&'static Fs, i32> {
     Ok(fs)
 }
 
+/// As [`for_writing`], for calls that change what is there.
+fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
+    let fs = for_writing(file)?;
+    maps::refuse_write(file.ino)?;
+    Ok(fs)
+}
+
 /// A write by somebody without CAP_FSETID takes set-id bits away.
 fn drop_privileges(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
     use pmfs::types::mode::{S_ISGID, S_ISUID};
@@ -111,7 +118,7 @@ pub(crate) fn read(file: &Descriptor, args: &[u64; 6]) -> Verdict {
 
 pub(crate) fn write(file: &Descriptor, args: &[u64; 6]) -> Verdict {
     let write = || {
-        let fs = for_writing(file)?;
+        let fs = for_storing(file)?;
         let append = appends(fs, file)?;
         let bytes = limits::cut(args[2], || end(fs, file, append))?;
         from_program(args[1], bytes, |data| {
@@ -143,7 +150,7 @@ pub(crate) fn pread(file: &Descriptor, args: &[u64; 6]) -> Answer {
 
 pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
-    let fs = for_writing(file)?;
+    let fs = for_storing(file)?;
     let append = appends(fs, file)?;
     let place = || {
         if append { end(fs, file, true) } else { Ok(at) }
@@ -246,7 +253,7 @@ pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict 
 
 pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
     let write = || {
-        let fs = for_writing(file)?;
+        let fs = for_storing(file)?;
         let parts = vector(args[1], args[2])?;
         if let Place::Bad(error) = place {
             return Err(error);
@@ -341,9 +348,12 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
     if !file.writes() {
         return Err(EBADF);
     }
-    let fs = for_writing(file)?;
-    let (at, len) = (at as u64, len as u64);
     const KEEP_SIZE: u32 = 0x01;
+    let fs = match mode & !KEEP_SIZE {
+        0 => for_writing(file)?,
+        _ => for_storing(file)?,
+    };
+    let (at, len) = (at as u64, len as u64);
     const COLLAPSE: u32 = 0x08;
     const INSERT: u32 = 0x20;
     let size = || end(fs, file, true);
@@ -458,7 +468,7 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
 
 /// sendfile(2) from a file of others into one of ours. A source without offsets is refused, as the kernel does.
 fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
-    let fs = for_writing(to)?;
+    let fs = for_storing(to)?;
     let number = |answer: i64| kernel_answer(answer);
     let own = number(kernel::plain(
         libc::SYS_lseek,
@@ -508,7 +518,7 @@ fn put(fs: &Fs, to: Option<&Descriptor>, number: u64, data: &[u8]) -> Answer {
         let answer = gate::away(|| unsafe { kernel::call(libc::SYS_write, args) });
         return kernel_answer(answer);
     };
-    for_writing(to)?;
+    for_storing(to)?;
     let append = appends(fs, to)?;
     let bytes = limits::cut(data.len() as u64, || end(fs, to, append))?;
     let written = fs.write_file(to.file, &data[..bytes as usize], append);
@@ -525,7 +535,7 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
     };
     let copy = || {
         let fs = for_reading(&from)?;
-        for_writing(&to)?;
+        for_storing(&to)?;
         if args[5] != 0 {
             return Err(EINVAL);
         }

@@ -10,7 +10,7 @@ use pmfs::{BlockRun, FallocateMode, Fs};
 
 use super::place::{self, How};
 use super::table::{MISSING_MAX, Stretch, Table};
-use super::{PAGE, any, table};
+use super::{PAGE, any, apart, table};
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
 use crate::dispatch::Verdict;
@@ -33,6 +33,8 @@ struct Wish {
     offset: u64,
     shared: bool,
     writes: bool,
+    /// Its stores are kept until msync.
+    apart: bool,
 }
 
 impl Wish {
@@ -64,6 +66,7 @@ impl Wish {
             offset,
             shared,
             writes: shared && file.writes(),
+            apart: apart::wanted(shared && file.writes()),
         }))
     }
 }
@@ -79,11 +82,20 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
     if first {
         fs.hold(file.ino).map_err(errno)?;
     }
-    let runs = fs
-        .pin(file.ino, wish.writes)
-        .and_then(|()| fs.blocks(file.ino, wish.offset, wish.bytes, MISSING_MAX));
+    let pinned = if wish.apart {
+        // A second copy of a page would know nothing of the first.
+        match table.shows_part(file.ino, wish.offset, wish.bytes) {
+            true => Err(pmfs::Error::Mapped),
+            false => fs.pin_apart(file.ino),
+        }
+    } else {
+        fs.pin(file.ino, wish.writes)
+    };
+    let runs = pinned.and_then(|()| fs.blocks(file.ino, wish.offset, wish.bytes, MISSING_MAX));
     let mapped = match runs {
         Ok(runs) if runs.len() <= RUNS_MAX => put(&mut table, file, &wish, &runs),
+        // A mount's pages would reach the file when they like.
+        _ if wish.apart || table.is_apart(file.ino) => Err(libc::ENODEV),
         _ => Ok(None),
     };
     if first && !table.shows(file.ino) {
@@ -109,7 +121,7 @@ fn put(
     let shown = shown.min(wish.bytes);
     let how = How {
         protection: wish.protection,
-        shared: wish.shared,
+        shared: wish.shared && !wish.apart,
         more: wish.flags & (MAP_POPULATE | MAP_LOCKED) as u64,
     };
     let placed =
@@ -135,6 +147,7 @@ fn put(
         protection: wish.protection,
         shared: wish.shared,
         writes: wish.writes,
+        apart: wish.apart,
     });
     table.let_go(&replaced);
     crate::mapped_size::note(file.ino);
@@ -323,7 +336,7 @@ fn resize(
     let start = place::reserve(target.unwrap_or(0), bytes, flags, None)?;
     let covered = table.take(start, start + bytes);
     place::nothing(start, bytes, grown.protection)?;
-    if grown.shared {
+    if grown.shared && !grown.apart {
         // The same blocks, anew.
         place::remove(old, now);
         let moved = Stretch {
@@ -391,7 +404,9 @@ pub(crate) fn sync(args: [u64; 6]) -> Verdict {
         let fs = pool::attached().ok_or(libc::EIO)?;
         let wanted = (libc::MS_SYNC | libc::MS_ASYNC) as u64;
         if args[2] & wanted != 0 {
-            for stretch in table.within(start, end).filter(|stretch| stretch.writes) {
+            sync_apart(&table, start, end)?;
+            let shares = |stretch: &&Stretch| stretch.writes && !stretch.apart;
+            for stretch in table.within(start, end).filter(shares) {
                 let (at, len) = bytes_of(stretch, start, end);
                 fs.flush_blocks(stretch.ino, at, len).map_err(errno)?;
             }
@@ -399,6 +414,19 @@ pub(crate) fn sync(args: [u64; 6]) -> Verdict {
         Ok(checked)
     };
     Verdict::done(sync())
+}
+
+/// Of each file at once, what was stored between two addresses and kept apart.
+fn sync_apart(table: &Table, start: u64, end: u64) -> Result<(), i32> {
+    let parts = table.within(start, end).filter(|stretch| stretch.apart);
+    let mut parts: Vec<Stretch> = parts
+        .map(|stretch| stretch.part(stretch.start.max(start), stretch.end.min(end)))
+        .collect();
+    parts.sort_by_key(|part| part.ino);
+    for of_one in parts.chunk_by(|one, next| one.ino == next.ino) {
+        apart::sync(of_one)?;
+    }
+    Ok(())
 }
 
 /// The bytes of its file that a stretch has between two addresses.
@@ -423,6 +451,12 @@ pub(crate) fn advise(args: [u64; 6]) -> Verdict {
             }
             let (at, len) = bytes_of(stretch, start, end);
             fs.fallocate(stretch.ino, mode, at, len).map_err(errno)?;
+            if stretch.apart {
+                // What was stored there, too.
+                let from = stretch.start + (at - stretch.at);
+                let args = [from, len, libc::MADV_DONTNEED as u64, 0, 0, 0];
+                by_kernel(libc::SYS_madvise, args)?;
+            }
         }
         Ok(0)
     };

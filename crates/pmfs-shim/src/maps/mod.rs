@@ -7,10 +7,12 @@
 //! What can't be had so is mapped through the mount: a file of which a mount's kernel has pages, one whose blocks lie too
 //! scattered, a pool whose pages can't be mapped one by one.
 
+mod apart;
 mod calls;
 mod place;
 mod table;
 
+pub(crate) use apart::{may_wait, refuse_write};
 pub(crate) use calls::{
     advise, change_protection, copied, load, may_be_loading, mmap, mmap_of_others, move_mapping,
     sync, unmap,
@@ -45,7 +47,7 @@ pub(crate) fn any() -> bool {
 pub(crate) const FAULT: i64 = libc::SYS_vserver;
 const WORD: u64 = 0x706d_6673_2066_696c;
 
-/// A touch of `address` was SIGBUS. Whether the mapping shows it now. On a thread that is in the program's code, on whatever stack: so
+/// A touch of `address` was SIGBUS, or a store SIGSEGV. Whether the mapping takes it now. On a thread that is in the program's code, on whatever stack: so
 /// the work is done behind a call like any other.
 pub(crate) fn fault(address: u64) -> bool {
     if !any() {
@@ -67,14 +69,15 @@ pub(crate) fn serve_fault(args: [u64; 6]) -> crate::dispatch::Verdict {
     if args[1] != WORD {
         return crate::dispatch::Verdict::Pass;
     }
-    let shown = table().show(args[0]);
+    let shown = table().serves(args[0]);
     crate::dispatch::Verdict::done(if shown { Ok(0) } else { Err(libc::EFAULT) })
 }
 
 /// The program's memory was not there for a call: whether some of it is now.
 #[cold]
 pub(crate) fn follow_all() -> bool {
-    table().follow_all()
+    // Whoever met an msync has waited for it here.
+    table().follow_all() || may_wait()
 }
 
 /// The file may have another size. Whether its own blocks are what is mapped.

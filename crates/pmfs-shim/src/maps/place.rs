@@ -25,7 +25,7 @@ impl How {
     pub fn of(stretch: &Stretch) -> How {
         How {
             protection: stretch.protection,
-            shared: stretch.shared,
+            shared: stretch.shared && !stretch.apart,
             more: 0,
         }
     }

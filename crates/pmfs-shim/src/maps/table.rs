@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pmfs::Ino;
 
-use super::{COUNT, PAGE, let_go, place};
+use super::{COUNT, PAGE, apart, let_go, place};
 use crate::pool;
 
 /// Bytes of holes that one mapping is given memory for.
@@ -26,6 +26,8 @@ pub(super) struct Stretch {
     pub shared: bool,
     /// Stores go to the file, or may.
     pub writes: bool,
+    /// They do with msync.
+    pub apart: bool,
 }
 
 impl Stretch {
@@ -34,7 +36,7 @@ impl Stretch {
     }
 
     /// The part between two addresses.
-    fn part(&self, start: u64, end: u64) -> Stretch {
+    pub fn part(&self, start: u64, end: u64) -> Stretch {
         let before = start - self.start;
         Stretch {
             start,
@@ -77,8 +79,14 @@ impl Stretch {
         true
     }
 
-    /// The file's times, after stores that nobody saw.
+    /// The file's times, after stores that nobody saw; and the stores themselves, if they were kept apart.
     pub fn touch(&self) {
+        if self.apart {
+            if let Err(errno) = apart::sync(std::slice::from_ref(self)) {
+                crate::log::line(format_args!("stores to a mapping are lost: errno {errno}"));
+            }
+            return;
+        }
         let stored = self.writes && self.protection & libc::PROT_WRITE as u64 != 0;
         if stored && let Some(fs) = pool::attached() {
             let _ = fs.flush_blocks(self.ino, self.at, self.shown);
@@ -120,6 +128,21 @@ impl Table {
         self.0.values().any(|stretch| stretch.ino == ino)
     }
 
+    /// Whether anything shows a part of the file.
+    pub fn shows_part(&self, ino: Ino, at: u64, bytes: u64) -> bool {
+        let meets = |stretch: &Stretch| {
+            stretch.ino == ino && stretch.at < at + bytes && at < stretch.at + stretch.len()
+        };
+        self.0.values().any(meets)
+    }
+
+    /// Whether stores to the file are kept until msync.
+    pub fn is_apart(&self, ino: Ino) -> bool {
+        self.0
+            .values()
+            .any(|stretch| stretch.ino == ino && stretch.apart)
+    }
+
     pub fn add(&mut self, stretch: Stretch) {
         self.0.insert(stretch.start, stretch);
         self.count();
@@ -157,6 +180,15 @@ impl Table {
         }
     }
 
+    /// Whether what was done at an address and failed is to be done again.
+    pub fn serves(&mut self, address: u64) -> bool {
+        let found = self.0.range(..=address).next_back();
+        let waited = found.is_some_and(|(_, stretch)| {
+            address < stretch.end && apart::was_waiting(stretch, address)
+        });
+        waited || self.show(address)
+    }
+
     /// Has an address show what its file has there.
     pub fn show(&mut self, address: u64) -> bool {
         let found = self.0.range_mut(..=address).next_back();
@@ -190,7 +222,7 @@ impl Table {
     }
 
     pub fn for_children(&self, gets: bool) {
-        for stretch in self.0.values() {
+        for stretch in self.0.values().filter(|stretch| !stretch.apart) {
             place::for_children(stretch.start, stretch.len(), gets);
         }
     }
@@ -222,6 +254,7 @@ mod tests {
             protection: 1,
             shared: true,
             writes: false,
+            apart: false,
         }
     }
 

@@ -4,6 +4,7 @@
 //! entry inside the pool, no block named twice), every inode, every directory (records, hashes, link counts,
 //! parents, reachability), attributes, and that the bitmaps say what the trees say.
 
+pub(crate) mod bad_blocks;
 mod directories;
 mod fix;
 mod inodes;
@@ -13,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::lane::Run;
 use crate::pool::Pool;
 use crate::superblock;
+pub use bad_blocks::BadBlock;
 pub(crate) use fix::Fix;
 use std::fmt;
 
@@ -49,6 +51,18 @@ impl CheckReport {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
+    }
+}
+
+/// A block can't be read.
+#[must_use]
+pub fn media_error(bad: &BadBlock) -> Finding {
+    Finding {
+        number: number::MEDIA_ERROR,
+        text: format!(
+            "the medium can't give the block at {:#x}: {}",
+            bad.off, bad.what
+        ),
     }
 }
 
@@ -105,6 +119,7 @@ pub(crate) mod number {
     pub const SYMLINK: u32 = 41;
     pub const ROOT: u32 = 42;
     pub const LOG: u32 = 60;
+    pub const MEDIA_ERROR: u32 = 3;
     pub const LOCK_HELD: u32 = 50;
     pub const LANE_BUSY: u32 = 51;
     pub const SEQUENCE_ODD: u32 = 52;

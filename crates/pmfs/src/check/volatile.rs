@@ -66,6 +66,11 @@ impl Checker<'_> {
                 let text = format!("{what} group {group} says {says} free and has {free}");
                 self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
             }
+            let (says, has) = (map.group_regions(group), map.count_regions(group));
+            if says != has {
+                let text = format!("{what} group {group} says {says} whole regions and has {has}");
+                self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
+            }
         }
         if told > TOLD {
             self.find(leaked, format!("and {} more {what}s", told - TOLD));

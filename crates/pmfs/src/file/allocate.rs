@@ -2,14 +2,14 @@
 
 use super::draft::Draft;
 use super::{Work, block_of, is_direct};
-use crate::alloc::Class;
+use crate::alloc::{Bitmap, Class};
 use crate::error::{Error, Result};
 use crate::lane::{Lane, Purpose, Run, Zone};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, coverage};
-use crate::types::{FallocateMode, Ino};
+use crate::types::{FallocateMode, Ino, LargePages};
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -118,6 +118,28 @@ impl Work<'_> {
         let blocks = FANOUT * FANOUT;
         let whole = index.is_multiple_of(blocks) && last - index + 1 >= blocks && hole >= blocks;
         whole.then_some(index + blocks)
+    }
+
+    /// Where holes of 2 MiB are to get large pages when they are first written to: gives those of a range such, that read as
+    /// zeros. Without room for them they stay holes.
+    pub fn touch(&mut self, at: u64, end: u64) -> Result<()> {
+        if self.pool.large != LargePages::Always {
+            return Ok(());
+        }
+        let last = block_of(end - 1) / FANOUT;
+        let inside = self.inode.size() / BLOCK_BYTES / FANOUT;
+        for region in block_of(at) / FANOUT..(last + 1).min(inside) {
+            let index = region * FANOUT;
+            let found = self.tree().find(self.pool, index)?;
+            let is_hole = found.entry.is_hole() && found.level != 1;
+            if is_hole && Bitmap::blocks(self.pool).has_region() {
+                match self.swing_in(index, index + FANOUT) {
+                    Err(Error::NoSpace) => self.lane_done(),
+                    done => done?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives the holes among these blocks blocks that read as zeros, by one pointer.

@@ -1,7 +1,7 @@
 //! Writing at or past the end: into memory that no size exposes, then the size. No log.
 
 use super::{Work, block_of, is_direct};
-use crate::alloc::Class;
+use crate::alloc::{Class, Wish};
 use crate::error::Result;
 use crate::lane::{Lane, Purpose, Zone};
 use crate::persist::{Durable, FreshSet};
@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::tree::Found;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
-use crate::types::Ino;
+use crate::types::{Ino, LargePages};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -87,9 +87,10 @@ impl Work<'_> {
                 holes += 1;
             }
             let purpose = Purpose::leaf(self.ino(), index);
-            let run = self
-                .pool
-                .alloc(self.lane, holes, Class::Ordinary, Zone::Data, purpose)?;
+            let wish = self.wish(&found, holes);
+            let run =
+                self.pool
+                    .alloc_wish(self.lane, wish, Class::Ordinary, Zone::Data, purpose)?;
             let off = run.block << BLOCK_SHIFT;
             put(fresh, off, index, run.count, at, data)?;
             let leaf = |block: u64| Entry::leaf(off + block * BLOCK_BYTES);
@@ -106,6 +107,18 @@ impl Work<'_> {
         }
         self.branch(index, large)?;
         Ok(0)
+    }
+
+    /// Blocks go behind the one before them in the file.
+    fn wish(&self, found: &Found, want: u64) -> Wish {
+        let before = match found.level == 1 && !found.slot.is_multiple_of(BLOCK_BYTES) {
+            true => Entry(self.pool.pm.load(found.slot - 8)),
+            false => Entry::HOLE,
+        };
+        Wish {
+            want,
+            after: before.is_leaf().then(|| before.off() >> BLOCK_SHIFT),
+        }
     }
 
     /// Sets the leaf of block `index`, whose bytes before `at` are zeros. If the size already exposes some
@@ -129,7 +142,12 @@ impl Work<'_> {
     /// fills it.
     fn grows_large(&self, index: u64, want: u64, at: u64) -> bool {
         let size = self.inode.size();
-        let large = want >= FANOUT || size >= GROW_LARGE && at == size;
+        let goes_on = |bound| want >= FANOUT || size >= bound && at == size;
+        let large = match self.pool.large {
+            LargePages::Never => false,
+            LargePages::Grow => goes_on(GROW_LARGE),
+            LargePages::Always => goes_on(FANOUT * BLOCK_BYTES),
+        };
         large && index.is_multiple_of(FANOUT) && at <= index * BLOCK_BYTES
     }
 

@@ -6,6 +6,7 @@ mod draft;
 pub(crate) mod expose;
 pub(crate) mod extend;
 pub(crate) mod overwrite;
+pub(crate) mod pages;
 pub(crate) mod read;
 pub(crate) mod replace;
 pub(crate) mod seek;

@@ -22,6 +22,7 @@ impl Work<'_> {
     /// Writes `data` at `at`, all of it inside the size; answers how much, which in `ordered` mode may be
     /// less where the pool is full; so where it is pinned.
     pub fn overwrite(&mut self, at: u64, data: &[u8]) -> Result<usize> {
+        self.touch(at, at + data.len() as u64)?;
         let in_place = self.pool.data_mode == DataMode::Ordered || self.pinned;
         if in_place || planted!("bug-atomic-in-place") {
             return self.overwrite_ordered(at, data);
@@ -30,7 +31,7 @@ impl Work<'_> {
         Ok(data.len())
     }
 
-    fn overwrite_atomic(&mut self, at: u64, data: &[u8]) -> Result<()> {
+    pub fn overwrite_atomic(&mut self, at: u64, data: &[u8]) -> Result<()> {
         let end = at + data.len() as u64;
         let first = block_of(at);
         let last = block_of(end - 1);

@@ -1,6 +1,6 @@
 //! read: no lock, no store but atime.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::locks;
 use crate::pool::Pool;
@@ -27,8 +27,8 @@ impl Pool {
             } else {
                 None
             };
-            self.read_range(&inode.tree(), at, &mut buffer[..len as usize])?;
-            Ok((len as usize, atime))
+            let len = self.read_range(&inode.tree(), at, &mut buffer[..len as usize])?;
+            Ok((len, atime))
         })?;
         if let Some(now) = atime {
             self.set_atime(ino, now)?;
@@ -36,8 +36,8 @@ impl Pool {
         Ok(len)
     }
 
-    /// Copies a range that lies inside the size.
-    pub(crate) fn read_range(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<()> {
+    /// Copies a range that lies inside the size; up to a medium's error, if there is one behind the first byte.
+    pub(crate) fn read_range(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
             let here = at + done as u64;
@@ -48,13 +48,20 @@ impl Pool {
             let len = (extent.count * BLOCK_BYTES - within).min(left) as usize;
             let piece = &mut buffer[done..done + len];
             if extent.written {
-                self.pm.copy_out(extent.off + within, piece)?;
+                match self.pm.copy_out(extent.off + within, piece) {
+                    Ok(()) => {}
+                    Err(Error::Medium { offset }) if done > 0 || offset > extent.off + within => {
+                        let before = offset.saturating_sub(extent.off + within) as usize;
+                        return Ok(done + before.min(len));
+                    }
+                    Err(error) => return Err(error),
+                }
             } else {
                 piece.fill(0);
             }
             done += len;
         }
-        Ok(())
+        Ok(done)
     }
 
     /// The inode was read: its atime becomes now, as far as the mode of this instance wants it to.

@@ -9,7 +9,7 @@ use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
-use crate::types::{DataMode, Ino};
+use crate::types::{DataMode, Ino, LargePages};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -102,7 +102,8 @@ impl Leaves for Replacement<'_> {
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
         let start = index * BLOCK_BYTES;
         let inside = start >= self.at && start + FANOUT * BLOCK_BYTES <= self.end();
-        let large = self.pool.data_mode == DataMode::Ordered;
+        let large =
+            self.pool.data_mode == DataMode::Ordered && self.pool.large != LargePages::Never;
         if level != 2 || !inside || !large || self.left.count > 0 {
             return Ok(None);
         }

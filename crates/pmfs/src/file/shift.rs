@@ -27,7 +27,7 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 const PRIVILEGED_NODES: u64 = 8;
 
 /// Entries of a node.
-type Entries = [Entry; FANOUT as usize];
+pub(super) type Entries = [Entry; FANOUT as usize];
 
 /// What moves where, in blocks.
 #[derive(Clone, Copy)]
@@ -298,7 +298,7 @@ fn part(leaf: Entry, inside: u64) -> Entry {
     Entry(Entry::leaf(off).0 | leaf.0 & UNWRITTEN)
 }
 
-fn write_node(fresh: &mut FreshSet<'_>, off: u64, entries: &Entries) -> Result<()> {
+pub(super) fn write_node(fresh: &mut FreshSet<'_>, off: u64, entries: &Entries) -> Result<()> {
     let mut bytes = [0u8; BLOCK_BYTES as usize];
     for (word, entry) in bytes.chunks_exact_mut(8).zip(entries) {
         word.copy_from_slice(&entry.0.to_le_bytes());

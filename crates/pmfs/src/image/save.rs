@@ -29,7 +29,7 @@ impl Fs {
     /// # Errors
     /// [`Error::File`] of `out`, [`Error::Medium`].
     pub fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport> {
-        let pool = self.attached();
+        let pool = self.pool();
         save(pool, pool.damaged.load(Ordering::Relaxed), out, progress)
     }
 }

@@ -89,9 +89,14 @@ impl Fresh<'_> {
             let tail = bytes.len().min((off as usize + bytes.len()) % 64);
             let (body, tail) = bytes.split_at(bytes.len() - tail);
             self.mem.write_bytes(off + body.len() as u64, tail);
-            return self.mem.write_nt(off, body).map_err(medium);
+            return self
+                .mem
+                .write_nt(off, body)
+                .map_err(|fault| medium(self.mem, fault));
         }
-        self.mem.write_nt(off, bytes).map_err(medium)
+        self.mem
+            .write_nt(off, bytes)
+            .map_err(|fault| medium(self.mem, fault))
     }
 
     /// Zeros, past the caches.
@@ -112,7 +117,9 @@ impl Fresh<'_> {
     pub fn copy(&self, at: u64, from: u64, len: u64) -> Result<()> {
         let off = self.within(at, len);
         let _window = self.mem.window();
-        self.mem.copy_nt(off, from, len).map_err(medium)
+        self.mem
+            .copy_nt(off, from, len)
+            .map_err(|fault| medium(self.mem, fault))
     }
 
     /// Words through the caches, flushed: for what is read again soon.

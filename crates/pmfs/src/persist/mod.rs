@@ -151,7 +151,9 @@ impl Pm {
     /// [`Error::Medium`] where the medium fails.
     #[inline]
     pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<()> {
-        self.mem.copy_out(off, to).map_err(medium)
+        self.mem
+            .copy_out(off, to)
+            .map_err(|fault| medium(&self.mem, fault))
     }
 
     /// Hints that `off` is read soon.
@@ -299,7 +301,9 @@ impl Pm {
     pub fn stray_write(&self, off: u64, bytes: &[u8]) -> Result<()> {
         let _window = self.mem.window();
         self.mem.fence_stores();
-        self.mem.write_nt(off, bytes).map_err(medium)
+        self.mem
+            .write_nt(off, bytes)
+            .map_err(|fault| medium(&self.mem, fault))
     }
 
     /// Way 4: as [`Pm::stray_write`], zeros.
@@ -325,11 +329,17 @@ impl Pm {
 }
 
 /// A fault of a copy, as the engine's error.
-fn medium(fault: pmem::Fault) -> Error {
+#[cold]
+fn medium(mem: &Pmem, fault: pmem::Fault) -> Error {
     match fault.side {
         pmem::Side::User => Error::BadAddress,
-        pmem::Side::Pool => Error::Medium {
-            offset: fault.offset,
-        },
+        pmem::Side::Pool => {
+            // A block that is bad is the error of those who want it. Of a file that was cut short the end is gone too:
+            // this load marks the mapping as failed then, so that nothing more is stored into what is left.
+            let _ = mem.load_cached((mem.len() & !7) - 8);
+            Error::Medium {
+                offset: fault.offset,
+            }
+        }
     }
 }

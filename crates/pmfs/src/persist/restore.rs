@@ -45,7 +45,10 @@ impl<'a> Restore<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn data(&self, to: u64, from: u64, len: u64) -> Result<()> {
         let _window = self.pm.mem.window();
-        self.pm.mem.copy_nt(to, from, len).map_err(medium)
+        self.pm
+            .mem
+            .copy_nt(to, from, len)
+            .map_err(|fault| medium(&self.pm.mem, fault))
     }
 
     /// Flushes a range that a dead thread may have stored to and not flushed.
@@ -79,6 +82,9 @@ impl<'a> Restore<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn bytes(&self, off: u64, bytes: &[u8]) -> Result<()> {
         let _window = self.pm.mem.window();
-        self.pm.mem.write_nt(off, bytes).map_err(medium)
+        self.pm
+            .mem
+            .write_nt(off, bytes)
+            .map_err(|fault| medium(&self.pm.mem, fault))
     }
 }

@@ -114,6 +114,7 @@ impl<'a> Transaction<'a> {
         let mem = &self.pm.mem;
         let id = self.lane.next_id();
         let window = mem.window();
+        let mut void = false;
         for (place, entry) in self.entries.iter().enumerate() {
             let mut line = [0u64; 8];
             line[0] = (entry.off & ADDRESS_MASK)
@@ -128,6 +129,11 @@ impl<'a> Transaction<'a> {
                 }
             }
             line[7] = id;
+            if mem.failed().is_some() {
+                // What was loaded may not be what is there: an undo of it would be damage.
+                void = true;
+                break;
+            }
             let at = self.lane.next_entry();
             if planted!("bug-undo-id-first") {
                 mem.store(at + 56, id);
@@ -148,6 +154,7 @@ impl<'a> Transaction<'a> {
             id,
             lines: [0; LINES_MAX],
             count: 0,
+            void,
         }
     }
 }
@@ -160,6 +167,8 @@ pub struct Sealed<'a> {
     /// Lines stored to, each to be flushed once: a line that was just flushed is slow to write again.
     lines: [u64; LINES_MAX],
     count: usize,
+    /// A load of what was to be logged met a medium that failed: it stores nothing, and is closed.
+    void: bool,
 }
 
 impl Sealed<'_> {
@@ -169,6 +178,9 @@ impl Sealed<'_> {
     pub fn set(&mut self, range: &Logged, word: u64, value: u64) {
         assert!(word < range.words, "store past a logged range");
         let off = range.off + word * 8;
+        if self.void {
+            return;
+        }
         let window = self.pm.mem.window();
         self.pm.mem.store(off, value);
         drop(window);
@@ -183,6 +195,9 @@ impl Sealed<'_> {
             off >= range.off && off + len <= range.off + range.words * 8,
             "store past a logged range"
         );
+        if self.void {
+            return;
+        }
         let window = self.pm.mem.window();
         self.pm.mem.write_bytes(off, bytes);
         drop(window);
@@ -228,9 +243,15 @@ impl Sealed<'_> {
             off >= range.off && off + len <= range.off + range.words * 8,
             "store past a logged range"
         );
+        if self.void {
+            return Ok(());
+        }
         let _window = self.pm.mem.window();
         self.pm.mem.fence_stores();
-        self.pm.mem.write_nt(off, bytes).map_err(super::medium)
+        self.pm
+            .mem
+            .write_nt(off, bytes)
+            .map_err(|fault| super::medium(&self.pm.mem, fault))
     }
 
     /// Puts saved bytes back into a logged range, from `from` on, past the caches.
@@ -243,15 +264,21 @@ impl Sealed<'_> {
             off >= range.off && off + len <= range.off + range.words * 8,
             "store past a logged range"
         );
+        if self.void {
+            return Ok(());
+        }
         let _window = self.pm.mem.window();
         self.pm.mem.fence_stores();
         if planted!("bug-put-back-unflushed") {
             let mut saved = vec![0; len as usize];
             let read = self.pm.mem.copy_out(from, &mut saved);
             self.pm.mem.write_bytes(off, &saved);
-            return read.map_err(super::medium);
+            return read.map_err(|fault| super::medium(&self.pm.mem, fault));
         }
-        self.pm.mem.copy_nt(off, from, len).map_err(super::medium)
+        self.pm
+            .mem
+            .copy_nt(off, from, len)
+            .map_err(|fault| super::medium(&self.pm.mem, fault))
     }
 
     /// Makes the changes durable, then closes the transaction durably.
@@ -274,6 +301,7 @@ impl<'a> Sealed<'a> {
             pm: self.pm,
             lane: self.lane,
             id: self.id,
+            void: self.void,
         }
     }
 }
@@ -284,6 +312,7 @@ pub struct Unclosed<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     id: u64,
+    void: bool,
 }
 
 impl Unclosed<'_> {
@@ -291,7 +320,7 @@ impl Unclosed<'_> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn close(self) {
         let mem = &self.pm.mem;
-        if mem.failed().is_some() {
+        if mem.failed().is_some() && !self.void {
             // Stores were lost: the log stays open, and whoever recovers undoes what arrived.
             return;
         }
@@ -305,5 +334,48 @@ impl Unclosed<'_> {
         if !planted!("bug-close-unfenced") {
             mem.fence();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Transaction;
+    use crate::lane::Claim;
+    use crate::{Fs, MkfsOptions, OpenOptions};
+
+    /// What was to be logged can't be read: the zeros in its place must not be what an undo puts there.
+    #[test]
+    fn a_log_without_its_old_bytes_is_none() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("pool");
+        let options = MkfsOptions {
+            size: Some(16 << 20),
+            ..MkfsOptions::default()
+        };
+        Fs::mkfs(&path, &options).unwrap();
+        let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+        // Two blocks that nobody has, one of them bad.
+        let (sound, bad) = (8 << 20, (8 << 20) + 4096);
+        for off in [sound, bad] {
+            fs.mapping().write(off, &[7; 8]);
+        }
+        if let Err(error) = fs.mapping().poison(bad) {
+            return eprintln!("skipped: no UFFDIO_POISON here: {error}");
+        }
+        let pool = fs.pool();
+        let lane = Claim::new(pool);
+        let mut tx = Transaction::begin(&pool.pm, &lane);
+        let ranges = [tx.log(sound, 8), tx.log(bad, 8)];
+        let mut tx = tx.seal();
+        for range in &ranges {
+            tx.set(range, 0, 8);
+        }
+        tx.commit();
+        assert!(pool.pm.intact().is_err());
+        assert_eq!(pool.pm.load(sound), 7, "nothing of it is done");
+        std::mem::forget(lane);
+        drop(fs);
+        let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+        assert_eq!([sound, bad].map(|off| fs.mapping().load(off)), [7, 7]);
     }
 }

@@ -283,6 +283,14 @@ bugs! {
         "pages that were served meanwhile count as given back";
     Kill "bug-grown-leaf-freed", "large leaves: a part written over",
         "all of a large leaf is freed when one block of it is replaced";
+    OneCall "bug-pages-unfenced", "blocks handed over: order of data and root",
+        "the root word names blocks and nodes that are not durable";
+    Kill "bug-pages-frees-shared", "blocks handed over: what both trees have",
+        "what stands in the new tree too is freed with the old one";
+    OneCall "bug-merged-before-durable", "defragmenting: barrier before the swing",
+        "a large leaf is named before what was copied there is durable";
+    Kill "bug-moved-freed-first", "defragmenting: order of the pointer and the old block",
+        "a block that is moved is free while the tree still names it";
     OneCall "bug-put-back-missing", "data undo: a write that fails",
         "a write from memory that ends leaves half of itself";
     OneCall "bug-put-back-unflushed", "data undo: a write that fails",

@@ -169,7 +169,7 @@ impl Edit<'_> {
         {
             return Ok(entry);
         }
-        let mut entries = self.expand(old, level)?;
+        let mut entries = expand(self.pool, old, level)?;
         for (at, entry) in entries.iter_mut().enumerate() {
             let start = base + at as u64 * span(level);
             if start < self.to && start + span(level) > self.from {
@@ -177,25 +177,6 @@ impl Edit<'_> {
             }
         }
         self.node(fresh, level, base, &entries)
-    }
-
-    /// The 512 entries that `old` amounts to at `level`: a node's own, a large leaf's parts, or holes.
-    fn expand(&self, old: Entry, level: u32) -> Result<[Entry; FANOUT as usize]> {
-        let mut entries = [Entry::HOLE; FANOUT as usize];
-        if old.is_node() {
-            let node = old.checked(&self.pool.data, BLOCK_BYTES, old.off())?.off();
-            for (at, entry) in entries.iter_mut().enumerate() {
-                *entry = Entry(self.pool.pm.load(node + at as u64 * 8));
-            }
-        } else if old.is_leaf() {
-            let part = Shape::File.leaf_blocks(span(level)) * BLOCK_BYTES;
-            old.checked(&self.pool.data, part * FANOUT, old.off())?;
-            for (at, entry) in entries.iter_mut().enumerate() {
-                let off = old.off() + at as u64 * part;
-                *entry = Entry(Entry::leaf(off).0 | old.0 & UNWRITTEN);
-            }
-        }
-        Ok(entries)
     }
 
     /// Writes a fresh node, or none if it would be empty.
@@ -225,6 +206,28 @@ impl Edit<'_> {
         fresh.range(off, BLOCK_BYTES).bytes(0, &bytes)?;
         Ok(Entry::node(off))
     }
+}
+
+/// The 512 entries that `old` amounts to at `level` of a file's tree: a node's own, a large leaf's parts, or holes.
+///
+/// # Errors
+/// `Corrupt`.
+pub(crate) fn expand(pool: &Pool, old: Entry, level: u32) -> Result<[Entry; FANOUT as usize]> {
+    let mut entries = [Entry::HOLE; FANOUT as usize];
+    if old.is_node() {
+        let node = old.checked(&pool.data, BLOCK_BYTES, old.off())?.off();
+        for (at, entry) in entries.iter_mut().enumerate() {
+            *entry = Entry(pool.pm.load(node + at as u64 * 8));
+        }
+    } else if old.is_leaf() {
+        let part = Shape::File.leaf_blocks(span(level)) * BLOCK_BYTES;
+        old.checked(&pool.data, part * FANOUT, old.off())?;
+        for (at, entry) in entries.iter_mut().enumerate() {
+            let off = old.off() + at as u64 * part;
+            *entry = Entry(Entry::leaf(off).0 | old.0 & UNWRITTEN);
+        }
+    }
+    Ok(entries)
 }
 
 /// Leaves that make a hole of everything; `one` is never asked for, as holes are given whole.

@@ -5,7 +5,7 @@
 //! twice while somebody else may have it, and no node is read after it was freed.
 
 use super::entry::{Entry, coverage, span};
-use super::{Shape, corrupt};
+use super::{Shape, Tree, corrupt};
 use crate::alloc::Bitmap;
 use crate::error::Result;
 use crate::lane::{Lane, Run};
@@ -29,6 +29,8 @@ pub(crate) struct Freeing<'a> {
     pub to: u64,
     /// Leaves from here on stay: they stand in another place of the new tree.
     pub kept: u64,
+    /// What this tree names stays: it has a part of the old one's nodes and leaves.
+    pub unless: Option<Tree>,
     /// All before it is done.
     pub cursor: u64,
 }
@@ -67,6 +69,9 @@ impl Freeing<'_> {
             .off();
         if level == 0 {
             return Err(corrupt("tree deeper than its height", node));
+        }
+        if self.stays(level, base, node >> BLOCK_SHIFT)? {
+            return Ok(());
         }
         let child_units = span(level);
         let first = (start - base) / child_units;
@@ -112,11 +117,25 @@ impl Freeing<'_> {
         let mut at = start.max(self.index_of(self.cursor));
         while at < end {
             let block = (leaf.off() >> BLOCK_SHIFT) + (at - base);
-            let count = (GROUP_UNITS - block % GROUP_UNITS).min(end - at);
+            let mut count = (GROUP_UNITS - block % GROUP_UNITS).min(end - at);
+            if self.unless.is_some() {
+                count = 1;
+                if self.stays(0, at, block)? {
+                    at += 1;
+                    continue;
+                }
+            }
             at += count;
             self.clear(Run { block, count }, self.position(at, 0));
         }
         Ok(())
+    }
+
+    fn stays(&self, level: u32, index: u64, block: u64) -> Result<bool> {
+        let Some(new) = &self.unless else {
+            return Ok(false);
+        };
+        new.names(self.pool, level, index, block)
     }
 
     /// Frees a run inside one group and moves the cursor, under the group's lock.

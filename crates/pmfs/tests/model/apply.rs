@@ -194,6 +194,18 @@ impl<'p> World<'p> {
                 Ok(())
             }
             Pin { ino } => self.pin(fs, instance, *ino),
+            HandOver {
+                ino,
+                first,
+                step,
+                count,
+                seed,
+            } => self.hand_over(fs, *ino, (*first, *step, *count), *seed),
+            Defrag => {
+                let answer = fs.defrag(false, &mut |_, _| {});
+                self.judge(fs, "defrag", Ok(()), answer, Need::Nothing)
+                    .map(drop)
+            }
             // Who has a file's blocks mapped holds it.
             Release { ino } if self.model.is_pinned_by(instance, *ino) => {
                 self.unpin(fs, instance, *ino)

@@ -6,7 +6,7 @@ use crate::operation::Operation;
 use crate::random::bytes;
 use crate::reference::{Span, Verdict};
 use pmfs::types::mode::{S_IFDIR, S_IFREG};
-use pmfs::{Error, FallocateMode, Fs, Ino, SetAttr, SetTime, XattrFlags};
+use pmfs::{Error, FallocateMode, Fs, Ino, Merged, SetAttr, SetTime, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -38,6 +38,17 @@ impl World<'_> {
             Write { ino, at, len, seed } => self.write(fs, *ino, *at, &bytes(*seed, *len)),
             Append { ino, len, seed } => self.append(fs, *ino, &bytes(*seed, *len)),
             Fallocate { ino, mode, at, len } => self.fallocate(fs, *ino, *mode, *at, *len),
+            Merge { ino, at } => {
+                let verdict = self.model.file(*ino).map(drop);
+                let answer = fs.merge(*ino, *at);
+                let merged = self.judge(fs, "merge", verdict, answer, Need::Nothing)?;
+                match merged {
+                    Some(Merged::Merged) => self.coverage.count("merge", "merged"),
+                    Some(Merged::Busy) => self.coverage.count("merge", "busy"),
+                    _ => {}
+                }
+                Ok(())
+            }
             Shift {
                 ino,
                 insert,

@@ -50,6 +50,8 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("readdir", &["ok", "NOTDIR", "STALE", "NOENT"]),
     ("readon", &["ok"]),
     ("hold", &["ok", "STALE", "NFILE"]),
+    ("merge", &["ok", "merged", "busy", "STALE"]),
+    ("defrag", &["ok"]),
     ("release", &["ok", "INVAL", "STALE"]),
     ("read", &["ok", "ISDIR", "INVAL", "STALE"]),
     ("write", &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "NOSPC"]),

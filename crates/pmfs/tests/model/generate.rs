@@ -508,12 +508,39 @@ impl Generator {
         } else {
             self.ino(model)
         };
-        if self.random.one_in(5) {
-            return Operation::Pin {
+        match self.random.below(16) {
+            0 | 1 => Operation::Pin {
                 ino: self.file(model),
-            };
+            },
+            2 | 3 => self.hand_over(model),
+            4 | 5 => self.defragment(model),
+            _ => Operation::Hold { ino },
         }
-        Operation::Hold { ino }
+    }
+
+    fn defragment(&mut self, model: &Reference) -> Operation {
+        if self.random.one_in(20) {
+            return Operation::Defrag;
+        }
+        // Of some the largest: few have 2 MiB.
+        let size = |ino| model.live(ino).map_or(0, |node| node.size());
+        let some = (0..8).map(|_| self.file(model));
+        let ino = some.max_by_key(|&ino| size(ino)).expect("eight of them");
+        let at = self.random.below(size(ino).clamp(1, 8 * LARGE));
+        Operation::Merge { ino, at }
+    }
+
+    /// Some blocks in a row, or here and there.
+    fn hand_over(&mut self, model: &Reference) -> Operation {
+        let ino = self.file(model);
+        let blocks = model.live(ino).map_or(0, |node| node.size()) / BLOCK + 1;
+        Operation::HandOver {
+            ino,
+            first: self.random.below(blocks),
+            step: 1 + self.random.below(4) * self.random.below(400),
+            count: self.random.below(24),
+            seed: self.random.next(),
+        }
     }
 
     fn make_room(&mut self, model: &Reference) -> Operation {

@@ -31,6 +31,7 @@ mod shared_file;
 use coverage::{Coverage, LONG_RUN};
 use generate::Taste;
 use pmfs::DataMode::{Atomic, Ordered};
+use pmfs::ProtectMode;
 use runner::Setting;
 use std::sync::Mutex;
 
@@ -43,13 +44,14 @@ const ORDINARY: Taste = Taste {
     strangers: true,
 };
 
-const SETTINGS: [Setting; 5] = [
+const SETTINGS: [Setting; 6] = [
     Setting {
         name: "atomic",
         bytes: 64 << 20,
         inodes: 6016,
         modes: &[Atomic],
         taste: ORDINARY,
+        protect: ProtectMode::Auto,
         round: 40_000,
         compare_every: 2000,
         share: 25,
@@ -60,6 +62,7 @@ const SETTINGS: [Setting; 5] = [
         inodes: 6016,
         modes: &[Ordered],
         taste: ORDINARY,
+        protect: ProtectMode::Auto,
         round: 40_000,
         compare_every: 2000,
         share: 20,
@@ -70,6 +73,7 @@ const SETTINGS: [Setting; 5] = [
         inodes: 6016,
         modes: &[Atomic, Ordered],
         taste: ORDINARY,
+        protect: ProtectMode::Auto,
         round: 20_000,
         compare_every: 1000,
         share: 20,
@@ -85,6 +89,7 @@ const SETTINGS: [Setting; 5] = [
             large_one_in: 40,
             strangers: true,
         },
+        protect: ProtectMode::Auto,
         round: 4000,
         compare_every: 500,
         share: 20,
@@ -100,9 +105,27 @@ const SETTINGS: [Setting; 5] = [
             large_one_in: 30,
             strangers: true,
         },
+        protect: ProtectMode::Auto,
         round: 4000,
         compare_every: 500,
         share: 15,
+    },
+    // A store outside a window is the end of this process. Each window is two system calls, so there are few.
+    Setting {
+        name: "closed",
+        bytes: 4 << 20,
+        inodes: 512,
+        modes: &[Atomic, Ordered],
+        taste: Taste {
+            nodes_max: 1000,
+            blocks_max: u64::MAX,
+            large_one_in: 40,
+            strangers: true,
+        },
+        protect: ProtectMode::Pages,
+        round: 4000,
+        compare_every: 500,
+        share: 1,
     },
 ];
 

@@ -100,10 +100,25 @@ pub enum Operation {
     Release {
         ino: Ino,
     },
+    /// Replaces blocks of a file that nobody has pinned: this many, each so many behind the one before.
+    HandOver {
+        ino: Ino,
+        first: u64,
+        step: u64,
+        count: u64,
+        seed: u64,
+    },
     /// Pins a file, or ends that.
     Pin {
         ino: Ino,
     },
+    /// Merges the small leaves around a byte.
+    Merge {
+        ino: Ino,
+        at: u64,
+    },
+    /// Defragments the whole pool.
+    Defrag,
     Read {
         ino: Ino,
         at: u64,
@@ -183,7 +198,7 @@ impl Operation {
     pub fn inos(&self) -> [Option<Ino>; 2] {
         use Operation::*;
         match *self {
-            StatFs => [None, None],
+            StatFs | Defrag => [None, None],
             Lookup { dir, .. } | Create { dir, .. } | MkDir { dir, .. } | MkNod { dir, .. } => {
                 [Some(dir), None]
             }
@@ -204,6 +219,7 @@ impl Operation {
                 [Some(ino), None]
             }
             SetAcl { ino, .. } | Shift { ino, .. } | Pin { ino } => [Some(ino), None],
+            HandOver { ino, .. } | Merge { ino, .. } => [Some(ino), None],
             Fsync { ino } | GetXattr { ino, .. } | SetXattr { ino, .. } => [Some(ino), None],
             ListXattr { ino } | RemoveXattr { ino, .. } => [Some(ino), None],
         }

@@ -1,6 +1,8 @@
 //! Pins: the blocks that were had once stay those of the file, whatever is called, until the pin ends.
 
 use crate::apply::{Need, World};
+use crate::content::BLOCK;
+use crate::random::bytes;
 use pmfs::{BlockRun, Error, Fs, Ino};
 use std::collections::BTreeMap;
 
@@ -48,6 +50,47 @@ impl World<'_> {
             .map_err(|error| format!("release of what was pinned: {error}"))?;
         self.model.did_release(instance, ino);
         self.coverage.count("unpin", "ok");
+        Ok(())
+    }
+
+    /// Blocks here and there, all at once.
+    pub fn hand_over(
+        &mut self,
+        fs: &Fs,
+        ino: Ino,
+        (first, step, count): (u64, u64, u64),
+        seed: u64,
+    ) -> Result<(), String> {
+        if self.model.is_pinned(ino) {
+            return Ok(());
+        }
+        let data: Vec<(u64, Vec<u8>)> = (0..count)
+            .map(|turn| (first + turn * step, bytes(seed ^ turn, BLOCK as usize)))
+            .collect();
+        let pages: Vec<(u64, &[u8])> = data
+            .iter()
+            .map(|(block, bytes)| (block * BLOCK, bytes.as_slice()))
+            .collect();
+        let verdict = self.model.file(ino).map(drop);
+        // Each may take a node of its own, and the blocks that it replaces go afterwards.
+        let answer = fs.write_pages(ino, &pages);
+        let need = Need::AtOnce(count * 2 + 4);
+        if self
+            .judge(fs, "hand over", verdict, answer, need)?
+            .is_none()
+        {
+            return Ok(());
+        }
+        let size = self.model.file(ino).expect("judged").size;
+        let now = self.span();
+        for (block, bytes) in data {
+            let len = size.saturating_sub(block * BLOCK).min(BLOCK) as usize;
+            self.model.content(ino).write(block * BLOCK, &bytes[..len]);
+            if len > 0 {
+                self.model.node(ino).touch(now);
+            }
+        }
+        self.model.content(ino).truncate(size);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Pools for tests: in a directory of their own in memory, gone with the guard.
 
-use pmfs::{Clock, DataMode, Fs, MkfsOptions, OpenOptions};
+use pmfs::{Clock, DataMode, Fs, LargePages, MapOptions, MkfsOptions, OpenOptions, ProtectMode};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
 /// The first of the clock's steps: a day of 2001.
@@ -34,6 +34,9 @@ pub struct TestPool {
     pub path: PathBuf,
     dir: tempfile::TempDir,
     clock: Arc<AtomicI64>,
+    protect: ProtectMode,
+    /// Each one has another page-size hint.
+    opens: AtomicUsize,
 }
 
 impl TestPool {
@@ -48,6 +51,8 @@ impl TestPool {
             path: dir.path().join("pool"),
             dir,
             clock: Arc::new(AtomicI64::new(CLOCK_START_NS)),
+            protect: ProtectMode::Auto,
+            opens: AtomicUsize::new(0),
         };
         let options = MkfsOptions {
             size: Some(bytes),
@@ -62,6 +67,12 @@ impl TestPool {
         pool
     }
 
+    /// The same pool, closed in this way where it is opened from now on.
+    pub fn closed(mut self, protect: ProtectMode) -> TestPool {
+        self.protect = protect;
+        self
+    }
+
     fn clock(&self) -> Clock {
         Clock::Steps(Arc::clone(&self.clock))
     }
@@ -72,10 +83,17 @@ impl TestPool {
     }
 
     pub fn options(&self, data: DataMode, shared: bool) -> OpenOptions {
+        const HINTS: [LargePages; 3] = [LargePages::Grow, LargePages::Always, LargePages::Never];
+        let opens = self.opens.fetch_add(1, Ordering::Relaxed);
         OpenOptions {
             data,
+            large: HINTS[opens % HINTS.len()],
             exclusive: !shared,
             clock: self.clock(),
+            map: MapOptions {
+                protect: self.protect,
+                ..MapOptions::default()
+            },
             ..OpenOptions::default()
         }
     }

@@ -6,7 +6,7 @@ use crate::generate::{Generator, Taste};
 use crate::operation::Operation;
 use crate::pool::TestPool;
 use crate::random::Random;
-use pmfs::{DataMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs::{DataMode, Fs, Ino, NewNode, OpenOptions, ProtectMode, ROOT_INO, RecoveryKind};
 use std::collections::VecDeque;
 
 /// Operations that are kept, and shown, for a failure.
@@ -22,6 +22,8 @@ pub struct Setting {
     /// Data mode of each instance.
     pub modes: &'static [DataMode],
     pub taste: Taste,
+    /// How its pool is closed.
+    pub protect: ProtectMode,
     /// Operations until everything is deleted and the space must be back.
     pub round: u64,
     /// Operations between two comparisons of everything, on average.
@@ -298,7 +300,7 @@ fn fill_inode_table(fs: &Fs) -> Result<(), String> {
 
 /// Runs `count` operations on a pool of its own.
 pub fn run(setting: Setting, seed: u64, count: u64) -> Result<Coverage, String> {
-    let pool = TestPool::new(setting.bytes, Some(setting.inodes), seed);
+    let pool = TestPool::new(setting.bytes, Some(setting.inodes), seed).closed(setting.protect);
     let mut run = Run::begin(setting, seed, &pool)?;
     let mut left = count;
     while left > 0 {

@@ -4,8 +4,8 @@ use super::colliding::colliding;
 use super::nowhere::from_nowhere;
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
 use pmfs::{
-    FallocateMode, Fs, Ino, LockClass, LockKind, LockOwner, LockRange, ROOT_INO, RenameFlags,
-    Result, SetAttr, SetTime, XattrFlags,
+    FallocateMode, Fs, Ino, LockClass, LockKind, LockOwner, LockRange, Merged, ROOT_INO,
+    RenameFlags, Result, SetAttr, SetTime, XattrFlags,
 };
 use std::io::SeekFrom;
 
@@ -137,8 +137,10 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(splits());
     all.extend(large_leaves());
     all.extend(grown_leaves());
+    all.extend(defragmented());
     all.extend(from_nowhere());
     all.extend(super::pinned::kinds());
+    all.extend(super::apart::kinds());
     all.push(table_growth());
     all
 }
@@ -291,6 +293,48 @@ fn grown_leaves() -> Vec<Kind> {
         kind.first = |fs, p| fs.write(p.blank, 0, &pattern(2 << 20, 5)).map(drop);
     }
     all
+}
+
+/// Steps of defragmenting: nothing that is seen changes.
+fn defragmented() -> Vec<Kind> {
+    let mut all = kinds! {
+        "merge of leaves that lie in a row", false, |fs, p| merged(fs, p)?;
+        "merge of leaves that lie apart", false, |fs, p| merged(fs, p)?;
+        "defragment: leaves go elsewhere", false, |fs, _| {
+            let report = fs.defrag(false, &mut |_, _| {})?;
+            assert_eq!((report.regions, report.moved), (1, 3), "{report:?}");
+        };
+    };
+    for kind in &mut all {
+        kind.pool_bytes = LARGE_POOL_BYTES;
+    }
+    all[0].first = small_leaves;
+    all[1].first = |fs, p| {
+        small_leaves(fs, p)?;
+        for block in [1, 2, 300] {
+            fs.write(p.blank, block * 4096, &pattern(4096, 6))?;
+        }
+        Ok(())
+    };
+    // A region of which little is used.
+    all[2].first = |fs, p| {
+        small_leaves(fs, p)?;
+        fs.setattr(p.blank, &size(3 * 4096)).map(drop)
+    };
+    all
+}
+
+fn merged(fs: &Fs, p: &Prepared) -> Result<()> {
+    let merged = fs.merge(p.blank, 0)?;
+    assert_eq!(merged, Merged::Merged);
+    Ok(())
+}
+
+/// 2 MiB of a region in 512 leaves: a large one is cut up by moving them, and they are moved back.
+fn small_leaves(fs: &Fs, p: &Prepared) -> Result<()> {
+    fs.write(p.blank, 0, &pattern(2 << 20, 5))?;
+    fs.insert_range(p.blank, 0, 4096)?;
+    fs.collapse_range(p.blank, 0, 4096)
 }
 
 fn names() -> Vec<Kind> {

@@ -1,6 +1,7 @@
 //! The first target: the file system itself.
 
 pub mod ace;
+mod apart;
 pub mod call;
 mod colliding;
 pub mod damage;

@@ -1,0 +1,364 @@
+//! Goal: a closed pool is stored to inside a write window and nowhere else, whichever thread tries, in a handler, in a child, or by way of the
+//! kernel; and what is refused is told of.
+//! Method: stores that may be refused, by an instruction with a landing; the same tests for each protection. With none the stores
+//! arrive, which shows that they are made. Children that make a stray store for good.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use pmem::{Fault, MapOptions, Pmem, ProtectMode, Protection, Side, counters, life, program};
+
+const LEN: u64 = 4 << 20;
+
+struct Pool {
+    mem: Pmem,
+    /// Where it is mapped.
+    base: usize,
+    _dir: tempfile::TempDir,
+}
+
+fn pool(protect: ProtectMode) -> Pool {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = MapOptions {
+        protect,
+        ..MapOptions::default()
+    };
+    let mem = Pmem::create(&path, LEN, false, true, &options).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let name = path.to_str().unwrap();
+    let line = maps.lines().find(|line| line.ends_with(name)).unwrap();
+    let base = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    Pool {
+        mem,
+        base,
+        _dir: dir,
+    }
+}
+
+/// Whether a store of the program's to the pool, outside the crate, arrives.
+fn stores(base: usize, off: usize) -> bool {
+    // SAFETY: nothing but a pool lies there, whose accesses are atomic or assembly.
+    unsafe { program::copy_out(base + off, &[0xa5; 8]) }.is_ok()
+}
+
+fn loads(base: usize, off: usize) -> bool {
+    program::copy_in(&mut [0; 8], base + off).is_ok()
+}
+
+/// This thread's stores arrive only in windows, which nest.
+fn windows_open_and_close(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    assert_eq!(stores(pool.base, 0), open);
+    assert_eq!(pool.mem.load(0) != 0, open);
+    let before = counters::snapshot();
+    let whole = pool.mem.writable();
+    {
+        let inner = pool.mem.window();
+        pool.mem.store(8, 1);
+        drop(inner);
+    }
+    pool.mem.store(16, 2);
+    pool.mem.zero_nt(4096, 4096);
+    assert!(stores(pool.base, 8192));
+    drop(whole);
+    let windows = (counters::snapshot() - before).windows;
+    assert_eq!(windows, u64::from(!open), "the outermost alone");
+    for off in (0..LEN as usize).step_by(4096) {
+        assert_eq!(stores(pool.base, off), open, "{off:#x}");
+    }
+    assert!(loads(pool.base, 8));
+    assert_eq!(pool.mem.load(8), 1);
+}
+
+/// A panic in a window closes it.
+fn a_window_ends_with_a_panic(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    let broken = std::panic::AssertUnwindSafe(|| {
+        let _window = pool.mem.window();
+        pool.mem.store(LEN, 0);
+    });
+    assert!(std::panic::catch_unwind(broken).is_err());
+    assert_eq!(stores(pool.base, 0), open);
+}
+
+/// Threads older and younger than the pool; an older one that has not entered may not even load, where keys tell threads apart.
+fn no_thread_stores(protect: ProtectMode) {
+    let (tell, told) = mpsc::channel::<usize>();
+    let (enter, entered) = mpsc::channel::<&'static Pmem>();
+    let (answer, answers) = mpsc::channel::<(bool, bool)>();
+    let older = std::thread::spawn(move || {
+        let base = told.recv().unwrap();
+        let seen = (loads(base, 0), stores(base, 0));
+        answer.send(seen).unwrap();
+        entered.recv().unwrap().enter();
+        answer.send((loads(base, 0), stores(base, 0))).unwrap();
+    });
+    let pool: &'static Pool = Box::leak(Box::new(pool(protect)));
+    let open = pool.mem.protection() == Protection::None;
+    let keys = pool.mem.protection() == Protection::Keys;
+    tell.send(pool.base).unwrap();
+    assert_eq!(answers.recv().unwrap(), (!keys, open), "an older thread");
+    enter.send(&pool.mem).unwrap();
+    assert_eq!(answers.recv().unwrap(), (true, open), "after it entered");
+    older.join().unwrap();
+    let base = pool.base;
+    let younger = std::thread::spawn(move || {
+        let before = (loads(base, 0), stores(base, 0));
+        pool.mem.enter();
+        let _window = pool.mem.window();
+        pool.mem.store(64, 7);
+        before
+    });
+    assert_eq!(younger.join().unwrap(), (true, open), "a younger thread");
+    assert_eq!(pool.mem.load(64), 7);
+}
+
+/// Who has left a window is shut out, whoever else is in one, and shuts out nobody else. (A thread that is made in a window has its
+/// maker's rights; the engine makes none there that outlives it.)
+fn a_window_is_its_threads_own(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    let (opened, is_open) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (mem, base) = (&pool.mem, pool.base);
+        let stray = scope.spawn(move || {
+            is_open.recv().unwrap();
+            mem.enter();
+            drop(mem.window());
+            stores(base, 0)
+        });
+        let _window = pool.mem.window();
+        opened.send(()).unwrap();
+        assert_eq!(stray.join().unwrap(), open);
+        pool.mem.store(0, 1);
+    });
+    assert_eq!(pool.mem.load(0), 1);
+}
+
+static BASE: AtomicUsize = AtomicUsize::new(0);
+static SEEN: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let base = BASE.load(Ordering::SeqCst);
+    let seen = u64::from(loads(base, 0)) | u64::from(stores(base, 0)) << 1;
+    SEEN.store(seen, Ordering::SeqCst);
+}
+
+/// A handler that comes in the middle of a window has no right to the pool, by keys; and the window goes on behind it.
+fn a_handler_is_outside(protect: ProtectMode) {
+    // In a process of its own: handlers belong to all tests.
+    let status = life::in_child(|| {
+        let pool = pool(protect);
+        BASE.store(pool.base, Ordering::SeqCst);
+        // SAFETY: the handler stores to a pool and to atomic words.
+        unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as usize) };
+        let window = pool.mem.window();
+        // SAFETY: sends a signal to this thread.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        let inside = SEEN.load(Ordering::SeqCst);
+        pool.mem.store(0, 1);
+        drop(window);
+        // SAFETY: as above.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        let outside = SEEN.load(Ordering::SeqCst);
+        let wanted = match pool.mem.protection() {
+            Protection::None => (3, 3),
+            // One window opens the pages for all.
+            Protection::Pages => (3, 1),
+            Protection::Keys => (0, 0),
+        };
+        u8::from((inside, outside) != wanted || !loads(pool.base, 0))
+    });
+    assert_eq!(status, 0);
+}
+
+/// The kernel does not store there for the program either.
+fn system_calls_get_efault(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    let zeros = std::fs::File::open("/dev/zero").unwrap();
+    let read = || {
+        let to = std::ptr::with_exposed_provenance_mut(pool.base + 4096);
+        // SAFETY: the kernel stores to the pool, or refuses.
+        let read = unsafe { libc::read(std::os::fd::AsRawFd::as_raw_fd(&zeros), to, 4096) };
+        (read == 4096)
+            .then_some(())
+            .ok_or_else(|| std::io::Error::last_os_error().raw_os_error())
+    };
+    let refused = Err(Some(libc::EFAULT));
+    assert_eq!(read(), if open { Ok(()) } else { refused });
+    let window = pool.mem.window();
+    assert_eq!(read(), Ok(()));
+    drop(window);
+    assert_eq!(read(), if open { Ok(()) } else { refused });
+}
+
+/// A buffer in the pool, where a copy out of it is to go, is the program's bad address.
+fn a_copy_out_into_the_pool_is_a_bad_address(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    for off in [0, 4096, 4096 + 64, 1 << 20] {
+        let to = std::ptr::with_exposed_provenance_mut(pool.base + 4096);
+        // SAFETY: none but the copy routine looks at it, as at a program's bad pointer.
+        let to = unsafe { std::slice::from_raw_parts_mut(to, 1000) };
+        let fault = Fault {
+            offset: off,
+            done: 0,
+            side: Side::User,
+        };
+        let copied = pool.mem.copy_out(off, to);
+        assert_eq!(copied, if open { Ok(()) } else { Err(fault) }, "{off:#x}");
+    }
+}
+
+/// A child of fork has the pool closed, opens and closes it by itself, and changes nothing of its parent's windows.
+fn a_child_is_closed(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    let window = pool.mem.window();
+    let (parked, go_on) = (mpsc::channel::<()>(), mpsc::channel::<()>());
+    std::thread::scope(|scope| {
+        // The fork comes while another thread is in a window.
+        let mem = &pool.mem;
+        scope.spawn(move || {
+            mem.enter();
+            let _other = mem.window();
+            parked.0.send(()).unwrap();
+            go_on.1.recv().unwrap();
+        });
+        parked.1.recv().unwrap();
+        drop(window);
+        let status = life::in_child(|| {
+            // The first window of a child settles what threads that it does not have had left open.
+            drop(pool.mem.window());
+            let before = stores(pool.base, 0);
+            let window = pool.mem.window();
+            pool.mem.store(128, 3);
+            drop(window);
+            u8::from((before, stores(pool.base, 0)) != (open, open))
+        });
+        assert_eq!(status, 0);
+        go_on.0.send(()).unwrap();
+    });
+    assert_eq!(pool.mem.load(128), 3);
+    assert_eq!(stores(pool.base, 0), open);
+}
+
+/// Threads that open and close windows all the time never find them closed, and in the end the pool is.
+fn many_threads_at_once(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let mem = &pool.mem;
+            scope.spawn(move || {
+                mem.enter();
+                for round in 0..2000 {
+                    let _window = mem.window();
+                    mem.store(thread * 64, round);
+                }
+            });
+        }
+    });
+    for thread in 0..4 {
+        assert_eq!(pool.mem.load(thread * 64), 1999);
+    }
+    assert_eq!(stores(pool.base, 0), open);
+}
+
+/// The end of a process, and what it says.
+fn a_stray_store_kills_and_says_so(protect: ProtectMode) {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_stray_store", "--ignored"])
+        .args(["--test-threads=1", "-q", "--nocapture"])
+        .env("PMEM_TEST_PROTECT", protect.to_string())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    if protect == ProtectMode::None {
+        assert!(child.status.success() && !said.contains("stray"), "{said}");
+        return;
+    }
+    assert_eq!(child.status.signal(), Some(libc::SIGSEGV), "{said}");
+    for part in [
+        "pmfs: process ",
+        "a stray store to offset 0x12348 of a pool",
+        "the pool is unharmed\n",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "run as a child"]
+fn child_stray_store() {
+    let protect = std::env::var("PMEM_TEST_PROTECT").unwrap();
+    let pool = pool(protect.parse().unwrap());
+    let at = std::ptr::with_exposed_provenance_mut::<u64>(pool.base + 0x12348);
+    // SAFETY: where the pool is not closed, an aligned word of it; else the fault is what is tested.
+    unsafe { at.write_volatile(1) };
+}
+
+macro_rules! for_each_protection {
+    ($($test:ident),* $(,)?) => {
+        for_each_protection!(none None $($test)*);
+        for_each_protection!(pages Pages $($test)*);
+        for_each_protection!(keys Keys $($test)*);
+    };
+    ($protection:ident $mode:ident $($test:ident)*) => {
+        mod $protection {
+            $(
+                #[test]
+                fn $test() {
+                    if super::ProtectMode::$mode == super::ProtectMode::Keys
+                        && let Err(error) = pmem::protection::keys()
+                    {
+                        println!("skipped: {error}");
+                        return;
+                    }
+                    super::$test(super::ProtectMode::$mode);
+                }
+            )*
+        }
+    };
+}
+
+for_each_protection!(
+    windows_open_and_close,
+    a_window_ends_with_a_panic,
+    no_thread_stores,
+    a_window_is_its_threads_own,
+    a_handler_is_outside,
+    system_calls_get_efault,
+    a_copy_out_into_the_pool_is_a_bad_address,
+    a_child_is_closed,
+    many_threads_at_once,
+    a_stray_store_kills_and_says_so,
+);
+
+/// What is asked for and can't be had is an error that says so; `auto` takes what there is.
+#[test]
+fn auto_takes_what_there_is() {
+    let pool = pool(ProtectMode::Auto);
+    let there = pmem::protection::keys().is_ok();
+    let wanted = if there {
+        Protection::Keys
+    } else {
+        Protection::None
+    };
+    assert_eq!(pool.mem.protection(), wanted);
+    if !there {
+        let path = pool.mem.path().unwrap();
+        let options = MapOptions {
+            protect: ProtectMode::Keys,
+            ..MapOptions::default()
+        };
+        let refused = Pmem::open(path, &options).unwrap_err().to_string();
+        assert!(refused.contains("can't be protected as asked"), "{refused}");
+    }
+}

@@ -1,0 +1,367 @@
+//! Whole blocks here and there in a file, all of them or none: what an msync publishes that is to be atomic.
+//!
+//! The tree's nodes that lead to the blocks are built anew beside the old ones, from the root down, with fresh blocks for the
+//! new bytes; what nobody stored to stands in both trees. One store of the root word publishes them all. Then whatever of the old
+//! tree the new one does not name is freed.
+
+use super::Work;
+use super::shift::{Entries, write_node};
+use crate::alloc::Class;
+use crate::error::{Error, Result};
+use crate::lane::{Purpose, Run, Zone};
+use crate::persist::{Durable, FreshSet};
+use crate::pool::Pool;
+use crate::settle::intend_changed;
+use crate::tree::Tree;
+use crate::tree::edit::{Swing, expand};
+use crate::tree::entry::{Entry, coverage, span};
+use crate::types::Ino;
+use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+
+/// So many blocks in all go through on a full pool: what they replace is freed at once.
+const PRIVILEGED: u64 = 8;
+
+/// A block of a file, and what it is to hold.
+pub(crate) type Page<'a> = (u64, &'a [u8]);
+
+impl Pool {
+    /// See [`crate::Fs::write_pages`].
+    pub(crate) fn write_pages(&self, ino: Ino, pages: &[(u64, &[u8])]) -> Result<()> {
+        self.writable()?;
+        let whole = |&(at, bytes): &(u64, &[u8])| {
+            at.is_multiple_of(BLOCK_BYTES) && bytes.len() as u64 == BLOCK_BYTES
+        };
+        if !pages.iter().all(whole) || !pages.is_sorted_by(|one, next| one.0 < next.0) {
+            return Err(Error::Invalid("whole blocks in ascending order are needed"));
+        }
+        self.on_file(ino, |work| {
+            if self.others_pin(work.locks.first(), ino) {
+                return Err(Error::Mapped);
+            }
+            let end = work.inode.size().div_ceil(BLOCK_BYTES);
+            let pages: Vec<Page<'_>> = pages
+                .iter()
+                .map(|&(at, bytes)| (at >> BLOCK_SHIFT, bytes))
+                .take_while(|page| page.0 < end)
+                .collect();
+            work.replace(&pages)
+        })
+    }
+}
+
+impl Work<'_> {
+    fn replace(&mut self, pages: &[Page<'_>]) -> Result<()> {
+        let Some(&(last, bytes)) = pages.last() else {
+            return Ok(());
+        };
+        let old = self.tree();
+        // Checks the root word, which nothing below does.
+        old.find(self.pool, 0)?;
+        let mut height = old.root.height();
+        while coverage(height) <= last {
+            height += 1;
+            if height > FILE_HEIGHT_MAX {
+                return Err(Error::FileTooBig);
+            }
+        }
+        if height == 0 {
+            // A file of one block: the root word is its leaf.
+            return self.overwrite_atomic(0, bytes);
+        }
+        let mut counted = Counted(0);
+        raise(self.pool, &old, height, pages, &mut counted)?;
+        let mut fresh = self.pool.pm.fresh();
+        let mut blocks = self.blocks_for_pages(height, counted.0, pages.len() as u64)?;
+        blocks.fresh = Some(&mut fresh);
+        let new = raise(self.pool, &old, height, pages, &mut blocks)?;
+        let swing = Swing {
+            slot: old.slot,
+            old: old.root,
+            new: new.rooted(height),
+            level: old.root.height(),
+            base: 0,
+        };
+        intend_changed(self.lane, &swing)?;
+        let durable = if planted!("bug-pages-unfenced") {
+            Durable::nothing_exposed()
+        } else {
+            fresh.barrier()
+        };
+        self.locks.change();
+        self.pool.pm.publish(swing.slot, swing.new.0, durable);
+        self.reload()?;
+        self.stray_times();
+        self.replaced();
+        Ok(())
+    }
+
+    /// Blocks for so many nodes and pages. The topmost node has a record as every node has; what stands under it, in runs, is in
+    /// use if the topmost is.
+    fn blocks_for_pages<'f, 'p>(
+        &self,
+        height: u32,
+        nodes: u64,
+        pages: u64,
+    ) -> Result<Blocks<'f, 'p>> {
+        let class = if nodes + pages <= PRIVILEGED {
+            Class::Privileged
+        } else {
+            Class::Ordinary
+        };
+        let ino = self.ino();
+        let alloc = |want, zone, purpose| {
+            // Two more records say what goes.
+            if self.lane.room() < 3 {
+                return Err(Error::NoSpace);
+            }
+            self.pool.alloc(self.lane, want, class, zone, purpose)
+        };
+        let (level, index) = (height, 0);
+        let top = alloc(1, Zone::Meta, Purpose::Tree { ino, level, index })?;
+        let under = Purpose::Under {
+            ino,
+            top: top.block,
+        };
+        let runs = |mut left: u64, zone, runs: &mut Vec<Run>| {
+            while left > 0 {
+                let run = alloc(left, zone, under)?;
+                left -= run.count;
+                runs.push(run);
+            }
+            Ok::<(), Error>(())
+        };
+        // Used from the back: the topmost node is stored last.
+        let (mut for_nodes, mut for_pages) = (vec![top], Vec::new());
+        runs(nodes - 1, Zone::Meta, &mut for_nodes)?;
+        runs(pages, Zone::Data, &mut for_pages)?;
+        Ok(Blocks {
+            nodes: for_nodes,
+            pages: for_pages,
+            fresh: None,
+        })
+    }
+}
+
+/// Where nodes and pages of a new tree go.
+trait Places {
+    fn node(&mut self, entries: &Entries) -> Result<Entry>;
+    fn page(&mut self, bytes: &[u8]) -> Result<Entry>;
+}
+
+/// How many nodes it takes.
+struct Counted(u64);
+
+impl Places for Counted {
+    fn node(&mut self, _entries: &Entries) -> Result<Entry> {
+        self.0 += 1;
+        Ok(Entry::node(BLOCK_BYTES))
+    }
+
+    fn page(&mut self, _bytes: &[u8]) -> Result<Entry> {
+        Ok(Entry::leaf(BLOCK_BYTES))
+    }
+}
+
+/// Blocks that were allocated.
+struct Blocks<'f, 'p> {
+    nodes: Vec<Run>,
+    pages: Vec<Run>,
+    fresh: Option<&'f mut FreshSet<'p>>,
+}
+
+impl<'p> Blocks<'_, 'p> {
+    fn fresh(&mut self) -> &mut FreshSet<'p> {
+        self.fresh
+            .as_mut()
+            .expect("given before anything is stored")
+    }
+}
+
+/// One block of the last run.
+fn take(runs: &mut Vec<Run>) -> u64 {
+    let run = runs.last_mut().expect("as many as were counted");
+    run.count -= 1;
+    let block = run.block + run.count;
+    if run.count == 0 {
+        runs.pop();
+    }
+    block << BLOCK_SHIFT
+}
+
+impl Places for Blocks<'_, '_> {
+    fn node(&mut self, entries: &Entries) -> Result<Entry> {
+        let off = take(&mut self.nodes);
+        write_node(self.fresh(), off, entries)?;
+        Ok(Entry::node(off))
+    }
+
+    fn page(&mut self, bytes: &[u8]) -> Result<Entry> {
+        let off = take(&mut self.pages);
+        self.fresh().range(off, BLOCK_BYTES).bytes(0, bytes)?;
+        Ok(Entry::leaf(off))
+    }
+}
+
+/// The old tree with the pages in it, as a tree of height `level`.
+fn raise(
+    pool: &Pool,
+    old: &Tree,
+    level: u32,
+    pages: &[Page<'_>],
+    places: &mut dyn Places,
+) -> Result<Entry> {
+    if level == old.root.height() {
+        let entry = old.root.unrooted();
+        return match pages {
+            [] => Ok(entry),
+            _ => rebuild(pool, (entry, level, 0), pages, places),
+        };
+    }
+    let (inside, behind) = pages.split_at(pages.partition_point(|page| page.0 < span(level)));
+    if old.root.is_hole() && inside.is_empty() {
+        return rebuild(pool, (Entry::HOLE, level, 0), behind, places);
+    }
+    let mut entries = [Entry::HOLE; FANOUT as usize];
+    entries[0] = raise(pool, old, level - 1, inside, places)?;
+    replace_in(pool, (&mut entries, level, 0), behind, places)?;
+    places.node(&entries)
+}
+
+/// What is to stand in place of `old`, which covers what a tree of height `level` covers from `base` on; the pages lie in there.
+fn rebuild(
+    pool: &Pool,
+    (old, level, base): (Entry, u32, u64),
+    pages: &[Page<'_>],
+    places: &mut dyn Places,
+) -> Result<Entry> {
+    if level == 0 {
+        return places.page(pages[0].1);
+    }
+    let mut entries = expand(pool, old, level)?;
+    replace_in(pool, (&mut entries, level, base), pages, places)?;
+    places.node(&entries)
+}
+
+/// Puts the pages behind a node's entries.
+fn replace_in(
+    pool: &Pool,
+    (entries, level, base): (&mut Entries, u32, u64),
+    pages: &[Page<'_>],
+    places: &mut dyn Places,
+) -> Result<()> {
+    let mut rest = pages;
+    while let Some(&(index, _)) = rest.first() {
+        let at = (index - base) / span(level);
+        let start = base + at * span(level);
+        let count = rest.partition_point(|page| page.0 < start + span(level));
+        let (inside, behind) = rest.split_at(count);
+        let entry = &mut entries[at as usize];
+        *entry = rebuild(pool, (*entry, level - 1, start), inside, places)?;
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// For faces that keep a program's stores to themselves until it says so.
+#[allow(clippy::missing_errors_doc)]
+impl crate::Fs {
+    /// Pins a file as [`crate::Fs::pin`] does, for a process that stores to copies of its blocks and hands them over by
+    /// [`crate::Fs::write_pages`], which moves them: so nobody else may have them mapped.
+    ///
+    /// # Errors
+    /// [`Error::Mapped`]: another process has the file mapped, or a mount's kernel has pages of it that may be stored to.
+    pub fn pin_apart(&self, ino: Ino) -> Result<()> {
+        self.unless_dead(ino, || self.pool().pin_apart(ino))
+    }
+
+    /// Writes whole blocks (byte offset and 4,096 bytes each, in ascending order): after a crash all of them are there, or none.
+    /// What lies behind the end of the file is left out. A file of which this process has pinned blocks otherwise than by
+    /// [`crate::Fs::pin_apart`] must not be written so.
+    ///
+    /// # Errors
+    /// [`Error::Mapped`]: another process has it mapped. [`Error::NoSpace`]: nothing was written.
+    pub fn write_pages(&self, ino: Ino, pages: &[(u64, &[u8])]) -> crate::Result<()> {
+        self.change(|pool| pool.write_pages(ino, pages))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+
+    const NODE: NewNode = NewNode {
+        mode: 0o644,
+        umask: 0,
+        uid: 0,
+        gid: 0,
+    };
+
+    const PAGE: usize = 4096;
+
+    fn pool() -> Fs {
+        let options = MkfsOptions::default();
+        let mem = Fs::format_private(pmem::Pmem::private(64 << 20), &options).unwrap();
+        Fs::open_private(mem, &OpenOptions::default()).unwrap()
+    }
+
+    fn file(fs: &Fs, bytes: usize) -> u64 {
+        let attr = fs.create(ROOT_INO, b"f", &NODE).unwrap();
+        fs.write(attr.ino, 0, &vec![1; bytes]).unwrap();
+        fs.pin_apart(attr.ino).unwrap();
+        attr.ino
+    }
+
+    fn page(byte: u8) -> Vec<u8> {
+        vec![byte; PAGE]
+    }
+
+    /// Scattered pages of a file with nodes of three levels, a large leaf among them; what lies between stays, and nothing leaks.
+    #[test]
+    fn scattered_pages_are_replaced_and_nothing_else() {
+        let fs = pool();
+        let bytes = 9 << 20;
+        let ino = file(&fs, bytes);
+        let free = fs.statfs().unwrap().blocks_free;
+        let mut expected = vec![1; bytes];
+        for round in 0..4u8 {
+            let at = [
+                0,
+                3 * PAGE,
+                511 * PAGE,
+                512 * PAGE,
+                1500 * PAGE,
+                bytes - PAGE,
+            ];
+            let new = page(10 + round);
+            let pages: Vec<(u64, &[u8])> = at.iter().map(|&at| (at as u64, &new[..])).collect();
+            fs.write_pages(ino, &pages).unwrap();
+            for at in at {
+                expected[at..at + PAGE].fill(10 + round);
+            }
+            let mut found = vec![0; bytes];
+            fs.read(ino, 0, &mut found).unwrap();
+            assert!(found == expected, "round {round}");
+        }
+        fs.unpin(ino).unwrap();
+        assert!(fs.check().unwrap().findings.is_empty());
+        let split = 4;
+        assert!(
+            free - fs.statfs().unwrap().blocks_free <= split,
+            "blocks were lost"
+        );
+    }
+
+    #[test]
+    fn a_file_of_one_block_and_pages_past_the_end() {
+        let fs = pool();
+        let ino = file(&fs, 100);
+        let new = page(7);
+        fs.write_pages(ino, &[(0, &new), (4096, &new)]).unwrap();
+        let mut found = vec![0; 200];
+        assert_eq!(fs.read(ino, 0, &mut found).unwrap(), 100);
+        assert_eq!(found[..100], [7; 100]);
+        assert!(fs.write_pages(ino, &[(1, &new)]).is_err());
+        assert!(fs.write_pages(ino, &[(4096, &new), (0, &new)]).is_err());
+    }
+}

@@ -8,7 +8,7 @@ export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build install uninstall deb demo test test-guest check-long yat bench fuzz fmt lint clean
+.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long yat bench fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ bench: bootstrap build ## Measure: library, directories, recovery, mount; beside
 test-guest: bootstrap build ## The suites on the oldest kernel, Debian's 6.1, in a virtual machine
 	@sh tests/bootstrap.sh suites guest
 	@bash tests/guest.sh
+
+test-media: bootstrap build ## Pools on emulated NVDIMMs in a virtual machine whose power is cut
+	@sh tests/bootstrap.sh media
+	@bash tests/media.sh
 
 fuzz: bootstrap ## Damaged pools by libFuzzer, for an hour or PMFS_FUZZ_SECONDS
 	@bash tests/fuzz.sh

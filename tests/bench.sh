@@ -23,6 +23,12 @@ section "unmodified programs below pmfs run"
 section "several processes on one pool"
 "$pmbench" sharing "$@" || exit 1
 
+section "stray stores kept away: none, protection keys, page permissions (figure 11 of PMFS)"
+"$pmbench" windows "$@" || exit 1
+
+section "mapped files, by page size, and beside tmpfs and ext4 on a block device (figure 9 of PMFS)"
+"$pmbench" mapped "$@" || exit 1
+
 for medium in pmep-2014 optane-100 cxl-nvcmm; do
     section "an emulated medium beside what it was asked to be: $medium"
     "$pmbench" emulate --emulate "$medium" "$@" || exit 1

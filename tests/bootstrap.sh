@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need, and only what is missing; says what it leaves out.
 # `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io);
-# `bootstrap.sh guest`: what runs a virtual machine; `bootstrap.sh programs`: those of `programs.sh long`.
+# `bootstrap.sh guest`: what runs a virtual machine; `bootstrap.sh media`: and one with persistent memory; `bootstrap.sh programs`: those of `programs.sh long`.
 set -eu
 
 RUST_MIN=1.95
@@ -29,11 +29,12 @@ groff groff
 binutils strip
 liburing-dev /usr/include/liburing.h
 '
-suites= guest= programs=
+suites= guest= media= programs=
 for part in "$@"; do
     case $part in
     suites) suites=yes ;;
     guest) guest=yes ;;
+    media) guest=yes media=yes ;;
     programs) programs=yes ;;
     esac
 done
@@ -46,6 +47,12 @@ kmod depmod
 xz-utils xz
 "
 fi
+if [ -n "$media" ]; then
+    packages="$packages
+ndctl ndctl
+xfsprogs mkfs.xfs
+"
+fi
 if [ -n "$programs" ]; then
     packages="$packages
 python3-dev python3-config
@@ -56,6 +63,8 @@ redis-server redis-server
 rocksdb-tools db_bench
 fio fio
 curl curl
+lmdb-utils mdb_dump
+liblmdb-dev /usr/include/lmdb.h
 "
 fi
 if [ -n "$suites" ]; then

@@ -26,6 +26,9 @@ campaign() {
 campaign "model" '^[0-9]+ operations in' \
     env PMFS_MODEL_OPS="${PMFS_MODEL_OPS:-10000000}" \
     PMFS_MODEL_SEED="${PMFS_MODEL_SEED:-$(date +%s)}" cargo test --release -p pmfs --test model -- --nocapture
+campaign "ageing" '^ageing: ' \
+    env PMFS_AGEING_ROUNDS="${PMFS_AGEING_ROUNDS:-100}" PMFS_AGEING_MIB="${PMFS_AGEING_MIB:-4096}" \
+    cargo test --release -p pmfs --test ageing -- --nocapture --test-threads=1
 campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
     env PMFS_KILLS="${PMFS_KILLS:-300}" cargo test --release -p pmfs-cli --test kills -- --nocapture
 campaign "torture" '^[0-9]+ kills|^release |PMFS_TORTURE_SEED=' \
@@ -49,6 +52,8 @@ campaign "programs" '^programs.*passed' \
     bash -c 'sh tests/bootstrap.sh programs && cargo build --release && bash tests/programs.sh long && bash tests/programs.sh run long'
 campaign "6.1 kernel" '^(guest: Linux|suites, |programs under)' \
     bash -c 'sh tests/bootstrap.sh suites guest && bash tests/guest.sh'
+campaign "real media" '^(media, |guest: Linux)' \
+    bash -c 'sh tests/bootstrap.sh media && cargo build --release && bash tests/media.sh'
 
 echo
 printf '%-14s %-7s %8s  %s\n' campaign result time figure

@@ -3,10 +3,12 @@
 # machine without acceleration. The guest's root is this machine's, read-only by 9p, under an overlay in its
 # memory: the same programs, another kernel. Nothing of it stays but the kernel package in target/guest.
 #
-#   guest.sh [COMMAND...]   the command runs in the guest as root, in this directory; default: the suites, on the
-#                           mount and below `pmfs run`, and some programs below `pmfs run`
+#   guest.sh [COMMAND...]   the command runs in the guest as root, in this directory; default: what closes a pool by
+#                           protection keys, the suites, on the mount and below `pmfs run`, and some programs below it
 #
-# PMFS (the program, target/release/pmfs) and PMFS_SUITES (where the suites are) hold in the guest too.
+# PMFS (the program, target/release/pmfs) and PMFS_SUITES (where the suites are) hold in the guest too. The files
+# PMFS_GUEST_NVDIMM/nvdimm* and /virtio* are persistent memory there, in the order of their names; the machine's
+# process is named in PMFS_GUEST_NVDIMM/pid.
 
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -15,8 +17,19 @@ target=${CARGO_TARGET_DIR:-$here/target}
 work=$target/guest
 limit=${PMFS_GUEST_SECONDS:-5400}
 if [ "$#" = 0 ]; then
+    # The guest's CPU has protection keys. Whether a pool is closed by them is tested here, and none of it may be skipped.
+    closed=
+    for of in "pmem windows" "pmfs-cli run"; do
+        built=$(cargo test --no-run -p "${of% *}" --test "${of#* }" 2>&1) || { echo "$built" && exit 1; }
+        closed="$closed $(sed -n 's/.*Executable.*(\(.*\))$/\1/p' <<<"$built")"
+    done
     # All of it runs, whatever fails.
-    set -- env PMFS_SUITES_POOL=1G bash -c 'bad=0
+    set -- env PMFS_SUITES_POOL=1G PMFS_RUN_SECONDS=600 closed="$closed" bash -c 'bad=0
+        for program in $closed; do
+            said=$($program --show-output --test-threads=1 keys stray:: handlers_in faults_of alternate 2>&1) || bad=1
+            echo "$said" | grep -E "^test |^skipped|panicked|^strays|keys: "
+            case $said in *skipped:*) bad=1 ;; esac
+        done
         bash tests/suites.sh quick || bad=1
         bash tests/suites.sh quick root run || bad=1
         bash tests/programs.sh run few || bad=1
@@ -53,10 +66,12 @@ version=$(ls "$kernel/lib/modules")
 first=$(mktemp -d "${TMPDIR:-/tmp}/pmfs-guest.XXXXXX") || exit 1
 trap 'rm -rf "$first" "$first.img"' EXIT
 trap 'exit 130' INT TERM HUP
-mkdir -p "$first"/{bin,proc,sys,dev,modules,lower,memory,root}
+mkdir -p "$first"/{none,bin,proc,sys,dev,modules,lower,memory,root}
 cp "$(command -v busybox)" "$first/bin/busybox"
-for module in virtio_pci 9pnet_virtio 9p overlay fuse loop crc32c_generic ext4; do
-    modprobe -d "$kernel" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" { print $2 }'
+for module in virtio_pci 9pnet_virtio 9p overlay fuse loop crc32c_generic ext4 \
+    ${PMFS_GUEST_NVDIMM:+libnvdimm nfit nd_pmem dax_pmem device_dax virtio_pmem xfs}; do
+    # This machine's own rules for modules (ndctl has one) are not the guest's.
+    modprobe -C "$first/none" -d "$kernel" -S "$version" --show-depends "$module" 2>/dev/null | awk '$1 == "insmod" { print $2 }'
 done | awk '!seen[$0]++' | while read -r path; do
     name=$(basename "$path" .xz)
     case $path in *.xz) xz -dc "$path" >"$first/modules/$name" ;; *) cp "$path" "$first/modules/$name" ;; esac
@@ -93,8 +108,24 @@ E2
 chmod +x "$first/init"
 (cd "$first" && find . | cpio -o -H newc 2>/dev/null) | gzip -1 >"$first.img" || exit 1
 
-timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "${PMFS_GUEST_MEMORY:-8G}" \
-    -machine q35 -nodefaults -display none -serial stdio -no-reboot -device virtio-rng-pci \
+memory=${PMFS_GUEST_MEMORY:-8G} machine=q35 devices=()
+if [ -n "${PMFS_GUEST_NVDIMM:-}" ]; then
+    # The last 128 KiB of each are its labels.
+    memory+=,slots=8,maxmem=64G machine+=,nvdimm=on
+    devices=(-pidfile "$PMFS_GUEST_NVDIMM/pid")
+    for file in "$PMFS_GUEST_NVDIMM"/nvdimm*; do
+        id=$(basename "$file")
+        devices+=(-object "memory-backend-file,id=$id,share=on,mem-path=$file,size=$(stat -c %s "$file"),align=2M"
+            -device "nvdimm,memdev=$id,label-size=128K")
+    done
+    for file in "$PMFS_GUEST_NVDIMM"/virtio*; do
+        id=$(basename "$file")
+        devices+=(-object "memory-backend-file,id=$id,share=on,mem-path=$file,size=$(stat -c %s "$file")"
+            -device "virtio-pmem-pci,memdev=$id")
+    done
+fi
+timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" \
+    -machine "$machine" "${devices[@]}" -nodefaults -display none -serial stdio -no-reboot -device virtio-rng-pci \
     -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=root,mount_tag=host \
     -kernel "$(ls "$kernel"/boot/vmlinuz-*)" -initrd "$first.img" \

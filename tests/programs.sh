@@ -244,8 +244,10 @@ check "bash: groups, subshells, coprocesses, limits" bash_itself "bash"
 check "python3: multiprocessing, subprocess, mmap, threads" python_processes "${python:-python3}"
 check "sqlite3: three writers and a reader at once" sqlite_two "sqlite3"
 check "python3: a mapping of a file that has grown" python_large "${python:-python3}"
+check "sqlite3: read by mappings" sqlite_mapped "sqlite3" 'db-shm|db-wal'
 if [ -n "$long" ]; then
     why=$(python_lacks)
+    check "lmdb: stores by mapping and by write, a reader beside" lmdb_both "gcc mdb_dump $(has_header lmdb.h)" '(lock|data).mdb|/program'
     check "python3: venv with a module in C" python_module "${why:-gcc}" 'env/'
     check "node: files, streams, children" node_files "node"
     check "java: channels, locks, mappings, threads" java_files "java"

@@ -34,6 +34,7 @@ campaign "crashes in recovery" "$yat" power --set ace1 --depth 2
 campaign "pairs in two lanes" "$yat" pairs
 campaign "at random" "$yat" fuzz --workloads 2000 --seed "$(date +%s)"
 campaign "pairs at random" "$yat" fuzz --pairs --workloads 1000 --seed "$(date +%s)"
+campaign "kill: kinds" "$yat" kill --set kinds
 campaign "kill: one call" "$yat" kill --set ace1
 campaign "kill: two calls" "$yat" kill --set ace2
 campaign "sites" "$yat" sites

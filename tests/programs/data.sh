@@ -77,6 +77,27 @@ sqlite_rollback() {
     ! ls ./*-journal 2>/dev/null
 }
 
+# Read by a mapping, which others make longer and shorter beside it.
+sqlite_mapped() {
+    local mode
+    for mode in delete wal; do
+        sqlite3 "$mode" "PRAGMA mmap_size=268435456; PRAGMA journal_mode=$mode; CREATE TABLE t(id INTEGER PRIMARY KEY, body BLOB);
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+            INSERT INTO t SELECT i, printf('%0*d', i % 200 + 1, i) FROM n;"
+        sqlite3 "$mode" "PRAGMA mmap_size=268435456; SELECT sum(length(body)) FROM t; UPDATE t SET body = body || 'more' WHERE id % 3 = 0;
+            SELECT sum(length(body)), max(body) FROM t; DELETE FROM t WHERE id > 5000; VACUUM; SELECT count(*) FROM t;
+            PRAGMA wal_checkpoint(TRUNCATE); PRAGMA integrity_check;"
+        (for i in $(seq 20); do
+            sqlite3 -cmd ".timeout 20000" "$mode" "PRAGMA mmap_size=268435456; INSERT INTO t(body) VALUES('beside');" >/dev/null
+        done) &
+        for i in $(seq 10); do
+            sqlite3 -cmd ".timeout 20000" "$mode" "PRAGMA mmap_size=268435456; SELECT count(*) >= 5000 FROM t; PRAGMA quick_check;"
+        done
+        wait
+        sqlite3 "$mode" "PRAGMA wal_checkpoint(TRUNCATE); SELECT count(*), sum(id) FROM t;"
+    done
+}
+
 sqlite_wal() {
     sqlite_load wal
     # A reader keeps the state that it began with while a writer goes on.

@@ -35,6 +35,104 @@ redis_always() {
     rm -rf log dump.rdb appendonlydir
 }
 
+# Names a header that is missing.
+has_header() { [ -e "/usr/include/$1" ] || echo "$1"; }
+
+# LMDB, with its pages stored by write(2) and read by a mapping, and with all of it in a writable mapping. Its pages have bytes that
+# nobody set: compared is what mdb_dump tells.
+lmdb_both() {
+    local flags dir
+    cat >program.c <<'E2'
+#include <lmdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void need(int code, const char *what) {
+    if (code) {
+        fprintf(stderr, "%s: %s\n", what, mdb_strerror(code));
+        exit(1);
+    }
+}
+
+static MDB_env *opened(const char *dir, unsigned flags) {
+    MDB_env *env;
+    need(mdb_env_create(&env), "create");
+    need(mdb_env_set_mapsize(env, 64 << 20), "size");
+    need(mdb_env_open(env, dir, flags, 0644), "open");
+    return env;
+}
+
+static long sum(MDB_env *env, long *count) {
+    MDB_txn *txn;
+    MDB_dbi dbi;
+    MDB_cursor *cursor;
+    MDB_val key, data;
+    long all = 0;
+    *count = 0;
+    need(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), "begin");
+    need(mdb_dbi_open(txn, NULL, 0, &dbi), "dbi");
+    need(mdb_cursor_open(txn, dbi, &cursor), "cursor");
+    while (mdb_cursor_get(cursor, &key, &data, MDB_NEXT) == 0)
+        all += *(int *)key.mv_data + data.mv_size, ++*count;
+    mdb_txn_abort(txn);
+    return all;
+}
+
+int main(int count, char **arguments) {
+    unsigned flags = atoi(arguments[2]);
+    MDB_env *env = opened(arguments[1], flags);
+    pid_t reader = fork();
+    if (reader == 0) {
+        /* An environment of its own: one must not be used across fork. */
+        MDB_env *own = opened(arguments[1], flags);
+        long before = 0, now;
+        for (int turn = 0; turn < 200; turn++) {
+            sum(own, &now);
+            if (now < before)
+                _exit(2);
+            before = now;
+        }
+        _exit(0);
+    }
+    char body[700] = "body";
+    for (int turn = 0; turn < 60; turn++) {
+        MDB_txn *txn;
+        MDB_dbi dbi;
+        need(mdb_txn_begin(env, NULL, 0, &txn), "begin");
+        need(mdb_dbi_open(txn, NULL, MDB_CREATE, &dbi), "dbi");
+        for (int i = 0; i < 100; i++) {
+            int number = turn * 100 + i;
+            MDB_val key = {sizeof number, &number}, data = {1 + number % sizeof body, body};
+            need(mdb_put(txn, dbi, &key, &data, 0), "put");
+        }
+        if (turn % 7 == 6)
+            mdb_txn_abort(txn);
+        else
+            need(mdb_txn_commit(txn), "commit");
+    }
+    need(mdb_env_sync(env, 1), "sync");
+    int status;
+    waitpid(reader, &status, 0);
+    long entries, all = sum(env, &entries);
+    printf("reader %d, %ld entries, sum %ld\n", status, entries, all);
+    mdb_env_close(env);
+    return 0;
+}
+E2
+    gcc -O1 -o program program.c -llmdb
+    for flags in 0 524288 1572864; do # as it is; MDB_WRITEMAP; and MDB_MAPASYNC
+        dir=db$flags
+        mkdir "$dir" && ./program "$dir" "$flags"
+        mdb_stat -e "$dir" | grep -E 'Map size|Last transaction|Entries|Tree depth'
+        mdb_dump "$dir" | sha256sum
+        mkdir "copy$flags" && mdb_copy -c "$dir" "copy$flags" && mdb_dump "copy$flags" | sha256sum
+        mdb_dump "$dir" | sed 's/mapsize=.*/mapsize=67108864/' | (mkdir "loaded$flags" && mdb_load "loaded$flags") && mdb_dump "loaded$flags" | sha256sum
+    done
+    rm -f program
+}
+
 rocksdb_bench() {
     local all='--num=5000 --value_size=400 --db=db --verify_checksum=true --compression_type=none --disable_wal=false'
     # shellcheck disable=SC2086

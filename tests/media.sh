@@ -1,0 +1,55 @@
+#!/bin/bash
+# `make test-media`: pools on persistent memory as a kernel sees it: files on ext4 and xfs with DAX (MAP_SYNC), a
+# DAX device, and virtio-pmem, which has no MAP_SYNC (so its pool is used with `-o durable`). A virtual machine without acceleration has emulated NVDIMMs;
+# in the middle of work it is killed, as if its power had failed, and started again: everything that was said to be
+# done has to be there. It shows that all this works, and not how fast. The NVDIMMs are files in /dev/shm: a store
+# is in them at once, so what the processor's caches could lose is not tried here (that is yat's).
+
+# shellcheck source=tests/place.sh
+. "$(dirname "$0")/place.sh"
+cd "$root" || exit 1
+tests=$root/tests
+
+for tool in qemu-system-x86_64 ndctl mkfs.xfs mkfs.ext4; do
+    if ! command -v "$tool" >/dev/null; then
+        echo "skip media: $tool is missing (sh tests/bootstrap.sh media)"
+        exit 0
+    fi
+done
+make_place media 4G
+export PMFS_GUEST_NVDIMM=$place/memory PMFS_GUEST_MEMORY=4G PMFS_GUEST_SECONDS=1500
+mkdir "$PMFS_GUEST_NVDIMM" || exit 1
+for name in nvdimm0 nvdimm1 nvdimm2; do
+    truncate -s 1026M "$PMFS_GUEST_NVDIMM/$name"
+done
+truncate -s 512M "$PMFS_GUEST_NVDIMM/virtio0"
+
+# boot STEP [WORDS...]: the step of media/steps.sh in the guest; its output here and in a log.
+boot() { bash "$tests/guest.sh" bash "$tests/media/steps.sh" "$@"; }
+
+# The first life ends with its power.
+boot fill >"$place/first" &
+guest=$!
+started+=("$guest")
+waited=0
+until grep -q '^cut the power' "$place/first" || ! kill -0 "$guest" 2>/dev/null; do
+    sleep 1
+    waited=$((waited + 1))
+done
+if ! grep -q '^cut the power' "$place/first"; then
+    cat "$place/first"
+    echo "media, FAILED: the first life ended by itself"
+    exit 1
+fi
+sleep 15
+kill -9 "$(cat "$PMFS_GUEST_NVDIMM/pid")"
+wait "$guest"
+grep -v '^done ' "$place/first"
+# What each writer had said to be done last.
+said=$(awk '$1 == "done" { last[$2] = $3 } END { for (name in last) printf "%s=%s ", name, last[name] }' "$place/first")
+echo "power cut; said to be done: $said"
+
+# shellcheck disable=SC2086
+boot check $said | tee "$place/second"
+grep -q '^guest: exit code 0$' "$place/second" || { echo "media, FAILED"; exit 1; }
+echo "media, 4 of 4 passed"

@@ -11,12 +11,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pmem::{Emulation, FlushMode, MapOptions, Pmem};
+use pmem::{Emulation, MapOptions, Pmem};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ground::Ground;
 use crate::measure::{Figures, Report};
+use crate::pool::unprotected;
 use crate::random::Random;
 
 /// The medium that is asked for by nobody: PMEP's.
@@ -58,9 +59,8 @@ const PROBES: [&str; 6] = [
 
 fn map(path: &Path, emulate: Emulation) -> anyhow::Result<Pmem> {
     let options = MapOptions {
-        flush: FlushMode::Always,
         emulate,
-        ..MapOptions::default()
+        ..unprotected()
     };
     let mem = Pmem::open(path, &options)?;
     mem.share_bandwidth(Some(WORD));
@@ -74,13 +74,7 @@ pub fn run(report: &Report, asked: Emulation) -> anyhow::Result<()> {
     }
     let ground = Ground::new(1)?;
     let path = ground.path().join("pool");
-    drop(Pmem::create(
-        &path,
-        LEN,
-        false,
-        true,
-        &MapOptions::default(),
-    )?);
+    drop(Pmem::create(&path, LEN, false, true, &unprotected())?);
     let (plain, slow) = (map(&path, Emulation::OFF)?, map(&path, asked)?);
     let mut writers = [
         Writer::start(&path, asked, 1)?,

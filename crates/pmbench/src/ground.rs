@@ -21,18 +21,26 @@ impl Ground {
         Ground::with_pages("never", gib)
     }
 
+    /// A hugetlbfs with pages of 1 GiB.
+    pub fn gigantic(gib: u64) -> anyhow::Result<Ground> {
+        Ground::of("hugetlbfs", format!("pagesize=1G,size={gib}g,mode=0700"))
+    }
+
     fn with_pages(huge: &str, gib: u64) -> anyhow::Result<Ground> {
+        Ground::of("tmpfs", format!("huge={huge},size={gib}g,mode=0700"))
+    }
+
+    fn of(kind: &str, options: String) -> anyhow::Result<Ground> {
         let dir = tempfile::Builder::new().prefix("pmbench-").tempdir()?;
-        let options = format!("huge={huge},size={gib}g,mode=0700");
         let options = std::ffi::CString::new(options)?;
         mount(
             "pmbench",
             dir.path(),
-            "tmpfs",
+            kind,
             MountFlags::empty(),
             Some(options.as_c_str()),
         )
-        .context("pmbench mounts a tmpfs of its own, which takes root")?;
+        .context("pmbench mounts a file system of its own, which takes root")?;
         Ok(Ground { dir: Some(dir) })
     }
 

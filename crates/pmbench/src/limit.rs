@@ -1,6 +1,6 @@
 //! What the memory itself costs: copies, flushes and fences with nothing around them.
 
-use crate::pool::map_options;
+use crate::pool::unprotected;
 use crate::random::Random;
 use crate::rows::{Candidate, Row};
 use pmem::Pmem;
@@ -15,7 +15,7 @@ pub struct Limit {
 
 impl Limit {
     pub fn new(ground: &Path, bytes: u64) -> anyhow::Result<Limit> {
-        let mem = Pmem::create(&ground.join("raw"), bytes, false, true, &map_options())?;
+        let mem = Pmem::create(&ground.join("raw"), bytes, false, true, &unprotected())?;
         let buffer = vec![7; 4096];
         for at in (0..bytes).step_by(4096) {
             mem.write_nt(at, &buffer)

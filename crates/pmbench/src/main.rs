@@ -10,6 +10,7 @@ mod emulate;
 mod ground;
 mod intercepted;
 mod limit;
+mod mapped;
 mod measure;
 mod mount;
 mod pool;
@@ -18,6 +19,7 @@ mod recovery;
 mod rows;
 mod sharing;
 mod tmpfs;
+mod windows;
 
 use clap::{Parser, Subcommand};
 
@@ -106,6 +108,14 @@ enum What {
         #[arg(long)]
         others: bool,
     },
+    /// Reads and writes of a mapped file, by page size, and beside tmpfs and ext4 on a block device (PMFS's figure 9).
+    Mapped {
+        /// Size of the file, in MiB; beside others a quarter of it.
+        #[arg(long, default_value_t = 4096)]
+        file_mib: u64,
+    },
+    /// What keeping stray stores away costs: none, protection keys, page permissions (PMFS's figure 11).
+    Windows,
     /// A process of `sharing`.
     #[command(hide = true)]
     Worker {
@@ -153,6 +163,8 @@ fn main() -> anyhow::Result<()> {
             number,
         }) => emulate::writer(&pool, emulate, number),
         Some(What::Sharing) => sharing::run(&report),
+        Some(What::Mapped { file_mib }) => mapped::run(&report, file_mib),
+        Some(What::Windows) => windows::run(&report),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Mount { dir }) => mount::run(&report, &dir),
     }

@@ -3,7 +3,8 @@
 use crate::random::Random;
 use crate::rows::{Candidate, Row};
 use pmfs::{
-    FlushMode, Fs, Ino, MapOptions, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags,
+    FlushMode, Fs, Ino, MapOptions, MkfsOptions, NewNode, OpenOptions, ProtectMode, ROOT_INO,
+    RenameFlags,
 };
 use std::path::Path;
 
@@ -27,6 +28,14 @@ pub struct Pool {
     made: u64,
     renamed: u64,
     gone: u64,
+}
+
+/// As [`map_options`], for stores that are made without windows.
+pub fn unprotected() -> MapOptions {
+    MapOptions {
+        protect: ProtectMode::None,
+        ..map_options()
+    }
 }
 
 /// Mapped as on persistent memory: everything is flushed.

@@ -93,10 +93,10 @@ stage "format" cargo fmt --all --check
 stage "lint" cargo clippy --all-targets -- -D warnings
 stage "lint: yat, pmbench" cargo clippy -p yat -p pmbench --all-targets -- -D warnings
 stage "lint: planted bugs" cargo clippy -p yat --features planted-bugs --all-targets -- -D warnings
-counted "tests" with_open_fuse cargo test -- --show-output
+counted "tests" with_open_fuse cargo test --no-fail-fast -- --show-output
 # What tests alone do not leave where programs look for it: the preloaded library.
 stage "build" cargo build
-counted "crash states" cargo test -p yat -- --show-output
+counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 counted "planted bugs" cargo test -p yat --features planted-bugs --test planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh

@@ -11,12 +11,16 @@ use pmfs::{Fs, ROOT_INO};
 
 const TASTE: Taste = Taste {
     nodes_max: 600,
-    blocks_max: 2500,
+    // Of all threads, as the pool counts them: a file that grows may have 2 MiB for a byte.
+    blocks_max: POOL_BYTES / 4096 / 3,
     large_one_in: 80,
     // Somebody else's inodes are not in the reference.
     strangers: false,
 };
 
+const POOL_BYTES: u64 = 256 << 20;
+/// Operations between two looks at how full the pool is: a full one is not in the reference.
+const LOOK_EVERY: u64 = 50;
 /// Operations between two comparisons of everything.
 const COMPARE_EVERY: u64 = 2000;
 /// Operations between two ends of an instance that comes and goes.
@@ -47,6 +51,10 @@ impl<'p> Thread<'p> {
 
     fn step(&mut self, fs: &Fs) {
         self.world.model.operation += 1;
+        if self.world.model.operation.is_multiple_of(LOOK_EVERY) {
+            let room = fs.statfs().expect("statfs");
+            self.generator.blocks = room.blocks - room.blocks_free;
+        }
         let operation = self.generator.next(&self.world.model, 0);
         if let Err(text) = self.world.run(fs, 0, &operation) {
             let count = self.world.model.operation;
@@ -61,7 +69,6 @@ impl<'p> Thread<'p> {
     }
 
     fn compare(&mut self, fs: &Fs) {
-        self.generator.blocks = self.world.model.blocks();
         if let Err(text) = self.world.compare_all(fs) {
             let count = self.world.model.operation;
             panic!("thread {}, after operation {count}: {text}", self.number);
@@ -94,7 +101,7 @@ impl<'p> Thread<'p> {
 }
 
 fn each_sees_its_own(modes: &[DataMode], guests: u64) {
-    let crew = Crew::new(256 << 20, modes);
+    let crew = Crew::new(POOL_BYTES, modes);
     let mut threads: Vec<Thread> = (0..4 + guests)
         .map(|number| Thread::new(number, crew.fs(), &crew.pool))
         .collect();

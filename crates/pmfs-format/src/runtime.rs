@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 8 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 9 + cfg!(feature = "other-layout") as u64;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -154,7 +154,8 @@ on_media! {
 
 on_media! {
     /// What a lane is about to do to the bitmaps. Written before it does; settled by whoever recovers it:
-    /// blocks that turn out to be nobody's are freed.
+    /// blocks that turn out to be nobody's are freed. A lane's last one is no record: its run is the lane's spare block,
+    /// used and nobody's, or 0. A record that names it decides what it is.
     pub struct IntentRaw[32] {
         /// First block << 24 | number of blocks; 0 once settled.
         @ 0 run: u64,

@@ -480,6 +480,13 @@ impl Fs {
         let pool = self.pool();
         let inodes = pool.geometry.inodes;
         let mut report = DefragReport::default();
+        if !dry {
+            // A region with one of these could not be emptied.
+            self.change(|pool| {
+                Lane::free_spares(pool);
+                Ok(())
+            })?;
+        }
         pool.compact(&mut report, dry, &mut |done| watch(done, inodes * 5))?;
         for ino in pool.files() {
             watch(inodes * 2 + ino, inodes * 5);

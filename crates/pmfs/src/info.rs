@@ -248,7 +248,7 @@ impl Pool {
             version: self.superblock.version,
             size: self.geometry.blocks * BLOCK_BYTES,
             blocks: self.geometry.blocks,
-            blocks_free: Bitmap::blocks(self).free(),
+            blocks_free: self.blocks_free(),
             inodes: self.geometry.inodes,
             inodes_free: Bitmap::inodes(self).free(),
             lanes: self.geometry.lanes as u32,

@@ -5,12 +5,12 @@ use crate::inode::Inode;
 use crate::owner;
 use crate::pool::Pool;
 use crate::types::Ino;
-use pmfs_format::IntentRaw;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
     INTENT_UNDER, INTENT_WORD, INTENT_XATTR,
 };
+use pmfs_format::{BLOCK_SHIFT, IntentRaw};
 use std::cell::Cell;
 
 const OWNER: u64 = 0;
@@ -146,6 +146,29 @@ impl<'a> Lane<'a> {
         Lane::at(pool, index)
     }
 
+    /// Spare blocks of all lanes: marked as used, and as good as free.
+    pub fn spares(pool: &'a Pool) -> u64 {
+        let lanes = 0..pool.geometry.lanes;
+        lanes
+            .filter(|&index| Lane::at(pool, index).spare().is_some())
+            .count() as u64
+    }
+
+    /// Gives the spare blocks of all lanes back that nobody is in.
+    pub fn free_spares(pool: &'a Pool) {
+        let runtime = pool.pm.runtime();
+        for index in 0..pool.geometry.lanes {
+            let line = pool.geometry.lane_line(index);
+            let me = pool.holder().word();
+            if Lane::at(pool, index).spare().is_some() && runtime.cas(line + OWNER, 0, me).is_ok() {
+                let lane = Lane::at(pool, index);
+                // Without room for a record it stays what it is.
+                let _ = lane.free_spare();
+                owner::release(pool, line + OWNER);
+            }
+        }
+    }
+
     /// Lane `index`, which the caller owns: claimed, or under the recovery lock.
     pub fn at(pool: &'a Pool, index: u64) -> Lane<'a> {
         Lane {
@@ -272,17 +295,19 @@ impl<'a> Lane<'a> {
         }
     }
 
+    /// Intent records that may stand at a time: all but the spare's.
+    fn records(&self) -> u64 {
+        self.pool.geometry.intents_per_lane - 1
+    }
+
     /// Intent records that are still to be had.
     pub fn room(&self) -> u64 {
-        self.pool.geometry.intents_per_lane - self.intent_count()
+        self.records() - self.intent_count()
     }
 
     /// Intent records written.
     pub fn intent_count(&self) -> u64 {
-        self.pool
-            .pm
-            .load(self.line + INTENTS)
-            .min(self.pool.geometry.intents_per_lane)
+        self.pool.pm.load(self.line + INTENTS).min(self.records())
     }
 
     fn record_off(&self, record: u64) -> u64 {
@@ -296,7 +321,7 @@ impl<'a> Lane<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn intend(&self, run: u64, purpose: Purpose) -> Result<u64> {
         let record = self.intent_count();
-        if record >= self.pool.geometry.intents_per_lane {
+        if record >= self.records() {
             return Err(Error::NoSpace);
         }
         let (kind, ino, index) = encode(purpose);
@@ -373,6 +398,76 @@ impl<'a> Lane<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn clear_intents(&self) {
         self.pool.pm.runtime().store(self.line + INTENTS, 0);
+    }
+
+    /// The block that this lane has and nobody uses; it is marked as used.
+    pub fn spare(&self) -> Option<u64> {
+        let block = self.pool.pm.load(self.record_off(self.records()));
+        let data = &self.pool.data;
+        (block != 0 && data.contains(&(block << BLOCK_SHIFT))).then_some(block)
+    }
+
+    /// Takes the spare block for a leaf. It stays the spare one until the call makes another one that, or settles.
+    ///
+    /// # Errors
+    /// As [`Lane::intend`].
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn take_spare(&self, purpose: Purpose) -> Result<Option<u64>> {
+        let Some(block) = self.spare() else {
+            return Ok(None);
+        };
+        self.intend_run(Run { block, count: 1 }, purpose)?;
+        self.count_blocks(purpose, 1);
+        Ok(Some(block))
+    }
+
+    /// Makes a leaf's old block, which a record names, the spare one. Until the records are cleared they decide what it is.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn keep_spare(&self, block: u64, purpose: Purpose) {
+        self.count_blocks(purpose, -1);
+        self.set_spare(block);
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    fn set_spare(&self, block: u64) {
+        let off = self.record_off(self.records());
+        self.pool.pm.runtime().store(off, block);
+    }
+
+    /// Whether an open record names the spare block.
+    fn is_spare_in_question(&self) -> bool {
+        let Some(spare) = self.spare() else {
+            return false;
+        };
+        let mut open = (0..self.intent_count()).filter_map(|record| self.intent(record));
+        open.any(|(word, purpose)| {
+            let run = Lane::run_of(word);
+            matches!(purpose, Purpose::Tree { .. } | Purpose::Scratch)
+                && spare.wrapping_sub(run.block) < run.count
+        })
+    }
+
+    /// For whoever settles: what a record names is the record's.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn doubt_spare(&self) {
+        if self.is_spare_in_question() && !planted!("bug-spare-kept") {
+            self.set_spare(0);
+        }
+    }
+
+    /// Gives the spare block back.
+    ///
+    /// # Errors
+    /// As [`Lane::intend`].
+    #[cfg_attr(feature = "record", track_caller)]
+    fn free_spare(&self) -> Result<()> {
+        if let Some(block) = self.spare() {
+            let record = self.intend_run(Run { block, count: 1 }, Purpose::Scratch)?;
+            self.set_spare(0);
+            self.pool.free_front(self, record, 1);
+            self.clear_intents();
+        }
+        Ok(())
     }
 
     /// The journal's part of this lane: first byte and number of entries.

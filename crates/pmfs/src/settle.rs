@@ -28,6 +28,7 @@ pub(crate) fn settle_old(pool: &Pool, lane: &Lane<'_>) {
 }
 
 fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
+    lane.doubt_spare();
     for record in 0..lane.intent_count() {
         let Some((word, purpose)) = lane.intent(record) else {
             continue;

@@ -145,6 +145,18 @@ fn scattered_space_is_refused_and_changes_nothing() {
         fs.write(ino, index * LARGE, &[index as u8; 100])
             .expect("write");
     }
+    // Two blocks each, and others' between them.
+    let pairs: Vec<Ino> = (0..350)
+        .map(|n| fs.create(ROOT_INO, format!("pair {n}").as_bytes(), &NODE))
+        .map(|made| made.expect("create").ino)
+        .collect();
+    for two in pairs.chunks(2) {
+        for at in [0, BLOCK] {
+            for &ino in two {
+                fs.write(ino, at, &[1; 4096]).expect("write");
+            }
+        }
+    }
     let mut names = Vec::new();
     loop {
         let name = format!("{}", names.len());
@@ -154,10 +166,8 @@ fn scattered_space_is_refused_and_changes_nothing() {
         }
     }
     // The reserve, which is in one piece, takes the blocks of files that are written over; single blocks become free.
-    let (moved, names) = names.split_at(700);
-    for name in moved.iter().step_by(2) {
-        let attr = fs.lookup(ROOT_INO, name.as_bytes()).expect("lookup");
-        fs.write(attr.ino, 0, &[2; 4096]).expect("overwrite");
+    for &ino in pairs.iter().step_by(2) {
+        fs.write(ino, 0, &[2; 8192]).expect("overwrite");
     }
     for name in names.iter().step_by(2) {
         fs.unlink(ROOT_INO, name.as_bytes()).expect("unlink");

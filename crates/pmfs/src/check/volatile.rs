@@ -3,6 +3,7 @@
 use super::{Checker, Fix, number};
 use crate::alloc::Bitmap;
 use crate::file_lock::table::{self, Bucket, Lock, Record};
+use crate::lane::{Lane, Run};
 use crate::open_table::Thing;
 use crate::types::FileId;
 use pmfs_format::LockRaw;
@@ -15,6 +16,7 @@ const TOLD: usize = 20;
 impl Checker<'_> {
     /// Compares both bitmaps with what was seen.
     pub(super) fn bitmaps(&mut self) {
+        self.spares();
         let blocks = Bitmap::blocks(self.pool);
         let seen = std::mem::take(&mut self.seen);
         let named = |block: u64| seen[(block / 64) as usize] >> (block % 64) & 1 == 1;
@@ -26,6 +28,18 @@ impl Checker<'_> {
             |ino: u64| ino < FIRST_INO || known.get(ino as usize).is_some_and(|known| known.live);
         let numbers = (number::INODE_LEAKED, number::INODE_NOT_MARKED);
         self.compare(inodes, self.pool.geometry.inodes, &live, "inode", numbers);
+    }
+
+    /// The lanes' spare blocks are in use, though nobody names them.
+    fn spares(&mut self) {
+        for index in 0..self.pool.geometry.lanes {
+            if let Some(block) = Lane::at(self.pool, index).spare() {
+                let run = Run { block, count: 1 };
+                let by = format!("lane {index}, as its spare");
+                self.claim(run, &by, &|| Fix::Runtime);
+                self.report.blocks -= 1;
+            }
+        }
     }
 
     fn compare(

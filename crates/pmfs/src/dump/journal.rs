@@ -54,6 +54,7 @@ pub(super) fn lane(pool: &Pool, index: u64) -> Result<Dumped> {
     shown.number("data cursor", lane.block_cursor(Zone::Data));
     shown.number("meta cursor", lane.block_cursor(Zone::Meta));
     shown.number("inode cursor", lane.inode_cursor());
+    shown.number("spare block", lane.spare().unwrap_or(0));
     shown.number("working on inode", lane.working());
     let used = (0..entries).filter(|at| pool.pm.load(log + at * 64 + 56) != 0);
     shown.list(

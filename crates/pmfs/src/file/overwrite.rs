@@ -107,8 +107,9 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// One block: a fresh copy with the change, one pointer, the old block back. The hot path of random
-    /// writes, so it settles what it had in question by hand.
+    /// One block: a fresh copy with the change, one pointer. The hot path of random writes, so it settles what it had in
+    /// question by hand; and the old block is the lane's next fresh one, so that no bitmap is touched and free space
+    /// stays as it is.
     fn overwrite_block(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
         let ino = self.ino();
         let purpose = Purpose::leaf(ino, index);
@@ -118,24 +119,34 @@ impl Work<'_> {
         } else {
             Class::Ordinary
         };
-        let run = self.pool.alloc(self.lane, 1, class, Zone::Data, purpose)?;
-        let off = run.block << BLOCK_SHIFT;
+        let spare = match found.entry.is_leaf() {
+            true => self.lane.take_spare(purpose)?,
+            false => None,
+        };
+        let block = match spare {
+            Some(block) => block,
+            None => {
+                self.pool
+                    .alloc(self.lane, 1, class, Zone::Data, purpose)?
+                    .block
+            }
+        };
+        let off = block << BLOCK_SHIFT;
         let mut fresh = self.pool.pm.fresh();
         Replacement::of(self, at, data).compose(&mut fresh, off, index, found.entry)?;
-        let mut old_record = None;
+        let old = found.entry.off() >> BLOCK_SHIFT;
         if found.entry.is_leaf() {
-            let old = Run {
-                block: found.entry.off() >> BLOCK_SHIFT,
+            let run = Run {
+                block: old,
                 count: 1,
             };
-            old_record = Some(self.lane.intend_run(old, purpose)?);
+            self.lane.intend_run(run, purpose)?;
         }
         let durable = fresh.barrier();
         self.locks.change();
-        if planted!("bug-freed-before-publish")
-            && let Some(record) = old_record
-        {
-            self.pool.free_front(self.lane, record, 1);
+        if planted!("bug-freed-before-publish") && found.entry.is_leaf() {
+            self.lane.keep_spare(old, purpose);
+            self.lane.clear_intents();
         }
         self.pool
             .pm
@@ -144,8 +155,8 @@ impl Work<'_> {
         if planted!("bug-block-intents-closed-early") {
             self.lane.clear_intents();
         }
-        if let Some(record) = old_record {
-            self.pool.free_front(self.lane, record, 1);
+        if found.entry.is_leaf() {
+            self.lane.keep_spare(old, purpose);
         }
         self.lane.settle_account();
         self.lane.clear_intents();

@@ -156,7 +156,7 @@ bugs! {
     Kill "bug-insert-frees-moved", "intent: leaves that stay",
         "insert frees the leaves that it has moved";
     Kill "bug-freed-before-publish", "intent: block freed before commit",
-        "the old block is free while the tree still names it";
+        "the old block is the lane's spare while the tree still names it";
 
     // Names.
     OneCall "bug-name-before-inode", "SquirrelFS: points to uninitialised",
@@ -264,7 +264,9 @@ bugs! {
     Kill "bug-word-intent-closed-early", "intent: closed before the store",
         "an intent is closed before the word that it speaks of is stored";
     Kill "bug-block-intents-closed-early", "intent: closed before the free",
-        "intents are closed before the old block is free";
+        "intents are closed before the old block is the lane's spare";
+    Kill "bug-spare-kept", "intent: what two records say",
+        "a lane's spare block stays that after a record that names it was settled";
     Tables "bug-pages-of-the-dead-stay", "cleaning up: one table left out",
         "a dead mount has pages for good";
     Tables "bug-cut-pages-record-stays", "cleaning up: records half made",

@@ -137,6 +137,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(splits());
     all.extend(large_leaves());
     all.extend(grown_leaves());
+    all.extend(spares());
     all.extend(defragmented());
     all.extend(from_nowhere());
     all.extend(super::pinned::kinds());
@@ -291,6 +292,21 @@ fn grown_leaves() -> Vec<Kind> {
     for kind in &mut all {
         kind.pool_bytes = LARGE_POOL_BYTES;
         kind.first = |fs, p| fs.write(p.blank, 0, &pattern(2 << 20, 5)).map(drop);
+    }
+    all
+}
+
+/// Calls of a lane that has a spare block: what an overwrite before them has left.
+fn spares() -> Vec<Kind> {
+    let mut all = kinds! {
+        "overwrite of a block, to a spare one", true, |fs, p| fs.write(p.large, 8192, &pattern(4096, 3))?;
+        "overwrite of part of a block, to a spare one", true, |fs, p| fs.write(p.large, 9000, &pattern(1000, 3))?;
+        "overwrite of a hole beside a spare block", true, |fs, p| fs.write(p.sparse, 100, b"in a hole")?;
+        "truncate to nothing beside a spare block", false, |fs, p| fs.setattr(p.large, &size(0))?;
+        "defrag that gives a spare block back", false, |fs, _| fs.defrag(false, &mut |_, _| {})?;
+    };
+    for kind in &mut all {
+        kind.first = |fs, p| fs.write(p.large, 4096, &pattern(4096, 6)).map(drop);
     }
     all
 }

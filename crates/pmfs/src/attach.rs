@@ -455,8 +455,11 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     if pool.traces.locks.is_left() {
         pool.drop_file_locks(slot);
     }
-    let off = pool.geometry.slot(slot);
-    pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
+    // Where the medium failed there may be calls that only others can settle: they find the slot as a dead process's.
+    if pool.pm.intact().is_ok() {
+        let off = pool.geometry.slot(slot);
+        pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
+    }
     let occupied = (0..pool.geometry.slot_count).any(|slot| pool.is_marked(slot));
     pool.keep_bandwidth(!occupied);
     if !occupied && pool.pm.intact().is_ok() && !pool.damaged.load(Ordering::Relaxed) {

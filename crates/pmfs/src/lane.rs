@@ -501,16 +501,23 @@ impl<'a> std::ops::Deref for Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        if self.lane.pool.gives_up() {
+        let pool = self.lane.pool;
+        if pool.gives_up() {
+            return;
+        }
+        if pool.pm.intact().is_err() {
+            // Others may go on in this pool: half a transaction must not be what they find. What else was in question is for
+            // those to settle who can read it: the lane stays this process's until it is gone.
+            let _ = crate::recovery::undo_lane(pool, &self.lane, true);
             return;
         }
         if self.lane.intent_count() > 0 {
-            crate::settle::settle(self.lane.pool, &self.lane);
+            crate::settle::settle(pool, &self.lane);
             // While the records stand, recovery would count anew.
             self.lane.settle_account();
             self.lane.clear_intents();
         }
-        owner::release(self.lane.pool, self.lane.line + OWNER);
+        owner::release(pool, self.lane.line + OWNER);
     }
 }
 

@@ -1,5 +1,8 @@
 //! Settling a lane's records: for everything a call had in question, the trees say whose it is, and what is
 //! nobody's is freed. The end of a failed call, of an unlink, and of a dead thread's lane are one code.
+//!
+//! Where the medium fails, zeros stand for what can't be read, and would say that a block is nobody's: so nothing is freed by
+//! what was read then.
 
 use crate::alloc::Bitmap;
 use crate::error::Result;
@@ -93,19 +96,21 @@ fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
     let dead = |ino| -> Result<bool> {
         Ok(ino != TABLE_INO && Inode::load(pool, ino)?.links == 0 && !pool.is_open(ino))
     };
-    match purpose {
+    let used = match purpose {
         Purpose::Tree { ino, level, index } => {
-            Ok(!dead(ino)? && tree_of(pool, ino)?.names(pool, level, index, block)?)
+            !dead(ino)? && tree_of(pool, ino)?.names(pool, level, index, block)?
         }
         Purpose::Under { ino, top } => {
             let root = tree_of(pool, ino)?.root;
-            Ok(!dead(ino)? && root.is_node() && root.off() >> BLOCK_SHIFT == top)
+            !dead(ino)? && root.is_node() && root.off() >> BLOCK_SHIFT == top
         }
         Purpose::Xattr { ino } => {
-            Ok(!dead(ino)? && Inode::load(pool, ino)?.xattr >> BLOCK_SHIFT == block)
+            !dead(ino)? && Inode::load(pool, ino)?.xattr >> BLOCK_SHIFT == block
         }
-        _ => Ok(false),
-    }
+        _ => false,
+    };
+    pool.pm.intact()?;
+    Ok(used)
 }
 
 /// The tree of an inode, the inode table's own included.
@@ -123,7 +128,7 @@ fn settle_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
         // No table block yet: nothing can be there.
         Err(_) => false,
     };
-    if !live {
+    if !live && pool.pm.intact().is_ok() {
         let map = Bitmap::inodes(pool);
         let _held = map.lock(ino);
         map.mark(
@@ -144,6 +149,7 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
     let inode = Inode::load(pool, ino)?;
     // A number given back already has nothing to free: its old words name blocks that are others' now.
     let open = pool.is_open(ino) && !planted!("bug-orphan-reclaimed");
+    pool.pm.intact()?;
     if inode.links > 0 || open || !Bitmap::inodes(pool).is_set(ino) {
         return Ok(());
     }
@@ -202,6 +208,7 @@ fn subtree(
         return Ok(());
     }
     let new = Entry(pool.pm.load(slot));
+    pool.pm.intact()?;
     let changed = kept == CHANGED && base == 0 && !planted!("bug-pages-frees-shared");
     Freeing {
         pool,
@@ -289,4 +296,58 @@ fn intend(
     )?;
     lane.intend(swing.base + 1, Purpose::Range { from, to, kept })
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::Claim;
+    use crate::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+    use pmfs_format::BLOCK_BYTES;
+
+    /// An inode that can't be read is zeros, and would say that nothing is its own.
+    #[test]
+    fn what_cannot_be_read_frees_nothing() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("pool");
+        let options = MkfsOptions {
+            size: Some(16 << 20),
+            ..MkfsOptions::default()
+        };
+        Fs::mkfs(&path, &options).unwrap();
+        let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let node = NewNode {
+            mode: 0o644,
+            umask: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let ino = fs.create(ROOT_INO, b"file", &node).unwrap().ino;
+        fs.write(ino, 0, &[7; BLOCK_BYTES as usize]).unwrap();
+        let other = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let pool = fs.pool();
+        let found = tree_of(pool, ino).unwrap().find(pool, 0).unwrap();
+        let run = Run {
+            block: found.entry.off() >> BLOCK_SHIFT,
+            count: 1,
+        };
+        let lane = Claim::new(pool);
+        lane.intend_run(run, Purpose::leaf(ino, 0)).unwrap();
+        lane.intend(1, Purpose::Inode { ino }).unwrap();
+        lane.intend(1, Purpose::Reclaim { ino, cursor: 0 }).unwrap();
+        if let Err(error) = fs.mapping().poison(pool.inode_off(ino).unwrap()) {
+            return eprintln!("skipped: no UFFDIO_POISON here: {error}");
+        }
+        // Settled by who can't read it, and then by who can.
+        settle(pool, &lane);
+        assert!(pool.pm.intact().is_err());
+        drop(lane);
+        drop(fs);
+        assert!(Bitmap::blocks(other.pool()).is_set(run.block));
+        other.recover_dead().unwrap();
+        let mut got = [0; BLOCK_BYTES as usize];
+        other.read(ino, 0, &mut got).unwrap();
+        assert_eq!(got, [7; BLOCK_BYTES as usize]);
+        assert!(other.check().unwrap().is_clean());
+    }
 }

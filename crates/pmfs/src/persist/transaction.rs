@@ -342,40 +342,92 @@ mod tests {
     use super::Transaction;
     use crate::lane::Claim;
     use crate::{Fs, MkfsOptions, OpenOptions};
+    use std::path::Path;
+
+    /// Two blocks that nobody has; the second is to be bad.
+    const SOUND: u64 = 8 << 20;
+    const BAD: u64 = SOUND + 4096;
+
+    /// A pool whose two blocks hold sevens.
+    fn opened(path: &Path) -> Fs {
+        let options = MkfsOptions {
+            size: Some(16 << 20),
+            ..MkfsOptions::default()
+        };
+        Fs::mkfs(path, &options).unwrap();
+        let fs = Fs::open(path, &OpenOptions::default()).unwrap();
+        for off in [SOUND, BAD] {
+            fs.mapping().write(off, &[7; 8]);
+        }
+        fs
+    }
+
+    fn is_poisoned(fs: &Fs) -> bool {
+        let poisoned = fs.mapping().poison(BAD);
+        if let Err(error) = &poisoned {
+            eprintln!("skipped: no UFFDIO_POISON here: {error}");
+        }
+        poisoned.is_ok()
+    }
+
+    /// A store is lost after the log was sealed: others in the pool find nothing of the transaction.
+    #[test]
+    fn a_transaction_that_lost_a_store_is_undone_at_once() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("pool");
+        let fs = opened(&path);
+        let other = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let lane = Claim::new(fs.pool());
+        let mut tx = Transaction::begin(&fs.pool().pm, &lane);
+        let ranges = [tx.log(SOUND, 8), tx.log(BAD, 8)];
+        let mut tx = tx.seal();
+        if !is_poisoned(&fs) {
+            return;
+        }
+        for range in &ranges {
+            tx.set(range, 0, 8);
+        }
+        assert_eq!(other.mapping().load(SOUND), 8);
+        tx.commit();
+        drop(lane);
+        assert_eq!(other.mapping().load(SOUND), 7);
+        // Nobody has the lane until its process is gone, and then it is as any other.
+        let lanes = 0..other.pool().geometry.lanes;
+        let held = |fs: &Fs| {
+            let pool = fs.pool();
+            let lines = lanes.clone().map(|lane| pool.geometry.lane_line(lane));
+            lines.filter(|&line| pool.pm.load(line) != 0).count()
+        };
+        assert_eq!(held(&other), 1);
+        fs.close().unwrap();
+        other.recover_dead().unwrap();
+        assert_eq!((held(&other), other.mapping().load(SOUND)), (0, 7));
+        assert!(other.check().unwrap().is_clean());
+    }
 
     /// What was to be logged can't be read: the zeros in its place must not be what an undo puts there.
     #[test]
     fn a_log_without_its_old_bytes_is_none() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = dir.path().join("pool");
-        let options = MkfsOptions {
-            size: Some(16 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &options).unwrap();
-        let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
-        // Two blocks that nobody has, one of them bad.
-        let (sound, bad) = (8 << 20, (8 << 20) + 4096);
-        for off in [sound, bad] {
-            fs.mapping().write(off, &[7; 8]);
-        }
-        if let Err(error) = fs.mapping().poison(bad) {
-            return eprintln!("skipped: no UFFDIO_POISON here: {error}");
+        let fs = opened(&path);
+        if !is_poisoned(&fs) {
+            return;
         }
         let pool = fs.pool();
         let lane = Claim::new(pool);
         let mut tx = Transaction::begin(&pool.pm, &lane);
-        let ranges = [tx.log(sound, 8), tx.log(bad, 8)];
+        let ranges = [tx.log(SOUND, 8), tx.log(BAD, 8)];
         let mut tx = tx.seal();
         for range in &ranges {
             tx.set(range, 0, 8);
         }
         tx.commit();
         assert!(pool.pm.intact().is_err());
-        assert_eq!(pool.pm.load(sound), 7, "nothing of it is done");
+        assert_eq!(pool.pm.load(SOUND), 7, "nothing of it is done");
         std::mem::forget(lane);
         drop(fs);
         let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
-        assert_eq!([sound, bad].map(|off| fs.mapping().load(off)), [7, 7]);
+        assert_eq!([SOUND, BAD].map(|off| fs.mapping().load(off)), [7, 7]);
     }
 }

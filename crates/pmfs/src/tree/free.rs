@@ -135,7 +135,9 @@ impl Freeing<'_> {
         let Some(new) = &self.unless else {
             return Ok(false);
         };
-        new.names(self.pool, level, index, block)
+        let stays = new.names(self.pool, level, index, block);
+        self.pool.pm.intact()?;
+        stays
     }
 
     /// Frees a run inside one group and moves the cursor, under the group's lock.

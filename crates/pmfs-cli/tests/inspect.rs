@@ -186,43 +186,6 @@ fn info_tells_history_space_and_regions() {
     assert_eq!(big["free_1g_pages"], 1, "{big}");
 }
 
-/// Of a pool that is mounted, too.
-#[test]
-fn defrag_makes_large_pages_of_small_ones() {
-    let bench = Bench::empty();
-    bench.ok(&["mkfs", "--size", "64M", "pool"]);
-    let bytes: Vec<u8> = (0..5 << 20).map(|at: u32| (at >> 5) as u8).collect();
-    fs::write(bench.path("file"), &bytes).unwrap();
-    bench.ok(&["put", "pool", "file", "/"]);
-    let before = bench.json(&["info", "--json", "pool", "file"]);
-    let (small, large) = (&before["in_4k_pages_bytes"], &before["in_2m_pages_bytes"]);
-    assert_eq!(before["size_bytes"], 5 << 20);
-    assert_eq!(
-        (small.as_u64(), large.as_u64()),
-        (Some(5 << 20), Some(0)),
-        "{before}"
-    );
-    bench.ok(&["mount", "pool", "mnt"]);
-    let would = bench.json(&["defrag", "--dry-run", "--json", "pool"]);
-    assert_eq!(would["merged"], 2, "{would}");
-    let unchanged = bench.json(&["info", "--json", "pool", "file"]);
-    assert_eq!(unchanged, before);
-    let done = bench.json(&["defrag", "--json", "pool", "/"]);
-    assert_eq!(done["merged"], 2, "{done}");
-    let after = bench.json(&["info", "--json", "pool", "file"]);
-    assert_eq!(after["in_2m_pages_bytes"], 4 << 20, "{after}");
-    assert!(fs::read(bench.path("mnt/file")).unwrap() == bytes);
-    let text = bench.ok(&["info", "pool", "file"]);
-    assert!(text.contains("in pages of 2 MiB  4 MiB (80.0 %)"), "{text}");
-    assert!(bench.ok(&["defrag", "pool"]).contains("merged  0 pages"));
-    bench.ok(&["umount", "mnt"]);
-    bench.ok(&["fsck", "pool"]);
-    let error = bench.fails(1, &["defrag", "pool", "nothing"]);
-    assert!(error.contains("pmfs ls -R"), "{error}");
-    let free = bench.json(&["info", "--json", "pool"]);
-    assert!(free["free_2m_share"].as_f64().unwrap() > 0.8, "{free}");
-}
-
 #[test]
 fn info_looks_at_a_mounted_pool() {
     let Some(mut bench) = Bench::mounted(&[]) else {

@@ -48,7 +48,7 @@ fn defrag_makes_large_pages_of_small_ones() {
 /// What a file holds: no two are alike.
 fn content(number: u8) -> Vec<u8> {
     let words =
-        (0..3 << 17).map(|at: u32| at.wrapping_mul(2 * u32::from(number) + 1).to_le_bytes());
+        (0..5 << 17).map(|at: u32| at.wrapping_mul(2 * u32::from(number) + 1).to_le_bytes());
     words.flatten().collect()
 }
 
@@ -67,14 +67,14 @@ fn a_defrag_that_is_killed_loses_nothing() {
         std::io::Write::write_all(&mut file, &content(number)[from..to]).unwrap();
     };
     let len = content(0).len();
-    for pair in 0..12 {
+    for pair in 0..9 {
         for at in (0..len).step_by(len / 8) {
             write(2 * pair, at, at + len / 8);
             write(2 * pair + 1, at, at + len / 8);
         }
     }
     let kept = |number: u8| if number % 2 == 1 { 100_000 } else { len };
-    for number in (1..24).step_by(2) {
+    for number in (1..18).step_by(2) {
         let mut file = fs::File::options();
         file.write(true);
         let file = file.open(bench.file(&number.to_string())).unwrap();
@@ -87,7 +87,7 @@ fn a_defrag_that_is_killed_loses_nothing() {
         std::thread::sleep(Duration::from_micros(wait_us));
         child.kill().unwrap();
         let ended = child.wait().unwrap();
-        for number in 0..24 {
+        for number in 0..18 {
             let got = fs::read(bench.file(&number.to_string())).unwrap();
             assert!(
                 got == content(number)[..kept(number)],

@@ -75,20 +75,23 @@ impl Pool {
         self.geometry.open + ((hash + probe) & (self.geometry.open_lines - 1)) * 64
     }
 
-    /// The words of all lines in which a thing may stand.
-    fn open_words(&self, thing: Thing) -> impl Iterator<Item = u64> + '_ {
-        let probes = PROBES.min(self.geometry.open_lines);
-        let mut more = true;
-        (0..probes)
-            .take_while(move |&probe| {
-                let go = more;
-                more = self.pm.load(self.open_line(thing, probe) + OVERFLOW) != 0;
-                go
-            })
-            .flat_map(move |probe| {
-                let line = self.open_line(thing, probe);
-                (0..WORDS).map(move |word| line + word * 8)
-            })
+    /// Looks at the words of all lines in which a thing may stand, by their places, until one answers. Plain loops: as an
+    /// iterator this was a tenth of an open and its close.
+    #[inline]
+    fn look_for<T>(&self, thing: Thing, mut look: impl FnMut(u64) -> Option<T>) -> Option<T> {
+        for probe in 0..PROBES.min(self.geometry.open_lines) {
+            let line = self.open_line(thing, probe);
+            for word in 0..WORDS {
+                let found = look(line + word * 8);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            if self.pm.load(line + OVERFLOW) == 0 {
+                break;
+            }
+        }
+        None
     }
 
     /// Whether any process holds the inode open.
@@ -107,19 +110,20 @@ impl Pool {
             let mine = slot_of(found) == self.holder().slot;
             mine || !planted!("bug-other-holders-overlooked")
         };
-        let mut words = self.open_words(thing).filter(|&off| off != word);
-        words.any(|off| {
+        let other = |off| {
             let found = self.pm.load(off);
-            thing.is_in(found) && counts(found)
-        })
+            (off != word && thing.is_in(found) && counts(found)).then_some(())
+        };
+        self.look_for(thing, other).is_some()
     }
 
-    /// The slots whose processes have it.
-    pub(crate) fn holders_of(&self, thing: Thing) -> impl Iterator<Item = u64> + '_ {
-        self.open_words(thing)
-            .map(|off| self.pm.load(off))
-            .filter(move |&word| thing.is_in(word))
-            .map(slot_of)
+    /// Whether a process has it whose slot is as asked for.
+    pub(crate) fn is_had_by(&self, thing: Thing, asked: impl Fn(u64) -> bool) -> bool {
+        let has = |off| {
+            let found = self.pm.load(off);
+            (thing.is_in(found) && asked(slot_of(found))).then_some(())
+        };
+        self.look_for(thing, has).is_some()
     }
 
     /// Counts one more open by this process.
@@ -139,16 +143,20 @@ impl Pool {
     pub(crate) fn open_add_for(&self, slot: u64, thing: Thing, count: u64) -> Result<()> {
         self.traces.opens.leave();
         let runtime = self.pm.runtime();
-        for off in self.open_words(thing) {
+        let counted = self.look_for(thing, |off| {
             let mut word = runtime.load(off);
             // Others of this process count there too. A second word for the same would let who looks along the line miss both.
             while thing.is_in(word) && slot_of(word) == slot && count_of(word) + count <= COUNT_MAX
             {
                 match runtime.cas(off, word, word + count * COUNT_ONE) {
-                    Ok(_) => return Ok(()),
+                    Ok(_) => return Some(()),
                     Err(found) => word = found,
                 }
             }
+            None
+        });
+        if counted.is_some() {
+            return Ok(());
         }
         let mine = thing.key() | (slot + 1) << SLOT_SHIFT | count << COUNT_SHIFT;
         for probe in 0..PROBES.min(self.geometry.open_lines) {
@@ -173,29 +181,35 @@ impl Pool {
     pub(crate) fn open_remove(&self, thing: Thing) -> Result<bool> {
         let runtime = self.pm.runtime();
         let slot = self.holder().slot;
-        'again: loop {
-            for off in self.open_words(thing) {
+        loop {
+            let removed = self.look_for(thing, |off| {
                 let word = runtime.load(off);
                 if !thing.is_in(word) || slot_of(word) != slot {
-                    continue;
+                    return None;
                 }
                 let last = count_of(word) == 1;
                 let less = if last { 0 } else { word - COUNT_ONE };
-                if runtime.cas(off, word, less).is_err() {
-                    continue 'again;
-                }
-                return Ok(last);
+                Some(runtime.cas(off, word, less).is_ok().then_some(last))
+            });
+            match removed {
+                None => return Err(Error::Invalid("release of what is not held")),
+                Some(Some(last)) => return Ok(last),
+                // Others of this process counted there meanwhile.
+                Some(None) => {}
             }
-            return Err(Error::Invalid("release of what is not held"));
         }
     }
 
     /// Whether this process holds `ino` exactly once and nobody else does.
     pub(crate) fn open_is_last(&self, ino: Ino) -> bool {
         let thing = Thing::Inode(ino);
-        let words = self.open_words(thing).map(|off| self.pm.load(off));
-        let counts = words.filter(|&word| thing.is_in(word)).map(count_of);
-        counts.sum::<u64>() == 1
+        let mut count = 0;
+        self.look_for(thing, |off| {
+            let word = self.pm.load(off);
+            count += if thing.is_in(word) { count_of(word) } else { 0 };
+            None::<()>
+        });
+        count == 1
     }
 
     /// All words in use.

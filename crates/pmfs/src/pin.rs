@@ -85,8 +85,8 @@ impl Pool {
 
     /// Whoever has it open there may be about to map it, and could not stand beside a pin.
     fn is_open_below_mounts(&self, ino: Ino) -> bool {
-        let mut holders = self.holders_of(Thing::Inode(ino));
-        holders.any(|slot| self.is_mount(slot) && !self.slot_dead(slot))
+        let below_a_mount = |slot| self.is_mount(slot) && !self.slot_dead(slot);
+        self.is_had_by(Thing::Inode(ino), below_a_mount)
     }
 
     fn pin(&self, ino: Ino, writes: bool) -> Result<()> {

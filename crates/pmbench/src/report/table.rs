@@ -1,0 +1,69 @@
+//! A run on a terminal.
+
+use super::summary::{Cell, Figure, Summary};
+use crate::experiments::experiment::Point;
+
+/// Prints it.
+pub fn print(summary: &Summary) {
+    for figure in &summary.figures {
+        print_figure(figure);
+    }
+    println!("\n{}", summary.noise.text());
+}
+
+fn print_figure(figure: &Figure) {
+    let experiment = &figure.experiment;
+    println!(
+        "\n{}: {} ({})",
+        experiment.name, experiment.title, experiment.unit
+    );
+    let names = figure.series.iter().map(|one| format!("{:>22}", one.name));
+    println!("{:<32}{}", "", names.collect::<String>());
+    for point in &figure.points {
+        let cells = point.cells.iter().map(|cell| format!("{:>22}", text(cell)));
+        println!(
+            "{:<32}{}",
+            Point::text(&point.labels),
+            cells.collect::<String>()
+        );
+    }
+    for loss in figure.losses() {
+        println!("  {}", loss.text());
+    }
+}
+
+fn text(cell: &Cell) -> String {
+    match cell.spread() {
+        Some(spread) => format!(
+            "{} ({}-{})",
+            figure(spread.median),
+            figure(spread.least),
+            figure(spread.most)
+        ),
+        None => "-".into(),
+    }
+}
+
+/// A figure with three digits that count.
+pub fn figure(value: f64) -> String {
+    let digits = 2 - value.abs().max(1e-6).log10().floor() as i32;
+    match digits {
+        ..=0 => format!("{value:.0}"),
+        digits => format!("{value:.*}", digits as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn figures_have_three_digits() {
+        for (value, text) in [
+            (1234.5, "1234"),
+            (123.4, "123"),
+            (1.234, "1.23"),
+            (0.012_34, "0.0123"),
+        ] {
+            assert_eq!(super::figure(value), text);
+        }
+    }
+}

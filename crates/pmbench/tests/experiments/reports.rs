@@ -1,0 +1,80 @@
+//! Goal: reports and comparisons tell the right numbers. Method: two small runs, kept beside the tests, whose ratios are easy.
+//!
+//! In `before`, PMFS writes 200, 210 and 190 where tmpfs writes 100, 105 and 190, and reads 50 where it reads 100; in `after` it reads 150.
+
+use crate::{kept, pmbench, text};
+use serde_json::Value;
+
+fn report_of_before() -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let html = dir.path().join("report.html");
+    let mut command = pmbench(&["report"]);
+    let output = command
+        .arg(kept("before"))
+        .arg("--html")
+        .arg(&html)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    std::fs::read_to_string(html).unwrap()
+}
+
+#[test]
+fn losses_come_first_and_are_told_in_numbers() {
+    let html = report_of_before();
+    let loss = "tmpfs is better than pmfs at what read: 0.50x (0.50 to 0.50)";
+    let (loss_at, claim_at) = (html.find(loss), html.find("The source"));
+    assert!(loss_at.is_some() && loss_at < claim_at, "{html}");
+    assert!(
+        html.contains("<td class=\"bad\">1 of 2</td>"),
+        "the overview counts it"
+    );
+}
+
+#[test]
+fn claims_stand_beside_what_was_measured() {
+    let html = report_of_before();
+    // Of the rounds' ratios 2, 2 and 1.
+    assert!(html.contains("there 1.5x, <span class=\"good\">here 2.00x (met)</span>"));
+    assert!(html.contains("there 3x, <span class=\"bad\">here 0.50x (missed)</span>"));
+}
+
+#[test]
+fn the_report_needs_nothing_else_and_says_how_noisy_it_was() {
+    let html = report_of_before();
+    for outside in ["http:", "https:", "<script", "src=", "<link"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert!(html.contains("12 measurements; 1 of them were made again"));
+    assert!(html.contains("prefers-color-scheme: dark"));
+    assert!(html.contains("xfs-loop: skipped: the kernel has no xfs"));
+}
+
+#[test]
+fn comparing_tells_what_became_better() {
+    let mut command = pmbench(&["compare", "--json"]);
+    let output = command
+        .arg(kept("before"))
+        .arg(kept("after"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |point: &str, target: &str| {
+        let is = |row: &&Value| row["point"] == point && row["target"] == target;
+        rows.iter().find(is).expect("a row").clone()
+    };
+    assert_eq!(of("what read", "pmfs")["times"], 3.0);
+    assert_eq!(of("what read", "pmfs")["clear"], true);
+    assert_eq!(of("what write", "pmfs")["times"], 1.0);
+    assert_eq!(of("what write", "pmfs")["clear"], false);
+}
+
+#[test]
+fn what_is_no_run_is_refused() {
+    let output = pmbench(&["report", "/no/such/run"]).output().unwrap();
+    assert!(text(&output.stderr).contains("/no/such/run is no run"));
+}

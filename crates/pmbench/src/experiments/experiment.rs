@@ -332,7 +332,7 @@ impl Experiment {
 impl Point {
     /// Its labels, as people read them.
     pub fn text(labels: &Values) -> String {
-        let pairs = labels.iter().map(|(key, value)| format!("{key} {value}"));
-        pairs.collect::<Vec<_>>().join(", ")
+        let values: Vec<&str> = labels.values().map(String::as_str).collect();
+        values.join(", ")
     }
 }

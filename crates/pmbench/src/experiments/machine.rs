@@ -111,7 +111,7 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
 fn virtual_machine(cpu: &str) -> Option<String> {
     let flags = field(cpu, "flags", ':').unwrap_or_default();
     flags.split(' ').find(|flag| *flag == "hypervisor")?;
-    Some(said("systemd-detect-virt", &[]).unwrap_or_else(|| "of an unknown kind".into()))
+    Some(said("systemd-detect-virt", &["--vm"]).unwrap_or_else(|| "of an unknown kind".into()))
 }
 
 fn page_bytes() -> Vec<u64> {

@@ -27,6 +27,9 @@ pub enum Reading {
     Regex {
         /// The expression.
         pattern: String,
+        /// A count, divided by the seconds of the run step.
+        #[serde(default)]
+        each_second: bool,
         /// As above.
         #[serde(default = "one")]
         scale: f64,
@@ -43,7 +46,14 @@ impl Reading {
         let value = match self {
             Reading::Wall { scale } => seconds * scale,
             Reading::Json { paths, scale } => json(output, paths)? * scale,
-            Reading::Regex { pattern, scale } => matched(output, pattern)? * scale,
+            Reading::Regex {
+                pattern,
+                each_second,
+                scale,
+            } => {
+                let figure = matched(output, pattern)? * scale;
+                figure / if *each_second { seconds } else { 1.0 }
+            }
         };
         ensure!(
             value.is_finite() && value > 0.0,
@@ -107,12 +117,14 @@ mod tests {
         let output = "note\n{\"jobs\":[{\"read\":{\"bw\":7},\"write\":{\"bw\":1}}]}";
         let sum = of_json(&["/jobs/0/read/bw", "/jobs/0/write/bw"]);
         assert_eq!(sum.read(output, 9.0).unwrap(), 4.0);
-        let pattern = r"([0-9,.]+) ops/s".to_owned();
-        let regex = Reading::Regex {
-            pattern,
+        let regex = |each_second| Reading::Regex {
+            pattern: r"([0-9,.]+) ops/s".to_owned(),
+            each_second,
             scale: 1.0,
         };
-        assert_eq!(regex.read("10 ops/s\n1,234.5 ops/s", 9.0).unwrap(), 1234.5);
+        let output = "10 ops/s\n1,234.5 ops/s";
+        assert_eq!(regex(false).read(output, 2.0).unwrap(), 1234.5);
+        assert_eq!(regex(true).read(output, 2.0).unwrap(), 617.25);
         assert_eq!(Reading::Wall { scale: 1e3 }.read("", 0.25).unwrap(), 250.0);
     }
 
@@ -124,6 +136,7 @@ mod tests {
         let pattern = "took (.*)".to_owned();
         let regex = Reading::Regex {
             pattern,
+            each_second: false,
             scale: 1.0,
         };
         for output in ["", "took long", "took nan", "took 0"] {
@@ -136,6 +149,7 @@ mod tests {
         let pattern = "took .*".to_owned();
         let reading = Reading::Regex {
             pattern,
+            each_second: false,
             scale: 1.0,
         };
         assert!(reading.check().is_err());

@@ -1,8 +1,8 @@
 //! A run as one HTML file that needs nothing else: where PMFS loses first, then each figure beside what its source claims.
 
 use super::chart::{draw, escape, legend_mark};
-use super::summary::{Cell, Figure, Measured, Summary, Times};
-use super::table::figure as digits;
+use super::summary::{Cell, Figure, Loss, Measured, Summary, Times};
+use super::table::{figure as digits, times as times_text};
 use crate::experiments::experiment::{Better, Point};
 use anyhow::Context;
 use std::fmt::Write;
@@ -58,38 +58,14 @@ fn html(summary: &Summary) -> String {
 
 /// All ratios in one table: each figure against each peer.
 fn overview(page: &mut String, summary: &Summary) {
-    page.push_str("<h2>Where PMFS loses, and wins</h2>\n<p>How many times as good PMFS (its calls served in the program) is as each other: median of all points, \
-        from the worst to the best, and at how many points it loses.</p>\n<div class=\"wide\"><table><thead><tr><th>figure</th><th>against</th><th>median</th><th>worst to best</th><th>loses at</th></tr></thead><tbody>\n");
+    page.push_str(
+        "<h2>Where PMFS loses, and wins</h2>\n<p>How many times as good PMFS is as each other, its calls served in the program: the median of all \
+         points, from the worst to the best; and at how many points it loses, so and through its mount.</p>\n<div class=\"wide\"><table><thead><tr>\
+         <th>figure</th><th>against</th><th>median</th><th>worst to best</th><th>loses</th><th>mount loses</th></tr></thead><tbody>\n",
+    );
     for figure in &summary.figures {
-        let Some(ours) = figure.ours().first().copied() else {
-            continue;
-        };
         for peer in figure.peers() {
-            let all = figure.all_times(ours, peer);
-            let mut medians: Vec<f64> = all.iter().map(|(_, times)| times.median).collect();
-            medians.sort_by(f64::total_cmp);
-            let name = &figure.experiment.name;
-            let _ = write!(
-                page,
-                "<tr><td><a href=\"#{name}\">{name}</a></td><td>{}</td>",
-                escape(&figure.series[peer].name)
-            );
-            let (Some(least), Some(most)) = (medians.first(), medians.last()) else {
-                let _ = writeln!(
-                    page,
-                    "<td colspan=\"3\">{}</td></tr>",
-                    escape(&why_not(figure, peer))
-                );
-                continue;
-            };
-            let lost = medians.iter().filter(|times| **times < 1.0).count();
-            let class = if lost > 0 { " class=\"bad\"" } else { "" };
-            let _ = writeln!(
-                page,
-                "<td>{:.2}x</td><td>{least:.2}x to {most:.2}x</td><td{class}>{lost} of {}</td></tr>",
-                medians[medians.len() / 2],
-                medians.len(),
-            );
+            overview_row(page, figure, peer);
         }
     }
     page.push_str("</tbody></table></div>\n");
@@ -98,6 +74,47 @@ fn overview(page: &mut String, summary: &Summary) {
         "<p class=\"noise\">How quiet the machine was: {}.</p>",
         escape(&summary.noise.text())
     );
+}
+
+fn overview_row(page: &mut String, figure: &Figure, peer: usize) {
+    let (name, ours) = (&figure.experiment.name, figure.ours());
+    let medians = |ours: &usize| {
+        let all = figure.all_times(*ours, peer);
+        let mut medians: Vec<f64> = all.iter().map(|(_, times)| times.median).collect();
+        medians.sort_by(f64::total_cmp);
+        medians
+    };
+    let of_program = ours.first().map(medians).unwrap_or_default();
+    let of_mount = ours.get(1).map(medians).unwrap_or_default();
+    let peer_name = escape(&figure.series[peer].name);
+    let _ = write!(
+        page,
+        "<tr><td><a href=\"#{name}\">{name}</a></td><td>{peer_name}</td>"
+    );
+    let (Some(least), Some(most)) = (of_program.first(), of_program.last()) else {
+        let why = escape(&why_not(figure, peer));
+        let _ = writeln!(page, "<td colspan=\"4\">{why}</td></tr>");
+        return;
+    };
+    let _ = writeln!(
+        page,
+        "<td>{}</td><td>{} to {}</td>{}{}</tr>",
+        times_text(of_program[of_program.len() / 2]),
+        times_text(*least),
+        times_text(*most),
+        lost(&of_program),
+        lost(&of_mount),
+    );
+}
+
+/// At how many points, of how many.
+fn lost(medians: &[f64]) -> String {
+    let lost = medians.iter().filter(|times| **times < 1.0).count();
+    let class = if lost > 0 { " class=\"bad\"" } else { "" };
+    match medians.len() {
+        0 => "<td>-</td>".into(),
+        all => format!("<td{class}>{lost} of {all}</td>"),
+    }
 }
 
 /// Why a series has no values.
@@ -183,37 +200,45 @@ fn section(page: &mut String, figure: &Figure, quick: bool) {
 fn losses(page: &mut String, figure: &Figure) {
     if figure.ours().is_empty() {
         page.push_str("<p class=\"lost\">PMFS was not measured.</p>\n");
+    }
+    if figure.peers().is_empty() {
         return;
     }
-    let losses = figure.losses();
-    if losses.is_empty() {
-        page.push_str("<p class=\"won\">No other is better than PMFS at any point.</p>\n");
-        return;
-    }
-    let item = |page: &mut String, text: &str| {
-        let _ = writeln!(page, "<li>{}</li>", escape(text));
-    };
-    let _ = writeln!(
-        page,
-        "<div class=\"lost\"><p>Where we lose ({} points and peers), the worst first:</p><ul>",
-        losses.len()
-    );
-    for loss in losses.iter().take(TOLD) {
-        item(page, &loss.text());
-    }
-    page.push_str("</ul>");
-    if losses.len() > TOLD {
+    for (number, ours) in figure.ours().into_iter().enumerate() {
+        let losses = figure.losses(ours);
+        let name = escape(&figure.series[ours].name);
+        if losses.is_empty() {
+            let _ = writeln!(
+                page,
+                "<p class=\"won\">No other is better than {name} at any point.</p>"
+            );
+            continue;
+        }
+        // Of the mount, which is known to be slow, less is told at once.
+        let told = if number == 0 { TOLD } else { 1 }.min(losses.len());
         let _ = write!(
             page,
-            "<details><summary>and {} more</summary><ul>",
-            losses.len() - TOLD
+            "<div class=\"lost\"><p>Where {name} loses ({} of {}), the worst first:</p>",
+            losses.len(),
+            figure.points.len() * figure.peers().len(),
         );
-        for loss in &losses[TOLD..] {
-            item(page, &loss.text());
+        list(page, &losses[..told]);
+        if losses.len() > told {
+            let more = losses.len() - told;
+            let _ = write!(page, "<details><summary>and {more} more</summary>");
+            list(page, &losses[told..]);
+            page.push_str("</details>");
         }
-        page.push_str("</ul></details>");
+        page.push_str("</div>\n");
     }
-    page.push_str("</div>\n");
+}
+
+fn list(page: &mut String, losses: &[Loss<'_>]) {
+    page.push_str("<ul>");
+    for loss in losses {
+        let _ = write!(page, "<li>{}</li>", escape(&loss.text()));
+    }
+    page.push_str("</ul>");
 }
 
 fn claims(page: &mut String, figure: &Figure) {
@@ -224,7 +249,10 @@ fn claims(page: &mut String, figure: &Figure) {
                 let met = times.median >= claim.times;
                 let verdict = if met { "met" } else { "missed" };
                 let class = if met { "good" } else { "bad" };
-                (class, format!("here {:.2}x ({verdict})", times.median))
+                (
+                    class,
+                    format!("here {} ({verdict})", times_text(times.median)),
+                )
             }
         };
         let _ = writeln!(
@@ -309,7 +337,7 @@ fn table(page: &mut String, figure: &Figure) {
             } else {
                 ""
             };
-            let text = times.map_or("-".into(), |times| format!("{:.2}x", times.median));
+            let text = times.map_or("-".into(), |times| times_text(times.median));
             let _ = write!(page, "<td{class}>{text}</td>");
         }
         page.push_str("</tr>\n");

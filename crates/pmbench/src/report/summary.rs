@@ -1,5 +1,6 @@
 //! A run in figures: medians with their spread, ratios taken round by round, where PMFS loses, and how noisy the machine was.
 
+use super::table::times as times_text;
 use crate::experiments::experiment::{Better, Claim, Experiment, Point};
 use crate::experiments::library::Library;
 use crate::experiments::machine::Machine;
@@ -203,22 +204,18 @@ impl Figure {
             .collect()
     }
 
-    /// Where a peer is better than ours, the worst first.
-    pub fn losses(&self) -> Vec<Loss<'_>> {
+    /// Where a peer is better than this series of ours, the worst first.
+    pub fn losses(&self, ours: usize) -> Vec<Loss<'_>> {
         let mut losses = Vec::new();
-        for ours in self.ours() {
-            for peer in self.peers() {
-                let lost = self
-                    .all_times(ours, peer)
-                    .into_iter()
-                    .filter(|(_, times)| times.median < 1.0);
-                losses.extend(lost.map(|(labels, times)| Loss {
-                    ours: &self.series[ours],
-                    peer: &self.series[peer],
-                    labels,
-                    times,
-                }));
-            }
+        for peer in self.peers() {
+            let all = self.all_times(ours, peer).into_iter();
+            let lost = all.filter(|(_, times)| times.median < 1.0);
+            losses.extend(lost.map(|(labels, times)| Loss {
+                ours: &self.series[ours],
+                peer: &self.series[peer],
+                labels,
+                times,
+            }));
         }
         losses.sort_by(|a, b| a.times.median.total_cmp(&b.times.median));
         losses
@@ -252,13 +249,13 @@ impl Loss<'_> {
             "; not in each round"
         };
         format!(
-            "{} is better than {} at {}: {:.2}x ({:.2} to {:.2}{doubt})",
+            "{} is better than {} at {}: {} ({} to {}{doubt})",
             self.peer.name,
             self.ours.name,
             Point::text(self.labels),
-            self.times.median,
-            self.times.least,
-            self.times.most,
+            times_text(self.times.median),
+            times_text(self.times.least),
+            times_text(self.times.most),
         )
     }
 }

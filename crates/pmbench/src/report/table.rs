@@ -20,15 +20,27 @@ fn print_figure(figure: &Figure) {
     let names = figure.series.iter().map(|one| format!("{:>22}", one.name));
     println!("{:<32}{}", "", names.collect::<String>());
     for point in &figure.points {
-        let cells = point.cells.iter().map(|cell| format!("{:>22}", text(cell)));
+        let cells = point
+            .cells
+            .iter()
+            .map(|cell| format!(" {:>21}", text(cell)));
         println!(
             "{:<32}{}",
             Point::text(&point.labels),
             cells.collect::<String>()
         );
     }
-    for loss in figure.losses() {
-        println!("  {}", loss.text());
+    for (number, ours) in figure.ours().into_iter().enumerate() {
+        let losses = figure.losses(ours);
+        for loss in losses
+            .iter()
+            .take(if number == 0 { losses.len() } else { 1 })
+        {
+            println!("  {}", loss.text());
+        }
+        if number > 0 && losses.len() > 1 {
+            println!("  and {} more like this", losses.len() - 1);
+        }
     }
 }
 
@@ -50,6 +62,15 @@ pub fn figure(value: f64) -> String {
     match digits {
         ..=0 => format!("{value:.0}"),
         digits => format!("{value:.*}", digits as usize),
+    }
+}
+
+/// So many times, with as many digits as are worth reading.
+pub fn times(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.0}x"),
+        10.0.. => format!("{value:.1}x"),
+        _ => format!("{value:.2}x"),
     }
 }
 

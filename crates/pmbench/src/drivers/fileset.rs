@@ -1,6 +1,8 @@
 //! Files in a tree under a mix of calls by many threads, like the personalities of Filebench (Tarasov, Zadok and Shepler, 2016), which
 //! Debian has no more.
 //!
+//! The log is begun anew when it is large: at the speed of memory it would fill any pool.
+//!
 //! A file is in use by one thread at a time, as there. What is counted is what Filebench counts: each open, read, write, append, fsync, close,
 //! stat and delete is one operation.
 
@@ -15,6 +17,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+/// Bytes that the log holds at most.
+const LOG_MOST: u64 = 64 << 20;
 
 /// Which mix, where.
 #[derive(Args)]
@@ -48,7 +53,7 @@ pub struct Fileset {
     dir: PathBuf,
     shape: Shape,
     names: Mutex<Names>,
-    log: Mutex<File>,
+    log: Mutex<(File, u64)>,
 }
 
 /// Measures and prints.
@@ -106,7 +111,7 @@ impl Fileset {
             dir: dir.to_owned(),
             shape,
             names: Mutex::new(names),
-            log: Mutex::new(log),
+            log: Mutex::new((log, LOG_MOST)),
         };
         for number in 0..shape.files {
             let path = fileset.path(number);
@@ -184,6 +189,17 @@ impl Fileset {
         Ok(())
     }
 
+    fn append_log(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        let mut log = self.log.lock().expect("nobody panics");
+        let (file, len) = &mut *log;
+        *len += bytes.len() as u64;
+        if *len > LOG_MOST {
+            file.set_len(0)?;
+            *len = bytes.len() as u64;
+        }
+        Ok(file.write_all(bytes)?)
+    }
+
     /// One thread, until its time is over; operations done.
     fn work(&self, steps: &[Step], thread: usize, until: Instant) -> anyhow::Result<u64> {
         let mut worker = Worker {
@@ -233,8 +249,7 @@ impl Worker<'_> {
             Step::Look => return self.look(),
             Step::Log(most) => {
                 let bytes = self.some(most);
-                let mut log = self.fileset.log.lock().expect("nobody panics");
-                log.write_all(&self.buffer[..bytes])?;
+                self.fileset.append_log(&self.buffer[..bytes])?;
                 return Ok(Some(()));
             }
             Step::WriteWhole | Step::ReadWhole | Step::Append(_) | Step::Sync => {}
@@ -341,6 +356,21 @@ mod tests {
         let again = Fileset::open(&dir, shape()).unwrap();
         assert_eq!(again.names.lock().unwrap().idle.len(), 369);
         assert_eq!(again.names.lock().unwrap().absent.len(), 81);
+    }
+
+    #[test]
+    fn the_log_does_not_grow_for_ever() {
+        let place = tempfile::tempdir().unwrap();
+        let fileset = Fileset::open(&place.path().join("set"), shape()).unwrap();
+        let mib = vec![0; 1 << 20];
+        let log = place.path().join("set/log");
+        let len = || std::fs::metadata(&log).unwrap().len();
+        for _ in 0..LOG_MOST >> 20 {
+            fileset.append_log(&mib).unwrap();
+        }
+        assert_eq!(len(), LOG_MOST);
+        fileset.append_log(&mib[..7]).unwrap();
+        assert_eq!(len(), 7);
     }
 
     /// Goal: operations are counted as they are done. Method: each mix once, by hand.

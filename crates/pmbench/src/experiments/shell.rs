@@ -38,7 +38,8 @@ pub fn run(command: &str, timeout: Duration, stop: &Stop) -> anyhow::Result<Ran>
     shell
         .env("PATH", search_path())
         .env("LC_ALL", "C")
-        .env("TZ", "UTC");
+        .env("TZ", "UTC")
+        .env("RUST_BACKTRACE", "0");
     shell
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

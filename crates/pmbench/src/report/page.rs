@@ -59,9 +59,9 @@ fn html(summary: &Summary) -> String {
 /// All ratios in one table: each figure against each peer.
 fn overview(page: &mut String, summary: &Summary) {
     page.push_str(
-        "<h2>Where PMFS loses, and wins</h2>\n<p>How many times as good PMFS is as each other, its calls served in the program: the median of all \
-         points, from the worst to the best; and at how many points it loses, so and through its mount.</p>\n<div class=\"wide\"><table><thead><tr>\
-         <th>figure</th><th>against</th><th>median</th><th>worst to best</th><th>loses</th><th>mount loses</th></tr></thead><tbody>\n",
+        "<h2>Where PMFS loses, and wins</h2>\n<p>At how many points another is better than PMFS, whose calls are served in the program; how many times as good \
+         PMFS is, in the median of all points, and from the worst to the best; at how many it loses through its mount.</p>\n<div class=\"wide\"><table><thead><tr>\
+         <th>figure</th><th>against</th><th>loses</th><th>median</th><th>worst to best</th><th>mount loses</th></tr></thead><tbody>\n",
     );
     for figure in &summary.figures {
         for peer in figure.peers() {
@@ -98,11 +98,11 @@ fn overview_row(page: &mut String, figure: &Figure, peer: usize) {
     };
     let _ = writeln!(
         page,
-        "<td>{}</td><td>{} to {}</td>{}{}</tr>",
+        "{}<td>{}</td><td>{} to {}</td>{}</tr>",
+        lost(&of_program),
         times_text(of_program[of_program.len() / 2]),
         times_text(*least),
         times_text(*most),
-        lost(&of_program),
         lost(&of_mount),
     );
 }

@@ -93,13 +93,13 @@ mod tests {
     #[test]
     fn what_is_left_goes_by_what_was_measured() {
         let (slow, quick, unknown) = ((0, 0, 0), (0, 0, 1), (0, 1, 0));
-        let left = HashMap::from([(slow, 3), (quick, 3), (unknown, 1)]);
+        let left = HashMap::from([(slow, 4), (quick, 3), (unknown, 1)]);
         let mut progress = Progress::new(left);
         assert_eq!(progress.left_s(), None);
         progress.done(slow, 10.0);
         progress.done(quick, 1.0);
-        assert_eq!(progress.left_s(), Some(20.0 + 2.0 + 5.5));
+        assert_eq!(progress.left_s(), Some(30.0 + 2.0 + 5.5));
         progress.gone(unknown);
-        assert_eq!(progress.left_s(), Some(22.0));
+        assert_eq!(progress.left_s(), Some(32.0));
     }
 }

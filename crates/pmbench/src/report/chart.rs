@@ -22,8 +22,8 @@ pub fn draw(figure: &Figure, points: &[&Measured]) -> String {
 }
 
 /// A series's mark, as legends show it.
-pub fn legend_mark(series: usize) -> String {
-    let shape = mark(series, 9.0, 7.0);
+pub fn legend_mark(style: usize) -> String {
+    let shape = mark(style, 9.0, 7.0);
     format!(
         "<svg class=\"key\" width=\"18\" height=\"14\" viewBox=\"0 0 18 14\" aria-hidden=\"true\">{shape}</svg>"
     )
@@ -228,6 +228,7 @@ fn line(
     series: usize,
     x_of: &dyn Fn(usize) -> f64,
 ) -> String {
+    let style = figure.series[series].style;
     let (mut path, mut marks) = (String::new(), String::new());
     for (number, point) in points.iter().enumerate() {
         let Some(spread) = point.cells[series].spread() else {
@@ -242,8 +243,8 @@ fn line(
         let (low, high) = (axis.y(spread.least), axis.y(spread.most));
         let _ = write!(
             marks,
-            "<path class=\"l{series}\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>{}",
-            mark(series, x, y)
+            "<path class=\"l{style}\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>{}",
+            mark(style, x, y)
         );
     }
     let ours = if figure.series[series].ours {
@@ -251,14 +252,14 @@ fn line(
     } else {
         ""
     };
-    format!("<path class=\"line l{series}{ours}\" d=\"{path}\"/>{marks}")
+    format!("<path class=\"line l{style}{ours}\" d=\"{path}\"/>{marks}")
 }
 
-fn mark(series: usize, x: f64, y: f64) -> String {
-    let class = format!("class=\"b{series}\"");
-    match series % 6 {
+fn mark(style: usize, x: f64, y: f64) -> String {
+    let class = format!("class=\"b{style}\"");
+    match style {
         0 => format!("<circle {class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
-        1 => format!("<circle class=\"hollow l{series}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>"),
+        1 => format!("<circle class=\"hollow l{style}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>"),
         2 => format!(
             "<rect {class} x=\"{:.1}\" y=\"{:.1}\" width=\"7\" height=\"7\"/>",
             x - 3.5,

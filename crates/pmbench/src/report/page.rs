@@ -99,21 +99,34 @@ fn overview_row(page: &mut String, figure: &Figure, peer: usize) {
     let _ = writeln!(
         page,
         "{}<td>{}</td><td>{} to {}</td>{}</tr>",
-        lost(&of_program),
+        lost(
+            &of_program,
+            ours.first().map_or(0, |ours| figure.unmeasured(*ours))
+        ),
         times_text(of_program[of_program.len() / 2]),
         times_text(*least),
         times_text(*most),
-        lost(&of_mount),
+        lost(
+            &of_mount,
+            ours.get(1).map_or(0, |ours| figure.unmeasured(*ours))
+        ),
     );
 }
 
-/// At how many points, of how many.
-fn lost(medians: &[f64]) -> String {
+/// At how many points, of how many; a point at which PMFS itself was not measured is no win.
+fn lost(medians: &[f64], unmeasured: usize) -> String {
     let lost = medians.iter().filter(|times| **times < 1.0).count();
-    let class = if lost > 0 { " class=\"bad\"" } else { "" };
+    let class = match lost + unmeasured {
+        0 => "",
+        _ => " class=\"bad\"",
+    };
+    let missing = match unmeasured {
+        0 => String::new(),
+        points => format!(", {points} failed"),
+    };
     match medians.len() {
         0 => "<td>-</td>".into(),
-        all => format!("<td{class}>{lost} of {all}</td>"),
+        all => format!("<td{class}>{lost} of {all}{missing}</td>"),
     }
 }
 
@@ -165,11 +178,11 @@ fn section(page: &mut String, figure: &Figure, quick: bool) {
         );
     }
     page.push_str("</dl>\n<ul class=\"legend\">");
-    for (at, series) in figure.series.iter().enumerate() {
+    for series in &figure.series {
         let _ = write!(
             page,
             "<li>{} <b>{}</b> {}</li>",
-            legend_mark(at),
+            legend_mark(series.style),
             escape(&series.name),
             escape(&series.title)
         );
@@ -207,6 +220,17 @@ fn losses(page: &mut String, figure: &Figure) {
     for (number, ours) in figure.ours().into_iter().enumerate() {
         let losses = figure.losses(ours);
         let name = escape(&figure.series[ours].name);
+        let unmeasured = figure.unmeasured(ours);
+        if unmeasured > 0 {
+            let _ = writeln!(
+                page,
+                "<p class=\"lost\">At {unmeasured} of {} points {name} was not measured; why is below.</p>",
+                figure.points.len()
+            );
+        }
+        if losses.is_empty() && unmeasured > 0 {
+            continue;
+        }
         if losses.is_empty() {
             let _ = writeln!(
                 page,
@@ -288,16 +312,21 @@ fn panels(page: &mut String, figure: &Figure) {
     page.push_str("</div>\n");
 }
 
+/// Why there are no values: the first line at once, the rest folded away.
 fn skipped(page: &mut String, figure: &Figure) {
     for (at, series) in figure.series.iter().enumerate() {
         let why = why_not(figure, at);
-        if !why.is_empty() {
+        let first = why.lines().next().unwrap_or("");
+        let name = escape(&series.name);
+        if why.len() > first.len() {
             let _ = writeln!(
                 page,
-                "<p class=\"lost\">{}: {}</p>",
-                escape(&series.name),
+                "<details class=\"lost\"><summary>{name}: {}</summary><pre>{}</pre></details>",
+                escape(first),
                 escape(&why)
             );
+        } else if !why.is_empty() {
+            let _ = writeln!(page, "<p class=\"lost\">{name}: {}</p>", escape(&why));
         }
     }
 }

@@ -10,6 +10,9 @@ use crate::experiments::template::Values;
 use crate::measure::Figures;
 use std::path::Path;
 
+/// Colours and marks that there are.
+pub const STYLES: usize = 6;
+
 /// A run.
 pub struct Summary {
     /// Where it was made.
@@ -40,6 +43,8 @@ pub struct Series {
     pub title: String,
     /// PMFS.
     pub ours: bool,
+    /// Which colour and mark: the same in all figures.
+    pub style: usize,
 }
 
 /// A point.
@@ -150,6 +155,7 @@ impl Figure {
                     name: (*name).to_owned(),
                     title: titled.unwrap_or_else(|| (*name).to_owned()),
                     ours: target.is_some_and(|target| target.ours),
+                    style: order(name).unwrap_or(STYLES).min(STYLES - 1),
                 }
             })
             .collect();
@@ -193,6 +199,12 @@ impl Figure {
         (0..self.series.len())
             .filter(|at| !self.series[*at].ours)
             .collect()
+    }
+
+    /// At how many points a series has no value.
+    pub fn unmeasured(&self, series: usize) -> usize {
+        let nothing = |point: &&Measured| matches!(point.cells[series], Cell::Nothing(_));
+        self.points.iter().filter(nothing).count()
     }
 
     /// All ratios of one series of ours to one peer.

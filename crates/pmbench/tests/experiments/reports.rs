@@ -31,6 +31,34 @@ fn losses_come_first_and_are_told_in_numbers() {
     );
 }
 
+/// A point at which PMFS failed must not look like a win.
+#[test]
+fn what_failed_is_no_win() {
+    let dir = tempfile::tempdir().unwrap();
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .arg(kept("after"))
+        .arg(dir.path())
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let run = dir.path().join("after");
+    let rows = std::fs::read_to_string(run.join("rows.ndjson")).unwrap();
+    let kept = rows
+        .lines()
+        .filter(|row| !(row.contains("\"write\"") && row.contains("\"pmfs\"")));
+    let failed = r#"{"experiment":"two","point":{"what":"write"},"target":"pmfs","round":0,"status":"error","reason":"it broke"}"#;
+    let rows: String = kept.chain([failed]).map(|row| format!("{row}\n")).collect();
+    std::fs::write(run.join("rows.ndjson"), rows).unwrap();
+    let output = pmbench(&["report"]).arg(&run).output().unwrap();
+    assert!(output.status.success());
+    let html = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(html.contains("<td class=\"bad\">0 of 1, 1 failed</td>"));
+    assert!(html.contains("At 1 of 2 points pmfs was not measured"));
+    assert!(!html.contains("No other is better than pmfs"));
+    assert!(html.contains("pmfs: failed: it broke"));
+}
+
 #[test]
 fn claims_stand_beside_what_was_measured() {
     let html = report_of_before();

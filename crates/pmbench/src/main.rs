@@ -18,6 +18,7 @@ mod measure;
 mod mount;
 mod pool;
 mod random;
+mod reader;
 mod recovery;
 mod report;
 mod rows;
@@ -141,6 +142,10 @@ enum What {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    reader::until_it_stops(|| run(arguments))
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
     let report = measure::Report {
         rounds: arguments.rounds.unwrap_or(9).max(1),
         json: arguments.json,

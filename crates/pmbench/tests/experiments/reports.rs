@@ -106,3 +106,16 @@ fn what_is_no_run_is_refused() {
     let output = pmbench(&["report", "/no/such/run"]).output().unwrap();
     assert!(text(&output.stderr).contains("/no/such/run is no run"));
 }
+
+#[test]
+fn a_reader_that_stops_is_no_failure() {
+    let mut command = pmbench(&["compare", "--json"]);
+    command.arg(kept("before")).arg(kept("after"));
+    command.stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output.stderr), "");
+}

@@ -86,6 +86,7 @@ fn bars(figure: &Figure, points: &[&Measured]) -> String {
             };
             let [least, median, most] =
                 [spread.least, spread.median, spread.most].map(|value| value * scale);
+            let style = figure.series[series].style;
             let ours = if figure.series[series].ours {
                 " ours"
             } else {
@@ -93,7 +94,7 @@ fn bars(figure: &Figure, points: &[&Measured]) -> String {
             };
             let _ = write!(
                 svg,
-                "<rect class=\"b{series}{ours}\" x=\"0\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
+                "<rect class=\"b{style}{ours}\" x=\"0\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
                  <path class=\"spread\" d=\"M{least:.1} {mid:.1}H{most:.1}\"/>\
                  <text class=\"value{ours}\" x=\"{:.1}\" y=\"{text_y:.1}\">{}</text>",
                 median.max(1.0),

@@ -103,7 +103,8 @@ fn overview_row(page: &mut String, figure: &Figure, peer: usize) {
             &of_program,
             ours.first().map_or(0, |ours| figure.unmeasured(*ours))
         ),
-        times_text(of_program[of_program.len() / 2]),
+        // Of two in the middle the worse.
+        times_text(of_program[(of_program.len() - 1) / 2]),
         times_text(*least),
         times_text(*most),
         lost(

@@ -8,7 +8,7 @@ export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long yat bench fuzz fmt lint clean
+.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long yat bench bench-quick fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ yat: bootstrap ## Every crash state and every kill: the checker's campaigns in f
 bench: bootstrap build ## Measure: library, directories, recovery, mount; beside tmpfs
 	$(CARGO) build --release -p pmbench
 	@bash tests/bench.sh
+
+bench-quick: build ## The papers' figures redone, small, as a page: a quarter of an hour, as root
+	$(CARGO) build --release -p pmbench
+	@target=$${CARGO_TARGET_DIR:-target}; out=$$target/bench-quick; rm -rf "$$out"; pmbench=$$target/release/pmbench; \
+	    "$$pmbench" setup && "$$pmbench" run --quick all --out "$$out" && "$$pmbench" report "$$out"
 
 test-guest: bootstrap build ## The suites on the oldest kernel, Debian's 6.1, in a virtual machine
 	@sh tests/bootstrap.sh suites guest

@@ -1,4 +1,5 @@
-//! pmbench: what PMFS costs beside tmpfs and beside the memory itself.
+//! pmbench: what PMFS costs beside tmpfs and beside the memory itself, and the experiments of the papers that measured such file
+//! systems, redone (`experiments`, `report`; the others are drivers that need the engine as a library).
 //!
 //! Every figure is a median over rounds in which the candidates take turns, with its spread: machines are
 //! noisy, and a ratio within a round is worth more than two figures from two hours. Pool and baseline stand
@@ -6,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod directory;
+mod drivers;
 mod emulate;
+mod experiments;
 mod ground;
 mod intercepted;
 mod limit;
@@ -15,7 +18,9 @@ mod measure;
 mod mount;
 mod pool;
 mod random;
+mod reader;
 mod recovery;
+mod report;
 mod rows;
 mod sharing;
 mod tmpfs;
@@ -31,9 +36,9 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     what: Option<What>,
-    /// Rounds; each figure is the median over them.
-    #[arg(long, default_value_t = 9, global = true)]
-    rounds: usize,
+    /// Rounds; each figure is the median over them [default: 9; of experiments, their own].
+    #[arg(long, global = true)]
+    rounds: Option<usize>,
     /// One JSON object a row instead of a table.
     #[arg(long, global = true)]
     json: bool,
@@ -41,6 +46,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    #[command(flatten)]
+    Experiments(experiments::Command),
+    #[command(flatten)]
+    Driver(drivers::Driver),
     /// DESIGN 8's rows: the engine as a library, tmpfs by system calls, the memory's own limit.
     Rows {
         /// Size of the file that is read and written, in MiB.
@@ -133,12 +142,18 @@ enum What {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    reader::until_it_stops(|| run(arguments))
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
     let report = measure::Report {
-        rounds: arguments.rounds.max(1),
+        rounds: arguments.rounds.unwrap_or(9).max(1),
         json: arguments.json,
     };
     match arguments.what {
         None => rows::run(&report, 1024, None),
+        Some(What::Driver(driver)) => driver.run(),
+        Some(What::Experiments(command)) => command.run(arguments.rounds, arguments.json),
         Some(What::Rows { file_mib, only }) => rows::run(&report, file_mib, only.as_deref()),
         Some(What::Directory { entries }) => directory::run(&report, entries),
         Some(What::Recovery { files, mib, sparse }) => {

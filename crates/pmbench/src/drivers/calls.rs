@@ -1,0 +1,180 @@
+//! What single calls take, with what goes with them: the operations of Izraelevitz et al. 2019, section 5.1 (create; append, write and read with
+//! open, fsync and close), and those of the Filebench workloads that create, overwrite and delete many files of 64 KiB.
+
+use clap::{Args, ValueEnum};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const BLOCK: usize = 4096;
+/// Of a file that is written in the middle.
+const LARGE_BYTES: u64 = 64 << 20;
+/// Of a small file.
+const SMALL_BLOCKS: usize = 16;
+/// Files in a directory.
+const WIDTH: u64 = 1000;
+
+/// What to do.
+#[derive(Args)]
+pub struct Options {
+    /// Where.
+    #[arg(long)]
+    dir: PathBuf,
+    /// What.
+    #[arg(long, value_enum)]
+    call: Call,
+    /// How often.
+    #[arg(long, default_value_t = 10_000)]
+    count: u64,
+}
+
+/// The operations.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Call {
+    /// open, which makes an empty file; close.
+    Create,
+    /// open; write 4 KiB at the end; fsync; close.
+    Append4k,
+    /// open; write 4 KiB in the middle; fsync; close.
+    Write4k,
+    /// open; write 512 bytes in the middle; fsync; close.
+    Write512,
+    /// open; read 4 KiB; close.
+    Read4k,
+    /// open, which makes a file; write 64 KiB, 4 KiB at a time; close.
+    CreateWhole,
+    /// open; write a file of 64 KiB again, 4 KiB at a time; close. Tells what one write takes with its share of the rest.
+    Overwrite,
+    /// unlink a file of 64 KiB.
+    Delete,
+}
+
+/// Measures and prints.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let dir = options.dir.join("calls");
+    let _ = std::fs::remove_dir_all(&dir);
+    prepare(&dir, options.call, options.count)?;
+    let start = Instant::now();
+    for number in 0..options.count {
+        call(&dir, options.call, number)?;
+    }
+    let us = start.elapsed().as_secs_f64() * 1e6 / options.count as f64;
+    // Of the sixteen writes to a file, one.
+    let us = if options.call == Call::Overwrite {
+        us / SMALL_BLOCKS as f64
+    } else {
+        us
+    };
+    std::fs::remove_dir_all(&dir)?;
+    println!(
+        "{}",
+        serde_json::json!({"call": format!("{:?}", options.call), "us": us})
+    );
+    Ok(())
+}
+
+fn small(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{}/{number}", number / WIDTH))
+}
+
+fn large(dir: &Path) -> PathBuf {
+    dir.join("large")
+}
+
+/// What is there before the first call.
+fn prepare(dir: &Path, what: Call, count: u64) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    for number in (0..count).step_by(WIDTH as usize) {
+        std::fs::create_dir(dir.join((number / WIDTH).to_string()))?;
+    }
+    if matches!(what, Call::Overwrite | Call::Delete) {
+        for number in 0..count {
+            whole(File::create(small(dir, number))?)?;
+        }
+    }
+    let mut file = File::create(large(dir))?;
+    if !matches!(what, Call::Append4k) {
+        let block = vec![1; 1 << 20];
+        for _ in 0..LARGE_BYTES >> 20 {
+            file.write_all(&block)?;
+        }
+    }
+    // Nothing of this is to be written back while calls are measured.
+    rustix::fs::syncfs(&file)?;
+    Ok(())
+}
+
+fn whole(mut file: File) -> anyhow::Result<()> {
+    let block = [2; BLOCK];
+    for _ in 0..SMALL_BLOCKS {
+        file.write_all(&block)?;
+    }
+    Ok(())
+}
+
+fn call(dir: &Path, what: Call, number: u64) -> anyhow::Result<()> {
+    let mut block = [3; BLOCK];
+    match what {
+        Call::Create => drop(File::create_new(small(dir, number))?),
+        Call::Append4k => {
+            let mut file = OpenOptions::new().append(true).open(large(dir))?;
+            file.write_all(&block)?;
+            file.sync_all()?;
+        }
+        Call::Write4k | Call::Write512 => {
+            let len = if what == Call::Write4k { BLOCK } else { 512 };
+            let file = OpenOptions::new().write(true).open(large(dir))?;
+            file.write_all_at(&block[..len], LARGE_BYTES / 2)?;
+            file.sync_all()?;
+        }
+        Call::Read4k => {
+            let file = File::open(large(dir))?;
+            file.read_exact_at(&mut block, LARGE_BYTES / 2)?;
+        }
+        Call::CreateWhole => whole(File::create_new(small(dir, number))?)?,
+        Call::Overwrite => whole(OpenOptions::new().write(true).open(small(dir, number))?)?,
+        Call::Delete => std::fs::remove_file(small(dir, number))?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_works_and_leaves_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        for call in Call::value_variants() {
+            let options = Options {
+                dir: place.path().to_owned(),
+                call: *call,
+                count: 3,
+            };
+            run(&options).unwrap();
+            assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+        }
+    }
+
+    /// Goal: each call does what its name says. Method: what is there after it.
+    #[test]
+    fn calls_do_what_they_say() {
+        let place = tempfile::tempdir().unwrap();
+        let length = |path: PathBuf| std::fs::metadata(path).map(|file| file.len()).ok();
+        for (what, small_after, large_after) in [
+            (Call::Create, Some(0), LARGE_BYTES),
+            (Call::Append4k, None, 4096),
+            (Call::CreateWhole, Some(65536), LARGE_BYTES),
+            (Call::Overwrite, Some(65536), LARGE_BYTES),
+            (Call::Delete, None, LARGE_BYTES),
+        ] {
+            let dir = place.path().join(format!("{what:?}"));
+            prepare(&dir, what, 1).unwrap();
+            call(&dir, what, 0).unwrap();
+            assert_eq!(length(small(&dir, 0)), small_after, "{what:?}");
+            assert_eq!(length(large(&dir)), Some(large_after), "{what:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Drivers of our own, for what no tool of Debian does: programs that work in a directory by plain system calls, so that any target can be
+//! below it. They print one JSON object.
+
+pub mod calls;
+pub mod fileset;
+mod mixes;
+mod oltp;
+
+use clap::{Args, Subcommand};
+
+/// The drivers.
+#[derive(Subcommand)]
+pub enum Driver {
+    /// Files in a tree under a mix of calls by many threads, as Filebench's personalities have them.
+    Fileset(fileset::Options),
+    /// What single calls take: create, append, write, read, delete.
+    Calls(calls::Options),
+}
+
+/// As long as it measures.
+#[derive(Args)]
+pub struct Span {
+    /// Seconds.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+}
+
+impl Driver {
+    /// Measures and prints.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Driver::Fileset(options) => fileset::run(&options),
+            Driver::Calls(options) => calls::run(&options),
+        }
+    }
+}

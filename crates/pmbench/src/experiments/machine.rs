@@ -1,0 +1,146 @@
+//! The machine that a run was made on, as far as it matters to figures.
+
+use super::experiment::Experiment;
+use super::needs::search_path;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What `machine.json` says.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Machine {
+    /// When the run began.
+    pub date: String,
+    /// The processor's own name, and how many the system sees.
+    pub processor: String,
+    /// As above.
+    pub processors: usize,
+    /// A virtual machine's kind, if it is one.
+    pub virtual_machine: Option<String>,
+    /// All memory.
+    pub memory_mib: u64,
+    /// Of the kernel.
+    pub kernel: String,
+    /// The distribution.
+    pub system: String,
+    /// Bytes of the pages that the processor and kernel have.
+    pub page_bytes: Vec<u64>,
+    /// What the kernel does about large pages, of memory and of shared memory.
+    pub large_pages: BTreeMap<String, String>,
+    /// How busy it was when the run began: of the last minute.
+    pub load: String,
+    /// The program that is measured.
+    pub pmfs: String,
+    /// Of the sources.
+    pub commit: Option<String>,
+    /// Of the packages that the experiments use.
+    pub versions: BTreeMap<String, String>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn describe(pmfs: &Path, experiments: &[&Experiment]) -> Machine {
+        let cpu = read("/proc/cpuinfo");
+        let of_cpu = |key: &str| field(&cpu, key, ':');
+        let packages = experiments
+            .iter()
+            .flat_map(|one| one.needs.programs.values());
+        let versions = packages.filter_map(|package| {
+            let version = said("dpkg-query", &["-W", "-f", "${Version}", package])?;
+            Some((package.clone(), version))
+        });
+        let pmfs = pmfs.to_string_lossy();
+        Machine {
+            date: said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default(),
+            processor: of_cpu("model name").unwrap_or_default(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            virtual_machine: virtual_machine(&cpu),
+            memory_mib: memory_mib("MemTotal"),
+            kernel: said("uname", &["-r"]).unwrap_or_default(),
+            system: field(&read("/etc/os-release"), "PRETTY_NAME", '=').unwrap_or_default(),
+            page_bytes: page_bytes(),
+            large_pages: large_pages(),
+            load: read("/proc/loadavg").split(' ').next().unwrap_or("").into(),
+            pmfs: said(&pmfs, &["--version"]).unwrap_or_else(|| format!("{pmfs} is missing")),
+            commit: commit(),
+            versions: versions.collect(),
+        }
+    }
+}
+
+/// The commit of the sources that this was built from, with a plus if they were changed since. Nothing if they are gone.
+pub fn commit() -> Option<String> {
+    let sources = ["-C", env!("CARGO_MANIFEST_DIR")];
+    let git = |words: &[&str]| said("git", &[&sources, words].concat());
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(format!(
+        "{commit}{}",
+        if changed.is_empty() { "" } else { "+" }
+    ))
+}
+
+/// A figure of /proc/meminfo.
+pub fn memory_mib(key: &str) -> u64 {
+    let kib = field(&read("/proc/meminfo"), key, ':');
+    let kib = kib.and_then(|kib| kib.split(' ').next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) >> 10
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// What stands behind a key in lines of key and value.
+fn field(text: &str, key: &str, between: char) -> Option<String> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(between));
+    let (_, value) = pairs.find(|(found, _)| found.trim() == key)?;
+    Some(value.trim().trim_matches('"').to_owned())
+}
+
+/// What a program says; nothing if it fails.
+fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", search_path());
+    let output = command.stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success().then_some(text)
+}
+
+fn virtual_machine(cpu: &str) -> Option<String> {
+    let flags = field(cpu, "flags", ':').unwrap_or_default();
+    flags.split(' ').find(|flag| *flag == "hypervisor")?;
+    Some(said("systemd-detect-virt", &["--vm"]).unwrap_or_else(|| "of an unknown kind".into()))
+}
+
+fn page_bytes() -> Vec<u64> {
+    let kib = |name: String| {
+        name.strip_prefix("hugepages-")?
+            .strip_suffix("kB")?
+            .parse()
+            .ok()
+    };
+    let entries = std::fs::read_dir("/sys/kernel/mm/hugepages")
+        .into_iter()
+        .flatten();
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let large = names.filter_map(kib).map(|kib: u64| kib << 10);
+    let mut all: Vec<u64> = large.chain([rustix::param::page_size() as u64]).collect();
+    all.sort_unstable();
+    all
+}
+
+fn large_pages() -> BTreeMap<String, String> {
+    let chosen = |name: &str| {
+        let text = read(&format!("/sys/kernel/mm/transparent_hugepage/{name}"));
+        let chosen = text.split(['[', ']']).nth(1)?.to_owned();
+        Some((name.to_owned(), chosen))
+    };
+    ["enabled", "shmem_enabled"]
+        .into_iter()
+        .filter_map(chosen)
+        .collect()
+}

@@ -1,0 +1,99 @@
+//! What the names in steps stand for: the place, the target's directory and prefix, the programs, and the values of experiment and point.
+
+use super::experiment::{Experiment, Point};
+use super::target::Target;
+use super::template::{Values, fill};
+use std::path::{Path, PathBuf};
+
+/// Where things are in this run.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Of this target alone.
+    pub place: PathBuf,
+    /// For all targets of an experiment.
+    pub shared: PathBuf,
+    /// The program `pmfs`.
+    pub pmfs: PathBuf,
+    /// This program.
+    pub pmbench: PathBuf,
+    /// A device that may be formatted.
+    pub device: Option<PathBuf>,
+}
+
+/// An experiment on a target.
+pub struct Scope<'a> {
+    /// What is measured.
+    pub experiment: &'a Experiment,
+    /// Where.
+    pub target: &'a Target,
+    /// With the smaller sizes.
+    pub quick: bool,
+    /// The rest.
+    pub places: Places,
+}
+
+impl Scope<'_> {
+    fn values(&self, point: Option<&Point>) -> Values {
+        let (experiment, target) = (self.experiment, self.target);
+        let mut values = experiment.values_at(self.quick, target, point);
+        let size_bytes = experiment.size_mib(self.quick) << 20;
+        let text = |path: &Path| path.display().to_string();
+        let device = self.places.device.as_deref().map(text).unwrap_or_default();
+        values.extend(
+            [
+                ("place", text(&self.places.place)),
+                ("shared", text(&self.places.shared)),
+                ("pmfs", text(&self.places.pmfs)),
+                ("pmbench", text(&self.places.pmbench)),
+                ("device", device),
+                ("size", size_bytes.to_string()),
+                ("dir", target.dir.clone()),
+                ("run", target.prefix.clone()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        );
+        values
+    }
+
+    /// A command at a point; without one for what the target itself does.
+    pub fn command(&self, step: &str, point: Option<&Point>) -> anyhow::Result<String> {
+        Ok(fill(step, &self.values(point))?.trim().to_owned())
+    }
+
+    /// Every step at every point.
+    #[cfg(test)]
+    pub fn all_steps(&self) -> anyhow::Result<Vec<String>> {
+        let (target, steps) = (self.target, &self.experiment.steps);
+        let own = [&target.make, &target.mount, &target.unmount];
+        let own = own.into_iter().flatten().chain([&target.title]);
+        let mut all = Vec::new();
+        for step in own.chain(&steps.shared).chain(&steps.prepare) {
+            all.push(self.command(step, None)?);
+        }
+        for point in self.experiment.points(self.quick)? {
+            let around = steps.before.iter().chain(&steps.after);
+            for step in around.chain([&steps.run]) {
+                all.push(self.command(step, Some(&point))?);
+            }
+        }
+        fill(&self.experiment.ours, &self.experiment.values(self.quick))?;
+        Ok(all)
+    }
+
+    /// At places that are nowhere.
+    #[cfg(test)]
+    pub fn example<'a>(experiment: &'a Experiment, target: &'a Target, quick: bool) -> Scope<'a> {
+        Scope {
+            experiment,
+            target,
+            quick,
+            places: Places {
+                place: "/place".into(),
+                shared: "/shared".into(),
+                pmfs: "/pmfs".into(),
+                pmbench: "/pmbench".into(),
+                device: None,
+            },
+        }
+    }
+}

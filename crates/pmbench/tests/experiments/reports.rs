@@ -1,0 +1,117 @@
+//! Goal: reports and comparisons tell the right numbers. Method: two small runs, kept beside the tests, whose ratios are easy.
+//!
+//! In `before`, PMFS writes 200, 210 and 190 where tmpfs writes 100, 105 and 190, and reads 50 where it reads 100; in `after` it reads 150.
+
+use crate::{kept, pmbench, text};
+use serde_json::Value;
+
+fn report_of_before() -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let html = dir.path().join("report.html");
+    let mut command = pmbench(&["report"]);
+    let output = command
+        .arg(kept("before"))
+        .arg("--html")
+        .arg(&html)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    std::fs::read_to_string(html).unwrap()
+}
+
+#[test]
+fn losses_come_first_and_are_told_in_numbers() {
+    let html = report_of_before();
+    let loss = "tmpfs is better than pmfs at read: 0.50x (0.50x to 0.50x)";
+    let (loss_at, claim_at) = (html.find(loss), html.find("The source"));
+    assert!(loss_at.is_some() && loss_at < claim_at, "{html}");
+    let row = "<td class=\"bad\">1 of 2</td><td>0.50x</td><td>0.50x to 2.00x</td>";
+    assert!(html.contains(row), "of two in the middle the worse");
+}
+
+/// A point at which PMFS failed must not look like a win.
+#[test]
+fn what_failed_is_no_win() {
+    let dir = tempfile::tempdir().unwrap();
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .arg(kept("after"))
+        .arg(dir.path())
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let run = dir.path().join("after");
+    let rows = std::fs::read_to_string(run.join("rows.ndjson")).unwrap();
+    let kept = rows
+        .lines()
+        .filter(|row| !(row.contains("\"write\"") && row.contains("\"pmfs\"")));
+    let failed = r#"{"experiment":"two","point":{"what":"write"},"target":"pmfs","round":0,"status":"error","reason":"it broke"}"#;
+    let rows: String = kept.chain([failed]).map(|row| format!("{row}\n")).collect();
+    std::fs::write(run.join("rows.ndjson"), rows).unwrap();
+    let output = pmbench(&["report"]).arg(&run).output().unwrap();
+    assert!(output.status.success());
+    let html = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(html.contains("<td class=\"bad\">0 of 1, 1 failed</td>"));
+    assert!(html.contains("At 1 of 2 points pmfs was not measured"));
+    assert!(!html.contains("No other is better than pmfs"));
+    assert!(html.contains("pmfs: failed: it broke"));
+}
+
+#[test]
+fn claims_stand_beside_what_was_measured() {
+    let html = report_of_before();
+    // Of the rounds' ratios 2, 2 and 1.
+    assert!(html.contains("there 1.5x, <span class=\"good\">here 2.00x (met)</span>"));
+    assert!(html.contains("there 3x, <span class=\"bad\">here 0.50x (missed)</span>"));
+}
+
+#[test]
+fn the_report_needs_nothing_else_and_says_how_noisy_it_was() {
+    let html = report_of_before();
+    for outside in ["http:", "https:", "<script", "src=", "<link"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert!(html.contains("12 measurements; 1 of them were made again"));
+    assert!(html.contains("prefers-color-scheme: dark"));
+    assert!(html.contains("xfs-loop: skipped: the kernel has no xfs"));
+}
+
+#[test]
+fn comparing_tells_what_became_better() {
+    let mut command = pmbench(&["compare", "--json"]);
+    let output = command
+        .arg(kept("before"))
+        .arg(kept("after"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |point: &str, target: &str| {
+        let is = |row: &&Value| row["point"] == point && row["target"] == target;
+        rows.iter().find(is).expect("a row").clone()
+    };
+    assert_eq!(of("read", "pmfs")["times"], 3.0);
+    assert_eq!(of("read", "pmfs")["clear"], true);
+    assert_eq!(of("write", "pmfs")["times"], 1.0);
+    assert_eq!(of("write", "pmfs")["clear"], false);
+}
+
+#[test]
+fn what_is_no_run_is_refused() {
+    let output = pmbench(&["report", "/no/such/run"]).output().unwrap();
+    assert!(text(&output.stderr).contains("/no/such/run is no run"));
+}
+
+#[test]
+fn a_reader_that_stops_is_no_failure() {
+    let mut command = pmbench(&["compare", "--json"]);
+    command.arg(kept("before")).arg(kept("after"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output.stderr), "");
+}

@@ -57,7 +57,17 @@ counted() {
     note "$name" "$ok passed, $bad failed, $left skipped ($((SECONDS - since)) s)"
     # What campaigns say of themselves.
     grep -E '^[0-9]+ kills|^release |PMFS_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|sites)|YAT_SEED=' "$log" | sed 's/^/    /'
-    [ "$bad" = 0 ] || tail -n 300 "$log"
+    if [ "$bad" != 0 ]; then
+        tail -n 60 "$log"
+        for rest in "${failures[@]}"; do
+            said_by "${rest#"$name: "}"
+        done
+    fi
+}
+
+# What a failed test of cargo's has said, wherever it stands in the log.
+said_by() {
+    awk -v head="---- $1 stdout ----" '/^---- .* stdout ----$/ { on = $0 == head } on' "$log" | head -n 80
 }
 
 # Runs a command with a /dev/fuse that is open to all, where the machine's is closed: in a mount namespace of

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use bench::Bench;
+use bench::installed::copy_program;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 use rustix::io::Errno;
 
@@ -82,7 +83,7 @@ fn devices_and_programs() {
         .unwrap();
         assert_eq!(fs::write(&null, "x").is_ok(), devices, "{option}");
         let program = bench.file("true");
-        fs::copy("/bin/true", &program).unwrap();
+        copy_program(Path::new("/bin/true"), &program);
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let run = Command::new(&program).status();
         assert_eq!(

@@ -79,8 +79,9 @@ pub(crate) fn start() {
     }
 }
 
-/// A forked child counts as a process.
+/// A forked child counts as a process, and from the beginning.
 pub(crate) fn forked() {
+    TOLD.store(0, Ordering::Relaxed);
     add(Word::Processes, 1);
 }
 
@@ -154,9 +155,16 @@ fn tell(text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Before this process ends or becomes another program.
+/// Barriers of this process that were added already.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// Before this process ends or becomes another program: the barriers of all its threads.
 pub(crate) fn flush() {
-    if WANTED.load(Ordering::Relaxed) && pool::attached().is_some() {
-        add(Word::Barriers, pmem::counters::snapshot().fences);
+    if WANTED.load(Ordering::Relaxed)
+        && let Some(fs) = pool::attached()
+    {
+        let barriers = fs.totals().barriers;
+        let told = TOLD.swap(barriers, Ordering::Relaxed);
+        add(Word::Barriers, barriers.saturating_sub(told));
     }
 }

@@ -435,6 +435,18 @@ fn keep_apart(last: &RunRecordRaw, ours: &RunRecordRaw, others: bool, adopt: boo
     Ok(())
 }
 
+/// Of the tables of a pool whose medium failed stores may be lost: unless others go on with them, the next opener makes them anew.
+fn distrust(pool: &Pool) {
+    let ours = pool.holder().slot;
+    let alone = pool.marked_slots().iter().all(|&slot| slot == ours);
+    if alone && let Some(last) = superblock::run_record(pool.pm.mapping()) {
+        let record = RunRecordRaw { layout: 0, ..last };
+        let restore = Restore::new(&pool.pm);
+        superblock::set_run_record(&restore, record);
+        restore.barrier();
+    }
+}
+
 /// Leaves the pool: gives up the slot, and marks the pool clean if nobody else is in it.
 ///
 /// # Errors
@@ -462,7 +474,9 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     }
     let occupied = (0..pool.geometry.slot_count).any(|slot| pool.is_marked(slot));
     pool.keep_bandwidth(!occupied);
-    if !occupied && pool.pm.intact().is_ok() && !pool.damaged.load(Ordering::Relaxed) {
+    if pool.pm.intact().is_err() {
+        distrust(pool);
+    } else if !occupied && !pool.damaged.load(Ordering::Relaxed) {
         pool.flush_strays();
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;

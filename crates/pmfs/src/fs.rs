@@ -2,6 +2,7 @@
 
 use crate::attach;
 use crate::check::{self, CheckReport};
+use crate::counters::Totals;
 use crate::dir::list;
 use crate::entrance::Entrance;
 use crate::error::{Error, Result};
@@ -126,6 +127,13 @@ impl Fs {
     #[must_use]
     pub fn details(&self) -> PoolDetails {
         self.pool().details()
+    }
+
+    /// What this process has done since it attached: all its threads, in calls that are over.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let pool = self.pool();
+        pool.totals_of(pool.holder().slot)
     }
 
     /// By which pages a file is held.

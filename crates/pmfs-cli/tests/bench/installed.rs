@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Makes the directory, with both in it; answers the command.
 pub fn install(dir: &Path) -> PathBuf {
@@ -9,8 +10,16 @@ pub fn install(dir: &Path) -> PathBuf {
     let library = std::env::current_exe()
         .expect("this program")
         .with_file_name("libpmfs_shim.so");
-    fs::copy(library, dir.join("libpmfs_shim.so")).expect("the library is built first");
+    copy_program(&library, &dir.join("libpmfs_shim.so"));
     let pmfs = dir.join("pmfs");
-    fs::copy(env!("CARGO_BIN_EXE_pmfs"), &pmfs).expect("the command");
+    copy_program(Path::new(env!("CARGO_BIN_EXE_pmfs")), &pmfs);
     pmfs
+}
+
+/// Not by this process: a child that another thread starts meanwhile would have the copy open for writing, and it could not be
+/// executed (ETXTBSY) until that child executes something itself.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status();
+    let copied = copied.expect("cp").success();
+    assert!(copied, "{} is there, and is copied", from.display());
 }

@@ -251,3 +251,17 @@ fn stores_that_wait_for_msync() {
         run.check();
     }
 }
+
+/// Of all threads, whichever of them ends the process.
+#[test]
+fn barriers_are_counted() {
+    let Some(run) = Run::new() else { return };
+    let program = run.build("counted.c", &["-pthread"]);
+    let said = run.below_run(&["--stats", "--json"], &program, &[]);
+    assert_eq!(said.code, Some(0), "{}", said.text);
+    let counted = said.text.split("\"barriers\":").nth(1);
+    let counted = counted.and_then(|text| text.split([',', '}']).next());
+    let barriers: u64 = counted.expect("a count").trim().parse().expect("a number");
+    // Each write of a block waits twice or more; so it was: none of them.
+    assert!((400..2000).contains(&barriers), "{}", said.text);
+}

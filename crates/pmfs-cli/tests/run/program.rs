@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 use crate::bench::Bench;
-use crate::bench::installed::install;
+use crate::bench::installed::{copy_program, install};
 
 /// A program that takes longer hangs. It is ended, with all that it has started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -348,7 +348,7 @@ pub fn both_as_nobody(how: &str, rights: Rights) {
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(place.path(), open).expect("root may");
     let owned = place.path().join("stranger");
-    fs::copy(stranger, &owned).expect("a copy");
+    copy_program(&stranger, &owned);
     let argument = rights.give(&owned);
     let owned = owned.to_str().expect("UTF-8");
     run.both("strangers.c", &[argument, owned]);

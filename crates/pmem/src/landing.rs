@@ -33,6 +33,8 @@ pub(crate) struct Node {
     page_size: AtomicUsize,
     /// Pool offset of the first failure, or `SOUND`.
     failed: AtomicU64,
+    /// A store was what failed, once or more.
+    lost: AtomicBool,
     used: AtomicBool,
     next: AtomicPtr<Node>,
 }
@@ -74,6 +76,11 @@ impl Node {
         }
     }
 
+    /// Whether a store has failed.
+    pub(crate) fn lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
     /// Marks the mapping as lost, from `offset` first. Async-signal-safe.
     pub(crate) fn fail(&self, offset: u64) {
         let _ = self
@@ -92,6 +99,7 @@ pub(crate) fn register(base: *mut u8, len: usize, page_size: usize) -> &'static 
         if !node.used.load(Ordering::Acquire) {
             node.used.store(true, Ordering::Release);
             node.failed.store(SOUND, Ordering::Release);
+            node.lost.store(false, Ordering::Release);
             node.set(base.addr(), len, page_size);
             return node;
         }
@@ -103,6 +111,7 @@ pub(crate) fn register(base: *mut u8, len: usize, page_size: usize) -> &'static 
         len: AtomicUsize::new(len),
         page_size: AtomicUsize::new(page_size),
         failed: AtomicU64::new(SOUND),
+        lost: AtomicBool::new(false),
         used: AtomicBool::new(true),
         next: AtomicPtr::new(HEAD.load(Ordering::Acquire)),
     }));
@@ -149,6 +158,9 @@ pub(crate) fn install() {
         }
     });
 }
+
+/// Of a page fault's error code: it was a store.
+const ERROR_WRITE: i64 = 1 << 1;
 
 /// Last of the si_code values, not in libc: a poisoned page somewhere, reported
 /// early and not by an access of this thread.
@@ -198,7 +210,8 @@ pub(crate) unsafe fn land(
             registers[libc::REG_RIP as usize] = land as i64;
             return true;
         }
-        return signal == libc::SIGBUS && replace_page(address);
+        let stores = registers[libc::REG_ERR as usize] & ERROR_WRITE != 0;
+        return signal == libc::SIGBUS && replace_page(address, stores);
     }
     false
 }
@@ -231,7 +244,7 @@ pub(crate) fn offset_in_pool(address: usize) -> Option<usize> {
 }
 
 /// Puts a page of zeros where a registered mapping can't be reached.
-fn replace_page(address: usize) -> bool {
+fn replace_page(address: usize, stores: bool) -> bool {
     let Some((node, base, page_size)) = mapping_at(address) else {
         return false;
     };
@@ -249,6 +262,7 @@ fn replace_page(address: usize) -> bool {
     };
     let done = zeros == page as isize;
     if done {
+        node.lost.fetch_or(stores, Ordering::AcqRel);
         node.fail((address - base) as u64);
     }
     done

@@ -173,6 +173,11 @@ impl Pmem {
         self.node.and_then(Node::failed)
     }
 
+    /// Whether a single store met a medium that failed, and went nowhere. Not told of those to a page that had failed before.
+    pub fn lost_store(&self) -> bool {
+        self.node.is_some_and(Node::lost)
+    }
+
     /// The word at `off`. One rotation puts the low three bits on top, so one
     /// comparison refuses both a misaligned offset and one past the end.
     #[inline(always)]

@@ -102,6 +102,8 @@ fn single_loads_and_stores_go_on_with_zeros() {
         assert_eq!(pool.mem.failed(), None);
         act(&pool.mem, off);
         assert_eq!(pool.mem.failed(), Some(off), "{what}");
+        let loads = ["load", "read", "load_pair"].contains(what);
+        assert_eq!(pool.mem.lost_store(), !loads, "{what}");
         // The first failure is the one that is told.
         pool.mem.load(LEN - 8);
         assert_eq!(pool.mem.failed(), Some(off), "{what}");

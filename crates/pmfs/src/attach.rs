@@ -435,11 +435,18 @@ fn keep_apart(last: &RunRecordRaw, ours: &RunRecordRaw, others: bool, adopt: boo
     Ok(())
 }
 
-/// Of the tables of a pool whose medium failed stores may be lost: unless others go on with them, the next opener makes them anew.
+/// Where the medium failed under a store, or in the runtime area, its tables may lack what was stored to them: unless others go on
+/// with them, the next opener makes them anew.
 fn distrust(pool: &Pool) {
+    let mem = pool.pm.mapping();
+    let failed = mem.failed();
+    let suspect = failed.is_some_and(|off| pool.geometry.runtime.contains(&off));
     let ours = pool.holder().slot;
     let alone = pool.marked_slots().iter().all(|&slot| slot == ours);
-    if alone && let Some(last) = superblock::run_record(pool.pm.mapping()) {
+    if (suspect || mem.lost_store())
+        && alone
+        && let Some(last) = superblock::run_record(mem)
+    {
         let record = RunRecordRaw { layout: 0, ..last };
         let restore = Restore::new(&pool.pm);
         superblock::set_run_record(&restore, record);

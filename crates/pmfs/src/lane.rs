@@ -507,9 +507,11 @@ impl Drop for Claim<'_> {
         }
         if pool.pm.intact().is_err() {
             // Others may go on in this pool: half a transaction must not be what they find. What else was in question is for
-            // those to settle who can read it: the lane stays this process's until it is gone.
-            let _ = crate::recovery::undo_lane(pool, &self.lane, true);
-            return;
+            // those to settle who can read it: the lane stays this process's then, until it is gone.
+            let undone = crate::recovery::undo_lane(pool, &self.lane, true);
+            if undone.is_err() || self.lane.intent_count() > 0 {
+                return;
+            }
         }
         if self.lane.intent_count() > 0 {
             crate::settle::settle(pool, &self.lane);

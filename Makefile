@@ -46,7 +46,7 @@ bench: bootstrap build ## Measure: library, directories, recovery, mount; beside
 	$(CARGO) build --release -p pmbench
 	@bash tests/bench.sh
 
-bench-quick: build ## The papers' figures redone, small, as a page: a quarter of an hour, as root
+bench-quick: bootstrap build ## The papers' figures redone, small, as a page (as root)
 	$(CARGO) build --release -p pmbench
 	@target=$${CARGO_TARGET_DIR:-target}; out=$$target/bench-quick; rm -rf "$$out"; pmbench=$$target/release/pmbench; \
 	    "$$pmbench" setup && "$$pmbench" run --quick all --out "$$out" && "$$pmbench" report "$$out"

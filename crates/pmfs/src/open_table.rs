@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// Looks at the words of all lines in which a thing may stand, by their places, until one answers. Plain loops: as an
-    /// iterator this was a tenth of an open and its close.
+    /// iterator this made an open and its close 4 % slower.
     #[inline]
     fn look_for<T>(&self, thing: Thing, mut look: impl FnMut(u64) -> Option<T>) -> Option<T> {
         for probe in 0..PROBES.min(self.geometry.open_lines) {

@@ -13,7 +13,13 @@ macro_rules! embedded {
 }
 
 /// In the order in which they run and are reported.
-const EXPERIMENTS: &[(&str, &str)] = embedded!("experiments": "pmfs-6", "pmfs-7", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "nvmfs-1", "optane-23", "optane-26", "optane-27", "optane-30", "optane-31", "pmdk-8", "pmdk-9");
+const EXPERIMENTS: &[(&str, &str)] = embedded!(
+    "experiments":
+    "pmfs-6", "pmfs-7", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "nvmfs-1", "nvmfs-3", "nvmfs-4", "optane-23", "optane-24", "optane-25", "optane-26", "optane-27", "optane-28", "optane-30", "optane-31", "pmdk-8", "pmdk-9",
+);
+
+/// What they use beside that.
+const FILES: &[(&str, &str)] = &[];
 
 /// PMFS first; the others after it.
 const TARGETS: &[(&str, &str)] = embedded!("targets": "pmfs", "pmfs-mount", "tmpfs", "ext4-loop", "xfs-loop", "ext4-dax", "xfs-dax");
@@ -31,14 +37,29 @@ impl Library {
     /// Those of a directory, or those that are compiled in.
     pub fn load(dir: Option<&Path>) -> anyhow::Result<Library> {
         match dir {
-            Some(dir) => Library::of(&read(dir, "experiments")?, &read(dir, "targets")?),
-            None => Library::of(&owned(EXPERIMENTS), &owned(TARGETS)),
+            Some(dir) => {
+                let file = |name: &str| {
+                    let path = dir.join(name);
+                    let text = std::fs::read_to_string(&path);
+                    text.with_context(|| format!("{} can't be read", path.display()))
+                };
+                Library::of(&read(dir, "experiments")?, &read(dir, "targets")?, file)
+            }
+            None => {
+                let file = |name: &str| {
+                    let found = FILES.iter().find(|(one, _)| *one == name);
+                    let text = found.map(|(_, text)| (*text).to_owned());
+                    text.with_context(|| format!("bench/{name} is not compiled in"))
+                };
+                Library::of(&owned(EXPERIMENTS), &owned(TARGETS), file)
+            }
         }
     }
 
     fn of(
         experiments: &[(String, String)],
         targets: &[(String, String)],
+        file: impl Fn(&str) -> anyhow::Result<String>,
     ) -> anyhow::Result<Library> {
         let mut library = Library {
             experiments: Vec::new(),
@@ -46,7 +67,11 @@ impl Library {
             texts: Vec::new(),
         };
         for (name, text) in experiments {
-            library.experiments.push(Experiment::parse(name, text)?);
+            let mut experiment = Experiment::parse(name, text)?;
+            for name in &experiment.files {
+                experiment.texts.push((name.clone(), file(name)?));
+            }
+            library.experiments.push(experiment);
             let kept = (format!("experiments/{name}.toml"), text.clone());
             library.texts.push(kept);
         }
@@ -88,8 +113,12 @@ impl Library {
             let of = |one: &&Experiment| path == format!("experiments/{}.toml", one.name);
             path.starts_with("targets/") || experiments.iter().any(of)
         };
-        for (path, text) in self.texts.iter().filter(|(path, _)| wanted(path)) {
-            std::fs::write(dir.join(path), text)?;
+        let files = experiments.iter().flat_map(|one| &one.texts);
+        let texts = self.texts.iter().filter(|(path, _)| wanted(path));
+        for (path, text) in texts.chain(files) {
+            let path = dir.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(dir))?;
+            std::fs::write(path, text)?;
         }
         Ok(())
     }
@@ -155,6 +184,9 @@ mod tests {
         for experiment in &library.experiments {
             for name in experiment.targets.iter().chain(experiment.targets(true)) {
                 library.target(name).unwrap();
+            }
+            for name in experiment.why.keys() {
+                assert!(library.target(name).unwrap().ours, "{name}");
             }
             for claim in &experiment.claims {
                 library.target(&claim.against).unwrap();

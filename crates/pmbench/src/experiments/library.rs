@@ -15,7 +15,7 @@ macro_rules! embedded {
 /// In the order in which they run and are reported.
 const EXPERIMENTS: &[(&str, &str)] = embedded!(
     "experiments":
-    "pmfs-6", "pmfs-7", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "nvmfs-1", "nvmfs-3", "nvmfs-4", "nvmfs-6", "nvmfs-7", "optane-23", "optane-24", "optane-25", "optane-26", "optane-27", "optane-28", "optane-29", "optane-30", "optane-31", "pmdk-8", "pmdk-9",
+    "pmfs-6", "pmfs-7", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "pmfs-431", "nvmfs-1", "nvmfs-3", "nvmfs-4", "nvmfs-6", "nvmfs-7", "optane-23", "optane-24", "optane-25", "optane-26", "optane-27", "optane-28", "optane-29", "optane-30", "optane-31", "pmdk-8", "pmdk-9",
 );
 
 /// What they use beside that.
@@ -27,6 +27,14 @@ const FILES: &[(&str, &str)] = &[
     (
         "mysql/tpcc.sh",
         include_str!("../../../../bench/mysql/tpcc.sh"),
+    ),
+    (
+        "neo4j/Graph.java",
+        include_str!("../../../../bench/neo4j/Graph.java"),
+    ),
+    (
+        "neo4j/pom.xml",
+        include_str!("../../../../bench/neo4j/pom.xml"),
     ),
 ];
 

@@ -65,6 +65,7 @@ pub(crate) struct Pool {
     pub own_copies: OwnCopies,
     pub traces: Traces,
     pub maps: crate::map::Maps,
+    pub watching: crate::stored::Watching,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// The locks whose life is ours: slot and pool.
@@ -109,6 +110,7 @@ impl Pool {
             own_copies: OwnCopies::default(),
             traces: Traces::default(),
             maps: crate::map::Maps::default(),
+            watching: Default::default(),
             next_file: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }

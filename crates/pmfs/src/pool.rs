@@ -72,6 +72,22 @@ pub(crate) struct Pool {
     pub locks: Mutex<Vec<ByteLock>>,
 }
 
+/// How it was when something was taken: a thread that was unwinding already does so from a mistake of the program's, whose destructors may
+/// call the engine on the way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began {
+    unwinding: bool,
+}
+
+impl Began {
+    #[inline]
+    pub fn now() -> Began {
+        Began {
+            unwinding: std::thread::panicking(),
+        }
+    }
+}
+
 impl Pool {
     /// Wraps a mapping. Nobody is attached by this alone: see [`crate::attach`].
     pub fn new(
@@ -135,11 +151,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether this thread unwinds from a broken invariant. What it holds then stays held: half a change must
-    /// not be seen, and recovery will undo it. Nothing more is done through this attachment.
+    /// Whether this thread unwinds from a broken invariant, in the call that began at `began`. What it holds then stays held: half a change
+    /// must not be seen, and recovery will undo it. Nothing more is done through this attachment.
     #[inline]
-    pub fn gives_up(&self) -> bool {
-        let gives_up = std::thread::panicking();
+    pub fn gives_up(&self, began: Began) -> bool {
+        let gives_up = std::thread::panicking() && !began.unwinding;
         if gives_up {
             self.shut.store(true, Ordering::Relaxed);
         }

@@ -103,6 +103,8 @@ pub struct Stored {
 #[derive(Debug)]
 pub struct Watch {
     descriptor: OwnedFd,
+    /// /proc/self/pagemap.
+    pages: OwnedFd,
     /// Of a child's copy the kernel would take its addresses for the parent's.
     process: u32,
 }
@@ -126,17 +128,20 @@ impl Watch {
         };
         // SAFETY: the request's own structure.
         unsafe { ask(&descriptor, abi::UFFDIO_API, &mut api) }?;
-        let process = process::id();
+        let pages = slots::keep(File::open("/proc/self/pagemap")?.into());
         Ok(Watch {
             descriptor,
-            process,
+            pages,
+            process: process::id(),
         })
     }
 
-    /// The number of its descriptor.
+    /// Whether a descriptor of this number is its own.
     #[must_use]
-    pub fn descriptor(&self) -> i32 {
-        self.descriptor.as_raw_fd()
+    pub fn has(&self, number: i32) -> bool {
+        [&self.descriptor, &self.pages]
+            .map(AsRawFd::as_raw_fd)
+            .contains(&number)
     }
 
     /// Whether it was made by this process, and not by the one that forked it.
@@ -190,7 +195,6 @@ impl Watch {
     pub fn take(&self, at: usize, len: usize) -> io::Result<Vec<Stored>> {
         const REGIONS: usize = 128;
         self.own()?;
-        let pagemap = File::open("/proc/self/pagemap")?;
         let mut regions = [abi::Region::default(); REGIONS];
         let mut stored: Vec<Stored> = Vec::new();
         let mut scan = abi::Scan {
@@ -206,7 +210,7 @@ impl Watch {
         };
         while scan.start < scan.end {
             // SAFETY: the request's own structure, and room for so many regions.
-            let count = unsafe { count(&pagemap, abi::PAGEMAP_SCAN, &mut scan) }?;
+            let count = unsafe { count(&self.pages, abi::PAGEMAP_SCAN, &mut scan) }?;
             let regions = std::hint::black_box(&regions);
             for region in &regions[..count] {
                 let (start, end) = (region.start as usize, region.end as usize);

@@ -261,7 +261,7 @@ fn is_own_among_kept(number: u64) -> bool {
         || config::get().keeper == Some(number)
         || config::get().is_image(number)
         || promote::is_root(number)
-        || pool::attached().and_then(|fs| fs.watch_descriptor()) == Some(number as i32)
+        || pool::attached().is_some_and(|fs| fs.watches_by(number as i32))
     {
         return true;
     }

@@ -62,11 +62,8 @@ impl Watching {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        match &*self.state() {
-            State::Watching(watch) => Some(watch.descriptor()),
-            _ => None,
-        }
+    fn has(&self, number: i32) -> bool {
+        matches!(&*self.state(), State::Watching(watch) if watch.has(number))
     }
 }
 
@@ -144,9 +141,9 @@ impl Fs {
         flushed
     }
 
-    /// The number of the descriptor by which stores are watched, if they are.
+    /// Whether a descriptor of this number is one by which stores are watched.
     #[must_use]
-    pub fn watch_descriptor(&self) -> Option<i32> {
-        self.pool().watching.descriptor()
+    pub fn watches_by(&self, number: i32) -> bool {
+        self.pool().watching.has(number)
     }
 }

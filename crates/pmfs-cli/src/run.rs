@@ -22,7 +22,7 @@ use crate::images::Patched;
 use crate::keeper::Keeper;
 use crate::place::{Kind, Place};
 use crate::totals::Totals;
-use crate::{Outcome, preload};
+use crate::{Outcome, preload, signals};
 
 /// Tells the library what to do: a name that it knows too.
 const VARIABLE: &str = "PMFS_RUN";
@@ -103,7 +103,7 @@ fn start(
     if place.kind != Kind::Private && totals.is_none() {
         return Ok(refused(program, &command.exec()));
     }
-    let mut child = match command.spawn() {
+    let mut child = match signals::start(&mut command) {
         Ok(child) => child,
         Err(error) => return Ok(refused(program, &error)),
     };

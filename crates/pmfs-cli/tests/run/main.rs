@@ -11,6 +11,8 @@ mod patching;
 mod program;
 mod stray;
 
+use std::path::Path;
+
 use program::{Rights, Run, apart, both, both_apart, both_as_nobody, both_with};
 
 macro_rules! tests {
@@ -294,4 +296,18 @@ fn msync_flushes_what_was_stored() {
     // What else the program does is not counted to the line.
     let near = wanted - 64..=wanted + 64;
     assert!(near.contains(&(many - few)), "{few} {many}");
+}
+
+/// Who ends `pmfs run` means the program: it is told, and the totals are said all the same.
+#[test]
+fn an_end_that_is_asked_for_is_the_programs() {
+    let Some(run) = Run::new() else { return };
+    let script = "trap 'exit 7' TERM; kill -TERM $PPID; while :; do sleep 0.02; done";
+    let said = run.below_run(
+        &["--stats", "--json"],
+        Path::new("/bin/sh"),
+        &["-c", script],
+    );
+    assert_eq!(said.code, Some(7), "{}", said.text);
+    assert!(counted(&said.text, "processes") > 0, "{}", said.text);
 }

@@ -15,7 +15,7 @@ pub mod results;
 mod runner;
 mod scope;
 mod setup;
-mod shell;
+pub mod shell;
 pub mod target;
 pub mod template;
 

@@ -3,8 +3,10 @@
 
 pub mod calls;
 pub mod fileset;
+pub mod logged;
 mod mixes;
 mod oltp;
+pub mod small_writes;
 
 use clap::{Args, Subcommand};
 
@@ -15,6 +17,10 @@ pub enum Driver {
     Fileset(fileset::Options),
     /// What single calls take: create, append, write, read, delete.
     Calls(calls::Options),
+    /// Bytes that PMFS logs for touch, mkdir and mv.
+    Logged(logged::Options),
+    /// Small writes at the end of a file and over what it holds.
+    SmallWrites(small_writes::Options),
 }
 
 /// As long as it measures.
@@ -31,6 +37,8 @@ impl Driver {
         match self {
             Driver::Fileset(options) => fileset::run(&options),
             Driver::Calls(options) => calls::run(&options),
+            Driver::Logged(options) => logged::run(&options),
+            Driver::SmallWrites(options) => small_writes::run(&options),
         }
     }
 }

@@ -17,6 +17,7 @@ mod mapped;
 mod measure;
 mod mount;
 mod pool;
+mod processor;
 mod random;
 mod reader;
 mod recovery;

@@ -2,6 +2,8 @@
 //! below it. They print one JSON object.
 
 pub mod calls;
+pub mod device;
+pub mod faults;
 pub mod fileset;
 pub mod logged;
 mod mixes;
@@ -17,6 +19,10 @@ pub enum Driver {
     Fileset(fileset::Options),
     /// What single calls take: create, append, write, read, delete.
     Calls(calls::Options),
+    /// What the memory of a pool can do: latencies of instructions, bandwidth, flushes.
+    Device(device::Options),
+    /// What mapping a file takes, and touching its pages for the first time.
+    Faults(faults::Options),
     /// Bytes that PMFS logs for touch, mkdir and mv.
     Logged(logged::Options),
     /// Small writes at the end of a file and over what it holds.
@@ -37,6 +43,8 @@ impl Driver {
         match self {
             Driver::Fileset(options) => fileset::run(&options),
             Driver::Calls(options) => calls::run(&options),
+            Driver::Device(options) => device::run(&options),
+            Driver::Faults(options) => faults::run(&options),
             Driver::Logged(options) => logged::run(&options),
             Driver::SmallWrites(options) => small_writes::run(&options),
         }

@@ -88,9 +88,14 @@ fn fault(view: &View, order: &[u64]) -> anyhow::Result<f64> {
     }
     let faults = faults_so_far()? - before;
     ensure!(faults > 0, "the kernel has counted no page fault");
+    Ok(slowest(all, faults as usize).median())
+}
+
+fn slowest(mut all: Vec<f64>, count: usize) -> Figures {
     all.sort_by(|a, b| b.total_cmp(a));
-    all.truncate(faults as usize);
-    Ok(Figures(all).median())
+    all.truncate(count);
+
+    Figures(all)
 }
 
 fn shuffled(pages: u64, number: u64) -> Vec<u64> {
@@ -136,21 +141,9 @@ mod tests {
         assert_eq!(order, (0..1024).collect::<Vec<_>>());
     }
 
-    /// Goal: what is told as a fault is longer than a read without one. Method: the best of several times through pages that are there.
     #[test]
-    fn a_fault_takes_longer_than_a_read() {
-        let place = tempfile::tempdir_in("/dev/shm").unwrap();
-        let options = Options {
-            file: place.path().join("file"),
-            what: What::Fault,
-            times: 1,
-        };
-        std::fs::write(&options.file, vec![1; 4 << 20]).unwrap();
-        let view = View::of_file(&options.file, 2 << 20).unwrap();
-        let order = shuffled(1024, 5);
-        touch(&view, &order).unwrap();
-        let reads = (0..9).map(|_| touch(&view, &order).unwrap());
-        let read_ns = reads.min_by(f64::total_cmp).unwrap();
-        assert!(once(&options, 1).unwrap() > read_ns);
+    fn faults_are_the_slowest_reads() {
+        let all = vec![10.0, 900.0, 12.0, 1000.0, 11.0, 9.0, 1100.0];
+        assert_eq!(slowest(all, 3).median(), 1000.0);
     }
 }

@@ -5,8 +5,10 @@ pub mod calls;
 pub mod device;
 pub mod faults;
 pub mod fileset;
+pub mod full;
 pub mod logged;
 mod mixes;
+pub mod names;
 mod oltp;
 pub mod small_writes;
 
@@ -25,6 +27,10 @@ pub enum Driver {
     Faults(faults::Options),
     /// Bytes that PMFS logs for touch, mkdir and mv.
     Logged(logged::Options),
+    /// What making, looking at and deleting a file takes among so many others.
+    Names(names::Options),
+    /// What writes take where a file system is so full.
+    Full(full::Options),
     /// Small writes at the end of a file and over what it holds.
     SmallWrites(small_writes::Options),
 }
@@ -46,6 +52,8 @@ impl Driver {
             Driver::Device(options) => device::run(&options),
             Driver::Faults(options) => faults::run(&options),
             Driver::Logged(options) => logged::run(&options),
+            Driver::Names(options) => names::run(&options),
+            Driver::Full(options) => full::run(&options),
             Driver::SmallWrites(options) => small_writes::run(&options),
         }
     }

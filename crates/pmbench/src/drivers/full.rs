@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -17,6 +17,8 @@ const PIECE: u64 = 64 << 10;
 const WIDTH: u64 = 1000;
 /// It is filled so far before files are deleted, in hundredths.
 const MOST: u64 = 97;
+/// Of what is filled: a larger one is nobody's to play with.
+const LARGEST_BYTES: u64 = 16 << 30;
 /// Of a file that is made, blocks.
 const WHOLE: usize = 4;
 
@@ -52,6 +54,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         options.percent < MOST && options.count > 0,
         "--percent has to be less than {MOST}, and --count more than 0"
     );
+    may_be_filled(&options.dir)?;
     let place = options.dir.join("full");
     let _ = std::fs::remove_dir_all(&place);
     let us = measure(&place, options);
@@ -59,6 +62,33 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     println!(
         "{}",
         serde_json::json!({"call": format!("{:?}", options.call), "us": us?})
+    );
+    Ok(())
+}
+
+/// Not the machine's own.
+fn may_be_filled(dir: &Path) -> anyhow::Result<()> {
+    let device = |path: &Path| {
+        let there = std::fs::metadata(path);
+        let there = there.with_context(|| format!("{} can't be looked at", path.display()))?;
+        anyhow::Ok(there.dev())
+    };
+    let is_root = device(dir)? == device(Path::new("/"))?;
+    let all = statvfs(dir)?;
+    check_size(all.f_blocks.saturating_mul(all.f_frsize), is_root)
+        .with_context(|| format!("{} is not filled", dir.display()))
+}
+
+fn check_size(bytes: u64, is_root: bool) -> anyhow::Result<()> {
+    ensure!(
+        !is_root,
+        "it is on the root file system: mount one of its own there"
+    );
+    ensure!(
+        bytes <= LARGEST_BYTES,
+        "its file system has {} GiB, more than {}, and others may need it: mount one of its own there",
+        bytes >> 30,
+        LARGEST_BYTES >> 30
     );
     Ok(())
 }
@@ -142,6 +172,19 @@ fn piece(place: &Path, number: u64) -> PathBuf {
 mod tests {
     use super::*;
     use crate::ground::Ground;
+
+    #[test]
+    fn what_others_need_is_not_filled() {
+        assert!(check_size(2 << 30, false).is_ok());
+        assert!(check_size(2 << 30, true).is_err());
+        let why = check_size(250 << 30, false).unwrap_err().to_string();
+        assert!(why.contains("250 GiB, more than 16"), "{why}");
+        let missing = may_be_filled(Path::new("/no/such/place")).unwrap_err();
+        assert!(
+            missing.to_string().contains("/no/such/place"),
+            "{missing:#}"
+        );
+    }
 
     /// Goal: it is as full as asked for, what is free is in many places, and each call does what it says. Method: a small tmpfs.
     #[test]

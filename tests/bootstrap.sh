@@ -27,6 +27,7 @@ acl setfacl
 man-db man
 groff groff
 binutils strip
+strace strace
 liburing-dev /usr/include/liburing.h
 '
 suites= guest= media= programs=

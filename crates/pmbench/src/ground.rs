@@ -45,7 +45,8 @@ impl Ground {
     }
 
     fn with_pages(huge: &str, gib: u64) -> anyhow::Result<Ground> {
-        Ground::of("tmpfs", format!("huge={huge},size={gib}g,mode=0700"))
+        // A server that will not run as root has to find its way through.
+        Ground::of("tmpfs", format!("huge={huge},size={gib}g,mode=0711"))
     }
 
     fn of(kind: &str, options: String) -> anyhow::Result<Ground> {

@@ -21,10 +21,14 @@ impl Figures {
         sorted
     }
 
-    /// The median.
+    /// The median; of an even number, what lies between the two in the middle.
     pub fn median(&self) -> f64 {
         let sorted = self.sorted();
-        sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+        let at = |at: usize| sorted.get(at).copied().unwrap_or(f64::NAN);
+        match sorted.len() {
+            0 => f64::NAN,
+            count => f64::midpoint(at((count - 1) / 2), at(count / 2)),
+        }
     }
 
     /// Median with least and greatest.
@@ -52,4 +56,22 @@ pub fn time(operations: u64, body: impl FnOnce() -> anyhow::Result<()>) -> anyho
 /// Medians of the ratio of `a` to `b` round by round.
 pub fn ratio(a: &Figures, b: &Figures) -> f64 {
     Figures(a.0.iter().zip(&b.0).map(|(a, b)| a / b).collect()).median()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two, taking either would flatter one side.
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        for (figures, median) in [
+            (vec![4.0], 4.0),
+            (vec![4.0, 1.0], 2.5),
+            (vec![9.0, 1.0, 4.0], 4.0),
+        ] {
+            assert_eq!(Figures(figures).median(), median);
+        }
+        assert!(Figures::default().median().is_nan());
+    }
 }

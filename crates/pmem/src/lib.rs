@@ -58,6 +58,7 @@ mod ticks;
 #[cfg(not(feature = "record"))]
 mod unrecorded;
 pub mod view;
+pub mod watch;
 mod window;
 
 pub use emulate::Charged;

@@ -48,6 +48,11 @@ impl Pmem {
         self.note_dirty(off, len);
     }
 
+    /// Whether [`Pmem::flush`] does anything on this medium but count.
+    pub fn needs_flush(&self) -> bool {
+        self.medium.flush != FlushInstr::None || self.dirty.is_some()
+    }
+
     /// The paper's pm_wbarrier (PMFS section 3.3): when it returns, what this
     /// thread flushed or stored non-temporally before is as durable as the
     /// medium makes it. Where flushing is left out, an sfence is done only for

@@ -14,7 +14,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -273,17 +273,22 @@ pub fn keep_descriptors_from(lowest: i32) {
 
 fn open(path: &Path, write: bool) -> Result<File, Error> {
     let file = open_anywhere(path, write)?;
+    Ok(keep(file.into()).into())
+}
+
+/// Moves a descriptor to where this crate keeps its own.
+pub(crate) fn keep(descriptor: OwnedFd) -> OwnedFd {
     let lowest = LOWEST.load(Ordering::Relaxed);
     if lowest == 0 {
-        return Ok(file);
+        return descriptor;
     }
     // SAFETY: duplicates a descriptor that is open.
-    let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+    let high = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
     if high < 0 {
-        return Ok(file);
+        return descriptor;
     }
     // SAFETY: the duplicate just made, which nobody else knows.
-    Ok(unsafe { File::from_raw_fd(high) })
+    unsafe { OwnedFd::from_raw_fd(high) }
 }
 
 fn open_anywhere(path: &Path, write: bool) -> Result<File, Error> {

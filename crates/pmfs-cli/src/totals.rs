@@ -13,13 +13,14 @@ pub struct Totals {
 }
 
 /// As the library has them.
-const WORDS: [&str; 7] = [
+const WORDS: [&str; 8] = [
     "served",
     "passed",
     "promoted",
     "read_bytes",
     "written_bytes",
     "barriers",
+    "lines_flushed",
     "processes",
 ];
 

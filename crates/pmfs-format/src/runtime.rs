@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 9 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 10 + cfg!(feature = "other-layout") as u64;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -290,8 +290,10 @@ on_media! {
         @ 32 since_ns: u64,
         /// Of a pin: the file was made shorter, and what lies past its end is to be freed with the last one.
         @ 40 trims: u64,
+        /// Of a pin: others may have stored to the blocks since its process flushed them all.
+        @ 48 stored_elsewhere: u64,
         /// Zero.
-        @ 48 unused: [u64; 2],
+        @ 56 unused: u64,
     }
 }
 

@@ -2,24 +2,26 @@
 //!
 //! Images are code that programs will run, so the cache trusts nobody but its owner and root: the directory and the
 //! file must belong to one of them and be writable by no one else, no symbolic link is followed inside, and the
-//! hashes are checked each time against the library as it is now. A file that fails any of that is never used, but
-//! made anew, beside it, and renamed over it; so two processes may do it at once.
+//! hashes are checked against the library as it is now, unless neither has changed since ([`verified`](crate::verified)).
+//! A file that fails any of that is never used, but made anew, beside it, and renamed over it; so two processes may do it at once.
 
 use std::env;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use crate::elf::Library;
 use crate::error::PatchError;
-use crate::header::{PAGE_BYTES, VERSION};
+use crate::header::PAGE_BYTES;
 use crate::image::{Image, is_image_of};
+use crate::verified::{self, Seen};
 
 /// Root's images.
 const ROOT_DIR: &str = "/var/cache/pmfs/images";
@@ -32,12 +34,17 @@ const IMAGE_BYTES_MAX: i64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct Images {
     dir: PathBuf,
+    /// How old a change must be before a file counts as verified.
+    settled_after: Duration,
 }
 
 impl Images {
     /// Those in a directory, which is made when it is needed.
     pub fn of(dir: impl Into<PathBuf>) -> Self {
-        Images { dir: dir.into() }
+        Images {
+            dir: dir.into(),
+            settled_after: verified::SETTLED_AFTER,
+        }
     }
 
     /// Those of the user who runs this: /var/cache/pmfs/images for root, else $XDG_CACHE_HOME/pmfs/images or
@@ -58,18 +65,55 @@ impl Images {
     ///
     /// Fails if the library can't be patched, or the cache is somebody else's or can't be written.
     pub fn find_or_make(&self, library: &Path) -> Result<PathBuf, PatchError> {
-        let bytes = fs::read(library).map_err(|source| PatchError::Read {
+        let unreadable = |source| PatchError::Read {
             path: library.to_owned(),
             source,
-        })?;
+        };
+        let mut file = File::open(library).map_err(unreadable)?;
+        let seen = Seen {
+            path: library,
+            status: rustix::fs::fstat(&file).map_err(|error| unreadable(error.into()))?,
+        };
+        let dir = self.open_dir()?;
+        if let Some(name) = self.verified(&dir, &seen) {
+            return Ok(self.dir.join(name));
+        }
+        let mut bytes = Vec::with_capacity(seen.status.st_size as usize);
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
         let parsed = Library::parse(&bytes)?;
         let name = file_name(parsed.build_id);
-        let dir = self.open_dir()?;
-        let found = self.read_trusted(&dir, &name);
-        if !found.is_some_and(|found| is_image_of(&found, &parsed)) {
-            self.write(&dir, &name, &Image::make(&bytes)?.bytes)?;
+        match self.read_trusted(&dir, &name) {
+            Some((found, image)) if is_image_of(&found, &parsed) => {
+                self.note(&dir, &seen, &name, &image);
+            }
+            _ => self.write(&dir, &name, &Image::make(&bytes)?.bytes, Sync::Yes)?,
         }
         Ok(self.dir.join(name))
+    }
+
+    /// The name of the library's image, if both are as they were when they were verified.
+    fn verified(&self, dir: &OwnedFd, seen: &Seen<'_>) -> Option<String> {
+        let file = open_in(dir, &seen.record_name())?;
+        let status = rustix::fs::fstat(&file).ok()?;
+        if !nobody_elses(&status) {
+            return None;
+        }
+        let mut record = String::new();
+        let mut limited = file.take(verified::RECORD_BYTES_MAX);
+        limited.read_to_string(&mut record).ok()?;
+        let name = verified::image_name(&record)?;
+        let image = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let holds = may_be_used(&image) && record == seen.record(name, &image);
+        holds.then(|| name.to_owned())
+    }
+
+    /// Notes that the image is the library's. What can't be noted is verified again the next time.
+    fn note(&self, dir: &OwnedFd, seen: &Seen<'_>, name: &str, image: &Stat) {
+        let settled = |status| verified::is_settled(status, self.settled_after);
+        if settled(&seen.status) && settled(image) {
+            let record = seen.record(name, image);
+            let _ = self.write(dir, &seen.record_name(), record.as_bytes(), Sync::No);
+        }
     }
 
     /// Opens the directory, makes it if it isn't there, and sees that it is ours.
@@ -98,22 +142,20 @@ impl Images {
         Ok(dir)
     }
 
-    /// The bytes of a file that nobody else can have written.
-    fn read_trusted(&self, dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
-        // Non-blocking: a fifo of that name must not hold us up.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+    /// The bytes of a file that nobody else can have written, and its status before they were read.
+    fn read_trusted(&self, dir: &OwnedFd, name: &str) -> Option<(Vec<u8>, Stat)> {
+        let mut file = open_in(dir, name)?;
         let status = rustix::fs::fstat(&file).ok()?;
         if !may_be_used(&status) {
             return None;
         }
         let mut bytes = Vec::with_capacity(status.st_size as usize);
-        File::from(file).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        file.read_to_end(&mut bytes).ok()?;
+        Some((bytes, status))
     }
 
     /// Writes a file under a name of its own, and gives it the right one when it is whole.
-    fn write(&self, dir: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), PatchError> {
+    fn write(&self, dir: &OwnedFd, name: &str, bytes: &[u8], sync: Sync) -> Result<(), PatchError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let temporary = format!(".{name}.{}.{count}", process::id());
@@ -129,7 +171,10 @@ impl Images {
         let file = rustix::fs::openat(dir, &temporary, flags, mode);
         let file = file.map_err(io::Error::from);
         let mut file = File::from(file.map_err(failed("create", &temporary))?);
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written = file.write_all(bytes).and_then(|()| match sync {
+            Sync::Yes => file.sync_all(),
+            Sync::No => Ok(()),
+        });
         let written = written.map_err(failed("write", &temporary)).and_then(|()| {
             rustix::fs::renameat(dir, &temporary, dir, name)
                 .map_err(io::Error::from)
@@ -146,6 +191,20 @@ impl Images {
     }
 }
 
+/// Whether a file has to be on the disk before it gets its name. A record that is lost or torn does no harm.
+enum Sync {
+    Yes,
+    No,
+}
+
+/// Opens a file of the cache to read it.
+fn open_in(dir: &OwnedFd, name: &str) -> Option<File> {
+    // Non-blocking: a fifo of that name must not hold us up.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+    Some(File::from(file))
+}
+
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -158,20 +217,23 @@ fn user_dir(is_root: bool, cache: Option<PathBuf>, home: Option<PathBuf>) -> Opt
     Some(cache.join("pmfs/images"))
 }
 
-/// The version is in it, so that two of this crate don't make each other's anew for ever.
 fn file_name(build_id: &[u8]) -> String {
     let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{hex}.v{VERSION}.image")
+    hex + &verified::ending()
 }
 
 fn owned_by_us(status: &Stat) -> bool {
     status.st_uid == 0 || status.st_uid == rustix::process::geteuid().as_raw()
 }
 
-fn may_be_used(status: &Stat) -> bool {
+fn nobody_elses(status: &Stat) -> bool {
     FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
         && owned_by_us(status)
         && status.st_mode & WRITE_OF_OTHERS == 0
+}
+
+fn may_be_used(status: &Stat) -> bool {
+    nobody_elses(status)
         && status.st_size <= IMAGE_BYTES_MAX
         && status.st_size % PAGE_BYTES as i64 == 0
 }

@@ -1,12 +1,14 @@
 //! Goal: an image is used only if nobody else can have written it and it is of this library; else it is made anew.
 //! Method: a directory of the test's own, and this process's libc.
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::thread;
 
 use tempfile::TempDir;
 
 use super::*;
+use crate::header::VERSION;
 use crate::image::tests::libc_path;
 
 /// A cache that holds libc's image.
@@ -152,6 +154,69 @@ fn no_library() {
     let refused = kept.images.find_or_make(Path::new("/nowhere/libc.so.6"));
     assert!(matches!(refused, Err(PatchError::Read { .. })));
     assert!(!kept.is_made_anew());
+}
+
+/// What is verified is not read again, until one of the two files or the record has changed in any way.
+#[test]
+fn verified_until_something_changes() {
+    let mut kept = kept();
+    let library = kept._guard.path().join("libc.so.6");
+    fs::copy(libc_path(), &library).expect("a copy");
+    let verified = |kept: &Kept| {
+        let dir = kept.images.open_dir().expect("the directory");
+        let file = File::open(&library).expect("the library");
+        let status = rustix::fs::fstat(&file).expect("its status");
+        let path = &library;
+        kept.images.verified(&dir, &Seen { path, status })
+    };
+    let ask = |kept: &Kept| {
+        let image = kept.images.find_or_make(&library).expect("an image");
+        assert_eq!(image, kept.image);
+        assert!(fs::read(&image).expect("the image") == kept.good);
+    };
+    ask(&kept);
+    assert_eq!(verified(&kept), None, "all of it is fresh");
+    kept.images.settled_after = Duration::ZERO;
+    ask(&kept);
+    let name = verified(&kept).expect("a record");
+    assert_eq!(kept.image.file_name(), Some(name.as_ref()));
+    ask(&kept);
+
+    let record = || {
+        let names = fs::read_dir(&kept.images.dir).expect("the directory");
+        let mut paths = names.map(|entry| entry.expect("an entry").path());
+        let is_record = |path: &PathBuf| path.extension().is_some_and(|end| end == "verified");
+        paths.find(is_record).expect("a record")
+    };
+    let whole = fs::read(record()).expect("the record");
+    assert_eq!(verified::image_name("ab.v0.image\n"), None, "older rules");
+    let mut damaged = kept.good.clone();
+    damaged[0x2_0000] ^= 1;
+    let changes: [(&str, &dyn Fn()); 7] = [
+        ("library", &|| {
+            fs::write(&library, fs::read(libc_path()).unwrap()).unwrap()
+        }),
+        ("library's mode", &|| kept.chmod(&library, 0o700)),
+        ("image", &|| fs::write(&kept.image, &damaged).unwrap()),
+        ("image that others may write", &|| {
+            kept.chmod(&kept.image, 0o666)
+        }),
+        ("record cut", &|| fs::write(record(), &whole[..20]).unwrap()),
+        ("record of another", &|| {
+            fs::write(record(), b"../x\n\n\n").unwrap()
+        }),
+        ("record that others may write", &|| {
+            kept.chmod(&record(), 0o666)
+        }),
+    ];
+    for (what, change) in changes {
+        assert!(verified(&kept).is_some(), "before: {what}");
+        change();
+        assert_eq!(verified(&kept), None, "{what}");
+        ask(&kept);
+        // What was made anew is verified when it is asked for once more.
+        ask(&kept);
+    }
 }
 
 /// Who a file belongs to decides; a test can't give files away everywhere, so what the system says is made up here.

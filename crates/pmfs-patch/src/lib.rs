@@ -30,6 +30,7 @@ mod loading_tests;
 mod stub;
 mod targets;
 mod unwind;
+mod verified;
 
 pub use cache::Images;
 pub use choose::{Obstacle, Reason};

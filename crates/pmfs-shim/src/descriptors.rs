@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use pmfs::{FileId, Ino};
 
 use crate::entry::word;
-use crate::{config, kernel, promote, thread};
+use crate::{config, kernel, pool, promote, thread};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
@@ -261,6 +261,7 @@ fn is_own_among_kept(number: u64) -> bool {
         || config::get().keeper == Some(number)
         || config::get().is_image(number)
         || promote::is_root(number)
+        || pool::attached().and_then(|fs| fs.watch_descriptor()) == Some(number as i32)
     {
         return true;
     }

@@ -12,7 +12,7 @@
 
 use std::arch::global_asm;
 
-use crate::{class, descriptors, dispatch, thread};
+use crate::{class, descriptors, dispatch, empty_name, thread};
 
 /// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
 pub(crate) mod word {
@@ -77,13 +77,27 @@ global_asm!(
     "   test r11d, r11d",
     "   jz 9f",
     "   cmp r11d, {BY_DESCRIPTOR}",
-    "   jne 5f",
-    "   mov r11d, edi",
+    "   jne 3f",
+    "2: mov r11d, edi",
     "   cmp r11d, {DESCRIPTORS}",
     "   jae 9f",
     "   bt dword ptr [rip + {ours}], r11d",
     "   jc 5f",
     "9: jmp rcx",
+    // libc's fstat is by descriptor too (`empty_name.rs`); any other call by path is to be looked at, and AT_FDCWD is no descriptor.
+    "3: cmp eax, {FSTATAT}",
+    "   jne 5f",
+    "   cmp r10d, {EMPTY_PATH}",
+    "   jne 5f",
+    "   mov r11, rsi",
+    "   sub r11, qword ptr [rip + {empty_from}]",
+    "   cmp r11, qword ptr [rip + {empty_bytes}]",
+    "   jae 5f",
+    "   cmp byte ptr [rsi], 0",
+    "   jne 5f",
+    "   test edi, edi",
+    "   jns 2b",
+    "   jmp 5f",
     // Inside already, or in a child that has a table of its own.
     "8: cmp qword ptr fs:[r11 + {STATE}], {GUEST}",
     "   je 5f",
@@ -233,6 +247,8 @@ global_asm!(
     NUMBERS = const NUMBERS,
     DESCRIPTORS = const descriptors::COUNT,
     BY_DESCRIPTOR = const class::BY_DESCRIPTOR,
+    FSTATAT = const libc::SYS_newfstatat,
+    EMPTY_PATH = const libc::AT_EMPTY_PATH,
     OUTSIDE = const OUTSIDE,
     INSIDE = const INSIDE,
     GUEST = const GUEST,
@@ -247,6 +263,8 @@ global_asm!(
     AFTERWARDS = const word::AFTERWARDS,
     class = sym class::CLASS,
     ours = sym descriptors::OURS,
+    empty_from = sym empty_name::FROM,
+    empty_bytes = sym empty_name::BYTES,
     dispatch = sym dispatch::dispatch,
     begin = sym thread::begin,
 );

@@ -20,6 +20,7 @@ mod credentials;
 mod cwd;
 mod descriptors;
 mod dispatch;
+mod empty_name;
 mod entry;
 mod exec;
 mod gate;

@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 use crate::entry::pmfs_shim_entry;
 use crate::header::{HeaderRaw, MAGIC, PAGE_BYTES, SiteRaw, VERSION};
 use crate::kernel::{self, PATH};
-use crate::{config, log};
+use crate::{config, empty_name, log};
 
 /// A library, as the loader has it.
 struct Library {
@@ -24,6 +24,8 @@ struct Library {
     /// Of its file; ends with NUL.
     path: Vec<u8>,
     build_id: Vec<u8>,
+    /// Its read-only data: address and bytes; 0 if there are none.
+    constants: (usize, usize),
 }
 
 /// Libraries that were patched, in the order in which they were. All 0 before.
@@ -136,6 +138,7 @@ pub(crate) fn apply() -> Result<(), &'static str> {
     let image = Image::open(&config.image)?;
     let library = find(b"libc.so.6").ok_or("no libc.so.6 in this process")?;
     put(&image, &library)?;
+    empty_name::is_in(library.constants);
     for (soname, name) in &config.others {
         let Some(library) = find(soname) else {
             continue;
@@ -178,6 +181,7 @@ pub(crate) fn loaded(file: u64, at: usize, offset: u64) {
                 base,
                 path,
                 build_id,
+                constants: (0, 0),
             };
             tell(soname, put(&image, &library));
             return;
@@ -466,9 +470,18 @@ unsafe extern "C" fn look(
     if !above.is_some_and(|above| above.ends_with(b"/")) {
         return 0;
     }
-    // SAFETY: as above; the notes are mapped with the object.
+    // SAFETY: as above.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let constants = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags == libc::PF_R)
+        .max_by_key(|header| header.p_memsz)
+        .map_or((0, 0), |header| {
+            let at = (info.dlpi_addr + header.p_vaddr) as usize;
+            (at, header.p_memsz as usize)
+        });
+    // SAFETY: the notes are mapped with the object.
     let build_id = unsafe {
-        let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
         let notes = headers
             .iter()
             .filter(|header| header.p_type == libc::PT_NOTE);
@@ -486,6 +499,7 @@ unsafe extern "C" fn look(
         base: info.dlpi_addr as usize,
         path: name.to_bytes_with_nul().to_vec(),
         build_id: build_id.unwrap_or_default(),
+        constants,
     });
     1
 }

@@ -8,8 +8,8 @@ use crate::entry::Call;
 use crate::mountless::{self, Refused};
 use crate::{class, config, kernel, log, pool};
 
-/// Words of the shared page: served, passed, promoted, read, written, barriers, processes; and how often each kind was refused.
-const WORDS: usize = 7 + mountless::KINDS;
+/// Words of the shared page: served, passed, promoted, read, written, barriers, lines flushed, processes; and how often each kind was refused.
+const WORDS: usize = 8 + mountless::KINDS;
 
 #[derive(Clone, Copy)]
 enum Word {
@@ -19,6 +19,7 @@ enum Word {
     Read,
     Written,
     Barriers,
+    LinesFlushed,
     Processes,
 }
 
@@ -81,7 +82,9 @@ pub(crate) fn start() {
 
 /// A forked child counts as a process, and from the beginning.
 pub(crate) fn forked() {
-    TOLD.store(0, Ordering::Relaxed);
+    for told in &TOLD {
+        told.store(0, Ordering::Relaxed);
+    }
     add(Word::Processes, 1);
 }
 
@@ -155,16 +158,22 @@ fn tell(text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Barriers of this process that were added already.
-static TOLD: AtomicU64 = AtomicU64::new(0);
+/// Barriers and flushed lines of this process that were added already.
+static TOLD: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Before this process ends or becomes another program: the barriers of all its threads.
+/// Before this process ends or becomes another program: what all its threads have done.
 pub(crate) fn flush() {
     if WANTED.load(Ordering::Relaxed)
         && let Some(fs) = pool::attached()
     {
-        let barriers = fs.totals().barriers;
-        let told = TOLD.swap(barriers, Ordering::Relaxed);
-        add(Word::Barriers, barriers.saturating_sub(told));
+        let totals = fs.totals();
+        let counts = [
+            (Word::Barriers, totals.barriers),
+            (Word::LinesFlushed, totals.flushed_lines),
+        ];
+        for ((word, count), told) in counts.into_iter().zip(&TOLD) {
+            let before = told.swap(count, Ordering::Relaxed);
+            add(word, count.saturating_sub(before));
+        }
     }
 }

@@ -253,7 +253,7 @@ impl Pool {
             if !free || runtime.cas(off, KERNEL_COPY_FREE, taken).is_err() {
                 continue;
             }
-            runtime.write(off + INO, &[ino, kind, 1, now_ns(), 0]);
+            runtime.write(off + INO, &[ino, kind, 1, now_ns(), 0, 0]);
             // Before the record counts, so that one that does is always in reach.
             let reach = runtime.load(line + COPIES).max(probe + 1);
             runtime.store(line + COPIES, reach);

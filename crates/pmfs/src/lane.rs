@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::owner;
-use crate::pool::Pool;
+use crate::pool::{Began, Pool};
 use crate::types::Ino;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
@@ -479,6 +479,7 @@ impl<'a> Lane<'a> {
 /// A claimed lane with its end: records left open are settled by what the trees say.
 pub(crate) struct Claim<'a> {
     lane: Lane<'a>,
+    began: Began,
 }
 
 impl<'a> Claim<'a> {
@@ -487,6 +488,7 @@ impl<'a> Claim<'a> {
     pub fn new(pool: &'a Pool) -> Claim<'a> {
         Claim {
             lane: Lane::claim(pool),
+            began: Began::now(),
         }
     }
 }
@@ -502,7 +504,7 @@ impl<'a> std::ops::Deref for Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let pool = self.lane.pool;
-        if pool.gives_up() {
+        if pool.gives_up(self.began) {
             return;
         }
         if pool.pm.intact().is_err() {

@@ -82,6 +82,7 @@ mod repair;
 mod settle;
 mod slot;
 mod statfs;
+mod stored;
 mod strays;
 mod superblock;
 mod traces;
@@ -120,6 +121,7 @@ pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
 };
 pub use repair::RepairReport;
+pub use stored::Shown;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,
     LargePages, LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO,

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::owner;
-use crate::pool::Pool;
+use crate::pool::{Began, Pool};
 use crate::types::Ino;
 use pmfs_format::LockRaw;
 use std::cell::Cell;
@@ -23,6 +23,7 @@ pub(crate) struct LockSet<'a> {
     lines: [u64; LOCKS_MAX],
     count: usize,
     changing: Cell<bool>,
+    began: Began,
 }
 
 impl<'a> LockSet<'a> {
@@ -47,6 +48,7 @@ impl<'a> LockSet<'a> {
             lines,
             count,
             changing: Cell::new(false),
+            began: Began::now(),
         }
     }
 
@@ -78,7 +80,7 @@ impl<'a> LockSet<'a> {
 
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
-        if self.pool.gives_up() {
+        if self.pool.gives_up(self.began) {
             return;
         }
         for &line in self.lines[..self.count].iter().rev() {

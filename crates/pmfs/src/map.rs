@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::pin::BlockRun;
+use crate::stored::Shown;
 use crate::types::Ino;
 use pmem::view::{Piece, Stores, View};
 use pmfs_format::BLOCK_BYTES;
@@ -23,12 +24,15 @@ pub enum MapMode {
     Atomic,
 }
 
-/// How often this process has which file mapped: its pin goes with the last.
+/// A part of a file that is mapped, and whether it may be stored to.
+type Part = (Shown, MapMode);
+
+/// What this process has mapped of which file: its pin goes with the last.
 #[derive(Debug, Default)]
-pub(crate) struct Maps(Mutex<BTreeMap<Ino, Vec<(u64, u64)>>>);
+pub(crate) struct Maps(Mutex<BTreeMap<Ino, Vec<Part>>>);
 
 impl Maps {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Ino, Vec<(u64, u64)>>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Ino, Vec<Part>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,7 +64,7 @@ impl Fs {
         }
         self.hold(ino)?;
         let mut maps = self.pool().maps.all();
-        let meets = |&(from, to): &(u64, u64)| from < at + len && at < to;
+        let meets = |(other, _): &Part| other.at < at + len && at < other.at + other.len;
         let others = maps.get(&ino).map_or(&[][..], Vec::as_slice);
         let mapped = if mode == MapMode::Atomic && others.iter().any(meets) {
             Err(Error::Mapped)
@@ -69,7 +73,9 @@ impl Fs {
         };
         match mapped {
             Ok(view) => {
-                maps.entry(ino).or_default().push((at, at + len));
+                let address = view.as_ptr().addr();
+                let shown = Shown { address, at, len };
+                maps.entry(ino).or_default().push((shown, mode));
                 Ok(FileMap {
                     fs: self,
                     ino,
@@ -163,9 +169,23 @@ impl FileMap<'_> {
     pub fn sync(&self) -> Result<()> {
         match self.mode {
             MapMode::Read => Ok(()),
-            MapMode::Shared => self.fs.flush_blocks(self.ino, self.at, self.len()),
+            MapMode::Shared => self.flush(),
             MapMode::Atomic => self.hand_over(),
         }
+    }
+
+    fn flush(&self) -> Result<()> {
+        // Nothing is mapped or unmapped meanwhile.
+        let maps = self.fs.pool().maps.all();
+        let parts = maps.get(&self.ino).map_or(&[][..], Vec::as_slice);
+        let stored_to = parts.iter().filter(|(_, mode)| *mode == MapMode::Shared);
+        let all: Vec<Shown> = stored_to.map(|(shown, _)| *shown).collect();
+        let own = Shown {
+            address: self.as_ptr().addr(),
+            at: self.at,
+            len: self.len(),
+        };
+        self.fs.flush_stored(self.ino, &own, &all)
     }
 
     fn hand_over(&self) -> Result<()> {
@@ -197,12 +217,13 @@ impl Drop for FileMap<'_> {
     fn drop(&mut self) {
         // As munmap(2), which can't fail for that; who has to know calls it first.
         let _ = self.sync();
-        // Before the pin ends: then its blocks may be others'.
-        self.view = None;
+        let address = self.as_ptr().addr();
         let pool = self.fs.pool();
         let mut maps = pool.maps.all();
+        // Before the pin ends: then its blocks may be others'.
+        self.view = None;
         if let Some(parts) = maps.get_mut(&self.ino) {
-            let part = parts.iter().position(|part| part.0 == self.at);
+            let part = parts.iter().position(|(shown, _)| shown.address == address);
             if let Some(part) = part {
                 parts.swap_remove(part);
             }

@@ -18,6 +18,7 @@ use crate::locks::{LockSet, line_of};
 use crate::open_table::Thing;
 use crate::pool::Pool;
 use crate::recovery;
+use crate::stored::Elsewhere;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::runtime::{
@@ -27,6 +28,7 @@ use pmfs_format::runtime::{
 
 /// Of [`pmfs_format::KernelCopyRaw`].
 const TRIMS: u64 = 40;
+const STORED_ELSEWHERE: u64 = 48;
 
 /// Some of a file's blocks that lie side by side in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +114,38 @@ impl Pool {
             Some(_) => {}
             None => drop(self.claim_copy_for(self.holder().slot, line, ino, kind)?),
         }
+        if writes {
+            self.mark_stored_elsewhere(line, ino);
+        }
         Ok(())
+    }
+
+    /// Under the inode's lock: somebody more may store to its blocks from now on.
+    fn mark_stored_elsewhere(&self, line: u64, ino: Ino) {
+        for pin in self.copies_of(line, ino).filter(Record::is_pin) {
+            self.pm.runtime().store(pin.off + STORED_ELSEWHERE, 1);
+        }
+    }
+
+    /// Who may have stored to the inode's blocks past the mappings that this process had when this was asked last. It counts as known from
+    /// now on, but what others can still store.
+    pub(crate) fn take_stored_elsewhere(&self, ino: Ino) -> Result<Elsewhere> {
+        self.alive()?;
+        let locks = LockSet::take(self, &[ino]);
+        let line = locks.first();
+        let Some(own) = self.own_copy(line, ino).filter(Record::is_pin) else {
+            return Ok(Elsewhere::Now);
+        };
+        let may_store =
+            |copy: Record| copy.kind == KERNEL_COPY_PIN_WRITE && copy.slot() != own.slot();
+        if self.copies_of(line, ino).any(may_store) {
+            return Ok(Elsewhere::Now);
+        }
+        if self.pm.load(own.off + STORED_ELSEWHERE) == 0 {
+            return Ok(Elsewhere::No);
+        }
+        self.pm.runtime().store(own.off + STORED_ELSEWHERE, 0);
+        Ok(Elsewhere::Before)
     }
 
     /// See [`Fs::pin_apart`].
@@ -173,6 +206,9 @@ impl Pool {
                 let off = self.claim_copy_for(to, locks.first(), pin.ino, pin.kind)?;
                 let trims = self.pm.load(pin.off + TRIMS);
                 self.pm.runtime().store(off + TRIMS, trims);
+                if pin.kind == KERNEL_COPY_PIN_WRITE {
+                    self.mark_stored_elsewhere(locks.first(), pin.ino);
+                }
             }
         }
         Ok(())
@@ -204,17 +240,20 @@ impl Pool {
     }
 
     /// See [`Fs::flush_blocks`].
-    fn flush_blocks(&self, ino: Ino, at: u64, len: u64) -> Result<()> {
+    fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
         self.writable()?;
         self.on_file(ino, |work| {
-            let end = work.inode.size().min(at.saturating_add(len));
-            let (from, to) = (block_of(at), end.div_ceil(BLOCK_BYTES));
-            if from < to {
-                for run in work.runs(from, to)? {
-                    self.pm.flush_mapped(run.off, run.len);
+            let unflushed = usize::from(planted!("bug-part-unflushed") && parts.len() > 1);
+            for &(at, len) in &parts[..parts.len() - unflushed] {
+                let end = work.inode.size().min(at.saturating_add(len));
+                let (from, to) = (block_of(at), end.div_ceil(BLOCK_BYTES));
+                if from < to {
+                    for run in work.runs(from, to)? {
+                        self.pm.flush_mapped(run.off, run.len);
+                    }
                 }
-                self.pm.barrier();
             }
+            self.pm.barrier();
             work.stray_times();
             Ok(())
         })
@@ -359,9 +398,9 @@ impl Fs {
         self.change(|pool| pool.blocks(ino, at, len, missing_max))
     }
 
-    /// Makes durable what programs have stored in the blocks of a range, and updates the file's times.
-    pub fn flush_blocks(&self, ino: Ino, at: u64, len: u64) -> Result<()> {
-        self.change(|pool| pool.flush_blocks(ino, at, len))
+    /// Makes durable what programs have stored in the blocks of some ranges (where in the file, bytes), and updates the file's times.
+    pub fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
+        self.change(|pool| pool.flush_blocks(ino, parts))
     }
 
     /// Does it again if only dead processes were in the way.

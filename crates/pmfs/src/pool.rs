@@ -65,10 +65,27 @@ pub(crate) struct Pool {
     pub own_copies: OwnCopies,
     pub traces: Traces,
     pub maps: crate::map::Maps,
+    pub watching: crate::stored::Watching,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// The locks whose life is ours: slot and pool.
     pub locks: Mutex<Vec<ByteLock>>,
+}
+
+/// How it was when something was taken: a thread that was unwinding already does so from a mistake of the program's, whose destructors may
+/// call the engine on the way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began {
+    unwinding: bool,
+}
+
+impl Began {
+    #[inline]
+    pub fn now() -> Began {
+        Began {
+            unwinding: std::thread::panicking(),
+        }
+    }
 }
 
 impl Pool {
@@ -109,6 +126,7 @@ impl Pool {
             own_copies: OwnCopies::default(),
             traces: Traces::default(),
             maps: crate::map::Maps::default(),
+            watching: Default::default(),
             next_file: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }
@@ -133,11 +151,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether this thread unwinds from a broken invariant. What it holds then stays held: half a change must
-    /// not be seen, and recovery will undo it. Nothing more is done through this attachment.
+    /// Whether this thread unwinds from a broken invariant, in the call that began at `began`. What it holds then stays held: half a change
+    /// must not be seen, and recovery will undo it. Nothing more is done through this attachment.
     #[inline]
-    pub fn gives_up(&self) -> bool {
-        let gives_up = std::thread::panicking();
+    pub fn gives_up(&self, began: Began) -> bool {
+        let gives_up = std::thread::panicking() && !began.unwinding;
         if gives_up {
             self.shut.store(true, Ordering::Relaxed);
         }

@@ -15,7 +15,7 @@ use crate::locks::LockSet;
 use crate::open_table::{Reference, Thing};
 use crate::owner::{self, Held, slot_of};
 use crate::persist::{Pm, Restore};
-use crate::pool::Pool;
+use crate::pool::{Began, Pool};
 use crate::settle::{self, tree_of};
 use crate::slot::SLOT_STATE;
 use crate::tree::usage;
@@ -291,7 +291,10 @@ pub(crate) fn take_over(pool: &Pool, off: u64, me: u64) -> bool {
     false
 }
 
-struct RecoveryLock<'a>(&'a Pool);
+struct RecoveryLock<'a> {
+    pool: &'a Pool,
+    began: Began,
+}
 
 impl<'a> RecoveryLock<'a> {
     fn take(pool: &'a Pool) -> RecoveryLock<'a> {
@@ -303,7 +306,8 @@ impl<'a> RecoveryLock<'a> {
             let gone = || pool.owner_dead(seen) || owner::is_gone_thread(pool, seen);
             let free = seen == 0 || gone();
             if free && runtime.cas(off, seen, me).is_ok() {
-                return RecoveryLock(pool);
+                let began = Began::now();
+                return RecoveryLock { pool, began };
             }
             runtime.wait(off, seen as u32, Duration::from_millis(2));
         }
@@ -312,11 +316,12 @@ impl<'a> RecoveryLock<'a> {
 
 impl Drop for RecoveryLock<'_> {
     fn drop(&mut self) {
-        if self.0.gives_up() {
+        let pool = self.pool;
+        if pool.gives_up(self.began) {
             return;
         }
-        self.0.cleaning.clear();
-        owner::release(self.0, self.0.geometry.header + RECOVERY_OWNER);
+        pool.cleaning.clear();
+        owner::release(pool, pool.geometry.header + RECOVERY_OWNER);
     }
 }
 

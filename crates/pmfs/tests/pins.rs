@@ -164,7 +164,7 @@ fn stores_are_read() {
     pool.write_all_at(b"stored", run.off + 4096).unwrap();
     bench.fs.write(bench.ino, 4102, b"xy").unwrap();
     assert_eq!(&bench.read()[4096..4104], b"storedxy");
-    bench.fs.flush_blocks(bench.ino, 0, MUCH).unwrap();
+    bench.fs.flush_blocks(bench.ino, &[(0, MUCH)]).unwrap();
     bench.sound();
 }
 

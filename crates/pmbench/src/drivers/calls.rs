@@ -1,6 +1,7 @@
 //! What single calls take, with what goes with them: the operations of Izraelevitz et al. 2019, section 5.1 (create; append, write and read with
 //! open, fsync and close), and those of the Filebench workloads that create, overwrite and delete many files of 64 KiB.
 
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -28,6 +29,9 @@ pub struct Options {
     /// How often.
     #[arg(long, default_value_t = 10_000)]
     count: u64,
+    /// Hold the large file open: what is left are the read, or the write and the fsync, as fio makes them.
+    #[arg(long)]
+    held: bool,
 }
 
 /// The operations.
@@ -51,18 +55,33 @@ pub enum Call {
     Delete,
 }
 
+impl Call {
+    fn is_of_large(self) -> bool {
+        use Call::{Append4k, Read4k, Write4k, Write512};
+        matches!(self, Append4k | Write4k | Write512 | Read4k)
+    }
+}
+
 /// Measures and prints.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let dir = options.dir.join("calls");
+    let (dir, what) = (options.dir.join("calls"), options.call);
+    ensure!(
+        !options.held || what.is_of_large(),
+        "--held is for calls on one large file: append4k, write4k, write512, read4k"
+    );
     let _ = std::fs::remove_dir_all(&dir);
-    prepare(&dir, options.call, options.count)?;
+    prepare(&dir, what, options.count)?;
+    let held = options.held.then(|| open_large(&dir, what)).transpose()?;
     let start = Instant::now();
     for number in 0..options.count {
-        call(&dir, options.call, number)?;
+        match &held {
+            Some(file) => on_large(file, what)?,
+            None => call(&dir, what, number)?,
+        }
     }
     let us = start.elapsed().as_secs_f64() * 1e6 / options.count as f64;
     // Of the sixteen writes to a file, one.
-    let us = if options.call == Call::Overwrite {
+    let us = if what == Call::Overwrite {
         us / SMALL_BLOCKS as f64
     } else {
         us
@@ -70,7 +89,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     std::fs::remove_dir_all(&dir)?;
     println!(
         "{}",
-        serde_json::json!({"call": format!("{:?}", options.call), "us": us})
+        serde_json::json!({"call": format!("{what:?}"), "us": us})
     );
     Ok(())
 }
@@ -115,29 +134,38 @@ fn whole(mut file: File) -> anyhow::Result<()> {
 }
 
 fn call(dir: &Path, what: Call, number: u64) -> anyhow::Result<()> {
-    let mut block = [3; BLOCK];
     match what {
         Call::Create => drop(File::create_new(small(dir, number))?),
-        Call::Append4k => {
-            let mut file = OpenOptions::new().append(true).open(large(dir))?;
-            file.write_all(&block)?;
-            file.sync_all()?;
-        }
-        Call::Write4k | Call::Write512 => {
-            let len = if what == Call::Write4k { BLOCK } else { 512 };
-            let file = OpenOptions::new().write(true).open(large(dir))?;
-            file.write_all_at(&block[..len], LARGE_BYTES / 2)?;
-            file.sync_all()?;
-        }
-        Call::Read4k => {
-            let file = File::open(large(dir))?;
-            file.read_exact_at(&mut block, LARGE_BYTES / 2)?;
-        }
         Call::CreateWhole => whole(File::create_new(small(dir, number))?)?,
         Call::Overwrite => whole(OpenOptions::new().write(true).open(small(dir, number))?)?,
         Call::Delete => std::fs::remove_file(small(dir, number))?,
+        Call::Append4k | Call::Write4k | Call::Write512 | Call::Read4k => {
+            on_large(&open_large(dir, what)?, what)?;
+        }
     }
     Ok(())
+}
+
+fn open_large(dir: &Path, what: Call) -> anyhow::Result<File> {
+    let mut options = OpenOptions::new();
+    match what {
+        Call::Append4k => options.append(true),
+        Call::Read4k => options.read(true),
+        _ => options.write(true),
+    };
+    Ok(options.open(large(dir))?)
+}
+
+/// What is done to the large file when it is open.
+fn on_large(mut file: &File, what: Call) -> anyhow::Result<()> {
+    let mut block = [3; BLOCK];
+    match what {
+        Call::Read4k => return Ok(file.read_exact_at(&mut block, LARGE_BYTES / 2)?),
+        Call::Append4k => file.write_all(&block)?,
+        Call::Write512 => file.write_all_at(&block[..512], LARGE_BYTES / 2)?,
+        _ => file.write_all_at(&block, LARGE_BYTES / 2)?,
+    }
+    Ok(file.sync_all()?)
 }
 
 #[cfg(test)]
@@ -152,8 +180,14 @@ mod tests {
                 dir: place.path().to_owned(),
                 call: *call,
                 count: 3,
+                held: false,
             };
             run(&options).unwrap();
+            let held = Options {
+                held: true,
+                ..options
+            };
+            assert_eq!(run(&held).is_ok(), call.is_of_large(), "{call:?}");
             assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
         }
     }

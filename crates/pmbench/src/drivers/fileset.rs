@@ -36,8 +36,34 @@ pub struct Options {
     /// Threads [default: the personality's].
     #[arg(long)]
     threads: Option<usize>,
+    /// Mean size of a file, in KiB [default: the personality's].
+    #[arg(long)]
+    mean_kib: Option<u64>,
+    /// Files in a directory [default: the personality's].
+    #[arg(long)]
+    width: Option<u64>,
+    /// KiB that are read and written at a time [default: the personality's].
+    #[arg(long)]
+    at_once_kib: Option<u64>,
     #[command(flatten)]
     span: Span,
+}
+
+impl Options {
+    /// The personality's, but for what was asked for.
+    fn shape(&self) -> Shape {
+        let own = self.mix.shape();
+        let bytes = |kib: Option<u64>, own: u64| kib.map_or(own, |kib| kib.max(1) << 10);
+        Shape {
+            files: self.files.unwrap_or(own.files),
+            there: own.there,
+            mean_bytes: bytes(self.mean_kib, own.mean_bytes),
+            // Of one there would be no end of directories.
+            width: self.width.unwrap_or(own.width).max(2),
+            at_once: bytes(self.at_once_kib, own.at_once),
+            threads: self.threads.unwrap_or(own.threads),
+        }
+    }
 }
 
 /// Names, by number.
@@ -58,9 +84,7 @@ pub struct Fileset {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let mut shape = options.mix.shape();
-    shape.files = options.files.unwrap_or(shape.files);
-    shape.threads = options.threads.unwrap_or(shape.threads);
+    let shape = options.shape();
     let span = Duration::from_secs_f64(options.span.seconds);
     if options.mix == Mix::Oltp {
         return oltp::run(&options.dir, shape, span);

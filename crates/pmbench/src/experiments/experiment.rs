@@ -7,6 +7,7 @@ use super::template::{Values, fill};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// As its file has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -37,6 +38,12 @@ pub struct Experiment {
     /// What has to be there.
     #[serde(default)]
     pub needs: Needs,
+    /// Files of `bench/` that its steps use: they lie in `{shared}`, under their last names.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// What is in them.
+    #[serde(skip)]
+    pub texts: Vec<(String, String)>,
     /// Targets, unless others are asked for.
     pub targets: Vec<String>,
     /// No other target makes sense.
@@ -74,6 +81,9 @@ pub struct Experiment {
     /// Ratios that the source claims.
     #[serde(default)]
     pub claims: Vec<Claim>,
+    /// Where the time goes on a target of ours that loses, as a profile showed it.
+    #[serde(default)]
+    pub why: Values,
 }
 
 fn rounds() -> usize {
@@ -171,7 +181,10 @@ pub struct Steps {
     /// Once for all targets: makes what they are given, in `{shared}`.
     #[serde(default)]
     pub shared: Vec<String>,
-    /// Once for each target, when it is mounted.
+    /// Once for each target, when it is mounted: where one fails, the target can't do what is measured, and is skipped.
+    #[serde(default)]
+    pub trial: Vec<String>,
+    /// Once for each target, after that.
     #[serde(default)]
     pub prepare: Vec<String>,
     /// Before each measurement; must leave the same whatever was there.
@@ -229,6 +242,17 @@ impl Experiment {
                 let known = full.iter().any(|point| point.labels == claim.at);
                 ensure!(known, "a claim is about {:?}, which is no point", claim.at);
             }
+        }
+        Ok(())
+    }
+
+    /// Puts its files into a directory.
+    pub fn lay(&self, dir: &Path) -> anyhow::Result<()> {
+        for (name, text) in &self.texts {
+            let name = Path::new(name).file_name().unwrap_or_default();
+            let path = dir.join(name);
+            let written = std::fs::write(&path, text);
+            written.with_context(|| format!("{} can't be written", path.display()))?;
         }
         Ok(())
     }

@@ -13,7 +13,30 @@ macro_rules! embedded {
 }
 
 /// In the order in which they run and are reported.
-const EXPERIMENTS: &[(&str, &str)] = embedded!("experiments": "pmfs-6", "pmfs-7", "pmfs-t3", "pmfs-423", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "pmfs-9", "pmfs-9-pages", "pmfs-11", "nvmfs-1", "optane-7", "optane-8", "optane-9", "optane-10", "optane-11", "optane-23", "optane-26", "optane-27", "optane-30", "optane-31", "pmdk-7", "pmdk-8", "pmdk-9", "pmdk-10", "pmdk-15", "scaling-files", "scaling-directory", "scaling-file-size", "scaling-fill", "scaling-threads");
+const EXPERIMENTS: &[(&str, &str)] = embedded!(
+    "experiments":
+    "pmfs-6", "pmfs-7", "pmfs-t3", "pmfs-423", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "pmfs-9", "pmfs-9-pages", "pmfs-11", "pmfs-431", "nvmfs-1", "nvmfs-3", "nvmfs-4", "nvmfs-6", "nvmfs-7", "optane-7", "optane-8", "optane-9", "optane-10", "optane-11", "optane-23", "optane-24", "optane-25", "optane-26", "optane-27", "optane-28", "optane-29", "optane-30", "optane-31", "pmdk-7", "pmdk-8", "pmdk-9", "pmdk-10", "pmdk-15", "scaling-files", "scaling-directory", "scaling-file-size", "scaling-fill", "scaling-threads",
+);
+
+/// What they use beside that.
+const FILES: &[(&str, &str)] = &[
+    (
+        "mysql/tpcc.lua",
+        include_str!("../../../../bench/mysql/tpcc.lua"),
+    ),
+    (
+        "mysql/tpcc.sh",
+        include_str!("../../../../bench/mysql/tpcc.sh"),
+    ),
+    (
+        "neo4j/Graph.java",
+        include_str!("../../../../bench/neo4j/Graph.java"),
+    ),
+    (
+        "neo4j/pom.xml",
+        include_str!("../../../../bench/neo4j/pom.xml"),
+    ),
+];
 
 /// PMFS first; the others after it.
 const TARGETS: &[(&str, &str)] = embedded!("targets": "pmfs", "pmfs-mount", "tmpfs", "ext4-loop", "xfs-loop", "pmfs-4k", "tmpfs-4k", "ext4-dax", "xfs-dax", "memory", "library");
@@ -31,14 +54,29 @@ impl Library {
     /// Those of a directory, or those that are compiled in.
     pub fn load(dir: Option<&Path>) -> anyhow::Result<Library> {
         match dir {
-            Some(dir) => Library::of(&read(dir, "experiments")?, &read(dir, "targets")?),
-            None => Library::of(&owned(EXPERIMENTS), &owned(TARGETS)),
+            Some(dir) => {
+                let file = |name: &str| {
+                    let path = dir.join(name);
+                    let text = std::fs::read_to_string(&path);
+                    text.with_context(|| format!("{} can't be read", path.display()))
+                };
+                Library::of(&read(dir, "experiments")?, &read(dir, "targets")?, file)
+            }
+            None => {
+                let file = |name: &str| {
+                    let found = FILES.iter().find(|(one, _)| *one == name);
+                    let text = found.map(|(_, text)| (*text).to_owned());
+                    text.with_context(|| format!("bench/{name} is not compiled in"))
+                };
+                Library::of(&owned(EXPERIMENTS), &owned(TARGETS), file)
+            }
         }
     }
 
     fn of(
         experiments: &[(String, String)],
         targets: &[(String, String)],
+        file: impl Fn(&str) -> anyhow::Result<String>,
     ) -> anyhow::Result<Library> {
         let mut library = Library {
             experiments: Vec::new(),
@@ -46,7 +84,11 @@ impl Library {
             texts: Vec::new(),
         };
         for (name, text) in experiments {
-            library.experiments.push(Experiment::parse(name, text)?);
+            let mut experiment = Experiment::parse(name, text)?;
+            for name in &experiment.files {
+                experiment.texts.push((name.clone(), file(name)?));
+            }
+            library.experiments.push(experiment);
             let kept = (format!("experiments/{name}.toml"), text.clone());
             library.texts.push(kept);
         }
@@ -88,8 +130,12 @@ impl Library {
             let of = |one: &&Experiment| path == format!("experiments/{}.toml", one.name);
             path.starts_with("targets/") || experiments.iter().any(of)
         };
-        for (path, text) in self.texts.iter().filter(|(path, _)| wanted(path)) {
-            std::fs::write(dir.join(path), text)?;
+        let files = experiments.iter().flat_map(|one| &one.texts);
+        let texts = self.texts.iter().filter(|(path, _)| wanted(path));
+        for (path, text) in texts.chain(files) {
+            let path = dir.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(dir))?;
+            std::fs::write(path, text)?;
         }
         Ok(())
     }
@@ -155,6 +201,9 @@ mod tests {
         for experiment in &library.experiments {
             for name in experiment.targets.iter().chain(experiment.targets(true)) {
                 library.target(name).unwrap();
+            }
+            for name in experiment.why.keys() {
+                assert!(library.target(name).unwrap().ours, "{name}");
             }
             for claim in &experiment.claims {
                 library.target(&claim.against).unwrap();

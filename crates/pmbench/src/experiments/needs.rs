@@ -11,6 +11,9 @@ use std::process::{Command, Stdio};
 pub struct Needs {
     /// Programs, and Debian's names of the packages that have them (nothing: no package has).
     pub programs: BTreeMap<String, String>,
+    /// Directories of the cache, and the shell commands by which `pmbench setup` makes them: each fills `{new}`, with the experiment's files
+    /// in `{shared}`. Steps find them in `{cache}`.
+    pub cached: BTreeMap<String, String>,
     /// Root.
     pub root: bool,
     /// A /dev/fuse that can be opened.
@@ -50,13 +53,24 @@ impl Needs {
         if let Some(name) = of_kernel {
             return Some(format!("the kernel has no {name}"));
         }
-        let (program, package) = self.missing_programs().next()?;
-        Some(match package {
-            "" => format!("{program} is missing"),
-            package => {
-                format!("{program} is missing (pmbench setup, or apt-get install {package})")
-            }
-        })
+        if let Some((program, package)) = self.missing_programs().next() {
+            return Some(match package {
+                "" => format!("{program} is missing"),
+                package => {
+                    format!("{program} is missing (pmbench setup, or apt-get install {package})")
+                }
+            });
+        }
+        let (name, _) = self.missing_cached().next()?;
+        let dir = cache_dir().join(name);
+        Some(format!("{} is missing (pmbench setup)", dir.display()))
+    }
+
+    /// Directories of the cache that are not there, and what makes them.
+    pub fn missing_cached(&self) -> impl Iterator<Item = (&str, &str)> {
+        let missing = |(name, _): &(&String, &String)| !cache_dir().join(name).is_dir();
+        let missing = self.cached.iter().filter(missing);
+        missing.map(|(name, command)| (name.as_str(), command.as_str()))
     }
 
     /// Programs that are not there, and their packages.
@@ -65,6 +79,17 @@ impl Needs {
         let missing = programs.filter(|(program, _)| find_program(program).is_none());
         missing.map(|(program, package)| (program.as_str(), package.as_str()))
     }
+}
+
+/// What `pmbench setup` gets that is no package of the system: as the user has caches.
+pub fn cache_dir() -> PathBuf {
+    let absolute = |name: &str| {
+        let dir = PathBuf::from(std::env::var_os(name)?);
+        dir.is_absolute().then_some(dir)
+    };
+    let home = || Some(absolute("HOME")?.join(".cache"));
+    let base = absolute("XDG_CACHE_HOME").or_else(home);
+    base.unwrap_or_else(|| "/var/cache".into()).join("pmbench")
 }
 
 /// Directories of programs, root's too.

@@ -164,10 +164,12 @@ impl<'a> Runner<'a> {
                 let scope = self.scope(experiment, target, place, shared.clone());
                 match Mounted::new(scope, &self.stop) {
                     Ok(ready) => mounted[at] = Some(ready),
-                    Err(why) => {
+                    Err(outcome) => {
                         self.go_on()?;
-                        progress.says(&format!("{}: {why:#}", experiment.name));
-                        reasons[at] = Some(failed(&why));
+                        if let Outcome::Error { reason } | Outcome::Skipped { reason } = &outcome {
+                            progress.says(&format!("{}: {reason}", experiment.name));
+                        }
+                        reasons[at] = Some(outcome);
                     }
                 }
             }
@@ -242,6 +244,7 @@ impl<'a> Runner<'a> {
     fn shared(&self, experiment: &Experiment, ground: &std::path::Path) -> anyhow::Result<PathBuf> {
         let shared = ground.join("shared");
         std::fs::create_dir(&shared)?;
+        experiment.lay(&shared)?;
         let nowhere = Target::of_directory(ground);
         let scope = self.scope(experiment, &nowhere, ground.to_owned(), shared.clone());
         for step in &experiment.steps.shared {

@@ -1,6 +1,7 @@
 //! What the names in steps stand for: the place, the target's directory and prefix, the programs, and the values of experiment and point.
 
 use super::experiment::{Experiment, Point};
+use super::needs::cache_dir;
 use super::target::Target;
 use super::template::{Values, fill};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ impl Scope<'_> {
             [
                 ("place", text(&self.places.place)),
                 ("shared", text(&self.places.shared)),
+                ("cache", text(&cache_dir())),
                 ("pmfs", text(&self.places.pmfs)),
                 ("pmbench", text(&self.places.pmbench)),
                 ("device", device),
@@ -67,7 +69,8 @@ impl Scope<'_> {
         let own = [&target.make, &target.mount, &target.unmount];
         let own = own.into_iter().flatten().chain([&target.title]);
         let mut all = Vec::new();
-        for step in own.chain(&steps.shared).chain(&steps.prepare) {
+        let before = own.chain(&steps.shared);
+        for step in before.chain(&steps.trial).chain(&steps.prepare) {
             all.push(self.command(step, None)?);
         }
         for point in self.experiment.points(self.quick)? {

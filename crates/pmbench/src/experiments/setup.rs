@@ -1,10 +1,18 @@
-//! `pmbench setup`: Debian's packages that experiments and targets need, installed; and what can't be had.
+//! `pmbench setup`: Debian's packages that experiments and targets need, installed, what they need of other archives fetched into the cache;
+//! and what can't be had.
 
+use super::experiment::Experiment;
 use super::library::Library;
-use super::needs::search_path;
+use super::needs::{cache_dir, search_path};
+use super::shell;
+use super::template::{Values, fill};
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Fetching must not hang for ever.
+const FETCH: Duration = Duration::from_secs(900);
 
 /// Installs what is missing.
 pub fn run(library: &Library, json: bool) -> anyhow::Result<()> {
@@ -25,8 +33,10 @@ pub fn run(library: &Library, json: bool) -> anyhow::Result<()> {
         .filter(|program| !still.contains_key(*program))
         .collect();
     let why = why.map(|why| format!("{why:#}"));
+    let cached = fetch(library);
     if json {
-        let row = serde_json::json!({"installed": got, "missing": still, "why": why});
+        let row =
+            serde_json::json!({"installed": got, "missing": still, "why": why, "cached": cached});
         println!("{row}");
         return Ok(());
     }
@@ -42,7 +52,13 @@ pub fn run(library: &Library, json: bool) -> anyhow::Result<()> {
             (package, None) => println!("missing: {program}, though {package} was installed"),
         }
     }
-    if still.is_empty() {
+    for (name, why) in &cached {
+        match why {
+            None => println!("fetched: {name}"),
+            Some(why) => println!("missing: {name}: {why}"),
+        }
+    }
+    if still.is_empty() && cached.values().all(Option::is_none) {
         println!("everything is there");
     }
     Ok(())
@@ -57,6 +73,35 @@ fn missing(library: &Library) -> BTreeMap<String, String> {
     programs
         .map(|(program, package)| (program.to_owned(), package.to_owned()))
         .collect()
+}
+
+/// Fills what is missing of the cache; why what could not be.
+fn fetch(library: &Library) -> BTreeMap<String, Option<String>> {
+    let mut all = BTreeMap::new();
+    for experiment in &library.experiments {
+        for (name, command) in experiment.needs.missing_cached() {
+            eprintln!("fetching {name} for {}", experiment.name);
+            let why = fetch_one(experiment, name, command).err();
+            all.insert(name.to_owned(), why.map(|why| format!("{why:#}")));
+        }
+    }
+    all
+}
+
+/// A directory has its name when it is whole.
+fn fetch_one(experiment: &Experiment, name: &str, command: &str) -> anyhow::Result<()> {
+    let cache = cache_dir();
+    std::fs::create_dir_all(&cache)
+        .with_context(|| format!("{} can't be made", cache.display()))?;
+    let (new, shared) = (tempfile::tempdir_in(&cache)?, tempfile::tempdir()?);
+    experiment.lay(shared.path())?;
+    let text = |dir: &tempfile::TempDir| dir.path().display().to_string();
+    let places = [("new", text(&new)), ("shared", text(&shared))];
+    let places = places.map(|(name, dir)| (name.to_owned(), dir));
+    let command = fill(command, &Values::from(places))?;
+    shell::run(&command, FETCH, &shell::Stop::default())?;
+    std::fs::rename(new.keep(), cache.join(name))?;
+    Ok(())
 }
 
 /// One by one where all at once fails: a package that Debian has no more must not keep the others away.

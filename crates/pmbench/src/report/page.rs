@@ -161,6 +161,7 @@ fn section(page: &mut String, figure: &Figure, quick: bool) {
         escape(&experiment.figure),
     );
     losses(page, figure);
+    why(page, figure);
     let _ = writeln!(
         page,
         "<dl><dt>The source</dt><dd>{}</dd>",
@@ -258,6 +259,24 @@ fn losses(page: &mut String, figure: &Figure) {
             let _ = write!(page, "<details><summary>and {more} more</summary>");
             list(page, &losses[told..]);
             page.push_str("</details>");
+        }
+        page.push_str("</div>\n");
+    }
+}
+
+/// Where the time goes, of those that lose.
+fn why(page: &mut String, figure: &Figure) {
+    for ours in figure.ours() {
+        let name = &figure.series[ours].name;
+        let Some(text) = figure.experiment.why.get(name) else {
+            continue;
+        };
+        if figure.losses(ours).is_empty() {
+            continue;
+        }
+        let _ = write!(page, "<div class=\"why\"><h3>Why {}</h3>", escape(name));
+        for paragraph in text.split("\n\n") {
+            let _ = write!(page, "<p>{}</p>", escape(paragraph.trim()));
         }
         page.push_str("</div>\n");
     }

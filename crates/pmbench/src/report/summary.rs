@@ -107,7 +107,17 @@ impl Summary {
     pub fn read(dir: &Path) -> anyhow::Result<Summary> {
         let rows = Results::read(dir)?;
         let asked: Asked = read_json(&dir.join("run.json"))?;
-        let library = Library::load(Some(&dir.join("data")))?;
+        let mut library = Library::load(Some(&dir.join("data")))?;
+        // Why it lost is found out after a run.
+        let known = Library::load(None)?.experiments;
+        for experiment in library
+            .experiments
+            .iter_mut()
+            .filter(|one| one.why.is_empty())
+        {
+            let now = known.iter().find(|one| one.name == experiment.name);
+            experiment.why = now.map(|now| now.why.clone()).unwrap_or_default();
+        }
         let figures = library.experiments.iter().map(|experiment| {
             let of: Vec<&Row> = rows
                 .iter()

@@ -1,6 +1,8 @@
 //! Goal: runs are interleaved as they say, go on where they were, and show what could not be measured.
 //! Method: the program itself, with tiny experiments on directories that stand for file systems.
 
+mod counts;
+mod files;
 mod interrupted;
 mod order;
 mod outcomes;

@@ -99,6 +99,26 @@ fn a_target_that_cannot_be_made_is_an_error_and_is_taken_down() {
     assert_eq!(measured, 4, "the others are measured");
 }
 
+/// Goal: what a target can't do is no failure of it. Method: a trial that fails on one, and a step that must not run there then.
+#[test]
+fn a_target_that_cannot_do_it_is_skipped_and_is_taken_down() {
+    let bench = Bench::new(
+        "[steps]\ntrial = ['case {dir} in */b/*) echo no direct I/O >&2; false;; esac']\nprepare = ['echo {dir} >>$LOG']\nrun = 'echo value 1'",
+    );
+    bench.run(&["--rounds", "1"]);
+    let skipped = reasons(&bench, "skipped");
+    assert_eq!(skipped.len(), 2);
+    assert!(
+        skipped[0].contains("b can't do this") && skipped[0].contains("no direct I/O"),
+        "{skipped:?}"
+    );
+    assert_eq!(reasons(&bench, "error").len(), 0);
+    let log = bench.log();
+    assert!(log.contains(&"unmount b".to_owned()));
+    let prepared = log.iter().filter(|line| line.ends_with("/files"));
+    assert_eq!(prepared.count(), 2, "{log:?}");
+}
+
 #[test]
 fn names_that_nobody_knows_are_refused() {
     let bench = Bench::new("[steps]\nrun = 'echo value 1'");

@@ -57,6 +57,33 @@ fn what_failed_is_no_win() {
     assert!(html.contains("pmfs: failed: it broke"));
 }
 
+/// Goal: a loss carries its profile, and who does not lose has none. Method: the run with two targets of ours, of which one loses.
+#[test]
+fn why_it_loses_is_told_where_it_loses() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let mut copy = std::process::Command::new("cp");
+    copy.arg("-r").arg(kept("before")).arg(&run);
+    assert!(copy.status().unwrap().success());
+    let path = run.join("data/experiments/two.toml");
+    let experiment = std::fs::read_to_string(&path).unwrap();
+    let why = "[why]\npmfs = 'Half of it is <msync>.'\npmfs-mount = 'It is not here.'\n";
+    std::fs::write(&path, experiment + "\n" + why).unwrap();
+    let told = |run: &std::path::Path| {
+        let output = pmbench(&["report"]).arg(run).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        std::fs::read_to_string(run.join("report.html")).unwrap()
+    };
+    let html = told(&run);
+    assert!(html.contains("<h3>Why pmfs</h3><p>Half of it is &lt;msync&gt;.</p>"));
+    assert!(!html.contains("It is not here."));
+    let rows = std::fs::read_to_string(run.join("rows.ndjson")).unwrap();
+    let wins = rows.lines().filter(|row| !row.contains("\"read\""));
+    let wins: String = wins.map(|row| format!("{row}\n")).collect();
+    std::fs::write(run.join("rows.ndjson"), wins).unwrap();
+    assert!(!told(&run).contains("<h3>Why"));
+}
+
 #[test]
 fn claims_stand_beside_what_was_measured() {
     let html = report_of_before();

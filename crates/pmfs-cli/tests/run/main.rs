@@ -252,6 +252,13 @@ fn stores_that_wait_for_msync() {
     }
 }
 
+/// A count of `--stats`.
+fn counted(said: &str, name: &str) -> u64 {
+    let counted = said.split(&format!("\"{name}\":")).nth(1);
+    let counted = counted.and_then(|text| text.split([',', '}']).next());
+    counted.expect("a count").trim().parse().expect("a number")
+}
+
 /// Of all threads, whichever of them ends the process.
 #[test]
 fn barriers_are_counted() {
@@ -259,9 +266,32 @@ fn barriers_are_counted() {
     let program = run.build("counted.c", &["-pthread"]);
     let said = run.below_run(&["--stats", "--json"], &program, &[]);
     assert_eq!(said.code, Some(0), "{}", said.text);
-    let counted = said.text.split("\"barriers\":").nth(1);
-    let counted = counted.and_then(|text| text.split([',', '}']).next());
-    let barriers: u64 = counted.expect("a count").trim().parse().expect("a number");
+    let barriers = counted(&said.text, "barriers");
     // Each write of a block waits twice or more; so it was: none of them.
     assert!((400..2000).contains(&barriers), "{}", said.text);
+}
+
+/// msync of a large mapping costs what was stored, where the kernel notes that; else all of it.
+#[test]
+fn msync_flushes_what_was_stored() {
+    const LINES_OF_A_PAGE: u64 = 64;
+    const PAGES: u64 = 2048;
+    let Some(run) = Run::new() else { return };
+    let program = run.build("synced.c", &[]);
+    let lines = |rounds: u64| {
+        let options = ["-o", "flush=always", "--stats", "--json"];
+        let said = run.below_run(&options, &program, &[&rounds.to_string()]);
+        assert_eq!(said.code, Some(0), "{}", said.text);
+        counted(&said.text, "lines_flushed")
+    };
+    let (few, many) = (lines(10), lines(110));
+    let pages = match pmem::watch::Watch::new() {
+        Ok(_) => 3,
+        // Both msyncs of a round.
+        Err(_) => 2 * PAGES,
+    };
+    let wanted = 100 * pages * LINES_OF_A_PAGE;
+    // What else the program does is not counted to the line.
+    let near = wanted - 64..=wanted + 64;
+    assert!(near.contains(&(many - few)), "{few} {many}");
 }

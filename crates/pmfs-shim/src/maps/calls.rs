@@ -407,8 +407,10 @@ pub(crate) fn sync(args: [u64; 6]) -> Verdict {
             sync_apart(&table, start, end)?;
             let shares = |stretch: &&Stretch| stretch.writes && !stretch.apart;
             for stretch in table.within(start, end).filter(shares) {
-                let (at, len) = bytes_of(stretch, start, end);
-                fs.flush_blocks(stretch.ino, at, len).map_err(errno)?;
+                let part = stretch.part(stretch.start.max(start), stretch.end.min(end));
+                let all = table.stored_to(stretch.ino);
+                fs.flush_stored(stretch.ino, &part.as_shown(), &all)
+                    .map_err(errno)?;
             }
         }
         Ok(checked)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use pmfs::Ino;
+use pmfs::{Ino, Shown};
 
 use super::{COUNT, PAGE, apart, let_go, place};
 use crate::pool;
@@ -44,6 +44,15 @@ impl Stretch {
             at: self.at + before,
             shown: self.shown.saturating_sub(before).min(end - start),
             ..self.clone()
+        }
+    }
+
+    /// As the engine has it.
+    pub fn as_shown(&self) -> Shown {
+        Shown {
+            address: self.start as usize,
+            at: self.at,
+            len: self.shown,
         }
     }
 
@@ -89,7 +98,7 @@ impl Stretch {
         }
         let stored = self.writes && self.protection & libc::PROT_WRITE as u64 != 0;
         if stored && let Some(fs) = pool::attached() {
-            let _ = fs.flush_blocks(self.ino, self.at, self.shown);
+            let _ = fs.flush_blocks(self.ino, &[(self.at, self.shown)]);
         }
     }
 }
@@ -137,6 +146,14 @@ impl Table {
     }
 
     /// Whether stores to the file are kept until msync.
+    /// All that shows a file and may be stored to.
+    pub fn stored_to(&self, ino: Ino) -> Vec<Shown> {
+        let all = self.0.values();
+        all.filter(|one| one.ino == ino && one.writes)
+            .map(Stretch::as_shown)
+            .collect()
+    }
+
     pub fn is_apart(&self, ino: Ino) -> bool {
         self.0
             .values()

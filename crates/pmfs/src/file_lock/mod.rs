@@ -9,7 +9,7 @@ pub(crate) mod table;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::pool::Pool;
+use crate::pool::{Began, Pool};
 use crate::types::{FileId, Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
 use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
 use std::time::Duration;
@@ -119,6 +119,7 @@ impl Pool {
             pool: self,
             request,
             record: None,
+            began: Began::now(),
         };
         loop {
             let (by, seen) = match self.try_file_lock(request)? {
@@ -347,6 +348,7 @@ struct Waiting<'a> {
     pool: &'a Pool,
     request: &'a Request,
     record: Option<u64>,
+    began: Began,
 }
 
 impl Waiting<'_> {
@@ -364,7 +366,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.pool.gives_up() {
+        if self.pool.gives_up(self.began) {
             return;
         }
         if let Some(index) = self.record {

@@ -4,7 +4,7 @@ pub mod protocol;
 pub(crate) mod stalled;
 mod threads;
 
-use crate::pool::Pool;
+use crate::pool::{Began, Pool};
 use crate::recovery;
 use pmfs_format::runtime::{OWNER_INCARNATION_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -209,6 +209,7 @@ pub(crate) fn release(pool: &Pool, off: u64) {
 pub(crate) struct Held<'a> {
     pool: &'a Pool,
     off: u64,
+    began: Began,
 }
 
 impl<'a> Held<'a> {
@@ -216,13 +217,14 @@ impl<'a> Held<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn new(pool: &'a Pool, off: u64) -> Held<'a> {
         acquire(pool, off);
-        Held { pool, off }
+        let began = Began::now();
+        Held { pool, off, began }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.pool.gives_up() {
+        if self.pool.gives_up(self.began) {
             return;
         }
         release(self.pool, self.off);

@@ -147,6 +147,8 @@ bugs! {
         "the blocks go before the size says so";
     OneCall "bug-pinned-zeros-first", "truncate below a mapping",
         "what the size still shows is zeros already";
+    OneCall "bug-part-unflushed", "mapping: flush of what was stored",
+        "of several parts that a program stored to the last is not written back";
     OneCall "bug-old-bytes-exposed", "zeroing past the end",
         "an extended file shows what the block held before";
     OneCall "bug-zeros-unfenced", "zeroing past the end: barrier",

@@ -13,6 +13,15 @@ fn pin(fs: &Fs, p: &Prepared) -> Result<()> {
     Ok(())
 }
 
+/// As a program does that has the file mapped.
+fn stored(fs: &Fs, ino: u64, at: u64) -> Result<()> {
+    for run in fs.blocks(ino, at, 4096, 0)? {
+        let _window = fs.mapping().window();
+        fs.mapping().write_bytes(run.off + 60, b"stored by itself");
+    }
+    Ok(())
+}
+
 fn resize(fs: &Fs, ino: u64, size: u64) -> Result<()> {
     let set = SetAttr {
         size: Some(size),
@@ -51,7 +60,14 @@ pub fn kinds() -> Vec<Kind> {
             fs.blocks(p.sparse, 0, 1 << 20, 1 << 20)?;
             fs.write(p.sparse, 100, b"in what was a hole")?
         };
-        "pinned: written back", true, |fs, p| fs.flush_blocks(p.large, 0, 1 << 20)?;
+        "pinned: written back", true, |fs, p| fs.flush_blocks(p.large, &[(0, 1 << 20)])?;
+        "pinned: stored to in two places, written back", true, |fs, p| {
+            let parts = [(0, 4096), (8192, 8192)];
+            for (at, _) in parts {
+                stored(fs, p.large, at)?;
+            }
+            fs.flush_blocks(p.large, &parts)?
+        };
         "pinned: up after down", false, |fs, p| resize(fs, p.large, 20_000)?;
         "unpinned after it was made shorter", false, |fs, p| fs.unpin(p.large)?;
     };

@@ -1,0 +1,152 @@
+//! msync of what was stored, and not of all that is named: a database that has a gigabyte mapped, and commits a page, pays for the page.
+//!
+//! The kernel notes which pages this process has stored to ([`pmem::watch`]). That is all there is to flush if nobody else can have stored
+//! to the file's blocks meanwhile, so each writing pin carries a mark (`stored_elsewhere`), set whenever a process begins to map the file for
+//! writing, this one included. Who finds the mark, others' pins, or pages that are not watched flushes all of it, as ever. Where the
+//! kernel has no such notes, that is always.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::types::Ino;
+use pmem::watch::Watch;
+
+/// Shorter ranges are flushed whole: 20 us for each MiB, against a fault for each page that is stored to; and large
+/// pages stay large.
+pub(crate) const LEN_MIN: u64 = 2 << 20;
+
+/// Addresses that show a part of a file, to which this process may store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The first.
+    pub address: usize,
+    /// The byte of the file that it shows; whole pages.
+    pub at: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Shown {
+    fn meets(&self, other: &Shown) -> bool {
+        self.at < other.at + other.len && other.at < self.at + self.len
+    }
+}
+
+/// Who may have stored to a file's blocks without this process's knowing, since it was asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// Nobody.
+    No,
+    /// Somebody who does not any more, or this process itself by a mapping that it did not have then.
+    Before,
+    /// Another process has it mapped for writing.
+    Now,
+}
+
+/// What this process has watched: nothing yet, or nothing ever.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unasked,
+    Watching(Watch),
+    Impossible,
+}
+
+/// The watch of a process, made when it is first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Watching(Mutex<State>);
+
+impl Watching {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        match &*self.state() {
+            State::Watching(watch) => Some(watch.descriptor()),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    fn watch(&mut self) -> Option<&Watch> {
+        let forked = matches!(self, State::Watching(watch) if !watch.is_own());
+        if forked || matches!(self, State::Unasked) {
+            *self = Watch::new().map_or(State::Impossible, State::Watching);
+        }
+        match self {
+            State::Watching(watch) => Some(watch),
+            _ => None,
+        }
+    }
+
+    /// Nothing is known any more of what these show.
+    fn forget<'a>(&mut self, all: impl Iterator<Item = &'a Shown>) {
+        if let State::Watching(watch) = self {
+            let mut ended = all.map(|one| watch.end(one.address, one.len as usize));
+            if ended.any(|ended| ended.is_err()) {
+                // With it all watching ends.
+                *self = State::Unasked;
+            }
+        }
+    }
+}
+
+impl Fs {
+    /// Makes durable what programs have stored in the blocks that `part` shows, and updates the file's times. `all`: whatever shows this
+    /// file in this process and may be stored to, `part` or what it is a part of among them. One call at a time for a file, and nothing of it is
+    /// mapped or unmapped meanwhile.
+    ///
+    /// # Errors
+    /// As of [`Fs::flush_blocks`].
+    pub fn flush_stored(&self, ino: Ino, part: &Shown, all: &[Shown]) -> Result<()> {
+        let whole = [(part.at, part.len)];
+        if part.len < LEN_MIN || !self.mapping().needs_flush() {
+            return self.flush_blocks(ino, &whole);
+        }
+        let mut state = self.pool().watching.state();
+        if state.watch().is_none() {
+            return self.flush_blocks(ino, &whole);
+        }
+        // Twice in this process: what is stored through the other is not noted here.
+        let twice = all.iter().filter(|one| one.meets(part)).count() > 1;
+        let elsewhere = self.pool().take_stored_elsewhere(ino)?;
+        if twice || elsewhere != Elsewhere::No {
+            state.forget(all.iter());
+        }
+        let (address, len) = (part.address, part.len as usize);
+        let watch = state
+            .watch()
+            .filter(|_| !twice && elsewhere != Elsewhere::Now);
+        let Some(watch) = watch else {
+            return self.flush_blocks(ino, &whole);
+        };
+        let flushed = match watch.take(address, len) {
+            Ok(stored) if stored.is_empty() => return Ok(()),
+            Ok(stored) => {
+                let parts = stored.iter().map(|run| {
+                    let from = (run.start - address) as u64;
+                    (part.at + from, (run.end - run.start) as u64)
+                });
+                self.flush_blocks(ino, &parts.collect::<Vec<_>>())
+            }
+            Err(_) => {
+                // First watched, then flushed: a store between the two is noted, and flushed twice.
+                let _ = watch.begin(address, len);
+                self.flush_blocks(ino, &whole)
+            }
+        };
+        if flushed.is_err() {
+            state.forget(std::iter::once(part));
+        }
+        flushed
+    }
+
+    /// The number of the descriptor by which stores are watched, if they are.
+    #[must_use]
+    pub fn watch_descriptor(&self) -> Option<i32> {
+        self.pool().watching.descriptor()
+    }
+}

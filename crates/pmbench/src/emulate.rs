@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use pmem::{Emulation, MapOptions, Pmem};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ground::Ground;
 use crate::measure::{Figures, Report};
 use crate::pool::unprotected;
+use crate::processor::keep_to;
 use crate::random::Random;
 
 /// The medium that is asked for by nobody: PMEP's.
@@ -296,7 +296,7 @@ fn write_for_a_span(mem: &Pmem, from: u64) -> anyhow::Result<[f64; 3]> {
 /// The process of a [`Writer`]: a quarter of the pool is its own, and a processor.
 pub fn writer(pool: &Path, asked: Emulation, number: u64) -> anyhow::Result<()> {
     let mem = map(pool, asked)?;
-    keep_to_processor(number as usize)?;
+    keep_to(number as usize)?;
     for order in std::io::stdin().lines() {
         let at: f64 = order?.parse()?;
         while monotonic_ns() < at {
@@ -306,16 +306,6 @@ pub fn writer(pool: &Path, asked: Emulation, number: u64) -> anyhow::Result<()> 
             watched(&mut || write_for_a_span(&mem, number * LEN / 4))?;
         println!("{begin} {end} {rate} {}", u8::from(is_steady));
     }
-    Ok(())
-}
-
-/// Of those that this process may have. With one alone two writers are never there together.
-fn keep_to_processor(number: usize) -> anyhow::Result<()> {
-    let may = sched_getaffinity(None)?;
-    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|at| may.is_set(*at)).collect();
-    let mut one = CpuSet::new();
-    one.set(all[number % all.len()]);
-    sched_setaffinity(None, &one)?;
     Ok(())
 }
 

@@ -25,6 +25,12 @@ impl Ground {
         Ground::with_pages("never", gib)
     }
 
+    /// One that is soon full.
+    #[cfg(test)]
+    pub fn small(mib: u64) -> anyhow::Result<Ground> {
+        Ground::of("tmpfs", format!("huge=never,size={mib}m,mode=0700"))
+    }
+
     /// A hugetlbfs with pages of 1 GiB.
     pub fn gigantic(gib: u64) -> anyhow::Result<Ground> {
         Ground::of("hugetlbfs", format!("pagesize=1G,size={gib}g,mode=0700"))

@@ -17,6 +17,7 @@ mod mapped;
 mod measure;
 mod mount;
 mod pool;
+mod processor;
 mod random;
 mod reader;
 mod recovery;
@@ -27,6 +28,7 @@ mod tmpfs;
 mod windows;
 
 use clap::{Parser, Subcommand};
+use experiments::shell::{CANNOT, Cannot};
 
 #[derive(Parser)]
 #[command(
@@ -118,13 +120,9 @@ enum What {
         others: bool,
     },
     /// Reads and writes of a mapped file, by page size, and beside tmpfs and ext4 on a block device (PMFS's figure 9).
-    Mapped {
-        /// Size of the file, in MiB; beside others a quarter of it.
-        #[arg(long, default_value_t = 4096)]
-        file_mib: u64,
-    },
+    Mapped(mapped::Options),
     /// What keeping stray stores away costs: none, protection keys, page permissions (PMFS's figure 11).
-    Windows,
+    Windows(windows::Options),
     /// A process of `sharing`.
     #[command(hide = true)]
     Worker {
@@ -142,7 +140,13 @@ enum What {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    reader::until_it_stops(|| run(arguments))
+    match reader::until_it_stops(|| run(arguments)) {
+        Err(why) if why.is::<Cannot>() => {
+            println!("{why}");
+            std::process::exit(CANNOT);
+        }
+        ended => ended,
+    }
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -178,8 +182,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             number,
         }) => emulate::writer(&pool, emulate, number),
         Some(What::Sharing) => sharing::run(&report),
-        Some(What::Mapped { file_mib }) => mapped::run(&report, file_mib),
-        Some(What::Windows) => windows::run(&report),
+        Some(What::Mapped(options)) => mapped::run(&report, &options),
+        Some(What::Windows(options)) => windows::run(&report, &options),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Mount { dir }) => mount::run(&report, &dir),
     }

@@ -5,11 +5,13 @@
 //! *dependent* ones each offset needs what the last one has read. *Fresh*: mapped anew in the round, so that page faults count, and
 //! ext4 mounted anew, so that it has to fetch. Stores are left in the caches, as the paper's are.
 
+use crate::experiments::shell::Cannot;
 use crate::ground::Ground;
 use crate::measure::{Figures, Report, ratio, time};
 use crate::pool::{NODE, map_options};
 use crate::random::Random;
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
 use pmem::view::View;
 use pmfs::{FileMap, Fs, Ino, MapMode, MkfsOptions, OpenOptions, ROOT_INO};
 use std::path::{Path, PathBuf};
@@ -20,6 +22,34 @@ const SIZES: [usize; 5] = [64, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB];
 /// Bytes that a round moves, at most, and operations.
 const ROUND_BYTES: usize = 64 << 20;
 const ROUND_MAX: u64 = 200_000;
+
+/// What to measure.
+#[derive(Args)]
+pub struct Options {
+    /// Size of the file, in MiB; beside others a quarter of it.
+    #[arg(long, default_value_t = 4096)]
+    file_mib: u64,
+    /// Pages of this size alone, nothing beside them.
+    #[arg(long, value_enum, requires = "operation")]
+    pages: Option<Pages>,
+    /// With them, what is done, by the name that the table has.
+    #[arg(long, requires = "pages")]
+    operation: Option<String>,
+    /// With them: mapped anew in each round.
+    #[arg(long, requires = "pages")]
+    fresh: bool,
+}
+
+/// Sizes of pages.
+#[derive(Clone, Copy, ValueEnum)]
+enum Pages {
+    #[value(name = "4k")]
+    Small,
+    #[value(name = "2m")]
+    Large,
+    #[value(name = "1g")]
+    Gigantic,
+}
 
 /// Mapped bytes.
 enum Mapped<'a> {
@@ -254,8 +284,54 @@ impl Work {
     }
 }
 
+const OF_PAGES: [Work; 5] = [
+    Work::Read(64),
+    Work::Dependent,
+    Work::Write(64),
+    Work::Read(4 * KIB),
+    Work::Write(4 * KIB),
+];
+
 /// Measures and prints.
-pub fn run(report: &Report, file_mib: u64) -> anyhow::Result<()> {
+pub fn run(report: &Report, options: &Options) -> anyhow::Result<()> {
+    match (options.pages, &options.operation) {
+        (Some(pages), Some(operation)) => one(report, options, pages, operation),
+        _ => all(report, options.file_mib),
+    }
+}
+
+/// One operation on pages of one size.
+fn one(report: &Report, options: &Options, pages: Pages, operation: &str) -> anyhow::Result<()> {
+    let work = OF_PAGES.into_iter().find(|work| work.name() == operation);
+    let names = OF_PAGES.map(Work::name).join("; ");
+    let work = work.with_context(|| format!("there is no {operation}; there are: {names}"))?;
+    let bytes = options.file_mib << 20;
+    ensure!(bytes > 0, "a file of 0 MiB can't be mapped");
+    let gib = options.file_mib.div_ceil(1024) + 1;
+    let candidate: Box<dyn Candidate> = match pages {
+        Pages::Small => Box::new(OfPool::new(
+            "4 KiB pages",
+            Ground::small_pages(gib)?,
+            bytes,
+        )?),
+        Pages::Large => Box::new(OfPool::new("2 MiB pages", Ground::new(gib)?, bytes)?),
+        Pages::Gigantic => match gigantic(bytes) {
+            Ok(huge) => Box::new(huge),
+            Err(why) => return Err(Cannot(format!("pages of 1 GiB: {why:#}")).into()),
+        },
+    };
+    let title = format!("a file of {} MiB", options.file_mib);
+    measure(
+        report,
+        &title,
+        &[&*candidate],
+        bytes,
+        &[work],
+        options.fresh,
+    )
+}
+
+fn all(report: &Report, file_mib: u64) -> anyhow::Result<()> {
     let bytes = file_mib << 20;
     let gib = file_mib.div_ceil(1024) + 1;
     if !report.json {
@@ -275,14 +351,7 @@ pub fn run(report: &Report, file_mib: u64) -> anyhow::Result<()> {
             Err(_) => {}
         }
         let title = format!("page sizes, a file of {file_mib} MiB, all of it touched before");
-        let works = [
-            Work::Read(64),
-            Work::Dependent,
-            Work::Write(64),
-            Work::Read(4 * KIB),
-            Work::Write(4 * KIB),
-        ];
-        measure(report, &title, &all, bytes, &works, false)?;
+        measure(report, &title, &all, bytes, &OF_PAGES, false)?;
     }
     let bytes = bytes / 4;
     let gib = (file_mib / 4).div_ceil(1024) + 1;
@@ -412,7 +481,7 @@ fn measure(
             if report.json {
                 println!(
                     "{}",
-                    serde_json::json!({"part": title, "operation": work.name(), "candidate": name, "ns": ns.0, "times": times})
+                    serde_json::json!({"part": title, "operation": work.name(), "candidate": name, "ns": ns.0, "median_ns": ns.median(), "times": times})
                 );
             } else {
                 println!(

@@ -4,10 +4,13 @@
 //! Method: one pool, attached once for each protection, which take turns. How many windows an operation opens is counted. Where
 //! the machine has no keys that count is all that can be said of them here: each is two WRPKRU.
 
+use crate::experiments::shell::Cannot;
 use crate::ground::Ground;
 use crate::measure::{Figures, Report, ratio, time};
 use crate::pool::{NODE, map_options, unprotected};
 use crate::random::Random;
+use anyhow::ensure;
+use clap::Args;
 use pmem::counters;
 use pmfs::{
     AtimeMode, Fs, Ino, MapOptions, MkfsOptions, OpenOptions, ProtectMode, Protection, ROOT_INO,
@@ -32,6 +35,59 @@ const FILE: u64 = 128 << 20;
 /// Of the mix, as Filebench has it: a file's bytes, and what is appended to it.
 const WHOLE: usize = 128 * KIB;
 const MORE: usize = 16 * KIB;
+
+/// What to measure.
+#[derive(Args)]
+pub struct Options {
+    /// This operation alone, by the name that the table has [default: all of them].
+    #[arg(long)]
+    operation: Option<String>,
+    /// This protection alone [default: none, keys and pages in turns].
+    #[arg(long)]
+    protection: Option<ProtectMode>,
+}
+
+impl Options {
+    fn modes(&self) -> anyhow::Result<Vec<ProtectMode>> {
+        let keys = pmem::protection::keys();
+        match (self.protection, keys) {
+            (Some(ProtectMode::Keys), Err(why)) => Err(Cannot(why.to_string()).into()),
+            (Some(mode), _) => Ok(vec![mode]),
+            (None, Ok(_)) => Ok(vec![
+                ProtectMode::None,
+                ProtectMode::Keys,
+                ProtectMode::Pages,
+            ]),
+            (None, Err(_)) => Ok(vec![ProtectMode::None, ProtectMode::Pages]),
+        }
+    }
+
+    fn wants(&self, operation: &str) -> bool {
+        self.operation.as_ref().is_none_or(|one| one == operation)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let writes = WRITES.iter().map(|(len, _)| name_of_write(*len));
+        let all: Vec<String> = writes.chain([1, 2].map(name_of_mix)).collect();
+        ensure!(
+            all.iter().any(|name| self.wants(name)),
+            "there is no such operation; there are: {}",
+            all.join("; ")
+        );
+        Ok(())
+    }
+}
+
+fn name_of_write(bytes: usize) -> String {
+    match bytes {
+        ..KIB => format!("write {bytes} B"),
+        _ => format!("write {} KiB", bytes / KIB),
+    }
+}
+
+fn name_of_mix(threads: usize) -> String {
+    format!("fileserver mix, {threads} thread{}", &"s"[..threads - 1])
+}
 
 /// One attachment.
 struct Closed {
@@ -141,53 +197,54 @@ fn make(path: &Path) -> anyhow::Result<Ino> {
 }
 
 /// Measures and prints.
-pub fn run(report: &Report) -> anyhow::Result<()> {
+pub fn run(report: &Report, options: &Options) -> anyhow::Result<()> {
+    options.check()?;
+    let modes = options.modes()?;
     let ground = Ground::new(2)?;
     let path = ground.path().join("pool");
     let file = make(&path)?;
-    let mut modes = vec![ProtectMode::None, ProtectMode::Pages];
-    let keys = pmem::protection::keys();
-    if keys.is_ok() {
-        modes.insert(1, ProtectMode::Keys);
-    }
     let mut all = Vec::new();
     for mode in modes {
         all.push(Closed::open(&path, mode, file)?);
     }
     if !report.json {
-        println!(
-            "{} rounds; ns an operation: median (least-most)",
-            report.rounds
-        );
-        if let Err(why) = &keys {
-            println!("protection keys were not measured: {why}; each window would be two WRPKRU");
-        }
-        println!(
-            "{:<28} {:>10} {:>26} {:>9} {:>9}",
-            "", "protection", "ns", "times", "windows"
-        );
+        head(report);
     }
     let bytes = vec![9; 256 * KIB];
     for (len, count) in WRITES {
-        let name = if len < KIB {
-            format!("write {len} B")
-        } else {
-            format!("write {} KiB", len / KIB)
-        };
-        measure(report, &name, count, &mut all, |one| {
-            one.write(&bytes[..len], count)
-        })?;
+        let name = name_of_write(len);
+        if options.wants(&name) {
+            measure(report, &name, count, &mut all, |one| {
+                one.write(&bytes[..len], count)
+            })?;
+        }
     }
     for threads in [1, 2] {
-        let name = format!("fileserver mix, {threads} thread{}", &"s"[..threads - 1]);
-        measure(report, &name, MIXES, &mut all, |one| {
-            one.mix(&bytes, threads)
-        })?;
+        let name = name_of_mix(threads);
+        if options.wants(&name) {
+            measure(report, &name, MIXES, &mut all, |one| {
+                one.mix(&bytes, threads)
+            })?;
+        }
     }
     for one in &all {
         one.fs.detach()?;
     }
     Ok(())
+}
+
+fn head(report: &Report) {
+    println!(
+        "{} rounds; ns an operation: median (least-most)",
+        report.rounds
+    );
+    if let Err(why) = pmem::protection::keys() {
+        println!("protection keys were not measured: {why}; each window would be two WRPKRU");
+    }
+    println!(
+        "{:<28} {:>10} {:>26} {:>9} {:>9}",
+        "", "protection", "ns", "times", "windows"
+    );
 }
 
 /// All protections in turns; `count` operations each time.
@@ -218,7 +275,7 @@ fn measure(
         if report.json {
             println!(
                 "{}",
-                serde_json::json!({"operation": name, "protection": protection, "ns": ns.0, "times": times, "windows": windows})
+                serde_json::json!({"operation": name, "protection": protection, "ns": ns.0, "median_ns": ns.median(), "times": times, "windows": windows})
             );
         } else {
             println!(
@@ -228,4 +285,23 @@ fn measure(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_chosen_by_its_name() {
+        let named = |name: &str| Options {
+            operation: Some(name.into()),
+            protection: Some(ProtectMode::Pages),
+        };
+        for name in ["write 64 B", "write 4 KiB", "fileserver mix, 2 threads"] {
+            assert!(named(name).check().is_ok(), "{name}");
+        }
+        let why = named("write 64").check().unwrap_err().to_string();
+        assert!(why.contains("write 64 B; "), "{why}");
+        assert_eq!(named("").modes().unwrap(), [ProtectMode::Pages]);
+    }
 }

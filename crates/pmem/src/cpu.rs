@@ -22,6 +22,10 @@ pub(crate) struct Cpu {
     pub cmpxchg16b: bool,
     /// The cheapest instruction that writes a line back.
     pub flush: FlushInstr,
+    /// clwb.
+    pub clwb: bool,
+    /// clflushopt.
+    pub clflushopt: bool,
 }
 
 /// The CPU this process runs on.
@@ -45,19 +49,32 @@ impl Cpu {
     /// From what it has (leaf 1 ecx, leaf 7 ebx), and what of that the kernel lets programs use.
     fn of((has_1, has_7): (u32, u32), (usable_1, usable_7): (u32, u32)) -> Cpu {
         let both = bit::AVX512F | bit::AVX512VL;
+        let clwb = has_7 & bit::CLWB != 0;
+        let clflushopt = has_7 & bit::CLFLUSHOPT != 0;
         Cpu {
             avx512: usable_7 & both == both,
             avx2: usable_7 & bit::AVX2 != 0,
             avx: usable_1 & bit::AVX != 0,
             cmpxchg16b: has_1 & bit::CMPXCHG16B != 0,
-            flush: if has_7 & bit::CLWB != 0 {
+            flush: if clwb {
                 FlushInstr::Clwb
-            } else if has_7 & bit::CLFLUSHOPT != 0 {
+            } else if clflushopt {
                 FlushInstr::Clflushopt
             } else {
                 // On every x86-64 CPU.
                 FlushInstr::Clflush
             },
+            clwb,
+            clflushopt,
+        }
+    }
+
+    /// Whether it has this instruction.
+    pub(crate) fn has(&self, instr: FlushInstr) -> bool {
+        match instr {
+            FlushInstr::None | FlushInstr::Clflush => true,
+            FlushInstr::Clwb => self.clwb,
+            FlushInstr::Clflushopt => self.clflushopt,
         }
     }
 }

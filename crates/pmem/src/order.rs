@@ -1,9 +1,29 @@
 //! Order and durability: flush and fence.
 
+use crate::cpu::cpu;
 use crate::flush::{LINE, lines, store_fence};
-use crate::{FlushInstr, Pmem, counters, emulate};
+use crate::{Error, FlushInstr, Pmem, counters, emulate};
 
 impl Pmem {
+    /// Flushes by this instruction from now on, whatever the medium needs, and fences always: to measure what each costs.
+    ///
+    /// # Errors
+    /// `Unsupported`: the CPU has no such instruction.
+    pub fn flushing_by(mut self, instr: FlushInstr) -> Result<Pmem, Error> {
+        if !cpu().has(instr) {
+            return Err(Error::Unsupported {
+                what: match instr {
+                    FlushInstr::Clwb => "clwb",
+                    FlushInstr::Clflushopt => "clflushopt",
+                    FlushInstr::Clflush | FlushInstr::None => "clflush",
+                },
+            });
+        }
+        self.medium.flush = instr;
+        self.fence_always = true;
+        Ok(self)
+    }
+
     /// Writes back every line that `off..off + len` touches; done when the
     /// next fence returns. Nothing on a medium that needs none.
     #[inline]
@@ -67,5 +87,44 @@ impl Pmem {
         if let Some(dirty) = &self.dirty {
             dirty.add(off, len);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is measured as an instruction is that instruction, and none that the CPU lacks is executed.
+    #[test]
+    fn a_pool_flushes_by_the_instruction_asked_for() {
+        for instr in [
+            FlushInstr::Clwb,
+            FlushInstr::Clflushopt,
+            FlushInstr::Clflush,
+        ] {
+            let mem = Pmem::private(4096).flushing_by(instr);
+            if !cpu().has(instr) {
+                assert!(matches!(mem, Err(Error::Unsupported { .. })), "{instr}");
+                continue;
+            }
+            let mem = mem.unwrap();
+            assert_eq!(mem.medium().flush, instr);
+            mem.store(64, 7);
+            mem.flush(64, 8);
+            mem.fence();
+            assert_eq!(mem.load(64), 7, "{instr}");
+        }
+        assert!(cpu().has(cpu().flush));
+    }
+
+    #[test]
+    fn a_cpu_has_the_instructions_that_it_tells() {
+        let old = crate::cpu::Cpu {
+            clwb: false,
+            clflushopt: false,
+            ..*cpu()
+        };
+        assert!(old.has(FlushInstr::Clflush));
+        assert!(!old.has(FlushInstr::Clwb) && !old.has(FlushInstr::Clflushopt));
     }
 }

@@ -2,9 +2,15 @@
 //! below it. They print one JSON object.
 
 pub mod calls;
+pub mod device;
+pub mod faults;
 pub mod fileset;
+pub mod full;
+pub mod logged;
 mod mixes;
+pub mod names;
 mod oltp;
+pub mod small_writes;
 
 use clap::{Args, Subcommand};
 
@@ -15,6 +21,18 @@ pub enum Driver {
     Fileset(fileset::Options),
     /// What single calls take: create, append, write, read, delete.
     Calls(calls::Options),
+    /// What the memory of a pool can do: latencies of instructions, bandwidth, flushes.
+    Device(device::Options),
+    /// What mapping a file takes, and touching its pages for the first time.
+    Faults(faults::Options),
+    /// Bytes that PMFS logs for touch, mkdir and mv.
+    Logged(logged::Options),
+    /// What making, looking at and deleting a file takes among so many others.
+    Names(names::Options),
+    /// What writes take where a file system is so full.
+    Full(full::Options),
+    /// Small writes at the end of a file and over what it holds.
+    SmallWrites(small_writes::Options),
 }
 
 /// As long as it measures.
@@ -31,6 +49,12 @@ impl Driver {
         match self {
             Driver::Fileset(options) => fileset::run(&options),
             Driver::Calls(options) => calls::run(&options),
+            Driver::Device(options) => device::run(&options),
+            Driver::Faults(options) => faults::run(&options),
+            Driver::Logged(options) => logged::run(&options),
+            Driver::Names(options) => names::run(&options),
+            Driver::Full(options) => full::run(&options),
+            Driver::SmallWrites(options) => small_writes::run(&options),
         }
     }
 }

@@ -15,7 +15,7 @@ pub mod results;
 mod runner;
 mod scope;
 mod setup;
-mod shell;
+pub mod shell;
 pub mod target;
 pub mod template;
 
@@ -128,7 +128,7 @@ fn list(data: &Data, json: bool) -> anyhow::Result<()> {
         }
         let source = format!("{}, {}", one.source, one.figure);
         println!(
-            "{:<12} {:<44} {source}{}",
+            "{:<18} {:<44} {source}{}",
             one.name,
             one.title,
             but(missing)
@@ -143,14 +143,14 @@ fn list(data: &Data, json: bool) -> anyhow::Result<()> {
             let row = serde_json::json!({"target": one.name, "title": title, "missing": missing});
             println!("{row}");
         } else {
-            println!("{:<12} {title}{}", one.name, but(missing));
+            println!("{:<18} {title}{}", one.name, but(missing));
         }
     }
     Ok(())
 }
 
 fn but(missing: Option<String>) -> String {
-    missing.map_or(String::new(), |why| format!("\n{:12} not here: {why}", ""))
+    missing.map_or(String::new(), |why| format!("\n{:18} not here: {why}", ""))
 }
 
 impl RunOptions {

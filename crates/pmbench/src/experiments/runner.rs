@@ -8,7 +8,7 @@ use super::mounted::Mounted;
 use super::progress::{Progress, Which};
 use super::results::{Key, Outcome, Results, Row};
 use super::scope::{Places, Scope};
-use super::shell::{Stop, run};
+use super::shell::{Cannot, Stop, run};
 use super::target::Target;
 use crate::ground::Ground;
 use anyhow::{Context, bail};
@@ -291,8 +291,7 @@ impl<'a> Runner<'a> {
                     "{}: {labels}, {}: {why:#}",
                     key.experiment, key.target
                 ));
-                let reason = format!("{why:#}");
-                Outcome::Error { reason }
+                failed(&why)
             }
         };
         let which = (at.experiment, at.point, at.target);
@@ -321,6 +320,18 @@ impl<'a> Runner<'a> {
     fn add(&mut self, row: Row) -> anyhow::Result<()> {
         (self.tell)(&row);
         self.results.add(row)
+    }
+}
+
+/// Skipped, if a step says that it can't be done here.
+fn failed(why: &anyhow::Error) -> Outcome {
+    match why.downcast_ref::<Cannot>() {
+        Some(Cannot(reason)) => Outcome::Skipped {
+            reason: reason.clone(),
+        },
+        None => Outcome::Error {
+            reason: format!("{why:#}"),
+        },
     }
 }
 

@@ -1,6 +1,7 @@
 //! One shell command: its output, how long it took, and an end to it when its time is over or the run is to stop.
 //!
-//! Each is the leader of a process group, so that what it started ends with it.
+//! Each is the leader of a process group, so that what it started ends with it. One that ends with 77 says that this can't be done
+//! here, as in automake's tests: what it printed is the reason.
 
 use super::needs::search_path;
 use anyhow::{Context, bail};
@@ -16,6 +17,20 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 /// Of what a failed command said.
 const SAID_MAX: usize = 600;
+/// The exit status of a command that can't do here what it is to do.
+pub const CANNOT: i32 = 77;
+
+/// It can't be done here.
+#[derive(Debug)]
+pub struct Cannot(pub String);
+
+impl std::fmt::Display for Cannot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Cannot {}
 
 /// Set when somebody wants the run to stop.
 pub type Stop = Arc<AtomicBool>;
@@ -59,6 +74,9 @@ pub fn run(command: &str, timeout: Duration, stop: &Stop) -> anyhow::Result<Ran>
     let output = output?;
     if let Some(why) = killed {
         bail!("{why}: {command}");
+    }
+    if output.status.code() == Some(CANNOT) {
+        return Err(Cannot(said(&output)).into());
     }
     if !output.status.success() {
         bail!("{}: {command}\n{}", output.status, said(&output));
@@ -130,6 +148,18 @@ mod tests {
             why.contains("sorry") && why.contains("false; true"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_told_from_what_failed() {
+        let cannot = |command: &str| {
+            let why = go(command, 5000).map(|_| ()).unwrap_err();
+            let why = why.context("before");
+            why.downcast_ref::<Cannot>().map(ToString::to_string)
+        };
+        let why = cannot("echo no keys; exit 77");
+        assert_eq!(why.as_deref(), Some("no keys"));
+        assert_eq!(cannot("echo no keys; exit 76"), None);
     }
 
     /// What a command started must not outlive it: its output would be waited for.

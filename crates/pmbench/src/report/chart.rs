@@ -268,7 +268,17 @@ fn mark(style: usize, x: f64, y: f64) -> String {
         ),
         3 => format!("<path {class} d=\"M{x:.1} {:.1}l4.5 8h-9z\"/>", y - 4.5),
         4 => format!("<path {class} d=\"M{x:.1} {:.1}l5 5-5 5-5-5z\"/>", y - 5.0),
-        _ => format!("<path {class} d=\"M{x:.1} {:.1}l4.5-8h-9z\"/>", y + 4.5),
+        5 => format!("<path {class} d=\"M{x:.1} {:.1}l4.5-8h-9z\"/>", y + 4.5),
+        6 => format!(
+            "<path {class} d=\"M{:.1} {:.1}h9v3h-9z\"/>",
+            x - 4.5,
+            y - 1.5
+        ),
+        _ => format!(
+            "<path {class} d=\"M{:.1} {:.1}h3v9h-3z\"/>",
+            x - 1.5,
+            y - 4.5
+        ),
     }
 }
 

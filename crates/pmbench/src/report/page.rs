@@ -11,6 +11,8 @@ use std::path::Path;
 const STYLE: &str = include_str!("page.css");
 /// Of a figure's losses, how many are told before the rest is folded away.
 const TOLD: usize = 5;
+/// The target that is PMFS through its mount.
+const MOUNT: &str = "pmfs-mount";
 
 /// Writes it.
 pub fn write(summary: &Summary, path: &Path) -> anyhow::Result<()> {
@@ -63,7 +65,9 @@ fn overview(page: &mut String, summary: &Summary) {
          PMFS is, in the median of all points, and from the worst to the best; at how many it loses through its mount.</p>\n<div class=\"wide\"><table><thead><tr>\
          <th>figure</th><th>against</th><th>loses</th><th>median</th><th>worst to best</th><th>mount loses</th></tr></thead><tbody>\n",
     );
-    for figure in &summary.figures {
+    // Of the memory alone nobody loses.
+    let beside = |figure: &&Figure| !figure.ours().is_empty();
+    for figure in summary.figures.iter().filter(beside) {
         for peer in figure.peers() {
             overview_row(page, figure, peer);
         }
@@ -85,7 +89,8 @@ fn overview_row(page: &mut String, figure: &Figure, peer: usize) {
         medians
     };
     let of_program = ours.first().map(medians).unwrap_or_default();
-    let of_mount = ours.get(1).map(medians).unwrap_or_default();
+    let mount = ours.iter().find(|at| figure.series[**at].name == MOUNT);
+    let of_mount = mount.map(medians).unwrap_or_default();
     let peer_name = escape(&figure.series[peer].name);
     let _ = write!(
         page,
@@ -107,10 +112,7 @@ fn overview_row(page: &mut String, figure: &Figure, peer: usize) {
         times_text(of_program[(of_program.len() - 1) / 2]),
         times_text(*least),
         times_text(*most),
-        lost(
-            &of_mount,
-            ours.get(1).map_or(0, |ours| figure.unmeasured(*ours))
-        ),
+        lost(&of_mount, mount.map_or(0, |at| figure.unmeasured(*at))),
     );
 }
 
@@ -214,7 +216,10 @@ fn section(page: &mut String, figure: &Figure, quick: bool) {
 
 fn losses(page: &mut String, figure: &Figure) {
     if figure.ours().is_empty() {
-        page.push_str("<p class=\"lost\">PMFS was not measured.</p>\n");
+        page.push_str(match figure.experiment.only_these {
+            true => "<p>This is the memory alone, without a file system.</p>\n",
+            false => "<p class=\"lost\">PMFS was not measured.</p>\n",
+        });
     }
     if figure.peers().is_empty() {
         return;

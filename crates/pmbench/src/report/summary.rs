@@ -11,7 +11,7 @@ use crate::measure::Figures;
 use std::path::Path;
 
 /// Colours and marks that there are.
-pub const STYLES: usize = 6;
+pub const STYLES: usize = 8;
 
 /// A run.
 pub struct Summary {

@@ -44,6 +44,18 @@ fn a_step_that_fails_tells_what_it_said() {
 }
 
 #[test]
+fn a_step_that_ends_with_77_is_skipped_with_what_it_said() {
+    let bench = Bench::new(
+        "[steps]\nrun = 'if [ {what} = one ]; then echo no keys; exit 77; fi; echo value 5'",
+    );
+    bench.run(&["--rounds", "1", "--targets", "a"]);
+    assert_eq!(reasons(&bench, "skipped"), ["no keys"]);
+    assert!(reasons(&bench, "error").is_empty());
+    assert_eq!(bench.rows()[1]["value"], 5.0);
+    assert!(report(&bench).contains("skipped: no keys"));
+}
+
+#[test]
 fn a_missing_tool_skips_the_experiment_and_a_missing_target_only_itself() {
     let needs =
         "[needs]\nprograms = { no-such-tool = 'its-package' }\n[steps]\nrun = 'echo value 1'";

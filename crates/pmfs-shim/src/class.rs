@@ -1,9 +1,16 @@
 //! Which system calls may concern us.
 
+/// The numbers of libc, and those that it lacks.
+pub(crate) mod numbers {
+    pub use libc::*;
+    #[expect(non_upper_case_globals, reason = "named as libc names them")]
+    pub const SYS_io_pgetevents: i64 = 333;
+}
+
 /// Numbers and names.
 macro_rules! calls {
     ($($number:ident),* $(,)?) => {
-        &[$((libc::$number, stringify!($number))),*]
+        &[$((numbers::$number, stringify!($number))),*]
     };
 }
 
@@ -134,6 +141,9 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_copy_file_range,
     SYS_splice,
     SYS_io_submit,
+    SYS_io_getevents,
+    SYS_io_pgetevents,
+    SYS_io_destroy,
     // About the process.
     SYS_umask,
     SYS_setrlimit,

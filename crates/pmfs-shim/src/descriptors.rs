@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use pmfs::{FileId, Ino};
 
 use crate::entry::word;
-use crate::{config, kernel, pool, promote, thread};
+use crate::{config, kept, kernel, pool, promote, thread};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
@@ -261,6 +261,7 @@ fn is_own_among_kept(number: u64) -> bool {
         || config::get().keeper == Some(number)
         || config::get().is_image(number)
         || promote::is_root(number)
+        || kept::has(number)
         || pool::attached().is_some_and(|fs| fs.watches_by(number as i32))
     {
         return true;

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::calls::{
-    aio, attributes, cwd, descriptors as handles, directories, files, messages, names, opens,
-    sockets, watches, xattrs,
+    aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, names,
+    opens, sockets, watches, xattrs,
 };
+use crate::class::numbers;
 use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
 use crate::program::Answer;
@@ -131,6 +132,8 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),
         libc::SYS_io_submit => aio::submit(args),
+        libc::SYS_io_getevents | numbers::SYS_io_pgetevents => completions::take(number, args),
+        libc::SYS_io_destroy => completions::destroy(args),
         libc::SYS_bind | libc::SYS_connect => sockets::name(room, call),
         libc::SYS_sendmsg => messages::send(args),
         libc::SYS_sendmmsg => messages::send_many(args),

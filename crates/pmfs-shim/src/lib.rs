@@ -27,6 +27,7 @@ mod gate;
 #[allow(dead_code)]
 #[path = "../../pmfs-patch/src/header.rs"]
 mod header;
+mod kept;
 mod kernel;
 mod limits;
 #[path = "../../pmfs-patch/src/loading.rs"]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{AT_EACCESS, AT_FDCWD, R_OK, W_OK};
 
+use crate::calls::completions;
 use crate::entry::Call;
 use crate::kernel::{self, PATH};
 use crate::thread::Inner;
@@ -14,20 +15,23 @@ use crate::{
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
-/// Calls are the kernel's, but for those about signals, whose handlers stay behind ours.
+/// Calls are the kernel's, but for those about signals, whose handlers stay behind ours, and what takes completions that are ours.
 #[inline]
 pub(crate) fn passes(number: i64) -> bool {
     // A fork, for one, concerns what is still mapped.
-    RETIRED.load(Ordering::Relaxed)
-        && !maps::any()
-        && !matches!(
-            number,
-            libc::SYS_rt_sigaction
-                | libc::SYS_rt_sigprocmask
-                | libc::SYS_sigaltstack
-                | libc::SYS_execve
-                | libc::SYS_execveat
-        )
+    RETIRED.load(Ordering::Relaxed) && !maps::any() && !is_still_ours(number)
+}
+
+fn is_still_ours(number: i64) -> bool {
+    match number {
+        libc::SYS_rt_sigaction
+        | libc::SYS_rt_sigprocmask
+        | libc::SYS_sigaltstack
+        | libc::SYS_execve
+        | libc::SYS_execveat => true,
+        libc::SYS_io_getevents => completions::are_out(),
+        _ => false,
+    }
 }
 
 pub(crate) fn is_retired() -> bool {

@@ -278,6 +278,36 @@ fn is_guest() -> bool {
     parent.is_some_and(|parent| parent != kernel::thread())
 }
 
+/// A wait in the kernel that a signal ends, also one that came since this call began: `body` is given the address of the mask to wait
+/// with, and nothing is let through before. `None`: one waits for the end of this call.
+pub(crate) fn wait_with<T>(body: impl FnOnce(u64) -> T) -> Option<T> {
+    let own = change_mask(!FAULTS);
+    if thread::get(word::PUT_OFF) != 0 {
+        return None;
+    }
+    let answer = body((&raw const own).expose_provenance() as u64);
+    if thread::get(word::PUT_OFF) == 0 {
+        change_mask(own);
+    } else {
+        // The entry goes back to it; what it was within `body` was noted.
+        thread::set(word::MASK, own & !FAULTS);
+    }
+    Some(answer)
+}
+
+/// Answers what it was.
+fn change_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let (new, old) = (
+        (&raw const mask).expose_provenance() as u64,
+        (&raw mut before).expose_provenance() as u64,
+    );
+    let args = [libc::SIG_SETMASK as u64, new, old, 8, 0, 0];
+    // SAFETY: the kernel reads a mask and fills another.
+    unsafe { kernel::call(libc::SYS_rt_sigprocmask, args) };
+    std::hint::black_box(before)
+}
+
 /// What the program wants of a signal; a child that shares its parent's memory has its own ideas.
 fn wanted(signal: i32) -> Action {
     if is_guest() {

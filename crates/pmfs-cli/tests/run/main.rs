@@ -47,6 +47,7 @@ tests! {
     ways_round_the_library: "escapes.c" "ways";
     system_calls_of_its_own: "escapes.c" "raw";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
+    control_blocks_that_go_round: "aio.c" "all";
     files_no_larger_than_allowed: "limits.c" "size";
     a_daemon_on_its_own: "daemon.c" "all";
     exceptions_that_pass_calls: "exceptions.cc" "all";
@@ -202,6 +203,7 @@ const WITHOUT_POINTERS: &[&str] = &[
     "setfsgid",
     "landlock_restrict_self",
     "getdents",
+    "io_destroy",
     "io_uring_setup",
     "splice",
 ];

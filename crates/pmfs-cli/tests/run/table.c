@@ -117,7 +117,8 @@ static void by_descriptor(void) {
         ROW(sendfile, "..o.", fd, fd, 0, 10), ROW(copy_file_range, ".o.o..", fd, 0, fd, 0, 10),
         ROW(bind, ".p.", pair[0], 0, 110), ROW(connect, ".p.", pair[0], 0, 110),
         ROW(sendmsg, ".p.", pair[0]), ROW(sendmmsg, ".p..", pair[0], 0, 1),
-        ROW(io_submit, "..p", context, 1), ROW(inotify_add_watch, ".p.", watches, 0, IN_CREATE),
+        ROW(io_submit, "..p", context, 1), ROW(io_getevents, "....o", context, 1, 1, P(buffer)), ROW(io_pgetevents, "....oo", context, 1, 1, P(buffer)),
+        ROW(inotify_add_watch, ".p.", watches, 0, IN_CREATE),
         ROW(fanotify_mark, "....p", marks, FAN_MARK_ADD, FAN_OPEN, HERE),
     };
     row_by_row(rows, sizeof rows / sizeof *rows);

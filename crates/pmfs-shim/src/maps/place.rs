@@ -1,14 +1,12 @@
 //! Putting things at addresses: blocks of the pool, or nothing.
 
-use std::sync::atomic::{AtomicI32, Ordering};
-
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE};
 use pmfs::BlockRun;
 
 use super::table::Stretch;
 use crate::calls::kernel_answer;
 use crate::program::Answer;
-use crate::{config, descriptors, kernel, pool};
+use crate::{config, kept, kernel, pool};
 
 /// The alignment with which the kernel can map large pages.
 const LARGE: u64 = 2 << 20;
@@ -101,30 +99,9 @@ pub(super) fn nothing(at: u64, bytes: u64, protection: u64) -> Answer {
     show(at, bytes, protection, flags, empty_file()?, 0)
 }
 
-static POOL: AtomicI32 = AtomicI32::new(-1);
-static EMPTY: AtomicI32 = AtomicI32::new(-1);
-
-/// A descriptor of ours, made at the first need. Called under the table's lock.
-fn kept(there: &AtomicI32, open: impl FnOnce() -> Result<i32, i32>) -> Result<i32, i32> {
-    let known = there.load(Ordering::Relaxed);
-    if known >= 0 {
-        return Ok(known);
-    }
-    let low = open()? as u64;
-    let (command, floor) = (
-        libc::F_DUPFD_CLOEXEC as u64,
-        descriptors::choose_floor() as u64,
-    );
-    let high = kernel_answer(kernel::plain(libc::SYS_fcntl, &[low, command, floor]));
-    kernel::plain(libc::SYS_close, &[low]);
-    let high = high? as i32;
-    there.store(high, Ordering::Relaxed);
-    Ok(high)
-}
-
 /// The pool's file, if its pages can be mapped one by one.
 fn pool_file() -> Result<i32, i32> {
-    kept(&POOL, || {
+    kept::POOL.get(|| {
         let fs = pool::attached().ok_or(libc::EIO)?;
         let mapping = fs.mapping();
         let plain = !matches!(
@@ -150,7 +127,7 @@ fn pool_file() -> Result<i32, i32> {
 
 /// An empty file that stays so.
 fn empty_file() -> Result<i32, i32> {
-    kept(&EMPTY, || {
+    kept::EMPTY.get(|| {
         let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
         let args = [kernel::PATH, flags, 0, 0, 0, 0];
         let file = kernel_answer(kernel::with_path(libc::SYS_memfd_create, args, b"pmfs\0"))?;

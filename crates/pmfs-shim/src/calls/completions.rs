@@ -1,0 +1,254 @@
+//! Completions of what was done here, in the kernel's own ring.
+//!
+//! For each the kernel is given a request of this library's own, a write to /dev/null of as many bytes as were moved, and completes
+//! it at once. The completion names that request's address, which io_getevents(2) changes into that of the program's on the way out.
+//! The program's structure is never touched: as soon as there is a completion, another thread may have taken it and made the structure
+//! its next request.
+//!
+//! A program that takes completions from the ring in its own memory sees a copy of its request, at another address.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libc::{EAGAIN, EINTR, ENOMEM, ENOSYS};
+
+use super::{aio, kernel_answer};
+use crate::class::numbers::SYS_io_pgetevents;
+use crate::descriptors;
+use crate::dispatch::Verdict;
+use crate::kernel::{self, PATH};
+use crate::program::{self, Answer};
+use crate::{gate, kept, signals};
+
+/// The kernel's struct iocb.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    data: u64,
+    key: u32,
+    pub rw_flags: u32,
+    pub operation: u16,
+    priority: u16,
+    pub file: u32,
+    pub buffer: u64,
+    pub bytes: u64,
+    pub offset: u64,
+    reserved: u64,
+    flags: u32,
+    event: u32,
+}
+
+/// The kernel's struct io_event: data, object, two results.
+const EVENT: u64 = 32;
+const OBJECT: u64 = 8;
+
+/// Completions that can wait to be taken, of all contexts together; the kernel has room for as many (fs.aio-max-nr).
+const PLACES: usize = 1 << 16;
+
+/// A request of this library's own, by whose address its completion is known.
+#[repr(C)]
+struct Stand {
+    _request: Request,
+    /// The program's request; 0: the place is free.
+    at: u64,
+    context: u64,
+}
+
+/// Of [`PLACES`], mapped at the first need.
+static STANDS: AtomicUsize = AtomicUsize::new(0);
+static PLACES_OF: Mutex<Free> = Mutex::new(Free {
+    given_back: Vec::new(),
+    next: 0,
+});
+
+struct Free {
+    given_back: Vec<u32>,
+    /// From here on none was ever taken.
+    next: u32,
+}
+
+fn places() -> MutexGuard<'static, Free> {
+    PLACES_OF.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Free {
+    /// Puts it into a free place.
+    fn put(&mut self, new: Stand) -> Result<u32, i32> {
+        let place = self.free()?;
+        // SAFETY: a place that nobody has, until there is a completion.
+        unsafe { stand(place).write(new) };
+        Ok(place)
+    }
+
+    fn free(&mut self) -> Result<u32, i32> {
+        if STANDS.load(Ordering::Acquire) == 0 {
+            let at = kernel::map(PLACES * size_of::<Stand>(), libc::MAP_NORESERVE);
+            STANDS.store(at.ok_or(ENOMEM)?.expose_provenance(), Ordering::Release);
+        }
+        if let Some(place) = self.given_back.pop() {
+            return Ok(place);
+        }
+        if self.next as usize == PLACES {
+            return Err(EAGAIN);
+        }
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    fn give_back(&mut self, place: u32) {
+        // SAFETY: a place that was taken; the lock is held.
+        unsafe { (*stand(place)).at = 0 };
+        self.given_back.push(place);
+    }
+}
+
+fn stand(place: u32) -> *mut Stand {
+    let first = STANDS.load(Ordering::Acquire);
+    std::ptr::with_exposed_provenance_mut(first + place as usize * size_of::<Stand>())
+}
+
+/// The place that a completion's object is, if it is one.
+fn place_of(object: u64) -> Option<u32> {
+    let first = STANDS.load(Ordering::Acquire);
+    let behind = (object as usize).wrapping_sub(first);
+    let one = size_of::<Stand>();
+    (first != 0 && behind < PLACES * one && behind.is_multiple_of(one))
+        .then_some((behind / one) as u32)
+}
+
+/// The completion of a request of the program's at `at`, which was done and has moved so many bytes.
+pub(super) fn add(context: u64, at: u64, asked: &Request, moved: u64) -> Answer {
+    let request = Request {
+        key: 0,
+        rw_flags: 0,
+        operation: aio::WRITE,
+        file: null()? as u32,
+        bytes: moved,
+        offset: 0,
+        ..*asked
+    };
+    let place = places().put(Stand {
+        _request: request,
+        at,
+        context,
+    })?;
+    let answer = pass(context, stand(place).expose_provenance() as u64);
+    if answer.is_err() {
+        places().give_back(place);
+    }
+    answer
+}
+
+/// A request as it is.
+pub(super) fn pass(context: u64, at: u64) -> Answer {
+    let list = (&raw const at).expose_provenance() as u64;
+    // SAFETY: the kernel reads one address, and what the program, or this library, has there.
+    kernel_answer(unsafe { kernel::call(libc::SYS_io_submit, [context, 1, list, 0, 0, 0]) })
+}
+
+/// Takes every byte.
+fn null() -> Result<i32, i32> {
+    kept::NULL.get(|| {
+        let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as u64;
+        let args = [libc::AT_FDCWD as u64, PATH, flags, 0, 0, 0];
+        descriptors::number(kernel::with_path(libc::SYS_openat, args, b"/dev/null\0"))
+    })
+}
+
+/// io_getevents(2), io_pgetevents(2): context, least, most, events, time, and of the second one a mask.
+pub(crate) fn take(number: i64, args: [u64; 6]) -> Verdict {
+    let [context, least, most, events, time, masks] = args;
+    if number == SYS_io_pgetevents && masks != 0 {
+        match program::read::<[u64; 2]>(masks) {
+            Ok([0, _]) => {}
+            // What comes is put off to the end of the call, when the program has its own mask again.
+            Ok([_, _]) => return Verdict::done(Err(ENOSYS)),
+            Err(errno) => return Verdict::done(Err(errno)),
+        }
+    }
+    if least as i64 > most as i64 || (most as i64) < 0 {
+        // The kernel refuses it.
+        return Verdict::Pass;
+    }
+    let at_once = match time {
+        0 => Ok(false),
+        time => program::read(time).map(|time: [u64; 2]| time == [0, 0]),
+    };
+    let at_once = match at_once {
+        Ok(at_once) => at_once,
+        Err(errno) => return Verdict::done(Err(errno)),
+    };
+    let no_time = [0u64; 2];
+    let now = (&raw const no_time).expose_provenance() as u64;
+    let there = [context, 0, most, events, now, 0];
+    // SAFETY: the program's own call, and a time of ours.
+    let first = unsafe { kernel::call(libc::SYS_io_getevents, there) };
+    let ready = match kernel_answer(first) {
+        Ok(ready) => ready,
+        Err(errno) => return Verdict::done(Err(errno)),
+    };
+    let enough = ready as i64 >= least as i64;
+    let mut answer = Ok(ready);
+    if !enough && !at_once {
+        let behind = events + ready * EVENT;
+        answer = match wait([context, least - ready, most - ready, behind, time]) {
+            Err(errno) if ready == 0 => Err(errno),
+            more => Ok(ready + more.unwrap_or(0)),
+        };
+    }
+    Verdict::done(answer.and_then(|all| name(events, all)))
+}
+
+/// Waits as the program does; a signal ends it.
+fn wait([context, least, most, events, time]: [u64; 5]) -> Answer {
+    let waited = signals::wait_with(|mask| {
+        let masks = [mask, size_of::<u64>() as u64];
+        let masks = masks.as_ptr().expose_provenance() as u64;
+        let args = [context, least, most, events, time, masks];
+        // SAFETY: the program's own call, with a mask of this thread's.
+        kernel_answer(gate::away(|| unsafe {
+            kernel::call(SYS_io_pgetevents, args)
+        }))
+    });
+    waited.unwrap_or(Err(EINTR))
+}
+
+/// The objects as the program knows them.
+fn name(events: u64, count: u64) -> Answer {
+    for index in 0..count {
+        let at = events + index * EVENT + OBJECT;
+        let Some(place) = place_of(program::read(at)?) else {
+            continue;
+        };
+        let mut places = places();
+        // SAFETY: a place that was taken; the lock is held.
+        let own = unsafe { (*stand(place)).at };
+        places.give_back(place);
+        drop(places);
+        program::write(at, &own)?;
+    }
+    Ok(count)
+}
+
+/// Whether there are completions that nobody has taken.
+pub(crate) fn are_out() -> bool {
+    let places = places();
+    places.next as usize > places.given_back.len()
+}
+
+/// io_destroy(2): nobody takes what is left.
+pub(crate) fn destroy(args: [u64; 6]) -> Verdict {
+    // SAFETY: the program's own call.
+    let answer = gate::away(|| unsafe { kernel::call(libc::SYS_io_destroy, args) });
+    if answer == 0 {
+        let mut places = places();
+        for place in 0..places.next {
+            // SAFETY: as in `name`.
+            let (at, context) = unsafe { ((*stand(place)).at, (*stand(place)).context) };
+            if at != 0 && context == args[0] {
+                places.give_back(place);
+            }
+        }
+    }
+    kernel_answer(answer).into()
+}

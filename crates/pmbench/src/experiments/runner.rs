@@ -162,6 +162,7 @@ impl<'a> Runner<'a> {
                 ));
                 let place = ground.path().join(target.name.replace('/', "-"));
                 let scope = self.scope(experiment, target, place, shared.clone());
+                let places = scope.places.clone();
                 match Mounted::new(scope, &self.stop) {
                     Ok(ready) => mounted[at] = Some(ready),
                     Err(outcome) => {
@@ -169,7 +170,7 @@ impl<'a> Runner<'a> {
                         if let Outcome::Error { reason } | Outcome::Skipped { reason } = &outcome {
                             progress.says(&format!("{}: {reason}", experiment.name));
                         }
-                        reasons[at] = Some(outcome);
+                        reasons[at] = Some(outcome.told(&places));
                     }
                 }
             }
@@ -291,9 +292,10 @@ impl<'a> Runner<'a> {
                     "{}: {labels}, {}: {why:#}",
                     key.experiment, key.target
                 ));
-                failed(&why)
+                failed(&why).told(&ready.scope.places)
             }
         };
+        let command = ready.scope.places.told(&command);
         let which = (at.experiment, at.point, at.target);
         progress.done(which, start.elapsed().as_secs_f64());
         self.add(Row {
@@ -320,6 +322,15 @@ impl<'a> Runner<'a> {
     fn add(&mut self, row: Row) -> anyhow::Result<()> {
         (self.tell)(&row);
         self.results.add(row)
+    }
+}
+
+impl Outcome {
+    fn told(mut self, places: &Places) -> Outcome {
+        if let Outcome::Error { reason } | Outcome::Skipped { reason } = &mut self {
+            *reason = places.told(reason);
+        }
+        self
     }
 }
 

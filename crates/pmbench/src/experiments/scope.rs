@@ -21,6 +21,27 @@ pub struct Places {
     pub device: Option<PathBuf>,
 }
 
+impl Places {
+    /// A text as it is told to others: paths of this machine are named as in the data.
+    pub fn told(&self, text: &str) -> String {
+        let cache = cache_dir();
+        let names = [
+            (Some(&self.shared), "{shared}"),
+            (Some(&self.place), "{place}"),
+            (Some(&cache), "{cache}"),
+            (Some(&self.pmbench), "pmbench"),
+            (Some(&self.pmfs), "pmfs"),
+            (self.device.as_ref(), "{device}"),
+        ];
+        let there = names
+            .into_iter()
+            .filter_map(|(path, name)| path.map(|path| (path, name)));
+        there.fold(text.to_owned(), |text, (path, name)| {
+            text.replace(&path.display().to_string(), name)
+        })
+    }
+}
+
 /// An experiment on a target.
 pub struct Scope<'a> {
     /// What is measured.
@@ -98,5 +119,30 @@ impl Scope<'_> {
                 device: None,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_the_machine_are_not_told() {
+        let places = Places {
+            place: "/tmp/.tmp1/pmfs".into(),
+            shared: "/tmp/.tmp1/shared".into(),
+            pmfs: "/home/somebody/bin/pmfs".into(),
+            pmbench: "/home/somebody/bin/pmbench".into(),
+            device: None,
+        };
+        let cache = cache_dir().join("tool");
+        let command = format!(
+            "/home/somebody/bin/pmfs run --pool /tmp/.tmp1/pmfs/pool -- {} /tmp/.tmp1/shared/x; /home/somebody/bin/pmbench",
+            cache.display()
+        );
+        assert_eq!(
+            places.told(&command),
+            "pmfs run --pool {place}/pool -- {cache}/tool {shared}/x; pmbench"
+        );
     }
 }

@@ -226,16 +226,19 @@ impl Pool {
             if from >= to {
                 return Ok(Vec::new());
             }
-            let missing = work.missing(from, to)?;
-            if missing > missing_max / BLOCK_BYTES {
+            let mut runs = work.runs(from, to)?;
+            let there: u64 = runs.iter().map(|run| run.len).sum();
+            let missing = (to - from) * BLOCK_BYTES - there;
+            if missing > missing_max {
                 return Err(Error::NoSpace);
             }
             if missing > 0 {
                 self.writable()?;
                 work.make_real(from, to)?;
+                runs = work.runs(from, to)?;
             }
             work.zero_end(to)?;
-            work.runs(from, to)
+            Ok(runs)
         })
     }
 
@@ -261,17 +264,6 @@ impl Pool {
 }
 
 impl Work<'_> {
-    /// How many of these blocks read as zeros without having any.
-    fn missing(&self, from: u64, to: u64) -> Result<u64> {
-        let (mut index, mut missing) = (from, 0);
-        while index < to {
-            let extent = self.tree().extent(self.pool, index, to - index)?;
-            missing += if extent.written { 0 } else { extent.count };
-            index += extent.count;
-        }
-        Ok(missing)
-    }
-
     /// Gives these blocks memory that holds what they read as.
     fn make_real(&mut self, from: u64, to: u64) -> Result<()> {
         self.allocate(from * BLOCK_BYTES, to * BLOCK_BYTES)?;

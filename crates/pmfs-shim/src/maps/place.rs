@@ -36,13 +36,6 @@ fn map(at: u64, bytes: u64, protection: u64, flags: u64, file: i32, from: u64) -
     kernel_answer(unsafe { kernel::call(libc::SYS_mmap, args) })
 }
 
-/// mmap(2) of a file, over what is there. A child that is made past the library has no pin, so it is not to have this memory either.
-fn show(at: u64, bytes: u64, protection: u64, flags: u64, file: i32, from: u64) -> Answer {
-    let there = map(at, bytes, protection, flags | MAP_FIXED as u64, file, from)?;
-    for_children(there, bytes, false);
-    Ok(there)
-}
-
 /// Whether a child that is forked next gets what is at these addresses.
 pub(super) fn for_children(at: u64, bytes: u64, gets: bool) {
     let advice = if gets {
@@ -80,23 +73,29 @@ pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> An
     Ok(start)
 }
 
-/// Has addresses from `to` on show the bytes `at..at + len` of a file whose blocks are these.
+/// Has addresses from `to` on show the bytes `at..at + len` of a file whose blocks are these. A child that is made past the library has
+/// no pin, so it is not to have this memory either.
 pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
     let file = pool_file()?;
     let kind = if how.shared { MAP_SHARED } else { MAP_PRIVATE };
-    let flags = kind as u64 | how.more;
+    let flags = (kind | MAP_FIXED) as u64 | how.more;
+    let mut end = to;
     for run in runs {
         let bytes = run.len.min(at + len - run.at);
         let there = to + (run.at - at);
-        show(there, bytes, how.protection, flags, file, run.off)?;
+        map(there, bytes, how.protection, flags, file, run.off)?;
+        end = there + bytes;
     }
+    for_children(to, end - to, false);
     Ok(to)
 }
 
 /// Has these addresses show an empty file.
 pub(super) fn nothing(at: u64, bytes: u64, protection: u64) -> Answer {
-    let flags = (MAP_PRIVATE | MAP_NORESERVE) as u64;
-    show(at, bytes, protection, flags, empty_file()?, 0)
+    let flags = (MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED) as u64;
+    map(at, bytes, protection, flags, empty_file()?, 0)?;
+    for_children(at, bytes, false);
+    Ok(at)
 }
 
 /// The pool's file, if its pages can be mapped one by one.

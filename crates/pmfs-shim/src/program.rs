@@ -51,12 +51,20 @@ pub(crate) fn path(from: u64, room: &mut [u8; PATH_MAX]) -> Result<usize, i32> {
         let at = from as usize + done;
         let step = (PAGE - at % PAGE).min(PATH_MAX - done).min(256);
         program::copy_in(&mut room[done..done + step], at).map_err(|_| EFAULT)?;
-        if let Some(end) = room[done..done + step].iter().position(|byte| *byte == 0) {
+        if let Some(end) = position_of_nul(&room[done..done + step]) {
             return Ok(done + end);
         }
         done += step;
     }
     Err(libc::ENAMETOOLONG)
+}
+
+/// By libc, many bytes at once.
+fn position_of_nul(bytes: &[u8]) -> Option<usize> {
+    let start = bytes.as_ptr();
+    // SAFETY: as many bytes as the slice has.
+    let there = unsafe { libc::memchr(start.cast(), 0, bytes.len()) };
+    (!there.is_null()).then(|| there.addr() - start.addr())
 }
 
 /// Reads a short name (of an attribute) and the NUL behind it.

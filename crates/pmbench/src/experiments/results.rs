@@ -17,6 +17,9 @@ pub struct Row {
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// What it took in all, with what comes before and after it and all attempts.
+    #[serde(default)]
+    pub seconds: f64,
     /// The run step, as it ran.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
@@ -183,6 +186,7 @@ mod tests {
                 round,
             },
             outcome,
+            seconds: 0.0,
             command: String::new(),
         }
     }

@@ -297,10 +297,12 @@ impl<'a> Runner<'a> {
         };
         let command = ready.scope.places.told(&command);
         let which = (at.experiment, at.point, at.target);
-        progress.done(which, start.elapsed().as_secs_f64());
+        let seconds = start.elapsed().as_secs_f64();
+        progress.done(which, seconds);
         self.add(Row {
             key,
             outcome,
+            seconds: (seconds * 1e3).round() / 1e3,
             command,
         })
     }
@@ -311,11 +313,11 @@ impl<'a> Runner<'a> {
             return Ok(());
         };
         let key = self.key(at, points);
-        let command = String::new();
         self.add(Row {
             key,
             outcome,
-            command,
+            seconds: 0.0,
+            command: String::new(),
         })
     }
 

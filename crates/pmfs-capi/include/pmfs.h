@@ -28,6 +28,8 @@ extern "C" {
 typedef struct pmfs pmfs_t;
 /* A directory that is being read. */
 typedef struct pmfs_dir pmfs_dir_t;
+/* A part of a file, at an address. */
+typedef struct pmfs_map pmfs_map_t;
 
 /* pmfs_open_pool: writes may tear in a crash, as on ext4; faster for who has a log of his own. */
 #define PMFS_ORDERED 1
@@ -37,6 +39,14 @@ typedef struct pmfs_dir pmfs_dir_t;
 #define PMFS_EXCLUSIVE 4
 /* pmfs_make_pool: overwrite what is there. */
 #define PMFS_FORCE 8
+
+/* pmfs_map: to be read alone. */
+#define PMFS_MAP_READ 0
+/* pmfs_map: all see what is stored at once; it is durable once pmfs_map_sync has returned. */
+#define PMFS_MAP_SHARED 1
+/* pmfs_map: nobody sees what is stored until pmfs_map_sync, which is all or nothing: after a crash the file is as of one of them.
+ * No other process maps the file meanwhile, and this one each part of it once. */
+#define PMFS_MAP_ATOMIC 2
 
 /* The inode of the root directory. */
 #define PMFS_ROOT 2
@@ -48,7 +58,7 @@ const char *pmfs_error(void);
 int pmfs_make_pool(const char *file, uint64_t size, int flags);
 /* Opens a pool; NULL if it can't be. */
 pmfs_t *pmfs_open_pool(const char *file, int flags);
-/* Closes it, and all handles. Close directories that are being read before; nothing may use the pool any more. */
+/* Closes it, and all handles. Close directories that are being read, and unmap, before; nothing may use the pool any more. */
 int pmfs_close_pool(pmfs_t *pool);
 
 /* By path. */
@@ -90,6 +100,15 @@ int pmfs_fallocate(pmfs_t *pool, int handle, int mode, off_t offset, off_t size)
 int pmfs_flock(pmfs_t *pool, int handle, int operation);
 /* F_GETLK, F_SETLK, F_SETLKW and their F_OFD_ kin: fcntl(2). l_whence has to be SEEK_SET. */
 int pmfs_fcntl_lock(pmfs_t *pool, int handle, int command, struct flock *lock);
+
+/* Maps a part of a file, from the start of a block of 4 KiB on, not past the file's end: its loads and stores reach the pool's memory. NULL
+ * if it can't be. The handle may be closed, and the file made shorter: what is cut off reads as zeros. A child of fork does not have it. */
+pmfs_map_t *pmfs_map(pmfs_t *pool, int handle, off_t at, size_t size, int mode);
+void *pmfs_map_address(pmfs_map_t *map);
+/* Makes what was stored durable. Of an atomic one nobody may store meanwhile. */
+int pmfs_map_sync(pmfs_map_t *map);
+/* Syncs and unmaps it; where the first fails, it stays. */
+int pmfs_unmap(pmfs_map_t *map);
 
 /* By inode: for who keeps track of files himself. */
 /* The inode of a name in a directory; 0 if there is none. */

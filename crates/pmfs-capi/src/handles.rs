@@ -30,6 +30,12 @@ pub struct Handle {
     flags: c_int,
 }
 
+impl Handle {
+    pub fn is_for_writing(&self) -> bool {
+        self.flags & O_ACCMODE != O_RDONLY
+    }
+}
+
 impl Handles {
     /// A number for it, the lowest that is free.
     fn add(&mut self, handle: Handle) -> Answer<c_int> {
@@ -67,7 +73,7 @@ impl Shared {
         self.handles().get(number)
     }
 
-    fn readable(&self, number: c_int) -> Answer<Handle> {
+    pub fn readable(&self, number: c_int) -> Answer<Handle> {
         let handle = self.handle(number)?;
         if handle.flags & O_ACCMODE == O_WRONLY {
             return Err(Failure::Wrong(libc::EBADF, "not open for reading"));
@@ -77,7 +83,7 @@ impl Shared {
 
     fn writable(&self, number: c_int) -> Answer<Handle> {
         let handle = self.handle(number)?;
-        if handle.flags & O_ACCMODE == O_RDONLY {
+        if !handle.is_for_writing() {
             return Err(Failure::Wrong(libc::EBADF, "not open for writing"));
         }
         Ok(handle)

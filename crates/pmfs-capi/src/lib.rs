@@ -5,6 +5,7 @@
 //! - [`pools`]: pools, and what fork does with them.
 //! - [`handles`]: what is open; data, offsets.
 //! - [`locks`]: flock and fcntl.
+//! - [`maps`]: files at addresses.
 //! - [`names`]: calls by path.
 //! - [`dirs`]: reading directories.
 //!
@@ -17,6 +18,7 @@ mod answer;
 mod dirs;
 mod handles;
 mod locks;
+mod maps;
 mod names;
 mod pointers;
 mod pools;

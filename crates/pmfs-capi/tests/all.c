@@ -259,6 +259,48 @@ static void locks_and_fork(const char *file)
     OK(pmfs_close(pool, handle));
 }
 
+static void maps(void)
+{
+    char bytes[4096] = "";
+    int handle = pmfs_open(pool, "mapped", O_CREAT | O_RDWR, 0600);
+    OK(pmfs_ftruncate(pool, handle, 3 * 4096));
+    IS(pmfs_map(pool, handle, 100, 4096, PMFS_MAP_READ) == NULL && errno == EINVAL);
+    IS(pmfs_map(pool, handle, 4096, 3 * 4096, PMFS_MAP_READ) == NULL && errno == EINVAL);
+    IS(pmfs_map(pool, handle, 0, 4096, 3) == NULL && errno == EINVAL);
+    IS(pmfs_map(pool, handle, -4096, 4096, PMFS_MAP_READ) == NULL && errno == EINVAL);
+    IS(pmfs_map(pool, 77, 0, 4096, PMFS_MAP_READ) == NULL && errno == EBADF);
+    IS(pmfs_map_address(NULL) == NULL && errno == EFAULT);
+    FAILS(EFAULT, pmfs_unmap(NULL));
+
+    pmfs_map_t *shared = pmfs_map(pool, handle, 4096, 2 * 4096, PMFS_MAP_SHARED);
+    IS(shared != NULL);
+    char *at = pmfs_map_address(shared);
+    strcpy(at + 10, "stored");
+    IS(pmfs_pread(pool, handle, bytes, 7, 4096 + 10) == 7 && !strcmp(bytes, "stored"));
+    IS(pmfs_pwrite(pool, handle, "written", 8, 2 * 4096) == 8 && !strcmp(at + 4096, "written"));
+    OK(pmfs_map_sync(shared));
+    IS(pmfs_map(pool, handle, 0, 4096, PMFS_MAP_ATOMIC) == NULL && errno == EBUSY);
+    OK(pmfs_unmap(shared));
+
+    pmfs_map_t *atomic = pmfs_map(pool, handle, 0, 4096, PMFS_MAP_ATOMIC);
+    IS(atomic != NULL);
+    strcpy(pmfs_map_address(atomic), "kept");
+    IS(pmfs_pread(pool, handle, bytes, 5, 0) == 5 && bytes[0] == 0);
+    OK(pmfs_map_sync(atomic));
+    IS(pmfs_pread(pool, handle, bytes, 5, 0) == 5 && !strcmp(bytes, "kept"));
+    OK(pmfs_close(pool, handle));
+    strcpy(pmfs_map_address(atomic), "last");
+    OK(pmfs_unmap(atomic));
+
+    handle = pmfs_open(pool, "mapped", O_RDONLY, 0);
+    IS(pmfs_map(pool, handle, 0, 4096, PMFS_MAP_SHARED) == NULL && errno == EACCES);
+    pmfs_map_t *read = pmfs_map(pool, handle, 0, 3 * 4096, PMFS_MAP_READ);
+    IS(read != NULL);
+    IS(!strcmp(pmfs_map_address(read), "last") && !strcmp((char *)pmfs_map_address(read) + 4096 + 10, "stored"));
+    OK(pmfs_unmap(read));
+    OK(pmfs_close(pool, handle));
+}
+
 static void many_handles(void)
 {
     int last = -1, handle;
@@ -287,6 +329,7 @@ int main(int argc, char **argv)
     data();
     inodes_and_directories();
     locks_and_fork(argv[1]);
+    maps();
     many_handles();
     OK(pmfs_close_pool(pool));
     pool = pmfs_open_pool(argv[1], PMFS_READ_ONLY);

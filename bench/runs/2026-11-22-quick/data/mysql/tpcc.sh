@@ -63,7 +63,8 @@ make)
 measure)
     options="--innodb-fast-shutdown=2 --innodb-buffer-pool-size=$pool $options"
     server "$@"
-    bench --threads="$clients" --time="$seconds" run
+    # What the server says of a statement that failed, and not what each client does.
+    bench --threads="$clients" --time="$seconds" run 2>"$own/failed" || { head -n 1 "$own/failed" >&2; grep ERROR "$own/log" | head -n 3 >&2; exit 1; }
     # What the mount serves must not be taken for what is served in the program.
     if [ -s "$own/passed" ]; then
         cat "$own/passed" >&2

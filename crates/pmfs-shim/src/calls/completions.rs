@@ -166,7 +166,7 @@ pub(crate) fn take(number: i64, args: [u64; 6]) -> Verdict {
             Err(errno) => return Verdict::done(Err(errno)),
         }
     }
-    if least as i64 > most as i64 || (most as i64) < 0 {
+    if least as i64 > most as i64 || (least as i64) < 0 {
         // The kernel refuses it.
         return Verdict::Pass;
     }

@@ -80,14 +80,16 @@ pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &Ho
     let kind = if how.shared { MAP_SHARED } else { MAP_PRIVATE };
     let flags = (kind | MAP_FIXED) as u64 | how.more;
     let mut end = to;
-    for run in runs {
+    let mapped = runs.iter().try_for_each(|run| {
         let bytes = run.len.min(at + len - run.at);
         let there = to + (run.at - at);
         map(there, bytes, how.protection, flags, file, run.off)?;
         end = there + bytes;
-    }
+        Ok(())
+    });
+    // Also of what came before one that failed.
     for_children(to, end - to, false);
-    Ok(to)
+    mapped.map(|()| to)
 }
 
 /// Has these addresses show an empty file.

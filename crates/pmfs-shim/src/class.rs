@@ -1,4 +1,4 @@
-//! Which system calls may concern us.
+//! Which system calls may concern us, and which of them leave the numbers of descriptors as they are (`parked.rs`).
 
 /// The numbers of libc, and those that it lacks.
 pub(crate) mod numbers {
@@ -17,30 +17,88 @@ macro_rules! calls {
 /// Never: passed on at once.
 const PASS: u8 = 0;
 /// Only if the first argument is a descriptor of ours.
-pub(crate) const BY_DESCRIPTOR: u8 = 1;
+const BY_DESCRIPTOR: u8 = 1;
 /// To be looked at.
-const LOOK: u8 = 2;
+pub(crate) const LOOK: u8 = 2;
+/// To be looked at, and ends what is parked: numbers may be freed or taken, or there are some that nobody looks at here.
+pub(crate) const LOOK_AND_SETTLE: u8 = 3;
+/// As [`BY_DESCRIPTOR`]; of others it ends what is parked.
+const BY_DESCRIPTOR_OR_SETTLE: u8 = 4;
+/// Concerns us only by ending what is parked.
+pub(crate) const SETTLE: u8 = 5;
 
-/// The class of each number.
+/// The class of each number. What is in no list may do anything with descriptors.
 pub(crate) static CLASS: [u8; crate::entry::NUMBERS] = {
-    let mut class = [PASS; crate::entry::NUMBERS];
+    let mut class = [SETTLE; crate::entry::NUMBERS];
+    class = with(class, WITHOUT_DESCRIPTORS, PASS);
+    class = with(class, DESCRIPTOR_CALLS, BY_DESCRIPTOR);
+    class = with(class, CHANGES_OF_DESCRIPTORS, BY_DESCRIPTOR_OR_SETTLE);
+    class = with(class, LOOKED_AT, LOOK);
+    with(class, LOOKED_AT_AND_SETTLED, LOOK_AND_SETTLE)
+};
+
+type Calls = &'static [(i64, &'static str)];
+type Classes = [u8; crate::entry::NUMBERS];
+
+const fn with(mut class: Classes, calls: Calls, of: u8) -> Classes {
     let mut at = 0;
-    while at < DESCRIPTOR_CALLS.len() {
-        class[DESCRIPTOR_CALLS[at].0 as usize] = BY_DESCRIPTOR;
-        at += 1;
-    }
-    at = 0;
-    while at < LOOKED_AT.len() {
-        class[LOOKED_AT[at].0 as usize] = LOOK;
+    while at < calls.len() {
+        class[calls[at].0 as usize] = of;
         at += 1;
     }
     class
-};
+}
 
-const DESCRIPTOR_CALLS: &[(i64, &str)] = calls![
+/// Have nothing to do with descriptors, and are frequent, or must not be served on another stack.
+const WITHOUT_DESCRIPTORS: Calls = calls![
+    SYS_brk,
+    SYS_rt_sigreturn,
+    SYS_rt_sigsuspend,
+    SYS_rt_sigpending,
+    SYS_rt_sigtimedwait,
+    SYS_sched_yield,
+    SYS_pause,
+    SYS_nanosleep,
+    SYS_clock_nanosleep,
+    SYS_clock_gettime,
+    SYS_clock_getres,
+    SYS_gettimeofday,
+    SYS_time,
+    SYS_times,
+    SYS_getrusage,
+    SYS_getitimer,
+    SYS_setitimer,
+    SYS_alarm,
+    SYS_getpid,
+    SYS_getppid,
+    SYS_gettid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getegid,
+    SYS_getpgrp,
+    SYS_uname,
+    SYS_sysinfo,
+    SYS_exit,
+    SYS_kill,
+    SYS_tkill,
+    SYS_tgkill,
+    SYS_wait4,
+    SYS_futex,
+    SYS_set_tid_address,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_restart_syscall,
+    SYS_arch_prctl,
+    SYS_getrandom,
+    SYS_getrlimit,
+    SYS_sched_getaffinity,
+    SYS_membarrier,
+];
+
+const DESCRIPTOR_CALLS: Calls = calls![
     SYS_read,
     SYS_write,
-    SYS_close,
     SYS_fstat,
     SYS_lseek,
     SYS_pread64,
@@ -51,9 +109,6 @@ const DESCRIPTOR_CALLS: &[(i64, &str)] = calls![
     SYS_pwritev,
     SYS_preadv2,
     SYS_pwritev2,
-    SYS_ioctl,
-    SYS_dup,
-    SYS_fcntl,
     SYS_flock,
     SYS_fsync,
     SYS_fdatasync,
@@ -74,11 +129,15 @@ const DESCRIPTOR_CALLS: &[(i64, &str)] = calls![
     SYS_fremovexattr,
 ];
 
-const LOOKED_AT: &[(i64, &str)] = calls![
+const CHANGES_OF_DESCRIPTORS: Calls = calls![
+    // The last one for what it may do with a device.
+    SYS_close, SYS_dup, SYS_fcntl, SYS_ioctl,
+];
+
+const LOOKED_AT: Calls = calls![
     // By path.
     SYS_open,
     SYS_openat,
-    SYS_openat2,
     SYS_creat,
     SYS_stat,
     SYS_lstat,
@@ -125,10 +184,11 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_chdir,
     SYS_getcwd,
     SYS_fchdir,
-    // By descriptors that are not the first argument, or by many.
-    SYS_dup2,
-    SYS_dup3,
-    SYS_close_range,
+    // By descriptors that are not the first argument.
+    SYS_sendfile,
+    SYS_copy_file_range,
+    SYS_splice,
+    // Memory, and what is under way.
     SYS_mmap,
     SYS_munmap,
     SYS_mprotect,
@@ -137,15 +197,25 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_msync,
     SYS_madvise,
     SYS_vserver,
-    SYS_sendfile,
-    SYS_copy_file_range,
-    SYS_splice,
-    SYS_io_submit,
     SYS_io_getevents,
     SYS_io_pgetevents,
     SYS_io_destroy,
     // About the process.
     SYS_umask,
+    SYS_exit_group,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_sigaltstack,
+];
+
+const LOOKED_AT_AND_SETTLED: Calls = calls![
+    // By any descriptor, or by many.
+    SYS_openat2,
+    SYS_dup2,
+    SYS_dup3,
+    SYS_close_range,
+    SYS_io_submit,
+    // About the process.
     SYS_setrlimit,
     SYS_prlimit64,
     SYS_chroot,
@@ -157,10 +227,6 @@ const LOOKED_AT: &[(i64, &str)] = calls![
     SYS_clone3,
     SYS_execve,
     SYS_execveat,
-    SYS_exit_group,
-    SYS_rt_sigaction,
-    SYS_rt_sigprocmask,
-    SYS_sigaltstack,
     SYS_setuid,
     SYS_setgid,
     SYS_setreuid,
@@ -186,12 +252,37 @@ const LOOKED_AT: &[(i64, &str)] = calls![
 
 /// Whether a call never concerns us.
 pub(crate) fn is_none_of_ours(number: i64) -> bool {
-    CLASS[number as usize] == PASS
+    matches!(CLASS[number as usize], PASS | SETTLE)
+}
+
+/// Whether it concerns us only if its first argument is a descriptor of ours.
+pub(crate) fn is_by_descriptor(number: i64) -> bool {
+    matches!(
+        CLASS[number as usize],
+        BY_DESCRIPTOR | BY_DESCRIPTOR_OR_SETTLE
+    )
+}
+
+/// Whether it may free numbers, take them, or look at any.
+pub(crate) fn settles(number: i64) -> bool {
+    matches!(
+        CLASS[number as usize],
+        BY_DESCRIPTOR_OR_SETTLE | LOOK_AND_SETTLE | SETTLE
+    )
 }
 
 /// A call's name, of those above.
 pub(crate) fn name(number: i64) -> &'static str {
-    let all = DESCRIPTOR_CALLS.iter().chain(LOOKED_AT);
-    let found = all.clone().find(|(other, _)| *other == number);
+    let all = [
+        DESCRIPTOR_CALLS,
+        CHANGES_OF_DESCRIPTORS,
+        LOOKED_AT,
+        LOOKED_AT_AND_SETTLED,
+    ];
+    let found = all
+        .iter()
+        .copied()
+        .flatten()
+        .find(|(other, _)| *other == number);
     found.map_or("?", |(_, name)| name.trim_start_matches("SYS_"))
 }

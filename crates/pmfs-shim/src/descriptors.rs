@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use pmfs::{FileId, Ino};
 
 use crate::entry::word;
-use crate::{config, kept, kernel, pool, promote, thread};
+use crate::{config, kept, kernel, parked, pool, promote, thread};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
@@ -30,6 +30,9 @@ static END: AtomicU32 = AtomicU32::new(0);
 const ACCESS_SHIFT: u32 = 32;
 const DIRECTORY: u64 = 1 << 34;
 const BORROWED: u64 = 1 << 35;
+/// Whether it stays open when the process becomes another program; and whether that is known.
+const ON_EXEC: u64 = 1 << 36;
+const ON_EXEC_KNOWN: u64 = 1 << 37;
 
 /// The access of a directory that was opened with O_PATH: a descriptor of the mount's, which the kernel serves, but for the names that
 /// begin there. Without a mount it is a placeholder like others, and stands for whatever was opened so.
@@ -123,6 +126,11 @@ pub(crate) fn serves_place(number: i64) -> bool {
 /// How a child that shares its parent's memory sees other descriptors than the parent.
 pub(crate) type Overlay = Vec<(u32, Option<Descriptor>)>;
 
+/// Whether this is a child that shares its parent's memory.
+pub(crate) fn is_guest() -> bool {
+    overlay().is_some()
+}
+
 fn overlay() -> Option<&'static mut Overlay> {
     if thread::get(word::STACK) == 0 {
         // Before this thread's first call.
@@ -175,7 +183,36 @@ pub(crate) fn set(number: i32, descriptor: Descriptor) {
     FACTS[at].store(descriptor.facts(), Ordering::Relaxed);
     FILES[at].store(descriptor.file.number(), Ordering::Release);
     END.fetch_max(number as u32 + 1, Ordering::Relaxed);
+    watch(number as u32);
+}
+
+/// Says whether a number of ours stays open when the process becomes another program.
+pub(crate) fn set_on_exec(number: u64, stays: bool) {
+    let at = number as u32 as usize;
+    if at < COUNT && !is_guest() && get(number).is_some() {
+        let facts = FACTS[at].load(Ordering::Relaxed) & !ON_EXEC | ON_EXEC_KNOWN;
+        let stays = if stays { ON_EXEC } else { 0 };
+        FACTS[at].store(facts | stays, Ordering::Relaxed);
+    }
+}
+
+/// Whether it does, if that is known.
+pub(crate) fn on_exec(number: u64) -> Option<bool> {
+    let facts = FACTS.get(number as u32 as usize)?.load(Ordering::Relaxed);
+    (facts & ON_EXEC_KNOWN != 0).then_some(facts & ON_EXEC != 0)
+}
+
+/// A number that is none of ours, and must not pass the entry either.
+pub(crate) fn watch(number: u32) {
+    let at = number as usize;
     OURS[at / 32].fetch_or(1 << (at % 32), Ordering::AcqRel);
+}
+
+pub(crate) fn watch_no_more(number: u32) {
+    let at = number as usize;
+    if !is_kept(number.into()) {
+        OURS[at / 32].fetch_and(!(1 << (at % 32)), Ordering::AcqRel);
+    }
 }
 
 /// Takes its meaning away.
@@ -187,9 +224,7 @@ pub(crate) fn remove(number: u64) -> Option<Descriptor> {
         overlay.push((at as u32, None));
         return Some(found);
     }
-    if !is_kept(number) {
-        OURS[at / 32].fetch_and(!(1 << (at % 32)), Ordering::AcqRel);
-    }
+    watch_no_more(at as u32);
     // Of two that close the same number one has it.
     let file = FILES[at].swap(0, Ordering::AcqRel);
     (file == found.file.number()).then_some(found)
@@ -296,7 +331,7 @@ pub(crate) fn choose_floor() -> i32 {
     let chosen = top.saturating_sub(OWN) as i32;
     FLOOR_BEFORE.store(known, Ordering::Release);
     for number in chosen as usize..(chosen as usize + OWN as usize).min(COUNT) {
-        OURS[number / 32].fetch_or(1 << (number % 32), Ordering::AcqRel);
+        watch(number as u32);
     }
     FLOOR.store(chosen, Ordering::Release);
     chosen
@@ -307,6 +342,12 @@ pub(crate) fn choose_floor() -> i32 {
 /// # Errors
 /// As `fcntl(2)`: EMFILE.
 pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
+    if from == 0
+        && let Some(parked) = parked::take(on_exec)
+    {
+        return Ok(parked);
+    }
+    parked::settle();
     let command = if on_exec {
         libc::F_DUPFD
     } else {
@@ -317,7 +358,11 @@ pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
         kernel::plain(libc::SYS_close, &[answer as u64]);
         return Err(libc::EMFILE);
     }
-    number(answer)
+    let made = number(answer)?;
+    if from == 0 {
+        parked::made(made);
+    }
+    Ok(made)
 }
 
 /// What the kernel answered, as a descriptor.

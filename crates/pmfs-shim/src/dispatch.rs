@@ -11,7 +11,7 @@ use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
-use crate::{descriptors, gate, mapped_size, maps, process, retire, signals, stats};
+use crate::{descriptors, gate, mapped_size, maps, parked, process, retire, signals, stats};
 
 /// What is to become of a call.
 pub(crate) enum Verdict {
@@ -102,6 +102,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
 
 fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     let number = call.rax as i64;
+    parked::before(number, &call.args);
     if crate::class::is_none_of_ours(number) || retire::passes(number) {
         // All calls of a child that shares memory come here.
         return Verdict::Pass;
@@ -149,7 +150,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
 
 /// Calls whose first argument is a descriptor. `None`: it is none of these.
 fn by_descriptor(number: i64, args: &[u64; 6]) -> Option<Verdict> {
-    if crate::class::CLASS[number as usize] != crate::class::BY_DESCRIPTOR {
+    if !crate::class::is_by_descriptor(number) {
         return None;
     }
     if descriptors::is_own(args[0]) {

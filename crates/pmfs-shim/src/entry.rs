@@ -12,7 +12,7 @@
 
 use std::arch::global_asm;
 
-use crate::{class, descriptors, dispatch, empty_name, thread};
+use crate::{class, descriptors, dispatch, empty_name, parked, thread};
 
 /// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
 pub(crate) mod word {
@@ -76,8 +76,15 @@ global_asm!(
     "   movzx r11d, byte ptr [r11 + rax]",
     "   test r11d, r11d",
     "   jz 9f",
-    "   cmp r11d, {BY_DESCRIPTOR}",
-    "   jne 3f",
+    "   cmp r11d, {LOOK}",
+    "   je 3f",
+    "   jb 2f",
+    "   cmp r11d, {LOOK_AND_SETTLE}",
+    "   je 5f",
+    "   cmp dword ptr [rip + {watching}], 0",
+    "   jne 5f",
+    "   cmp r11d, {SETTLE}",
+    "   je 9f",
     "2: mov r11d, edi",
     "   cmp r11d, {DESCRIPTORS}",
     "   jae 9f",
@@ -246,7 +253,10 @@ global_asm!(
     "pmfs_shim_entry_end:",
     NUMBERS = const NUMBERS,
     DESCRIPTORS = const descriptors::COUNT,
-    BY_DESCRIPTOR = const class::BY_DESCRIPTOR,
+    LOOK = const class::LOOK,
+    LOOK_AND_SETTLE = const class::LOOK_AND_SETTLE,
+    SETTLE = const class::SETTLE,
+    watching = sym parked::WATCHING,
     FSTATAT = const libc::SYS_newfstatat,
     EMPTY_PATH = const libc::AT_EMPTY_PATH,
     OUTSIDE = const OUTSIDE,

@@ -40,6 +40,7 @@ mod mountless;
 mod names;
 mod numbered;
 mod outside;
+mod parked;
 mod patch;
 mod pool;
 mod process;

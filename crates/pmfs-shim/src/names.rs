@@ -13,7 +13,7 @@ use pmfs::{Attr, Error, Fs, INODE_NAME, Ino, ROOT_INO};
 use crate::credentials::{self, EXECUTE};
 use crate::cwd::{self, Cwd};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{config, descriptors, mountless, numbered, outside, pool, program};
+use crate::{config, descriptors, mountless, numbered, outside, parked, pool, program};
 
 /// As many links as the kernel follows.
 pub(crate) const LINKS_MAX: u32 = 40;
@@ -227,6 +227,7 @@ pub(crate) fn by_number(
         }
         return Ok(Walked::Kernel);
     };
+    parked::is_named(named.number);
     let (Some(file), Some(fs)) = (descriptors::inode_at(named.number), pool::get()) else {
         return Ok(Walked::Kernel);
     };
@@ -266,6 +267,7 @@ pub(crate) fn link_of_descriptor(path: u64, room: &mut Inner) -> Option<descript
     let len = program::path(path, &mut room.paths[0]).ok()?;
     let path = &room.paths[0][..len];
     let named = numbered::descriptor(path)?;
+    parked::is_named(named.number);
     descriptors::inode_at(named.number).filter(|_| named.is_entry && named.rest == len)
 }
 

@@ -7,8 +7,8 @@ use crate::entry::{Call, GUEST, word};
 use crate::mountless::Refused;
 use crate::thread::Inner;
 use crate::{
-    credentials, cwd, descriptors, exec, gate, kernel, limits, maps, mountless, names, pool,
-    program, promote, retire, stats, thread,
+    credentials, cwd, descriptors, exec, gate, kernel, limits, maps, mountless, names, parked,
+    pool, program, promote, retire, stats, thread,
 };
 
 /// Calls that are none of the others'.
@@ -128,6 +128,9 @@ fn other_world(call: &Call, room: &mut Inner) -> Verdict {
 
 fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let has = |flag: i32| flags & flag as u64 != 0;
+    if has(libc::CLONE_FILES) || has(libc::CLONE_VM) && !has(libc::CLONE_VFORK) {
+        parked::end_for_good();
+    }
     if !has(libc::CLONE_VM) {
         return fork(flags, call, room);
     }

@@ -17,7 +17,7 @@ use libc::{
 use crate::dispatch::Verdict;
 use crate::entry::{self, GUEST, INSIDE, word};
 use crate::thread::Inner;
-use crate::{gate, kernel, maps, patch, program, thread};
+use crate::{gate, kernel, maps, parked, patch, program, thread};
 
 const SIGNALS: usize = 65;
 /// SA_RESTORER of the kernel's interface.
@@ -499,6 +499,8 @@ fn deliver(signal: i32, context: &mut libc::ucontext_t, wanted: &Action) -> Deli
 
 /// The program's handler has returned.
 extern "C" fn finish(context: &mut libc::ucontext_t, delivery: &Delivery) {
+    // What it interrupted may be a call on its way to the kernel, which was looked at before.
+    parked::settle();
     for (word, value) in KEPT.into_iter().zip(delivery.kept) {
         thread::set(word, value);
     }

@@ -4,14 +4,14 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::credentials::Known;
 use crate::descriptors::Overlay;
 use crate::entry::{INSIDE, word};
 use crate::exec::Given;
-use crate::kernel;
 use crate::signals::Action;
+use crate::{kernel, parked};
 
 /// Bytes of a thread's stack; only what is used takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
@@ -89,8 +89,14 @@ pub(crate) extern "C" fn begin() {
         }
         None => make(),
     };
+    if ANY.swap(true, Ordering::Relaxed) {
+        parked::end_for_good();
+    }
     set(word::STACK, room.addr() as u64);
 }
+
+/// Some thread has made a call.
+static ANY: AtomicBool = AtomicBool::new(false);
 
 /// The room of a thread that has ended.
 fn free() -> Option<*mut Room> {

@@ -9,7 +9,7 @@ use crate::descriptors::{self as table, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
 use crate::program::{self, Answer};
-use crate::{kernel, signals};
+use crate::{kernel, parked, signals};
 
 /// This process as an owner of POSIX locks.
 const POSIX: LockOwner = LockOwner {
@@ -28,11 +28,12 @@ fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {
 }
 
 pub(crate) fn close(_file: &Descriptor, number: u64) -> Answer {
+    let on_exec = table::on_exec(number);
     let Some(file) = table::remove(number) else {
         return Err(EBADF);
     };
     let dropped = drop_reference(fs()?, &file);
-    kernel::plain(libc::SYS_close, &[number as u32 as u64]);
+    parked::close(number, on_exec);
     dropped
 }
 
@@ -61,7 +62,7 @@ fn refer(file: &Descriptor, number: i32) -> Answer {
         && !file.is_path_only()
         && let Err(error) = fs()?.dup_file(file.file)
     {
-        kernel::plain(libc::SYS_close, &[number as u64]);
+        parked::close(number as u64, None);
         return Err(errno(error));
     }
     // A duplicate in a child that shares memory is as borrowed as what it comes from.
@@ -122,14 +123,17 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
     if first > last || args[2] & !(UNSHARE | CLOEXEC) != 0 {
         return Verdict::Pass;
     }
-    if args[2] & CLOEXEC == 0 {
-        for (number, file) in table::all() {
-            if (first..=last).contains(&(number as u32)) {
-                table::remove(number as u64);
-                if let Ok(fs) = fs() {
-                    let _ = drop_reference(fs, &file);
-                }
-            }
+    for (number, file) in table::all() {
+        if !(first..=last).contains(&(number as u32)) {
+            continue;
+        }
+        if args[2] & CLOEXEC != 0 {
+            table::set_on_exec(number as u64, false);
+            continue;
+        }
+        table::remove(number as u64);
+        if let Ok(fs) = fs() {
+            let _ = drop_reference(fs, &file);
         }
     }
     let mut answer = 0;
@@ -156,7 +160,10 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
 pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
     match args[1] {
         // Close-on-exec is the kernel's, on the placeholder.
-        libc::FIOCLEX | libc::FIONCLEX => kernel_answer(kernel::plain(libc::SYS_ioctl, &args[..2])),
+        libc::FIOCLEX | libc::FIONCLEX => {
+            table::set_on_exec(args[0], args[1] == libc::FIONCLEX);
+            kernel_answer(kernel::plain(libc::SYS_ioctl, &args[..2]))
+        }
         libc::FIONREAD if !file.is_dir => {
             let fs = fs()?;
             let size = fs.getattr(file.ino).map_err(errno)?.size;
@@ -200,7 +207,11 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         libc::F_DUPFD_CLOEXEC => duplicate(file, args[0], args[2], false).into(),
         _ if file.is_path_only() => Verdict::Pass,
         libc::F_SETFL if file.is_place() => Err(EBADF).into(),
-        libc::F_GETFD | libc::F_SETFD => Verdict::Pass,
+        libc::F_GETFD => Verdict::Pass,
+        libc::F_SETFD => {
+            table::set_on_exec(args[0], args[2] & libc::FD_CLOEXEC as u64 == 0);
+            Verdict::Pass
+        }
         libc::F_GETFL => {
             let flags = fs().and_then(|fs| fs.file(file.file).map_err(errno));
             flags.map(|file| file.flags).into()

@@ -17,7 +17,7 @@ use crate::mountless::Refused;
 use crate::names::{Dots, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
-use crate::{mountless, numbered, promote, stats};
+use crate::{mountless, numbered, parked, promote, stats};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
@@ -39,7 +39,12 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
     let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
     let follow = flags & O_NOFOLLOW == 0 && !exclusive;
     loop {
-        let (fs, place) = match find(room, dirfd, path, follow) {
+        let lead = find(room, dirfd, path, follow);
+        if !matches!(lead, Ok(Lead::Pool(..))) {
+            // The kernel is to give the number.
+            parked::settle();
+        }
+        let (fs, place) = match lead {
             Err(errno) => return Err(errno).into(),
             Ok(Lead::Kernel) if flags & O_DIRECTORY != 0 => {
                 return list(room, [dirfd, path, flags as u64, bits.into(), 0, 0]);
@@ -62,6 +67,7 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
             && !by_number
         {
             let asked = [dirfd, path, flags as u64, bits.into(), 0, 0];
+            parked::settle();
             return path_only(dir.ino, asked).into();
         }
         match attempt(fs, &place, flags, bits) {
@@ -71,9 +77,11 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u3
             Tried::Through(_) if mountless::is() => return Err(refused(place.attr)).into(),
             Tried::Full(way) => {
                 stats::promoted();
+                parked::settle();
                 return promote::open_way(&way, flags, bits).into();
             }
             Tried::Through(way) => {
+                parked::settle();
                 if kernel_knows && !by_number {
                     // The kernel finds it by the same path, at the mount.
                     return Verdict::Pass;
@@ -263,6 +271,7 @@ fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
                 borrowed: false,
             };
             descriptors::set(number, descriptor);
+            descriptors::set_on_exec(number as u64, flags & O_CLOEXEC == 0);
             Ok(number as u64)
         }
         Err(errno) => {

@@ -85,6 +85,19 @@ impl Pmem {
         }
     }
 
+    /// Asks for all lines of a range, into the second-level cache: the first has no room for what a copy reads meanwhile.
+    #[inline]
+    pub fn prefetch_far(&self, off: u64, bytes: u64) {
+        let from = self.range(off, bytes);
+        for line in (0..bytes as usize).step_by(64) {
+            let at = from.wrapping_add(line);
+            // SAFETY: as in `prefetch`.
+            unsafe {
+                asm!("prefetcht1 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+            }
+        }
+    }
+
     /// Between the loads of a seqlock reader and its second look at the
     /// sequence number (CPU and compiler).
     #[inline]

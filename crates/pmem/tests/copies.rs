@@ -194,6 +194,7 @@ fn accesses_outside_or_misaligned_panic() {
             let _ = mem.swap(2, 0);
         }),
         ("prefetch out", &|| mem.prefetch(4096)),
+        ("prefetch of a range out", &|| mem.prefetch_far(4032, 65)),
     ];
     for (what, act) in refused {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));

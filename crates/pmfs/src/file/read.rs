@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::locks;
 use crate::pool::Pool;
-use crate::tree::Tree;
+use crate::tree::{Extent, Tree};
 use crate::types::{AtimeMode, Ino};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::offset;
@@ -38,14 +38,32 @@ impl Pool {
 
     /// Copies a range that lies inside the size; up to a medium's error, if there is one behind the first byte.
     pub(crate) fn read_range(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
+        let bytes = buffer.len();
+        let extent_at = |done: usize| {
+            let left = (bytes - done) as u64;
             let here = at + done as u64;
-            let within = here % BLOCK_BYTES;
-            let left = (buffer.len() - done) as u64;
-            let blocks = (within + left).div_ceil(BLOCK_BYTES);
-            let extent = tree.extent(self, here / BLOCK_BYTES, blocks)?;
-            let len = (extent.count * BLOCK_BYTES - within).min(left) as usize;
+            let blocks = (here % BLOCK_BYTES + left).div_ceil(BLOCK_BYTES);
+            tree.extent(self, here / BLOCK_BYTES, blocks)
+        };
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let mut done = 0;
+        let mut extent = extent_at(0)?;
+        loop {
+            let within = (at + done as u64) % BLOCK_BYTES;
+            let left = buffer.len() - done;
+            let len = ((extent.count * BLOCK_BYTES - within) as usize).min(left);
+            let next = match len < left {
+                true => Some(extent_at(done + len)?),
+                false => None,
+            };
+            if let Some(next) = &next {
+                if done == 0 {
+                    self.fetch(&extent, within, len);
+                }
+                self.fetch(next, 0, left - len);
+            }
             let piece = &mut buffer[done..done + len];
             if extent.written {
                 match self.pm.copy_out(extent.off + within, piece) {
@@ -60,8 +78,20 @@ impl Pool {
                 piece.fill(0);
             }
             done += len;
+            match next {
+                Some(next) => extent = next,
+                None => return Ok(done),
+            }
         }
-        Ok(done)
+    }
+
+    /// Lets the first block of a piece come while what is before it is copied: the processor's own prefetching begins anew on each
+    /// page, and pieces of a block each would be read at half the speed.
+    fn fetch(&self, extent: &Extent, within: u64, bytes: usize) {
+        if extent.written {
+            let bytes = (bytes as u64).min(BLOCK_BYTES - within);
+            self.pm.prefetch_far(extent.off + within, bytes);
+        }
     }
 
     /// The inode was read: its atime becomes now, as far as the mode of this instance wants it to.

@@ -15,7 +15,11 @@ use crate::pool::Pool;
 use crate::recovery::rename_word;
 use crate::settle::intend_reclaim;
 use crate::types::{Ino, RenameFlags};
+use arrayvec::ArrayVec;
 use pmfs_format::inode::{LINKS_MAX, ROOT_INO, offset};
+
+/// What a rename has of both its directories, or of the one. Not on the heap: giving that back waits for the lines that are flushed.
+type Both<T> = ArrayVec<T, 2>;
 
 /// Everything that a rename looks at, read under its locks.
 struct Situation {
@@ -232,7 +236,7 @@ impl Pool {
             intend_reclaim(&lane, target.ino)?;
         }
         let mut tx = Transaction::begin(&self.pm, &lane);
-        let logged: Vec<LoggedHeader> = headers.iter().map(|edit| edit.log(&mut tx)).collect();
+        let logged: Both<LoggedHeader> = headers.iter().map(|edit| edit.log(&mut tx)).collect();
         let replaced = situation.target.as_ref().map(|(target, hit)| {
             let word = hit.record.renamed_to(source.ino, kind_of(source.mode));
             let mut change = Change::log(&mut tx, target);
@@ -271,9 +275,9 @@ impl Pool {
         situation: &Situation,
         new_name: &Name<'_>,
         stays: bool,
-    ) -> Result<Vec<HeaderEdit>> {
+    ) -> Result<Both<HeaderEdit>> {
         let source = &situation.source;
-        let mut headers = Vec::new();
+        let mut headers = Both::new();
         if !stays {
             headers.push(HeaderEdit::of(self, situation.source_hit.bucket));
         }
@@ -306,7 +310,7 @@ impl Pool {
         let mut tx = Transaction::begin(&self.pm, &lane);
         let at_source = tx.log(situation.source_hit.record.off, 8);
         let at_target = tx.log(target_hit.record.off, 8);
-        let mut parents = vec![Change::log(&mut tx, &situation.from)];
+        let mut parents = Both::from_iter([Change::log(&mut tx, &situation.from)]);
         if situation.across() {
             parents.push(Change::log(&mut tx, &situation.to));
             let balance = i64::from(target.is_dir()) - i64::from(source.is_dir());
@@ -364,7 +368,7 @@ fn parent_changes(
     situation: &Situation,
     stays: bool,
     now: i64,
-) -> Vec<Change> {
+) -> Both<Change> {
     let dir_moves = u32::from(situation.source.is_dir());
     let dir_goes = situation
         .target
@@ -372,7 +376,7 @@ fn parent_changes(
         .map_or(0, |(target, _)| u32::from(target.is_dir()));
     let replaces = u64::from(situation.target.is_some());
     let left = situation.from.size() + u64::from(stays);
-    let mut parents = vec![Change::log(tx, &situation.from)];
+    let mut parents = Both::from_iter([Change::log(tx, &situation.from)]);
     if situation.across() {
         let mut to = Change::log(tx, &situation.to);
         to.hot.set_size(situation.to.size() + 1 - replaces);

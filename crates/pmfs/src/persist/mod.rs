@@ -162,6 +162,12 @@ impl Pm {
         self.mem.prefetch(off);
     }
 
+    /// Hints that a range is copied soon, but not next.
+    #[inline]
+    pub fn prefetch_far(&self, off: u64, bytes: u64) {
+        self.mem.prefetch_far(off, bytes);
+    }
+
     /// Orders the loads before it against those after it.
     #[inline]
     pub fn acquire(&self) {

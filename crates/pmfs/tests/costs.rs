@@ -82,7 +82,7 @@ fn costs() -> Vec<Cost> {
         "overwrite of up to 8 bytes in a word", 0, 1, |fs, f| fs.write(f.file, 8, &[2; 8])?;
         "overwrite of 64 bytes", 192, 3, |fs, f| fs.write(f.file, 64, &[2; 64])?;
         "overwrite of a block", 0, 2, |fs, f| fs.write(f.file, 4096, &[2; 4096])?;
-        "overwrite of 64 KiB", 0, 2, |fs, f| fs.write(f.file, 4096, &[2; 65536])?;
+        "overwrite of 64 KiB", 256, 3, |fs, f| fs.write(f.file, 4096, &[2; 65536])?;
         "write over the end", 192, 3, |fs, f| {
             let end = fs.getattr(f.file)?.size;
             fs.write(f.file, end - 10, &[3; 100])?

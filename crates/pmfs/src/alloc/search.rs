@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const PACKED: u64 = 64;
 /// A run is cut into at most so many pieces to fill gaps.
 const PIECES: u64 = 32;
+/// A run of this part of what is wanted is taken where it is met: to look on for a longer one costs more than another piece.
+const ENOUGH: u64 = 8;
 /// A region with less free than this is not worth going to.
 const WORTH: u64 = 4;
 /// Groups whose counts are looked at together: 128 GiB of blocks.
@@ -213,7 +215,9 @@ impl<'a> Bitmap<'a> {
                 if used == 0 || to - region - used < WORTH {
                     continue;
                 }
-                let longest = self.fit(region, to, REGION).map_or(0, |run| run.count);
+                let longest = self
+                    .fit(region, to, REGION, REGION)
+                    .map_or(0, |run| run.count);
                 if longest >= least {
                     found.push(Hint {
                         region,
@@ -260,11 +264,13 @@ impl<'a> Bitmap<'a> {
             }
             Place::Here(unit) => {
                 let (_, to) = self.broken(unit)?;
-                self.fit(unit, to, want)
+                self.fit(unit, to, want, want.div_ceil(ENOUGH))
             }
             Place::Broken(region, least) => {
                 let (_, to) = self.broken(region)?;
-                self.fit(region, to, want).filter(|run| run.count >= least)
+                let enough = want.div_ceil(ENOUGH).max(least);
+                let run = self.fit(region, to, want, enough);
+                run.filter(|run| run.count >= least)
             }
             Place::Whole(group) => {
                 let mut regions = self.regions(group).map(|(region, _)| region);
@@ -278,13 +284,18 @@ impl<'a> Bitmap<'a> {
             }
             Place::Any(group) => {
                 let start = group * GROUP_UNITS;
-                self.fit(start, (start + GROUP_UNITS).min(self.place.units), want)
+                self.fit(
+                    start,
+                    (start + GROUP_UNITS).min(self.place.units),
+                    want,
+                    want,
+                )
             }
         }
     }
 
-    /// The first run of `want` units, or else the longest of those that are shorter.
-    fn fit(&self, from: u64, to: u64, want: u64) -> Option<Run> {
+    /// The first run of `enough` units, up to `want` of it; or else the longest of those that are shorter.
+    fn fit(&self, from: u64, to: u64, want: u64, enough: u64) -> Option<Run> {
         let mut longest: Option<Run> = None;
         let mut at = from;
         while let Some(block) = self.first_free(at, to) {
@@ -292,7 +303,7 @@ impl<'a> Bitmap<'a> {
             if longest.is_none_or(|run| count > run.count) {
                 longest = Some(Run { block, count });
             }
-            if count == want {
+            if count >= enough {
                 break;
             }
             at = block + count;
@@ -303,7 +314,7 @@ impl<'a> Bitmap<'a> {
     /// Looks in a group, whose lock is held, for exactly `want` free units in a row.
     pub(super) fn search_whole(&self, group: u64, want: u64) -> Option<Run> {
         let end = ((group + 1) * GROUP_UNITS).min(self.place.units);
-        let run = self.fit(group * GROUP_UNITS, end, want)?;
+        let run = self.fit(group * GROUP_UNITS, end, want, want)?;
         (run.count == want).then_some(run)
     }
 

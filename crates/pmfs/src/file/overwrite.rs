@@ -1,5 +1,6 @@
 //! Writing inside the file. In `atomic` mode: one word is one store; a few bytes are undo-logged; a block is
-//! copied, changed and swung in; a part of a large leaf is saved first. In `ordered` mode: in place.
+//! copied, changed and swung in, some blocks with their pointers logged, many with nodes of their own; a part of a large leaf is saved
+//! first. In `ordered` mode: in place.
 
 use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
@@ -7,14 +8,20 @@ use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::lane::{Purpose, Run, Zone};
 use crate::persist::{Durable, Transaction};
-use crate::tree::entry::Entry;
+use crate::tree::edit::Leaves;
+use crate::tree::entry::{Entry, place};
 use crate::tree::{Extent, Found};
 use crate::types::DataMode;
+use arrayvec::ArrayVec;
 use pmfs_format::journal::{ENTRIES_MAX, ENTRY_DATA_BYTES};
+use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use std::ops::Range;
 
 /// Longest overwrite that is undo-logged rather than copied: where eight log lines cost what a block does.
 const LOGGED_MAX: usize = 8 * ENTRY_DATA_BYTES as usize;
+/// Most pointers that are undo-logged rather than copied with their node: eight log lines. Of 64 both cost the same.
+const POINTERS_MAX: usize = 48;
 /// A large write in a large leaf is saved in at most this many runs.
 const SAVED_RUNS: usize = ENTRIES_MAX;
 
@@ -67,6 +74,9 @@ impl Work<'_> {
         }
         if first == last && is_direct(&self.tree(), &found, first) {
             return self.overwrite_block(&found, first, at, data);
+        }
+        if self.overwrite_blocks(&found, (first, last + 1), at, data)? {
+            return Ok(());
         }
         self.overwrite_range(first, last + 1, at, data)
     }
@@ -167,6 +177,88 @@ impl Work<'_> {
             self.reload()?;
         }
         Ok(())
+    }
+
+    /// Some blocks that one node names: fresh copies with the change, their pointers undo-logged. A node of their own beside the old one
+    /// would cost more than these entries. `false` if they are too many, too scattered, or holes.
+    fn overwrite_blocks(
+        &mut self,
+        found: &Found,
+        (from, to): (u64, u64),
+        at: u64,
+        data: &[u8],
+    ) -> Result<bool> {
+        let count = to - from;
+        let in_node = found.level == 1 && place(1, from) + count <= FANOUT;
+        if !in_node || count > POINTERS_MAX as u64 || self.lane.room() < 2 * count {
+            return Ok(false);
+        }
+        let mut old = ArrayVec::<Entry, POINTERS_MAX>::new();
+        for slot in (0..count).map(|at| found.slot + 8 * at) {
+            let entry = Entry(self.pool.pm.load(slot));
+            if !entry.is_leaf() {
+                return Ok(false);
+            }
+            old.push(entry.checked(&self.pool.data, BLOCK_BYTES, slot)?);
+        }
+        let gone = self.intend_leaves(from, &old)?;
+        let mut leaves = Replacement::of(self, at, data);
+        let mut fresh = self.pool.pm.fresh();
+        let mut new = ArrayVec::<Entry, POINTERS_MAX>::new();
+        for (index, entry) in (from..).zip(&old) {
+            new.push(leaves.one(&mut fresh, index, *entry)?);
+        }
+        fresh.until_seal();
+        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
+        let logged = if planted!("bug-pointer-unlogged") {
+            1
+        } else {
+            count
+        };
+        let range = tx.log_bytes(found.slot, 8 * logged);
+        let mut tx = tx.seal();
+        self.locks.change();
+        if planted!("bug-blocks-freed-before-commit") {
+            self.free_leaves(gone.clone());
+        }
+        for (word, entry) in (0..).zip(&new) {
+            tx.set(&range, word, entry.0);
+        }
+        tx.commit();
+        // Where the medium has failed the pointers may be as they were: all blocks stay in question.
+        self.pool.pm.intact()?;
+        self.stray_times();
+        self.free_leaves(gone);
+        self.lane.settle_account();
+        self.lane.clear_intents();
+        Ok(true)
+    }
+
+    /// Writes down that leaves from `index` on are to go; answers the records.
+    fn intend_leaves(&self, index: u64, leaves: &[Entry]) -> Result<Range<u64>> {
+        let first = self.lane.intent_count();
+        let mut at = 0;
+        while at < leaves.len() {
+            let block = leaves[at].off() >> BLOCK_SHIFT;
+            let next = |by: usize| leaves.get(at + by).map(|leaf| leaf.off() >> BLOCK_SHIFT);
+            let count = (1..).find(|by| next(*by) != Some(block + *by as u64));
+            let count = count.expect("the leaves end");
+            let run = Run {
+                block,
+                count: count as u64,
+            };
+            let purpose = Purpose::leaf(self.ino(), index + at as u64);
+            self.lane.intend_run(run, purpose)?;
+            at += count;
+        }
+        Ok(first..self.lane.intent_count())
+    }
+
+    /// Frees what these records name.
+    fn free_leaves(&self, records: Range<u64>) {
+        for record in records {
+            self.pool.free_front(self.lane, record, u64::MAX);
+        }
     }
 
     /// Many blocks: fresh ones under fresh nodes, one pointer.

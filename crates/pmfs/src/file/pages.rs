@@ -5,7 +5,6 @@
 //! tree the new one does not name is freed.
 
 use super::Work;
-use super::shift::{Entries, write_node};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::lane::{Purpose, Run, Zone};
@@ -13,10 +12,10 @@ use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::settle::intend_changed;
 use crate::tree::Tree;
-use crate::tree::edit::{Swing, expand};
+use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
 use crate::tree::entry::{Entry, coverage, span};
 use crate::types::Ino;
-use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX};
+use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// So many blocks in all go through on a full pool: what they replace is freed at once.
@@ -222,7 +221,7 @@ fn raise(
     if old.root.is_hole() && inside.is_empty() {
         return rebuild(pool, (Entry::HOLE, level, 0), behind, places);
     }
-    let mut entries = [Entry::HOLE; FANOUT as usize];
+    let mut entries = NO_ENTRIES;
     entries[0] = raise(pool, old, level - 1, inside, places)?;
     replace_in(pool, (&mut entries, level, 0), behind, places)?;
     places.node(&entries)
@@ -238,7 +237,8 @@ fn rebuild(
     if level == 0 {
         return places.page(pages[0].1);
     }
-    let mut entries = expand(pool, old, level)?;
+    let mut entries = NO_ENTRIES;
+    expand(pool, old, level, &mut entries)?;
     replace_in(pool, (&mut entries, level, base), pages, places)?;
     places.node(&entries)
 }

@@ -12,11 +12,11 @@ use super::{Work, block_of};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::lane::{Purpose, Run, Zone};
-use crate::persist::{Durable, FreshSet};
+use crate::persist::Durable;
 use crate::pool::Pool;
 use crate::settle::intend_nodes;
 use crate::tree::Tree;
-use crate::tree::edit::Swing;
+use crate::tree::edit::{Entries, Swing, write_node};
 use crate::tree::entry::{Entry, coverage, place, span};
 use crate::types::Ino;
 use pmfs_format::inode::SIZE_MAX;
@@ -25,9 +25,6 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// A collapse that takes no more nodes than this goes through on a full pool: it may be what makes room.
 const PRIVILEGED_NODES: u64 = 8;
-
-/// Entries of a node.
-pub(super) type Entries = [Entry; FANOUT as usize];
 
 /// What moves where, in blocks.
 #[derive(Clone, Copy)]
@@ -296,12 +293,4 @@ impl Rebuild<'_> {
 fn part(leaf: Entry, inside: u64) -> Entry {
     let off = leaf.off() + inside * BLOCK_BYTES;
     Entry(Entry::leaf(off).0 | leaf.0 & UNWRITTEN)
-}
-
-pub(super) fn write_node(fresh: &mut FreshSet<'_>, off: u64, entries: &Entries) -> Result<()> {
-    let mut bytes = [0u8; BLOCK_BYTES as usize];
-    for (word, entry) in bytes.chunks_exact_mut(8).zip(entries) {
-        word.copy_from_slice(&entry.0.to_le_bytes());
-    }
-    fresh.range(off, BLOCK_BYTES).bytes(0, &bytes)
 }

@@ -157,6 +157,10 @@ bugs! {
         "the new tree is swung in apart from the size";
     Kill "bug-insert-frees-moved", "intent: leaves that stay",
         "insert frees the leaves that it has moved";
+    OneCall "bug-pointer-unlogged", "missing log entry: pointers of a write",
+        "the first of several blocks is swung in before its transaction";
+    Kill "bug-blocks-freed-before-commit", "intent: blocks freed before commit",
+        "several old blocks are free while the tree still names them";
     Kill "bug-freed-before-publish", "intent: block freed before commit",
         "the old block is the lane's spare while the tree still names it";
 

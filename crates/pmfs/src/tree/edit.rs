@@ -10,6 +10,7 @@ use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use zerocopy::IntoBytes;
 
 /// One word to change: everything behind `new` is fresh and flushed, not yet behind a barrier.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +126,7 @@ impl Edit<'_> {
         if level == tree.root.height() || tree.root.is_hole() {
             return self.subtree(fresh, tree.root.unrooted(), level, 0, leaves);
         }
-        let mut entries = [Entry::HOLE; FANOUT as usize];
+        let mut entries = NO_ENTRIES;
         entries[0] = if self.from < span(level) {
             self.raised(fresh, tree, level - 1, leaves)?
         } else {
@@ -145,7 +146,7 @@ impl Edit<'_> {
         if level == tree.root.height() {
             return Ok(tree.root.unrooted());
         }
-        let mut entries = [Entry::HOLE; FANOUT as usize];
+        let mut entries = NO_ENTRIES;
         entries[0] = self.carried(fresh, tree, level - 1)?;
         self.node(fresh, level, 0, &entries)
     }
@@ -169,12 +170,13 @@ impl Edit<'_> {
         {
             return Ok(entry);
         }
-        let mut entries = expand(self.pool, old, level)?;
-        for (at, entry) in entries.iter_mut().enumerate() {
-            let start = base + at as u64 * span(level);
-            if start < self.to && start + span(level) > self.from {
-                *entry = self.subtree(fresh, *entry, level - 1, start, leaves)?;
-            }
+        let mut entries = NO_ENTRIES;
+        expand(self.pool, old, level, &mut entries)?;
+        let first = self.from.saturating_sub(base) / span(level);
+        let behind = (self.to - base).div_ceil(span(level)).min(FANOUT);
+        for at in first..behind {
+            let entry = &mut entries[at as usize];
+            *entry = self.subtree(fresh, *entry, level - 1, base + at * span(level), leaves)?;
         }
         self.node(fresh, level, base, &entries)
     }
@@ -185,7 +187,7 @@ impl Edit<'_> {
         fresh: &mut FreshSet<'_>,
         level: u32,
         base: u64,
-        entries: &[Entry; FANOUT as usize],
+        entries: &Entries,
     ) -> Result<Entry> {
         if entries.iter().all(|entry| entry.is_hole()) {
             return Ok(Entry::HOLE);
@@ -199,26 +201,32 @@ impl Edit<'_> {
             .pool
             .alloc(self.lane, 1, self.class, Zone::Meta, purpose)?;
         let off = run.block << BLOCK_SHIFT;
-        let mut bytes = [0u8; BLOCK_BYTES as usize];
-        for (word, entry) in bytes.chunks_exact_mut(8).zip(entries) {
-            word.copy_from_slice(&entry.0.to_le_bytes());
-        }
-        fresh.range(off, BLOCK_BYTES).bytes(0, &bytes)?;
+        write_node(fresh, off, entries)?;
         Ok(Entry::node(off))
     }
 }
 
-/// The 512 entries that `old` amounts to at `level` of a file's tree: a node's own, a large leaf's parts, or holes.
+/// All entries of a node.
+pub(crate) type Entries = [Entry; FANOUT as usize];
+
+pub(crate) const NO_ENTRIES: Entries = [Entry::HOLE; FANOUT as usize];
+
+/// Writes a fresh node at `off`.
 ///
 /// # Errors
-/// `Corrupt`.
-pub(crate) fn expand(pool: &Pool, old: Entry, level: u32) -> Result<[Entry; FANOUT as usize]> {
-    let mut entries = [Entry::HOLE; FANOUT as usize];
+/// [`crate::Error::Medium`].
+pub(crate) fn write_node(fresh: &mut FreshSet<'_>, off: u64, entries: &Entries) -> Result<()> {
+    fresh.range(off, BLOCK_BYTES).bytes(0, entries.as_bytes())
+}
+
+/// Puts into `entries`, holes before, what `old` amounts to at `level` of a file's tree: a node's own, a large leaf's parts, or holes.
+///
+/// # Errors
+/// `Corrupt`; [`crate::Error::Medium`].
+pub(crate) fn expand(pool: &Pool, old: Entry, level: u32, entries: &mut Entries) -> Result<()> {
     if old.is_node() {
         let node = old.checked(&pool.data, BLOCK_BYTES, old.off())?.off();
-        for (at, entry) in entries.iter_mut().enumerate() {
-            *entry = Entry(pool.pm.load(node + at as u64 * 8));
-        }
+        pool.pm.copy_out(node, entries.as_mut_bytes())?;
     } else if old.is_leaf() {
         let part = Shape::File.leaf_blocks(span(level)) * BLOCK_BYTES;
         old.checked(&pool.data, part * FANOUT, old.off())?;
@@ -227,7 +235,7 @@ pub(crate) fn expand(pool: &Pool, old: Entry, level: u32) -> Result<[Entry; FANO
             *entry = Entry(Entry::leaf(off).0 | old.0 & UNWRITTEN);
         }
     }
-    Ok(entries)
+    Ok(())
 }
 
 /// Leaves that make a hole of everything; `one` is never asked for, as holes are given whole.

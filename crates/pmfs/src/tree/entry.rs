@@ -5,8 +5,11 @@ use pmfs_format::tree::{
     BLOCK_MASK, FANOUT, FANOUT_SHIFT, GROWN, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, UNWRITTEN,
 };
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 /// An entry of a node, or a root word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(transparent)]
 pub(crate) struct Entry(pub u64);
 
 /// Bits that mean nothing yet.

@@ -17,7 +17,7 @@ macro_rules! calls {
 /// Never: passed on at once.
 const PASS: u8 = 0;
 /// Only if the first argument is a descriptor of ours.
-const BY_DESCRIPTOR: u8 = 1;
+pub(crate) const BY_DESCRIPTOR: u8 = 1;
 /// To be looked at.
 pub(crate) const LOOK: u8 = 2;
 /// To be looked at, and ends what is parked: numbers may be freed or taken, or there are some that nobody looks at here.
@@ -260,14 +260,6 @@ pub(crate) fn is_by_descriptor(number: i64) -> bool {
     matches!(
         CLASS[number as usize],
         BY_DESCRIPTOR | BY_DESCRIPTOR_OR_SETTLE
-    )
-}
-
-/// Whether it may free numbers, take them, or look at any.
-pub(crate) fn settles(number: i64) -> bool {
-    matches!(
-        CLASS[number as usize],
-        BY_DESCRIPTOR_OR_SETTLE | LOOK_AND_SETTLE | SETTLE
     )
 }
 

@@ -27,11 +27,6 @@ static OFF: AtomicBool = AtomicBool::new(false);
 
 const NONE: u32 = u32::MAX;
 
-fn parked() -> Option<u32> {
-    let number = PARKED.load(Ordering::Relaxed);
-    (number != NONE).then_some(number)
-}
-
 fn know(used_below: u32) {
     USED_BELOW.store(used_below, Ordering::Relaxed);
     WATCHING.store(u32::from(used_below != 0), Ordering::Relaxed);
@@ -103,33 +98,35 @@ pub(crate) fn settle() {
 }
 
 /// Before a call of the program's is looked at.
+#[inline]
 pub(crate) fn before(number: i64, args: &[u64; 6]) {
-    if WATCHING.load(Ordering::Relaxed) != 0 && is_ended_by(number, args) {
+    if WATCHING.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    // For the program what is parked is not open, and the kernel is to say so.
+    let parked = PARKED.load(Ordering::Relaxed);
+    let is_parked = |argument: &u64| *argument as u32 == parked;
+    let ends = match class::CLASS[number as usize] {
+        class::BY_DESCRIPTOR => is_parked(&args[0]),
+        class::LOOK => parked != NONE && args[..5].iter().any(is_parked),
+        _ => may_change_numbers(number, args),
+    };
+    if ends {
         settle();
     }
 }
 
-fn is_ended_by(number: i64, args: &[u64; 6]) -> bool {
-    let first = args[0] as u32;
-    if class::settles(number) {
-        let is_ours = class::is_by_descriptor(number) && descriptors::is_placeholder(args[0]);
-        let frees_none_below =
-            number == libc::SYS_close && first > USED_BELOW.load(Ordering::Relaxed);
-        return !is_ours && !frees_none_below;
-    }
-    // For the program it is not open, and the kernel is to say so.
-    let Some(parked) = parked() else {
-        return false;
-    };
-    if class::is_by_descriptor(number) {
-        return first == parked;
-    }
-    args[..5].iter().any(|argument| *argument as u32 == parked)
+/// Of a call that may free numbers, take them, or look at any: whether this one does, past this library.
+fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
+    let is_ours = class::is_by_descriptor(number) && descriptors::is_placeholder(args[0]);
+    let frees_none_below =
+        number == libc::SYS_close && args[0] as u32 > USED_BELOW.load(Ordering::Relaxed);
+    !is_ours && !frees_none_below
 }
 
 /// A name of the kernel's for a descriptor.
 pub(crate) fn is_named(number: u64) {
-    if parked() == Some(number as u32) {
+    if PARKED.load(Ordering::Relaxed) == number as u32 {
         settle();
     }
 }

@@ -145,7 +145,6 @@ impl Table {
         self.0.values().any(meets)
     }
 
-    /// Whether stores to the file are kept until msync.
     /// All that shows a file and may be stored to.
     pub fn stored_to(&self, ino: Ino) -> Vec<Shown> {
         let all = self.0.values();
@@ -154,6 +153,7 @@ impl Table {
             .collect()
     }
 
+    /// Whether stores to the file are kept until msync.
     pub fn is_apart(&self, ino: Ino) -> bool {
         self.0
             .values()

@@ -1,5 +1,6 @@
 //! write and append: cutting into atomic pieces, and choosing how each is done.
 
+use super::overwrite::LOGGED_MAX;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::tree::Tree;
@@ -80,19 +81,24 @@ impl Pool {
         }
     }
 
-    /// What leads to a block comes nearer while the locks are taken.
+    /// What is looked at first comes nearer while the locks are taken: what leads to a block; of a few bytes, those before them.
     #[inline]
-    fn expect_block(&self, ino: Ino, index: u64) {
+    fn expect(&self, ino: Ino, at: u64, len: usize) {
         if let Ok(inode) = self.inode_off(ino) {
             let slot = inode + offset::ROOT;
-            Tree::file(self.pm.load(slot), slot).expect(self, index);
+            let tree = Tree::file(self.pm.load(slot), slot);
+            if len <= LOGGED_MAX {
+                tree.expect_byte(self, at);
+            } else {
+                tree.expect(self, at / BLOCK_BYTES);
+            }
         }
     }
 
     /// Where it wrote, and how much: less than asked for at the end of the largest file.
     fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
         if let At::Offset(at) = at {
-            self.expect_block(ino, at / BLOCK_BYTES);
+            self.expect(ino, at, data.len());
         }
         self.on_file(ino, |work| {
             let size = work.inode.size();

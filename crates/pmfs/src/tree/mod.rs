@@ -13,6 +13,7 @@ pub(crate) mod visit;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use entry::{Entry, coverage, place, span};
+use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// Units of a hole past a tree's end: more than any file has blocks.
@@ -131,7 +132,7 @@ impl Tree {
     pub fn expect(&self, pool: &Pool, index: u64) {
         let mut level = self.root.height();
         let mut entry = self.root;
-        if !(2..=4).contains(&level) || index >= coverage(level) {
+        if !(2..=FILE_HEIGHT_MAX).contains(&level) || index >= coverage(level) {
             return;
         }
         while level > 1 && entry.is_node() {
@@ -145,6 +146,30 @@ impl Tree {
             && let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot)
         {
             pool.pm.prefetch(node.off() + place(1, index) * 8);
+        }
+    }
+
+    /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of what a small write waits for is its
+    /// old bytes. Changes nothing, and may be called without the lock; what it looks at is charged to who finds it later.
+    #[inline]
+    pub fn expect_byte(&self, pool: &Pool, at: u64) {
+        let (mut level, mut entry) = (self.root.height(), self.root);
+        let index = at / BLOCK_BYTES;
+        if level > FILE_HEIGHT_MAX || index >= coverage(level) {
+            return;
+        }
+        while level > 0 && entry.is_node() {
+            let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot) else {
+                return;
+            };
+            entry = Entry(pool.pm.load_cached(node.off() + place(level, index) * 8));
+            level -= 1;
+        }
+        let bytes = coverage(level) * BLOCK_BYTES;
+        if entry.is_leaf()
+            && let Ok(leaf) = entry.unrooted().checked(&pool.data, bytes, self.slot)
+        {
+            pool.pm.prefetch(leaf.off() + at % bytes);
         }
     }
 

@@ -263,6 +263,12 @@ pub(crate) fn is_by_descriptor(number: i64) -> bool {
     )
 }
 
+/// Whether a call with this first argument may concern us.
+pub(crate) fn is_ours(number: i64, first: u64) -> bool {
+    !is_none_of_ours(number)
+        && (!is_by_descriptor(number) || crate::descriptors::get(first).is_some())
+}
+
 /// A call's name, of those above.
 pub(crate) fn name(number: i64) -> &'static str {
     let all = [

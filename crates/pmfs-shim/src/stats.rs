@@ -141,6 +141,8 @@ fn write_down(call: &Call, verdict: &Verdict) {
                 )),
             }
         }
+        // It was looked at for what is parked alone.
+        Verdict::Pass if !class::is_ours(number, a[0]) => {}
         Verdict::Pass => {
             add(Word::Passed, 1);
             tell(format_args!(

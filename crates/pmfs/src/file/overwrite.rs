@@ -209,13 +209,12 @@ impl Work<'_> {
             new.push(leaves.one(&mut fresh, index, *entry)?);
         }
         fresh.until_seal();
+        if planted!("bug-pointer-unlogged") {
+            self.locks.change();
+            self.pool.pm.publish_hidden(found.slot, new[0].0);
+        }
         let mut tx = Transaction::begin(&self.pool.pm, self.lane);
-        let logged = if planted!("bug-pointer-unlogged") {
-            1
-        } else {
-            count
-        };
-        let range = tx.log_bytes(found.slot, 8 * logged);
+        let range = tx.log_bytes(found.slot, 8 * count);
         let mut tx = tx.seal();
         self.locks.change();
         if planted!("bug-blocks-freed-before-commit") {

@@ -215,9 +215,7 @@ impl<'a> Bitmap<'a> {
                 if used == 0 || to - region - used < WORTH {
                     continue;
                 }
-                let longest = self
-                    .fit(region, to, REGION, REGION)
-                    .map_or(0, |run| run.count);
+                let longest = self.longest_free(region, to);
                 if longest >= least {
                     found.push(Hint {
                         region,
@@ -237,6 +235,21 @@ impl<'a> Bitmap<'a> {
         let count = enough.count();
         hints.hand.store(last + 1, Ordering::Relaxed);
         hints.keep(&found[..count]);
+    }
+
+    /// The longest run of free units of a region.
+    fn longest_free(&self, region: u64, to: u64) -> u64 {
+        let free = |word| {
+            let unit = region + word as u64 * 64;
+            match to.saturating_sub(unit) {
+                0 => 0,
+                units => {
+                    let mask = u64::MAX >> (64 - units.min(64));
+                    !self.pool.pm.load(self.word_off(unit)) & mask
+                }
+            }
+        };
+        longest_run(std::array::from_fn(free))
     }
 
     /// A group's regions, first unit and end.
@@ -343,5 +356,85 @@ impl<'a> Bitmap<'a> {
             unit = (unit / 64 + 1) * 64;
         }
         to - from
+    }
+}
+
+/// Words of a region's bits.
+const WORDS: usize = REGION as usize / 64;
+type Bits = [u64; WORDS];
+
+/// The longest run of ones: where a run of 1 begins, of 2, of 4, and so on, and then the longest of these behind one another. A
+/// region may have hundreds of runs, which take a loop of their own each.
+fn longest_run(ones: Bits) -> u64 {
+    let both = |one: Bits, other: Bits| -> Bits { std::array::from_fn(|at| one[at] & other[at]) };
+    let any = |bits: &Bits| bits.iter().any(|&word| word != 0);
+    // `doubled[n]`: where 2^n ones begin.
+    let mut doubled = arrayvec::ArrayVec::<Bits, 10>::new();
+    let mut begins = ones;
+    while any(&begins) {
+        let run = 1 << doubled.len();
+        doubled.push(begins);
+        begins = both(begins, lower(begins, run));
+    }
+    let Some(mut longest) = doubled.last().copied() else {
+        return 0;
+    };
+    let mut run = 1 << (doubled.len() - 1);
+    for (power, more) in doubled.iter().enumerate().rev().skip(1) {
+        let longer = both(longest, lower(*more, run));
+        if any(&longer) {
+            longest = longer;
+            run += 1 << power;
+        }
+    }
+    run as u64
+}
+
+/// All bits so many places lower.
+fn lower(bits: Bits, by: usize) -> Bits {
+    let (words, within) = (by / 64, by % 64);
+    let word = |at: usize| bits.get(at).copied().unwrap_or(0);
+    std::array::from_fn(|at| {
+        let (low, high) = (word(at + words), word(at + words + 1));
+        match within {
+            0 => low,
+            _ => low >> within | high << (64 - within),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As counted one by one, of patterns with runs of all lengths.
+    #[test]
+    fn the_longest_run_is_found() {
+        let counted = |ones: &Bits| {
+            let bit = |at: u64| ones[at as usize / 64] >> (at % 64) & 1;
+            let (mut longest, mut run) = (0, 0);
+            for at in 0..REGION {
+                run = (run + 1) * bit(at);
+                longest = longest.max(run);
+            }
+            longest
+        };
+        assert_eq!(longest_run([0; WORDS]), 0);
+        assert_eq!(longest_run([u64::MAX; WORDS]), REGION);
+        let mut seed = 7_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 33
+        };
+        for _ in 0..20_000 {
+            let mut ones = [0; WORDS];
+            let (mut at, length) = (0, 1 + random() % 200);
+            while at < REGION {
+                let end = (at + random() % length).min(REGION);
+                (at..end).for_each(|bit| ones[bit as usize / 64] |= 1 << (bit % 64));
+                at = end + 1 + random() % length;
+            }
+            assert_eq!(longest_run(ones), counted(&ones), "{ones:x?}");
+        }
     }
 }

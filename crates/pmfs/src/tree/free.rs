@@ -73,6 +73,27 @@ impl Freeing<'_> {
         if self.stays(level, base, node >> BLOCK_SHIFT)? {
             return Ok(());
         }
+        if level == 1 && self.shape == Shape::File && self.unless.is_none() {
+            self.leaves(node, base, (start, end))?;
+        } else {
+            self.children(node, level, base, (start, end))?;
+        }
+        let block = Run {
+            block: node >> BLOCK_SHIFT,
+            count: 1,
+        };
+        self.clear(block, self.position(end, level));
+        Ok(())
+    }
+
+    /// What a node holds of `start..end`.
+    fn children(
+        &mut self,
+        node: u64,
+        level: u32,
+        base: u64,
+        (start, end): (u64, u64),
+    ) -> Result<()> {
         let child_units = span(level);
         let first = (start - base) / child_units;
         let mut previous = Entry::HOLE;
@@ -91,11 +112,41 @@ impl Freeing<'_> {
                 self.entry(child, level - 1, child_base, child_units)?;
             }
         }
-        let block = Run {
-            block: node >> BLOCK_SHIFT,
-            count: 1,
+        Ok(())
+    }
+
+    /// The blocks that a node names in `start..end`, as many at a time as lie in a row in one group.
+    fn leaves(&mut self, node: u64, base: u64, (start, end): (u64, u64)) -> Result<()> {
+        let end = end.min(self.kept);
+        let leaf_at = |pool: &Pool, at: u64| -> Result<Entry> {
+            let entry = Entry(pool.pm.load(node + (at - base) * 8));
+            match entry.is_hole() {
+                true => Ok(entry),
+                false if entry.is_leaf() => entry.checked(&pool.data, BLOCK_BYTES, entry.off()),
+                false => Err(corrupt("tree deeper than its height", entry.off())),
+            }
         };
-        self.clear(block, self.position(end, level));
+        let mut at = start.max(self.index_of(self.cursor));
+        while at < end {
+            let leaf = leaf_at(self.pool, at)?;
+            if leaf.is_hole() {
+                at += 1;
+                continue;
+            }
+            let block = leaf.off() >> BLOCK_SHIFT;
+            let most = (GROUP_UNITS - block % GROUP_UNITS).min(end - at);
+            let mut count = 1;
+            // One that is damaged is met when those before it are free.
+            let goes_on = |count| {
+                let next = leaf_at(self.pool, at + count);
+                next.is_ok_and(|next| !next.is_hole() && next.off() >> BLOCK_SHIFT == block + count)
+            };
+            while count < most && goes_on(count) {
+                count += 1;
+            }
+            at += count;
+            self.clear(Run { block, count }, self.position(at, 0));
+        }
         Ok(())
     }
 

@@ -127,22 +127,12 @@ impl Tree {
     }
 
     /// Asks for the line of the slot that [`Tree::find`] will look at last, if that lies below a node that others share: of a
-    /// large file it is likely in no cache. Changes nothing, and may be called without the lock.
+    /// large file it is likely in no cache. Changes nothing, and may be called without the lock; what it looks at is charged to who finds it later.
     #[inline]
     pub fn expect(&self, pool: &Pool, index: u64) {
-        let mut level = self.root.height();
-        let mut entry = self.root;
-        if !(2..=FILE_HEIGHT_MAX).contains(&level) || index >= coverage(level) {
-            return;
-        }
-        while level > 1 && entry.is_node() {
-            let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot) else {
-                return;
-            };
-            entry = Entry(pool.pm.load(node.off() + place(level, index) * 8));
-            level -= 1;
-        }
-        if entry.is_node()
+        if self.root.height() > 1
+            && let Some((entry, _)) = self.descend(pool, index, 1)
+            && entry.is_node()
             && let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot)
         {
             pool.pm.prefetch(node.off() + place(1, index) * 8);
@@ -150,27 +140,33 @@ impl Tree {
     }
 
     /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of what a small write waits for is its
-    /// old bytes. Changes nothing, and may be called without the lock; what it looks at is charged to who finds it later.
+    /// old bytes. Changes nothing, and may be called without the lock.
     #[inline]
     pub fn expect_byte(&self, pool: &Pool, at: u64) {
-        let (mut level, mut entry) = (self.root.height(), self.root);
-        let index = at / BLOCK_BYTES;
-        if level > FILE_HEIGHT_MAX || index >= coverage(level) {
+        let Some((entry, level)) = self.descend(pool, at / BLOCK_BYTES, 0) else {
             return;
-        }
-        while level > 0 && entry.is_node() {
-            let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot) else {
-                return;
-            };
-            entry = Entry(pool.pm.load_cached(node.off() + place(level, index) * 8));
-            level -= 1;
-        }
+        };
         let bytes = coverage(level) * BLOCK_BYTES;
         if entry.is_leaf()
             && let Ok(leaf) = entry.unrooted().checked(&pool.data, bytes, self.slot)
         {
             pool.pm.prefetch(leaf.off() + at % bytes);
         }
+    }
+
+    /// Goes down towards `index`, to `least` or to what is no node: the entry there, and its level. Without the lock: it may be anything.
+    #[inline]
+    fn descend(&self, pool: &Pool, index: u64, least: u32) -> Option<(Entry, u32)> {
+        let (mut level, mut entry) = (self.root.height(), self.root);
+        if level > FILE_HEIGHT_MAX || index >= coverage(level) {
+            return None;
+        }
+        while level > least && entry.is_node() {
+            let node = entry.checked(&pool.data, BLOCK_BYTES, self.slot).ok()?;
+            entry = Entry(pool.pm.load_cached(node.off() + place(level, index) * 8));
+            level -= 1;
+        }
+        Some((entry, level))
     }
 
     fn check_height(&self, height: u32) -> Result<()> {

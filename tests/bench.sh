@@ -52,6 +52,7 @@ through_mount() {
     "$pmfs" umount "$place/mnt" >/dev/null
 }
 all=0-$(($(nproc) - 1))
-through_mount "as it is by default" "$all" nocache "$@"
-through_mount "nothing cached, program and daemon on one processor" 0 nocache "$@"
+through_mount "as it is by default, alone in its pool" "$all" rw "$@"
+through_mount "nothing remembered" "$all" nocache "$@"
+through_mount "nothing remembered, program and daemon on one processor" 0 nocache "$@"
 through_mount "names and attributes remembered for a second" "$all" cache "$@"

@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 10 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 11 + cfg!(feature = "other-layout") as u64;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -72,8 +72,13 @@ on_media! {
         @ 72 unused_middle: [u64; 7],
         /// Owner of the lock under which the inode table grows.
         @ 128 grow_owner: u64,
+        /// Counts processes that came: slots that were marked.
+        @ 136 arrivals: u64,
+        /// The slot, plus one, of the mount whose kernel may remember answers for a moment; who comes waits for its end. 0: none. Its
+        /// low half is slept on.
+        @ 144 lease: u64,
         /// Zero.
-        @ 136 unused_late: [u64; 7],
+        @ 152 unused_late: [u64; 5],
         /// Owner of the lock under which one process at a time closes what dead ones held open.
         @ 192 closing_owner: u64,
         /// Tokens given out.

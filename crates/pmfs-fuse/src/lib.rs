@@ -1,15 +1,16 @@
 //! PMFS as a mount, for programs that neither link the library nor run under the shim.
 //!
 //! The kernel's requests come in through `/dev/fuse` (`wire`), are translated (`adapter`), answered by the engine
-//! ([`pmfs::Fs`]) and sent back. Nothing is decided here that the engine could decide, and nothing is cached:
-//! names and attributes live for zero seconds in the kernel and files are opened for direct I/O, because other
-//! faces of the same pool may change it at any time.
+//! ([`pmfs::Fs`]) and sent back. Nothing is decided here that the engine could decide, and no data is
+//! cached: files are opened for direct I/O, because other faces of the same pool may change it at any time. Names and attributes
+//! live for zero seconds in the kernel, or for a moment while nobody else has the pool.
 //!
 //! - `wire`: the kernel's protocol and device. Knows no files.
 //! - [`mod@adapter`]: the mount, its workers, each request in the engine's terms. `fuser`, whose interface changes
 //!   with each release, mounts and shakes hands; only this module knows it.
 //! - `server`: one method for each request; identities of inodes, open files, locks, appending, set-id bits.
 //! - [`freeze`]: standing still while the pool is copied. [`remount`]: other flags.
+//! - [`lease`]: what the kernel may remember while nobody else is there.
 //! - [`lookups`]: which inodes the kernel knows, so that none is reused under it.
 //! - [`options`]: the `-o` options, named once.
 //! - [`mounts`], [`unmount`], [`presence`]: finding a mount, ending it, and knowing that the pool
@@ -24,6 +25,7 @@ pub mod adapter;
 pub mod caller;
 mod error;
 pub mod freeze;
+pub mod lease;
 pub mod lookups;
 pub mod mounts;
 pub mod options;

@@ -35,13 +35,24 @@ pub struct MountOptions {
     pub emulate: Emulation,
     /// What is to keep stray stores of the daemon away from the pool.
     pub protect: ProtectMode,
-    /// Let the kernel remember names and attributes for a second. Sound only while nobody else changes the pool:
-    /// no second mount, no program that uses the library.
-    pub cache: bool,
+    /// When the kernel may remember names and attributes.
+    pub remember: Remember,
     /// What to do about a process that holds a lock of the pool and does not run.
     pub stalled: Stalled,
     /// Change the flags of a mount that is there.
     pub remount: bool,
+}
+
+/// When the kernel may remember names and attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remember {
+    /// For a moment, while nobody else has the pool ([`crate::lease`]).
+    #[default]
+    Alone,
+    /// Never.
+    Never,
+    /// For a second. Sound only while nobody else changes the pool: no second mount, no program that uses the library.
+    Always,
 }
 
 impl MountOptions {
@@ -63,7 +74,7 @@ impl MountOptions {
             durable: false,
             emulate: Emulation::OFF,
             protect: ProtectMode::default(),
-            cache: false,
+            remember: Remember::default(),
             stalled: Stalled::default(),
             remount: false,
         }
@@ -299,12 +310,12 @@ pub const KNOWN: &[Known] = &[
     switch!(
         "cache",
         "names and attributes are remembered for a second, and others' changes seen late",
-        cache = true
+        remember = Remember::Always
     ),
     switch!(
         "nocache",
-        "each look asks the daemon (default)",
-        cache = false
+        "each look asks the daemon (by default, while others have the pool)",
+        remember = Remember::Never
     ),
     switch!(
         "suid",

@@ -415,6 +415,7 @@ fn occupy(pool: &Pool, path: Option<&Path>) -> Result<recovery::Undone> {
     owner::this_thread_lives();
     pool.mark_slot(taken.holder, 0);
     pool.held_as.store(taken.holder);
+    pool.wait_for_lease();
     pool.locks.lock().expect("not poisoned").extend(taken.lock);
     Ok(undone)
 }
@@ -474,6 +475,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     if pool.traces.locks.is_left() {
         pool.drop_file_locks(slot);
     }
+    pool.drop_lease_of(slot);
     // Where the medium failed there may be calls that only others can settle: they find the slot as a dead process's.
     if pool.pm.intact().is_ok() {
         let off = pool.geometry.slot(slot);

@@ -361,8 +361,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Somebody looks at a slot's records: it is asked for one, or is to end.
-    fn wake_revoker(&self, slot: u64) {
+    /// Somebody looks at a slot's records: it is asked for one, or for its lease, or is to end.
+    pub(crate) fn wake_revoker(&self, slot: u64) {
         let asked = self.geometry.slot(slot) + SLOT_ASKED;
         let runtime = self.pm.runtime();
         let mut count = runtime.load(asked);

@@ -59,6 +59,7 @@ mod inherit;
 mod inode;
 mod kernel_copy;
 mod lane;
+mod lease;
 mod locks;
 mod look;
 mod map;
@@ -106,6 +107,7 @@ pub use inherit::{ForExec, ForFork};
 pub use kernel_copy::{KernelCopy, WantedPages};
 #[cfg(feature = "record")]
 pub use lane::prefer_lane;
+pub use lease::Alone;
 pub use look::{Look, PoolState, is_pool, remove};
 pub use map::{FileMap, MapMode};
 pub use new_file::NewFile;

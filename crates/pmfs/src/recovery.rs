@@ -348,6 +348,7 @@ pub(crate) fn recover_dead(pool: &Pool) -> Result<Undone> {
             if !planted!("bug-locks-of-the-dead-stay") {
                 pool.drop_file_locks(slot);
             }
+            pool.drop_lease_of(slot);
             let state = pool.geometry.slot(slot) + SLOT_STATE;
             pool.pm.runtime().store(state, SLOT_FREE);
             pool.count(Total::Recoveries, 1);

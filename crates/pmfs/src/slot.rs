@@ -108,6 +108,7 @@ impl Pool {
             &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
         );
         runtime.store(off + SLOT_STATE, SLOT_LIVE);
+        self.count_arrival();
     }
 
     /// Corrects who a slot's holder says it is: after fork or exec.

@@ -19,7 +19,8 @@ use crate::wire::request::{
 impl Adapter {
     pub(super) fn getattr(&self, header: &InHeader, reply: &mut Reply) -> Answer {
         let attr = self.run(|server| server.getattr(header.nodeid))?;
-        reply.put(&attr_out(&attr, self.ttl_of(&attr)));
+        let ttl = self.ttl_of(&attr, reply);
+        reply.put(&attr_out(&attr, ttl));
         Ok(())
     }
 
@@ -27,7 +28,8 @@ impl Adapter {
     pub(super) fn statx(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
         let _: StatxIn = body.take()?;
         let attr = self.run(|server| server.getattr(header.nodeid))?;
-        reply.put(&statx_out(&attr, self.ttl_of(&attr)));
+        let ttl = self.ttl_of(&attr, reply);
+        reply.put(&statx_out(&attr, ttl));
         Ok(())
     }
 
@@ -39,7 +41,8 @@ impl Adapter {
     ) -> Answer {
         let asked: SetattrIn = body.take()?;
         let attr = self.run(|server| server.setattr(header.nodeid, &set_attr(&asked)))?;
-        reply.put(&attr_out(&attr, self.ttl_of(&attr)));
+        let ttl = self.ttl_of(&attr, reply);
+        reply.put(&attr_out(&attr, ttl));
         Ok(())
     }
 

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pmfs::types::mode;
 use pmfs::{Attr, Error};
 use rustix::io::Errno;
 
 use super::handshake::Terms;
-use crate::server::Server;
+use crate::options::Remember;
+use crate::server::{Server, has_set_id};
 use crate::wire::message::{Body, Malformed};
 use crate::wire::opcode::Opcode;
 use crate::wire::reply::Reply;
 use crate::wire::request::InHeader;
 
-/// How long the kernel may remember names and attributes, if it may at all.
+/// How long the kernel may remember names and attributes, if it may at any time.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Why a request is not granted.
@@ -54,7 +54,7 @@ pub(super) type Answer = Result<(), Refusal>;
 pub(super) struct Adapter {
     pub(super) server: Arc<Server>,
     pub(super) terms: Terms,
-    /// How long an answer about a name or an inode holds.
+    /// How long an answer about a name or an inode holds, whoever else is there.
     ttl: Duration,
     /// The mount's, told to who asks.
     pub(super) name: u32,
@@ -66,14 +66,17 @@ impl Adapter {
     pub(super) fn new(
         server: Arc<Server>,
         terms: Terms,
-        cache: bool,
+        remember: Remember,
         name: u32,
         only: Option<u32>,
     ) -> Adapter {
         Adapter {
             server,
             terms,
-            ttl: if cache { REMEMBERED } else { Duration::ZERO },
+            ttl: match remember {
+                Remember::Always => REMEMBERED,
+                Remember::Alone | Remember::Never => Duration::ZERO,
+            },
             name,
             only,
         }
@@ -122,6 +125,7 @@ impl Adapter {
             Opcode::Ioctl => self.ioctl(header, body, reply),
             Opcode::Opendir => self.opendir(header, reply),
             Opcode::Readdir => self.readdir(header, body, reply),
+            Opcode::Readdirplus => self.readdirplus(header, body, reply),
             Opcode::Statfs => self.statfs(reply),
             Opcode::Setxattr => self.setxattr(header, body),
             Opcode::Getxattr => self.getxattr(header, body, reply),
@@ -153,6 +157,7 @@ impl Adapter {
             | Opcode::Interrupt
             | Opcode::Read
             | Opcode::Readdir
+            | Opcode::Readdirplus
             | Opcode::Write
             | Opcode::Forget
             | Opcode::BatchForget
@@ -175,14 +180,17 @@ impl Adapter {
         Ok(work(&self.server)?)
     }
 
-    /// How long the kernel may take these attributes for granted. Not at all with set-id bits: a write drops them,
-    /// and the kernel asks for no new mode after a write.
-    pub(super) fn ttl_of(&self, attr: &Attr) -> Duration {
-        let set_id = attr.mode & (mode::S_ISUID | mode::S_ISGID) != 0;
-        if set_id && attr.mode & mode::S_IFMT == mode::S_IFREG {
-            Duration::ZERO
-        } else {
-            self.ttl
+    /// How long the kernel may take these attributes for granted, which the answer in `reply` tells. Not at all with set-id bits:
+    /// a write drops them, and the kernel asks for no new mode after a write.
+    pub(super) fn ttl_of(&self, attr: &Attr, reply: &mut Reply) -> Duration {
+        match has_set_id(attr) {
+            true => Duration::ZERO,
+            false => self.ttl(reply),
         }
+    }
+
+    /// How long the kernel may take for granted what the answer in `reply` tells.
+    pub(super) fn ttl(&self, reply: &mut Reply) -> Duration {
+        self.ttl.max(self.server.term(&mut reply.grant))
     }
 }

@@ -36,6 +36,8 @@ impl Filesystem for Handshake {
         // AUTO_INVAL_DATA: pages of mappings are dropped once size or mtime say they are old.
         for wish in [
             InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_HAS_IOCTL_DIR,
             InitFlags::FUSE_POSIX_LOCKS,

@@ -2,7 +2,8 @@
 //! ([`worker`]), which pass each request ([`dispatch`]) to the [`Server`] in the engine's terms ([`translate`]).
 //!
 //! Contract with the kernel:
-//! - Names and attributes are valid for zero seconds, so each use asks again (one second with `-o cache`).
+//! - Names and attributes are valid for zero seconds, so each use asks again; while nobody else has the pool for a moment, what is not
+//!   there too ([`lease`](crate::lease); never with `-o nocache`, and for a second at any time with `-o cache`).
 //! - Files are opened for direct I/O; where the kernel (6.6 and later) offers
 //!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are opened through
 //!   the page cache, written through. The writeback cache is never asked for.
@@ -44,7 +45,7 @@ use std::time::Duration;
 use fuser::{Config, MountOption, Session, SessionACL};
 use pmfs::{AtimeMode, Fs};
 
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Remember};
 use crate::presence::Presence;
 use crate::server::Server;
 use crate::wire::device::Device;
@@ -82,7 +83,7 @@ pub struct Mounted {
     session: Session<Handshake>,
     terms: Terms,
     server: Arc<Server>,
-    cache: bool,
+    remember: Remember,
     /// See [`presence`](crate::presence).
     name: u32,
     /// The only user who is let in, if not all are.
@@ -116,8 +117,12 @@ pub fn mount(
     Ok(Mounted {
         session,
         terms,
-        server: Arc::new(Server::new(fs).cached(terms.open_flags & OPEN_DIRECT_IO == 0)),
-        cache: options.cache,
+        server: Arc::new(
+            Server::new(fs)
+                .cached(terms.open_flags & OPEN_DIRECT_IO == 0)
+                .leasing(options.remember == Remember::Alone),
+        ),
+        remember: options.remember,
         name: presence.name(),
         only: (!options.allow_other).then(|| rustix::process::geteuid().as_raw()),
         dir: dir.to_owned(),
@@ -141,7 +146,7 @@ impl Mounted {
             session,
             terms,
             server,
-            cache,
+            remember,
             name,
             only,
             dir,
@@ -157,7 +162,7 @@ impl Mounted {
         let notices = Device::of(session.as_fd()).map_err(lost)?;
         let dropper = Dropper::new(dropping, notices);
         revoker::start(Arc::clone(&server), dropper).map_err(lost)?;
-        let adapter = Adapter::new(Arc::clone(&server), terms, cache, name, only);
+        let adapter = Adapter::new(Arc::clone(&server), terms, remember, name, only);
         let (events, event) = channel();
         let serving = worker::start(adapter, session.as_fd(), workers()).map_err(lost)?;
         let ended = events.clone();

@@ -1,13 +1,16 @@
 //! Requests about names: finding, making, moving and removing them, and forgetting inodes.
 
-use pmfs::{Attr, Error, INODE_NAME, Ino};
+use std::time::Duration;
+
+use pmfs::{Attr, DirEntry, Error, INODE_NAME, Ino};
 use rustix::fs::OFlags;
+use zerocopy::FromZeros;
 
 use super::content::is_for_writing;
 use super::dispatch::{Adapter, Answer, Refusal};
-use super::translate::{caller, entry, new_node, within_a_file};
+use super::translate::{absent, caller, entry, new_node, within_a_file};
 use crate::wire::message::Body;
-use crate::wire::reply::{Dirent, OpenOut, Reply};
+use crate::wire::reply::{Dirent, DirentPlus, EntryOut, OpenOut, Reply};
 use crate::wire::request::{
     BatchForgetIn, CreateIn, ForgetIn, ForgetOne, InHeader, LinkIn, MkdirIn, MknodIn, ReadIn,
     Rename2In, RenameIn,
@@ -29,11 +32,16 @@ impl Adapter {
         reply: &mut Reply,
     ) -> Answer {
         let name = body.name()?;
-        let found = self.run(|server| match by_number(header, name) {
-            Some(ino) => server.lookup_number(ino),
-            None => server.lookup(header.nodeid, name),
-        })?;
-        self.put_entry(reply, &found);
+        if let Some(ino) = by_number(header, name) {
+            let found = self.run(|server| server.lookup_number(ino))?;
+            reply.put(&entry(&found, Duration::ZERO));
+            return Ok(());
+        }
+        match self.run(|server| server.lookup(header.nodeid, name)) {
+            Ok(found) => self.put_entry(reply, &found),
+            Err(Refusal::Engine(Error::NotFound)) => return self.put_absent(reply),
+            Err(refusal) => return Err(refusal),
+        }
         Ok(())
     }
 
@@ -191,19 +199,54 @@ impl Adapter {
         let offset = within_a_file(offset)?;
         self.run(|server| {
             server.readdir(header.nodeid, offset, &mut |found| {
-                let entry = Dirent {
-                    ino: found.ino,
-                    off: found.cookie,
-                    namelen: found.name.len() as u32,
-                    kind: found.kind >> TYPE_SHIFT,
+                let has_room = reply.has_room::<Dirent>(size as usize, found.name);
+                if has_room {
+                    reply.named(&dirent(&found), found.name);
+                }
+                has_room
+            })
+        })
+    }
+
+    /// As READDIR, and each name looked up, if that may be remembered: else it would be asked for again.
+    pub(super) fn readdirplus(
+        &self,
+        header: &InHeader,
+        mut body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let ReadIn { offset, size, .. } = body.take()?;
+        let offset = within_a_file(offset)?;
+        let ttl = self.ttl(reply);
+        self.run(|server| {
+            server.readdir(header.nodeid, offset, &mut |found| {
+                if !reply.has_room::<DirentPlus>(size as usize, found.name) {
+                    return false;
+                }
+                let known = (!ttl.is_zero()).then(|| server.looked_up(&found)).flatten();
+                let entry = DirentPlus {
+                    entry: known.map_or_else(EntryOut::new_zeroed, |attr| entry(&attr, ttl)),
+                    dirent: dirent(&found),
                 };
-                reply.dirent(size as usize, &entry, found.name)
+                reply.named(&entry, found.name);
+                true
             })
         })
     }
 
     fn put_entry(&self, reply: &mut Reply, attr: &Attr) {
-        reply.put(&entry(attr, self.ttl_of(attr)));
+        let ttl = self.ttl_of(attr, reply);
+        reply.put(&entry(attr, ttl));
+    }
+
+    /// That there is no such name may be remembered, too.
+    fn put_absent(&self, reply: &mut Reply) -> Answer {
+        let ttl = self.server.term(&mut reply.grant);
+        if ttl.is_zero() {
+            return Err(Error::NotFound.into());
+        }
+        reply.put(&absent(ttl));
+        Ok(())
     }
 
     pub(super) fn put_opened(&self, reply: &mut Reply, fh: u64) {
@@ -212,6 +255,15 @@ impl Adapter {
             open_flags: self.terms.open_flags,
             padding: 0,
         });
+    }
+}
+
+fn dirent(found: &DirEntry<'_>) -> Dirent {
+    Dirent {
+        ino: found.ino,
+        off: found.cookie,
+        namelen: found.name.len() as u32,
+        kind: found.kind >> TYPE_SHIFT,
     }
 }
 

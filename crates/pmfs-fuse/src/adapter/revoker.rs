@@ -1,4 +1,5 @@
-//! Gives pages of the mount's kernel back to others of the pool who ask for them (docs/adr/0008).
+//! Gives pages of the mount's kernel back to others of the pool who ask for them (docs/adr/0008), and ends the mount's lease for who
+//! arrives (docs/adr/0015).
 //!
 //! A thread of its own: the kernel, told to drop a file's pages, writes dirty ones back by requests to the workers, and waits for
 //! pages that READs are about to fill. So this holds nothing that an answer to a request needs.
@@ -30,6 +31,9 @@ pub(super) fn start(server: Arc<Server>, mut dropper: Dropper) -> io::Result<()>
         let mut seen = 0;
         while let Ok((asked, wanted)) = server.wait_for_askers(seen, SLEEP) {
             seen = asked;
+            if server.tend_lease().is_err() {
+                return;
+            }
             for pages in wanted {
                 if take_back(&server, &mut dropper, pages).is_err() {
                     return;

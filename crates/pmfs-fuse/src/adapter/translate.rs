@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pmfs::{Attr, NewNode, SetAttr, SetTime, StatFs};
 use rustix::io::Errno;
+use zerocopy::FromZeros;
 
 use crate::caller::Caller;
 use crate::wire::reply::{AttrOut, Attributes, EntryOut, StatfsOut, Statx, StatxOut, SxTime};
@@ -44,6 +45,15 @@ pub(super) fn entry(attr: &Attr, ttl: Duration) -> EntryOut {
         entry_valid_nsec: ttl.subsec_nanos(),
         attr_valid_nsec: ttl.subsec_nanos(),
         attr: attributes(attr),
+    }
+}
+
+/// That a name means nothing; it holds for `ttl`.
+pub(super) fn absent(ttl: Duration) -> EntryOut {
+    EntryOut {
+        entry_valid: ttl.as_secs(),
+        entry_valid_nsec: ttl.subsec_nanos(),
+        ..EntryOut::new_zeroed()
     }
 }
 

@@ -178,6 +178,7 @@ impl Crew {
         if !opcode.is_silent() {
             device.answer(header.unique, outcome.map(|()| reply.bytes()));
         }
+        reply.clear();
         self.in_hand[seat].store(0, Ordering::SeqCst);
     }
 
@@ -193,6 +194,7 @@ impl Crew {
         loop {
             let pass = self.pass(from, opcode);
             let mut elsewhere = None;
+            reply.grant = self.adapter.server.begin_answer();
             let outcome = guard(opcode, || {
                 let answer = self.adapter.dispatch(opcode, header, body, reply);
                 if let Err(Refusal::Engine(Error::PagesElsewhere { ino, change })) = answer {
@@ -305,6 +307,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
     use crate::adapter::handshake::Terms;
+    use crate::options::Remember;
     use crate::server::Server;
     use pmfs::Fs;
     use zerocopy::IntoBytes;
@@ -322,7 +325,7 @@ mod tests {
             open_flags: 0,
             acls: true,
         };
-        Adapter::new(server, terms, true, 1, only)
+        Adapter::new(server, terms, Remember::Always, 1, only)
     }
 
     fn message(opcode: u32, nodeid: u64, body: &[u8]) -> Vec<u8> {

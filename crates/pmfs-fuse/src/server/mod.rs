@@ -30,6 +30,7 @@ use pmfs::{
 
 use crate::caller::{Caller, SYS_ADMIN};
 use crate::freeze::{Frozen, Gate, Pass};
+use crate::lease::{Grant, Lease};
 use crate::lookups::LookupTable;
 use crate::remount::Manner;
 use following::Following;
@@ -78,6 +79,8 @@ pub struct Server {
     gate: Gate,
     /// Releases of unlinked inodes under way, that is, blocks about to become free.
     releasing: AtomicUsize,
+    /// What the kernel may remember.
+    lease: Arc<Lease>,
 }
 
 impl Server {
@@ -87,6 +90,7 @@ impl Server {
         fs.tell_of_pages();
         Server {
             gate: Gate::new(fs.mapping().path()),
+            lease: Arc::new(Lease::new(Arc::clone(&fs), false)),
             fs,
             known: LookupTable::default(),
             closed: RwLock::new(false),
@@ -104,6 +108,33 @@ impl Server {
     #[must_use]
     pub(crate) fn cached(self, is_cached: bool) -> Server {
         Server { is_cached, ..self }
+    }
+
+    /// The kernel may remember answers while nobody else has the pool.
+    #[must_use]
+    pub(crate) fn leasing(self, is_wished: bool) -> Server {
+        let lease = Arc::new(Lease::new(Arc::clone(&self.fs), is_wished));
+        Server { lease, ..self }
+    }
+
+    /// A request is to be answered: what of it may be remembered.
+    pub(crate) fn begin_answer(&self) -> Option<Grant> {
+        self.lease.begin()
+    }
+
+    /// How long an answer may be remembered that is known by now.
+    pub(crate) fn term(&self, grant: &mut Option<Grant>) -> Duration {
+        match (grant, self.enter()) {
+            (Some(grant), Ok(_attached)) => grant.term(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Sees to the lease, see [`Lease::tend`].
+    pub(crate) fn tend_lease(&self) -> Result<()> {
+        let _attached = self.enter()?;
+        self.lease.tend();
+        Ok(())
     }
 
     /// A request is to begin; one that changes anything waits while the pool stands still.
@@ -168,6 +199,8 @@ impl Server {
             return Ok(());
         }
         *closed = true;
+        // The mount is gone, and what its kernel remembered.
+        self.fs.end_lease();
         for ino in self.known.drain_held() {
             self.release(ino);
         }
@@ -311,6 +344,13 @@ impl Server {
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
         self.fs.readdir(ino_of(node), cookie, emit)
+    }
+
+    /// A LOOKUP of what READDIRPLUS lists. `None`: it is left to a LOOKUP.
+    pub(crate) fn looked_up(&self, found: &DirEntry<'_>) -> Option<Attr> {
+        let is_own = matches!(found.name, b"." | b"..");
+        let attr = (!is_own).then(|| self.fs.getattr(found.ino).ok())??;
+        (!has_set_id(&attr)).then(|| self.told(attr))
     }
 
     // ---- attributes ----
@@ -539,6 +579,12 @@ impl Server {
 
 fn ino_of(node: u64) -> Ino {
     if node == ROOT_NODE { ROOT_INO } else { node }
+}
+
+/// Whether it is a file with set-id bits.
+pub(crate) fn has_set_id(attr: &Attr) -> bool {
+    let set_id = attr.mode & (mode::S_ISUID | mode::S_ISGID) != 0;
+    set_id && attr.mode & mode::S_IFMT == mode::S_IFREG
 }
 
 fn permissions(new: &NewNode) -> NewNode {

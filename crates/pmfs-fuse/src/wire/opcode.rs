@@ -70,6 +70,7 @@ opcodes! {
     Poll = 40, "poll";
     BatchForget = 42, "batch_forget";
     Fallocate = 43, "fallocate";
+    Readdirplus = 44, "readdirplus";
     Rename2 = 45, "rename2";
     Lseek = 46, "lseek";
     CopyFileRange = 47, "copy_file_range";

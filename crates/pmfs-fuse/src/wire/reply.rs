@@ -4,6 +4,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::request::{FileLock, wire};
+use crate::lease::Grant;
 
 wire! {
     /// Before every answer.
@@ -42,6 +43,8 @@ wire! {
     CopyFileRangeOut: 8 { bytes_copied: u64 }
     /// A directory entry; its name follows, and padding to eight bytes.
     Dirent: 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
+    /// As that; node 0: the name was not looked up.
+    DirentPlus: 152 { entry: EntryOut, dirent: Dirent }
 }
 
 /// `FOPEN_DIRECT_IO`: past the page cache.
@@ -58,12 +61,15 @@ pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 pub(crate) struct Reply {
     bytes: Vec<u8>,
     len: usize,
+    /// What of it the kernel may remember; gone once it is sent.
+    pub(crate) grant: Option<Grant>,
 }
 
 impl Reply {
     /// Nothing in it.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+        self.grant = None;
     }
 
     /// One more structure.
@@ -92,18 +98,18 @@ impl Reply {
         Ok(())
     }
 
-    /// A directory entry, if it fits into `limit` bytes in all; `false` if not.
-    pub(crate) fn dirent(&mut self, limit: usize, entry: &Dirent, name: &[u8]) -> bool {
-        let bytes = (size_of::<Dirent>() + name.len()).next_multiple_of(8);
-        if self.len + bytes > limit {
-            return false;
-        }
-        let end = self.len + bytes;
+    /// Whether a directory entry, [`Dirent`] or [`DirentPlus`], fits into `limit` bytes in all.
+    pub(crate) fn has_room<T>(&self, limit: usize, name: &[u8]) -> bool {
+        self.len + (size_of::<T>() + name.len()).next_multiple_of(8) <= limit
+    }
+
+    /// A directory entry and its name.
+    pub(crate) fn named<T: IntoBytes + Immutable>(&mut self, entry: &T, name: &[u8]) {
+        let end = self.len + (size_of::<T>() + name.len()).next_multiple_of(8);
         self.put(entry);
         self.append(name);
         let padding = end - self.len;
         self.append(&[0; 8][..padding]);
-        true
     }
 
     /// All of it.
@@ -131,11 +137,12 @@ mod tests {
             namelen: 3,
             kind: 8,
         };
-        assert!(reply.dirent(64, &entry, b"abc"));
+        reply.named(&entry, b"abc");
         assert_eq!(reply.bytes().len(), 32);
         assert_eq!(&reply.bytes()[24..], b"abc\0\0\0\0\0");
-        assert!(reply.dirent(64, &entry, b"abc"));
-        assert!(!reply.dirent(64, &entry, b"abc"));
+        assert!(reply.has_room::<Dirent>(64, b"abcdefgh"));
+        assert!(!reply.has_room::<Dirent>(64, b"abcdefghi"));
+        reply.named(&entry, b"abcdefgh");
         assert_eq!(reply.bytes().len(), 64);
     }
 

@@ -1,0 +1,170 @@
+//! What the kernel remembers of a mount that is alone in its pool (docs/adr/0015), and that nothing of it outlives that.
+
+mod bench;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use bench::{Bench, is_daemon, wait_until};
+use pmfs::{Fs, Look, NewNode, OpenOptions, RenameFlags, SetAttr};
+use rustix::process::{Signal, kill_process};
+
+const NODE: NewNode = NewNode {
+    mode: 0o644,
+    umask: 0,
+    uid: 0,
+    gid: 0,
+};
+
+/// Names in the directory that all looks are at.
+const NAMES: [&str; 6] = ["longer", "mode", "gone", "from", "to", "new"];
+
+/// How often the mount was asked to look, so far.
+fn asked(bench: &Bench) -> u64 {
+    let daemon = bench.daemon().as_raw_nonzero().get() as u64;
+    let processes = Look::open(&bench.path("pool")).unwrap().processes();
+    let mount = processes.iter().find(|process| process.pid == daemon);
+    mount.expect("the mount is attached").totals.reads
+}
+
+/// Whether the kernel remembers the directory and a file in it, by how often it asks.
+fn remembers(bench: &Bench) -> bool {
+    const LOOKS: u64 = 1000;
+    let before = asked(bench);
+    for _ in 0..LOOKS {
+        fs::metadata(bench.file("d/longer")).unwrap();
+    }
+    asked(bench) - before < LOOKS / 2
+}
+
+fn library(bench: &Bench) -> Fs {
+    Fs::open(&bench.path("pool"), &OpenOptions::default()).unwrap()
+}
+
+/// A mount with a file to look at.
+fn mounted(options: &[&str]) -> Option<Bench> {
+    let bench = Bench::mounted(options)?;
+    fs::create_dir(bench.file("d")).unwrap();
+    fs::write(bench.file("d/longer"), "text").unwrap();
+    Some(bench)
+}
+
+fn end(bench: Bench) {
+    wait_until("unmounted", || {
+        bench.run(&["umount", "mnt"]).status.success()
+    });
+    let report = bench.json(&["fsck", "--json", "pool"]);
+    assert_eq!(report["clean"], true, "{report}");
+}
+
+#[test]
+fn only_who_is_alone_is_remembered() {
+    let Some(bench) = mounted(&[]) else { return };
+    wait_until("the kernel remembers", || remembers(&bench));
+    let other = library(&bench);
+    for _ in 0..3 {
+        assert!(!remembers(&bench));
+    }
+    other.close().unwrap();
+    wait_until("the kernel remembers again", || remembers(&bench));
+    end(bench);
+}
+
+#[test]
+fn nothing_is_remembered_with_nocache() {
+    let Some(bench) = mounted(&["-o", "nocache"]) else {
+        return;
+    };
+    for _ in 0..5 {
+        assert!(!remembers(&bench));
+        thread::sleep(std::time::Duration::from_millis(300));
+    }
+    end(bench);
+}
+
+/// Sets it when it goes, however that happens.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What somebody who has come changes, and what the mount shows then.
+fn change_and_look(bench: &Bench, round: u64) {
+    let library = library(bench);
+    let dir = library.walk(b"/d", true).unwrap().ino;
+    let number = |name: &[u8]| library.lookup(dir, name).unwrap().ino;
+    library.write(number(b"longer"), 4, b" and more").unwrap();
+    let mode = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    library.setattr(number(b"mode"), &mode).unwrap();
+    library.unlink(dir, b"gone").unwrap();
+    let from = number(b"from");
+    let plain = RenameFlags::empty();
+    library.rename(dir, b"from", dir, b"to", plain).unwrap();
+    let new = library.create(dir, b"new", &NODE).unwrap().ino;
+
+    let look = |name: &str| fs::metadata(bench.file("d").join(name));
+    assert_eq!(look("longer").unwrap().len(), 13, "round {round}");
+    assert_eq!(look("mode").unwrap().mode() & 0o777, 0o600, "round {round}");
+    assert!(
+        look("gone").is_err() && look("from").is_err(),
+        "round {round}"
+    );
+    assert_eq!(look("to").unwrap().ino(), from, "round {round}");
+    assert_eq!(look("new").unwrap().ino(), new, "round {round}");
+    assert_eq!(look("").unwrap().nlink(), 2, "round {round}");
+    library.close().unwrap();
+}
+
+/// Goal: what somebody changes who has just come, the mount shows at once. Method: programs look at all names all the time, so that the
+/// kernel remembers them, those that are absent too, and answers are on their way at any moment.
+#[test]
+fn what_was_remembered_is_not_believed() {
+    let Some(bench) = mounted(&[]) else { return };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    for name in NAMES {
+                        let _ = fs::metadata(bench.file("d").join(name));
+                    }
+                }
+            });
+        }
+        for round in 0..8 {
+            for name in ["longer", "mode", "gone", "from"] {
+                fs::write(bench.file("d").join(name), "text").unwrap();
+            }
+            for name in ["to", "new"] {
+                let _ = fs::remove_file(bench.file("d").join(name));
+            }
+            wait_until("the kernel remembers", || remembers(&bench));
+            change_and_look(&bench, round);
+        }
+    });
+    end(bench);
+}
+
+/// A mount that is killed while its kernel remembers holds nobody up.
+#[test]
+fn a_dead_mount_has_no_lease() {
+    let Some(bench) = mounted(&[]) else { return };
+    wait_until("the kernel remembers", || remembers(&bench));
+    let daemon = bench.daemon();
+    kill_process(daemon, Signal::KILL).unwrap();
+    let number = daemon.as_raw_nonzero().get() as u32;
+    wait_until("it is gone", || !is_daemon(number));
+    let library = library(&bench);
+    assert_eq!(library.walk(b"/d/longer", true).unwrap().size, 4);
+    library.close().unwrap();
+    end(bench);
+}

@@ -140,18 +140,12 @@ impl Drop for Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pmfs::{MkfsOptions, OpenOptions};
+    use pmfs::OpenOptions;
 
     fn lease(dir: &tempfile::TempDir, is_wished: bool) -> Arc<Lease> {
-        let pool = dir.path().join("pool");
-        let made = MkfsOptions {
-            size: Some(64 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&pool, &made).unwrap();
-        let fs = Fs::open(&pool, &OpenOptions::default()).unwrap();
+        let fs = crate::temporary::pool(dir);
         fs.tell_of_pages();
-        Arc::new(Lease::new(Arc::new(fs), is_wished))
+        Arc::new(Lease::new(fs, is_wished))
     }
 
     /// As a request of a busy mount.

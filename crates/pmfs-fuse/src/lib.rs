@@ -44,6 +44,9 @@ mod temporary {
     //! Where tests put their pools: on tmpfs if there is one.
 
     use std::path::Path;
+    use std::sync::Arc;
+
+    use pmfs::{Fs, MkfsOptions, OpenOptions};
 
     pub(crate) fn dir() -> tempfile::TempDir {
         let shm = Path::new("/dev/shm");
@@ -53,5 +56,16 @@ mod temporary {
             std::env::temp_dir()
         };
         tempfile::TempDir::with_prefix_in("pmfs-fuse-test-", place).unwrap()
+    }
+
+    /// A new pool in such a directory, attached.
+    pub(crate) fn pool(dir: &tempfile::TempDir) -> Arc<Fs> {
+        let path = dir.path().join("pool");
+        let options = MkfsOptions {
+            size: Some(64 << 20),
+            ..MkfsOptions::default()
+        };
+        Fs::mkfs(&path, &options).unwrap();
+        Arc::new(Fs::open(&path, &OpenOptions::default()).unwrap())
     }
 }

@@ -168,18 +168,13 @@ impl Fs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MkfsOptions, OpenOptions};
+    use crate::OpenOptions;
+    use crate::scratch::Scratch;
     use std::path::{Path, PathBuf};
     use std::thread;
 
     fn pool() -> (tempfile::TempDir, PathBuf) {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let options = MkfsOptions {
-            size: Some(16 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &options).unwrap();
+        let Scratch { dir, path } = Scratch::new(16 << 20);
         (dir, path)
     }
 

@@ -31,6 +31,9 @@
 //! pool's memory).
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as pmfs;
+
 #[macro_use]
 #[doc(hidden)]
 pub mod planted;
@@ -80,6 +83,9 @@ mod pin;
 mod pool;
 mod recovery;
 mod repair;
+#[cfg(test)]
+#[path = "../tests/scratch/mod.rs"]
+mod scratch;
 mod settle;
 mod slot;
 mod statfs;

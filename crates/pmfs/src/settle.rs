@@ -302,27 +302,16 @@ fn intend(
 mod tests {
     use super::*;
     use crate::lane::Claim;
-    use crate::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, OpenOptions, ROOT_INO};
     use pmfs_format::BLOCK_BYTES;
 
     /// An inode that can't be read is zeros, and would say that nothing is its own.
     #[test]
     fn what_cannot_be_read_frees_nothing() {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let options = MkfsOptions {
-            size: Some(16 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &options).unwrap();
+        let Scratch { dir: _dir, path } = Scratch::new(16 << 20);
         let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
-        let node = NewNode {
-            mode: 0o644,
-            umask: 0,
-            uid: 0,
-            gid: 0,
-        };
-        let ino = fs.create(ROOT_INO, b"file", &node).unwrap().ino;
+        let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
         fs.write(ino, 0, &[7; BLOCK_BYTES as usize]).unwrap();
         let other = Fs::open(&path, &OpenOptions::default()).unwrap();
         let pool = fs.pool();

@@ -253,18 +253,13 @@ fn command() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, OpenOptions, ROOT_INO};
 
     /// What is written through any attachment moves the one word on, by what it takes; the last one to leave clears it.
     #[test]
     fn an_emulated_medium_is_busy_for_all() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("pool");
-        let made = MkfsOptions {
-            size: Some(32 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &made).expect("a pool");
+        let Scratch { dir: _dir, path } = Scratch::new(32 << 20);
         let mut options = OpenOptions::default();
         options.map.emulate.write_bytes_per_s = 64_000_000;
         let all = [(); 2].map(|()| Fs::open(&path, &options).expect("it opens"));
@@ -272,15 +267,9 @@ mod tests {
         let (raw, _) = crate::superblock::load(&mem).expect("a superblock");
         let geometry = crate::geometry::Geometry::of(&raw, mem.len()).expect("a geometry");
         let busy = || mem.load(geometry.header + BUSY_UNTIL);
-        let node = NewNode {
-            umask: 0,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-        };
         for (fs, name) in all.iter().zip([b"a", b"b"]) {
             let before = busy();
-            fs.create(ROOT_INO, name, &node).expect("a file");
+            fs.create(ROOT_INO, name, &NODE).expect("a file");
             // A microsecond a line, in 64ths of a ns.
             assert!(busy() >= before + 64_000, "{before} {}", busy());
         }

@@ -1,8 +1,11 @@
 //! Goal: who may attach beside whom, and what they are told. Method: several instances in one process, each with a slot
 //! and locks of its own; pools that look like another build's or another name's.
 
-use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
-use std::path::{Path, PathBuf};
+mod scratch;
+
+use pmfs::{Error, Fs, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use scratch::Scratch;
+use std::path::Path;
 
 const NODE: NewNode = NewNode {
     mode: 0o644,
@@ -10,22 +13,6 @@ const NODE: NewNode = NewNode {
     gid: 2,
     umask: 0,
 };
-
-struct Bench {
-    dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn bench(size: u64) -> Bench {
-    let dir = tempfile::TempDir::with_prefix_in("pmfs-attach-", "/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(size),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
-    Bench { dir, path }
-}
 
 fn open(path: &Path) -> Result<Fs, Error> {
     Fs::open(path, &OpenOptions::default())
@@ -41,7 +28,7 @@ fn alone(path: &Path) -> Result<Fs, Error> {
 
 #[test]
 fn one_who_wants_it_alone() {
-    let bench = bench(4 << 20);
+    let bench = Scratch::new(4 << 20);
     let first = open(&bench.path).unwrap();
     assert!(matches!(alone(&bench.path), Err(Error::Held { .. })));
     first.close().unwrap();
@@ -54,7 +41,7 @@ fn one_who_wants_it_alone() {
 /// The last one to leave makes the pool clean; who comes after finds no work.
 #[test]
 fn last_closer() {
-    let bench = bench(4 << 20);
+    let bench = Scratch::new(4 << 20);
     let first = open(&bench.path).unwrap();
     let second = open(&bench.path).unwrap();
     first.create(ROOT_INO, b"file", &NODE).unwrap();
@@ -71,7 +58,7 @@ fn last_closer() {
 /// reached in another way, so it has to be said.
 #[test]
 fn a_copy_of_a_pool_in_use() {
-    let bench = bench(4 << 20);
+    let bench = Scratch::new(4 << 20);
     let fs = open(&bench.path).unwrap();
     fs.create(ROOT_INO, b"file", &NODE).unwrap();
     let copy = bench.dir.path().join("copy");
@@ -94,7 +81,7 @@ fn a_copy_of_a_pool_in_use() {
 /// Every slot taken: refused with the number, and free again when one leaves or dies.
 #[test]
 fn a_full_slot_table() {
-    let bench = bench(4 << 20);
+    let bench = Scratch::new(4 << 20);
     let mut all = Vec::new();
     let slots = loop {
         match open(&bench.path) {
@@ -119,7 +106,7 @@ fn a_full_slot_table() {
 /// or hangs.
 #[test]
 fn a_pool_that_is_cut_short() {
-    let bench = bench(16 << 20);
+    let bench = Scratch::new(16 << 20);
     let first = open(&bench.path).unwrap();
     let second = open(&bench.path).unwrap();
     let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
@@ -156,7 +143,7 @@ fn a_pool_that_is_cut_short() {
 /// The pool's file is deleted under two who have it: they go on with it, and who comes next finds none.
 #[test]
 fn a_pool_that_is_deleted() {
-    let bench = bench(4 << 20);
+    let bench = Scratch::new(4 << 20);
     let first = open(&bench.path).unwrap();
     let second = open(&bench.path).unwrap();
     std::fs::remove_file(&bench.path).unwrap();
@@ -172,7 +159,7 @@ fn a_pool_that_is_deleted() {
 /// A full table of open files refuses, and the next close makes room.
 #[test]
 fn a_full_table_of_open_files() {
-    let bench = bench(4 << 20);
+    let bench = Scratch::new(4 << 20);
     let fs = open(&bench.path).unwrap();
     let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
     let mut files = Vec::new();
@@ -198,7 +185,7 @@ fn a_lock_that_outlives_its_holder() {
     use pmfs_format::superblock::{STATE_ACTIVE, STATE_OFFSET};
     use std::os::unix::fs::FileExt;
     const POOL_BYTE: u64 = (1 << 62) + 1;
-    let bench = bench(4 << 20);
+    let bench = Scratch::new(4 << 20);
     let left = pmem::slots::ByteLock::try_shared(&bench.path, POOL_BYTE).unwrap();
     assert!(left.is_some());
     let fs = open(&bench.path).unwrap();

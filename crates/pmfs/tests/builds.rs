@@ -2,7 +2,10 @@
 //! has the pool when the first is gone, cleanly or not. Method: the engine is built once more, with another layout, and
 //! both take turns.
 
-use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+mod scratch;
+
+use pmfs::{Error, Fs, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use scratch::Scratch;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -72,13 +75,10 @@ fn open(pool: &Path) -> pmfs::Result<Fs> {
 #[test]
 fn never_both_at_once() {
     let other = other_build();
-    let dir = tempfile::TempDir::with_prefix_in("pmfs-builds-", "/dev/shm").expect("a directory");
-    let pool = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(4 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&pool, &options).expect("a pool");
+    let Scratch {
+        dir: _dir,
+        path: pool,
+    } = Scratch::new(4 << 20);
 
     let fs = open(&pool).expect("ours");
     fs.create(ROOT_INO, b"ours", &NODE).expect("a file");

@@ -3,18 +3,14 @@
 //! Method: pmem's counters around single calls on a warm pool, which is closed by page permissions, so that windows are counted on any
 //! machine. `PMFS_WRITE_DOCS=1` writes the table.
 
+mod scratch;
+
 use pmem::counters::{Counters, snapshot};
 use pmfs::{
-    AtimeMode, FallocateMode, Fs, Ino, MapOptions, MkfsOptions, NewNode, OpenOptions, ProtectMode,
-    ROOT_INO, RenameFlags, Result, SetAttr, XattrFlags,
+    AtimeMode, FallocateMode, Fs, Ino, MapOptions, OpenOptions, ProtectMode, ROOT_INO, RenameFlags,
+    Result, SetAttr, XattrFlags,
 };
-
-const NODE: NewNode = NewNode {
-    umask: 0,
-    mode: 0o644,
-    uid: 0,
-    gid: 0,
-};
+use scratch::{NODE, Scratch};
 
 /// Bounds: bytes logged and barriers. The paper's table 3 allows touch 512, mkdir 320, mv 384 bytes.
 struct Cost {
@@ -103,13 +99,7 @@ fn costs() -> Vec<Cost> {
 }
 
 fn measure() -> Vec<(Cost, Counters)> {
-    let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
-    let path = place.path().join("pool");
-    let made = MkfsOptions {
-        size: Some(64 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &made).expect("mkfs");
+    let Scratch { dir: _dir, path } = Scratch::new(64 << 20);
     let closed = OpenOptions {
         map: MapOptions {
             protect: ProtectMode::Pages,

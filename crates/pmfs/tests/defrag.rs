@@ -1,28 +1,16 @@
 //! Defragmenting: small leaves become large ones, sparse regions become whole, and nothing that is seen changes; also while
 //! others write.
 
-use pmfs::{
-    DataMode, DefragReport, FallocateMode, Fs, Ino, Merged, MkfsOptions, NewNode, OpenOptions,
-    ROOT_INO,
-};
+mod scratch;
+
+use pmfs::{DataMode, DefragReport, FallocateMode, Fs, Ino, Merged, OpenOptions, ROOT_INO};
+use scratch::{NODE, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    uid: 0,
-    gid: 0,
-    umask: 0,
-};
 const LARGE: u64 = 2 << 20;
 
 fn pool(mib: u64, data: DataMode) -> (Fs, tempfile::TempDir) {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(mib << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
+    let Scratch { dir, path } = Scratch::new(mib << 20);
     let options = OpenOptions {
         data,
         ..OpenOptions::default()

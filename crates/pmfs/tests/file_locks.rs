@@ -1,11 +1,10 @@
 //! Goal: file locks of all kinds exclude as those of Linux do, whichever instance of the pool they come through, and end
 //! with their owner. Method: random requests against a model that knows the owner of every byte; waits in threads.
 
-use pmfs::{
-    Error, Fs, LockClass, LockKind, LockOwner, LockRange, MkfsOptions, NewNode, OpenOptions,
-    ROOT_INO,
-};
-use std::path::PathBuf;
+mod scratch;
+
+use pmfs::{Error, LockClass, LockKind, LockOwner, LockRange, NewNode, ROOT_INO};
+use scratch::Scratch;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,26 +18,8 @@ const NODE: NewNode = NewNode {
 /// Bytes that the model follows.
 const BYTES: u64 = 24;
 
-struct Bench {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        let dir = tempfile::TempDir::with_prefix_in("pmfs-locks-", "/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let options = MkfsOptions {
-            size: Some(16 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &options).unwrap();
-        Bench { _dir: dir, path }
-    }
-
-    fn open(&self) -> Fs {
-        Fs::open(&self.path, &OpenOptions::default()).unwrap()
-    }
+fn bench() -> Scratch {
+    Scratch::new(16 << 20)
 }
 
 const fn owner(class: LockClass, id: u64) -> LockOwner {
@@ -106,7 +87,7 @@ fn request(random: &mut Random) -> (usize, LockKind, LockRange) {
 fn a_model_of_bytes() {
     let seed = std::env::var("PMFS_LOCK_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
     println!("PMFS_LOCK_SEED={seed}");
-    let bench = Bench::new();
+    let bench = bench();
     let instances = [bench.open(), bench.open()];
     let inos = [b"one", b"two"].map(|name| {
         let made = instances[0].create(ROOT_INO, name, &NODE);
@@ -162,7 +143,7 @@ fn a_model_of_bytes() {
 /// A lock given up wakes who waits for it; one whose holder is gone does not hold it up.
 #[test]
 fn waits_end() {
-    let bench = Bench::new();
+    let bench = bench();
     let (first, second) = (bench.open(), bench.open());
     let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
     let all = LockRange::WHOLE;
@@ -200,7 +181,7 @@ fn waits_end() {
 
 #[test]
 fn a_wait_is_interrupted() {
-    let bench = Bench::new();
+    let bench = bench();
     let (first, second) = (bench.open(), bench.open());
     let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
     first
@@ -228,7 +209,7 @@ fn a_wait_is_interrupted() {
 /// Three owners in a circle, on three files: one of them is told, and the others go on when it gives up.
 #[test]
 fn circles_are_found() {
-    let bench = Bench::new();
+    let bench = bench();
     let instances = [bench.open(), bench.open(), bench.open()];
     let inos: Vec<u64> = (0..3)
         .map(|at| {
@@ -266,7 +247,7 @@ fn circles_are_found() {
 /// A full table refuses, and loses nothing.
 #[test]
 fn a_full_table() {
-    let bench = Bench::new();
+    let bench = bench();
     let (first, second) = (bench.open(), bench.open());
     let ino = first.create(ROOT_INO, b"file", &NODE).unwrap().ino;
     let mut count = 0;

@@ -1,9 +1,11 @@
 //! What the reference model found in the engine, each as the fewest calls that showed it.
 
+mod scratch;
+
 use pmfs::{
-    DataMode, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags,
-    SetAttr,
+    DataMode, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
 };
+use scratch::Scratch;
 
 const NODE: NewNode = NewNode {
     umask: 0,
@@ -14,13 +16,7 @@ const NODE: NewNode = NewNode {
 
 /// Calls `work` on a file in a new pool, which is sound afterwards.
 fn with_file(bytes: u64, data: DataMode, work: impl FnOnce(&Fs, Ino)) {
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(bytes),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).expect("mkfs");
+    let Scratch { dir: _dir, path } = Scratch::new(bytes);
     let options = OpenOptions {
         data,
         ..OpenOptions::default()

@@ -1,26 +1,19 @@
 //! A full pool: no space, no loss, and every call that makes room succeeds. Emptied, it is as it was.
 
-use pmfs::{
-    Error, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags,
-    SetAttr, XattrFlags,
-};
+mod scratch;
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    uid: 0,
-    gid: 0,
-    umask: 0,
+use pmfs::{
+    Error, FallocateMode, Fs, Ino, MkfsOptions, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
+    XattrFlags,
 };
+use scratch::{NODE, Scratch};
 
 fn pool(size: u64, inodes: Option<u64>) -> (Fs, tempfile::TempDir) {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
+    let Scratch { dir, path } = Scratch::with(MkfsOptions {
         size: Some(size),
         inodes,
         ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
+    });
     (Fs::open(&path, &OpenOptions::default()).unwrap(), dir)
 }
 

@@ -1,13 +1,13 @@
 //! Goal: what a process has open in a pool goes over fork and exec as POSIX says, and a child that was not prepared does no
 //! harm. Method: real forks, and this program executed again.
 
-use pmfs::{
-    Error, Fs, LockClass, LockKind, LockOwner, LockRange, MkfsOptions, NewNode, OpenOptions,
-    ROOT_INO,
-};
+mod scratch;
+
+use pmfs::{Error, Fs, LockClass, LockKind, LockOwner, LockRange, NewNode, OpenOptions, ROOT_INO};
+use scratch::Scratch;
 use std::io::SeekFrom;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -30,20 +30,8 @@ const POSIX: LockOwner = LockOwner {
     id: 0,
 };
 
-struct Bench {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn bench() -> Bench {
-    let dir = tempfile::TempDir::with_prefix_in("pmfs-inherit-", "/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(4 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
-    Bench { _dir: dir, path }
+fn bench() -> Scratch {
+    Scratch::new(4 << 20)
 }
 
 fn open(path: &Path) -> Fs {

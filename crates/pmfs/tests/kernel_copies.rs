@@ -2,10 +2,13 @@
 //! Method: doubles of mounts: an attachment of their own, a "kernel" with one page of the file, and a thread that gives it back
 //! when it is asked, as the mount's revoker does.
 
-use pmfs::{Error, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr};
+mod scratch;
+
+use pmfs::{Error, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use scratch::Scratch;
 use std::fs::File as OpenFile;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -20,20 +23,8 @@ const NODE: NewNode = NewNode {
 
 const PAGE: usize = 4096;
 
-struct Bench {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn bench() -> Bench {
-    let dir = tempfile::TempDir::with_prefix_in("pmfs-copies-", "/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(16 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
-    Bench { _dir: dir, path }
+fn bench() -> Scratch {
+    Scratch::new(16 << 20)
 }
 
 fn open(path: &Path) -> Fs {
@@ -190,7 +181,7 @@ impl Drop for Mount {
 }
 
 /// Leaves, and has the pool checked.
-fn end(bench: &Bench, fs: Fs) {
+fn end(bench: &Scratch, fs: Fs) {
     assert_eq!(fs.kernel_copies(), []);
     fs.close().unwrap();
     let alone = OpenOptions {

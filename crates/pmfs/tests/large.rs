@@ -1,26 +1,16 @@
 //! When files have pages of 2 MiB: by option, by fallocate, by truncate, by growth.
 
-use pmfs::{
-    DataMode, FallocateMode, FilePages, Fs, Ino, LargePages, MkfsOptions, NewNode, OpenOptions,
-    ROOT_INO, SetAttr,
-};
+mod scratch;
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    uid: 0,
-    gid: 0,
-    umask: 0,
+use pmfs::{
+    DataMode, FallocateMode, FilePages, Fs, Ino, LargePages, OpenOptions, ROOT_INO, SetAttr,
 };
+use scratch::{NODE, Scratch};
+
 const LARGE: u64 = 2 << 20;
 
 fn with_file(large: LargePages, data: DataMode, body: impl FnOnce(&Fs, Ino)) {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(64 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
+    let Scratch { dir: _dir, path } = Scratch::new(64 << 20);
     let options = OpenOptions {
         data,
         large,

@@ -1,16 +1,10 @@
 //! Goal: who leaves a pool leaves nothing in the tables that all share. Method: for each table, an instance that puts
 //! something there and closes the pool, and another one that looks.
 
-use pmfs::{
-    Fs, Ino, LockClass, LockKind, LockOwner, LockRange, MkfsOptions, NewNode, OpenOptions, ROOT_INO,
-};
+mod scratch;
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    uid: 0,
-    gid: 0,
-    umask: 0,
-};
+use pmfs::{Fs, Ino, LockClass, LockKind, LockOwner, LockRange, OpenOptions, ROOT_INO};
+use scratch::{NODE, Scratch};
 
 /// What is done before leaving.
 type Deed = fn(&Fs, Ino) -> pmfs::Result<()>;
@@ -31,13 +25,7 @@ const DEEDS: &[(&str, Deed)] = &[
 
 #[test]
 fn nothing_stays() {
-    let dir = tempfile::TempDir::with_prefix_in("pmfs-leaving-", "/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(16 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
+    let Scratch { dir: _dir, path } = Scratch::new(16 << 20);
     let looks = Fs::open(&path, &OpenOptions::default()).unwrap();
     let ino = looks.create(ROOT_INO, b"file", &NODE).unwrap().ino;
     let other = LockOwner {

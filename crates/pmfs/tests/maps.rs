@@ -1,43 +1,12 @@
 //! Files mapped by a program that uses the library.
 
-use pmfs::{Error, Fs, MapMode, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr};
+mod scratch;
+
+use pmfs::{Error, Fs, MapMode, ROOT_INO, SetAttr};
+use scratch::{NODE, Scratch};
 use std::io::ErrorKind;
-use std::path::PathBuf;
-use tempfile::TempDir;
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-};
 const BLOCK: u64 = 4096;
-
-struct Pool {
-    _dir: TempDir,
-    path: PathBuf,
-}
-
-impl Pool {
-    fn new() -> Pool {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let size = Some(32 << 20);
-        Fs::mkfs(
-            &path,
-            &MkfsOptions {
-                size,
-                ..MkfsOptions::default()
-            },
-        )
-        .unwrap();
-        Pool { _dir: dir, path }
-    }
-
-    fn open(&self) -> Fs {
-        Fs::open(&self.path, &OpenOptions::default()).unwrap()
-    }
-}
 
 fn file(fs: &Fs, bytes: usize) -> u64 {
     let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
@@ -53,7 +22,7 @@ fn byte(fs: &Fs, ino: u64, at: u64) -> u8 {
 
 #[test]
 fn all_see_what_is_stored_to_a_shared_mapping() {
-    let pool = Pool::new();
+    let pool = Scratch::new(32 << 20);
     let (fs, other) = (pool.open(), pool.open());
     let ino = file(&fs, 10 * BLOCK as usize);
     fs.setattr(
@@ -101,7 +70,7 @@ fn all_see_what_is_stored_to_a_shared_mapping() {
 
 #[test]
 fn ranges_that_can_not_be_mapped() {
-    let pool = Pool::new();
+    let pool = Scratch::new(32 << 20);
     let fs = pool.open();
     let ino = file(&fs, 100);
     for (at, len) in [(0, 101), (1, 10), (0, 0), (!4095, 4096), (4096, 1)] {
@@ -120,7 +89,7 @@ fn ranges_that_can_not_be_mapped() {
 
 #[test]
 fn an_atomic_mapping_is_as_of_its_last_sync() {
-    let pool = Pool::new();
+    let pool = Scratch::new(32 << 20);
     let (fs, other) = (pool.open(), pool.open());
     let ino = file(&fs, 600 * BLOCK as usize);
     let map = fs.map(ino, 0, 600 * BLOCK, MapMode::Atomic).unwrap();

@@ -1,30 +1,17 @@
 //! Media errors: a page that can't be read costs what stands in it, and nothing else.
 
-use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+mod scratch;
+
+use pmfs::{Fs, OpenOptions, ROOT_INO};
+use scratch::{NODE, Scratch};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-};
 const BLOCK: usize = 4096;
 const EIO: i32 = 5;
 
 fn pool() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let size = Some(16 << 20);
-    Fs::mkfs(
-        &path,
-        &MkfsOptions {
-            size,
-            ..MkfsOptions::default()
-        },
-    )
-    .unwrap();
+    let Scratch { dir, path } = Scratch::new(16 << 20);
     (dir, path)
 }
 

@@ -1,6 +1,9 @@
 //! An unlinked file that somebody holds is there, however many others of the process take hold of it and let it go meanwhile.
 
-use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+mod scratch;
+
+use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO};
+use scratch::Scratch;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,16 +13,7 @@ const OTHERS: usize = 6;
 
 #[test]
 fn a_held_file_is_never_missed() {
-    let dir = tempfile::Builder::new()
-        .prefix("pmfs-test-")
-        .tempdir_in("/dev/shm")
-        .unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(16 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
+    let Scratch { dir: _dir, path } = Scratch::new(16 << 20);
     let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
     let node = NewNode {
         mode: 0o644,

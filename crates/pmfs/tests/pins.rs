@@ -1,9 +1,10 @@
 //! Goal: what a program has mapped of a file's blocks stays the file's, whatever is called meanwhile. Method: the program is
 //! played by the pool's file itself; what stands there and what a read answers have to be the same.
 
-use pmfs::{
-    BlockRun, Error, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr,
-};
+mod scratch;
+
+use pmfs::{BlockRun, Error, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use scratch::Scratch;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -27,13 +28,7 @@ struct Bench {
 impl Bench {
     /// A file of these bytes, pinned for writing.
     fn with(content: &[u8]) -> Bench {
-        let dir = tempfile::TempDir::with_prefix_in("pmfs-pins-", "/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let options = MkfsOptions {
-            size: Some(32 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &options).unwrap();
+        let Scratch { dir, path } = Scratch::new(32 << 20);
         let fs = open(&path);
         let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
         fs.write(ino, 0, content).unwrap();

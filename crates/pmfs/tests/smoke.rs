@@ -1,10 +1,11 @@
 //! The calls, once each, on a small pool; then closed, opened and checked.
 
+mod scratch;
+
 use pmfs::{
-    FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
-    XattrFlags,
+    FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, XattrFlags,
 };
-use std::path::PathBuf;
+use scratch::Scratch;
 
 const NODE: NewNode = NewNode {
     umask: 0,
@@ -13,23 +14,7 @@ const NODE: NewNode = NewNode {
     gid: 2,
 };
 
-struct Pool {
-    path: PathBuf,
-    _dir: tempfile::TempDir,
-}
-
-fn pool(size: u64) -> Pool {
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(size),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).expect("mkfs");
-    Pool { path, _dir: dir }
-}
-
-fn open(pool: &Pool) -> Fs {
+fn open(pool: &Scratch) -> Fs {
     Fs::open(&pool.path, &OpenOptions::default()).expect("open")
 }
 
@@ -40,7 +25,7 @@ fn assert_sound(fs: &Fs) {
 
 #[test]
 fn names_and_data_survive_a_close() {
-    let pool = pool(32 << 20);
+    let pool = Scratch::new(32 << 20);
     let fs = open(&pool);
     assert_sound(&fs);
     let file = fs.create(ROOT_INO, b"file", &NODE).expect("create").ino;
@@ -126,7 +111,7 @@ fn names(fs: &Fs, file: Ino) -> Ino {
 }
 
 /// What a clean close and an unclean end keep.
-fn reopen(pool: &Pool, file: Ino, dir: Ino) {
+fn reopen(pool: &Scratch, file: Ino, dir: Ino) {
     let fs = open(pool);
     assert_eq!(fs.recovery().kind, pmfs::RecoveryKind::None);
     assert_sound(&fs);

@@ -1,27 +1,17 @@
 //! A lane's spare block: what an overwrite leaves is what the next one fills, so that overwriting touches no bitmap.
 
-use pmfs::{FreePages, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+mod scratch;
+
+use pmfs::{FreePages, Fs, OpenOptions, ROOT_INO};
+use scratch::{NODE, Scratch};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-};
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 300;
 
 fn pool() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let size = Some(16 << 20);
-    let options = MkfsOptions {
-        size,
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
+    let Scratch { dir, path } = Scratch::new(16 << 20);
     (dir, path)
 }
 

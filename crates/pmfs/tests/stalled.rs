@@ -2,7 +2,9 @@
 //! for, can be killed, and go on when it does; or kill it, if they are told to. Method: processes that stop themselves at a
 //! barrier of a call; this program executed again is all of them.
 
-use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, Stalled};
+mod scratch;
+
+use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO, Stalled};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use scratch::Scratch;
 
 const POOL: &str = "PMFS_TEST_POOL";
 const ROLE: &str = "PMFS_TEST_ROLE";
@@ -21,20 +24,8 @@ const NODE: NewNode = NewNode {
     umask: 0,
 };
 
-struct Bench {
-    dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn bench() -> Bench {
-    let dir = tempfile::TempDir::with_prefix_in("pmfs-stalled-", "/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(4 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
-    Bench { dir, path }
+fn bench() -> Scratch {
+    Scratch::new(4 << 20)
 }
 
 /// A process of a test; killed when it goes.
@@ -44,7 +35,7 @@ struct Role {
 }
 
 impl Role {
-    fn start(bench: &Bench, role: &str) -> Role {
+    fn start(bench: &Scratch, role: &str) -> Role {
         let said = bench.dir.path().join(format!("said-by-{role}"));
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "role", "--nocapture"])
@@ -140,13 +131,13 @@ fn role() {
     fs.close().unwrap();
 }
 
-fn stopped_holder(bench: &Bench) -> Role {
+fn stopped_holder(bench: &Scratch) -> Role {
     let holder = Role::start(bench, "holder");
     until("the holder stops", || holder.is_stopped());
     holder
 }
 
-fn names(bench: &Bench) -> Vec<String> {
+fn names(bench: &Scratch) -> Vec<String> {
     let fs = Fs::open(&bench.path, &OpenOptions::default()).unwrap();
     assert_eq!(fs.check().unwrap().findings, []);
     assert_eq!(fs.details().attached, 1);

@@ -3,21 +3,16 @@
 //! processes map, store, sync, unmap and die at random. Where the kernel notes no stores (before 6.7) all of a mapping is flushed, which the
 //! model allows, and the exact counts are skipped, and said so.
 
+mod scratch;
+
 use pmem::counters;
 use pmem::watch::Watch;
-use pmfs::{
-    FileMap, FlushMode, Fs, MapMode, MapOptions, MkfsOptions, NewNode, OpenOptions, ROOT_INO,
-};
+use pmfs::{FileMap, FlushMode, Fs, MapMode, MapOptions, OpenOptions, ROOT_INO};
+use scratch::{NODE, Scratch};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-};
 const BLOCK: u64 = 4096;
 const LINES: u64 = BLOCK / 64;
 /// Of the file.
@@ -31,14 +26,7 @@ struct Pool {
 
 impl Pool {
     fn new() -> Pool {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let size = Some(64 << 20);
-        let options = MkfsOptions {
-            size,
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &options).unwrap();
+        let Scratch { dir, path } = Scratch::new(64 << 20);
         let mut pool = Pool {
             _dir: dir,
             path,

@@ -2,18 +2,14 @@
 //! of the engine's own leaves everything held for recovery: half a change must not be seen.) Method: unwind through what has a destructor
 //! here, and through one of the program's; then go on, in the same attachment and in another.
 
-use pmfs::{Fs, MapMode, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags};
+mod scratch;
+
+use pmfs::{Fs, MapMode, OpenOptions, ROOT_INO, RenameFlags};
+use scratch::{NODE, Scratch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-
-const NODE: NewNode = NewNode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-};
 
 /// Notes in a file that it is over, as a program's own guard may.
 struct Notes<'a>(&'a Fs, u64);
@@ -40,13 +36,7 @@ fn unwinds(fs: &Fs, ino: u64) {
 
 #[test]
 fn a_programs_panic_is_its_own() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = dir.path().join("pool");
-    let options = MkfsOptions {
-        size: Some(32 << 20),
-        ..MkfsOptions::default()
-    };
-    Fs::mkfs(&path, &options).unwrap();
+    let Scratch { dir: _dir, path } = Scratch::new(32 << 20);
     // In a thread that may be left behind: what is held for ever is waited for, for ever.
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {

@@ -309,18 +309,10 @@ mod tests {
     use crate::adapter::handshake::Terms;
     use crate::options::Remember;
     use crate::server::Server;
-    use pmfs::Fs;
     use zerocopy::IntoBytes;
 
     fn adapter(dir: &tempfile::TempDir, only: Option<u32>) -> Adapter {
-        let pool = dir.path().join("pool");
-        let options = pmfs::MkfsOptions {
-            size: Some(64 << 20),
-            ..Default::default()
-        };
-        Fs::mkfs(&pool, &options).unwrap();
-        let fs = Fs::open(&pool, &pmfs::OpenOptions::default()).unwrap();
-        let server = Arc::new(Server::new(Arc::new(fs)));
+        let server = Arc::new(Server::new(crate::temporary::pool(dir)));
         let terms = Terms {
             open_flags: 0,
             acls: true,

@@ -140,7 +140,7 @@ impl Server {
 mod tests {
     use std::io::SeekFrom;
 
-    use pmfs::{MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+    use pmfs::{NewNode, ROOT_INO};
 
     use super::*;
     use crate::server::WriteKind;
@@ -156,14 +156,8 @@ mod tests {
 
     impl Case {
         fn new() -> Case {
-            let dir = tempfile::tempdir().unwrap();
-            let pool = dir.path().join("pool");
-            let options = MkfsOptions {
-                size: Some(8 << 20),
-                ..MkfsOptions::default()
-            };
-            Fs::mkfs(&pool, &options).unwrap();
-            let fs = Fs::open(&pool, &OpenOptions::default()).unwrap();
+            let dir = crate::temporary::dir();
+            let fs = crate::temporary::pool(&dir);
             let new = NewNode {
                 mode: 0o644,
                 umask: 0,
@@ -174,7 +168,7 @@ mod tests {
             fs.write(node, 0, b"0123456789").unwrap();
             let file = fs.open_file(node, 0).unwrap();
             fs.seek_file(file, SeekFrom::Start(2)).unwrap();
-            let server = Server::new(Arc::new(fs));
+            let server = Server::new(fs);
             let handle = server.open(node, true).unwrap();
             server.follow(0, node, handle, file.number(), 2).unwrap();
             Case {

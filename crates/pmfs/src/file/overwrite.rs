@@ -397,28 +397,16 @@ impl Work<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, OpenOptions, ROOT_INO};
     use pmfs_format::BLOCK_BYTES;
 
     const BLOCK: usize = BLOCK_BYTES as usize;
-    const NODE: NewNode = NewNode {
-        mode: 0o644,
-        umask: 0,
-        uid: 0,
-        gid: 0,
-    };
-
     /// Goal: where a pointer was not stored, as the medium failed meanwhile, what it names is not given away. Method: a failure
     /// elsewhere in the middle of an overwrite; somebody else in the pool then overwrites a file of its own, in the same lane.
     #[test]
     fn a_block_whose_pointer_stays_is_not_given_away() {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let options = MkfsOptions {
-            size: Some(16 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(&path, &options).unwrap();
+        let Scratch { dir: _dir, path } = Scratch::new(16 << 20);
         let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
         let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
         fs.write(ino, 0, &[7; BLOCK]).unwrap();

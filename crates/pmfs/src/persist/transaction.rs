@@ -340,26 +340,22 @@ impl Unclosed<'_> {
 #[cfg(test)]
 mod tests {
     use super::Transaction;
+    use crate::Fs;
     use crate::lane::{Claim, Purpose};
-    use crate::{Fs, MkfsOptions, OpenOptions};
-    use std::path::Path;
+    use crate::scratch::Scratch;
 
     /// Two blocks that nobody has; the second is to be bad.
     const SOUND: u64 = 8 << 20;
     const BAD: u64 = SOUND + 4096;
 
     /// A pool whose two blocks hold sevens.
-    fn opened(path: &Path) -> Fs {
-        let options = MkfsOptions {
-            size: Some(16 << 20),
-            ..MkfsOptions::default()
-        };
-        Fs::mkfs(path, &options).unwrap();
-        let fs = Fs::open(path, &OpenOptions::default()).unwrap();
+    fn opened() -> (Fs, Scratch) {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
         for off in [SOUND, BAD] {
             fs.mapping().write(off, &[7; 8]);
         }
-        fs
+        (fs, scratch)
     }
 
     fn is_poisoned(fs: &Fs) -> bool {
@@ -373,10 +369,8 @@ mod tests {
     /// A store is lost after the log was sealed: others in the pool find nothing of the transaction.
     #[test]
     fn a_transaction_that_lost_a_store_is_undone_at_once() {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let fs = opened(&path);
-        let other = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let (fs, scratch) = opened();
+        let other = scratch.open();
         let lane = Claim::new(fs.pool());
         let mut tx = Transaction::begin(&fs.pool().pm, &lane);
         let ranges = [tx.log(SOUND, 8), tx.log(BAD, 8)];
@@ -409,9 +403,7 @@ mod tests {
     /// What was to be logged can't be read: the zeros in its place must not be what an undo puts there.
     #[test]
     fn a_log_without_its_old_bytes_is_none() {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = dir.path().join("pool");
-        let fs = opened(&path);
+        let (fs, scratch) = opened();
         if !is_poisoned(&fs) {
             return;
         }
@@ -428,7 +420,7 @@ mod tests {
         assert_eq!(pool.pm.load(SOUND), 7, "nothing of it is done");
         std::mem::forget(lane);
         drop(fs);
-        let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let fs = scratch.open();
         assert_eq!([SOUND, BAD].map(|off| fs.mapping().load(off)), [7, 7]);
     }
 }

@@ -1,0 +1,46 @@
+//! A new pool, in a directory of its own in memory. Tests of the crate's own have it, too (`crate::scratch`).
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::path::PathBuf;
+
+use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions};
+use tempfile::TempDir;
+
+/// A file of root's.
+pub const NODE: NewNode = NewNode {
+    mode: 0o644,
+    umask: 0,
+    uid: 0,
+    gid: 0,
+};
+
+pub struct Scratch {
+    /// Taken away with all that is in it when this goes.
+    pub dir: TempDir,
+    /// The pool.
+    pub path: PathBuf,
+}
+
+impl Scratch {
+    /// Of so many bytes.
+    pub fn new(size: u64) -> Scratch {
+        Scratch::with(MkfsOptions {
+            size: Some(size),
+            ..MkfsOptions::default()
+        })
+    }
+
+    /// As it is wanted.
+    pub fn with(options: MkfsOptions) -> Scratch {
+        let dir = TempDir::with_prefix_in("pmfs-test-", "/dev/shm").expect("a directory in memory");
+        let path = dir.path().join("pool");
+        Fs::mkfs(&path, &options).expect("a pool");
+        Scratch { dir, path }
+    }
+
+    /// One more attachment.
+    pub fn open(&self) -> Fs {
+        Fs::open(&self.path, &OpenOptions::default()).expect("it opens")
+    }
+}

@@ -100,6 +100,24 @@ pub(crate) fn below(path: &[u8]) -> Option<usize> {
     (rest.is_empty() || rest[0] == b'/').then_some(at.len())
 }
 
+/// As many bytes of a path tell.
+const HEAD: usize = 64;
+
+/// Whether a path leads elsewhere, by its first bytes: it is absolute and not below the pool's directory, and names no descriptor.
+fn is_plainly_elsewhere(path: u64) -> bool {
+    let at = &config::get().at[..];
+    let len = HEAD.min(at.len());
+    let mut room = [0; HEAD];
+    let head = &mut room[..len];
+    // What lies on the page behind may not be there, if the path ends before.
+    let fits = program::to_page_end(path) >= len;
+    fits && len > 1
+        && program::read_bytes(path, head).is_ok()
+        && head[0] == b'/'
+        && !numbered::BEGINS.contains(&head[1])
+        && head[..] != at[..len]
+}
+
 /// How the mount's names of inodes begin: `/` and [`INODE_NAME`].
 pub(crate) const BY_INODE: [u8; INODE_NAME.len() + 1] = {
     let mut name = [b'/'; INODE_NAME.len() + 1];
@@ -118,6 +136,9 @@ pub(crate) fn find<'a>(
     path: u64,
     follow: bool,
 ) -> Result<Lead<'a>, i32> {
+    if !mountless::is() && is_plainly_elsewhere(path) {
+        return Ok(Lead::Kernel);
+    }
     let len = program::path(path, &mut room.paths[0])?;
     let walked = if mountless::is() {
         outside::find(room, dirfd, len, follow)?

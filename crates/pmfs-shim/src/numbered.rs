@@ -34,6 +34,9 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
+/// What the first name of such a path may begin with; a slash, for there may be several.
+pub(crate) const BEGINS: &[u8] = b"pd./";
+
 /// The descriptor of this process that an absolute path names first.
 pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
     // The quick way out, for nearly all.
@@ -41,7 +44,7 @@ pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
         .strip_prefix(b"/")?
         .iter()
         .find(|byte| **byte != b'/')?;
-    if !b"pd.".contains(begins) {
+    if !BEGINS.contains(begins) {
         return None;
     }
     // Deep enough for /proc/self/task/NUMBER/fd.

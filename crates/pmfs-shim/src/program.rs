@@ -41,6 +41,11 @@ pub(crate) fn read_bytes(from: u64, bytes: &mut [u8]) -> Result<(), i32> {
     program::copy_in(bytes, from as usize).map_err(|_| EFAULT)
 }
 
+/// How many bytes lie on one page from there on.
+pub(crate) fn to_page_end(at: u64) -> usize {
+    PAGE - at as usize % PAGE
+}
+
 /// Reads a path and the NUL behind it; answers its length without that.
 ///
 /// # Errors
@@ -49,7 +54,7 @@ pub(crate) fn path(from: u64, room: &mut [u8; PATH_MAX]) -> Result<usize, i32> {
     let mut done = 0;
     while done < PATH_MAX {
         let at = from as usize + done;
-        let step = (PAGE - at % PAGE).min(PATH_MAX - done).min(256);
+        let step = to_page_end(at as u64).min(PATH_MAX - done).min(256);
         program::copy_in(&mut room[done..done + step], at).map_err(|_| EFAULT)?;
         if let Some(end) = position_of_nul(&room[done..done + step]) {
             return Ok(done + end);

@@ -261,7 +261,12 @@ impl Fs {
 
     /// Removes a name of anything but a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.change(|pool| pool.unlink(dir, name))
+        self.change(|pool| pool.unlink(dir, name, None))
+    }
+
+    /// As [`Fs::unlink`], for who has just looked: the name stood for `seen`. If it does no more, what it stands for now goes.
+    pub fn unlink_seen(&self, dir: Ino, name: &[u8], seen: Ino) -> Result<()> {
+        self.change(|pool| pool.unlink(dir, name, Some(seen)))
     }
 
     /// Removes an empty directory.
@@ -278,21 +283,20 @@ impl Fs {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        self.rename_by(dir, name, new_dir, new_name, flags, (0, 0))
+        self.rename_by((dir, name), (new_dir, new_name), flags, (0, 0), None)
     }
 
-    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's.
+    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's. `seen`: what the names, the second
+    /// one if it stood for anything, stood for when the caller looked; if they do no more, what they stand for now counts.
     pub fn rename_by(
         &self,
-        dir: Ino,
-        name: &[u8],
-        new_dir: Ino,
-        new_name: &[u8],
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
         flags: RenameFlags,
         owner: (u32, u32),
+        seen: Option<(Ino, Option<Ino>)>,
     ) -> Result<()> {
-        let to = (new_dir, new_name);
-        self.change(|pool| pool.rename((dir, name), to, flags, owner))
+        self.change(|pool| pool.rename(from, to, flags, owner, seen))
     }
 
     /// A symbolic link's target.

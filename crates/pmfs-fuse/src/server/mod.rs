@@ -294,8 +294,9 @@ impl Server {
     /// UNLINK.
     pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
         let dir = ino_of(parent);
-        let pinned = self.pin(self.fs.lookup(dir, name)?)?;
-        self.unpin(pinned, self.fs.unlink(dir, name))
+        let victim = self.fs.lookup(dir, name)?;
+        let pinned = self.pin(victim)?;
+        self.unpin(pinned, self.fs.unlink_seen(dir, name, victim.ino))
     }
 
     /// RMDIR.
@@ -326,7 +327,8 @@ impl Server {
         }
         let renamed = self.with_space(|| {
             let owner = (caller.uid, caller.gid);
-            self.fs.rename_by(dir, from.1, new_dir, to.1, flags, owner)
+            let (from, to) = ((dir, from.1), (new_dir, to.1));
+            self.fs.rename_by(from, to, flags, owner, None)
         });
         self.unpin(pinned, renamed)
     }
@@ -599,22 +601,12 @@ mod tests {
     use std::cell::Cell;
     use std::thread;
 
-    use pmfs::{MkfsOptions, OpenOptions};
+    use pmfs::OpenOptions;
 
     use super::*;
 
     fn server(dir: &tempfile::TempDir) -> Server {
-        let pool = dir.path().join("pool");
-        let size = Some(64 << 20);
-        Fs::mkfs(
-            &pool,
-            &MkfsOptions {
-                size,
-                ..MkfsOptions::default()
-            },
-        )
-        .unwrap();
-        Server::new(Arc::new(Fs::open(&pool, &OpenOptions::default()).unwrap()))
+        Server::new(crate::temporary::pool(dir))
     }
 
     const NEW: NewNode = NewNode {

@@ -1,8 +1,9 @@
 //! Making, removing and moving names.
 
+use arrayvec::ArrayVec;
 use libc::{
     AT_EACCESS, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, EBUSY, EEXIST,
-    EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
+    EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
 };
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
@@ -133,19 +134,23 @@ pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Ver
         if is_dir(&attr) {
             return Err(EISDIR);
         }
-        done(fs.unlink(place.dir, place.name))
+        done(fs.unlink_seen(place.dir, place.name, attr.ino))
     })
 }
+
+/// Bytes of a name, at most.
+const NAME_MAX: usize = 255;
 
 /// A name in the pool, kept while a second path is looked for.
 struct Name {
     dir: Ino,
-    name: Vec<u8>,
+    name: ArrayVec<u8, NAME_MAX>,
     attr: Option<Attr>,
     wants_dir: bool,
 }
 
-/// One end of a call with two paths.
+/// One end of a call with two paths. On the stack, also where it is large: it is nearly always that.
+#[allow(clippy::large_enum_variant)]
 enum End {
     Pool(&'static Fs, Name),
     Elsewhere,
@@ -160,7 +165,7 @@ fn end(room: &mut Inner, at: [u64; 2], follow: bool) -> Result<End, i32> {
         Lead::Pool(fs, place) => {
             let name = Name {
                 dir: place.dir,
-                name: place.name.to_vec(),
+                name: ArrayVec::try_from(place.name).map_err(|_| ENAMETOOLONG)?,
                 attr: place.attr,
                 wants_dir: place.wants_dir,
             };
@@ -224,7 +229,10 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
         }
         let dir = allow_change(fs, from.dir)?;
         credentials::allow_removal(&dir, &source)?;
-        let new_dir = allow_change(fs, to.dir)?;
+        let new_dir = match to.dir == from.dir {
+            true => dir,
+            false => allow_change(fs, to.dir)?,
+        };
         if let Some(there) = &to.attr
             && !flags.contains(RenameFlags::NOREPLACE)
         {
@@ -234,7 +242,9 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
             credentials::allow(fs, &source, WRITE)?;
         }
         let owner = credentials::with(|me| (me.uid, me.gid));
-        done(fs.rename_by(from.dir, &from.name, to.dir, &to.name, flags, owner))
+        let seen = (source.ino, to.attr.map(|there| there.ino));
+        let (from, to) = ((from.dir, &from.name[..]), (to.dir, &to.name[..]));
+        done(fs.rename_by(from, to, flags, owner, Some(seen)))
     };
     Verdict::done(rename())
 }

@@ -18,8 +18,8 @@ use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use std::ops::Range;
 
-/// Longest overwrite that is undo-logged rather than copied: where eight log lines cost what a block does.
-pub(super) const LOGGED_MAX: usize = 8 * ENTRY_DATA_BYTES as usize;
+/// Longest overwrite that is undo-logged rather than copied: where sixteen log lines cost what a block does.
+pub(super) const LOGGED_MAX: usize = 16 * ENTRY_DATA_BYTES as usize;
 /// Most pointers that are undo-logged rather than copied with their node: eight log lines. Of 64 both cost the same.
 const POINTERS_MAX: usize = 48;
 /// A large write in a large leaf is saved in at most this many runs.

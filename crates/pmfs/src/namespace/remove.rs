@@ -3,8 +3,8 @@
 
 use super::{Change, find, named_dir, peek};
 use crate::alloc::Bitmap;
-use crate::dir::Name;
 use crate::dir::bucket::HeaderEdit;
+use crate::dir::{Hit, Name};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::Claim;
@@ -24,32 +24,42 @@ enum What {
 }
 
 impl Pool {
-    /// unlink: anything but a directory.
-    pub(crate) fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
+    /// unlink: anything but a directory. `seen`: what the name stood for when the caller looked.
+    pub(crate) fn unlink(&self, dir: Ino, name: &[u8], seen: Option<Ino>) -> Result<()> {
         match name {
             b"." | b".." => Err(Error::IsDirectory),
-            _ => self.remove(dir, name, What::File),
+            _ => self.remove(dir, name, What::File, seen),
         }
     }
 
     /// rmdir: an empty directory.
     pub(crate) fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
-        self.remove(dir, name, What::Directory)
+        self.remove(dir, name, What::Directory, None)
     }
 
-    fn remove(&self, dir: Ino, name: &[u8], what: What) -> Result<()> {
+    /// The directory, and its record of the name; `None`: that stands for another inode by now.
+    fn record_of(&self, dir: Ino, name: &Name<'_>, ino: Ino) -> Result<Option<(Inode, Hit)>> {
+        let parent = named_dir(self, dir)?;
+        let hit = find(self, &parent, name)?.ok_or(Error::NotFound)?;
+        Ok((hit.ino == ino).then_some((parent, hit)))
+    }
+
+    fn remove(&self, dir: Ino, name: &[u8], what: What, mut seen: Option<Ino>) -> Result<()> {
         self.writable()?;
         let name = Name::plain(self, name)?;
         loop {
-            let ino = peek(self, dir, &name)?.ok_or(Error::NotFound)?;
-            let locks = LockSet::take(self, &[dir, ino]);
-            let parent = named_dir(self, dir)?;
-            let Some(hit) = find(self, &parent, &name)? else {
-                return Err(Error::NotFound);
+            let told = seen.take();
+            let ino = match told {
+                Some(ino) => ino,
+                None => peek(self, dir, &name)?.ok_or(Error::NotFound)?,
             };
-            if hit.ino != ino {
-                continue;
-            }
+            let locks = LockSet::take(self, &[dir, ino]);
+            let (parent, hit) = match self.record_of(dir, &name, ino) {
+                Ok(Some(found)) => found,
+                Err(error) if told.is_none() => return Err(error),
+                // What the caller was told may be old in any way: its own look says why.
+                _ => continue,
+            };
             let inode = Inode::load(self, ino)?;
             match what {
                 What::File if inode.is_dir() => return Err(Error::IsDirectory),

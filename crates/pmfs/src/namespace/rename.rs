@@ -39,6 +39,12 @@ struct How {
 }
 
 impl Situation {
+    /// Whether the names stand for these.
+    fn is_of(&self, source: Ino, target: Option<Ino>) -> bool {
+        let there = self.target.as_ref().map(|(inode, _)| inode.ino);
+        self.source.ino == source && there == target
+    }
+
     fn across(&self) -> bool {
         self.from.ino != self.to.ino
     }
@@ -58,13 +64,14 @@ impl Situation {
 }
 
 impl Pool {
-    /// Moves a name; see `renameat2(2)`.
+    /// Moves a name; see `renameat2(2)`, and [`crate::Fs::rename_by`].
     pub(crate) fn rename(
         &self,
         (dir, name): (Ino, &[u8]),
         (new_dir, new_name): (Ino, &[u8]),
         flags: RenameFlags,
         owner: (u32, u32),
+        mut seen: Option<(Ino, Option<Ino>)>,
     ) -> Result<()> {
         self.writable()?;
         if flags.contains(RenameFlags::EXCHANGE) && flags != RenameFlags::EXCHANGE {
@@ -81,21 +88,27 @@ impl Pool {
         let name = Name::new(self, name)?;
         let new_name = Name::new(self, new_name)?;
         loop {
-            let source = peek(self, dir, &name)?;
-            let target = peek(self, new_dir, &new_name)?;
-            let source = source.ok_or(Error::NotFound)?;
+            let told = seen.take();
+            let (source, target) = match told {
+                Some(told) => told,
+                None => {
+                    let source = peek(self, dir, &name)?;
+                    let target = peek(self, new_dir, &new_name)?;
+                    (source.ok_or(Error::NotFound)?, target)
+                }
+            };
             // Trees of directories change shape only under this lock.
             let across = dir != new_dir && !planted!("bug-rename-unlocked");
             let _shape = across.then(|| Held::new(self, rename_word(self)));
             let inos = [dir, new_dir, source, target.unwrap_or(source)];
             let locks = LockSet::take(self, &inos);
-            let Some(situation) = self.situation(dir, &name, new_dir, &new_name)? else {
-                return Err(Error::NotFound);
+            let situation = match self.situation(dir, &name, new_dir, &new_name) {
+                Ok(Some(situation)) if situation.is_of(source, target) => situation,
+                Ok(None) if told.is_none() => return Err(Error::NotFound),
+                Err(error) if told.is_none() => return Err(error),
+                // What the caller was told may be old in any way: its own look says why.
+                _ => continue,
             };
-            let seen = situation.target.as_ref().map(|(inode, _)| inode.ino);
-            if situation.source.ino != source || seen != target {
-                continue;
-            }
             let how = How { flags, owner };
             return self.rename_locked(&locks, situation, &name, &new_name, how);
         }

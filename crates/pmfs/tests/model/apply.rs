@@ -292,7 +292,10 @@ impl<'p> World<'p> {
                 Ok(())
             }
             Unlink { dir, name } => {
-                let answer = fs.unlink(*dir, &name.0);
+                let answer = match seen(fs, (*dir, &name.0), name.0.len()) {
+                    Some(ino) => fs.unlink_seen(*dir, &name.0, ino),
+                    None => fs.unlink(*dir, &name.0),
+                };
                 let verdict = self.model.may_unlink(*dir, &name.0);
                 if self
                     .judge(fs, "unlink", verdict, answer, Need::Nothing)?
@@ -323,7 +326,9 @@ impl<'p> World<'p> {
                 flags,
             } => {
                 let (from, to) = ((*dir, name.0.as_slice()), (*new_dir, new_name.0.as_slice()));
-                let answer = fs.rename(from.0, from.1, to.0, to.1, *flags);
+                let which = from.1.len() + to.1.len();
+                let seen = seen(fs, from, which).map(|source| (source, seen(fs, to, which)));
+                let answer = fs.rename_by(from, to, *flags, (0, 0), seen);
                 let verdict = self.model.may_rename(from, to, *flags);
                 match self.judge(fs, "rename", verdict, answer, Need::Inode)? {
                     Some(()) => self.renamed(fs, from, to, *flags),
@@ -464,5 +469,14 @@ fn name_of(errno: Errno) -> &'static str {
         Errno::TOOBIG => "2BIG",
         Errno::ACCESS => "ACCES",
         _ => "another",
+    }
+}
+
+/// What a caller has seen of a name, by one number in three: nothing, what is there, something else.
+fn seen(fs: &Fs, (dir, name): (Ino, &[u8]), which: usize) -> Option<Ino> {
+    match which % 3 {
+        0 => None,
+        1 => fs.lookup(dir, name).ok().map(|attr| attr.ino),
+        _ => Some(dir),
     }
 }

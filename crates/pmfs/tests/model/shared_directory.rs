@@ -54,25 +54,15 @@ impl Storm {
                 // A file that takes the place of another in one step.
                 let name = format!("new-{}", random.next());
                 let made = fs.create(dir, name.as_bytes(), &NODE).expect("create");
-                fs.rename(
-                    dir,
-                    name.as_bytes(),
-                    self.dirs[0],
-                    b"replaced",
-                    RenameFlags::empty(),
-                )
-                .expect("rename over");
+                let from = (dir, name.as_bytes());
+                let to = (self.dirs[0], &b"replaced"[..]);
+                rename(fs, random, from, to, RenameFlags::empty()).expect("rename over");
                 assert_eq!(made.links, 1);
             }
-            5 => fs
-                .rename(
-                    self.dirs[0],
-                    b"exchanged",
-                    self.dirs[1],
-                    b"exchanged",
-                    RenameFlags::EXCHANGE,
-                )
-                .expect("exchange"),
+            5 => {
+                let [from, to] = self.dirs.map(|dir| (dir, &b"exchanged"[..]));
+                rename(fs, random, from, to, RenameFlags::EXCHANGE).expect("exchange");
+            }
             _ => replacing(fs, random, dir, other),
         }
     }
@@ -84,15 +74,18 @@ impl Storm {
             1 => race(fs.lookup(dir, &name))
                 .and_then(|attr| race(fs.link(attr.ino, other, &new_name)))
                 .map_or(0, |_| 1),
-            2 | 3 => race(fs.unlink(dir, &name)).map_or(0, |()| -1),
+            2 => race(fs.unlink(dir, &name)).map_or(0, |()| -1),
+            3 => race(fs.lookup(dir, &name))
+                .and_then(|attr| race(fs.unlink_seen(dir, &name, attr.ino)))
+                .map_or(0, |()| -1),
             4 => {
                 let flags = RenameFlags::NOREPLACE;
-                race(fs.rename(dir, &name, other, &new_name, flags));
+                race(rename(fs, random, (dir, &name), (other, &new_name), flags));
                 0
             }
             _ => {
                 let flags = RenameFlags::EXCHANGE;
-                race(fs.rename(dir, &name, other, &new_name, flags));
+                race(rename(fs, random, (dir, &name), (other, &new_name), flags));
                 0
             }
         };
@@ -110,6 +103,21 @@ impl Storm {
             assert!(self.exchanged.contains(&ino), "inode {ino} instead");
         }
     }
+}
+
+/// By who has looked, or has not; others may have been faster.
+fn rename(
+    fs: &Fs,
+    random: &mut Random,
+    from: (Ino, &[u8]),
+    to: (Ino, &[u8]),
+    flags: RenameFlags,
+) -> Result<(), Error> {
+    let look = |(dir, name)| fs.lookup(dir, name).ok().map(|attr| attr.ino);
+    let looked = random.below(2) == 0;
+    let source = looked.then(|| look(from)).flatten();
+    let seen = source.map(|source| (source, look(to)));
+    fs.rename_by(from, to, flags, (0, 0), seen)
 }
 
 /// Directories too, and names that go with what they are replaced by.

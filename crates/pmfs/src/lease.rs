@@ -170,12 +170,11 @@ mod tests {
     use super::*;
     use crate::OpenOptions;
     use crate::scratch::Scratch;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::thread;
 
-    fn pool() -> (tempfile::TempDir, PathBuf) {
-        let Scratch { dir, path } = Scratch::new(16 << 20);
-        (dir, path)
+    fn pool() -> Scratch {
+        Scratch::new(16 << 20)
     }
 
     fn mount(path: &Path) -> Fs {
@@ -192,7 +191,7 @@ mod tests {
 
     #[test]
     fn one_is_alone_until_somebody_arrives() {
-        let (_dir, path) = pool();
+        let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
         let since = alone_now(&fs).expect("nobody else is there");
         assert_eq!(fs.alone(), Some(since));
@@ -210,7 +209,7 @@ mod tests {
     /// Goal: nobody gets in before the lease has ended, and then at once.
     #[test]
     fn who_arrives_waits_for_the_end() {
-        let (_dir, path) = pool();
+        let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
         let since = alone_now(&fs).unwrap();
         assert!(fs.lease(since));
@@ -232,7 +231,7 @@ mod tests {
     /// A mount that does not run, and a word that a dead one has left.
     #[test]
     fn nobody_waits_for_ever() {
-        let (_dir, path) = pool();
+        let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
         let since = alone_now(&fs).unwrap();
         assert!(fs.lease(since));
@@ -257,7 +256,7 @@ mod tests {
     /// One who leaves with the lease takes it along.
     #[test]
     fn a_lease_ends_with_its_holder() {
-        let (_dir, path) = pool();
+        let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
         let since = alone_now(&fs).unwrap();
         assert!(fs.lease(since));

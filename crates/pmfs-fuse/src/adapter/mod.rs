@@ -2,8 +2,8 @@
 //! ([`worker`]), which pass each request ([`dispatch`]) to the [`Server`] in the engine's terms ([`translate`]).
 //!
 //! Contract with the kernel:
-//! - Names and attributes are valid for zero seconds, so each use asks again; while nobody else has the pool for a moment, what is not
-//!   there too ([`lease`](crate::lease); never with `-o nocache`, and for a second at any time with `-o cache`).
+//! - Names and attributes are valid for zero seconds, so each use asks again; while nobody else has the pool they hold for a moment, and so
+//!   does that a name is absent ([`lease`](crate::lease)). With `-o nocache` never, with `-o cache` for a second at any time.
 //! - Files are opened for direct I/O; where the kernel (6.6 and later) offers
 //!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are opened through
 //!   the page cache, written through. The writeback cache is never asked for.

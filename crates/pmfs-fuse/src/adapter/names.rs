@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use pmfs::{Attr, DirEntry, Error, INODE_NAME, Ino};
 use rustix::fs::OFlags;
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::content::is_for_writing;
 use super::dispatch::{Adapter, Answer, Refusal};
 use super::translate::{absent, caller, entry, new_node, within_a_file};
+use crate::server::Server;
 use crate::wire::message::Body;
 use crate::wire::reply::{Dirent, DirentPlus, EntryOut, OpenOut, Reply};
 use crate::wire::request::{
@@ -189,49 +190,51 @@ impl Adapter {
         Ok(())
     }
 
-    pub(super) fn readdir(
-        &self,
-        header: &InHeader,
-        mut body: Body<'_>,
-        reply: &mut Reply,
-    ) -> Answer {
-        let ReadIn { offset, size, .. } = body.take()?;
-        let offset = within_a_file(offset)?;
-        self.run(|server| {
-            server.readdir(header.nodeid, offset, &mut |found| {
-                let has_room = reply.has_room::<Dirent>(size as usize, found.name);
-                if has_room {
-                    reply.named(&dirent(&found), found.name);
-                }
-                has_room
-            })
-        })
+    pub(super) fn readdir(&self, header: &InHeader, body: Body<'_>, reply: &mut Reply) -> Answer {
+        self.list(header, body, reply, |_, found| dirent(found))
     }
 
-    /// As READDIR, and each name looked up, if that may be remembered: else it would be asked for again.
+    /// As READDIR, and each name looked up, if the mount has the lease: else it would be asked for again, or stand for another file by then.
     pub(super) fn readdirplus(
         &self,
         header: &InHeader,
+        body: Body<'_>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let ttl = self.server.term(&mut reply.grant);
+        self.list(header, body, reply, |server, found| {
+            let known = (!ttl.is_zero()).then(|| server.looked_up(found)).flatten();
+            DirentPlus {
+                entry: known.map_or_else(EntryOut::new_zeroed, |attr| entry(&attr, ttl)),
+                dirent: dirent(found),
+            }
+        })
+    }
+
+    /// As many entries as there is room for, each put down as `entry` says. What was listed before an error is answered: some of it may
+    /// have been looked up, and only what is answered is forgotten again.
+    fn list<T: IntoBytes + Immutable>(
+        &self,
+        header: &InHeader,
         mut body: Body<'_>,
         reply: &mut Reply,
+        entry: impl Fn(&Server, &DirEntry<'_>) -> T,
     ) -> Answer {
         let ReadIn { offset, size, .. } = body.take()?;
         let offset = within_a_file(offset)?;
-        let ttl = self.ttl(reply);
-        self.run(|server| {
+        let listed = self.run(|server| {
             server.readdir(header.nodeid, offset, &mut |found| {
-                if !reply.has_room::<DirentPlus>(size as usize, found.name) {
-                    return false;
+                let has_room = reply.has_room::<T>(size as usize, found.name);
+                if has_room {
+                    reply.named(&entry(server, &found), found.name);
                 }
-                let known = (!ttl.is_zero()).then(|| server.looked_up(&found)).flatten();
-                let entry = DirentPlus {
-                    entry: known.map_or_else(EntryOut::new_zeroed, |attr| entry(&attr, ttl)),
-                    dirent: dirent(&found),
-                };
-                reply.named(&entry, found.name);
-                true
+                has_room
             })
-        })
+        });
+        match listed {
+            Err(_) if !reply.bytes().is_empty() => Ok(()),
+            listed => listed,
+        }
     }
 
     fn put_entry(&self, reply: &mut Reply, attr: &Attr) {

@@ -189,14 +189,15 @@ pub fn building_on(mode: DataMode) -> Vec<Pair> {
 }
 
 /// A call that gives blocks back, and beside it so many overwrites on a pool nearly full that every free block is had
-/// once.
+/// once. They are of three blocks each: one alone would be put where the lane's spare block is, and that would be the
+/// only one that is ever had.
 #[must_use]
 pub fn on_a_full_pool(mode: DataMode) -> Vec<Pair> {
     let fill = "append d/sparse 65536; ".repeat(128);
     // Where it was full is not to the block the same each time.
     let setup = format!("{FILES}; {fill} truncate d/sparse 7700000");
-    let writes: Vec<String> = (16..216)
-        .map(|block| format!("write d/sparse {} 4096", block * 4096))
+    let writes: Vec<String> = (16..116)
+        .map(|at| format!("write d/sparse {} 12288", at * 12288))
         .collect();
     let writes = writes.join("; ");
     let firsts = [

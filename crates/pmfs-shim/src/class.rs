@@ -26,11 +26,14 @@ pub(crate) const LOOK_AND_SETTLE: u8 = 3;
 const BY_DESCRIPTOR_OR_SETTLE: u8 = 4;
 /// Concerns us only by ending what is parked.
 pub(crate) const SETTLE: u8 = 5;
+/// Never, but for the program's memory that the kernel is given (`maps/lazy.rs`).
+pub(crate) const MEMORY: u8 = 6;
 
 /// The class of each number. What is in no list may do anything with descriptors.
 pub(crate) static CLASS: [u8; crate::entry::NUMBERS] = {
     let mut class = [SETTLE; crate::entry::NUMBERS];
     class = with(class, WITHOUT_DESCRIPTORS, PASS);
+    class = with(class, WITH_MEMORY, MEMORY);
     class = with(class, DESCRIPTOR_CALLS, BY_DESCRIPTOR);
     class = with(class, CHANGES_OF_DESCRIPTORS, BY_DESCRIPTOR_OR_SETTLE);
     class = with(class, LOOKED_AT, LOOK);
@@ -60,12 +63,7 @@ const WITHOUT_DESCRIPTORS: Calls = calls![
     SYS_pause,
     SYS_nanosleep,
     SYS_clock_nanosleep,
-    SYS_clock_gettime,
     SYS_clock_getres,
-    SYS_gettimeofday,
-    SYS_time,
-    SYS_times,
-    SYS_getrusage,
     SYS_getitimer,
     SYS_setitimer,
     SYS_alarm,
@@ -77,23 +75,32 @@ const WITHOUT_DESCRIPTORS: Calls = calls![
     SYS_getgid,
     SYS_getegid,
     SYS_getpgrp,
-    SYS_uname,
-    SYS_sysinfo,
     SYS_exit,
     SYS_kill,
     SYS_tkill,
     SYS_tgkill,
-    SYS_wait4,
-    SYS_futex,
     SYS_set_tid_address,
     SYS_set_robust_list,
     SYS_rseq,
     SYS_restart_syscall,
     SYS_arch_prctl,
-    SYS_getrandom,
     SYS_getrlimit,
     SYS_sched_getaffinity,
     SYS_membarrier,
+];
+
+/// Have nothing to do with descriptors either; programs give them memory of their own choice.
+const WITH_MEMORY: Calls = calls![
+    SYS_futex,
+    SYS_getrandom,
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_time,
+    SYS_times,
+    SYS_getrusage,
+    SYS_uname,
+    SYS_sysinfo,
+    SYS_wait4,
 ];
 
 const DESCRIPTOR_CALLS: Calls = calls![
@@ -252,7 +259,7 @@ const LOOKED_AT_AND_SETTLED: Calls = calls![
 
 /// Whether a call never concerns us.
 pub(crate) fn is_none_of_ours(number: i64) -> bool {
-    matches!(CLASS[number as usize], PASS | SETTLE)
+    matches!(CLASS[number as usize], PASS | SETTLE | MEMORY)
 }
 
 /// Whether it concerns us only if its first argument is a descriptor of ours.

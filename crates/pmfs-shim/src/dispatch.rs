@@ -80,6 +80,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
+    maps::before(call.rax as i64, &call.args);
     let mut verdict = serve(call, room);
     if verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all() {
         // The program's memory is a file's that others have made longer.
@@ -128,7 +129,7 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_mremap => maps::move_mapping(args),
         libc::SYS_msync => maps::sync(args),
         libc::SYS_madvise => maps::advise(args),
-        maps::FAULT => maps::serve_fault(args),
+        maps::FAULT => maps::serve_fault(args, room),
         libc::SYS_sendfile => files::sendfile(args),
         libc::SYS_copy_file_range => files::copy_file_range(args),
         libc::SYS_splice => files::splice(args),

@@ -12,7 +12,7 @@
 
 use std::arch::global_asm;
 
-use crate::{class, descriptors, dispatch, empty_name, parked, thread};
+use crate::{class, descriptors, dispatch, empty_name, maps, parked, thread};
 
 /// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
 pub(crate) mod word {
@@ -81,15 +81,20 @@ global_asm!(
     "   jb 2f",
     "   cmp r11d, {LOOK_AND_SETTLE}",
     "   je 5f",
+    "   cmp r11d, {MEMORY}",
+    "   je 20f",
     "   cmp dword ptr [rip + {watching}], 0",
     "   jne 5f",
     "   cmp r11d, {SETTLE}",
-    "   je 9f",
+    "   je 20f",
     "2: mov r11d, edi",
     "   cmp r11d, {DESCRIPTORS}",
-    "   jae 9f",
+    "   jae 20f",
     "   bt dword ptr [rip + {ours}], r11d",
     "   jc 5f",
+    // The kernel's, which may be given memory that is not there yet.
+    "20: cmp dword ptr [rip + {lazy}], 0",
+    "   jne 5f",
     "9: jmp rcx",
     // libc's fstat is by descriptor too (`empty_name.rs`); any other call by path is to be looked at, and AT_FDCWD is no descriptor.
     "3: cmp eax, {FSTATAT}",
@@ -256,6 +261,8 @@ global_asm!(
     LOOK = const class::LOOK,
     LOOK_AND_SETTLE = const class::LOOK_AND_SETTLE,
     SETTLE = const class::SETTLE,
+    MEMORY = const class::MEMORY,
+    lazy = sym maps::LAZY,
     watching = sym parked::WATCHING,
     FSTATAT = const libc::SYS_newfstatat,
     EMPTY_PATH = const libc::AT_EMPTY_PATH,

@@ -109,6 +109,7 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
     let ends = match class::CLASS[number as usize] {
         class::BY_DESCRIPTOR => is_parked(&args[0]),
         class::LOOK => parked != NONE && args[..5].iter().any(is_parked),
+        class::MEMORY => false,
         _ => may_change_numbers(number, args),
     };
     if ends {

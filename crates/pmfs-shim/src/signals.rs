@@ -403,18 +403,19 @@ extern "C" fn prepare(
     }
     let outside = thread::get(word::STATE) != INSIDE;
     // SAFETY: as above.
-    let address = unsafe { (*info).si_addr() }.addr() as u64;
+    let (address, code) = unsafe { ((*info).si_addr().addr() as u64, (*info).si_code) };
     // SAFETY: as above; the context is this thread's to change.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    let may_be_ours = signal == SIGBUS || signal == SIGSEGV && waits(context);
+    // Not one of a page that the medium has lost.
+    let nothing_there = signal == SIGBUS && code == libc::BUS_ADRERR;
+    let may_be_ours = nothing_there || signal == SIGSEGV && waits(context);
     if may_be_ours && outside && maps::fault(address) {
         return 0;
     }
     // SAFETY: the kernel's pointers.
     unsafe { pmem::program::tell_of_stray(signal, info, (&raw mut *context).cast()) };
     let wanted = wanted(signal);
-    // SAFETY: as above.
-    let sent = unsafe { (*info).si_code } <= 0;
+    let sent = code <= 0;
     if thread::get(word::STATE) == INSIDE && (sent || !is_fault(signal)) {
         put_off(signal, info, context, &wanted);
     } else if is_handler(wanted.handler) && thread::get(word::STATE) != INSIDE {

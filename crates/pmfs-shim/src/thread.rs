@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     pub guest_actions: Option<Vec<(i32, Action)>>,
     /// The alternate signal stack: its lowest address and its bytes; 0: none.
     pub signal_stack: [u64; 2],
+    /// The address of a mapping that this thread touched last in vain, and how often in a row.
+    pub fault: (u64, u32),
     /// What a program that is about to start is given.
     pub given: Option<Given>,
 }
@@ -166,6 +168,7 @@ unsafe fn forget_guest(inner: *mut Inner) {
         (&raw mut (*inner).host).write(None);
         (&raw mut (*inner).guest_actions).write(None);
         (&raw mut (*inner).signal_stack).write([0; 2]);
+        (&raw mut (*inner).fault).write((0, 0));
         (&raw mut (*inner).given).write(None);
     }
 }

@@ -214,8 +214,8 @@ impl Pool {
         Ok(())
     }
 
-    /// See [`Fs::blocks`].
-    fn blocks(&self, ino: Ino, at: u64, len: u64, missing_max: u64) -> Result<Vec<BlockRun>> {
+    /// See [`Fs::blocks`] and [`Fs::blocks_there`], which gives no memory to anything.
+    fn blocks(&self, ino: Ino, at: u64, len: u64, gives: Option<u64>) -> Result<Vec<BlockRun>> {
         self.on_file(ino, |work| {
             if !work.pinned {
                 return Err(Error::Invalid("blocks of a file that is not pinned"));
@@ -229,10 +229,10 @@ impl Pool {
             let mut runs = work.runs(from, to)?;
             let there: u64 = runs.iter().map(|run| run.len).sum();
             let missing = (to - from) * BLOCK_BYTES - there;
-            if missing > missing_max {
+            if gives.is_some_and(|most| missing > most) {
                 return Err(Error::NoSpace);
             }
-            if missing > 0 {
+            if missing > 0 && gives.is_some() {
                 self.writable()?;
                 work.make_real(from, to)?;
                 runs = work.runs(from, to)?;
@@ -387,7 +387,12 @@ impl Fs {
     /// # Errors
     /// [`Error::NoSpace`]: more is missing, or not to be had.
     pub fn blocks(&self, ino: Ino, at: u64, len: u64, missing_max: u64) -> Result<Vec<BlockRun>> {
-        self.change(|pool| pool.blocks(ino, at, len, missing_max))
+        self.change(|pool| pool.blocks(ino, at, len, Some(missing_max)))
+    }
+
+    /// The blocks of a range of a pinned file as they are; holes have none. As [`blocks`](Self::blocks) otherwise.
+    pub fn blocks_there(&self, ino: Ino, at: u64, len: u64) -> Result<Vec<BlockRun>> {
+        self.change(|pool| pool.blocks(ino, at, len, None))
     }
 
     /// Makes durable what programs have stored in the blocks of some ranges (where in the file, bytes), and updates the file's times.

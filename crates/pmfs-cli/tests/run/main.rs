@@ -44,6 +44,7 @@ tests! {
     alternate_and_small_stacks: "signals.c" "stacks";
     threads_that_are_cancelled: "cancelled.c" "all";
     mapped_files: "mappings.c" "all";
+    mapped_holes: "holes.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     system_calls_of_its_own: "escapes.c" "raw";
@@ -94,6 +95,7 @@ mountless! {
     faults_of_the_program_itself: "signals.c" "faults";
     threads_that_are_cancelled: "cancelled.c" "all";
     mapped_files: "mappings.c" "all";
+    mapped_holes: "holes.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";

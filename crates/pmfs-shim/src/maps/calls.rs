@@ -9,7 +9,7 @@ use libc::{
 use pmfs::{BlockRun, FallocateMode, Fs};
 
 use super::place::{self, How};
-use super::table::{MISSING_MAX, Stretch, Table};
+use super::table::{Stretch, Table};
 use super::{PAGE, any, apart, table};
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
@@ -69,6 +69,27 @@ impl Wish {
             apart: apart::wanted(shared && file.writes()),
         }))
     }
+
+    /// The flags that want all of it at once.
+    fn more(&self) -> u64 {
+        self.flags & (MAP_POPULATE | MAP_LOCKED) as u64
+    }
+
+    /// What it becomes there; nothing of it is shown yet.
+    fn as_stretch(&self, file: &Descriptor, start: u64, lazy: bool) -> Stretch {
+        Stretch {
+            start,
+            end: start + self.bytes,
+            ino: file.ino,
+            at: self.offset,
+            shown: 0,
+            protection: self.protection,
+            shared: self.shared,
+            writes: self.writes,
+            apart: self.apart,
+            lazy,
+        }
+    }
 }
 
 /// Maps a file of ours; `None`: the mount is to do it.
@@ -91,9 +112,9 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
     } else {
         fs.pin(file.ino, wish.writes)
     };
-    let runs = pinned.and_then(|()| fs.blocks(file.ino, wish.offset, wish.bytes, MISSING_MAX));
+    let runs = pinned.and_then(|()| runs_of(fs, file, &wish));
     let mapped = match runs {
-        Ok(runs) if runs.len() <= RUNS_MAX => put(&mut table, file, &wish, &runs),
+        Ok((runs, lazy)) if runs.len() <= RUNS_MAX => put(&mut table, file, &wish, (&runs, lazy)),
         // A mount's pages would reach the file when they like.
         _ if wish.apart || table.is_apart(file.ino) => Err(libc::ENODEV),
         _ => Ok(None),
@@ -104,15 +125,35 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
     mapped
 }
 
+/// What of the file there is to be mapped, and whether the rest is holes that get memory when they are touched: those of memory that is
+/// shared, unless they are small, or all is wanted at once.
+fn runs_of(fs: &Fs, file: &Descriptor, wish: &Wish) -> Result<(Vec<BlockRun>, bool), pmfs::Error> {
+    let all = wish.as_stretch(file, 0, false);
+    let may_be_lazy = all.may_be_lazy();
+    let at_once = match may_be_lazy && wish.more() != 0 {
+        true => u64::MAX,
+        false => all.at_once(),
+    };
+    match fs.blocks(file.ino, wish.offset, wish.bytes, at_once) {
+        Err(pmfs::Error::NoSpace) if may_be_lazy => {
+            let there = fs.blocks_there(file.ino, wish.offset, wish.bytes)?;
+            Ok((there, true))
+        }
+        runs => Ok((runs?, false)),
+    }
+}
+
 fn put(
     table: &mut Table,
     file: &Descriptor,
     wish: &Wish,
-    runs: &[BlockRun],
+    (runs, lazy): (&[BlockRun], bool),
 ) -> Result<Option<u64>, i32> {
-    // Of several runs the longest decides: a file that grew by large pages began with small ones.
+    // Of several runs the longest decides: a file that grew by large pages began with small ones. Large pieces of a hole are going to
+    // lie in the pool as they do in the file.
     let longest = runs.iter().max_by_key(|run| run.len);
     let first = longest.map(|run| run.off.wrapping_sub(run.at - wish.offset));
+    let first = first.or(lazy.then_some(wish.offset));
     let start = place::reserve(wish.at, wish.bytes, wish.flags, first)?;
     // MAP_FIXED replaces what was there.
     let replaced = table.take(start, start + wish.bytes);
@@ -122,15 +163,14 @@ fn put(
     let how = How {
         protection: wish.protection,
         shared: wish.shared && !wish.apart,
-        more: wish.flags & (MAP_POPULATE | MAP_LOCKED) as u64,
+        more: wish.more(),
     };
-    let placed =
-        place::blocks(start, (wish.offset, wish.bytes), runs, &how).and_then(|_| {
-            match wish.bytes - shown {
-                0 => Ok(start),
-                rest => place::nothing(start + shown, rest, wish.protection),
-            }
-        });
+    let behind = if lazy { 0 } else { shown };
+    let empty = match wish.bytes - behind {
+        0 => Ok(start),
+        rest => place::nothing(start + behind, rest, wish.protection),
+    };
+    let placed = empty.and_then(|_| place::blocks(start, (wish.offset, wish.bytes), runs, &how));
     if placed.is_err() {
         if wish.flags & MAP_FIXED as u64 == 0 {
             place::remove(start, wish.bytes);
@@ -138,17 +178,9 @@ fn put(
         table.let_go(&replaced);
         return Ok(None);
     }
-    table.add(Stretch {
-        start,
-        end: start + wish.bytes,
-        ino: file.ino,
-        at: wish.offset,
-        shown,
-        protection: wish.protection,
-        shared: wish.shared,
-        writes: wish.writes,
-        apart: wish.apart,
-    });
+    let mut all = wish.as_stretch(file, start, lazy);
+    all.shown = shown;
+    table.add_all(all, runs);
     table.let_go(&replaced);
     crate::mapped_size::note(file.ino);
     Ok(Some(start))
@@ -270,8 +302,7 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
         }
         return Verdict::done(answer);
     }
-    let whole = |stretch: &&Stretch| stretch.start <= old && end <= stretch.end;
-    let Some(stretch) = table.within(old, end).find(whole).cloned() else {
+    let Some(stretch) = table.whole(old, end) else {
         return Verdict::done(Err(EFAULT));
     };
     let Some(bytes) = bytes
@@ -317,13 +348,8 @@ fn resize(
         shown: stretch.shown.saturating_sub(old - stretch.start).min(now),
         ..stretch
     };
-    if target.is_none() {
-        // In place, if nothing is behind it.
-        let flags = libc::MAP_FIXED_NOREPLACE as u64;
-        if place::reserve(end, bytes - now, flags, None).is_ok_and(|there| there == end) {
-            place::nothing(end, bytes - now, grown.protection)?;
-            return Ok(replace(table, (old, end), grown));
-        }
+    if target.is_none() && grow_in_place(table, (old, end), &grown)? {
+        return Ok(old);
     }
     if !may_move {
         return Err(ENOMEM);
@@ -365,6 +391,22 @@ fn resize(
     moved
 }
 
+/// What was at these addresses goes on behind them, if nothing else is there. `false`: something is.
+fn grow_in_place(table: &mut Table, (old, end): (u64, u64), grown: &Stretch) -> Result<bool, i32> {
+    let flags = libc::MAP_FIXED_NOREPLACE as u64;
+    let more = grown.end - end;
+    if place::reserve(end, more, flags, None) != Ok(end) {
+        return Ok(false);
+    }
+    place::nothing(end, more, grown.protection)?;
+    if grown.lazy {
+        table.add(grown.part(end, grown.end));
+    } else {
+        replace(table, (old, end), grown.clone());
+    }
+    Ok(true)
+}
+
 /// Moves pages that may be the process's own copies, each piece as the blocks lie.
 fn move_private(stretch: &Stretch, (old, now): (u64, u64), (start, bytes): (u64, u64)) -> Answer {
     let fs = pool::attached().ok_or(libc::EIO)?;
@@ -388,8 +430,16 @@ fn move_private(stretch: &Stretch, (old, now): (u64, u64), (start, bytes): (u64,
 fn replace(table: &mut Table, (start, end): (u64, u64), mut with: Stretch) -> u64 {
     let taken = table.take(start, end);
     let at = with.start;
-    with.follow();
-    table.add(with);
+    if with.lazy {
+        let fs = pool::attached();
+        let runs = fs.and_then(|fs| fs.blocks_there(with.ino, with.at, with.len()).ok());
+        let runs = runs.unwrap_or_default();
+        let placed = place::blocks(at, (with.at, with.len()), &runs, &How::of(&with));
+        table.add_all(with, if placed.is_ok() { &runs } else { &[] });
+    } else {
+        with.follow();
+        table.add(with);
+    }
     table.let_go(&taken);
     at
 }
@@ -437,14 +487,22 @@ fn bytes_of(stretch: &Stretch, start: u64, end: u64) -> (u64, u64) {
     (stretch.at + (from - stretch.start), to - from)
 }
 
-/// madvise(2): only MADV_REMOVE is not what the kernel takes it for.
+/// madvise(2): only MADV_REMOVE is not what the kernel takes it for, and it has nothing to populate holes with.
 pub(crate) fn advise(args: [u64; 6]) -> Verdict {
-    if args[2] as i32 != libc::MADV_REMOVE {
+    let populates = matches!(
+        args[2] as i32,
+        libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE
+    );
+    if args[2] as i32 != libc::MADV_REMOVE && !populates {
         return Verdict::Pass;
     }
-    let Some((table, (start, end))) = ours(args) else {
+    let Some((mut table, (start, end))) = ours(args) else {
         return Verdict::Pass;
     };
+    if populates {
+        table.fill_between(start, end);
+        return Verdict::Pass;
+    }
     let punch = |fs: &Fs| {
         let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
         for stretch in table.within(start, end) {

@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use pmfs::{Ino, Shown};
+use pmfs::{BlockRun, Ino, Shown};
 
-use super::{COUNT, PAGE, apart, let_go, place};
+use super::{COUNT, PAGE, apart, lazy, let_go, place};
 use crate::pool;
-
-/// Bytes of holes that one mapping is given memory for.
-pub(super) const MISSING_MAX: u64 = 256 << 20;
 
 /// Addresses that show a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +25,8 @@ pub(super) struct Stretch {
     pub writes: bool,
     /// They do with msync.
     pub apart: bool,
+    /// Holes get memory when they are touched: what is not shown may be one, too.
+    pub lazy: bool,
 }
 
 impl Stretch {
@@ -45,6 +44,34 @@ impl Stretch {
             shown: self.shown.saturating_sub(before).min(end - start),
             ..self.clone()
         }
+    }
+
+    /// Whether holes may get memory later: not where pages may be the process's own copies.
+    pub fn may_be_lazy(&self) -> bool {
+        self.shared && !self.apart
+    }
+
+    /// Bytes of holes that get memory when they are mapped, or have become part of the file.
+    pub fn at_once(&self) -> u64 {
+        match self.may_be_lazy() {
+            true => lazy::AT_ONCE,
+            false => lazy::NEVER_LATER_MAX,
+        }
+    }
+
+    /// Whether the other one shows the bytes behind this one's, at the addresses behind this one's, in the same way.
+    fn goes_on_in(&self, next: &Stretch) -> bool {
+        self.shown == self.len() && self.is_followed_by(next)
+    }
+
+    /// Whether the other one is of the bytes behind this one's, at the addresses behind this one's, in the same way.
+    fn is_followed_by(&self, next: &Stretch) -> bool {
+        let as_if = Stretch {
+            shown: next.shown,
+            end: next.end,
+            ..self.part(self.end, self.end)
+        };
+        as_if == *next
     }
 
     /// As the engine has it.
@@ -73,11 +100,13 @@ impl Stretch {
             }
             return false;
         }
-        if visible == self.shown {
+        if visible == self.shown || self.lazy {
             return false;
         }
         let (at, len) = (self.at + self.shown, visible - self.shown);
-        let Ok(runs) = fs.blocks(self.ino, at, len, MISSING_MAX) else {
+        let Ok(runs) = fs.blocks(self.ino, at, len, self.at_once()) else {
+            self.lazy = self.may_be_lazy();
+            lazy::note(self);
             return false;
         };
         let how = place::How::of(self);
@@ -161,12 +190,67 @@ impl Table {
     }
 
     pub fn add(&mut self, stretch: Stretch) {
+        lazy::note(&stretch);
         self.0.insert(stretch.start, stretch);
         self.count();
     }
 
+    /// Adds a stretch that shows these blocks of its file, holes between them if it is lazy.
+    pub fn add_all(&mut self, stretch: Stretch, runs: &[BlockRun]) {
+        if stretch.lazy {
+            let parts = stretch.in_parts(runs);
+            let parts = parts.into_iter().filter(|part| part.len() > 0);
+            parts.for_each(|part| self.add(part));
+        } else {
+            self.add(stretch);
+        }
+    }
+
+    /// What shows all of these addresses, in one way and in a row, as one stretch, which shows what the first part does.
+    pub fn whole(&self, start: u64, end: u64) -> Option<Stretch> {
+        let mut parts = self.within(start, end);
+        let mut whole = parts.next().filter(|first| first.start <= start)?.clone();
+        for part in parts.filter(|part| part.lazy) {
+            if !whole.is_followed_by(part) {
+                return None;
+            }
+            whole.end = part.end;
+        }
+        (end <= whole.end).then_some(whole)
+    }
+
+    /// These addresses, of one stretch, show their file from now on. They become one with those beside them that do.
+    pub fn shows_now(&mut self, start: u64, end: u64) {
+        for mut part in self.cut(start, end) {
+            part.shown = part.len();
+            let before = self.0.range(..start).next_back();
+            let before = before.map(|(_, before)| before.clone());
+            if let Some(before) = before.filter(|before| before.goes_on_in(&part)) {
+                part = Stretch {
+                    end: part.end,
+                    shown: before.shown + part.shown,
+                    ..before
+                };
+            }
+            let behind = self.0.get(&end);
+            if let Some(behind) = behind.filter(|behind| part.goes_on_in(behind)).cloned() {
+                self.0.remove(&end);
+                part.end = behind.end;
+                part.shown += behind.shown;
+            }
+            self.add(part);
+        }
+    }
+
     /// Takes these addresses out; what is at their edges stays beside them.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<Stretch> {
+        let taken = self.cut(start, end);
+        self.count();
+        self.note_lazy();
+        taken
+    }
+
+    fn cut(&mut self, start: u64, end: u64) -> Vec<Stretch> {
         let met: Vec<Stretch> = self.within(start, end).cloned().collect();
         let mut taken = Vec::with_capacity(met.len());
         for stretch in met {
@@ -182,7 +266,6 @@ impl Table {
             }
             taken.push(stretch.part(from, to));
         }
-        self.count();
         taken
     }
 
@@ -206,6 +289,12 @@ impl Table {
         waited || self.show(address)
     }
 
+    /// Whether an address shows what its file has there.
+    pub fn is_shown(&self, address: u64) -> bool {
+        let shows = |stretch: &Stretch| address < stretch.start + stretch.shown;
+        self.within(address, address + 1).any(shows)
+    }
+
     /// Has an address show what its file has there.
     pub fn show(&mut self, address: u64) -> bool {
         let found = self.0.range_mut(..=address).next_back();
@@ -218,7 +307,7 @@ impl Table {
             return false;
         }
         stretch.follow();
-        page < stretch.start + stretch.shown
+        page < stretch.start + stretch.shown || self.fill(page)
     }
 
     pub fn follow(&mut self, ino: Ino) -> bool {
@@ -272,6 +361,7 @@ mod tests {
             shared: true,
             writes: false,
             apart: false,
+            lazy: false,
         }
     }
 
@@ -291,5 +381,33 @@ mod tests {
         assert!(table.shows(7));
         assert_eq!(table.take(0, u64::MAX).len(), 1);
         assert!(!table.shows(7));
+    }
+
+    #[test]
+    fn what_is_shown_in_a_row_is_one_stretch() {
+        let mut table = Table::new();
+        let all = |table: &Table| -> Vec<(u64, u64, u64)> {
+            let each = table.within(0, u64::MAX);
+            each.map(|one| (one.start, one.end, one.shown)).collect()
+        };
+        table.add(stretch(0x1000, 0x9000, 0x10000, 0x1000));
+        table.add(stretch(0x9000, 0xb000, 0x90000, 0x1000));
+        table.shows_now(0x4000, 0x6000);
+        let apart = [
+            (0x1000, 0x4000, 0x1000),
+            (0x4000, 0x9000, 0x2000),
+            (0x9000, 0xb000, 0x1000),
+        ];
+        let before = stretch(0x4000, 0x6000, 0x13000, 0x2000);
+        assert!(before.goes_on_in(&stretch(0x6000, 0x9000, 0x15000, 0)));
+        assert_eq!(all(&table), apart);
+        table.shows_now(0x2000, 0x4000);
+        assert_eq!(all(&table)[0], (0x1000, 0x9000, 0x5000));
+        // What is behind is of another place in the file.
+        table.shows_now(0x6000, 0x9000);
+        assert_eq!(
+            all(&table),
+            [(0x1000, 0x9000, 0x8000), (0x9000, 0xb000, 0x1000)]
+        );
     }
 }

@@ -94,9 +94,11 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Those known are still there, as far as the file goes.
+    /// Those known are still there, as far as the file goes; giving memory to holes moves none.
     fn look_at_blocks(&mut self, fs: &Fs, instance: usize, ino: Ino) -> Result<(), String> {
         let size = self.model.file(ino).expect("it is pinned").size;
+        let there = fs.blocks_there(ino, 0, LOOK);
+        let there = there.map_err(|error| format!("blocks that are there: {error}"))?;
         let runs = match fs.blocks(ino, 0, LOOK, MISSING_MAX) {
             Ok(runs) => runs,
             Err(Error::NoSpace) => return Ok(()),
@@ -105,7 +107,8 @@ impl World<'_> {
         let known = self.model.pins[instance]
             .insert(ino, runs.clone())
             .expect("it is pinned");
-        for block in known.iter().flat_map(blocks).filter(|(at, _)| *at < size) {
+        let known = known.iter().flat_map(blocks).filter(|(at, _)| *at < size);
+        for block in known.chain(there.iter().flat_map(blocks)) {
             if !runs.iter().flat_map(blocks).any(|now| now == block) {
                 return Err(format!(
                     "block {block:?} of a pinned file is elsewhere: {runs:?}"

@@ -9,7 +9,8 @@
 //! | `table_offset` | `sites` times [`SiteRaw`], then zeros to the end of the page |
 //!
 //! Whoever maps it puts the text over the library's own, the stubs at base + `stubs_vaddr`, and one page of his
-//! own at base + `stubs_vaddr` + `entry_slot`, whose first 8 bytes are the address of the hook.
+//! own at base + `stubs_vaddr` + `entry_slot`, whose first 8 bytes are the address of the hook, and whose next 8 that of
+//! one that may change vector registers.
 //! All addresses but those are relative to the module's base, as in its program headers.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -17,7 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// "PMFSTEXT", as a little-endian word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PMFSTEXT");
 /// Of the format and of the rules by which sites are patched: a change of either makes all images anew.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes a page, in the file and in memory.
 pub const PAGE_BYTES: u64 = 4096;
 /// Where the stubs lie, relative to the module's base: 512 MiB below, within reach of a 32-bit jump.
@@ -61,7 +62,7 @@ pub struct HeaderRaw {
     pub stubs_len: u64,
     /// Where the stubs stand in this file.
     pub stubs_offset: u64,
-    /// Offset in the stub area of the page whose first word points to the hook: the page behind the stubs.
+    /// Offset in the stub area of the page whose first words point to the hooks: the page behind the stubs.
     pub entry_slot: u64,
     /// Where the site table stands in this file.
     pub table_offset: u64,

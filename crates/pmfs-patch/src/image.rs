@@ -16,6 +16,7 @@ use crate::header::{
 use crate::stub::{INT3, Stub, assemble, jump};
 use crate::targets::targets;
 use crate::unwind::{Function, functions};
+use crate::vectors;
 
 /// `rt_sigreturn` in Linux's table for x86-64.
 const NR_RT_SIGRETURN: i32 = 15;
@@ -208,7 +209,9 @@ impl<'a> Patches<'a> {
     }
 
     fn stub(&self, chosen: &Chosen, offset: u64, entry_slot: u64) -> Option<Stub> {
-        let slot = stub_address(entry_slot);
+        let at = self.code.instructions[chosen.site].ip();
+        let plain = vectors::are_none_kept(self.library, self.code, at);
+        let slot = stub_address(entry_slot + if plain { 8 } else { 0 });
         assemble(
             self.range(chosen),
             chosen.choice.before,

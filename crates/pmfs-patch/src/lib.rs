@@ -30,6 +30,7 @@ mod loading_tests;
 mod stub;
 mod targets;
 mod unwind;
+mod vectors;
 mod verified;
 
 pub use cache::Images;

@@ -50,7 +50,8 @@ pub(crate) struct Call {
     /// Its arguments.
     pub args: [u64; 6],
     unused: u64,
-    /// xmm0 to xmm15: the compiler of libc knows that `syscall` keeps them.
+    /// xmm0 to xmm15: the compiler of libc knows that `syscall` keeps them. Where it can't have used that (`pmfs-patch` knows),
+    /// stubs jump to the entry that does without: they are a fifteenth of what a short call takes.
     vectors: [[u8; 16]; 16],
 }
 
@@ -63,10 +64,11 @@ pub(crate) const NUMBERS: usize = 512;
 
 global_asm!(
     ".text",
+    ".macro PMFS_ENTRY name, vectors",
     ".p2align 6",
-    ".globl pmfs_shim_entry",
-    ".hidden pmfs_shim_entry",
-    "pmfs_shim_entry:",
+    ".globl \\name",
+    ".hidden \\name",
+    "\\name:",
     "   cmp rax, {NUMBERS}",
     "   jae 9f",
     "   mov r11, qword ptr [rip + pmem_thread@GOTTPOFF]",
@@ -136,6 +138,7 @@ global_asm!(
     "   mov qword ptr [rsp + 32], r10",
     "   mov qword ptr [rsp + 40], r8",
     "   mov qword ptr [rsp + 48], r9",
+    ".if \\vectors",
     "   movaps xmmword ptr [rsp + 64], xmm0",
     "   movaps xmmword ptr [rsp + 80], xmm1",
     "   movaps xmmword ptr [rsp + 96], xmm2",
@@ -152,9 +155,11 @@ global_asm!(
     "   movaps xmmword ptr [rsp + 272], xmm13",
     "   movaps xmmword ptr [rsp + 288], xmm14",
     "   movaps xmmword ptr [rsp + 304], xmm15",
+    ".endif",
     "   mov rdi, rsp",
     "   call {dispatch}",
     // rax: what to add to rcx.
+    ".if \\vectors",
     "   movaps xmm0, xmmword ptr [rsp + 64]",
     "   movaps xmm1, xmmword ptr [rsp + 80]",
     "   movaps xmm2, xmmword ptr [rsp + 96]",
@@ -171,6 +176,7 @@ global_asm!(
     "   movaps xmm13, xmmword ptr [rsp + 272]",
     "   movaps xmm14, xmmword ptr [rsp + 288]",
     "   movaps xmm15, xmmword ptr [rsp + 304]",
+    ".endif",
     "   mov r11, qword ptr [rip + pmem_thread@GOTTPOFF]",
     "   mov rcx, qword ptr fs:[r11 + {PASS}]",
     "   add rcx, rax",
@@ -184,9 +190,9 @@ global_asm!(
     "   mov rsp, qword ptr fs:[r11 + {PROGRAM_STACK}]",
     "   push qword ptr fs:[r11 + {AFTERWARDS}]",
     "   pop qword ptr fs:[r11 + {STATE}]",
-    ".globl pmfs_shim_leaving",
-    ".hidden pmfs_shim_leaving",
-    "pmfs_shim_leaving:",
+    ".globl \\name\\()_leaving",
+    ".hidden \\name\\()_leaving",
+    "\\name\\()_leaving:",
     "   cmp qword ptr fs:[r11 + {PUT_OFF}], 0",
     "   jne 7f",
     "   jmp rcx",
@@ -246,6 +252,12 @@ global_asm!(
     "   lea rsp, [rsp + 128]",
     "   mov r11, qword ptr [rip + pmem_thread@GOTTPOFF]",
     "   jmp 6b",
+    ".globl \\name\\()_end",
+    ".hidden \\name\\()_end",
+    "\\name\\()_end:",
+    ".endm",
+    "PMFS_ENTRY pmfs_shim_entry, 1",
+    "PMFS_ENTRY pmfs_shim_entry_plain, 0",
     // What the kernel's signal frames return to: libc's own may not be there yet.
     ".p2align 4",
     ".globl pmfs_shim_restorer",
@@ -253,9 +265,6 @@ global_asm!(
     "pmfs_shim_restorer:",
     "   mov rax, 15",
     "   syscall",
-    ".globl pmfs_shim_entry_end",
-    ".hidden pmfs_shim_entry_end",
-    "pmfs_shim_entry_end:",
     NUMBERS = const NUMBERS,
     DESCRIPTORS = const descriptors::COUNT,
     LOOK = const class::LOOK,
@@ -287,12 +296,39 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Where stubs jump.
-    pub(crate) static pmfs_shim_entry: u8;
-    /// From here on the thread counts as outside again.
-    pub(crate) static pmfs_shim_leaving: u8;
-    pub(crate) static pmfs_shim_entry_end: u8;
+    static pmfs_shim_entry: u8;
+    static pmfs_shim_entry_leaving: u8;
+    static pmfs_shim_entry_end: u8;
+    static pmfs_shim_entry_plain: u8;
+    static pmfs_shim_entry_plain_leaving: u8;
+    static pmfs_shim_entry_plain_end: u8;
     static pmfs_shim_restorer: u8;
+}
+
+/// One of the two, in the code of this library.
+pub(crate) struct Entry {
+    /// Where stubs jump.
+    pub start: usize,
+    /// From here on the thread counts as outside again.
+    pub leaving: usize,
+    pub end: usize,
+}
+
+/// The one that keeps the vector registers, and the one that does not.
+pub(crate) fn entries() -> [Entry; 2] {
+    let at = |label: *const u8| label.expose_provenance();
+    [
+        Entry {
+            start: at(&raw const pmfs_shim_entry),
+            leaving: at(&raw const pmfs_shim_entry_leaving),
+            end: at(&raw const pmfs_shim_entry_end),
+        },
+        Entry {
+            start: at(&raw const pmfs_shim_entry_plain),
+            leaving: at(&raw const pmfs_shim_entry_plain_leaving),
+            end: at(&raw const pmfs_shim_entry_plain_end),
+        },
+    ]
 }
 
 /// Where a handler that the program did not install returns to.

@@ -13,10 +13,9 @@ use libc::{
 };
 use zerocopy::FromBytes;
 
-use crate::entry::pmfs_shim_entry;
 use crate::header::{HeaderRaw, MAGIC, PAGE_BYTES, SiteRaw, VERSION};
 use crate::kernel::{self, PATH};
-use crate::{config, empty_name, log};
+use crate::{config, empty_name, entry, log};
 
 /// A library, as the loader has it.
 struct Library {
@@ -307,7 +306,7 @@ fn fresh(at: usize, len: u64) -> Result<(), &'static str> {
     }
 }
 
-/// The stubs, and behind them the page that tells them where the entry is. Answers whether they had to be copied, because the
+/// The stubs, and behind them the page that tells them where the entries are. Answers whether they had to be copied, because the
 /// image's own pages may not be executed.
 fn map_stubs(image: &Image, stubs: usize, copied: bool) -> Result<bool, &'static str> {
     let header = &image.header;
@@ -336,9 +335,9 @@ fn map_stubs(image: &Image, stubs: usize, copied: bool) -> Result<bool, &'static
     }
     let slot = stubs + header.entry_slot as usize;
     fresh(slot, PAGE_BYTES)?;
-    let entry = (&raw const pmfs_shim_entry).expose_provenance();
+    let entries = entry::entries().map(|entry| entry.start);
     // SAFETY: the page just made.
-    unsafe { std::ptr::with_exposed_provenance_mut::<usize>(slot).write(entry) };
+    unsafe { std::ptr::with_exposed_provenance_mut::<[usize; 2]>(slot).write(entries) };
     protect(slot, PAGE_BYTES, PROT_READ);
     Ok(copied)
 }

@@ -540,13 +540,10 @@ fn show_place_in_libc(context: &mut libc::ucontext_t) -> Option<(Where, Where)> 
     let registers = &mut context.uc_mcontext.gregs;
     let from = [registers[RIP], registers[RSP]];
     let at = from[0] as usize;
-    let address = |label: *const u8| label.addr();
-    let (start, end) = (
-        address(&raw const entry::pmfs_shim_entry),
-        address(&raw const entry::pmfs_shim_entry_end),
-    );
-    let to = if (start..end).contains(&at) {
-        let leaving = at >= address(&raw const entry::pmfs_shim_leaving);
+    let mut entries = entry::entries().into_iter();
+    let inside = entries.find(|entry| (entry.start..entry.end).contains(&at));
+    let to = if let Some(entry) = inside {
+        let leaving = at >= entry.leaving;
         let (pass, stack) = if leaving {
             (
                 thread::get(word::PASS) as usize,

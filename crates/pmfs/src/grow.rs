@@ -22,7 +22,7 @@ use crate::pool::{BYTE_POOL, holder_pid};
 use crate::superblock::{self, State};
 use pmem::slots::ByteLock;
 use pmem::{MapOptions, MediumKind, Pmem};
-use pmfs_format::BLOCK_BYTES;
+use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::File;
@@ -137,6 +137,13 @@ fn switch(
             progress(at - from, pm.len() - from);
         }
     }
+    describe(&pm, raw, &new)?;
+    Ok(old_size)
+}
+
+/// Has the new superblock rule, of a pool that has the room already; durable on return.
+fn describe(pm: &Pm, raw: SuperblockRaw, new: &Geometry) -> Result<()> {
+    let restore = Restore::new(pm);
     if let Some(mut record) = superblock::run_record(pm.mapping()) {
         record.layout = 0;
         superblock::set_run_record(&restore, record);
@@ -145,8 +152,21 @@ fn switch(
     let mut next = raw;
     new.describe(&mut next);
     superblock::seal(&mut next);
-    superblock::store(&restore, &next)?;
-    Ok(old_size)
+    superblock::store(&restore, &next)
+}
+
+impl Fs {
+    /// As [`grow`], of a mapping without a file that is long enough already, and whose pool was closed: for tests.
+    ///
+    /// # Errors
+    /// As [`grow`].
+    pub fn grow_private(mem: Pmem, blocks: u64) -> Result<Pmem> {
+        let (raw, _) = superblock::load(&mem)?;
+        let new = Geometry::of(&raw, mem.len())?.grown(blocks)?;
+        let pm = Pm::new(mem, 0..0);
+        describe(&pm, raw, &new)?;
+        Ok(pm.into_mapping())
+    }
 }
 
 /// Makes the file longer, if it is a file and shorter; without space it keeps its length.

@@ -1,11 +1,14 @@
-//! Power lost while a pool is made: then it is no pool, or a whole one, whose first superblock at most is torn.
+//! Power lost while a pool is made: then it is no pool, or a whole one, whose first superblock at most is torn. And while one is
+//! made larger: then it is what it was, or what it is to be.
 
+use crate::files::call::{Held, parse};
 use crate::files::tree::{self, Tree};
 use crate::files::{pool, usage};
 use crate::program::{Moment, Program};
 use pmem::Pmem;
 use pmem::record::Observer;
-use pmfs::{DataMode, Error, Fs};
+use pmfs::{DataMode, Error, Fs, OpenOptions};
+use pmfs_format::BLOCK_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,56 +16,114 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The one finding that a pool may have which is fit for use all the same.
 const TORN: &str = "the superblock is damaged; its copy serves";
 
-/// `mkfs`, as a program of one step.
-#[derive(Default)]
+/// Bytes that a pool has one after the other. How it is laid out is another matter once it has grown.
+const SIZES: [u64; 3] = [pool::POOL_BYTES, 3 << 20, 5 << 20];
+/// What a pool that grows has in it.
+const FILES: &str = "create foo; write foo 0 9000; mkdir A; create A/bar; write A/bar 0 70000";
+
+/// `mkfs` or `grow`, as a program of one step.
 pub struct Making {
-    /// The first instance makes the pool, those after it find what a crash left.
-    made: AtomicBool,
+    /// Which of the sizes it comes to have.
+    size: usize,
+    /// The first instance does it, those after it find what a crash left.
+    done: AtomicBool,
 }
 
 /// What is attached to.
 pub enum Running {
-    /// Memory that is no pool: yet to be made, or cut short; and made, but not opened.
+    /// Memory that is no pool: yet to be made, or cut short; and a pool that is not open.
     Memory(Option<Pmem>),
     /// A pool.
     Pool(Box<Fs>),
 }
 
-/// Memory that no one has written to: not zeros.
-fn unmade() -> Pmem {
-    let mem = Pmem::private(pool::POOL_BYTES);
-    mem.poke(0, &vec![0xdb; pool::POOL_BYTES as usize]);
-    mem
+impl Making {
+    /// A pool that is made, one that grows, and one that grows once more.
+    #[must_use]
+    pub fn all() -> [Making; SIZES.len()] {
+        std::array::from_fn(|size| Making {
+            size,
+            done: AtomicBool::new(false),
+        })
+    }
 }
 
 fn words(error: impl ToString) -> String {
     error.to_string()
 }
 
+fn options() -> OpenOptions {
+    pool::open_options(DataMode::Atomic, 9_000_000)
+}
+
+/// Memory of a pool's, and what is behind it.
+fn memory(image: &[u8], bytes: u64) -> Pmem {
+    let mem = Pmem::private(bytes);
+    // No one has written to it: not zeros.
+    mem.poke(0, &vec![0xdb; bytes as usize]);
+    mem.poke(0, image);
+    mem
+}
+
+/// Puts files in a pool, or finds that they are there, and leaves it clean.
+fn visited(mem: Pmem, calls: &str) -> Result<Pmem, String> {
+    let fs = Fs::open_private(mem, &options()).map_err(words)?;
+    for call in parse(calls)? {
+        call.run(&fs, &mut Held::new(), 1).map_err(words)?;
+    }
+    fs.detach().map_err(words)?;
+    Ok(fs.into_mapping())
+}
+
+fn grown(mem: Pmem, size: usize) -> Result<Pmem, String> {
+    Fs::grow_private(mem, SIZES[size] / BLOCK_BYTES).map_err(words)
+}
+
 impl Program for Making {
     type Running = Running;
-    /// None: no pool.
-    type Visible = Option<Tree>;
+    /// How large it is, and what is in it. None: no pool.
+    type Visible = Option<(u64, Tree)>;
 
     fn name(&self) -> String {
-        "mkfs".into()
+        match self.size {
+            0 => "mkfs".into(),
+            size => format!(
+                "grow from {} to {} MiB",
+                SIZES[size - 1] >> 20,
+                SIZES[size] >> 20
+            ),
+        }
     }
 
     fn setup(&self) -> Result<Pmem, String> {
-        Ok(unmade())
+        let bytes = SIZES[self.size];
+        if self.size == 0 {
+            return Ok(memory(&[], bytes));
+        }
+        let fresh = pool::fresh(SIZES[0]).snapshot_image();
+        let mut mem = visited(memory(&fresh, bytes), FILES)?;
+        for size in 1..self.size {
+            mem = visited(grown(mem, size)?, "")?;
+        }
+        Ok(mem)
     }
 
-    fn volatile(&self, _mem: &Pmem) -> Range<u64> {
-        pool::runtime_range(&pool::fresh(pool::POOL_BYTES))
+    fn volatile(&self, mem: &Pmem) -> Range<u64> {
+        match self.size {
+            0 => pool::runtime_range(&pool::fresh(SIZES[0])),
+            _ => pool::runtime_range(mem),
+        }
     }
 
     fn attach(&self, mut mem: Pmem, observer: Arc<dyn Observer>) -> Result<Running, String> {
-        if !self.made.swap(true, Ordering::Relaxed) {
+        if !self.done.swap(true, Ordering::Relaxed) {
             mem.observe(Some(observer));
             return Ok(Running::Memory(Some(mem)));
         }
-        let mut options = pool::open_options(DataMode::Atomic, 9_000_000);
-        options.observer = Some(observer);
+        let options = OpenOptions {
+            observer: Some(observer),
+            ..options()
+        };
         match Fs::open_private(mem, &options) {
             Ok(fs) => Ok(Running::Pool(Box::new(fs))),
             Err(Error::NotAPool(_)) => Ok(Running::Memory(None)),
@@ -75,29 +136,33 @@ impl Program for Making {
     }
 
     fn step_name(&self, _step: usize) -> String {
-        "mkfs".into()
+        self.name()
     }
 
     fn step(&self, running: &mut Running, _step: usize) -> Result<(), String> {
         if let Running::Memory(mem) = running {
-            let raw = mem.take().expect("memory that is not yet a pool");
-            let made = Fs::format_private(raw, &pool::mkfs_options(pool::POOL_BYTES));
-            *mem = Some(made.map_err(words)?);
+            let raw = mem.take().expect("memory to which nothing was done");
+            *mem = Some(match self.size {
+                0 => Fs::format_private(raw, &pool::mkfs_options(SIZES[0])).map_err(words)?,
+                size => grown(raw, size)?,
+            });
         }
         Ok(())
     }
 
-    fn look(&self, running: &mut Running) -> Result<Option<Tree>, String> {
+    fn look(&self, running: &mut Running) -> Result<Self::Visible, String> {
+        let seen = |fs: &Fs| {
+            let tree = tree::read(fs).map_err(words)?;
+            Ok(Some((fs.info().size, tree)))
+        };
         match running {
-            Running::Pool(fs) => tree::read(fs).map(Some).map_err(words),
+            Running::Pool(fs) => seen(fs),
             Running::Memory(None) => Ok(None),
             Running::Memory(Some(mem)) => {
                 // Opened as a copy: looking stores nothing.
-                let copy = Pmem::private(pool::POOL_BYTES);
-                copy.poke(0, &mem.snapshot_image());
-                let options = pool::open_options(DataMode::Atomic, 9_000_000);
-                match Fs::open_private(copy, &options) {
-                    Ok(fs) => tree::read(&fs).map(Some).map_err(words),
+                let copy = memory(&mem.snapshot_image(), SIZES[self.size]);
+                match Fs::open_private(copy, &options()) {
+                    Ok(fs) => seen(&fs),
                     Err(Error::NotAPool(_)) => Ok(None),
                     Err(error) => Err(words(error)),
                 }
@@ -118,15 +183,18 @@ impl Program for Making {
 
     fn accepts(
         &self,
-        seen: &Option<Tree>,
-        moment: &Moment<'_, Option<Tree>>,
+        seen: &Self::Visible,
+        moment: &Moment<'_, Self::Visible>,
     ) -> Result<(), String> {
         if moment.allowed().contains(seen) {
             return Ok(());
         }
         match seen {
+            None if self.size > 0 => Err("the pool is none any more".into()),
             None => Err("mkfs has returned, and there is no pool".into()),
-            Some(_) => Err("there is a pool, and it is not the one that was made".into()),
+            Some((size, _)) => Err(format!(
+                "there is a pool of {size} bytes, and it is not the one that was made"
+            )),
         }
     }
 
@@ -143,14 +211,17 @@ impl Program for Making {
 mod tests {
     use super::Making;
     use crate::explore::{Options, explore};
+    use crate::program::Program;
 
-    /// Goal: a pool is made wholly or not at all. Method: the power-loss model over mkfs.
+    /// Goal: a pool is made wholly or not at all, and grows so. Method: the power-loss model over mkfs and grow.
     #[test]
     fn a_pool_is_made_or_not() {
-        let counts = explore(&Making::default(), Options::default())
-            .expect("mkfs succeeds")
-            .unwrap_or_else(|violation| panic!("{violation}"));
-        println!("{counts:?}");
-        assert!(counts.points > 3 && counts.states == 2, "{counts:?}");
+        for making in Making::all() {
+            let counts = explore(&making, Options::default())
+                .expect("it succeeds")
+                .unwrap_or_else(|violation| panic!("{violation}"));
+            println!("{}: {counts:?}", making.name());
+            assert!(counts.points > 3 && counts.states == 2, "{counts:?}");
+        }
     }
 }

@@ -85,7 +85,7 @@ impl fmt::Display for Search {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Search::Power => "power, kinds",
-            Search::Making => "power, mkfs",
+            Search::Making => "power, mkfs and grow",
             Search::Held => "held open",
             Search::Sequences => "power, sequences",
             Search::Recovery => "power, in recovery",
@@ -250,7 +250,11 @@ impl Round<'_> {
             Search::Power => self.power(0),
             Search::Recovery => self.power(1),
             Search::Sequences => self.sequences(),
-            Search::Making => self.explore(&Making::default(), Options::default()),
+            Search::Making => {
+                for making in Making::all() {
+                    self.explore(&making, Options::default());
+                }
+            }
             Search::Reopen => {
                 for mode in MODES {
                     for options in Reopen::OPTIONS {

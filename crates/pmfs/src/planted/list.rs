@@ -28,7 +28,7 @@ pub enum Needs {
     Pair,
     /// Power loss during recovery.
     Recovery,
-    /// Power loss while a pool is made.
+    /// Power loss while a pool is made, or made larger.
     Mkfs,
     /// A pool left and opened again on another boot.
     Reopen,

@@ -26,6 +26,8 @@ pub(crate) struct Cpu {
     pub clwb: bool,
     /// clflushopt.
     pub clflushopt: bool,
+    /// Protection keys, which the kernel has turned on.
+    pub keys: bool,
 }
 
 /// The CPU this process runs on.
@@ -34,7 +36,7 @@ pub(crate) fn cpu() -> &'static Cpu {
     CPU.get_or_init(|| told().unwrap_or_else(asked))
 }
 
-/// Bits of CPUID (Intel SDM 2A): leaf 1, ecx; leaf 7, ebx.
+/// Bits of CPUID (Intel SDM 2A): leaf 1, ecx; leaf 7, ebx and ecx.
 mod bit {
     pub const CMPXCHG16B: u32 = 1 << 13;
     pub const AVX: u32 = 1 << 28;
@@ -43,11 +45,12 @@ mod bit {
     pub const CLFLUSHOPT: u32 = 1 << 23;
     pub const CLWB: u32 = 1 << 24;
     pub const AVX512VL: u32 = 1 << 31;
+    pub const OSPKE: u32 = 1 << 4;
 }
 
 impl Cpu {
-    /// From what it has (leaf 1 ecx, leaf 7 ebx), and what of that the kernel lets programs use.
-    fn of((has_1, has_7): (u32, u32), (usable_1, usable_7): (u32, u32)) -> Cpu {
+    /// From what it has (leaf 1 ecx, leaf 7 ebx and ecx), and what of that the kernel lets programs use.
+    fn of((has_1, has_7, has_7_ecx): (u32, u32, u32), (usable_1, usable_7): (u32, u32)) -> Cpu {
         let both = bit::AVX512F | bit::AVX512VL;
         let clwb = has_7 & bit::CLWB != 0;
         let clflushopt = has_7 & bit::CLFLUSHOPT != 0;
@@ -66,6 +69,7 @@ impl Cpu {
             },
             clwb,
             clflushopt,
+            keys: has_7_ecx & bit::OSPKE != 0,
         }
     }
 
@@ -113,7 +117,7 @@ fn told() -> Option<Cpu> {
     // A leaf that it does not know is all zeros.
     (one.has[ECX] != 0).then(|| {
         Cpu::of(
-            (one.has[ECX], seven.has[EBX]),
+            (one.has[ECX], seven.has[EBX], seven.has[ECX]),
             (one.usable[ECX], seven.usable[EBX]),
         )
     })
@@ -123,9 +127,12 @@ fn told() -> Option<Cpu> {
 fn asked() -> Cpu {
     use std::arch::is_x86_feature_detected as has;
     use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
-    let seven = match __get_cpuid_max(0).0 {
-        7.. => __cpuid_count(7, 0).ebx,
-        _ => 0,
+    let (seven, seven_ecx) = match __get_cpuid_max(0).0 {
+        7.. => {
+            let leaf = __cpuid_count(7, 0);
+            (leaf.ebx, leaf.ecx)
+        }
+        _ => (0, 0),
     };
     let bits = |facts: &[(bool, u32)]| {
         let set = facts.iter().filter(|fact| fact.0);
@@ -138,7 +145,7 @@ fn asked() -> Cpu {
         (has!("avx512vl"), bit::AVX512VL),
     ]);
     let has_1 = bits(&[(has!("cmpxchg16b"), bit::CMPXCHG16B)]);
-    Cpu::of((has_1, seven), (usable_1, usable_7))
+    Cpu::of((has_1, seven, seven_ecx), (usable_1, usable_7))
 }
 
 #[cfg(test)]

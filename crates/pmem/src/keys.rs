@@ -6,11 +6,11 @@
 //! aside for a signal handler, which starts without any right, and a thread may leave the handler by a jump.
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use crate::counters;
+use crate::cpu::cpu;
 use crate::map::Mapping;
 
 /// The process's key, by where its two bits stand in PKRU.
@@ -34,7 +34,7 @@ impl Key {
         if let Some(key) = *there {
             return Ok(key);
         }
-        if !has_keys() {
+        if !cpu().keys {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "the CPU has no protection keys, or the kernel does not use them",
@@ -104,11 +104,6 @@ impl Key {
     pub(crate) fn shut(self) {
         set_rights(rights() & !self.access() | self.write());
     }
-}
-
-/// CPUID leaf 7, ecx bit 4, OSPKE: the kernel has turned protection keys on.
-fn has_keys() -> bool {
-    __get_cpuid_max(0).0 >= 7 && __cpuid_count(7, 0).ecx & (1 << 4) != 0
 }
 
 /// PKRU.

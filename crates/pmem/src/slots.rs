@@ -117,13 +117,13 @@ impl ByteLock {
         let Keeper::Descriptor(file) = self.keeper else {
             return Ok(self);
         };
-        let (_, page_size, magic) = examine(path, &file)?;
-        if STACKED.contains(&magic) {
+        let kind = Kind::of(path, &file)?;
+        if kind.stacked {
             return Ok(ByteLock {
                 keeper: Keeper::Descriptor(file),
             });
         }
-        Ok(match map_page(&file, page_size as usize) {
+        Ok(match map_page(&file, kind.page_size) {
             Some(mapping) => ByteLock {
                 keeper: Keeper::Mapping(Kept::new(mapping)),
             },
@@ -209,11 +209,30 @@ fn map_page(file: &File, page_size: usize) -> Option<Mapping> {
 /// beside the others', so these are known by name.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
+/// What a file's mappings are like.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    page_size: usize,
+    /// Its file system maps another file.
+    stacked: bool,
+}
+
+impl Kind {
+    fn of(path: &Path, file: &File) -> Result<Kind, Error> {
+        let (_, page_size, magic) = examine(path, file)?;
+        Ok(Kind {
+            page_size: page_size as usize,
+            stacked: STACKED.contains(&magic),
+        })
+    }
+}
+
 /// A description of its own, through which no byte is ever locked.
 #[derive(Debug)]
 pub struct Prober {
     file: File,
     path: PathBuf,
+    kind: Kind,
 }
 
 impl Prober {
@@ -222,8 +241,10 @@ impl Prober {
     /// # Errors
     /// A file that can't be opened for reading.
     pub fn open(path: &Path) -> Result<Prober, Error> {
+        let file = open(path, false)?;
         Ok(Prober {
-            file: open(path, false)?,
+            kind: Kind::of(path, &file)?,
+            file,
             path: path.into(),
         })
     }
@@ -316,16 +337,19 @@ fn lock(
     };
     let write = kind == libc::F_WRLCK;
     let file = open(path, write)?;
-    let (_, page_size, magic) = examine(path, &file)?;
+    let of_file = match beside {
+        Some(beside) => beside.kind,
+        None => Kind::of(path, &file)?,
+    };
     if !try_lock(&file, byte, kind).map_err(failed)? {
         return Ok(None);
     }
-    let Some(mapping) = map_page(&file, page_size as usize) else {
+    let Some(mapping) = map_page(&file, of_file.page_size) else {
         return Ok(Some(ByteLock {
             keeper: Keeper::Descriptor(file),
         }));
     };
-    if kind == libc::F_RDLCK && STACKED.contains(&magic) {
+    if kind == libc::F_RDLCK && of_file.stacked {
         return Ok(Some(ByteLock {
             keeper: Keeper::Descriptor(file),
         }));

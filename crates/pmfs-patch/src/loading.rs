@@ -6,8 +6,10 @@ const INTERPRETER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
 /// Sanitizers whose runtime refuses to come second.
 const SANITIZERS: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
 
-/// Bytes that are read at once, of a program's beginning and of its tables.
-const HEAD: usize = 4096;
+/// Bytes that are read at once of a program's beginning, which most often has the names of its libraries, too.
+const HEAD: usize = 8192;
+/// And of its tables.
+const TABLE: u64 = 4096;
 /// Longest name of a library that is looked at.
 const NAME_MAX: usize = 64;
 /// As much of a script's first line as the kernel reads.
@@ -50,18 +52,23 @@ pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
         return Loading::Foreign;
     }
     let segments = segments(&head);
+    // Most of what is asked for stands there.
+    let read = |at: u64, bytes: &mut [u8]| {
+        let there = usize::try_from(at).ok().and_then(|from| {
+            let end = from.checked_add(bytes.len())?;
+            head.get(from..end)
+        });
+        let Some(there) = there else {
+            return read(at, bytes);
+        };
+        bytes.copy_from_slice(there);
+        bytes.len()
+    };
     let Some(interpreter) = segments.iter().find(|segment| segment.kind == PT_INTERP) else {
         return Loading::Static;
     };
     let mut name = [0; INTERPRETER.len()];
-    let at = usize::try_from(interpreter.offset).unwrap_or(usize::MAX);
-    let known = at.checked_add(name.len()).and_then(|end| head.get(at..end));
-    match known {
-        Some(known) => name.copy_from_slice(known),
-        None => {
-            read(interpreter.offset, &mut name);
-        }
-    }
+    read(interpreter.offset, &mut name);
     if name != INTERPRETER {
         return Loading::Foreign;
     }
@@ -75,7 +82,7 @@ pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
 fn is_go(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> bool {
     let mut notes = segments.iter().filter(|segment| segment.kind == PT_NOTE);
     notes.any(|segment| {
-        let mut room = vec![0; segment.bytes.min(HEAD as u64) as usize];
+        let mut room = vec![0; segment.bytes.min(TABLE) as usize];
         let len = read(segment.offset, &mut room);
         names_go(&room[..len]).unwrap_or(false)
     })
@@ -140,7 +147,7 @@ fn segments(head: &[u8]) -> Vec<Segment> {
 /// The sanitizer's library that a program is linked to.
 fn sanitizer(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> Option<Vec<u8>> {
     let dynamic = segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
-    let mut table = vec![0; dynamic.bytes.min(HEAD as u64) as usize];
+    let mut table = vec![0; dynamic.bytes.min(TABLE) as usize];
     let len = read(dynamic.offset, &mut table);
     let entries = || {
         (0..len / 16).filter_map(|index| {

@@ -18,7 +18,8 @@ pub(crate) const STACK_BYTES: usize = 256 << 10;
 /// Longest path, with its NUL.
 pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// A thread's room. Only that thread touches what is in the cell.
+/// A thread's room. Only that thread touches what is in the cell. In this order, so that a thread's first call touches one page of it.
+#[repr(C)]
 pub(crate) struct Room {
     /// Number of the thread, 0: nobody's.
     thread: AtomicU32,
@@ -31,9 +32,8 @@ pub(crate) struct Room {
 }
 
 /// What is in it.
+#[repr(C)]
 pub(crate) struct Inner {
-    /// Room for two paths, used in turn while links are followed.
-    pub paths: [[u8; PATH_MAX]; 3],
     /// In a child that shares its parent's memory: how its descriptors differ.
     pub overlay: Option<Overlay>,
     /// And in which directory it is, as names.rs has it.
@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub fault: (u64, u32),
     /// What a program that is about to start is given.
     pub given: Option<Given>,
+    /// Room for two paths, used in turn while links are followed.
+    pub paths: [[u8; PATH_MAX]; 3],
 }
 
 /// All rooms; the list only grows.

@@ -229,11 +229,13 @@ impl Pool {
             let mut runs = work.runs(from, to)?;
             let there: u64 = runs.iter().map(|run| run.len).sum();
             let missing = (to - from) * BLOCK_BYTES - there;
-            if gives.is_some_and(|most| missing > most) {
-                return Err(Error::NoSpace);
-            }
-            if missing > 0 && gives.is_some() {
+            if let Some(most) = gives
+                && missing > 0
+            {
                 self.writable()?;
+                if missing > most {
+                    return Err(Error::NoSpace);
+                }
                 work.make_real(from, to)?;
                 runs = work.runs(from, to)?;
             }

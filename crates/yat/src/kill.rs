@@ -104,7 +104,7 @@ impl<'a> Arena<'a> {
         mkfs.force = true;
         Fs::mkfs(&path, &mkfs).map_err(words)?;
         let range = {
-            let fs = Fs::open(&path, &shared(program.mode, 4_000_000)).map_err(words)?;
+            let fs = Fs::open(&path, &program.options(4_000_000)).map_err(words)?;
             Third::prepare(&fs).map_err(words)?;
             let range = pool::runtime_range(fs.mapping());
             fs.close().map_err(words)?;
@@ -114,7 +114,7 @@ impl<'a> Arena<'a> {
             recorder: Recorder::new(range).beside(1),
             release: Mutex::default(),
         });
-        let mut options = shared(program.mode, 5_000_000);
+        let mut options = program.options(5_000_000);
         options.observer = Some(survivor.clone());
         let other = Attached::to(Fs::open(&path, &options).map_err(words)?);
         let recorder = survivor.recorder.beside(2);
@@ -147,7 +147,7 @@ impl<'a> Arena<'a> {
             recorder: self.survivor.recorder.beside(0),
             release: self.third.release(),
         });
-        let mut options = shared(self.program.mode, 1_000_000);
+        let mut options = self.program.options(1_000_000);
         options.observer = Some(killer.clone());
         let mut victim = Attached::to(Fs::open(&self.path, &options).map_err(words)?);
         self.program.prepare(&mut victim)?;

@@ -131,7 +131,7 @@ fn runs_of(fs: &Fs, file: &Descriptor, wish: &Wish) -> Result<(Vec<BlockRun>, bo
     let all = wish.as_stretch(file, 0, false);
     let may_be_lazy = all.may_be_lazy();
     let at_once = match may_be_lazy && wish.more() != 0 {
-        true => u64::MAX,
+        true => fs.statfs()?.blocks_free * PAGE,
         false => all.at_once(),
     };
     match fs.blocks(file.ino, wish.offset, wish.bytes, at_once) {

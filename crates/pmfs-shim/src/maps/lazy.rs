@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::MAP_POPULATE;
-use pmfs::BlockRun;
+use pmfs::{BlockRun, Fs};
 
 use super::table::{Stretch, Table};
 use super::{PAGE, place, table};
@@ -98,22 +98,16 @@ impl Table {
         let Some(piece) = stretch.piece(page, attr.size) else {
             return false;
         };
-        let alone = (page - stretch.start, page - stretch.start + PAGE);
         // One page, where the pool has no more.
-        [piece, alone].iter().any(|&(from, to)| {
-            let (at, len) = (stretch.at + from, to - from);
-            let how = place::How {
-                more: MAP_POPULATE as u64,
-                ..place::How::of(&stretch)
-            };
-            let mapped = fs.blocks(stretch.ino, at, len, u64::MAX).is_ok_and(|runs| {
-                place::blocks(stretch.start + from, (at, len), &runs, &how).is_ok()
-            });
-            if mapped {
-                self.shows_now(stretch.start + from, stretch.start + to);
-            }
-            mapped
-        })
+        let touched = page - stretch.start;
+        let filled = [piece, (touched, touched + PAGE)]
+            .into_iter()
+            .find_map(|piece| show_piece(fs, &stretch, piece));
+        let Some((from, to)) = filled else {
+            return false;
+        };
+        self.shows_now(stretch.start + from, stretch.start + to);
+        (from..to).contains(&touched)
     }
 
     /// As [`fill`](Self::fill), for all that lies between two addresses.
@@ -143,6 +137,19 @@ impl Table {
         HIGHEST.store(highest.unwrap_or(0), Ordering::Relaxed);
         LAZY.store(u32::from(lowest.is_some()), Ordering::Relaxed);
     }
+}
+
+/// Gives a piece of a hole memory, and has it shown. Answers how much there was: others may have cut the file by now.
+fn show_piece(fs: &Fs, stretch: &Stretch, (from, to): (u64, u64)) -> Option<(u64, u64)> {
+    let (at, len) = (stretch.at + from, to - from);
+    let runs = fs.blocks(stretch.ino, at, len, len).ok()?;
+    let there = runs.last()?.at + runs.last()?.len - at;
+    let how = place::How {
+        more: MAP_POPULATE as u64,
+        ..place::How::of(stretch)
+    };
+    place::blocks(stretch.start + from, (at, len), &runs, &how).ok()?;
+    Some((from, from + there.min(len)))
 }
 
 /// There is one more.

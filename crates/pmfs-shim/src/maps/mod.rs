@@ -122,7 +122,9 @@ pub(crate) fn for_children(gets: bool) {
 
 /// In a child that has nothing of the pool.
 pub(crate) fn forget() {
-    *table() = Table::new();
+    let mut table = table();
+    *table = Table::new();
+    table.note_lazy();
     COUNT.store(0, Ordering::Relaxed);
 }
 

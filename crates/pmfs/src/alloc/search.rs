@@ -103,8 +103,8 @@ impl Hint {
 /// The broken regions that this process knows of, the fullest first.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    /// Packed; 0 for none.
-    kept: [AtomicU64; KEPT],
+    /// Packed; 0 for none. Not in place: a pool that is attached to is moved a few times, over stack that was never touched.
+    kept: Box<[AtomicU64]>,
     /// The first that was not taken yet.
     next: AtomicUsize,
     /// The group to begin with when they are used up.
@@ -114,7 +114,7 @@ pub(crate) struct Hints {
 impl Default for Hints {
     fn default() -> Hints {
         Hints {
-            kept: [const { AtomicU64::new(0) }; KEPT],
+            kept: (0..KEPT).map(|_| AtomicU64::new(0)).collect(),
             next: AtomicUsize::new(KEPT),
             hand: AtomicU64::new(0),
         }

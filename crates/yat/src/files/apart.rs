@@ -31,6 +31,7 @@ macro_rules! kinds {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: pin,
             call: |$fs, $p| { $body; Ok(()) }, overwrites: true, in_place: false,
+            large: pmfs::LargePages::Grow,
         } ),+ ]
     };
 }

@@ -4,8 +4,8 @@ use super::colliding::colliding;
 use super::nowhere::from_nowhere;
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
 use pmfs::{
-    FallocateMode, Fs, Ino, LockClass, LockKind, LockOwner, LockRange, Merged, ROOT_INO,
-    RenameFlags, Result, SetAttr, SetTime, XattrFlags,
+    FallocateMode, Fs, Ino, LargePages, LockClass, LockKind, LockOwner, LockRange, Merged,
+    ROOT_INO, RenameFlags, Result, SetAttr, SetTime, XattrFlags,
 };
 use std::io::SeekFrom;
 
@@ -75,6 +75,8 @@ pub struct Kind {
     pub overwrites: bool,
     /// And may tear, in any mode.
     pub in_place: bool,
+    /// When files take large pages.
+    pub large: LargePages,
 }
 
 /// Fills a fresh pool.
@@ -124,6 +126,7 @@ macro_rules! kinds {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: |_, _| Ok(()),
             call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false,
+            large: LargePages::Grow,
         } ),+ ]
     };
 }
@@ -137,6 +140,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(splits());
     all.extend(large_leaves());
     all.extend(grown_leaves());
+    all.extend(leaves_always());
     all.extend(spares());
     all.extend(defragmented());
     all.extend(from_nowhere());
@@ -292,6 +296,21 @@ fn grown_leaves() -> Vec<Kind> {
     for kind in &mut all {
         kind.pool_bytes = LARGE_POOL_BYTES;
         kind.first = |fs, p| fs.write(p.blank, 0, &pattern(2 << 20, 5)).map(drop);
+    }
+    all
+}
+
+/// Files that take large leaves wherever they can: one that was made longer does, in each hole of 2 MiB that is written to.
+fn leaves_always() -> Vec<Kind> {
+    let mut all = kinds! {
+        "write in a hole that takes a large leaf", true, |fs, p| fs.write(p.blank, 70_001, &pattern(9000, 3))?;
+        "write over the edge of two such holes", true, |fs, p| fs.write(p.blank, (2 << 20) - 3000, &pattern(9000, 3))?;
+        "append behind such holes", false, |fs, p| fs.append(p.blank, &pattern(3000, 3))?;
+    };
+    for kind in &mut all {
+        kind.pool_bytes = LARGE_POOL_BYTES;
+        kind.large = LargePages::Always;
+        kind.first = |fs, p| fs.setattr(p.blank, &size(4 << 20)).map(drop);
     }
     all
 }

@@ -18,7 +18,7 @@ use call::{Call, Held};
 use kinds::{Kind, Prepared};
 use pmem::Pmem;
 use pmem::record::Observer;
-use pmfs::{DataMode, Fs};
+use pmfs::{DataMode, Fs, LargePages, OpenOptions};
 use std::ops::Range;
 use std::sync::Arc;
 use tree::{Exceptions, Tree};
@@ -79,6 +79,17 @@ impl FileSystem {
             mode,
             pool_bytes: pool::POOL_BYTES,
             steps: Steps::Calls(calls.to_vec()),
+        }
+    }
+
+    /// For an instance that counts its clock from `start`.
+    pub(crate) fn options(&self, start: i64) -> OpenOptions {
+        OpenOptions {
+            large: match &self.steps {
+                Steps::Kind(kind) => kind.large,
+                Steps::Calls(_) => LargePages::default(),
+            },
+            ..pool::open_options(self.mode, start)
         }
     }
 
@@ -148,7 +159,7 @@ impl Program for FileSystem {
     }
 
     fn attach(&self, mem: Pmem, observer: Arc<dyn Observer>) -> Result<Attached, String> {
-        let mut options = pool::open_options(self.mode, 1_000_000);
+        let mut options = self.options(1_000_000);
         options.observer = Some(observer);
         let fs = Fs::open_private(mem, &options).map_err(|error| format!("recovery: {error}"))?;
         pmfs::prefer_lane(0);

@@ -54,6 +54,7 @@ macro_rules! kinds {
         [ $( Kind {
             name: $name, pool_bytes: $bytes, first: $first,
             call: |fs, p| fails(fs, p.$file, $offset, $part), overwrites: true, in_place: false,
+            large: pmfs::LargePages::Grow,
         } ),+ ]
     };
 }

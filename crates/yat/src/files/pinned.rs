@@ -35,6 +35,7 @@ macro_rules! kinds {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: pin,
             call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: true,
+            large: pmfs::LargePages::Grow,
         } ),+ ]
     };
 }

@@ -255,11 +255,11 @@ fn starts(report: &Report, place: &Place<'_>, tmpfs: &Path) -> anyhow::Result<()
 
 /// What a program costs that only reads its own account: page faults, and memory that nobody shares with it.
 fn weight(report: &Report, place: &Place<'_>) -> anyhow::Result<()> {
-    let cat = Path::new("/bin/cat");
+    let sh = Path::new("/bin/sh");
     let mut more = [const { Figures(Vec::new()) }; 2];
     for _ in 0..report.rounds {
-        let plain = account(Command::new(cat))?;
-        let below = account(place.run(cat))?;
+        let plain = account(Command::new(sh))?;
+        let below = account(place.run(sh))?;
         for (figures, (plain, below)) in more.iter_mut().zip(plain.into_iter().zip(below)) {
             figures.0.push(below - plain);
         }
@@ -273,9 +273,10 @@ fn weight(report: &Report, place: &Place<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Page faults so far, and KiB that are the process's own (proc(5)).
-fn account(mut cat: Command) -> anyhow::Result<[f64; 2]> {
-    let told = cat.args(["/proc/self/stat", "/proc/self/smaps_rollup"]);
+/// Page faults so far, and KiB that are the process's own (proc(5)), of a program that a shell starts: `pmfs run` becomes the one that it is
+/// given, with the faults of its own.
+fn account(mut sh: Command) -> anyhow::Result<[f64; 2]> {
+    let told = sh.args(["-c", "cat /proc/self/stat /proc/self/smaps_rollup; :"]);
     let text = String::from_utf8(told.output()?.stdout)?;
     let (stat, rollup) = text.split_once('\n').context("nothing was said")?;
     // The name, in parentheses, may have spaces. Behind it minflt is the eighth field.

@@ -48,13 +48,13 @@ campaign "fuzzing" '^fuzz: ' bash tests/fuzz.sh
 campaign "10 M inodes" '^(mount|check) ' \
     cargo run --release -p pmbench -- recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3
 campaign "suites" '^suites, ' \
-    bash -c 'sh tests/bootstrap.sh suites && cargo build --release && bash tests/suites.sh long'
+    bash -c 'sh tests/bootstrap.sh suites && make build && bash tests/suites.sh long'
 campaign "programs" '^programs.*passed' \
-    bash -c 'sh tests/bootstrap.sh programs && cargo build --release && bash tests/programs.sh long && bash tests/programs.sh run long'
+    bash -c 'sh tests/bootstrap.sh programs && make build && bash tests/programs.sh long && bash tests/programs.sh run long'
 campaign "6.1 kernel" '^(guest: Linux|suites, |programs under)' \
     bash -c 'sh tests/bootstrap.sh suites guest && bash tests/guest.sh'
 campaign "real media" '^(media, |guest: Linux)' \
-    bash -c 'sh tests/bootstrap.sh media && cargo build --release && bash tests/media.sh'
+    bash -c 'sh tests/bootstrap.sh media && make build && bash tests/media.sh'
 
 echo
 printf '%-14s %-7s %8s  %s\n' campaign result time figure

@@ -27,8 +27,8 @@ pub(crate) struct Place<'a> {
     pub name: &'a [u8],
     /// Which way it ended if the name is empty.
     pub dots: Dots,
-    /// What is there.
-    pub attr: Option<Attr>,
+    /// What is there: in the thread's room, until the next path is followed.
+    pub attr: Option<&'a Attr>,
     /// The path ends with a slash: only a directory will do.
     pub wants_dir: bool,
     /// It was found by the name of a descriptor, by which the kernel would find a placeholder.
@@ -54,12 +54,12 @@ pub(crate) enum Lead<'a> {
     Out(&'a [u8]),
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
     /// What is there.
     ///
     /// # Errors
     /// ENOENT; ENOTDIR.
-    pub fn found(&self) -> Result<Attr, i32> {
+    pub fn found(&self) -> Result<&'a Attr, i32> {
         self.attr.ok_or(ENOENT)
     }
 }
@@ -155,7 +155,8 @@ pub(crate) enum Walked {
     Out(usize, usize),
     /// On this page.
     End(&'static Fs, usize, End),
-    Whole(&'static Fs, Place<'static>),
+    /// At an inode itself, without a name; its attributes are in the room.
+    Whole(&'static Fs, Ino),
 }
 
 impl Walked {
@@ -163,13 +164,23 @@ impl Walked {
         match self {
             Walked::Kernel => Lead::Kernel,
             Walked::Out(page, len) => Lead::Out(&room.paths[page][..=len]),
-            Walked::Whole(fs, place) => Lead::Pool(fs, place),
+            Walked::Whole(fs, ino) => {
+                let place = Place {
+                    dir: ino,
+                    name: &[],
+                    dots: Dots::None,
+                    attr: Some(&room.attr),
+                    wants_dir: false,
+                    by_number: true,
+                };
+                Lead::Pool(fs, place)
+            }
             Walked::End(fs, page, end) => {
                 let place = Place {
                     dir: end.dir,
                     name: &room.paths[page][end.name],
                     dots: end.dots,
-                    attr: end.attr,
+                    attr: end.found.then_some(&room.attr),
                     wants_dir: end.wants_dir,
                     by_number: false,
                 };
@@ -267,20 +278,13 @@ pub(crate) fn by_number(
     if !tail.is_empty() && !file.is_dir {
         return Err(ENOTDIR);
     }
-    whole(fs, file.ino)
+    whole(room, fs, file.ino)
 }
 
 /// An inode itself, without a name.
-pub(crate) fn whole(fs: &'static Fs, ino: Ino) -> Result<Walked, i32> {
-    let place = Place {
-        dir: ino,
-        name: &[],
-        dots: Dots::None,
-        attr: Some(fs.getattr(ino).map_err(errno)?),
-        wants_dir: false,
-        by_number: true,
-    };
-    Ok(Walked::Whole(fs, place))
+pub(crate) fn whole(room: &mut Inner, fs: &'static Fs, ino: Ino) -> Result<Walked, i32> {
+    fs.getattr_into(ino, &mut room.attr).map_err(errno)?;
+    Ok(Walked::Whole(fs, ino))
 }
 
 /// The descriptor of ours whose link in a list of descriptors a path names.
@@ -313,7 +317,8 @@ pub(crate) struct End {
     dir: Ino,
     name: std::ops::Range<usize>,
     dots: Dots,
-    attr: Option<Attr>,
+    /// Whether something is there; its attributes are in the room.
+    found: bool,
     wants_dir: bool,
 }
 
@@ -333,6 +338,7 @@ pub(crate) fn walk(
             &room.paths[page][..range.end],
             range.start,
             follow,
+            &mut room.attr,
         )? {
             Step::End(end) => return Ok(Walked::End(fs, page, end)),
             Step::Up(rest) => {
@@ -398,18 +404,25 @@ fn put(
     Ok(len)
 }
 
-/// Goes along a path until a link has to be followed, or to its end.
-fn steps(fs: &Fs, dir: &mut Ino, path: &[u8], from: usize, follow: bool) -> Result<Step, i32> {
+/// Goes along a path until a link has to be followed, or to its end; `attr` is what it has come to.
+fn steps(
+    fs: &Fs,
+    dir: &mut Ino,
+    path: &[u8],
+    from: usize,
+    follow: bool,
+    attr: &mut Attr,
+) -> Result<Step, i32> {
     let slashes = |at: usize| at + path[at..].iter().take_while(|byte| **byte == b'/').count();
-    let mut here: Option<Attr> = None;
+    let mut here = false;
     let mut at = slashes(from);
     if at == path.len() {
-        let attr = fs.getattr(*dir).map_err(errno)?;
+        fs.getattr_into(*dir, attr).map_err(errno)?;
         let ended = End {
             dir: *dir,
             name: 0..0,
             dots: Dots::None,
-            attr: Some(attr),
+            found: true,
             wants_dir: false,
         };
         return Ok(Step::End(ended));
@@ -421,11 +434,10 @@ fn steps(fs: &Fs, dir: &mut Ino, path: &[u8], from: usize, follow: bool) -> Resu
         let last = next == path.len();
         let wants_dir = last && next > end;
         if !credentials::searches_all() {
-            let attr = here.map_or_else(|| fs.getattr(*dir).map_err(errno), Ok)?;
-            if !is_dir(&attr) {
-                return Err(ENOTDIR);
+            if !here {
+                fs.getattr_into(*dir, attr).map_err(errno)?;
             }
-            credentials::allow(fs, &attr, EXECUTE)?;
+            allow_search(fs, attr)?;
         }
         let dots = match &path[name.clone()] {
             b"." => Dots::One,
@@ -435,19 +447,16 @@ fn steps(fs: &Fs, dir: &mut Ino, path: &[u8], from: usize, follow: bool) -> Resu
         if dots == Dots::Two && *dir == ROOT_INO {
             return Ok(Step::Up(end));
         }
-        let found = match fs.lookup(*dir, &path[name.clone()]) {
-            Ok(found) => Some(found),
-            Err(Error::NotFound) if last => None,
+        let found = match fs.lookup_into(*dir, &path[name.clone()], attr) {
+            Ok(()) => true,
+            Err(Error::NotFound) if last => false,
             Err(error) => return Err(errno(error)),
         };
-        let link = found.filter(|found| found.mode & mode::S_IFMT == mode::S_IFLNK);
-        if let Some(link) = link
-            && (!last || follow || wants_dir)
-        {
-            return Ok(Step::Link(fs.readlink(link.ino).map_err(errno)?, end));
+        if found && is_link(attr) && (!last || follow || wants_dir) {
+            return Ok(Step::Link(fs.readlink(attr.ino).map_err(errno)?, end));
         }
         if last {
-            if wants_dir && found.is_some_and(|found| !is_dir(&found)) {
+            if wants_dir && found && !is_dir(attr) {
                 return Err(ENOTDIR);
             }
             let name = if dots == Dots::None { name } else { 0..0 };
@@ -455,14 +464,26 @@ fn steps(fs: &Fs, dir: &mut Ino, path: &[u8], from: usize, follow: bool) -> Resu
                 dir: *dir,
                 name,
                 dots,
-                attr: found,
+                found,
                 wants_dir,
             }));
         }
-        here = found;
-        *dir = found.ok_or(ENOENT)?.ino;
+        here = true;
+        *dir = attr.ino;
         at = next;
     }
+}
+
+fn is_link(attr: &Attr) -> bool {
+    attr.mode & mode::S_IFMT == mode::S_IFLNK
+}
+
+/// Whether this process may look names up in it.
+fn allow_search(fs: &Fs, attr: &Attr) -> Result<(), i32> {
+    if !is_dir(attr) {
+        return Err(ENOTDIR);
+    }
+    credentials::allow(fs, attr, EXECUTE)
 }
 
 /// The engine's error as a number.

@@ -105,7 +105,7 @@ fn enter(
         let fs = pool::get().ok_or_else(pool::refusal)?;
         if let Some(number) = rest.strip_prefix(&BY_INODE) {
             let ino = numbered::decimal(number).ok_or(ENOENT)?;
-            return names::whole(fs, ino);
+            return names::whole(room, fs, ino);
         }
         let len = put(room, &rest)?;
         match names::walk(fs, room, ROOT_INO, 0, 0..len, follow)? {

@@ -156,7 +156,7 @@ fn stands(room: &mut Inner, dirfd: u64, path: u64, flags: u64) -> Result<Stands,
                 name.push(b'/');
                 name.extend_from_slice(place.name);
             }
-            Ok(Stands::Pool(fs, attr, name))
+            Ok(Stands::Pool(fs, *attr, name))
         }
         Lead::Kernel => {
             let mut text = Box::new([0; PATH_MAX]);

@@ -34,7 +34,7 @@ impl Way {
     pub fn of(place: &Place<'_>) -> Way {
         Way {
             ino: place.attr.map_or(place.dir, |attr| attr.ino),
-            is_dir: place.attr.is_none_or(|attr| is_dir(&attr)),
+            is_dir: place.attr.is_none_or(is_dir),
         }
     }
 }

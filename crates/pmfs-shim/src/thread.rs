@@ -2,6 +2,7 @@
 //!
 //! A thread can end without a word of its own, so the room of one that the kernel does not know any more is given to the next.
 
+use pmfs::Attr;
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     pub fault: (u64, u32),
     /// What a program that is about to start is given.
     pub given: Option<Given>,
+    /// What stands where a path has led.
+    pub attr: Attr,
     /// Room for two paths, used in turn while links are followed.
     pub paths: [[u8; PATH_MAX]; 3],
 }

@@ -260,12 +260,13 @@ impl Pool {
     }
 
     /// Everything `stat` says of an inode just read.
-    pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr> {
+    #[inline]
+    pub(crate) fn attr_of(&self, inode: &Inode) -> Attr {
         let cold = self.pm.read::<3>(inode.off + offset::ATIME);
         let links = inode.links;
         let blocks = crate::tree::usage::blocks(self, inode);
         let device = matches!(inode.kind(), mode::S_IFBLK | mode::S_IFCHR);
-        Ok(Attr {
+        Attr {
             ino: inode.ino,
             generation: inode.generation,
             mode: inode.mode,
@@ -283,7 +284,7 @@ impl Pool {
             mtime_ns: inode.mtime_ns,
             ctime_ns: inode.ctime_ns(),
             crtime_ns: cold[2] as i64,
-        })
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub mod mode {
 }
 
 /// What `stat(2)` says of an inode. Times are nanoseconds since the epoch, UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
     /// Inode number.
     pub ino: Ino,

@@ -39,7 +39,8 @@ fn stat_of(attr: &Attr) -> libc::stat {
 }
 
 pub(crate) fn fstat(file: &Descriptor, to: u64) -> Answer {
-    let attr = fs()?.getattr(file.ino).map_err(errno)?;
+    let mut attr = Attr::default();
+    fs()?.getattr_into(file.ino, &mut attr).map_err(errno)?;
     program::write(to, &stat_of(&attr)).map(|()| 0)
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verd
         [AT_FDCWD as u64, PATH, to, flags, 0, 0],
     );
     at_path(room, (dirfd, path), follow, out, |_, place| {
-        program::write(to, &stat_of(&place.found()?)).map(|()| 0)
+        program::write(to, &stat_of(place.found()?)).map(|()| 0)
     })
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
     let out = (libc::SYS_statx, [AT_FDCWD as u64, PATH, flags, mask, to, 0]);
     at_path(room, (dirfd, path), follow, out, |_, place| {
-        answer(&place.found()?)
+        answer(place.found()?)
     })
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn chmod(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
         [AT_FDCWD as u64, PATH, bits.into(), 0, 0, 0],
     );
     at_path(room, (dirfd, path), true, out, |fs, place| {
-        change_mode(fs, &place.found()?, bits)
+        change_mode(fs, place.found()?, bits)
     })
 }
 
@@ -184,7 +185,7 @@ pub(crate) fn chown(room: &mut Inner, [dirfd, path, uid, gid, flags]: [u64; 5]) 
         [AT_FDCWD as u64, PATH, uid, gid, flags, 0],
     );
     at_path(room, (dirfd, path), follow, out, |fs, place| {
-        change_owner(fs, &place.found()?, uid as u32, gid as u32)
+        change_owner(fs, place.found()?, uid as u32, gid as u32)
     })
 }
 
@@ -208,8 +209,8 @@ pub(crate) fn truncate(room: &mut Inner, a: [u64; 6]) -> Verdict {
             mode::S_IFDIR => return Err(EISDIR),
             _ => return Err(EINVAL),
         }
-        credentials::allow(fs, &attr, WRITE)?;
-        promote::allow_writing(&attr)?;
+        credentials::allow(fs, attr, WRITE)?;
+        promote::allow_writing(attr)?;
         limits::allow_size(size, || Ok(attr.size))?;
         let set = SetAttr {
             size: Some(size),
@@ -282,7 +283,7 @@ pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
         [AT_FDCWD as u64, PATH, times, flags, 0, 0],
     );
     at_path(room, (dirfd, path), follow, out, |fs, place| {
-        change_times(fs, &place.found()?, timespecs(times)?)
+        change_times(fs, place.found()?, timespecs(times)?)
     })
 }
 
@@ -300,7 +301,7 @@ pub(crate) fn utime(room: &mut Inner, a: [u64; 6]) -> Verdict {
             let seconds: [i64; 2] = program::read(a[1])?;
             seconds.map(|seconds| Some(SetTime::At(seconds.saturating_mul(SECOND))))
         };
-        change_times(fs, &place.found()?, times)
+        change_times(fs, place.found()?, times)
     })
 }
 
@@ -320,7 +321,7 @@ pub(crate) fn utimes(room: &mut Inner, dirfd: u64, path: u64, at: u64) -> Verdic
                 ))
             })
         };
-        change_times(fs, &place.found()?, times)
+        change_times(fs, place.found()?, times)
     })
 }
 

@@ -41,11 +41,11 @@ pub(crate) fn chdir(room: &mut Inner, path: u64) -> Verdict {
     let found = match find(room, AT_FDCWD as u64, path, true) {
         Err(errno) => return Err(errno).into(),
         Ok(Lead::Pool(fs, place)) => {
-            let allowed = |attr: Attr| {
-                if !is_dir(&attr) {
+            let allowed = |attr: &Attr| {
+                if !is_dir(attr) {
                     return Err(ENOTDIR);
                 }
-                credentials::allow(fs, &attr, EXECUTE).map(|()| (fs, attr))
+                credentials::allow(fs, attr, EXECUTE).map(|()| (fs, *attr))
             };
             place.found().and_then(allowed)
         }

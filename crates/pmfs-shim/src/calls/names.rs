@@ -35,7 +35,8 @@ pub(super) fn new_node(bits: u32) -> NewNode {
 /// # Errors
 /// EACCES.
 pub(super) fn allow_change(fs: &Fs, dir: Ino) -> Result<Attr, i32> {
-    let attr = fs.getattr(dir).map_err(errno)?;
+    let mut attr = Attr::default();
+    fs.getattr_into(dir, &mut attr).map_err(errno)?;
     credentials::allow(fs, &attr, WRITE)?;
     if !credentials::searches_all() {
         credentials::allow(fs, &attr, EXECUTE)?;
@@ -94,10 +95,10 @@ pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> 
 }
 
 /// A name that is to go.
-fn victim(fs: &Fs, place: &Place<'_>) -> Result<Attr, i32> {
+fn victim<'a>(fs: &Fs, place: &Place<'a>) -> Result<&'a Attr, i32> {
     let attr = place.found()?;
     let dir = allow_change(fs, place.dir)?;
-    credentials::allow_removal(&dir, &attr)?;
+    credentials::allow_removal(&dir, attr)?;
     Ok(attr)
 }
 
@@ -118,7 +119,7 @@ pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Ver
                 _ => {}
             }
             let attr = victim(fs, &place)?;
-            if !is_dir(&attr) {
+            if !is_dir(attr) {
                 return Err(ENOTDIR);
             }
             return done(fs.rmdir(place.dir, place.name));
@@ -131,7 +132,7 @@ pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Ver
             return Err(EISDIR);
         }
         let attr = victim(fs, &place)?;
-        if is_dir(&attr) {
+        if is_dir(attr) {
             return Err(EISDIR);
         }
         done(fs.unlink_seen(place.dir, place.name, attr.ino))
@@ -142,6 +143,7 @@ pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Ver
 const NAME_MAX: usize = 255;
 
 /// A name in the pool, kept while a second path is looked for.
+#[derive(Default)]
 struct Name {
     dir: Ino,
     name: ArrayVec<u8, NAME_MAX>,
@@ -149,27 +151,27 @@ struct Name {
     wants_dir: bool,
 }
 
-/// One end of a call with two paths. On the stack, also where it is large: it is nearly always that.
-#[allow(clippy::large_enum_variant)]
+/// One end of a call with two paths.
 enum End {
-    Pool(&'static Fs, Name),
+    Pool(&'static Fs),
     Elsewhere,
     /// Where the kernel finds it by this path alone.
     Out(Vec<u8>),
 }
 
-fn end(room: &mut Inner, at: [u64; 2], follow: bool) -> Result<End, i32> {
+/// Finds one end; `name` is it if it is in the pool.
+fn end(room: &mut Inner, at: [u64; 2], follow: bool, name: &mut Name) -> Result<End, i32> {
     Ok(match find(room, at[0], at[1], follow)? {
         Lead::Kernel => End::Elsewhere,
         Lead::Out(path) => End::Out(path.to_vec()),
         Lead::Pool(fs, place) => {
-            let name = Name {
-                dir: place.dir,
-                name: ArrayVec::try_from(place.name).map_err(|_| ENAMETOOLONG)?,
-                attr: place.attr,
-                wants_dir: place.wants_dir,
-            };
-            End::Pool(fs, name)
+            name.dir = place.dir;
+            name.name
+                .try_extend_from_slice(place.name)
+                .map_err(|_| ENAMETOOLONG)?;
+            name.attr = place.attr.copied();
+            name.wants_dir = place.wants_dir;
+            End::Pool(fs)
         }
     })
 }
@@ -180,11 +182,12 @@ fn ends(
     [from, to]: [[u64; 2]; 2],
     follow: bool,
     (number, flags): (i64, u64),
-) -> Result<(&'static Fs, Name, Name), Verdict> {
-    let first = end(room, from, follow).map_err(|errno| Verdict::done(Err(errno)))?;
-    let second = end(room, to, false).map_err(|errno| Verdict::done(Err(errno)))?;
+    [first, second]: [&mut Name; 2],
+) -> Result<&'static Fs, Verdict> {
+    let first = end(room, from, follow, first).map_err(|errno| Verdict::done(Err(errno)))?;
+    let second = end(room, to, false, second).map_err(|errno| Verdict::done(Err(errno)))?;
     match (first, second) {
-        (End::Pool(fs, first), End::Pool(_, second)) => Ok((fs, first, second)),
+        (End::Pool(fs), End::Pool(_)) => Ok(fs),
         (End::Pool(..), _) | (_, End::Pool(..)) if mountless::is() => {
             Err(Verdict::done(Err(EXDEV)))
         }
@@ -212,23 +215,26 @@ fn told(end: &End, asked: [u64; 2]) -> [u64; 2] {
 }
 
 pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32) -> Verdict {
-    let (fs, from, to) = match ends(room, [from, to], false, (libc::SYS_renameat2, flags.into())) {
-        Ok(ends) => ends,
+    let call = (libc::SYS_renameat2, flags.into());
+    let mut names = [Name::default(), Name::default()];
+    let fs = match ends(room, [from, to], false, call, names.each_mut()) {
+        Ok(fs) => fs,
         Err(verdict) => return verdict,
     };
+    let [from, to] = &names;
     let rename = || {
         let flags = RenameFlags::from_bits(flags).ok_or(EINVAL)?;
         if from.name.is_empty() || to.name.is_empty() {
             return Err(EBUSY);
         }
-        let source = from.attr.ok_or(ENOENT)?;
-        if !is_dir(&source)
+        let source = from.attr.as_ref().ok_or(ENOENT)?;
+        if !is_dir(source)
             && (from.wants_dir || to.wants_dir && !flags.contains(RenameFlags::EXCHANGE))
         {
             return Err(ENOTDIR);
         }
         let dir = allow_change(fs, from.dir)?;
-        credentials::allow_removal(&dir, &source)?;
+        credentials::allow_removal(&dir, source)?;
         let new_dir = match to.dir == from.dir {
             true => dir,
             false => allow_change(fs, to.dir)?,
@@ -238,11 +244,11 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
         {
             credentials::allow_removal(&new_dir, there)?;
         }
-        if is_dir(&source) && from.dir != to.dir {
-            credentials::allow(fs, &source, WRITE)?;
+        if is_dir(source) && from.dir != to.dir {
+            credentials::allow(fs, source, WRITE)?;
         }
         let owner = credentials::with(|me| (me.uid, me.gid));
-        let seen = (source.ino, to.attr.map(|there| there.ino));
+        let seen = (source.ino, to.attr.as_ref().map(|there| there.ino));
         let (from, to) = ((from.dir, &from.name[..]), (to.dir, &to.name[..]));
         done(fs.rename_by(from, to, flags, owner, Some(seen)))
     };
@@ -260,19 +266,22 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
         });
     }
     let follow = flags & AT_SYMLINK_FOLLOW != 0;
-    let (fs, from, to) = match ends(room, [from, to], follow, (libc::SYS_linkat, flags as u64)) {
-        Ok(ends) => ends,
+    let call = (libc::SYS_linkat, flags as u64);
+    let mut names = [Name::default(), Name::default()];
+    let fs = match ends(room, [from, to], follow, call, names.each_mut()) {
+        Ok(fs) => fs,
         Err(verdict) => return verdict,
     };
+    let [from, to] = &names;
     let link = || {
-        let source = from.attr.ok_or(ENOENT)?;
+        let source = from.attr.as_ref().ok_or(ENOENT)?;
         if to.attr.is_some() || to.name.is_empty() {
             return Err(EEXIST);
         }
         if to.wants_dir {
             return Err(ENOENT);
         }
-        if is_dir(&source) {
+        if is_dir(source) {
             return Err(EPERM);
         }
         allow_change(fs, to.dir)?;
@@ -397,6 +406,6 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         return Verdict::done(answer());
     }
     at_path(room, (dirfd, path), follow, out, |fs, place| {
-        allow(fs, &place.found()?)
+        allow(fs, place.found()?)
     })
 }

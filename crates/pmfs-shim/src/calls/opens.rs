@@ -133,7 +133,7 @@ fn place(fs: &'static Fs, attr: &Attr, flags: i32) -> Tried {
 }
 
 /// Why there is no opening what stands there, where there is no mount.
-fn refused(attr: Option<Attr>) -> i32 {
+fn refused(attr: Option<&Attr>) -> i32 {
     let kind = attr.map_or(0, |attr| attr.mode & mode::S_IFMT);
     match kind {
         // As the kernel says it of all of them.
@@ -146,7 +146,7 @@ fn refused(attr: Option<Attr>) -> i32 {
 fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if flags & O_PATH != 0 {
         return match place.attr {
-            Some(attr) if mountless::is() => self::place(fs, &attr, flags),
+            Some(attr) if mountless::is() => self::place(fs, attr, flags),
             Some(_) => Tried::Through(promote::Way::of(place)),
             None => Tried::Opened(Err(ENOENT)),
         };
@@ -166,10 +166,10 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
         _ if flags & O_DIRECTORY != 0 => return Tried::Opened(Err(ENOTDIR)),
         _ => return Tried::Through(promote::Way::of(place)),
     }
-    if let Err(errno) = allow(fs, &attr, flags) {
+    if let Err(errno) = allow(fs, attr, flags) {
         return Tried::Opened(Err(errno));
     }
-    match finish(fs, &attr, flags) {
+    match finish(fs, attr, flags) {
         Err(libc::ESTALE) => Tried::Again,
         Err(libc::ENFILE) => Tried::Full(promote::Way::of(place)),
         answer => Tried::Opened(answer),
@@ -229,7 +229,7 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
 /// A file without a name.
 fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer {
     let dir = place.found()?;
-    if !is_dir(&dir) {
+    if !is_dir(dir) {
         return Err(ENOTDIR);
     }
     if flags & O_ACCMODE == O_RDONLY {

@@ -142,7 +142,7 @@ pub(crate) fn set(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_setxattr, libc::SYS_lsetxattr);
     let out = (number, [PATH, a[1], a[2], a[3], a[4], 0]);
     at_path(room, here(a[0]), follow, out, |fs, place| {
-        put(fs, &place.found()?, [a[1], a[2], a[3], a[4]])
+        put(fs, place.found()?, [a[1], a[2], a[3], a[4]])
     })
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn get(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_getxattr, libc::SYS_lgetxattr);
     let out = (number, [PATH, a[1], a[2], a[3], 0, 0]);
     at_path(room, here(a[0]), follow, out, |fs, place| {
-        take(fs, &place.found()?, [a[1], a[2], a[3]])
+        take(fs, place.found()?, [a[1], a[2], a[3]])
     })
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn list(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_listxattr, libc::SYS_llistxattr);
     let out = (number, [PATH, a[1], a[2], 0, 0, 0]);
     at_path(room, here(a[0]), follow, out, |fs, place| {
-        names(fs, &place.found()?, [a[1], a[2]])
+        names(fs, place.found()?, [a[1], a[2]])
     })
 }
 
@@ -166,6 +166,6 @@ pub(crate) fn remove(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_removexattr, libc::SYS_lremovexattr);
     let out = (number, [PATH, a[1], 0, 0, 0, 0]);
     at_path(room, here(a[0]), follow, out, |fs, place| {
-        drop_one(fs, &place.found()?, a[1])
+        drop_one(fs, place.found()?, a[1])
     })
 }

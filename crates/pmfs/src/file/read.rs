@@ -17,23 +17,26 @@ impl Pool {
     /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file.
     pub(crate) fn read(&self, ino: Ino, at: u64, buffer: &mut [u8]) -> Result<usize> {
         self.alive()?;
-        // Numbers alone leave the closure: an inode as a whole would be moved about, which costs more than reading it.
-        let (len, atime) = locks::read_content(self, ino, || {
+        let mut read = 0;
+        let mut atime = None;
+        // Nothing is handed out of the closure: what a `Result` has in it is moved several times, each a store that is
+        // loaded again before it is done.
+        locks::read_content(self, ino, || {
             let inode = Inode::live(self, ino)?;
             inode.require_file()?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
-            let atime = if len > 0 {
+            atime = if len > 0 {
                 self.atime_due(&inode)
             } else {
                 None
             };
-            let len = self.read_range(&inode.tree(), at, &mut buffer[..len as usize])?;
-            Ok((len, atime))
+            read = self.read_range(&inode.tree(), at, &mut buffer[..len as usize])?;
+            Ok(())
         })?;
         if let Some(now) = atime {
             self.set_atime(ino, now)?;
         }
-        Ok(len)
+        Ok(read)
     }
 
     /// Copies a range that lies inside the size; up to a medium's error, if there is one behind the first byte.

@@ -260,7 +260,7 @@ impl Pool {
         }
         tx.commit();
         lane.clear_intents();
-        self.attr_of(&made(self, ino)?)
+        Ok(self.attr_of(&made(self, ino)?))
     }
 
     /// O_TMPFILE: a file without a name, held open once by the caller.
@@ -282,6 +282,6 @@ impl Pool {
         fresh.until_seal();
         self.open_add(Thing::Inode(ino))?;
         lane.clear_intents();
-        self.attr_of(&made(self, ino)?)
+        Ok(self.attr_of(&made(self, ino)?))
     }
 }

@@ -63,6 +63,6 @@ impl Pool {
         named.apply(&mut tx);
         target.apply(&mut tx);
         tx.commit();
-        self.attr_of(&Inode::load(self, ino)?)
+        Ok(self.attr_of(&Inode::load(self, ino)?))
     }
 }

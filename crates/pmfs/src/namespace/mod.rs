@@ -87,9 +87,15 @@ pub(crate) fn find(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option<H
 impl Pool {
     /// `lookup`: "." and ".." too.
     pub(crate) fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+        let mut attr = Attr::default();
+        self.lookup_into(dir, name, &mut attr).map(|()| attr)
+    }
+
+    /// `lookup`, to where the answer is wanted.
+    pub(crate) fn lookup_into(&self, dir: Ino, name: &[u8], attr: &mut Attr) -> Result<()> {
         self.alive()?;
         let named = match name {
-            b"." => return self.getattr(dir),
+            b"." => return self.getattr_into(dir, attr),
             b".." => None,
             _ => Some(Name::new(self, name)?),
         };
@@ -98,33 +104,40 @@ impl Pool {
         let answer = locks::read_unlocked(self, dir, || {
             let ino = target(self, dir, named.as_ref())?;
             // A removed directory's parent.
-            self.getattr(ino).map_err(|error| match error {
+            self.getattr_into(ino, attr).map_err(|error| match error {
                 Error::Stale => Error::NotFound,
                 error => error,
             })
         });
-        answer.unwrap_or_else(|| self.lookup_locked(dir, named.as_ref()))
+        answer.unwrap_or_else(|| self.lookup_locked(dir, named.as_ref(), attr))
     }
 
     /// A lookup in a directory that keeps changing.
     #[cold]
-    fn lookup_locked(&self, dir: Ino, name: Option<&Name<'_>>) -> Result<Attr> {
+    fn lookup_locked(&self, dir: Ino, name: Option<&Name<'_>>, attr: &mut Attr) -> Result<()> {
         loop {
             let ino = locks::read(self, dir, || target(self, dir, name))?;
             let _locks = LockSet::take(self, &[dir, ino]);
             if target(self, dir, name)? == ino {
                 let inode = Inode::live(self, ino).map_err(|_| Error::NotFound)?;
-                return self.attr_of(&inode);
+                *attr = self.attr_of(&inode);
+                return Ok(());
             }
         }
     }
 
     /// `getattr`.
     pub(crate) fn getattr(&self, ino: Ino) -> Result<Attr> {
+        let mut attr = Attr::default();
+        self.getattr_into(ino, &mut attr).map(|()| attr)
+    }
+
+    /// `getattr`, to where the answer is wanted: to move it costs more than to find it. After an error it says nothing.
+    pub(crate) fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         self.alive()?;
         locks::read(self, ino, || {
-            let inode = Inode::live(self, ino)?;
-            self.attr_of(&inode)
+            *attr = self.attr_of(&Inode::live(self, ino)?);
+            Ok(())
         })
     }
 

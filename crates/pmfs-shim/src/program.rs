@@ -104,41 +104,30 @@ pub(crate) unsafe fn buffer<'a>(at: u64, bytes: usize) -> &'a mut [u8] {
 /// they are given without a landing pad; what is longer it copies with one.
 const SHORT: usize = 1024;
 
+/// Room for them.
+pub(crate) type Short = [std::mem::MaybeUninit<u8>; SHORT];
+
+/// That room, with nothing in it.
+pub(crate) const NOTHING: Short = [const { std::mem::MaybeUninit::uninit() }; SHORT];
+
 /// Data of the program's for a write.
-pub(crate) struct Data {
-    short: [std::mem::MaybeUninit<u8>; SHORT],
-    at: usize,
-    bytes: usize,
-}
-
-impl Data {
-    /// # Errors
-    /// EFAULT, of short data; the engine meets it in longer ones.
-    #[inline]
-    pub fn new(at: u64, bytes: usize) -> Result<Data, i32> {
-        let mut data = Data {
-            short: [std::mem::MaybeUninit::uninit(); SHORT],
-            at: at_least_something(at),
-            bytes,
-        };
-        if bytes <= SHORT {
-            // SAFETY: room for bytes, written before they are read.
-            let room = unsafe { slice::from_raw_parts_mut(data.short.as_mut_ptr().cast(), bytes) };
-            read_bytes(at, room)?;
-        }
-        Ok(data)
+///
+/// # Errors
+/// EFAULT, of short data; the engine meets it in longer ones.
+///
+/// # Safety
+/// For the time of one call of the engine's.
+#[inline]
+pub(crate) unsafe fn data(room: &mut Short, at: u64, bytes: usize) -> Result<&[u8], i32> {
+    if bytes <= SHORT {
+        // SAFETY: room for bytes, written before they are read.
+        let room = unsafe { slice::from_raw_parts_mut(room.as_mut_ptr().cast(), bytes) };
+        read_bytes(at, room)?;
+        return Ok(room);
     }
-
-    /// # Safety
-    /// For the time of one call of the engine's.
-    pub unsafe fn get(&self) -> &[u8] {
-        if self.bytes <= SHORT {
-            // SAFETY: set by `new`.
-            return unsafe { slice::from_raw_parts(self.short.as_ptr().cast(), self.bytes) };
-        }
-        // SAFETY: as in `buffer`.
-        unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(self.at), self.bytes) }
-    }
+    let at = std::ptr::with_exposed_provenance(at_least_something(at));
+    // SAFETY: as in `buffer`.
+    Ok(unsafe { slice::from_raw_parts(at, bytes) })
 }
 
 /// A null pointer is as bad as the one behind it, and a slice may not have it.

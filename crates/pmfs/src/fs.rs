@@ -351,6 +351,12 @@ impl Fs {
         read
     }
 
+    /// Hints that a read from `offset` on comes next: its first byte's line is asked for while the call is still on its way.
+    #[inline]
+    pub fn expect(&self, ino: Ino, offset: u64) {
+        self.pool().expect_byte(ino, offset);
+    }
+
     /// Writes; short where the pool is full, or too scattered for one transaction.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
         self.change_data(|pool| pool.write(ino, offset, data), |&written| written)

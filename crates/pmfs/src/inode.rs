@@ -225,6 +225,12 @@ impl Pool {
     /// [`Error::Stale`] if the table has no such inode (yet).
     #[inline(always)]
     pub(crate) fn inode_off(&self, ino: Ino) -> Result<u64> {
+        self.inode_off_by(ino, |off| self.pm.load(off))
+    }
+
+    /// As [`Pool::inode_off`], with words that `load` loads.
+    #[inline(always)]
+    pub(crate) fn inode_off_by(&self, ino: Ino, load: impl Fn(u64) -> u64) -> Result<u64> {
         if ino < ROOT_INO || ino >= self.geometry.inodes {
             return Err(Error::Stale);
         }
@@ -237,7 +243,7 @@ impl Pool {
             }
             let node = entry.checked(&self.data, BLOCK_BYTES, slot)?.off();
             slot = node + place(level, index) * 8;
-            entry = Entry(self.pm.load(slot));
+            entry = Entry(load(slot));
         }
         if !entry.is_leaf() {
             return self.judge_inode_off(ino);

@@ -15,6 +15,10 @@ use crate::names::errno;
 use crate::program::{self, Answer, IO_MAX};
 use crate::{gate, kernel, limits, mapped_size, maps, mountless, pool};
 
+/// Longest read whose first line is asked for while the call is on its way: of a longer one the copy waits little for it, and where it is
+/// in the cache anyway, to ask costs more than it saves.
+const EXPECTED_MAX: u64 = 512;
+
 /// The pool: whoever has a descriptor of it has it attached.
 pub(crate) fn fs() -> Result<&'static Fs, i32> {
     pool::get().ok_or(libc::EIO)
@@ -101,9 +105,9 @@ fn from_program(at: u64, bytes: u64, write: impl FnOnce(&[u8]) -> pmfs::Result<u
     let written = if MAPS.load(Ordering::Relaxed) {
         write(&gather(&[(at, bytes as u64)])?)
     } else {
-        let data = program::Data::new(at, bytes)?;
+        let mut room = program::NOTHING;
         // SAFETY: the program's data, for this call.
-        write(unsafe { data.get() })
+        write(unsafe { program::data(&mut room, at, bytes) }?)
     };
     written.map(|written| written as u64).map_err(errno)
 }
@@ -145,6 +149,9 @@ fn appends(fs: &Fs, file: &Descriptor) -> Result<bool, i32> {
 pub(crate) fn pread(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_reading(file)?;
+    if args[2] <= EXPECTED_MAX {
+        fs.expect(file.ino, at);
+    }
     into_program(args[1], args[2], |buffer| fs.read(file.ino, at, buffer))
 }
 
@@ -260,14 +267,13 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         }
         let append = appends(fs, file)?;
         let gathered;
-        let single;
+        let mut room = program::NOTHING;
         // One write is all or nothing, also of many parts.
         let data = match parts.as_slice() {
             [] => &[][..],
             &[(address, bytes)] if !MAPS.load(Ordering::Relaxed) => {
-                single = program::Data::new(address, bytes as usize)?;
                 // SAFETY: the program's data, for this call.
-                unsafe { single.get() }
+                unsafe { program::data(&mut room, address, bytes as usize) }?
             }
             parts => {
                 gathered = gather(parts)?;

@@ -1,0 +1,34 @@
+/* The calls of `pmbench calls --held` with nothing around them: calls FILE CALL COUNT prints microseconds for each. FILE has 64 MiB,
+ * written and synced, or is empty for append4k. */
+#define _GNU_SOURCE
+#include <err.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Alignas(4096) char block[4096];
+
+int main(int count, char **given)
+{
+	if (count != 4)
+		errx(2, "usage: calls FILE CALL COUNT");
+	int reads = !strcmp(given[2], "read4k"), appends = !strcmp(given[2], "append4k");
+	size_t bytes = strcmp(given[2], "write512") ? 4096 : 512;
+	long calls = atol(given[3]);
+	int file = open(given[1], (reads ? O_RDONLY : O_WRONLY) | (appends ? O_APPEND : 0));
+	if (file < 0)
+		err(1, "%s", given[1]);
+	struct timespec start, end;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	for (long call = 0; call < calls; call++) {
+		ssize_t done = reads ? pread(file, block, bytes, 32 << 20) :
+			appends ? write(file, block, bytes) : pwrite(file, block, bytes, 32 << 20);
+		if (done != (ssize_t)bytes || (!reads && fsync(file) != 0))
+			err(1, "%s", given[2]);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	printf("%.3f\n", ((end.tv_sec - start.tv_sec) * 1e9 + end.tv_nsec - start.tv_nsec) / 1e3 / calls);
+}

@@ -71,7 +71,7 @@ fn lay_out(bench: &Bench, random: &mut Random) -> Vec<Writer> {
 /// From a barrier to the instant of a kill. A transaction stores in place some hundred instructions after its
 /// first barrier; just after a barrier, on the other hand, it is most often still open.
 fn instructions(random: &mut Random) -> u64 {
-    let max = if random.below(2) == 0 { 100 } else { 1500 };
+    let max = if random.below(2) == 0 { 100 } else { 1000 };
     random.below(max)
 }
 

@@ -1,5 +1,5 @@
-/* The calls of `pmbench calls --held` with nothing around them: calls FILE CALL COUNT prints microseconds for each. FILE has 64 MiB,
- * written and synced, or is empty for append4k. */
+/* The calls of `pmbench calls --held` with nothing around them: calls FILE CALL COUNT prints microseconds for each. FILE has more
+ * than 32 MiB, written and synced, or is empty for append4k. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 #!/bin/sh
 # The driver `pmbench calls` beside fio, and beside a loop in C (calls.c), which make the same calls: drivers.sh DIR [RUN...], with RUN what
-# stands before commands that work in DIR (`pmfs run ... --`, `taskset -c 1`). What is timed is the write and its fsync, or the read, of a file that is held open. fio times each call by itself:
-# what that finds with its engine null, where nothing is called, is taken off. A job of its is a process of its own, because a descriptor
-# costs more to look up in a process of several threads. Each figure is the least of ROUNDS, in turn: noise only adds. Needs fio, jq, cc, and
-# pmbench in PATH or in PMBENCH.
+# stands before commands that work in DIR (`pmfs run ... --`, `taskset -c 1`). What is timed is the write and its fsync, or the read, of a
+# file that is held open. fio times each call by itself: what that finds with its engine null, where nothing is called, is taken off. A job
+# of its is a process of its own, because a descriptor costs more to look up in a process of several threads. Each figure is the least of
+# ROUNDS, in turn: noise only adds. Needs fio, jq, cc, and pmbench in PATH or in PMBENCH.
 set -eu
 dir=$1
 shift

@@ -62,6 +62,7 @@ impl Call {
     }
 }
 
+/// A block as programs have theirs: on a page.
 #[repr(align(4096))]
 struct Aligned([u8; BLOCK]);
 
@@ -75,8 +76,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let _ = std::fs::remove_dir_all(&dir);
     prepare(&dir, what, options.count)?;
     let held = options.held.then(|| open_large(&dir, what)).transpose()?;
-    // Made here, and aligned as other programs have theirs: to fill a block takes a tenth of the time of a call, and so does to copy one
-    // that begins in the middle of a line.
+    // Made here: to fill a block takes a tenth of the time of a call.
     let mut aligned = Aligned([3; BLOCK]);
     let block = &mut aligned.0;
     let start = Instant::now();

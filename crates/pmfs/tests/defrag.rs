@@ -111,7 +111,8 @@ fn who_has_it_mapped_is_not_disturbed() {
     fs.pin(one, true).unwrap();
     let before = fs.blocks(one, 0, LARGE, 0).unwrap();
     assert_eq!(fs.merge(one, 0).unwrap(), Merged::Busy);
-    assert_eq!(run(&fs).busy, 1);
+    // Once as a file to be merged, and once more if it has blocks in a region that is to be emptied.
+    assert!((1..=2).contains(&run(&fs).busy));
     assert_eq!(fs.blocks(one, 0, LARGE, 0).unwrap(), before);
     fs.unpin(one).unwrap();
     assert_eq!(fs.merge(one, 0).unwrap(), Merged::Merged);
@@ -159,11 +160,15 @@ fn sparse_regions_become_whole() {
 fn others_go_on_meanwhile() {
     let (fs, _dir) = pool(64, DataMode::Atomic);
     let (one, other) = two_in_turn(&fs, 2 * LARGE);
-    let done = AtomicBool::new(false);
+    let (done, some) = (AtomicBool::new(false), AtomicBool::new(false));
     let should = pattern(2 * LARGE, 2);
     let merged = std::thread::scope(|scope| {
         scope.spawn(|| {
-            for round in 0..500u64 {
+            // On a busy machine until the others have had their turn.
+            for round in 0..50_000u64 {
+                if round >= 500 && some.load(Ordering::Relaxed) {
+                    break;
+                }
                 let at = round * 7919 % (2 * LARGE - 8192);
                 fs.write(one, at, &[round as u8; 5000]).unwrap();
             }
@@ -177,6 +182,7 @@ fn others_go_on_meanwhile() {
         let mut merged = 0;
         while !done.load(Ordering::Relaxed) {
             merged += run(&fs).merged;
+            some.store(merged > 0, Ordering::Relaxed);
         }
         merged
     });

@@ -57,19 +57,14 @@ impl Candidate for Limit {
                     mem.fence();
                 }
                 Row::Write64Random => {
-                    // Two log lines, a barrier, the data, a barrier, the commit, a barrier.
+                    // Two log lines, a barrier, the data, a barrier.
                     let line = self.random.below(mem.len() / 64) * 64;
-                    for words in [16, 8, 8] {
-                        let target = if words == 8 && at % 3 == 1 {
-                            line
-                        } else {
-                            at % 8192 * 64
-                        };
+                    for (target, words) in [(at % 8192 * 64, 16), (line, 8)] {
                         mem.write(target, &[n; 16][..words]);
                         mem.flush(target, words as u64 * 8);
                         mem.fence();
-                        at += 1;
                     }
+                    at += 2;
                 }
                 Row::Append64 => {
                     mem.write(n * 64 % mem.len(), &[n; 8]);

@@ -69,6 +69,9 @@ pub(crate) fn flushed(lines: u64) {
 pub(crate) fn fenced() -> bool {
     thread::with(|c| {
         add(&c.fences, 1);
+        if c.owed.get() == thread::OWED_FLUSHED {
+            c.owed.set(0);
+        }
         c.nt_pending.replace(0) != 0
     })
 }

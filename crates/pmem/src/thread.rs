@@ -7,6 +7,9 @@
 use std::arch::{asm, global_asm};
 use std::cell::Cell;
 
+/// [`Thread::owed`]: flushed, and a fence is still to come.
+pub const OWED_FLUSHED: u64 = 1;
+
 /// A thread's words. The first four lines are this crate's and the engine's; the rest is the preload library's.
 #[repr(C, align(64))]
 #[derive(Default)]
@@ -36,21 +39,25 @@ pub struct Thread {
     pub(crate) windows: Cell<u64>,
     /// Those that it is in, one in the other, where a pool is closed by page permissions.
     pub(crate) depth: Cell<u64>,
+    /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] what the next fence makes so, else
+    /// the offset of a line that is not flushed yet.
+    pub owed: Cell<u64>,
     /// For the face that runs in this process.
-    pub face: [Cell<u64>; 19],
+    pub face: [Cell<u64>; 18],
 }
 
 impl Thread {
-    /// It is in no window. For a face that takes these words over from a guest, who may have been killed in one.
-    pub fn leave_windows(&self) {
+    /// It is in no call: no window, nothing owed. For a face that takes these words over from a guest, who may have been killed in one.
+    pub fn leave_call(&self) {
         self.depth.set(0);
+        self.owed.set(0);
     }
 }
 
 /// Bytes of [`Thread`]; the assembly below has the same number.
 const BYTES: usize = 256;
 /// Where [`Thread::face`] begins, bytes: for a face's own assembly.
-pub const FACE: usize = 104;
+pub const FACE: usize = 112;
 
 const _: () = assert!(size_of::<Thread>() == BYTES);
 const _: () = assert!(std::mem::offset_of!(Thread, face) == FACE);

@@ -3,6 +3,11 @@
 //! A lane runs one transaction at a time, under an id that it never uses again. Recovery takes the greatest
 //! id in the lane; if no entry of it closes it, its undo entries are restored in reverse. All smaller ids are
 //! done: that a transaction has begun proves that the one before had ended (DECISIONS 1).
+//!
+//! A transaction of new words is the other way round: not closed, it is made if its entries are all there, and else is none.
+//!
+//! A proof closes its transaction if the words that this logged are what they were to become: it may be written back together with
+//! them, in any order. It becomes a commit by one store, which is durable before any of these words changes again.
 
 use crate::layout::on_media;
 
@@ -26,6 +31,12 @@ pub const KIND_DATA: u64 = 2;
 pub const KIND_COMMIT: u64 = 3;
 /// Kind: the transaction was undone.
 pub const KIND_ABORT: u64 = 4;
+/// Kind: the transaction is done if the words that it logged now hash to `old[0]` and `old[1]`.
+pub const KIND_PROOF: u64 = 5;
+/// Kind: new words of the address. Once all entries of its transaction are there, it is to be made.
+pub const KIND_REDO: u64 = 6;
+/// Header: the last entry of a transaction of new words.
+pub const ENTRY_LAST: u64 = 1 << 51;
 
 on_media! {
     /// One log entry: one line. The id is stored last; the CPU writes a line's cached stores to the medium in

@@ -175,7 +175,7 @@ pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
     if let Some((tag, lane)) = room.host.take() {
         let guests = pmem::thread::with(|thread| {
             thread.lane.set(lane);
-            thread.leave_windows();
+            thread.leave_call();
             thread.tag.replace(tag)
         });
         if killed_inside

@@ -105,6 +105,9 @@ impl<'a> Bitmap<'a> {
     /// did change, and its whole regions.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark(&self, run: Run, set: bool) {
+        if !set {
+            self.pool.pm.settle_met();
+        }
         let runtime = self.pool.pm.runtime();
         let (mut changed, mut whole) = (0, 0);
         let end = run.block + run.count;

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::freeze::is_frozen;
 use crate::geometry::Geometry;
 use crate::info::{RecoveryKind, RecoveryReport};
+use crate::lane::Lane;
 use crate::options::OpenOptions;
 use crate::owner;
 use crate::persist::Restore;
@@ -487,6 +488,9 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         distrust(pool);
     } else if !occupied && !pool.damaged.load(Ordering::Relaxed) {
         pool.flush_strays();
+        if !planted!("bug-closings-unflushed") {
+            Lane::flush_closings(pool);
+        }
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;
         superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));

@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::owner;
+use crate::persist::Restore;
 use crate::pool::{Began, Pool};
+use crate::recovery::scan;
 use crate::types::Ino;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
@@ -197,6 +199,33 @@ impl<'a> Lane<'a> {
         let head = runtime.load(self.line + HEAD);
         runtime.store(self.line + HEAD, head + 1);
         self.log + head % self.pool.geometry.lane_entries() * 64
+    }
+
+    /// The number in the journal of the line at `entry`.
+    #[inline]
+    pub fn number_of(&self, entry: u64) -> u64 {
+        (entry - self.pool.geometry.journal) / 64
+    }
+
+    /// Whether a line is one of its log.
+    #[inline]
+    pub fn has_line(&self, off: u64) -> bool {
+        (self.log..self.log + self.pool.geometry.lane_bytes).contains(&off)
+    }
+
+    /// Where its last entry is; `None` if it has none.
+    pub fn last_entry(&self) -> Option<u64> {
+        let last = self.pool.pm.load(self.line + HEAD).checked_sub(1)?;
+        Some(self.log + last % self.pool.geometry.lane_entries() * 64)
+    }
+
+    /// Flushes what closed the last transaction of each lane: durable with the next fence. The caller has the pool to itself.
+    pub fn flush_closings(pool: &'a Pool) {
+        let restore = Restore::new(&pool.pm);
+        let lanes = (0..pool.geometry.lanes).map(|index| Lane::at(pool, index));
+        for entry in lanes.filter_map(|lane| lane.last_entry()) {
+            restore.flush(entry, 64);
+        }
     }
 
     /// Sets the counters that a scan of the log has found.
@@ -468,6 +497,12 @@ impl<'a> Lane<'a> {
             self.clear_intents();
         }
         Ok(())
+    }
+
+    /// Whether the last transaction in its log is not closed for good.
+    pub fn is_open(&self) -> bool {
+        let (log, entries) = self.log();
+        !scan(&self.pool.pm, log, entries).open.is_empty()
     }
 
     /// The journal's part of this lane: first byte and number of entries.

@@ -44,6 +44,7 @@ mod attach;
 pub mod check;
 mod clock;
 mod counters;
+mod debt;
 mod defrag;
 mod dir;
 pub mod dump;

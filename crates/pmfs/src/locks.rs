@@ -3,8 +3,10 @@
 //! Writers hold the line's owner word; while they change what readers may be looking at, its sequence is
 //! odd. Readers take nothing: they read the sequence, read, and read the sequence again.
 
+use crate::debt::Debt;
 use crate::error::Result;
 use crate::owner;
+use crate::persist::{Redo, Sealed};
 use crate::pool::{Began, Pool};
 use crate::types::Ino;
 use pmfs_format::LockRaw;
@@ -16,6 +18,7 @@ const LOCKS_MAX: usize = 4;
 const READ_TRIES: u32 = 8;
 
 const SEQUENCE: u64 = 8;
+const DEBT: u64 = 24;
 
 /// The locks of one call, taken in table order, each once.
 pub(crate) struct LockSet<'a> {
@@ -23,6 +26,8 @@ pub(crate) struct LockSet<'a> {
     lines: [u64; LOCKS_MAX],
     count: usize,
     changing: Cell<bool>,
+    /// Debts that stood there, and are this call's to pay.
+    met: Cell<bool>,
     began: Began,
 }
 
@@ -43,12 +48,93 @@ impl<'a> LockSet<'a> {
         for &line in &lines[..count] {
             owner::acquire(pool, line);
         }
-        LockSet {
+        let locks = LockSet {
             pool,
             lines,
             count,
             changing: Cell::new(false),
+            met: Cell::new(false),
             began: Began::now(),
+        };
+        for &line in &lines[..count] {
+            locks.meet(line);
+        }
+        locks
+    }
+
+    /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody may wait for it.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn try_add(&mut self, ino: Ino) -> bool {
+        let line = line_of(self.pool, ino);
+        if self.lines[..self.count].contains(&line) {
+            return true;
+        }
+        if self.count == LOCKS_MAX || !owner::try_acquire(self.pool, line) {
+            return false;
+        }
+        self.lines[self.count] = line;
+        self.count += 1;
+        if self.changing.get() {
+            self.bump(line);
+        }
+        self.meet(line);
+        true
+    }
+
+    /// This thread owes what the line's lock says.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn meet(&self, line: u64) {
+        let Some(debt) = Debt::load(self.pool, line + DEBT) else {
+            return;
+        };
+        self.met.set(true);
+        if !debt.is_paid(self.pool) && !planted!("bug-debt-unpaid") {
+            self.pool.pm.owe(debt.line(self.pool));
+        }
+    }
+
+    /// Makes what a transaction has changed durable, and closes it by its proof: these locks cover all that it logged, and have the
+    /// debt from now on. What this call still stores in place is no word of it.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn commit(&self, tx: Sealed<'_>) {
+        self.leave(tx.prove());
+    }
+
+    /// Changes bytes in place by a log of the new ones, durable on return. As [`LockSet::commit`] otherwise. `behind` stores what belongs
+    /// to it and no log covers.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn redo(&self, tx: Redo<'_>, behind: impl FnOnce()) {
+        tx.pay_by_entry();
+        // Before it is promised, for recovery may keep the promise; and other lanes' debts are paid here.
+        self.change();
+        let debt = tx.seal().apply();
+        behind();
+        self.leave(debt);
+    }
+
+    /// These locks have the debt.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn leave(&self, debt: Option<Debt>) {
+        let Some(debt) = debt else {
+            return;
+        };
+        self.met.set(false);
+        if planted!("bug-debt-forgotten") {
+            return;
+        }
+        for &line in &self.lines[..self.count] {
+            self.pool.pm.runtime().store(line + DEBT, debt.word());
+        }
+        self.pool.pm.owe_own(debt.line(self.pool));
+    }
+
+    /// Debts that were met are paid.
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn clear_debts(&self) {
+        for &line in &self.lines[..self.count] {
+            self.pool.pm.runtime().store(line + DEBT, 0);
         }
     }
 
@@ -63,6 +149,7 @@ impl<'a> LockSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn change(&self) {
+        self.pool.pm.settle_met();
         if !self.changing.replace(true) {
             for &line in &self.lines[..self.count] {
                 self.bump(line);
@@ -80,8 +167,13 @@ impl<'a> LockSet<'a> {
 
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
+        // What was met and not paid is the locks' again, and so is what this call owes itself.
+        let paid = !self.pool.pm.leave_owed();
         if self.pool.gives_up(self.began) {
             return;
+        }
+        if self.met.get() && paid {
+            self.clear_debts();
         }
         for &line in self.lines[..self.count].iter().rev() {
             if self.changing.get() {
@@ -89,6 +181,20 @@ impl Drop for LockSet<'_> {
             }
             owner::release(self.pool, line);
         }
+    }
+}
+
+/// What the line of an inode owes is durable: before a new one is written in the place of one that is gone, by somebody who does
+/// not have the line. Those who owe it had it before that place could be had.
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn settle_place(pool: &Pool, ino: Ino) {
+    let debt = Debt::load(pool, line_of(pool, ino) + DEBT);
+    if let Some(debt) = debt
+        && !debt.is_paid(pool)
+        && !planted!("bug-place-unsettled")
+    {
+        pool.pm.owe(debt.line(pool));
+        pool.pm.settle_met();
     }
 }
 

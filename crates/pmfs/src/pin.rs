@@ -95,6 +95,8 @@ impl Pool {
         self.alive()?;
         self.inode_off(ino)?;
         let locks = LockSet::take(self, &[ino]);
+        // Programs store to what it covers by themselves.
+        self.pm.settle_met();
         Inode::live(self, ino)?.require_file()?;
         let line = locks.first();
         self.pages_beside_pin(line, ino, writes)?;
@@ -153,6 +155,8 @@ impl Pool {
         self.alive()?;
         self.inode_off(ino)?;
         let locks = LockSet::take(self, &[ino]);
+        // Programs store to what it covers by themselves.
+        self.pm.settle_met();
         Inode::live(self, ino)?.require_file()?;
         let line = locks.first();
         self.pages_beside_pin(line, ino, false)?;

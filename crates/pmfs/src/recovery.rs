@@ -14,6 +14,7 @@ use crate::lane::{Claim, Lane, Purpose};
 use crate::locks::LockSet;
 use crate::open_table::{Reference, Thing};
 use crate::owner::{self, Held, slot_of};
+use crate::persist::proof::Proof;
 use crate::persist::{Pm, Restore};
 use crate::pool::{Began, Pool};
 use crate::settle::{self, tree_of};
@@ -21,7 +22,8 @@ use crate::slot::SLOT_STATE;
 use crate::tree::usage;
 use pmfs_format::LockRaw;
 use pmfs_format::journal::{
-    ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
+    ADDRESS_MASK, ENTRY_LAST, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO,
+    KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
 };
 use pmfs_format::runtime::{OWNER_WAITERS, SLOT_FREE};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,8 +122,16 @@ pub(crate) struct Scan {
     pub id: u64,
     /// Index after the last entry of that transaction.
     head: u64,
-    /// Its undo entries, as offsets, by place; empty if it is closed.
+    /// Its entries of old or new words, as offsets, by place; empty if it is closed.
     pub open: Vec<u64>,
+    /// Where its closing entry is.
+    closing: Option<u64>,
+    /// Where a proof is, which closes it if it holds.
+    proof: Option<u64>,
+    /// Its entries are of new words.
+    pub redo: bool,
+    /// And these are all there.
+    pub last: bool,
 }
 
 /// Reads a lane's log: `entries` lines from byte `log` on.
@@ -132,17 +142,26 @@ pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
         id,
         head: 0,
         open: Vec::new(),
+        closing: None,
+        proof: None,
+        redo: false,
+        last: false,
     };
     if id == 0 {
         return scan;
     }
-    let mut closed = false;
     let mut places = Vec::new();
     let accepted = |found: u64| found == id || planted!("bug-two-ids-accepted") && found + 1 == id;
     for at in (0..entries).filter(|&at| accepted(ids[at as usize])) {
         let header = pm.load(log + at * 64);
         match header >> KIND_SHIFT & 0xf {
-            KIND_COMMIT | KIND_ABORT => closed = true,
+            KIND_COMMIT | KIND_ABORT => scan.closing = Some(log + at * 64),
+            KIND_PROOF => scan.proof = Some(log + at * 64),
+            KIND_REDO => {
+                scan.redo = true;
+                scan.last |= header & ENTRY_LAST != 0;
+                places.push((header >> 56, log + at * 64));
+            }
             _ => places.push((header >> 56, log + at * 64)),
         }
         // The transaction's entries are neighbours, around the end of the ring too.
@@ -150,14 +169,41 @@ pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
             scan.head = at + 1;
         }
     }
-    if !closed {
+    if scan.closing.is_none() {
         places.sort_unstable();
+        let whole = (0..).zip(&places).all(|(at, &(place, _))| at == place);
+        scan.last &= whole || planted!("bug-redo-with-gaps");
         scan.open = places.into_iter().map(|(_, off)| off).collect();
     }
     scan
 }
 
-/// Undoes the lane's open transaction, if it has one, and sets the lane's counters.
+impl Scan {
+    /// Whether a proof shows the open transaction to be done: the words that it logged are what they were to become.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if an entry can't be right.
+    pub fn is_proven(&self, pool: &Pool) -> Result<bool> {
+        let Some(proof) = self.proof.filter(|_| !self.open.is_empty()) else {
+            return Ok(false);
+        };
+        let mut found = Proof::default();
+        for &entry in &self.open {
+            let (off, len, saved) = entry_range(pool, entry)?;
+            if saved != 0 {
+                return Ok(false);
+            }
+            (off..off + len)
+                .step_by(8)
+                .for_each(|word| found.add(pool.pm.load(word)));
+        }
+        let holds = pool.pm.read::<2>(proof + 8) == found.words();
+        Ok(holds || planted!("bug-proof-not-compared"))
+    }
+}
+
+/// Undoes the lane's open transaction, if it has one, or makes one of new words, and sets the lane's counters. One that is closed is
+/// durably so from then on.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
@@ -173,23 +219,45 @@ pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Res
             offset: log,
         });
     }
-    if !scan.open.is_empty() {
+    if let Some(closing) = scan.closing {
+        // Who closed it may not have waited for that, and what says so is no longer in the locks, or was lost with the power.
+        restore.flush(closing, 64);
+        restore.barrier();
+    } else if scan.is_proven(pool)? {
+        // Of one that was killed the words may be seen, and not be durable yet.
+        for &entry in &scan.open {
+            let (off, len, _) = entry_range(pool, entry)?;
+            if !planted!("bug-proven-unflushed") {
+                restore.flush(off, len);
+            }
+        }
+        restore.barrier();
+        restore.confirm(scan.proof.expect("a proof holds"));
+    } else if !scan.open.is_empty() {
         for &entry in &scan.open {
             entry_range(pool, entry)?;
         }
         if planted!("bug-closed-before-undo") {
             restore.close(log + head % entries * 64, scan.id);
         }
-        for &entry in scan.open.iter().rev() {
-            undo_entry(pool, &restore, entry)?;
+        if !scan.redo {
+            for &entry in scan.open.iter().rev() {
+                put_words(pool, &restore, entry)?;
+            }
+        } else if scan.last {
+            for &entry in &scan.open {
+                put_words(pool, &restore, entry)?;
+            }
         }
         if !planted!("bug-restored-unfenced") {
             restore.barrier();
         }
         restore.close(log + head % entries * 64, scan.id);
         head += 1;
-        undone.transactions = 1;
-        undone.entries = scan.open.len() as u64;
+        if !scan.redo {
+            undone.transactions = 1;
+            undone.entries = scan.open.len() as u64;
+        }
     }
     if keep_intents {
         lane.reset_ids(scan.id, head);
@@ -213,7 +281,7 @@ fn entry_range(pool: &Pool, entry: u64) -> Result<(u64, u64, u64)> {
         off >= pool.data.start && off.checked_add(len).is_some_and(|end| end <= pool.data.end)
     };
     match kind {
-        KIND_UNDO
+        KIND_UNDO | KIND_REDO
             if (1..=6).contains(&words) && off.is_multiple_of(8) && inside(off, words * 8) =>
         {
             Ok((off, words * 8, 0))
@@ -225,7 +293,8 @@ fn entry_range(pool: &Pool, entry: u64) -> Result<(u64, u64, u64)> {
     }
 }
 
-fn undo_entry(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
+/// Stores what an entry holds, old words or new ones, where it says.
+fn put_words(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
     let (off, len, saved) = entry_range(pool, entry)?;
     if saved == 0 {
         let line = pool.pm.read::<8>(entry);

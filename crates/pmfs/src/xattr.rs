@@ -298,7 +298,7 @@ impl Pool {
         if let Some((range, word)) = mode {
             tx.set(&range, 0, word);
         }
-        tx.commit();
+        locks.commit(tx);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 use crate::again::Again;
 use crate::explore::{Counts, Explorer, Options, record};
 use crate::files::ace::{sequences, wide};
+use crate::files::debts::debts;
 use crate::files::kinds::kinds;
 use crate::files::reopen::Reopen;
 use crate::files::{FileSystem, pool};
@@ -293,7 +294,7 @@ impl Round<'_> {
         let set = wide();
         for mode in MODES {
             let two = sequences(&set, 2).step_by(TWO_CALLS_ONE_IN);
-            for calls in sequences(&set, 1).chain(two) {
+            for calls in debts().into_iter().chain(sequences(&set, 1)).chain(two) {
                 self.explore(&FileSystem::of_calls(&calls, mode), Options::default());
             }
         }

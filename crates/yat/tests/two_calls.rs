@@ -12,6 +12,7 @@ use yat::campaign::Campaign;
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::files::ace::{ace, sequences, wide};
+use yat::files::debts::debts;
 use yat::pairs::{Pair, building_on, everything, further};
 use yat::stops::stop_everywhere;
 
@@ -39,6 +40,17 @@ fn of_a_slice() {
         .collect();
     assert!(!workloads.is_empty());
     sound(&campaign().run(&workloads));
+}
+
+/// What a transaction leaves owing is met by the next call on the same words, in its own lane and in the other one.
+#[test]
+fn on_the_same_words() {
+    let modes = [DataMode::Atomic, DataMode::Ordered];
+    let all = modes.into_iter().flat_map(|mode| {
+        let programs = debts().into_iter();
+        programs.map(move |calls| (FileSystem::of_calls(&calls, mode), Options::default()))
+    });
+    sound(&campaign().run(&all.collect::<Vec<_>>()));
 }
 
 #[test]

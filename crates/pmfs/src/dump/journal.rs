@@ -8,7 +8,8 @@ use crate::pool::Pool;
 use crate::recovery::scan;
 use crate::slot::{SLOT_INCARNATION, SLOT_PID, SLOT_STATE};
 use pmfs_format::journal::{
-    ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
+    ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO, KIND_SHIFT, KIND_UNDO,
+    WORDS_SHIFT,
 };
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
 
@@ -34,6 +35,9 @@ fn line(pool: &Pool, index: u64) -> Dumped {
         match (scan.id, scan.open.len()) {
             (0, _) => "empty".to_owned(),
             (_, 0) => "closed".to_owned(),
+            _ if scan.is_proven(pool).unwrap_or(false) => "closed by its proof".to_owned(),
+            (_, open) if scan.redo && scan.last => format!("open: {open} entries to make"),
+            (_, open) if scan.redo => format!("open: {open} entries of a change that is none"),
             (_, open) => format!("open: {open} entries to undo"),
         },
     );
@@ -88,27 +92,34 @@ fn entry(pool: &Pool, at: u64) -> Dumped {
     let words = line[0] >> WORDS_SHIFT & 7;
     let kind = match line[0] >> KIND_SHIFT & 0xf {
         KIND_UNDO => "undo",
+        KIND_REDO => "redo",
         KIND_DATA => "data",
         KIND_COMMIT => "commit",
         KIND_ABORT => "abort",
+        KIND_PROOF => "proof",
         _ => "no kind: can't be right",
     };
     shown.text("kind", kind);
     match kind {
-        "undo" => {
+        "undo" | "redo" => {
             shown.address("of", line[0] & ADDRESS_MASK);
-            let old: Vec<String> = line[1..7]
+            let words_there: Vec<String> = line[1..7]
                 .iter()
                 .take(words as usize)
                 .map(|word| format!("{word:#x}"))
                 .collect();
-            shown.text("old", old.join(" "));
+            let which = if kind == "undo" { "old" } else { "new" };
+            shown.text(which, words_there.join(" "));
         }
         "data" => {
             shown.address("of", line[0] & ADDRESS_MASK);
             shown.address("saved at", line[1]);
             shown.number("bytes", line[2]);
         }
+        "proof" => shown.text(
+            "words hash to",
+            format!("{:#018x}{:016x}", line[2], line[1]),
+        ),
         _ => {}
     }
     shown

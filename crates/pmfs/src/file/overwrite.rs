@@ -1,4 +1,4 @@
-//! Writing inside the file. In `atomic` mode: one word is one store; a few bytes are undo-logged; a block is
+//! Writing inside the file. In `atomic` mode: one word is one store; a few bytes are logged and stored; a block is
 //! copied, changed and swung in, some blocks with their pointers logged, many with nodes of their own; a part of a large leaf is saved
 //! first. In `ordered` mode: in place.
 
@@ -7,7 +7,7 @@ use super::{Work, block_of, is_direct};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::lane::{Purpose, Run, Zone};
-use crate::persist::{Durable, Transaction};
+use crate::persist::{Durable, Redo, Transaction};
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, place};
 use crate::tree::{Extent, Found};
@@ -18,7 +18,7 @@ use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use std::ops::Range;
 
-/// Longest overwrite that is undo-logged rather than copied: where sixteen log lines cost what a block does.
+/// Longest overwrite that is logged rather than copied: where sixteen log lines cost what a block does.
 pub(super) const LOGGED_MAX: usize = 16 * ENTRY_DATA_BYTES as usize;
 /// Most pointers that are undo-logged rather than copied with their node: eight log lines. Of 64 both cost the same.
 const POINTERS_MAX: usize = 48;
@@ -89,7 +89,7 @@ impl Work<'_> {
         Ok((extent.written && extent.count == blocks).then_some(extent.off + within))
     }
 
-    /// Undo-logged in place. `false` if some of the range is a hole.
+    /// In place, by a log of the new bytes. `false` if some of the range is a hole.
     fn overwrite_logged(&mut self, at: u64, data: &[u8]) -> Result<bool> {
         let head = ((BLOCK_BYTES - at % BLOCK_BYTES) as usize).min(data.len());
         let (head, tail) = data.split_at(head);
@@ -103,17 +103,12 @@ impl Work<'_> {
                 return Ok(false);
             }
         }
-        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
-        let head_range = tx.log_bytes(head_off, head.len() as u64);
-        let tail_range = tail_off.map(|off| (off, tx.log_bytes(off, tail.len() as u64)));
-        let mut tx = tx.seal();
-        self.locks.change();
-        tx.set_bytes(&head_range, head_off, head);
-        if let Some((off, range)) = &tail_range {
-            tx.set_bytes(range, *off, tail);
+        let mut tx = Redo::begin(&self.pool.pm, self.lane);
+        tx.add(head_off, head);
+        if let Some(off) = tail_off {
+            tx.add(off, tail);
         }
-        tx.commit();
-        self.stray_times();
+        self.locks.redo(tx, || self.stray_times());
         Ok(true)
     }
 
@@ -223,10 +218,10 @@ impl Work<'_> {
         for (word, entry) in (0..).zip(&new) {
             tx.set(&range, word, entry.0);
         }
-        tx.commit();
+        self.stray_times();
+        self.locks.commit(tx);
         // Where the medium has failed the pointers may be as they were: all blocks stay in question.
         self.pool.pm.intact()?;
-        self.stray_times();
         self.free_leaves(gone);
         self.lane.settle_account();
         self.lane.clear_intents();

@@ -84,7 +84,7 @@ impl Pool {
     /// What is looked at first comes nearer while the locks are taken: what leads to a block; of a few bytes, those before them.
     #[inline]
     fn expect(&self, ino: Ino, at: u64, len: usize) {
-        if len <= LOGGED_MAX {
+        if len <= LOGGED_MAX && at % 8 + len as u64 % 8 != 0 {
             self.expect_byte(ino, at);
         } else if let Some(tree) = self.unlocked_tree(ino) {
             tree.expect(self, at / BLOCK_BYTES);

@@ -211,7 +211,7 @@ impl Pool {
             b"." | b".." => return Err(Error::Exists),
             _ => Name::new(self, name)?,
         };
-        let locks = LockSet::take(self, &[dir]);
+        let mut locks = LockSet::take(self, &[dir]);
         let parent = named_dir(self, dir)?;
         if find(self, &parent, &name)?.is_some() {
             return Err(Error::Exists);
@@ -224,6 +224,7 @@ impl Pool {
         let parent = split::make_room(self, &lane, &locks, parent, name.hash, name.bytes.len())?
             .unwrap_or(parent);
         let (ino, off) = new_ino(self, &lane)?;
+        let covered = locks.try_add(ino);
         let now = self.clock.now_ns();
         let mut fresh = self.pm.fresh();
         let mut new = plan(self, &parent, node, bits, kind);
@@ -257,8 +258,12 @@ impl Pool {
         change.apply(&mut tx);
         if planted!("bug-unlocked-before-commit") {
             drop(locks);
+            tx.commit();
+        } else if covered {
+            locks.commit(tx);
+        } else {
+            tx.commit();
         }
-        tx.commit();
         lane.clear_intents();
         Ok(self.attr_of(&made(self, ino)?))
     }

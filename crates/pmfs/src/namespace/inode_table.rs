@@ -4,6 +4,7 @@ use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode, PER_BLOCK};
 use crate::lane::{Lane, Purpose, Zone};
+use crate::locks::settle_place;
 use crate::owner::Held;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
@@ -21,6 +22,7 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 /// `NoInodes`, `NoSpace`.
 pub(crate) fn new_ino(pool: &Pool, lane: &Lane<'_>) -> Result<(Ino, u64)> {
     let ino = pool.alloc_ino(lane)?;
+    settle_place(pool, ino);
     match pool.inode_off(ino) {
         Ok(off) => {
             if !planted!("bug-growth-not-awaited") {

@@ -62,7 +62,7 @@ impl Pool {
         logged.apply(&mut tx);
         named.apply(&mut tx);
         target.apply(&mut tx);
-        tx.commit();
+        locks.commit(tx);
         Ok(self.attr_of(&Inode::load(self, ino)?))
     }
 }

@@ -107,7 +107,7 @@ impl Pool {
             logged.apply(&mut tx);
             named.apply(&mut tx);
             target.apply(&mut tx);
-            tx.commit();
+            locks.commit(tx);
             if planted!("bug-inode-number-freed-early") && links == 0 {
                 planted::mark_number(self, ino, true);
             }

@@ -276,7 +276,11 @@ impl Pool {
             change.apply(&mut tx);
         }
         finish(&mut tx, &parents, &[moved], &[dotdot]);
-        tx.commit();
+        match whiteout {
+            // Its own lock is not held.
+            Some(_) => tx.commit(),
+            None => locks.commit(tx),
+        }
         Ok(())
     }
 
@@ -362,7 +366,7 @@ impl Pool {
         tx.set(&at_source, 0, target_word);
         tx.set(&at_target, 0, source_word);
         finish(&mut tx, &parents, &moved, &dotdots);
-        tx.commit();
+        locks.commit(tx);
         Ok(())
     }
 }

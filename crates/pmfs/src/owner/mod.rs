@@ -173,6 +173,14 @@ impl protocol::Wait for Waiting<'_> {
     }
 }
 
+/// Takes the lock word at `off` if nobody has it.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn try_acquire(pool: &Pool, off: u64) -> bool {
+    let place = Place { pool, off };
+    protocol::try_acquire(&place, pool.holder().word())
+}
+
 /// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]

@@ -45,6 +45,7 @@ impl<'a> FreshSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(self) -> Durable {
+        super::owed::flush(self.mem);
         if !planted!("bug-published-before-durable") {
             self.mem.fence();
         }

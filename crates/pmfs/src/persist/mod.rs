@@ -7,6 +7,8 @@
 //! 3. [`Fresh`]: memory that nothing durable refers to yet;
 //! 4. [`Pm::stray_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
 //!
+//! The first, second and fourth are stores in place, and what others' transactions left owing is paid before them ([`crate::debt`]).
+//!
 //! Volatile state in the runtime area goes through [`Runtime`], which can't reach anything else.
 //!
 //! The right order compiles:
@@ -72,6 +74,9 @@
 //! ```
 
 mod fresh;
+mod owed;
+pub(crate) mod proof;
+mod redo;
 mod restore;
 mod runtime;
 mod transaction;
@@ -80,6 +85,7 @@ use crate::error::{Error, Result};
 pub use crate::strays::Noted;
 pub use fresh::{Durable, Fresh, FreshSet};
 use pmem::Pmem;
+pub(crate) use redo::Redo;
 pub(crate) use restore::Restore;
 pub use runtime::Runtime;
 pub use transaction::{Logged, Sealed, Transaction, Unclosed};
@@ -224,6 +230,7 @@ impl Pm {
             // What the word would expose may be lost.
             return;
         }
+        self.settle();
         let _window = self.mem.window();
         self.mem.store(slot, word);
         if !planted!("bug-publish-unflushed") {
@@ -236,6 +243,7 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden(&self, slot: u64, word: u64) {
+        self.settle();
         let _window = self.mem.window();
         self.mem.store(slot, word);
         if !planted!("bug-hidden-pointer-unflushed") {
@@ -251,6 +259,7 @@ impl Pm {
         assert!(at + bytes.len() <= 8, "bytes of one word");
         let mut word = self.mem.load(slot).to_le_bytes();
         word[at..at + bytes.len()].copy_from_slice(bytes);
+        self.settle();
         let window = self.mem.window();
         self.mem.store(slot, u64::from_le_bytes(word));
         if !planted!("bug-word-unflushed") {
@@ -267,6 +276,7 @@ impl Pm {
         if self.mem.failed().is_some() {
             return;
         }
+        self.settle();
         let window = self.mem.window();
         let early = planted!("bug-size-flushed-first");
         if early {
@@ -291,11 +301,13 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {
+        self.settle();
         let _window = self.mem.window();
         self.mem.store_pair(slot, pair);
     }
 
-    /// Way 4: one word that may be lost or come early: atime.
+    /// Way 4: one word that may be lost or come early: atime, the count of blocks. No proof speaks of these, so nothing has to be
+    /// settled.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_word(&self, _noted: Noted, slot: u64, word: u64) {
@@ -311,6 +323,7 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_write(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        self.settle();
         let _window = self.mem.window();
         self.mem.fence_stores();
         self.mem
@@ -321,6 +334,7 @@ impl Pm {
     /// Way 4: as [`Pm::stray_write`], zeros.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_zero(&self, off: u64, len: u64) {
+        self.settle();
         let _window = self.mem.window();
         self.mem.fence_stores();
         self.mem.zero_nt(off, len);
@@ -336,6 +350,7 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(&self) {
+        owed::flush(&self.mem);
         self.mem.fence();
     }
 }

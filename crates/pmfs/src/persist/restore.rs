@@ -3,7 +3,7 @@
 
 use super::{Pm, medium};
 use crate::error::Result;
-use pmfs_format::journal::{KIND_ABORT, KIND_SHIFT};
+use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_SHIFT};
 
 /// The right to restore. Made by recovery and mkfs alone.
 pub(crate) struct Restore<'a> {
@@ -66,6 +66,18 @@ impl<'a> Restore<'a> {
             .write(entry, &[KIND_ABORT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, id]);
         if !planted!("bug-abort-unflushed") {
             self.pm.mem.flush(entry, 64);
+        }
+        drop(window);
+        self.pm.mem.fence();
+    }
+
+    /// Makes a proof that holds a commit, which stays one whatever becomes of the words it spoke of; durable on return.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn confirm(&self, proof: u64) {
+        let window = self.pm.mem.window();
+        self.pm.mem.store(proof, KIND_COMMIT << KIND_SHIFT);
+        if !planted!("bug-confirmed-unflushed") {
+            self.pm.mem.flush(proof, 64);
         }
         drop(window);
         self.pm.mem.fence();

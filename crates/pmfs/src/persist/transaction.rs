@@ -3,13 +3,18 @@
 //! `Transaction` collects ranges, [`Transaction::seal`] writes their old content to the lane and waits until
 //! that is durable, `Sealed` changes them in place, [`Sealed::commit`] makes the changes durable and closes.
 //! Nothing can fail between seal and commit, so an undo is only ever recovery's.
+//!
+//! [`Sealed::prove`] closes with one wait less: a hash of what the logged words have become is written back with them, and
+//! recovery compares. What it answers has to be durable before any of these words changes again ([`Debt`]).
 
+use super::proof::Proof;
 use super::{Durable, Pm};
+use crate::debt::Debt;
 use crate::lane::Lane;
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
-    ADDRESS_MASK, ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO,
-    PLACE_SHIFT, WORDS_SHIFT,
+    ADDRESS_MASK, ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_SHIFT,
+    KIND_UNDO, PLACE_SHIFT, WORDS_SHIFT,
 };
 
 /// Lines that are noted before they are flushed: more than any call but a logged overwrite changes.
@@ -22,20 +27,33 @@ pub struct Logged {
     words: u64,
 }
 
+/// An entry's first word, but for its place.
 #[derive(Clone, Copy)]
-struct Entry {
-    kind: u64,
-    off: u64,
-    words: u64,
-    /// KIND_DATA: where the saved copy is and its length in bytes.
-    saved: [u64; 2],
+struct Header(u64);
+
+impl Header {
+    fn new(kind: u64, off: u64, words: u64) -> Header {
+        Header(off & ADDRESS_MASK | words << WORDS_SHIFT | kind << KIND_SHIFT)
+    }
+
+    /// The words it covers, by their offsets; none of KIND_DATA.
+    fn words(self) -> impl Iterator<Item = u64> {
+        let off = self.0 & ADDRESS_MASK;
+        (0..self.0 >> WORDS_SHIFT & 7).map(move |word| off + word * 8)
+    }
+
+    fn is_data(self) -> bool {
+        self.0 >> KIND_SHIFT & 0xf == KIND_DATA
+    }
 }
 
 /// A transaction that has changed nothing yet. Dropping it is free.
 pub struct Transaction<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
-    entries: ArrayVec<Entry, ENTRIES_MAX>,
+    entries: ArrayVec<Header, ENTRIES_MAX>,
+    /// Of each entry of KIND_DATA: where the saved copy is and its length in bytes.
+    saved: Vec<[u64; 2]>,
 }
 
 impl<'a> Transaction<'a> {
@@ -46,10 +64,11 @@ impl<'a> Transaction<'a> {
             pm,
             lane,
             entries: ArrayVec::new(),
+            saved: Vec::new(),
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: Header) {
         let logged = self.entries.try_push(entry);
         assert!(logged.is_ok(), "a transaction logs at most 32 entries");
     }
@@ -61,12 +80,7 @@ impl<'a> Transaction<'a> {
             off.is_multiple_of(8) && len.is_multiple_of(8) && len <= ENTRY_DATA_BYTES && len > 0
         );
         let words = len / 8;
-        self.push(Entry {
-            kind: KIND_UNDO,
-            off,
-            words,
-            saved: [0; 2],
-        });
+        self.push(Header::new(KIND_UNDO, off, words));
         Logged { off, words }
     }
 
@@ -76,13 +90,8 @@ impl<'a> Transaction<'a> {
         let start = off & !7;
         let end = (off + len).next_multiple_of(8);
         let mut at = start;
-        let logged = if planted!("bug-unaligned-tail-unlogged") {
-            (off + len) & !7
-        } else {
-            end
-        };
-        while at < logged {
-            let piece = (logged - at).min(ENTRY_DATA_BYTES);
+        while at < end {
+            let piece = (end - at).min(ENTRY_DATA_BYTES);
             let _ = self.log(at, piece);
             at += piece;
         }
@@ -95,12 +104,8 @@ impl<'a> Transaction<'a> {
     /// Logs `len` bytes at `off` whose old content was saved at `saved`, which must be durable (DECISIONS 14).
     #[must_use]
     pub fn log_saved(&mut self, off: u64, len: u64, saved: u64, _durable: &Durable) -> Logged {
-        self.push(Entry {
-            kind: KIND_DATA,
-            off,
-            words: 0,
-            saved: [saved, len],
-        });
+        self.push(Header::new(KIND_DATA, off, 0));
+        self.saved.push([saved, len]);
         Logged {
             off: off & !7,
             words: ((off + len).next_multiple_of(8) - (off & !7)) / 8,
@@ -115,17 +120,15 @@ impl<'a> Transaction<'a> {
         let id = self.lane.next_id();
         let window = mem.window();
         let mut void = false;
+        let mut saved = self.saved.iter();
         for (place, entry) in self.entries.iter().enumerate() {
             let mut line = [0u64; 8];
-            line[0] = (entry.off & ADDRESS_MASK)
-                | entry.words << WORDS_SHIFT
-                | entry.kind << KIND_SHIFT
-                | (place as u64) << PLACE_SHIFT;
-            if entry.kind == KIND_DATA {
-                line[1..3].copy_from_slice(&entry.saved);
+            line[0] = entry.0 | (place as u64) << PLACE_SHIFT;
+            if entry.is_data() {
+                line[1..3].copy_from_slice(saved.next().expect("pushed with the entry"));
             } else {
-                for (word, old) in line[1..].iter_mut().take(entry.words as usize).enumerate() {
-                    *old = mem.load(entry.off + word as u64 * 8);
+                for (off, old) in entry.words().zip(&mut line[1..]) {
+                    *old = mem.load(off);
                 }
             }
             line[7] = id;
@@ -144,6 +147,9 @@ impl<'a> Transaction<'a> {
             }
         }
         drop(window);
+        // What the lane itself owes is paid by these entries: they prove the transaction before this one done.
+        self.pm.forgive(|line| self.lane.has_line(line));
+        super::owed::flush(mem);
         pmem::counters::add_logged(64 * (self.entries.len() as u64 + 1));
         if !planted!("bug-seal-unfenced") {
             mem.fence();
@@ -152,6 +158,7 @@ impl<'a> Transaction<'a> {
             pm: self.pm,
             lane: self.lane,
             id,
+            entries: self.entries,
             lines: [0; LINES_MAX],
             count: 0,
             void,
@@ -164,6 +171,7 @@ pub struct Sealed<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     id: u64,
+    entries: ArrayVec<Header, ENTRIES_MAX>,
     /// Lines stored to, each to be flushed once: a line that was just flushed is slow to write again.
     lines: [u64; LINES_MAX],
     count: usize,
@@ -185,25 +193,6 @@ impl Sealed<'_> {
         self.pm.mem.store(off, value);
         drop(window);
         self.touch(off);
-    }
-
-    /// Stores bytes inside a logged range.
-    #[cfg_attr(feature = "record", track_caller)]
-    pub fn set_bytes(&mut self, range: &Logged, off: u64, bytes: &[u8]) {
-        let len = bytes.len() as u64;
-        assert!(
-            off >= range.off && off + len <= range.off + range.words * 8,
-            "store past a logged range"
-        );
-        if self.void {
-            return;
-        }
-        let window = self.pm.mem.window();
-        self.pm.mem.write_bytes(off, bytes);
-        drop(window);
-        for line in (off & !63..off + len).step_by(64) {
-            self.touch(line);
-        }
     }
 
     /// Notes that a line is to be flushed.
@@ -286,6 +275,55 @@ impl Sealed<'_> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn commit(self) {
         self.make_durable().close();
+    }
+
+    /// Makes the changes durable together with a proof of them, which closes the transaction: one wait less than [`Sealed::commit`]. The
+    /// caller sees to it that the debt is paid before any logged word changes again, whoever changes it ([`LockSet::commit`]).
+    /// `None`: nothing is owed.
+    ///
+    /// [`LockSet::commit`]: crate::locks::LockSet::commit
+    #[must_use = "what is owed must be paid before these words change again"]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn prove(mut self) -> Option<Debt> {
+        let mem = &self.pm.mem;
+        let mut proof = Proof::default();
+        for off in self.entries.iter().flat_map(|entry| entry.words()) {
+            proof.add(mem.load_cached(off));
+        }
+        let failed = mem.failed().is_some();
+        if self.void || failed || self.entries.iter().any(|entry| entry.is_data()) {
+            self.commit();
+            return None;
+        }
+        let [low, high] = proof.words();
+        let at = self.lane.next_entry();
+        let window = mem.window();
+        let kind = match planted!("bug-closed-before-stores") {
+            true => KIND_COMMIT,
+            false => KIND_PROOF,
+        };
+        mem.write(at, &[kind << KIND_SHIFT, low, high, 0, 0, 0, 0, self.id]);
+        if !planted!("bug-close-unflushed") {
+            mem.flush(at, 64);
+        }
+        drop(window);
+        self.flush();
+        if !planted!("bug-close-unfenced") {
+            mem.fence();
+        }
+        if mem.failed().is_some() {
+            // Stores were lost: the proof fails, and whoever recovers undoes what arrived.
+            return None;
+        }
+        let window = mem.window();
+        mem.store(at, KIND_COMMIT << KIND_SHIFT);
+        drop(window);
+        let debt = Debt::new(self.lane.number_of(at), self.id);
+        if debt.is_none() {
+            mem.flush(at, 64);
+            mem.fence();
+        }
+        debt
     }
 }
 

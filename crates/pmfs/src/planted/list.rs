@@ -61,6 +61,36 @@ bugs! {
         "a call returns, and is undone after a crash";
     OneCall "bug-close-unfenced", "close entry: fence",
         "a call returns before its close entry is durable";
+    OneCall "bug-redo-unflushed", "redo entry: flush",
+        "bytes change in place before the log of the new ones is durable";
+    OneCall "bug-redo-unfenced", "redo entry: fence",
+        "bytes change in place before the log of the new ones is durable";
+    OneCall "bug-redo-cut-short", "redo entries: the last one",
+        "recovery makes a change of which only the first entries are there";
+    OneCall "bug-redo-with-gaps", "redo entries: all of them",
+        "recovery makes a change of which entries are missing";
+    OneCall "bug-redone-unflushed", "redo: flush of what was stored in place",
+        "a log is given up while what it promised is not durable";
+    OneCall "bug-redone-unfenced", "redo: fence before the closing entry",
+        "a log is given up while what it promised is not durable";
+    OneCall "bug-proof-not-compared", "proof: compared",
+        "a transaction counts as done though what it changed is not durable";
+    Kill "bug-proven-unflushed", "proof that holds: what a dead thread stored",
+        "a transaction counts as done by words that are seen and not durable";
+    Recovery "bug-confirmed-unflushed", "proof that holds: made a commit durably",
+        "a finished transaction is undone after what was done since";
+    Reopen "bug-closings-unflushed", "clean close: closing entries",
+        "a pool is clean while a transaction is closed by its proof alone";
+    OneCall "bug-debt-forgotten", "debt: left with the locks",
+        "a proof fails because somebody has changed the words it spoke of";
+    OneCall "bug-debt-unpaid", "debt: met with the lock",
+        "who takes a lock changes words that a proof speaks of";
+    OneCall "bug-debt-unflushed", "debt: flush",
+        "the closing entry that a debt names is not written back";
+    OneCall "bug-debt-unfenced", "debt: fence before a store in place",
+        "words that a proof speaks of change before its transaction is closed durably";
+    OneCall "bug-place-unsettled", "debt: an inode's place that is given out anew",
+        "a new inode is written where a proof speaks of the old one's words";
     OneCall "bug-two-ids-accepted", "greatest id alone counts",
         "entries of the transaction before count too, and its close entry closes the open one";
     TwoCalls "bug-ids-restart", "NOVA: log pointers wrong after recovery",

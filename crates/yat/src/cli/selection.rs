@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use yat::files::FileSystem;
 use yat::files::ace::{self, sequences, shared_prefixes};
 use yat::files::call::{self, Call};
+use yat::files::debts::debts;
 use yat::files::kinds::kinds;
 
 #[derive(Debug, Args)]
@@ -60,6 +61,8 @@ enum Set {
     Ace3,
     /// Those of three calls that change names and sizes
     Meta3,
+    /// Calls one after the other on the same words, in two lanes
+    Debts,
     /// As ace1, with the calls that ACE leaves out
     Wide1,
     /// As ace2, with the calls that ACE leaves out
@@ -71,6 +74,7 @@ impl Set {
     fn sequences(self) -> Vec<Vec<Call>> {
         let (set, len) = match self {
             Set::Kinds => return Vec::new(),
+            Set::Debts => return debts(),
             Set::Ace1 => (ace::ace(), 1),
             Set::Ace2 => (ace::ace(), 2),
             Set::Ace3 => (ace::ace(), 3),

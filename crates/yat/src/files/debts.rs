@@ -1,0 +1,42 @@
+//! Calls one after the other on the same few words, so that each meets what the one before left owing: bytes of a file, its end in the
+//! middle of a word, a directory's names, an inode's first line, a number and a block that are given out again.
+//!
+//! Each begins in two ways, which sum to an even and to an odd number: so its calls change lanes at each step in one, and at each
+//! second step in the other.
+
+use super::call::{Call, parse};
+
+const BEGINNINGS: [&str; 2] = ["mkdir A", "mkdir B"];
+
+const CALLS: [&str; 12] = [
+    // Bytes over bytes.
+    "create foo; write foo 0 200; write foo 8 24; write foo 16 24; write foo 0 40",
+    "create foo; write foo 0 200; write foo 8 24; write foo 8 8; write foo 13 21; write foo 16 24",
+    "create foo; write foo 0 9000; write foo 4080 40; write foo 4088 24; write foo 0 4096; write foo 4100 16",
+    // An end inside of a word.
+    "create foo; write foo 0 13; write foo 3 10; append foo 5; write foo 2 12; truncate foo 40",
+    "create foo; write foo 0 29; write foo 0 29; truncate foo 60; write foo 24 30; append foo 300",
+    // Blocks that go.
+    "create foo; write foo 0 9000; write foo 100 24; truncate foo 0; create bar; write bar 0 4096",
+    "create foo; write foo 0 9000; write foo 0 8192; write foo 4096 4904; unlink foo; create bar; write bar 0 4096",
+    // Numbers that are given out again.
+    "create foo; unlink foo; create bar; unlink bar; mkdir C; rmdir C; create foo",
+    "create foo; create bar; rename foo bar; create foo; unlink bar; tmpfile A",
+    // Names and attributes.
+    "create foo; link foo bar; chmod foo 384; rename foo baz; unlink bar; append baz 8",
+    "create foo; setxattr foo 10; chmod foo 384; chown foo 7; utimens foo; write foo 0 5; removexattr foo",
+    "create foo; mkdir C; rename foo C/foo; chmod C 448; rename C/foo bar; rmdir C",
+];
+
+/// All of them.
+///
+/// # Panics
+/// Never: the calls can be read.
+#[must_use]
+pub fn debts() -> Vec<Vec<Call>> {
+    let all = CALLS
+        .iter()
+        .flat_map(|calls| BEGINNINGS.map(|beginning| format!("{beginning}; {calls}")));
+    all.map(|calls| parse(&calls).expect("calls that can be read"))
+        .collect()
+}

@@ -246,10 +246,8 @@ pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Res
             }
         } else if scan.last {
             // Of one that was killed the log may be whole, and not durable yet.
-            if !planted!("bug-remade-before-durable") {
-                scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
-                restore.barrier();
-            }
+            scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
+            restore.barrier();
             for &entry in &scan.open {
                 put_words(pool, &restore, entry)?;
             }

@@ -77,8 +77,6 @@ bugs! {
         "a transaction counts as done though what it changed is not durable";
     Kill "bug-proven-unflushed", "proof that holds: what a dead thread stored",
         "a transaction counts as done by words that are seen and not durable";
-    Kill "bug-remade-before-durable", "redo: a dead thread's log",
-        "bytes change in place by a log that is seen and not durable";
     Recovery "bug-confirmed-unflushed", "proof that holds: made a commit durably",
         "a finished transaction is undone after what was done since";
     Reopen "bug-closings-unflushed", "clean close: closing entries",

@@ -5,10 +5,10 @@
 //! that covers such words has the debt; whoever takes the lock flushes that line, and fences before it stores in place, which its own
 //! first barrier mostly does. Nobody waits for it alone.
 
+use crate::lane::LAST_ID;
 use crate::pool::Pool;
 use pmfs_format::runtime::DEBT_ID_SHIFT;
 
-const LAST_ID: u64 = 8;
 const LINE_MASK: u64 = (1 << DEBT_ID_SHIFT) - 1;
 
 /// A closing entry that is not durable for certain: a lock's word for it.

@@ -16,7 +16,8 @@ use pmfs_format::{BLOCK_SHIFT, IntentRaw};
 use std::cell::Cell;
 
 const OWNER: u64 = 0;
-const LAST_ID: u64 = 8;
+/// Where in a lane's line the id of its last transaction is.
+pub(crate) const LAST_ID: u64 = 8;
 const HEAD: u64 = 16;
 const INTENTS: u64 = 24;
 const BLOCK_CURSOR: u64 = 32;

@@ -81,7 +81,8 @@ impl Pool {
         }
     }
 
-    /// What is looked at first comes nearer while the locks are taken: what leads to a block; of a few bytes, those before them.
+    /// What is looked at first comes nearer while the locks are taken: what leads to a block; of a few bytes that change a word in part, its
+    /// others, which the log has to have.
     #[inline]
     fn expect(&self, ino: Ino, at: u64, len: usize) {
         if len <= LOGGED_MAX && at % 8 + len as u64 % 8 != 0 {

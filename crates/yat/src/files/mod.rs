@@ -247,7 +247,7 @@ impl Program for FileSystem {
     }
 
     fn go_on(&self, running: &mut Attached) -> Result<(), String> {
-        // Not the lane of the interrupted call: its log must stay closed though nothing is written over it.
+        // Not the lane of the last call: where that was interrupted its log must stay closed though nothing is written over it.
         pmfs::prefer_lane(1 - self.lane(self.steps().saturating_sub(1)));
         usage::use_up(&running.fs)
     }

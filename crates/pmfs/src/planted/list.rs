@@ -89,6 +89,8 @@ bugs! {
         "the closing entry that a debt names is not written back";
     OneCall "bug-debt-unfenced", "debt: fence before a store in place",
         "words that a proof speaks of change before its transaction is closed durably";
+    OneCall "bug-debt-met-late", "debt: before a log of new words",
+        "a crash leaves two lanes' logs of the same words, and the older one is made last";
     OneCall "bug-place-unsettled", "debt: an inode's place that is given out anew",
         "a new inode is written where a proof speaks of the old one's words";
     OneCall "bug-two-ids-accepted", "greatest id alone counts",

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::geometry::BitmapPlace;
 use crate::info::FreePages;
 use crate::lane::{Lane, Purpose, Run, Zone};
+use crate::locks::line_of;
 use crate::owner::Held;
 use crate::pool::Pool;
 use pmfs_format::runtime::GROUP_UNITS;
@@ -506,6 +507,8 @@ impl Pool {
                     map.mark(run, true);
                 }
                 lane.set_inode_cursor(ino + 1);
+                // Likely the next to be made: its lock is in no cache.
+                self.pm.prefetch(line_of(self, ino + 1));
                 return Ok(ino);
             }
         }

@@ -5,6 +5,7 @@ use crate::persist::{FreshSet, Logged, Sealed, Transaction};
 use crate::pool::Pool;
 use crate::tree::corrupt;
 use crate::types::Ino;
+use arrayvec::ArrayVec;
 use pmfs_format::LINE_BYTES;
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_FREE, FINGERPRINT_MORE, NAME_FIRST_LINE};
 
@@ -266,9 +267,8 @@ pub(crate) struct HeaderEdit {
 /// A [`HeaderEdit`] whose words are logged.
 pub(crate) struct LoggedHeader {
     range: Logged,
-    /// The new header, and the words of it that are logged.
-    new: Header,
-    words: std::ops::RangeInclusive<usize>,
+    /// The words of the new header that are logged.
+    words: ArrayVec<u64, 8>,
 }
 
 impl HeaderEdit {
@@ -326,8 +326,7 @@ impl HeaderEdit {
         );
         LoggedHeader {
             range,
-            new: self.new,
-            words: first..=last,
+            words: (first..=last).map(|at| self.new.word(at)).collect(),
         }
     }
 }
@@ -336,8 +335,6 @@ impl LoggedHeader {
     /// Stores the new words.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(&self, tx: &mut Sealed<'_>) {
-        for (at, word) in self.words.clone().enumerate() {
-            tx.set(&self.range, at as u64, self.new.word(word));
-        }
+        tx.set_words(&self.range, 0, &self.words);
     }
 }

@@ -111,8 +111,7 @@ impl Work<'_> {
         self.locks.change();
         let pair = self.pair(size);
         tx.set(&slot, 0, swing.new.0);
-        tx.set(&range, 0, pair[0]);
-        tx.set(&range, 1, pair[1]);
+        tx.set_words(&range, 0, &pair);
         tx.commit();
         self.inode.size_word = pair[0];
     }

@@ -6,7 +6,7 @@ use crate::acl;
 use crate::alloc::Class;
 use crate::dir::Name;
 use crate::dir::bucket::{HeaderEdit, kind_of};
-use crate::dir::{bucket_of, split};
+use crate::dir::{bucket_of, expect, split};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode};
 use crate::lane::{Claim, Lane, Purpose, Zone};
@@ -211,6 +211,7 @@ impl Pool {
             b"." | b".." => return Err(Error::Exists),
             _ => Name::new(self, name)?,
         };
+        expect(self, dir, &name);
         let mut locks = LockSet::take(self, &[dir]);
         let parent = named_dir(self, dir)?;
         if find(self, &parent, &name)?.is_some() {

@@ -36,9 +36,7 @@ impl Change {
     /// Stores them.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(&self, tx: &mut Sealed<'_>) {
-        for (at, &word) in self.hot.0.iter().enumerate() {
-            tx.set(&self.range, at as u64, word);
-        }
+        tx.set_words(&self.range, 0, &self.hot.0);
     }
 }
 
@@ -70,8 +68,11 @@ pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>
         let inode = Inode::live(pool, dir)?;
         inode.require_dir()?;
         let found = dir::lookup(pool, &inode, name)?.map(|hit| hit.ino);
-        // Whoever asks reads the inode next.
-        if let Some(off) = found.and_then(|ino| pool.inode_off(ino).ok()) {
+        // Whoever asks takes the inode's lock next, and reads it.
+        if let Some(ino) = found
+            && let Ok(off) = pool.inode_off(ino)
+        {
+            pool.pm.prefetch(locks::line_of(pool, ino));
             pool.pm.prefetch(off);
             pool.pm.prefetch(off + 64);
         }

@@ -3,7 +3,7 @@
 use super::whiteout::Whiteout;
 use super::{Change, find, named_dir, peek};
 use crate::dir::bucket::{HeaderEdit, LoggedHeader, kind_of};
-use crate::dir::{Hit, Name, bucket_of, split};
+use crate::dir::{Hit, Name, bucket_of, expect, split};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::Claim;
@@ -87,6 +87,8 @@ impl Pool {
         }
         let name = Name::new(self, name)?;
         let new_name = Name::new(self, new_name)?;
+        expect(self, dir, &name);
+        expect(self, new_dir, &new_name);
         loop {
             let told = seen.take();
             let (source, target) = match told {
@@ -261,7 +263,8 @@ impl Pool {
         let whiteout = whiteout.map(|made| made.log(&mut tx, &situation.source_hit));
         let mut moved = Change::log(&mut tx, &source);
         moved.hot.change(now);
-        let dotdot = dotdot(&mut tx, &situation, &source, situation.to.ino);
+        let dotdot = [dotdot(&mut tx, &situation, &source, situation.to.ino)];
+        let moved = [moved];
 
         let mut tx = tx.seal();
         locks.change();
@@ -275,7 +278,7 @@ impl Pool {
             tx.set(record, 0, *word);
             change.apply(&mut tx);
         }
-        finish(&mut tx, &parents, &[moved], &[dotdot]);
+        finish(&mut tx, &parents, &moved, &dotdot);
         match whiteout {
             // Its own lock is not held.
             Some(_) => tx.commit(),

@@ -184,22 +184,37 @@ impl Sealed<'_> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set(&mut self, range: &Logged, word: u64, value: u64) {
-        assert!(word < range.words, "store past a logged range");
-        let off = range.off + word * 8;
+        self.set_words(range, word, &[value]);
+    }
+
+    /// Stores words of a logged range, from `first` on.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_words(&mut self, range: &Logged, first: u64, values: &[u64]) {
+        let count = values.len() as u64;
+        assert!(
+            first + count <= range.words && count > 0,
+            "store past a logged range"
+        );
         if self.void {
             return;
         }
+        let from = range.off + first * 8;
         let window = self.pm.mem.window();
-        self.pm.mem.store(off, value);
+        for (off, &value) in (from..).step_by(8).zip(values) {
+            self.pm.mem.store(off, value);
+        }
         drop(window);
-        self.touch(off);
+        let last = from + (count - 1) * 8;
+        for line in (from & !63..=last).step_by(64) {
+            self.touch(line);
+        }
     }
 
-    /// Notes that a line is to be flushed.
+    /// Notes that a line (the offset of its first byte) is to be flushed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    fn touch(&mut self, off: u64) {
-        let line = off & !63;
+    fn touch(&mut self, line: u64) {
         if self.lines[..self.count].contains(&line) {
             return;
         }

@@ -13,7 +13,7 @@ pub(crate) mod visit;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use entry::{Entry, coverage, place, span};
-use pmfs_format::tree::FILE_HEIGHT_MAX;
+use pmfs_format::tree::{DIRECTORY_HEIGHT, FILE_HEIGHT_MAX};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// Units of a hole past a tree's end: more than any file has blocks.
@@ -37,6 +37,14 @@ impl Shape {
         match self {
             Shape::File => units,
             Shape::Directory => 1,
+        }
+    }
+
+    /// Levels of the highest tree of this shape.
+    fn height_max(self) -> u32 {
+        match self {
+            Shape::File => FILE_HEIGHT_MAX,
+            Shape::Directory => DIRECTORY_HEIGHT,
         }
     }
 }
@@ -154,11 +162,22 @@ impl Tree {
         }
     }
 
+    /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's header. As [`Tree::expect_byte`] otherwise.
+    #[inline]
+    pub fn expect_bucket(&self, pool: &Pool, index: u64) {
+        if let Some((entry, _)) = self.descend(pool, index, 0)
+            && entry.is_leaf()
+            && let Ok(bucket) = entry.unrooted().checked(&pool.data, BLOCK_BYTES, self.slot)
+        {
+            pool.pm.prefetch(bucket.off());
+        }
+    }
+
     /// Goes down towards `index`, to `least` or to what is no node: the entry there, and its level. Without the lock: it may be anything.
     #[inline]
     fn descend(&self, pool: &Pool, index: u64, least: u32) -> Option<(Entry, u32)> {
         let (mut level, mut entry) = (self.root.height(), self.root);
-        if level > FILE_HEIGHT_MAX || index >= coverage(level) {
+        if level > self.shape.height_max() || index >= coverage(level) {
             return None;
         }
         while level > least && entry.is_node() {
@@ -170,11 +189,7 @@ impl Tree {
     }
 
     fn check_height(&self, height: u32) -> Result<()> {
-        let max = match self.shape {
-            Shape::File => 4,
-            Shape::Directory => 7,
-        };
-        if height > max {
+        if height > self.shape.height_max() {
             return Err(corrupt("tree height", self.slot));
         }
         Ok(())

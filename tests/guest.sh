@@ -17,7 +17,8 @@ target=${CARGO_TARGET_DIR:-$here/target}
 work=$target/guest
 limit=${PMFS_GUEST_SECONDS:-5400}
 if [ "$#" = 0 ]; then
-    # The guest's CPU has protection keys. Whether a pool is closed by them is tested here, and none of it may be skipped.
+    # The guest's CPU has protection keys, and its memory pages of 1 GiB. Whether a pool is closed by the ones and mapped by the others is
+    # tested here, and none of it may be skipped.
     closed=
     for of in "pmem windows" "pmfs-cli run"; do
         built=$(cargo test --no-run -p "${of% *}" --test "${of#* }" 2>&1) || { echo "$built" && exit 1; }
@@ -26,7 +27,7 @@ if [ "$#" = 0 ]; then
     # All of it runs, whatever fails.
     set -- env PMFS_SUITES_POOL=1G PMFS_RUN_SECONDS=600 closed="$closed" bash -c 'bad=0
         for program in $closed; do
-            said=$($program --show-output --test-threads=1 keys stray:: handlers_in faults_of alternate 2>&1) || bad=1
+            said=$($program --show-output --test-threads=1 keys stray:: handlers_in faults_of alternate large_pages 2>&1) || bad=1
             echo "$said" | grep -E "^test |^skipped|panicked|^strays|keys: "
             case $said in *skipped:*) bad=1 ;; esac
         done

@@ -31,8 +31,12 @@ def look(said):
     count, rest = divmod(len(content), 4500)
     assert rest == 0, f"{name}: half of a record"
     assert count >= said, f"{name}: {count} records of {said}"
-    for number in range(1, count + 1):
-        assert content[(number - 1) * 4500 : number * 4500] == record(number), f"{name}: record {number}"
+    wrong = [
+        (number, sum(a != b for a, b in zip(found, record(number))), found[:10], found[-10:])
+        for number in range(1, count + 1)
+        if (found := content[(number - 1) * 4500 : number * 4500]) != record(number)
+    ]
+    assert not wrong, f"{name}: {count} records, {said} said to be done; wrong ones (number, bytes, first and last of them): {wrong[:20]}"
     for number in range(max(1, said - 99), said + 1):
         with open(os.path.join(place, "file-%d" % (number % 100)), "rb") as file:
             found = file.read()

@@ -53,6 +53,14 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Less than a page of a medium whose pages are large, or copies of such.
+    #[error("{}: only shared memory of whole pages of {page_size} bytes can be mapped here: give the file whole ones (fallocate), or map it through a mount", path.display())]
+    LargePages {
+        /// The pool.
+        path: PathBuf,
+        /// Page size of the medium, bytes.
+        page_size: u64,
+    },
     /// The protection asked for can't be had.
     #[error("{} can't be protected as asked: ask for auto, which takes what there is", path.display())]
     Protect {

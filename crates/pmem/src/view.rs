@@ -8,9 +8,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
+use crate::Pmem;
 use crate::copy::Copier;
 use crate::map::{HUGE, Mapping};
-use crate::{MediumKind, Pmem};
 
 const PAGE: usize = 4096;
 
@@ -48,16 +48,19 @@ impl Pmem {
     /// Maps pieces of the pool side by side, `len` bytes in all, with large pages where the longest piece has them.
     ///
     /// # Errors
-    /// The pool is no file, or of a medium whose pages can't be mapped one by one (`Unsupported`); what the kernel says.
+    /// The pool is no file, or what is asked for is no whole pages of its medium, or copies of such as are large (`Unsupported`); what the
+    /// kernel says.
     pub fn view(&self, len: u64, pieces: &[Piece], stores: Stores) -> io::Result<View> {
-        let kind = self.medium().kind;
-        let path = self.path().filter(|_| {
-            !matches!(
-                kind,
-                MediumKind::DevDax | MediumKind::Hugetlbfs | MediumKind::Private
-            )
+        let path = self.path().ok_or(io::ErrorKind::Unsupported)?;
+        let medium = self.medium();
+        let whole = |bytes: u64| bytes.is_multiple_of(medium.page_size);
+        let are_whole = pieces.iter().all(|piece| {
+            let Piece { at, off, len } = *piece;
+            whole(at) && whole(off) && whole(len)
         });
-        let path = path.ok_or(io::ErrorKind::Unsupported)?;
+        if medium.has_large_pages() && (!are_whole || !whole(len) || stores == Stores::Private) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -69,9 +72,10 @@ impl Pmem {
         }
         let len = usize::try_from(len).map_err(io::Error::other)?;
         let longest = pieces.iter().max_by_key(|piece| piece.len);
-        let first = longest.map_or(0, |piece| piece.off.wrapping_sub(piece.at) as usize % HUGE);
+        let align = medium.alignment();
+        let first = longest.map_or(0, |piece| piece.off.wrapping_sub(piece.at) as usize % align);
         let view = View {
-            mapping: Mapping::reserved(len.max(1), HUGE, first)?,
+            mapping: Mapping::reserved(len.max(1), align, first)?,
             file,
             stores,
         };

@@ -52,8 +52,8 @@ impl Fs {
     ///
     /// # Errors
     /// [`Error::Mapped`]: a mount's kernel has pages of it, or another process has it mapped and one of the two wants it for itself.
-    /// [`Error::NoSpace`]; [`Error::Invalid`]: not such a range; [`Error::Media`]: a medium whose pages can't be mapped one by one (device DAX,
-    /// hugetlbfs, private memory).
+    /// [`Error::NoSpace`]; [`Error::Invalid`]: not such a range; [`Error::Media`]: private memory, or a medium with large pages (hugetlbfs, most
+    /// DAX devices) of which the range is no whole ones, or [`MapMode::Atomic`] there.
     pub fn map(&self, ino: Ino, at: u64, len: u64, mode: MapMode) -> Result<FileMap<'_>> {
         let size = self.getattr(ino)?.size;
         let inside = at.checked_add(len).is_some_and(|end| end <= size);
@@ -107,13 +107,16 @@ impl Fs {
         }
         let runs = self.blocks(ino, at, len, u64::MAX)?;
         let pieces: Vec<Piece> = runs.iter().map(|run| piece(run, at)).collect();
-        let failed = |source| {
-            let path = self
-                .mapping()
-                .path()
-                .unwrap_or("a pool without a file".as_ref());
-            let path = path.to_owned();
-            Error::Media(pmem::Error::Map { path, len, source })
+        let failed = |source: io::Error| {
+            let path = self.mapping().path();
+            let path = path.unwrap_or("a pool without a file".as_ref()).to_owned();
+            let page_size = self.mapping().medium().page_size;
+            Error::Media(match source.kind() {
+                io::ErrorKind::Unsupported if page_size > BLOCK_BYTES => {
+                    pmem::Error::LargePages { path, page_size }
+                }
+                _ => pmem::Error::Map { path, len, source },
+            })
         };
         self.mapping().view(len, &pieces, stores).map_err(failed)
     }

@@ -177,6 +177,16 @@ impl Run {
         self.ended(command)
     }
 
+    /// A shell's script, in a mount namespace of its own: the command `pmfs` is its `$0`, the program and the numbers are its arguments.
+    pub fn in_a_namespace(&self, script: &str, program: &Path, numbers: &[u64]) -> Said {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]);
+        command.arg(&self.pmfs).arg(program);
+        command.args(numbers.iter().map(u64::to_string));
+        command.env("PMFS_LOG", self.bench.path("log"));
+        self.ended(command)
+    }
+
     fn ended(&self, mut command: Command) -> Said {
         let out = self.bench.path("out");
         let file = File::create(&out).expect("a file");

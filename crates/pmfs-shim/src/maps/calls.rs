@@ -70,6 +70,12 @@ impl Wish {
         }))
     }
 
+    /// Whether it can be had on a medium with large pages: shared memory, in whole ones.
+    fn suits_medium(&self) -> bool {
+        place::page() == PAGE
+            || self.shared && !self.apart && place::are_whole(&[self.at, self.bytes, self.offset])
+    }
+
     /// The flags that want all of it at once.
     fn more(&self) -> u64 {
         self.flags & (MAP_POPULATE | MAP_LOCKED) as u64
@@ -98,6 +104,13 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
         return Ok(None);
     };
     let fs = pool::get().ok_or(libc::EIO)?;
+    if !wish.suits_medium() {
+        return if wish.apart {
+            Err(libc::ENODEV)
+        } else {
+            Ok(None)
+        };
+    }
     let mut table = table();
     let first = !table.shows(file.ino);
     if first {
@@ -114,7 +127,9 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
     };
     let runs = pinned.and_then(|()| runs_of(fs, file, &wish));
     let mapped = match runs {
-        Ok((runs, lazy)) if runs.len() <= RUNS_MAX => put(&mut table, file, &wish, (&runs, lazy)),
+        Ok((runs, lazy)) if runs.len() <= RUNS_MAX && place::fits(wish.bytes, &runs) => {
+            put(&mut table, file, &wish, (&runs, lazy))
+        }
         // A mount's pages would reach the file when they like.
         _ if wish.apart || table.is_apart(file.ino) => Err(libc::ENODEV),
         _ => Ok(None),
@@ -311,10 +326,11 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
     else {
         return Verdict::done(Err(EINVAL));
     };
-    if old_bytes == 0 || !old.is_multiple_of(PAGE) {
+    let target = fixed.then_some(to);
+    let all = [old, end, bytes, target.unwrap_or(0)];
+    if old_bytes == 0 || !old.is_multiple_of(PAGE) || !place::are_whole(&all) {
         return Verdict::done(Err(EINVAL));
     }
-    let target = fixed.then_some(to);
     let may_move = flags & MREMAP_MAYMOVE as u64 != 0;
     Verdict::done(resize(
         &mut table,

@@ -5,7 +5,7 @@
 //! be; before a program sees that signal it is looked whether the file has become longer since.
 //!
 //! What can't be had so is mapped through the mount: a file of which a mount's kernel has pages, one whose blocks lie too
-//! scattered, a pool whose pages can't be mapped one by one.
+//! scattered, and on a medium with large pages (hugetlbfs, most DAX devices) all but shared memory of whole ones.
 
 mod apart;
 mod calls;

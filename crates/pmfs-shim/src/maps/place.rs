@@ -3,13 +3,31 @@
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE};
 use pmfs::BlockRun;
 
+use super::PAGE;
 use super::table::Stretch;
 use crate::calls::kernel_answer;
 use crate::program::Answer;
 use crate::{config, kept, kernel, pool};
 
-/// The alignment with which the kernel can map large pages.
+/// The alignment with which the kernel can map large pages, unless all those of the medium are larger.
 const LARGE: u64 = 2 << 20;
+
+/// The pages that the pool's medium is mapped by: 4 KiB; on hugetlbfs and most DAX devices 2 MiB or 1 GiB, and nothing less.
+pub(super) fn page() -> u64 {
+    pool::attached().map_or(PAGE, |fs| fs.mapping().medium().page_size)
+}
+
+/// Whether all these are whole pages of the medium.
+pub(super) fn are_whole(all: &[u64]) -> bool {
+    let page = page();
+    all.iter().all(|bytes| bytes.is_multiple_of(page))
+}
+
+/// Whether `bytes` of a file can be mapped as its blocks lie.
+pub(super) fn fits(bytes: u64, runs: &[BlockRun]) -> bool {
+    let whole = |run: &BlockRun| are_whole(&[run.at, run.off, run.len]);
+    page() == PAGE || runs.iter().all(whole) && runs.iter().map(|run| run.len).sum::<u64>() == bytes
+}
 
 /// How a mapping was asked for.
 pub(super) struct How {
@@ -58,17 +76,18 @@ pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> An
     const WHERE: u64 = (MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT) as u64;
     let kind = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) as u64 | flags & WHERE;
     let free = at == 0 && flags & WHERE == 0;
-    let Some(first) = first.filter(|_| free && bytes >= LARGE) else {
+    let large = LARGE.max(page());
+    let Some(first) = first.filter(|_| free && bytes >= large) else {
         return map(at, bytes, PROT_NONE as u64, kind, -1, 0);
     };
-    let room = map(0, bytes + LARGE, PROT_NONE as u64, kind, -1, 0)?;
-    let before = first.wrapping_sub(room) % LARGE;
+    let room = map(0, bytes + large, PROT_NONE as u64, kind, -1, 0)?;
+    let before = first.wrapping_sub(room) % large;
     let start = room + before;
     if before > 0 {
         remove(room, before);
     }
-    if before < LARGE {
-        remove(start + bytes, LARGE - before);
+    if before < large {
+        remove(start + bytes, large - before);
     }
     Ok(start)
 }
@@ -100,18 +119,11 @@ pub(super) fn nothing(at: u64, bytes: u64, protection: u64) -> Answer {
     Ok(at)
 }
 
-/// The pool's file, if its pages can be mapped one by one.
+/// The pool's file.
 fn pool_file() -> Result<i32, i32> {
     kept::POOL.get(|| {
         let fs = pool::attached().ok_or(libc::EIO)?;
         let mapping = fs.mapping();
-        let plain = !matches!(
-            mapping.medium().kind,
-            pmem::MediumKind::DevDax | pmem::MediumKind::Hugetlbfs | pmem::MediumKind::Private
-        );
-        if !plain || mapping.medium().page_size != super::PAGE {
-            return Err(libc::ENODEV);
-        }
         let path = [config::get().pool.as_slice(), b"\0"].concat();
         let flags = (libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
         let here = libc::AT_FDCWD as u64;

@@ -48,13 +48,15 @@ impl Stretch {
 
     /// Whether holes may get memory later: not where pages may be the process's own copies.
     pub fn may_be_lazy(&self) -> bool {
-        self.shared && !self.apart
+        self.shared && !self.apart && place::page() == PAGE
     }
 
     /// Bytes of holes that get memory when they are mapped, or have become part of the file.
     pub fn at_once(&self) -> u64 {
         match self.may_be_lazy() {
             true => lazy::AT_ONCE,
+            // Of a medium with large pages whole ones are.
+            false if place::page() > PAGE => u64::MAX,
             false => lazy::NEVER_LATER_MAX,
         }
     }

@@ -16,7 +16,8 @@ pub(crate) struct DirtyRanges {
 }
 
 impl DirtyRanges {
-    /// Adds the pages of `off..off + len`.
+    /// Adds the pages of `off..off + len`, which have been stored to: what is added before could be taken, and written to the disk as it was, by
+    /// the fence of another thread.
     #[cold]
     pub(crate) fn add(&self, off: u64, len: u64) {
         if len == 0 {
@@ -50,6 +51,61 @@ impl DirtyRanges {
             if failed && let Some(node) = mem.node {
                 node.fail(range.start);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    type Store = fn(&Pmem);
+
+    /// Goal: a fence of another thread can't take a range of which something is stored later. Method: the ranges are locked as that fence
+    /// locks them; whoever stores gets as far as having stored.
+    #[test]
+    fn ranges_are_noted_once_they_are_stored() {
+        const FROM: u64 = 32 << 10;
+        let stores: [Store; 4] = [
+            |mem| mem.write_nt(0, &[7; 8192]).unwrap(),
+            |mem| mem.copy_nt(0, FROM, 8192).unwrap(),
+            |mem| mem.zero_nt(0, 8192),
+            |mem| {
+                mem.write_bytes(0, &[7; 8192]);
+                mem.flush(0, 8192);
+            },
+        ];
+        for (number, store) in stores.into_iter().enumerate() {
+            let mut mem = Pmem::private(64 << 10);
+            mem.write_bytes(FROM, &[7; 8192]);
+            let before = if number == 2 { 7 } else { 0 };
+            mem.write_bytes(0, &[before; 8192]);
+            mem.dirty = Some(Box::default());
+            let dirty = mem.dirty.as_deref().unwrap();
+            let held = dirty.ranges.lock().unwrap();
+            std::thread::scope(|scope| {
+                let storing = scope.spawn(|| store(&mem));
+                let since = Instant::now();
+                while mem.load(8184).to_le_bytes() == [before; 8] {
+                    assert!(
+                        since.elapsed() < Duration::from_secs(20),
+                        "{number}: noted before it is stored"
+                    );
+                    std::thread::yield_now();
+                }
+                drop(held);
+                storing.join().unwrap();
+            });
+            let ranges = dirty.ranges.lock().unwrap();
+            assert_eq!(
+                *ranges,
+                [Range {
+                    start: 0,
+                    end: 8192
+                }],
+                "{number}"
+            );
         }
     }
 }

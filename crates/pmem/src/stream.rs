@@ -108,10 +108,25 @@ impl Pmem {
         from: *const u8,
         len: usize,
     ) -> Result<(), (usize, usize)> {
+        // SAFETY: the caller's promise.
+        let copied = unsafe { self.stream_all(off, from, len) };
+        // Not before: another thread's fence would take a range that is not stored yet, and this one's would find none.
+        self.note_dirty(off, len as u64);
+        copied
+    }
+
+    /// # Safety
+    /// As of [`Pmem::stream_in`].
+    #[inline]
+    unsafe fn stream_all(
+        &self,
+        off: u64,
+        from: *const u8,
+        len: usize,
+    ) -> Result<(), (usize, usize)> {
         let (head, body) = cut(off, len);
         let tail = len - head - body;
         let to = self.base.wrapping_add(off as usize);
-        self.note_dirty(off, len as u64);
         if head > 0 {
             // SAFETY: the head of the range that was checked.
             let copied = unsafe { self.copier.copy(to, from, head) };

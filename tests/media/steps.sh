@@ -68,7 +68,9 @@ fill() {
         "$pmfs" mount $(options_of "$name") "$(pool_of "$name")" "on-$name" >/dev/null || fail "mount of $name"
         # Through the mount, and in the process with a mapping.
         cp -r "$here/crates/pmem/src" "on-$name/tree" || fail "work on $name"
-        "$pmfs" run $(options_of "$name") --pool "$(pool_of "$name")" --at "on-$name" -- python3 "$here/tests/media/mapped.py" "on-$name/mapped" || fail "mapping on $name"
+        "$pmfs" run $(options_of "$name") --pool "$(pool_of "$name")" --at "on-$name" -- python3 "$here/tests/media/mapped.py" "on-$name/mapped" | tee mapped || fail "mapping on $name"
+        # Not by way of the mount: the pool's own pages, of the device as large as they are.
+        grep -q "mapped: .*$([ "$name" = dax ] && echo '/dev/dax2.0 by pages of 2048' || echo "/$name/pool by") " mapped || fail "pages of $name"
         diff -r "$here/crates/pmem/src" "on-$name/tree" || fail "another tree on $name"
     done
     for name in ext4 xfs dax virtio; do

@@ -182,13 +182,11 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
     };
     let metadata = file.metadata().map_err(probe)?;
     let (kind, page_size, fs_magic) = medium::examine(path, file)?;
-    let (len, dev) = match kind {
+    let len = match kind {
         MediumKind::DevDax => {
-            let rdev = metadata.rdev();
-            let device = DaxDevice::find(Path::new("/sys/dev/char"), path, rdev)?;
-            (device.size, rdev)
+            DaxDevice::find(Path::new("/sys/dev/char"), path, metadata.rdev())?.size
         }
-        _ => (metadata.len(), metadata.dev()),
+        _ => metadata.len(),
     };
     if len < LEN_MIN {
         return Err(Error::TooSmall {
@@ -225,10 +223,7 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
             || medium.durability == Durability::PowerFail,
         guard,
         path: Some(path.into()),
-        identity: Identity {
-            dev,
-            ino: metadata.ino(),
-        },
+        identity: Identity::of(&metadata),
     });
     Ok(mem.emulating(options.emulate))
 }

@@ -1,6 +1,8 @@
 //! One mapping of one pool: what it is, and the check of offsets.
 
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +21,16 @@ pub struct Identity {
     pub dev: u64,
     /// Inode number; of private memory a number of its own in this process.
     pub ino: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(file: &Metadata) -> Identity {
+        let device = file.file_type().is_char_device();
+        Identity {
+            dev: if device { file.rdev() } else { file.dev() },
+            ino: file.ino(),
+        }
+    }
 }
 
 /// One mapping of one pool, shared with any number of processes.

@@ -4,13 +4,13 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
-use crate::Pmem;
 use crate::copy::Copier;
 use crate::map::{HUGE, Mapping};
+use crate::{Identity, Pmem};
 
 const PAGE: usize = 4096;
 
@@ -66,8 +66,7 @@ impl Pmem {
             .write(true)
             .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY)
             .open(path)?;
-        let there = file.metadata()?;
-        if (there.dev(), there.ino()) != (self.identity().dev, self.identity().ino) {
+        if Identity::of(&file.metadata()?) != self.identity() {
             return Err(io::ErrorKind::NotFound.into());
         }
         let len = usize::try_from(len).map_err(io::Error::other)?;

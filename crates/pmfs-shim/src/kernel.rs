@@ -78,19 +78,28 @@ pub(crate) fn map(bytes: usize, flags: i32) -> Option<*mut u8> {
 
 /// Device and inode of what stands at a path, ended by a NUL.
 pub(crate) fn file_of(path: &[u8]) -> Option<(u64, u64)> {
-    status(path, libc::AT_FDCWD as u64, 0)
+    status(path, libc::AT_FDCWD as u64, 0).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// Device and inode of what is open at a descriptor.
 pub(crate) fn file_at(number: u32) -> Option<(u64, u64)> {
-    status(b"\0", number.into(), libc::AT_EMPTY_PATH as u64)
+    let stat = status(b"\0", number.into(), libc::AT_EMPTY_PATH as u64)?;
+    Some((stat.st_dev, stat.st_ino))
 }
 
-fn status(path: &[u8], dirfd: u64, flags: u64) -> Option<(u64, u64)> {
+/// What tells a pool's file from others (pmem's `Identity`), of what is open at a descriptor.
+pub(crate) fn pool_at(number: u32) -> Option<(u64, u64)> {
+    let stat = status(b"\0", number.into(), libc::AT_EMPTY_PATH as u64)?;
+    let device = stat.st_mode & libc::S_IFMT == libc::S_IFCHR;
+    let dev = if device { stat.st_rdev } else { stat.st_dev };
+    Some((dev, stat.st_ino))
+}
+
+fn status(path: &[u8], dirfd: u64, flags: u64) -> Option<libc::stat> {
     // SAFETY: a structure of numbers.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     let at = (&raw mut stat).expose_provenance() as u64;
     let answer = with_path(libc::SYS_newfstatat, [dirfd, PATH, at, flags, 0, 0], path);
     let stat = std::hint::black_box(stat);
-    (answer == 0).then_some((stat.st_dev, stat.st_ino))
+    (answer == 0).then_some(stat)
 }

@@ -257,10 +257,10 @@ impl Pool {
             medium: format!(
                 "{}, {} pages",
                 medium.kind,
-                if self.pm.mapping().has_huge_pages() {
-                    "2 MiB"
-                } else {
-                    "4 KiB"
+                match medium.page_size >> 20 {
+                    1024.. => "1 GiB",
+                    0 if !self.pm.mapping().has_huge_pages() => "4 KiB",
+                    _ => "2 MiB",
                 }
             ),
             medium_kind: medium.kind,

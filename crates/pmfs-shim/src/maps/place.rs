@@ -130,7 +130,7 @@ fn pool_file() -> Result<i32, i32> {
         let args = [here, kernel::PATH, flags, 0, 0, 0];
         let file = kernel_answer(kernel::with_path(libc::SYS_openat, args, &path))?;
         let identity = mapping.identity();
-        if kernel::file_at(file as u32) == Some((identity.dev, identity.ino)) {
+        if kernel::pool_at(file as u32) == Some((identity.dev, identity.ino)) {
             return Ok(file as i32);
         }
         kernel::plain(libc::SYS_close, &[file]);

@@ -13,7 +13,7 @@ use crate::random::Random;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use pmem::view::View;
-use pmfs::{FileMap, Fs, Ino, MapMode, MkfsOptions, OpenOptions, ROOT_INO};
+use pmfs::{FallocateMode, FileMap, Fs, Ino, MapMode, MkfsOptions, OpenOptions, ROOT_INO};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -90,13 +90,25 @@ struct OfPool {
     ino: Ino,
     bytes: u64,
     _ground: Ground,
+    _pages: Option<Reserved>,
 }
 
 impl OfPool {
     fn new(name: &'static str, ground: Ground, bytes: u64) -> anyhow::Result<OfPool> {
+        OfPool::of(name, ground, bytes, bytes + (256 << 20), None)
+    }
+
+    /// In a pool of `size` bytes; of pages that were put aside for it, the file takes whole ones.
+    fn of(
+        name: &'static str,
+        ground: Ground,
+        bytes: u64,
+        size: u64,
+        pages: Option<Reserved>,
+    ) -> anyhow::Result<OfPool> {
         let path = ground.path().join("pool");
         let made = MkfsOptions {
-            size: Some(bytes + (256 << 20)),
+            size: Some(size),
             map: map_options(),
             ..MkfsOptions::default()
         };
@@ -107,6 +119,9 @@ impl OfPool {
         };
         let fs = Fs::open(&path, &open)?;
         let ino = fs.create(ROOT_INO, b"file", &NODE)?.ino;
+        if pages.is_some() {
+            fs.fallocate(ino, FallocateMode::empty(), 0, bytes)?;
+        }
         let block = vec![0; 2 << 20];
         for at in (0..bytes).step_by(block.len()) {
             fs.write(ino, at, &block)?;
@@ -117,6 +132,7 @@ impl OfPool {
             ino,
             bytes,
             _ground: ground,
+            _pages: pages,
         })
     }
 }
@@ -136,12 +152,9 @@ impl Candidate for OfPool {
 struct OfOthers {
     name: &'static str,
     path: PathBuf,
-    /// Bytes of a page.
-    align: usize,
     /// Where it is mounted from and on, if it can be mounted anew.
     device: Option<(PathBuf, PathBuf)>,
     _ground: Ground,
-    _pages: Option<Reserved>,
 }
 
 impl OfOthers {
@@ -151,10 +164,8 @@ impl OfOthers {
         Ok(OfOthers {
             name,
             path,
-            align: 4096,
             device: None,
             _ground: ground,
-            _pages: None,
         })
     }
 
@@ -169,10 +180,8 @@ impl OfOthers {
         let others = OfOthers {
             name: "ext4 on a block device",
             path,
-            align: 4096,
             device: Some((image, dir)),
             _ground: ground,
-            _pages: None,
         };
         fill(&others.path, bytes)?;
         Ok(others)
@@ -197,7 +206,7 @@ impl Candidate for OfOthers {
             shell("umount", &[dir.as_ref()])?;
             mount_loop(image, dir)?;
         }
-        Ok(Mapped::File(View::of_file(&self.path, self.align)?))
+        Ok(Mapped::File(View::of_file(&self.path, 4096)?))
     }
 }
 
@@ -372,21 +381,13 @@ fn all(report: &Report, file_mib: u64) -> anyhow::Result<()> {
     measure(report, &title, &all, bytes, &works, true)
 }
 
-/// A file on hugetlbfs with pages of 1 GiB, as the medium of a pool would be mapped.
-fn gigantic(bytes: u64) -> anyhow::Result<OfOthers> {
+/// On hugetlbfs with pages of 1 GiB. What the pool keeps for itself is in the first one and in the last.
+fn gigantic(bytes: u64) -> anyhow::Result<OfPool> {
     let wanted = bytes.div_ceil(1 << 30);
-    let pages = Reserved::new(wanted)?;
-    let ground = Ground::gigantic(wanted)?;
-    let path = ground.path().join("file");
-    std::fs::File::create(&path)?.set_len(wanted << 30)?;
-    Ok(OfOthers {
-        name: "hugetlbfs, 1 GiB pages",
-        path,
-        align: 1 << 30,
-        device: None,
-        _ground: ground,
-        _pages: Some(pages),
-    })
+    let pages = Reserved::new(wanted + 2)?;
+    let ground = Ground::gigantic(wanted + 2)?;
+    let size = (wanted + 2) << 30;
+    OfPool::of("1 GiB pages", ground, wanted << 30, size, Some(pages))
 }
 
 /// Pages of 1 GiB that the kernel has put aside; given back at the end.

@@ -29,7 +29,7 @@ def look(said):
     with open(log, "rb") as file:
         content = file.read()
     count, rest = divmod(len(content), 4500)
-    assert rest == 0, f"{name}: half of a record"
+    assert rest == 0, f"{name}: {count} records, {said} said to be done, and {rest} bytes of another: {content[-rest:][:10]} {content[-10:]}"
     assert count >= said, f"{name}: {count} records of {said}"
     wrong = [
         (number, sum(a != b for a, b in zip(found, record(number))), found[:10], found[-10:])

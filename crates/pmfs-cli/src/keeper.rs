@@ -3,7 +3,7 @@
 //! All of them inherit the writing end of a pipe, at a number that the preloaded library keeps open. The keeper, a process of its own,
 //! waits for the end of what can be read there, and then takes the mount away.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -49,7 +49,7 @@ impl Keeper {
             .args(["umount", "--quiet", "--at-end"])
             .arg(dir)
             .stdin(reading.try_clone().map_err(failed)?)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .map_err(failed)?;
         // From here on every process that is started inherits it.
@@ -69,6 +69,10 @@ impl Keeper {
     /// The program has ended: waits for the keeper, unless others of the run go on.
     pub fn end(mut self) {
         drop(self.writing);
+        // As long as its own start is not over, the keeper has the programs' end, too, and looks like one of them.
+        if let Some(mut said) = self.process.stdout.take() {
+            let _ = said.read(&mut [0]);
+        }
         let mut waiting = [PollFd::from_borrowed_fd(
             self.reading.as_fd(),
             PollFlags::IN,
@@ -88,6 +92,7 @@ impl Keeper {
 pub fn run(arguments: &Umount) -> Outcome {
     // Of the terminal's signals the programs are to decide what they mean.
     let _ = rustix::process::setsid();
+    let _ = io::stdout().write_all(b"\n");
     io::stdin().read_to_end(&mut Vec::new())?;
     let mut arguments = Umount {
         dir: arguments.dir.clone(),

@@ -217,7 +217,10 @@ impl Run {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let text = String::from_utf8_lossy(&fs::read(&out).expect("its output")).into_owned();
+        let mut text = String::from_utf8_lossy(&fs::read(&out).expect("its output")).into_owned();
+        if status.is_none() {
+            text += &format!("(ended after {patience:?})");
+        }
         Said {
             text,
             code: status.and_then(|status| status.code()),
@@ -237,6 +240,25 @@ impl Run {
     /// The pool is sound, and nobody is in it.
     pub fn check(&self) {
         self.bench.ok(&["fsck", "pool"]);
+    }
+
+    /// What a program did in the pool is what it did elsewhere, and the pool is sound.
+    pub fn same(&self, inside: &Said, plain: &Said) {
+        let log = self.log();
+        let unusual: Vec<&str> = log
+            .lines()
+            .filter(|line| !line.ends_with("were patched in place, 0 left alone"))
+            .collect();
+        assert!(
+            inside == plain,
+            "in the pool, exit code {:?}:\n{}\nelsewhere, exit code {:?}:\n{}\nlog:\n{}",
+            inside.code,
+            inside.text,
+            plain.code,
+            plain.text,
+            unusual.join("\n")
+        );
+        self.check();
     }
 
     /// What the library had to say.
@@ -264,9 +286,7 @@ pub fn both_apart(source: &str, argument: &str) {
     let plain = run.plain(&program, &arguments);
     assert_eq!(plain.code, Some(0), "on a plain directory: {}", plain.text);
     let apart = run.apart(&program, &arguments);
-    let log = run.log();
-    assert_eq!(apart, plain, "without a mount; {log}\n{}", apart.text);
-    run.check();
+    run.same(&apart, &plain);
 }
 
 /// Without a mount, of a program for that alone: it has to succeed, and the log or the totals to have these.
@@ -409,9 +429,7 @@ impl Run {
             return;
         }
         let inside = run.inside(&program, arguments);
-        let log = run.log();
-        assert_eq!(inside, plain, "in the pool; {log}\n{}", inside.text);
-        run.check();
+        run.same(&inside, &plain);
         if let Some(figure) = inside
             .text
             .lines()

@@ -189,8 +189,12 @@ fn the_kernel_tells_pages_from_reads() {
     assert_eq!(open.iter().filter(mapped).count(), 2, "{report}");
     let text = both.bench.ok(&["info", "--open", "pool"]);
     assert!(text.contains("/f, mapped"), "{text}");
-    // Whoever opens it for writing may store to the page without a word.
-    let writer = OpenOptions::new().write(true).open(both.first()).unwrap();
+    // Who opens it for writing alone can't map it; who opens it for both may store to the page without a word.
+    let mut options = OpenOptions::new();
+    let writer = options.write(true).open(both.first()).unwrap();
+    assert_eq!(kinds(), [false, false]);
+    drop(writer);
+    let writer = options.read(true).open(both.first()).unwrap();
     assert_eq!(kinds(), [true]);
     other.load(0, 1);
     assert_eq!(kinds(), [false]);

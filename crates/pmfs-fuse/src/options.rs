@@ -37,6 +37,8 @@ pub struct MountOptions {
     pub protect: ProtectMode,
     /// When the kernel may remember names and attributes.
     pub remember: Remember,
+    /// When files are read and written through the kernel's pages.
+    pub paged: Paged,
     /// What to do about a process that holds a lock of the pool and does not run.
     pub stalled: Stalled,
     /// Change the flags of a mount that is there.
@@ -52,6 +54,19 @@ pub enum Remember {
     /// Never.
     Never,
     /// For a second. Sound only while nobody else changes the pool: no second mount, no program that uses the library.
+    Always,
+}
+
+/// When files that may be mapped are read and written through the kernel's pages. Such a write that crosses from one page to another
+/// may come in two parts, each atomic for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paged {
+    /// Where the kernel can't map them else: before Linux 6.6.
+    #[default]
+    Auto,
+    /// Never: there they can't be mapped.
+    Never,
+    /// On any kernel.
     Always,
 }
 
@@ -75,6 +90,7 @@ impl MountOptions {
             emulate: Emulation::OFF,
             protect: ProtectMode::default(),
             remember: Remember::default(),
+            paged: Paged::default(),
             stalled: Stalled::default(),
             remount: false,
         }
@@ -317,6 +333,20 @@ pub const KNOWN: &[Known] = &[
         "each look asks the daemon (by default, while others have the pool)",
         remember = Remember::Never
     ),
+    Known {
+        name: "paged",
+        values: Some("auto or never or always"),
+        about: "through the kernel's pages: files that could not be mapped else, before Linux 6.6 (auto, default); none, and they can't (never); all",
+        apply: |options, value| {
+            options.paged = match value {
+                "auto" => Paged::Auto,
+                "never" => Paged::Never,
+                "always" => Paged::Always,
+                _ => return false,
+            };
+            true
+        },
+    },
     switch!(
         "suid",
         "honour set-id bits (a root's pool only)",

@@ -138,6 +138,8 @@ pub enum Error {
         ino: crate::types::Ino,
         /// Whether the call changes the content, so that clean pages are in the way too.
         change: bool,
+        /// Whether those of this process's own mount are, too: what was asked for goes past them.
+        own: bool,
     },
     /// What stands on the medium can't be right.
     #[error("corrupt pool: {what} at offset {offset:#x}; run pmfs fsck")]

@@ -164,11 +164,17 @@ impl Pool {
         self.copies_near(line).filter(move |copy| copy.ino == ino)
     }
 
-    /// Others' records of the inode that are in the way.
-    fn in_the_way(&self, line: u64, ino: Ino, change: bool) -> impl Iterator<Item = Record> + '_ {
+    /// Others' records of the inode that are in the way, and with `own` this slot's.
+    fn in_the_way(
+        &self,
+        line: u64,
+        ino: Ino,
+        change: bool,
+        own: bool,
+    ) -> impl Iterator<Item = Record> + '_ {
         let me = self.holder().slot;
         self.copies_of(line, ino)
-            .filter(move |copy| copy.slot() != Some(me) && copy.conflicts(change))
+            .filter(move |copy| (own || copy.slot() != Some(me)) && copy.conflicts(change))
     }
 
     /// Before the content of an inode is looked at: without its lock, inside its sequence.
@@ -200,8 +206,12 @@ impl Pool {
         if change {
             self.forget_line_if_empty(line);
         }
-        match self.in_the_way(line, ino, change).next() {
-            Some(_) => Err(Error::PagesElsewhere { ino, change }),
+        match self.in_the_way(line, ino, change, false).next() {
+            Some(_) => Err(Error::PagesElsewhere {
+                ino,
+                change,
+                own: false,
+            }),
             None => Ok(()),
         }
     }
@@ -331,12 +341,12 @@ impl Pool {
     }
 
     /// Under the lock: asks all who have pages in the way, `own` ones too; answers who is to be waited for.
-    fn ask_for_pages(&self, ino: Ino, change: bool) -> Option<Record> {
+    fn ask_for_pages(&self, ino: Ino, change: bool, own: bool) -> Option<Record> {
         let _lock = LockSet::take(self, &[ino]);
         let line = line_of(self, ino);
         let runtime = self.pm.runtime();
         let mut first = None;
-        for copy in self.in_the_way(line, ino, change) {
+        for copy in self.in_the_way(line, ino, change, own) {
             let Some(slot) = copy.slot() else { continue };
             let wanted = state(KERNEL_COPY_WANTED, slot);
             runtime.store(copy.off, wanted);
@@ -382,10 +392,11 @@ impl Pool {
         &self,
         ino: Ino,
         change: bool,
+        own: bool,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<()> {
         self.alive()?;
-        let Some(asked) = self.ask_for_pages(ino, change) else {
+        let Some(asked) = self.ask_for_pages(ino, change, own) else {
             return Ok(());
         };
         let (began, mut sleep) = (Instant::now(), wait_times::FIRST);
@@ -531,6 +542,24 @@ impl Fs {
         self.pool().want_own_pages(ino)
     }
 
+    /// Before this mount writes what its kernel has not put in its pages, as long as it notes no read of them.
+    ///
+    /// # Errors
+    /// [`Error::PagesElsewhere`]: its kernel has pages of the file.
+    pub fn own_pages_are_gone(&self, ino: Ino) -> Result<()> {
+        let pool = self.pool();
+        pool.alive()?;
+        pool.inode_off(ino)?;
+        match pool.own_copy(line_of(pool, ino), ino) {
+            Some(_) => Err(Error::PagesElsewhere {
+                ino,
+                change: true,
+                own: true,
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// The mount's last handle of the file is closed, so nobody can reach its pages; `unless`, asked under the inode's lock:
     /// there is another handle by now.
     pub fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {
@@ -543,9 +572,10 @@ impl Fs {
         &self,
         ino: Ino,
         change: bool,
+        own: bool,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<()> {
-        self.pool().wait_for_pages(ino, change, gives_up)
+        self.pool().wait_for_pages(ino, change, own, gives_up)
     }
 
     /// How often this mount was asked for pages.
@@ -594,14 +624,14 @@ impl Fs {
     /// then it is to be tried again.
     #[cold]
     pub(crate) fn pages_are_back(&self, error: &Error) -> bool {
-        let &Error::PagesElsewhere { ino, change } = error else {
+        let &Error::PagesElsewhere { ino, change, own } = error else {
             return false;
         };
         if self.pool().own_copies.tells.load(Ordering::Relaxed) {
             return false;
         }
         // An error will be the next try's, too.
-        let _ = self.wait_for_pages(ino, change, &|| false);
+        let _ = self.wait_for_pages(ino, change, own, &|| false);
         true
     }
 }

@@ -95,8 +95,8 @@ impl Mount {
     fn until_back<T>(&self, call: impl Fn() -> pmfs::Result<T>) -> T {
         loop {
             match call() {
-                Err(Error::PagesElsewhere { ino, change }) => {
-                    self.fs.wait_for_pages(ino, change, &|| false).unwrap();
+                Err(Error::PagesElsewhere { ino, change, own }) => {
+                    self.fs.wait_for_pages(ino, change, own, &|| false).unwrap();
                 }
                 other => return other.unwrap(),
             }

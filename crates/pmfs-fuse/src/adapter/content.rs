@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::dispatch::{Adapter, Answer};
 use super::translate::{caller, within_a_file};
-use crate::server::WriteKind;
+use crate::server::{Access, WriteKind};
 use crate::wire::message::Body;
 use crate::wire::opcode::Opcode;
 use crate::wire::reply::{CopyFileRangeOut, LseekOut, Reply, WriteOut};
@@ -21,15 +21,19 @@ const SEEK_HOLE: u32 = 4;
 /// More than the kernel ever asks for at once (it counts in pages, 1 MiB of them here), bytes.
 const READ_MAX: u32 = 16 << 20;
 
-/// Whether what is opened by these flags of open(2) may be written.
-pub(super) fn is_for_writing(flags: u32) -> bool {
-    OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
+/// What these flags of open(2) open for.
+pub(super) fn access(flags: u32) -> Access {
+    match OFlags::from_bits_retain(flags) & OFlags::RWMODE {
+        OFlags::RDONLY => Access::Reading,
+        OFlags::WRONLY => Access::Writing,
+        _ => Access::Both,
+    }
 }
 
 impl Adapter {
     pub(super) fn open(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
         let OpenIn { flags, .. } = body.take()?;
-        let handle = self.run(|server| server.open(header.nodeid, is_for_writing(flags)))?;
+        let handle = self.run(|server| server.open(header.nodeid, access(flags)))?;
         self.put_opened(reply, handle);
         Ok(())
     }

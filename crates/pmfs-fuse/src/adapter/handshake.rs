@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use fuser::{Filesystem, InitFlags, KernelConfig, Request};
 use rustix::io::Errno;
 
-use crate::wire::reply::{OPEN_DIRECT_IO, OPEN_PARALLEL_DIRECT_WRITES};
+use crate::options::Paged;
+use crate::wire::reply::PAST_PAGES;
 
 /// Bytes a request may carry; a larger write is cut by the kernel, in order.
 pub(super) const WRITE_MAX: u32 = 1 << 20;
@@ -21,7 +22,10 @@ pub(super) struct Terms {
 }
 
 /// All that `fuser` gets to see of the mount: it makes the terms, and is asked nothing more.
-pub(super) struct Handshake(pub(super) Arc<OnceLock<Terms>>);
+pub(super) struct Handshake {
+    pub(super) terms: Arc<OnceLock<Terms>>,
+    pub(super) paged: Paged,
+}
 
 impl Filesystem for Handshake {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -54,16 +58,16 @@ impl Filesystem for Handshake {
         if !acls {
             log::info!("the kernel does not offer ACLs");
         }
-        let mut open_flags = 0;
-        if config
-            .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
-            .is_ok()
-        {
-            open_flags = OPEN_DIRECT_IO | OPEN_PARALLEL_DIRECT_WRITES;
-        } else {
+        let can_map = self.paged != Paged::Always
+            && config
+                .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
+                .is_ok();
+        let is_past_pages = can_map || self.paged == Paged::Never;
+        if self.paged == Paged::Auto && !is_past_pages {
             log::info!("before Linux 6.6 files can't be mapped under direct I/O: cached instead");
         }
-        let _ = self.0.set(Terms { open_flags, acls });
+        let open_flags = if is_past_pages { PAST_PAGES } else { 0 };
+        let _ = self.terms.set(Terms { open_flags, acls });
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //!   does that a name is absent ([`lease`](crate::lease)). With `-o nocache` never, with `-o cache` for a second at any time.
 //! - Files are opened for direct I/O; where the kernel (6.6 and later) offers
 //!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are opened through
-//!   the page cache, written through. The writeback cache is never asked for.
+//!   the page cache, written through, but for those for writing alone. The writeback cache is never asked for.
 //! - An inode is held in the engine from OPEN to RELEASE, because others may unlink it.
 //! - FSYNC and FSYNCDIR are answered ENOSYS once, which tells the kernel that there is nothing to do and not to
 //!   ask again: all is durable when the call that did it returns. Dirty pages of mappings are still written back
@@ -106,7 +106,10 @@ pub fn mount(
     presence: &Presence,
 ) -> Result<Mounted, MountError> {
     let settled = Arc::new(OnceLock::new());
-    let handshake = Handshake(Arc::clone(&settled));
+    let handshake = Handshake {
+        terms: Arc::clone(&settled),
+        paged: options.paged,
+    };
     let session = Session::new(handshake, dir, &config(pool, options))
         .map_err(|error| refused(&error, dir))?;
     let terms = settled.get().copied().ok_or_else(|| MountError::Mount {

@@ -6,12 +6,12 @@ use pmfs::{Attr, DirEntry, Error, INODE_NAME, Ino};
 use rustix::fs::OFlags;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use super::content::is_for_writing;
+use super::content::access;
 use super::dispatch::{Adapter, Answer, Refusal};
 use super::translate::{absent, caller, entry, new_node, within_a_file};
-use crate::server::Server;
+use crate::server::{Access, Server};
 use crate::wire::message::Body;
-use crate::wire::reply::{Dirent, DirentPlus, EntryOut, OpenOut, Reply};
+use crate::wire::reply::{Dirent, DirentPlus, EntryOut, OpenOut, PAST_PAGES, Reply};
 use crate::wire::request::{
     BatchForgetIn, CreateIn, ForgetIn, ForgetOne, InHeader, LinkIn, MkdirIn, MknodIn, ReadIn,
     Rename2In, RenameIn,
@@ -77,8 +77,8 @@ impl Adapter {
         } = body.take()?;
         let name = body.name()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let writing = is_for_writing(flags);
-        let made = self.run(|server| server.create(header.nodeid, name, &new, writing));
+        let access = access(flags);
+        let made = self.run(|server| server.create(header.nodeid, name, &new, access));
         let (made, handle) = made.map_err(|refusal| match refusal {
             // Somebody beside this mount has made it since the kernel looked. Told of that, the kernel looks again, and checks
             // who may open it.
@@ -101,8 +101,8 @@ impl Adapter {
             flags, mode, umask, ..
         } = body.take()?;
         let new = new_node(header, mode & 0o7777, umask);
-        let writing = is_for_writing(flags);
-        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new, writing))?;
+        let access = access(flags);
+        let (made, handle) = self.run(|server| server.tmpfile(header.nodeid, &new, access))?;
         self.put_entry(reply, &made);
         self.put_opened(reply, handle);
         Ok(())
@@ -181,7 +181,7 @@ impl Adapter {
     }
 
     pub(super) fn opendir(&self, header: &InHeader, reply: &mut Reply) -> Answer {
-        let fh = self.run(|server| server.open(header.nodeid, false))?;
+        let fh = self.run(|server| server.open(header.nodeid, Access::Reading))?;
         reply.put(&OpenOut {
             fh,
             open_flags: 0,
@@ -255,7 +255,11 @@ impl Adapter {
     pub(super) fn put_opened(&self, reply: &mut Reply, fh: u64) {
         reply.put(&OpenOut {
             fh,
-            open_flags: self.terms.open_flags,
+            open_flags: match Server::access(fh) {
+                // It is never mapped. Through pages the kernel cuts a write where it has not all of a page.
+                Access::Writing => PAST_PAGES,
+                _ => self.terms.open_flags,
+            },
             padding: 0,
         });
     }

@@ -197,26 +197,31 @@ impl Crew {
             reply.grant = self.adapter.server.begin_answer();
             let outcome = guard(opcode, || {
                 let answer = self.adapter.dispatch(opcode, header, body, reply);
-                if let Err(Refusal::Engine(Error::PagesElsewhere { ino, change })) = answer {
-                    elsewhere = Some((ino, change));
+                if let Err(Refusal::Engine(Error::PagesElsewhere { ino, change, own })) = answer {
+                    elsewhere = Some((ino, change, own));
                 }
                 answer
             });
             // Not kept in the wait: who makes the pool stand still would wait for it.
             drop(pass);
-            let Some((ino, change)) = elsewhere else {
+            let Some(pages) = elsewhere else {
                 return outcome;
             };
             reply.clear();
-            guard(opcode, || Ok(self.wait_for_pages(from, ino, change)?))?;
+            guard(opcode, || Ok(self.wait_for_pages(from, pages)?))?;
         }
     }
 
-    /// Waits for another mount's kernel. The one over there may wait for this one's, so somebody has to answer meanwhile.
-    fn wait_for_pages(self: &Arc<Crew>, device: usize, ino: Ino, change: bool) -> pmfs::Result<()> {
+    /// Waits for another mount's kernel, or for this one's to drop pages. The one over there may wait for this one's, so somebody
+    /// has to answer meanwhile.
+    fn wait_for_pages(
+        self: &Arc<Crew>,
+        device: usize,
+        pages: (Ino, bool, bool),
+    ) -> pmfs::Result<()> {
         self.ready.fetch_sub(1, Ordering::SeqCst);
         let limit = (!self.call_stand_in(device)).then_some(WAIT_ALONE);
-        let waited = self.adapter.server.wait_for_pages(ino, change, limit);
+        let waited = self.adapter.server.wait_for_pages(pages, limit);
         self.ready.fetch_add(1, Ordering::SeqCst);
         waited
     }

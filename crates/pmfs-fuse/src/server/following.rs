@@ -143,7 +143,7 @@ mod tests {
     use pmfs::{NewNode, ROOT_INO};
 
     use super::*;
-    use crate::server::WriteKind;
+    use crate::server::{Access, WriteKind};
 
     /// A file of ten digits that somebody has open at 2, and a handle that follows.
     struct Case {
@@ -169,7 +169,7 @@ mod tests {
             let file = fs.open_file(node, 0).unwrap();
             fs.seek_file(file, SeekFrom::Start(2)).unwrap();
             let server = Server::new(fs);
-            let handle = server.open(node, true).unwrap();
+            let handle = server.open(node, Access::Both).unwrap();
             server.follow(0, node, handle, file.number(), 2).unwrap();
             Case {
                 server,

@@ -10,6 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmfs::Ino;
 
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, and mappings that can't be stored to.
+    Reading,
+    /// Writing alone: it can't be mapped.
+    Writing,
+    /// Both, and any mapping.
+    Both,
+}
+
 /// Owners of range locks, by handle.
 type Owners = HashMap<u64, Vec<u64>>;
 
@@ -22,15 +33,19 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    /// A number that no other open file has or had. It says whether that is open for writing.
-    pub(super) fn number(&self, writing: bool) -> u64 {
+    /// A number that no other open file has or had. It says how that is opened.
+    pub(super) fn number(&self, access: Access) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        number << 1 | u64::from(writing)
+        number << 2 | access as u64
     }
 
     /// What a number says.
-    pub(super) fn is_writing(handle: u64) -> bool {
-        handle & 1 == 1
+    pub(super) fn access(handle: u64) -> Access {
+        match handle & 3 {
+            0 => Access::Reading,
+            1 => Access::Writing,
+            _ => Access::Both,
+        }
     }
 
     /// The owner is about to lock a range through the handle.
@@ -85,9 +100,12 @@ mod tests {
     #[test]
     fn what_ends_with_a_handle() {
         let handles = Handles::default();
-        let [first, second] = [handles.number(false), handles.number(true)];
+        let [first, second] = [Access::Reading, Access::Both].map(|access| handles.number(access));
         assert_ne!(first, second);
-        assert!(!Handles::is_writing(first) && Handles::is_writing(second));
+        assert_eq!(Handles::access(first), Access::Reading);
+        assert_eq!(Handles::access(second), Access::Both);
+        let third = handles.number(Access::Writing);
+        assert_eq!(Handles::access(third), Access::Writing);
         handles.note(7, first, 100);
         handles.note(7, first, 100);
         handles.note(7, first, 200);

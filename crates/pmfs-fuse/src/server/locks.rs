@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use pmfs::{Attr, Error, FileId, LockClass, LockInfo, LockKind, LockOwner, LockRange, Result};
 
+use super::handles::{Access, Handles};
 use super::{Server, ino_of};
 
 /// A lock as the kernel asks for it.
@@ -57,27 +58,33 @@ impl Server {
     /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The number to give the kernel.
     ///
     /// # Errors
-    /// As the engine's call; [`Error::Stale`] if the number is another file's by now; [`Error::PagesElsewhere`] if it is for
-    /// writing.
-    pub fn open(&self, node: u64, writing: bool) -> Result<u64> {
+    /// As the engine's call; [`Error::Stale`] if the number is another file's by now; [`Error::PagesElsewhere`] if it can be
+    /// mapped to be stored to.
+    pub fn open(&self, node: u64, access: Access) -> Result<u64> {
         let attr = self.fs.hold(ino_of(node))?;
         if self.known.is_other(attr.ino, attr.generation) {
             self.release(attr.ino);
             return Err(Error::Stale);
         }
-        if let Err(error) = self.count_handle(attr.ino, writing) {
+        if let Err(error) = self.count_handle(attr.ino, access) {
             self.release(attr.ino);
             return Err(error);
         }
-        Ok(self.handles.number(writing))
+        Ok(self.handles.number(access))
+    }
+
+    /// What the open file of that number was opened for.
+    #[must_use]
+    pub fn access(handle: u64) -> Access {
+        Handles::access(handle)
     }
 
     /// As [`Server::open`], of an inode just made: if that fails the kernel is not told of it.
     ///
     /// # Errors
     /// As there.
-    pub(super) fn open_new(&self, attr: Attr, writing: bool) -> Result<(Attr, u64)> {
-        match self.open(attr.ino, writing) {
+    pub(super) fn open_new(&self, attr: Attr, access: Access) -> Result<(Attr, u64)> {
+        match self.open(attr.ino, access) {
             Ok(handle) => Ok((attr, handle)),
             Err(error) => {
                 self.forget(attr.ino, 1);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pmfs::{Error, Ino, Result, WantedPages};
 
-use super::handles::Handles;
+use super::handles::{Access, Handles};
 use super::{Server, ino_of};
 
 impl Server {
@@ -16,6 +16,7 @@ impl Server {
     pub fn read_pages(&self, node: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let ino = ino_of(node);
         self.pace.wait(ino);
+        let _filling = self.past.filling(ino);
         self.fs
             .note_kernel_read(ino, &|| self.opened.is_writing(ino))?;
         self.fs.read(ino, offset, buffer)
@@ -28,8 +29,24 @@ impl Server {
         self.with_space(|| self.fs.write_back(ino, offset, data))
     }
 
-    pub(super) fn count_handle(&self, ino: Ino, writing: bool) -> Result<()> {
-        if writing {
+    /// WRITE that came past the kernel's pages: those of the file go first.
+    pub(super) fn write_past(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        append: bool,
+    ) -> Result<usize> {
+        let _writing = self.past.writing(ino);
+        self.fs.own_pages_are_gone(ino)?;
+        if append {
+            return Ok(self.fs.append(ino, data)?.1);
+        }
+        self.fs.write(ino, offset, data)
+    }
+
+    pub(super) fn count_handle(&self, ino: Ino, access: Access) -> Result<()> {
+        if access == Access::Both {
             let begin = || self.opened.add(ino, true);
             return self.fs.begin_kernel_writing(ino, &begin);
         }
@@ -38,7 +55,10 @@ impl Server {
     }
 
     pub(super) fn uncount_handle(&self, ino: Ino, handle: u64) -> Result<()> {
-        if !self.opened.remove(ino, Handles::is_writing(handle)) {
+        if !self
+            .opened
+            .remove(ino, Handles::access(handle) == Access::Both)
+        {
             return Ok(());
         }
         let reopened = || self.opened.is_open(ino);
@@ -51,7 +71,13 @@ impl Server {
             return Ok(());
         }
         self.pace.wait(ino);
+        let _filling = self.past.filling(ino);
         self.fs.note_kernel_read(ino, &|| true)
+    }
+
+    /// The handle's writes come past the pages of a kernel that has others go through them.
+    pub(super) fn is_past_pages(&self, handle: u64) -> bool {
+        self.is_cached && Handles::access(handle) == Access::Writing
     }
 
     /// After an append: such a kernel has it in its pages where it took the end to be.
@@ -65,15 +91,14 @@ impl Server {
     /// Waits until pages are back that are in the way of a request. `limit`: for whom nobody stands in.
     pub(crate) fn wait_for_pages(
         &self,
-        ino: Ino,
-        change: bool,
+        (ino, change, own): (Ino, bool, bool),
         limit: Option<Duration>,
     ) -> Result<()> {
         let _attached = self.enter()?;
         let began = Instant::now();
         let is_late = || limit.is_some_and(|limit| began.elapsed() > limit);
         let gives_up = || self.ending.load(Ordering::SeqCst) || is_late();
-        self.fs.wait_for_pages(ino, change, &gives_up)?;
+        self.fs.wait_for_pages(ino, change, own, &gives_up)?;
         if is_late() {
             log::error!("no worker left to wait for pages of inode {ino}: answered EBUSY");
             return Err(Error::Busy);

@@ -35,8 +35,9 @@ use crate::lookups::LookupTable;
 use crate::remount::Manner;
 use following::Following;
 use handles::Handles;
-use pages::{Opened, Pace};
+use pages::{Opened, Pace, PastPages};
 
+pub use handles::Access;
 pub(crate) use locks::LockRequest;
 
 /// The number by which the kernel names the root.
@@ -73,6 +74,7 @@ pub struct Server {
     following: Following,
     opened: Opened,
     pace: Pace,
+    past: PastPages,
     /// The kernel keeps in pages what it reads and writes: it can't have files mapped else.
     is_cached: bool,
     /// Where changes wait while the pool is copied.
@@ -99,6 +101,7 @@ impl Server {
             following: Following::default(),
             opened: Opened::default(),
             pace: Pace::default(),
+            past: PastPages::default(),
             is_cached: false,
             releasing: AtomicUsize::new(0),
         }
@@ -240,10 +243,10 @@ impl Server {
         parent: u64,
         name: &[u8],
         new: &NewNode,
-        writing: bool,
+        access: Access,
     ) -> Result<(Attr, u64)> {
         self.make(parent, name, new)
-            .and_then(|attr| self.open_new(attr, writing))
+            .and_then(|attr| self.open_new(attr, access))
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &NewNode) -> Result<Attr> {
@@ -252,13 +255,13 @@ impl Server {
     }
 
     /// TMPFILE: without a name, open, and held until the kernel forgets it, whether or not it gets a name.
-    pub fn tmpfile(&self, parent: u64, new: &NewNode, writing: bool) -> Result<(Attr, u64)> {
+    pub fn tmpfile(&self, parent: u64, new: &NewNode, access: Access) -> Result<(Attr, u64)> {
         let attr = self.with_space(|| self.fs.tmpfile(ino_of(parent), new))?;
         let attr = self.told(attr);
         if !self.known.set_held(attr.ino) {
             self.release(attr.ino);
         }
-        self.open_new(attr, writing)
+        self.open_new(attr, access)
     }
 
     /// MKNOD; `mode` carries the type.
@@ -444,6 +447,9 @@ impl Server {
             if let Some(follower) = &follower {
                 return follower.write(&self.fs, offset, data, kind.append);
             }
+            if self.is_past_pages(handle) {
+                return self.write_past(ino, offset, data, kind.append);
+            }
             self.note_cached_write(ino)?;
             if kind.append {
                 let (at, written) = self.fs.append(ino, data)?;
@@ -624,7 +630,7 @@ mod tests {
 
     /// A file, closed again.
     fn made(server: &Server, name: &[u8]) -> u64 {
-        let (attr, handle) = server.create(1, name, &NEW, true).unwrap();
+        let (attr, handle) = server.create(1, name, &NEW, Access::Both).unwrap();
         server.close_file(attr.ino, handle, None).unwrap();
         attr.ino
     }
@@ -674,7 +680,7 @@ mod tests {
         let server = server(&dir);
         let free = server.statfs().unwrap().inodes_free;
         let tmpfile = || {
-            let (attr, handle) = server.tmpfile(1, &NEW, true).unwrap();
+            let (attr, handle) = server.tmpfile(1, &NEW, Access::Both).unwrap();
             server.close_file(attr.ino, handle, None).unwrap();
             attr.ino
         };
@@ -707,7 +713,7 @@ mod tests {
         let server = server(&dir);
         let path = dir.path().join("pool");
         let other = Fs::open(&path, &OpenOptions::default()).unwrap();
-        let (attr, handle) = server.create(1, b"a", &NEW, true).unwrap();
+        let (attr, handle) = server.create(1, b"a", &NEW, Access::Both).unwrap();
         let node = attr.ino;
         server
             .write(node, 0, 0, b"x", WriteKind::default())
@@ -724,10 +730,13 @@ mod tests {
             (attr.ino == node).then_some(name)
         });
         if let Some(name) = again {
-            assert!(matches!(server.open(node, false), Err(Error::Stale)));
+            assert!(matches!(
+                server.open(node, Access::Reading),
+                Err(Error::Stale)
+            ));
             assert!(matches!(server.getattr(node), Err(Error::Stale)));
             server.lookup(1, name.as_bytes()).unwrap();
-            let handle = server.open(node, false).unwrap();
+            let handle = server.open(node, Access::Reading).unwrap();
             server.close_file(node, handle, None).unwrap();
         }
         other.close().unwrap();

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,32 @@ impl Opened {
         lock(&self.0)
             .get(&ino)
             .is_some_and(|count| count.writing > 0)
+    }
+}
+
+/// Keeps apart what fills a file's pages and what is written past them; files that meet here by chance wait for no reason.
+#[derive(Debug)]
+pub(super) struct PastPages([RwLock<()>; 64]);
+
+impl Default for PastPages {
+    fn default() -> PastPages {
+        PastPages(std::array::from_fn(|_| RwLock::new(())))
+    }
+}
+
+impl PastPages {
+    fn of(&self, ino: Ino) -> &RwLock<()> {
+        &self.0[ino as usize % self.0.len()]
+    }
+
+    pub(super) fn filling(&self, ino: Ino) -> RwLockReadGuard<'_, ()> {
+        let lock = self.of(ino).read();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn writing(&self, ino: Ino) -> RwLockWriteGuard<'_, ()> {
+        let lock = self.of(ino).write();
+        lock.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -50,7 +50,9 @@ wire! {
 /// `FOPEN_DIRECT_IO`: past the page cache.
 pub(crate) const OPEN_DIRECT_IO: u32 = 1 << 0;
 /// `FOPEN_PARALLEL_DIRECT_WRITES`: the kernel need not serialise them.
-pub(crate) const OPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+const OPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+/// For files that are read and written past the kernel's pages.
+pub(crate) const PAST_PAGES: u32 = OPEN_DIRECT_IO | OPEN_PARALLEL_DIRECT_WRITES;
 
 /// `FUSE_NOTIFY_INVAL_INODE`: in place of an error, where the answer is to nothing.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;

@@ -38,10 +38,11 @@ until grep -q '^cut the power' "$place/first" || ! kill -0 "$guest" 2>/dev/null;
 done
 if ! grep -q '^cut the power' "$place/first"; then
     cat "$place/first"
-    echo "media, FAILED: the first life ended by itself"
+    grep -q '^skip ' "$place/first" && exit 0
+    echo "FAIL media: the first life ended by itself"
     exit 1
 fi
-sleep 15
+sleep 10
 kill -9 "$(cat "$PMFS_GUEST_NVDIMM/pid")"
 wait "$guest"
 grep -v '^done ' "$place/first"
@@ -51,5 +52,9 @@ echo "power cut; said to be done: $said"
 
 # shellcheck disable=SC2086
 boot check $said | tee "$place/second"
-grep -q '^guest: exit code 0$' "$place/second" || { echo "media, FAILED"; exit 1; }
+if ! grep -q '^guest: exit code 0$' "$place/second"; then
+    echo "FAIL media: what was found after the power cut"
+    exit 1
+fi
+printf 'ok   media, %s\n' "a file on ext4 with DAX" "a file on xfs with DAX" "a DAX device" "virtio-pmem"
 echo "media, 4 of 4 passed"

@@ -10,7 +10,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 export CARGO_TERM_COLOR=never
 
 logs=$(mktemp -d "${TMPDIR:-/tmp}/pmfs-test.XXXXXX") || exit 1
-trap 'rm -rf "$logs"' EXIT
+media=
+trap '[ -z "$media" ] || kill "$media"; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM HUP
 
 passed=0 failed=0 skipped=0
@@ -86,6 +87,21 @@ with_open_fuse() {
     fi
 }
 
+# Virtual machines with emulated NVDIMMs, whose power is cut: beside stages that wait more than they work.
+begin_media() {
+    env PMFS="$target/debug/pmfs" bash -c 'sh tests/bootstrap.sh media && exec bash tests/media.sh' >"$logs/media" 2>&1 </dev/null &
+    media=$!
+}
+
+media_said() {
+    local code
+    wait "$media"
+    code=$?
+    media=
+    cat "$logs/media"
+    return "$code"
+}
+
 is_allowed() {
     local name=$1 allowed
     while IFS='|' read -r allowed _; do
@@ -108,6 +124,7 @@ counted "tests" with_open_fuse cargo test --no-fail-fast -- --show-output
 stage "build" cargo build
 counted "benchmarks" cargo test --no-fail-fast -p pmbench -- --show-output
 counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
+begin_media
 counted "planted bugs" cargo test -p yat --features planted-bugs --test planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
@@ -117,6 +134,7 @@ counted "suites below pmfs run" env PMFS="$target/debug/pmfs" bash tests/suites.
 counted "programs below pmfs run" env PMFS="$target/debug/pmfs" bash tests/programs.sh run
 counted "programs without a mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh run mountless
 counted "programs without a mount, as nobody" env PMFS="$target/debug/pmfs" bash tests/programs.sh run mountless user
+counted "media whose power is cut" media_said
 
 for skip in "${skips[@]}"; do
     if is_allowed "${skip%%: *}"; then

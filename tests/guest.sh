@@ -99,6 +99,12 @@ mount -t tmpfs shm /root/dev/shm
 mount -t devpts pts /root/dev/pts
 mount -t tmpfs -o mode=1777 tmp /root/tmp
 mount -t tmpfs -o mode=755 run /root/run
+# What of the two stands below these is hidden by them now.
+for dir in $(printf '%q %q' "$here" "$target"); do
+    case \$dir in
+    /tmp/* | /run/* | /dev/shm/*) mkdir -p "/root\$dir" && mount --bind "/lower\$dir" "/root\$dir" ;;
+    esac
+done
 cp /command /root/run/command
 ip link set lo up 2>/dev/null
 chroot /root /bin/bash -c 'cd $(printf %q "$here") && export HOME=/root CARGO_TARGET_DIR=$(printf %q "$target")

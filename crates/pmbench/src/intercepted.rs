@@ -253,18 +253,18 @@ fn starts(report: &Report, place: &Place<'_>, tmpfs: &Path) -> anyhow::Result<()
     weight(report, place)
 }
 
-/// What a program costs that only reads its own account: page faults, and memory that nobody shares with it.
+/// What a program's start costs: page faults of `true`, and memory that nobody shares with a program that reads its own account.
 fn weight(report: &Report, place: &Place<'_>) -> anyhow::Result<()> {
-    let sh = Path::new("/bin/sh");
-    let mut more = [const { Figures(Vec::new()) }; 2];
+    let (sh, python) = (Path::new("/bin/sh"), Path::new("python3"));
+    let (mut faults, mut private) = (Figures(Vec::new()), Figures(Vec::new()));
     for _ in 0..report.rounds {
-        let plain = account(Command::new(sh))?;
-        let below = account(place.run(sh))?;
-        for (figures, (plain, below)) in more.iter_mut().zip(plain.into_iter().zip(below)) {
-            figures.0.push(below - plain);
-        }
+        faults
+            .0
+            .push(faults_of_true(place.run(python))? - faults_of_true(Command::new(python))?);
+        private
+            .0
+            .push(private_memory(place.run(sh))? - private_memory(Command::new(sh))?);
     }
-    let [faults, private] = &more;
     println!(
         "a program's start: {} page faults more (bound 25), {} KiB private more (bound 64)",
         faults.text(),
@@ -273,21 +273,26 @@ fn weight(report: &Report, place: &Place<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Page faults so far, and KiB that are the process's own (proc(5)), of a program that a shell starts: `pmfs run` becomes the one that it is
-/// given, with the faults of its own.
-fn account(mut sh: Command) -> anyhow::Result<[f64; 2]> {
-    let told = sh.args(["-c", "cat /proc/self/stat /proc/self/smaps_rollup; :"]);
+/// Page faults of `true` (getrusage(2), of a child), the median of some.
+fn faults_of_true(mut python: Command) -> anyhow::Result<f64> {
+    let script = "import os
+def faults():
+    child = os.posix_spawn('/bin/true', ['true'], os.environ)
+    return os.wait4(child, 0)[2].ru_minflt
+print(sorted(faults() for _ in range(9))[4])";
+    let told = python.args(["-c", script]).output()?;
+    let text = String::from_utf8(told.stdout)?;
+    text.trim().parse().context("no page faults were told")
+}
+
+/// KiB that are the process's own (proc(5)), of a program that a shell starts.
+fn private_memory(mut sh: Command) -> anyhow::Result<f64> {
+    let told = sh.args(["-c", "cat /proc/self/smaps_rollup; :"]);
     let text = String::from_utf8(told.output()?.stdout)?;
-    let (stat, rollup) = text.split_once('\n').context("nothing was said")?;
-    // The name, in parentheses, may have spaces. Behind it minflt is the eighth field.
-    let faults = stat
-        .rsplit_once(')')
-        .and_then(|(_, fields)| fields.split_whitespace().nth(7))
-        .context("no page faults in /proc/self/stat")?;
-    let private = rollup
-        .lines()
+    text.lines()
         .find_map(|line| line.strip_prefix("Private_Dirty:"))
         .and_then(|line| line.split_whitespace().next())
-        .context("no private memory in /proc/self/smaps_rollup")?;
-    Ok([faults.parse()?, private.parse()?])
+        .context("no private memory in /proc/self/smaps_rollup")?
+        .parse()
+        .context("private memory")
 }

@@ -76,7 +76,6 @@ fill() {
     for name in ext4 xfs dax virtio; do
         python3 "$here/tests/media/writer.py" "$name" "on-$name" &
     done
-    sleep 12
     echo "cut the power"
     wait
 }

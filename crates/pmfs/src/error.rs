@@ -133,14 +133,7 @@ pub enum Error {
     /// The kernel of another mount has pages of the file that programs below it have mapped. Calls wait for these
     /// unless [`crate::Fs::tell_of_pages`] was called.
     #[error("pages of the file are mapped below another mount of the pool")]
-    PagesElsewhere {
-        /// The inode.
-        ino: crate::types::Ino,
-        /// Whether the call changes the content, so that clean pages are in the way too.
-        change: bool,
-        /// Whether those of this process's own mount are, too: what was asked for goes past them.
-        own: bool,
-    },
+    PagesElsewhere(crate::PagesInTheWay),
     /// What stands on the medium can't be right.
     #[error("corrupt pool: {what} at offset {offset:#x}; run pmfs fsck")]
     Corrupt {

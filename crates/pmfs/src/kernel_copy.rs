@@ -71,6 +71,17 @@ pub struct KernelCopy {
     pub is_wanted: bool,
 }
 
+/// Pages of kernels that are in the way of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagesInTheWay {
+    /// Of this inode.
+    pub ino: Ino,
+    /// Whether the call changes the content, so that clean pages are in the way too.
+    pub change: bool,
+    /// Whether those of this process's own mount are, too: what was asked for goes past them.
+    pub own: bool,
+}
+
 /// Pages that this mount is asked to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedPages {
@@ -164,17 +175,12 @@ impl Pool {
         self.copies_near(line).filter(move |copy| copy.ino == ino)
     }
 
-    /// Others' records of the inode that are in the way, and with `own` this slot's.
-    fn in_the_way(
-        &self,
-        line: u64,
-        ino: Ino,
-        change: bool,
-        own: bool,
-    ) -> impl Iterator<Item = Record> + '_ {
+    /// The records of such pages, if there are any.
+    fn in_the_way(&self, line: u64, pages: PagesInTheWay) -> impl Iterator<Item = Record> + '_ {
         let me = self.holder().slot;
-        self.copies_of(line, ino)
-            .filter(move |copy| (own || copy.slot() != Some(me)) && copy.conflicts(change))
+        self.copies_of(line, pages.ino).filter(move |copy| {
+            (pages.own || copy.slot() != Some(me)) && copy.conflicts(pages.change)
+        })
     }
 
     /// Before the content of an inode is looked at: without its lock, inside its sequence.
@@ -206,12 +212,13 @@ impl Pool {
         if change {
             self.forget_line_if_empty(line);
         }
-        match self.in_the_way(line, ino, change, false).next() {
-            Some(_) => Err(Error::PagesElsewhere {
-                ino,
-                change,
-                own: false,
-            }),
+        let pages = PagesInTheWay {
+            ino,
+            change,
+            own: false,
+        };
+        match self.in_the_way(line, pages).next() {
+            Some(_) => Err(Error::PagesElsewhere(pages)),
             None => Ok(()),
         }
     }
@@ -341,12 +348,12 @@ impl Pool {
     }
 
     /// Under the lock: asks all who have pages in the way, `own` ones too; answers who is to be waited for.
-    fn ask_for_pages(&self, ino: Ino, change: bool, own: bool) -> Option<Record> {
-        let _lock = LockSet::take(self, &[ino]);
-        let line = line_of(self, ino);
+    fn ask_for_pages(&self, pages: PagesInTheWay) -> Option<Record> {
+        let _lock = LockSet::take(self, &[pages.ino]);
+        let line = line_of(self, pages.ino);
         let runtime = self.pm.runtime();
         let mut first = None;
-        for copy in self.in_the_way(line, ino, change, own) {
+        for copy in self.in_the_way(line, pages) {
             let Some(slot) = copy.slot() else { continue };
             let wanted = state(KERNEL_COPY_WANTED, slot);
             runtime.store(copy.off, wanted);
@@ -390,13 +397,11 @@ impl Pool {
     /// See [`Fs::wait_for_pages`].
     pub(crate) fn wait_for_pages(
         &self,
-        ino: Ino,
-        change: bool,
-        own: bool,
+        pages: PagesInTheWay,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<()> {
         self.alive()?;
-        let Some(asked) = self.ask_for_pages(ino, change, own) else {
+        let Some(asked) = self.ask_for_pages(pages) else {
             return Ok(());
         };
         let (began, mut sleep) = (Instant::now(), wait_times::FIRST);
@@ -551,11 +556,11 @@ impl Fs {
         pool.alive()?;
         pool.inode_off(ino)?;
         match pool.own_copy(line_of(pool, ino), ino) {
-            Some(_) => Err(Error::PagesElsewhere {
+            Some(_) => Err(Error::PagesElsewhere(PagesInTheWay {
                 ino,
                 change: true,
                 own: true,
-            }),
+            })),
             None => Ok(()),
         }
     }
@@ -568,14 +573,8 @@ impl Fs {
 
     /// Asks for the pages that [`Error::PagesElsewhere`] spoke of, and waits until some are back, or `gives_up`, asked every
     /// few milliseconds, says so. The caller holds nothing that their mount may need.
-    pub fn wait_for_pages(
-        &self,
-        ino: Ino,
-        change: bool,
-        own: bool,
-        gives_up: &dyn Fn() -> bool,
-    ) -> Result<()> {
-        self.pool().wait_for_pages(ino, change, own, gives_up)
+    pub fn wait_for_pages(&self, pages: PagesInTheWay, gives_up: &dyn Fn() -> bool) -> Result<()> {
+        self.pool().wait_for_pages(pages, gives_up)
     }
 
     /// How often this mount was asked for pages.
@@ -624,14 +623,14 @@ impl Fs {
     /// then it is to be tried again.
     #[cold]
     pub(crate) fn pages_are_back(&self, error: &Error) -> bool {
-        let &Error::PagesElsewhere { ino, change, own } = error else {
+        let &Error::PagesElsewhere(pages) = error else {
             return false;
         };
         if self.pool().own_copies.tells.load(Ordering::Relaxed) {
             return false;
         }
         // An error will be the next try's, too.
-        let _ = self.wait_for_pages(ino, change, own, &|| false);
+        let _ = self.wait_for_pages(pages, &|| false);
         true
     }
 }

@@ -111,7 +111,7 @@ pub use holders::{Holding, Locked, Process};
 pub use image::{LoadOptions, LoadReport, SaveReport, load};
 pub use info::{FilePages, FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
 pub use inherit::{ForExec, ForFork};
-pub use kernel_copy::{KernelCopy, WantedPages};
+pub use kernel_copy::{KernelCopy, PagesInTheWay, WantedPages};
 #[cfg(feature = "record")]
 pub use lane::prefer_lane;
 pub use lease::Alone;

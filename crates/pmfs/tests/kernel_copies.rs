@@ -95,8 +95,8 @@ impl Mount {
     fn until_back<T>(&self, call: impl Fn() -> pmfs::Result<T>) -> T {
         loop {
             match call() {
-                Err(Error::PagesElsewhere { ino, change, own }) => {
-                    self.fs.wait_for_pages(ino, change, own, &|| false).unwrap();
+                Err(Error::PagesElsewhere(pages)) => {
+                    self.fs.wait_for_pages(pages, &|| false).unwrap();
                 }
                 other => return other.unwrap(),
             }

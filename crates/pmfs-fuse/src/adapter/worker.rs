@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pmfs::{Error, Ino};
+use pmfs::{Error, PagesInTheWay};
 use rustix::io::Errno;
 use zerocopy::FromBytes;
 
@@ -197,8 +197,8 @@ impl Crew {
             reply.grant = self.adapter.server.begin_answer();
             let outcome = guard(opcode, || {
                 let answer = self.adapter.dispatch(opcode, header, body, reply);
-                if let Err(Refusal::Engine(Error::PagesElsewhere { ino, change, own })) = answer {
-                    elsewhere = Some((ino, change, own));
+                if let Err(Refusal::Engine(Error::PagesElsewhere(pages))) = answer {
+                    elsewhere = Some(pages);
                 }
                 answer
             });
@@ -214,11 +214,7 @@ impl Crew {
 
     /// Waits for another mount's kernel, or for this one's to drop pages. The one over there may wait for this one's, so somebody
     /// has to answer meanwhile.
-    fn wait_for_pages(
-        self: &Arc<Crew>,
-        device: usize,
-        pages: (Ino, bool, bool),
-    ) -> pmfs::Result<()> {
+    fn wait_for_pages(self: &Arc<Crew>, device: usize, pages: PagesInTheWay) -> pmfs::Result<()> {
         self.ready.fetch_sub(1, Ordering::SeqCst);
         let limit = (!self.call_stand_in(device)).then_some(WAIT_ALONE);
         let waited = self.adapter.server.wait_for_pages(pages, limit);

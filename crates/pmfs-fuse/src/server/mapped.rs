@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pmfs::{Error, Ino, Result, WantedPages};
+use pmfs::{Error, Ino, PagesInTheWay, Result, WantedPages};
 
 use super::handles::{Access, Handles};
 use super::{Server, ino_of};
@@ -91,15 +91,16 @@ impl Server {
     /// Waits until pages are back that are in the way of a request. `limit`: for whom nobody stands in.
     pub(crate) fn wait_for_pages(
         &self,
-        (ino, change, own): (Ino, bool, bool),
+        pages: PagesInTheWay,
         limit: Option<Duration>,
     ) -> Result<()> {
         let _attached = self.enter()?;
         let began = Instant::now();
         let is_late = || limit.is_some_and(|limit| began.elapsed() > limit);
         let gives_up = || self.ending.load(Ordering::SeqCst) || is_late();
-        self.fs.wait_for_pages(ino, change, own, &gives_up)?;
+        self.fs.wait_for_pages(pages, &gives_up)?;
         if is_late() {
+            let ino = pages.ino;
             log::error!("no worker left to wait for pages of inode {ino}: answered EBUSY");
             return Err(Error::Busy);
         }

@@ -176,6 +176,9 @@ pub struct Umount {
     /// Take it away though it is in use; it ends when the last open file is closed
     #[arg(long, short)]
     pub lazy: bool,
+    /// How long the process that serves it may take to close the pool
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub wait: u32,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,

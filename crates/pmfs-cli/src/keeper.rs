@@ -97,6 +97,7 @@ pub fn run(arguments: &Umount) -> Outcome {
     let mut arguments = Umount {
         dir: arguments.dir.clone(),
         lazy: false,
+        wait: arguments.wait,
         quiet: true,
         json: false,
         at_end: false,

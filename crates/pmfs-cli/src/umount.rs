@@ -16,9 +16,6 @@ use crate::Outcome;
 use crate::cli::Umount;
 use crate::report;
 
-/// Closing a pool takes milliseconds; this is for a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// After a lazy unmount: enough for a mount that was not in use.
 const GLANCE: Duration = Duration::from_millis(200);
 
@@ -48,9 +45,11 @@ pub fn run(arguments: &Umount) -> Outcome {
         // It may be in use for as long as it likes.
         daemon.wait(GLANCE).is_ok()
     } else {
-        match daemon.wait(PATIENCE) {
+        match daemon.wait(Duration::from_secs(arguments.wait.into())) {
             Ok(()) => true,
-            Err(error @ MountError::StillServing { .. }) => return Err(error.into()),
+            Err(error @ MountError::StillServing { .. }) => {
+                return Err(mounts::copied(&mount).unwrap_or(error).into());
+            }
             Err(error) => {
                 eprintln!("pmfs: unmounted, but whether the pool is closed can't be told: {error}");
                 false

@@ -3,11 +3,11 @@
 mod bench;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use bench::{Bench, is_daemon, wait_until};
+use bench::{Bench, Bystander, is_daemon, wait_until};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -92,6 +92,55 @@ fn busy_names_who_uses_it() {
     wait_until("the daemon to end", || {
         !is_daemon(bench.daemon().as_raw_nonzero().get() as u32)
     });
+    bench.ok(&["fsck", "pool"]);
+}
+
+#[test]
+fn copies_of_a_mount_keep_the_pool() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let elsewhere = Command::new("unshare")
+        .args(["-m", "sh", "-c", "echo; exec sleep 600"])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut elsewhere = Bystander(elsewhere.unwrap());
+    let said = elsewhere.0.stdout.as_mut().unwrap();
+    said.read_exact(&mut [0]).unwrap();
+    let holder = format!("[{}]", elsewhere.0.id());
+    let error = bench.fails(1, &["umount", "--wait", "1", "mnt"]);
+    assert!(
+        error.contains("in the mount namespace of s") && error.contains(&holder),
+        "{error}"
+    );
+    drop(elsewhere);
+    wait_until("the daemon to end", || {
+        !is_daemon(bench.daemon().as_raw_nonzero().get() as u32)
+    });
+    bench.ok(&["fsck", "pool"]);
+}
+
+#[test]
+fn a_mount_that_is_bound_elsewhere_is_named() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let bound = bench.path("bound");
+    fs::create_dir(&bound).unwrap();
+    rustix::mount::mount_bind(bench.path("mnt"), &bound).unwrap();
+    let error = bench.fails(1, &["umount", "--wait", "1", "mnt"]);
+    assert!(
+        error.contains(&format!("stands also at {}", bound.display())),
+        "{error}"
+    );
+    let report = bench.json(&["umount", "--json", "bound"]);
+    assert_eq!(report["released"], true);
     bench.ok(&["fsck", "pool"]);
 }
 

@@ -134,6 +134,18 @@ pub enum MountError {
         /// How long was waited.
         seconds: u64,
     },
+    /// Unmounted, and the mount stands elsewhere, too, so its daemon goes on.
+    #[error(
+        "unmounted here, but the mount of {} stands also {}; the pool is closed when that is unmounted or ended",
+        pool.display(),
+        copies.join(", ")
+    )]
+    Copied {
+        /// The pool.
+        pool: PathBuf,
+        /// "at /elsewhere", "in the mount namespace of bash[12]".
+        copies: Vec<String>,
+    },
     /// A system call on the pool or the mount table.
     #[error("{what} {}: {source}; check the path and its permissions", path.display())]
     Io {

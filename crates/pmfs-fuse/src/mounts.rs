@@ -49,6 +49,46 @@ pub fn pool_mount_at(dir: &Path) -> Result<Option<PoolMount>, MountError> {
     Ok(pool_mounts()?.into_iter().rfind(|mount| mount.dir == dir))
 }
 
+/// Why a mount that was taken away goes on: it stands elsewhere, too.
+#[must_use]
+pub fn copied(mount: &PoolMount) -> Option<MountError> {
+    let copies = copies_of(mount);
+    (!copies.is_empty()).then(|| MountError::Copied {
+        pool: mount.pool.clone(),
+        copies,
+    })
+}
+
+/// Other directories that it was bound to, and mount namespaces that have copies of it, each named by one of its processes, as far
+/// as this user may look.
+fn copies_of(mount: &PoolMount) -> Vec<String> {
+    let is_copy = |at: &PoolMount| at.device == mount.device && at.pool == mount.pool;
+    let bound = pool_mounts().unwrap_or_default();
+    let bound = bound.iter().filter(|at| is_copy(at));
+    let mut copies: Vec<String> = bound.map(|at| format!("at {}", at.dir.display())).collect();
+    let namespace = |process: &Path| fs::read_link(process.join("ns/mnt"));
+    let mut seen: Vec<PathBuf> = namespace(Path::new("/proc/self")).into_iter().collect();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let process = process.path();
+        let Ok(found) = namespace(&process) else {
+            continue;
+        };
+        if seen.contains(&found) {
+            continue;
+        }
+        let table = fs::read(process.join("mountinfo")).unwrap_or_default();
+        let mut lines = table.split(|byte| *byte == b'\n').filter_map(parse_line);
+        if lines.any(|at| is_copy(&at)) {
+            seen.push(found);
+            let command = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let pid = process.file_name().unwrap_or_default().to_string_lossy();
+            let name = command.trim();
+            copies.push(format!("in the mount namespace of {name}[{pid}]"));
+        }
+    }
+    copies
+}
+
 /// Where file systems are mounted whose files are memory: tmpfs, hugetlbfs, DAX.
 ///
 /// # Errors

@@ -104,6 +104,7 @@ check() {
         echo "$name: sound"
     done
     [ $# = 4 ] || fail "not all writers had said anything: $*"
+    mkdir bad && (cd bad && python3 "$here/tests/media/badblocks.py" "$pmfs") || bad=1
     return "$bad"
 }
 

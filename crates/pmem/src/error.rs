@@ -89,6 +89,17 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Pages that the medium can't give could not be given anew.
+    #[error(
+        "can't give pages of {} anew; clear the medium's errors first (devices: ndctl clear-errors), or restore a copy elsewhere",
+        path.display()
+    )]
+    Renew {
+        /// The pool.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// There is something already where a new pool was to be made.
     #[error("{} exists already: remove it first, or allow overwriting", path.display())]
     Exists {

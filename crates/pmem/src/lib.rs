@@ -48,6 +48,7 @@ pub mod protection;
 mod raw;
 #[cfg(feature = "record")]
 pub mod record;
+mod renew;
 pub mod request;
 pub mod slots;
 mod store;
@@ -69,6 +70,7 @@ pub use medium::{Durability, Medium, MediumKind};
 pub use open::MapOptions;
 pub use pool::{Identity, Pmem};
 pub use protection::{ProtectMode, Protection};
+pub use renew::renew_pages;
 pub use window::{Window, Writable};
 
 /// Whether the recorder is compiled in: a build for the checker.

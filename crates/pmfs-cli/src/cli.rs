@@ -244,7 +244,8 @@ pub struct Fsck {
     /// Repair what is found; also -y, -a and -p, as fsck(8) asks for it
     #[arg(long, short = 'y', short_aliases = ['a', 'p'])]
     pub repair: bool,
-    /// Read every block first, and name the files whose blocks the medium can't give
+    /// Read every block first, and name the files whose blocks the medium can't give; with --repair these are given anew, but
+    /// for bytes of files
     #[arg(long)]
     pub badblocks: bool,
     /// Only check (the default)

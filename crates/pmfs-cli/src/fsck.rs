@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::check::{finding_of, media_error};
+use pmfs::check::{BadBlock, Holds, finding_of, media_error};
 use pmfs::{CheckReport, Finding, Fs, OpenOptions};
 use pmfs_fuse::presence;
 use serde::Serialize;
@@ -17,6 +17,9 @@ use crate::report::{self, Recovery};
 const REPAIRED: u8 = 1;
 const LEFT: u8 = 4;
 const COULD_NOT_RUN: u8 = 8;
+
+/// The finding of blocks that the medium can't give.
+const MEDIA_ERROR: u32 = 3;
 
 #[derive(Serialize)]
 struct FsckReport {
@@ -50,7 +53,9 @@ impl From<&Finding> for FindingReport {
 
 pub fn run(arguments: &Fsck) -> Outcome {
     let report = check(arguments).map_err(|failure| failure.with_code(COULD_NOT_RUN))?;
-    report::print(arguments.json, &report, text)?;
+    report::print(arguments.json, &report, |report| {
+        text(report, arguments.repair)
+    })?;
     Ok(match (report.clean, report.repaired.is_empty()) {
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::from(REPAIRED),
@@ -72,6 +77,10 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         ..OpenOptions::default()
     };
     presence::wait_if_ending(&pool);
+    if arguments.badblocks && arguments.repair {
+        drop(watch);
+        return mend(arguments, &pool, &options).map_err(failed);
+    }
     let fs = match Fs::open(&pool, &options) {
         Ok(fs) => fs,
         // Too damaged to attach to is a finding as well.
@@ -82,11 +91,13 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     };
     let recovery = Recovery::from(fs.recovery());
     drop(watch);
+    let mut bad = Vec::new();
     if arguments.badblocks {
         let mut progress = Progress::counting(arguments.json, "reading");
         let mut watch = |done, all| progress.of(done, all);
-        let bad = fs.bad_blocks(&mut watch).map_err(failed)?;
-        if !bad.is_empty() {
+        bad = fs.bad_blocks(&mut watch).map_err(failed)?;
+        let checkable = |bad: &BadBlock| matches!(bad.holds, Holds::Data | Holds::Nothing);
+        if !bad.iter().all(checkable) {
             // A check would meet them again, by loads that can't be told from those of what is there.
             drop(progress);
             return Ok(unreadable(&pool, &fs, bad.iter().map(media_error)));
@@ -102,23 +113,47 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     };
     drop(progress);
     fs.close().map_err(failed)?;
-    let CheckReport {
-        findings,
-        inodes,
-        directories,
-        blocks,
-        ..
-    } = checked;
-    Ok(FsckReport {
+    Ok(of_pool(&pool, &bad, checked, &repaired, recovery))
+}
+
+/// What the medium can't give is given anew where that can be, and what follows from its loss repaired.
+fn mend(arguments: &Fsck, pool: &Path, options: &OpenOptions) -> pmfs::Result<FsckReport> {
+    let mut progress = Progress::counting(arguments.json, "reading");
+    let mut watch = |done, all| progress.of(done, all);
+    let mended = pmfs::mend(pool, options, &mut watch)?;
+    drop(progress);
+    let mut repaired: Vec<Finding> = mended.renewed.iter().map(media_error).collect();
+    repaired.extend(mended.repair.repaired);
+    let recovery = Recovery::from(&mended.recovery);
+    Ok(of_pool(
+        pool,
+        &mended.left,
+        mended.repair.left,
+        &repaired,
+        recovery,
+    ))
+}
+
+/// The report on a pool that could be checked.
+fn of_pool(
+    pool: &Path,
+    bad: &[BadBlock],
+    checked: CheckReport,
+    repaired: &[Finding],
+    recovery: Recovery,
+) -> FsckReport {
+    let media = bad.iter().map(media_error);
+    let findings: Vec<Finding> = media.chain(checked.findings).collect();
+    FsckReport {
         pool: pool.display().to_string(),
         clean: findings.is_empty(),
         findings: findings.iter().map(FindingReport::from).collect(),
         repaired: repaired.iter().map(FindingReport::from).collect(),
-        inodes,
-        directories,
-        blocks,
+        inodes: checked.inodes,
+        directories: checked.directories,
+        blocks: checked.blocks,
         recovery,
-    })
+    }
 }
 
 fn damaged(pool: &Path, finding: &Finding) -> FsckReport {
@@ -149,7 +184,16 @@ fn unchecked(
     }
 }
 
-fn text(report: &FsckReport) -> String {
+/// The command that repairs what was found.
+fn way_out(report: &FsckReport) -> &'static str {
+    let is_media = |found: &FindingReport| found.number == MEDIA_ERROR;
+    match report.findings.iter().any(is_media) {
+        true => "to repair: pmfs fsck --badblocks --repair POOL",
+        false => "to repair: pmfs fsck --repair POOL",
+    }
+}
+
+fn text(report: &FsckReport, repair: bool) -> String {
     let mut lines: Vec<String> = Vec::new();
     for found in &report.repaired {
         lines.push(format!("{} (repaired)", found.line));
@@ -165,8 +209,8 @@ fn text(report: &FsckReport) -> String {
     let state = match (report.findings.len(), report.repaired.len()) {
         (0, 0) => "clean".to_owned(),
         (0, n) => format!("clean now, {} repaired", count(n)),
-        (n, 0) => format!("{}; to repair: pmfs fsck --repair POOL", count(n)),
-        (n, m) => format!("{} left, {m} repaired", count(n)),
+        (n, m) if repair => format!("{} left, {m} repaired", count(n)),
+        (n, _) => format!("{}; {}", count(n), way_out(report)),
     };
     lines.push(format!(
         "{}: {state}; {} inodes, {} of them directories, {} blocks in use",

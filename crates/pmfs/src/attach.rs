@@ -7,7 +7,7 @@ use crate::info::{RecoveryKind, RecoveryReport};
 use crate::lane::Lane;
 use crate::options::OpenOptions;
 use crate::owner;
-use crate::persist::Restore;
+use crate::persist::{Pm, Restore};
 use crate::pool::{BYTE_ATTACH, BYTE_POOL, Pool, holder_pid};
 use crate::slot::SLOT_STATE;
 use crate::superblock::{self, Health, State};
@@ -220,7 +220,7 @@ fn leave_lock(prober: &Prober) -> Result<ByteLock> {
 }
 
 /// Waits until nobody copies the pool: it was left by the one who was asked to stand still for it.
-fn wait_for_copier(prober: &Prober) -> Result<()> {
+pub(crate) fn wait_for_copier(prober: &Prober) -> Result<()> {
     let since = Instant::now();
     while is_frozen(prober) {
         if since.elapsed() > ATTACH_PATIENCE {
@@ -356,8 +356,14 @@ pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.damaged.store(false, Ordering::Relaxed);
     pool.read_only.store(false, Ordering::Relaxed);
     pool.flush_strays();
+    let record = superblock::run_record(pool.pm.mapping());
+    // Where the medium fails on the way the tables lack what it could not give.
+    distrust_record(&pool.pm);
     walk::rebuild(pool)?;
     pool.mark_slot(pool.holder(), 0);
+    if let Some(record) = record {
+        superblock::set_run_record(&Restore::new(&pool.pm), record);
+    }
     Ok(())
 }
 
@@ -445,12 +451,16 @@ fn distrust(pool: &Pool) {
     let suspect = failed.is_some_and(|off| pool.geometry.runtime.contains(&off));
     let ours = pool.holder().slot;
     let alone = pool.marked_slots().iter().all(|&slot| slot == ours);
-    if (suspect || mem.lost_store())
-        && alone
-        && let Some(last) = superblock::run_record(mem)
-    {
+    if (suspect || mem.lost_store()) && alone {
+        distrust_record(&pool.pm);
+    }
+}
+
+/// The next opener makes the runtime area anew. Durable.
+pub(crate) fn distrust_record(pm: &Pm) {
+    if let Some(last) = superblock::run_record(pm.mapping()) {
         let record = RunRecordRaw { layout: 0, ..last };
-        let restore = Restore::new(&pool.pm);
+        let restore = Restore::new(pm);
         superblock::set_run_record(&restore, record);
         restore.barrier();
     }

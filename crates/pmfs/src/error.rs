@@ -143,7 +143,9 @@ pub enum Error {
         offset: u64,
     },
     /// The medium answered a load or store with an error, or vanished.
-    #[error("input/output error: the medium failed at offset {offset:#x}")]
+    #[error(
+        "input/output error: the medium failed at offset {offset:#x}; pmfs fsck --badblocks tells what stands there"
+    )]
     Medium {
         /// Where, in bytes from the pool's start.
         offset: u64,

@@ -130,6 +130,7 @@ pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
 };
 pub use repair::RepairReport;
+pub use repair::medium::{Mended, mend, renew};
 pub use stored::Shown;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,

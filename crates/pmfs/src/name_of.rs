@@ -14,6 +14,9 @@ impl Pool {
         if off < BLOCK_BYTES {
             return "superblock".into();
         }
+        if off / BLOCK_BYTES == self.superblock.blocks - 1 {
+            return "the superblock's copy".into();
+        }
         self.name_in_runtime(off)
             .or_else(|| self.name_in_journal(off))
             .or_else(|| self.name_in_inode_table(off))

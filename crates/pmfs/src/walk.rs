@@ -22,7 +22,7 @@ const STRIDE: usize = 64;
 /// Resets the runtime area, closes the lanes, rebuilds the bitmaps.
 ///
 /// # Errors
-/// Damage in the journal or the root directory; damage elsewhere makes the pool read-only.
+/// Damage in the journal or the root directory; damage elsewhere makes the pool read-only. [`Error::Medium`].
 pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     let geometry = &pool.geometry;
     let area = geometry.runtime.clone();
@@ -54,6 +54,8 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         lane.set_inode_cursor(index * apart % geometry.inodes);
     }
     let maps = early.unwrap_or_else(|| walk(pool));
+    // What can't be read is in no map: others would take its blocks for free.
+    pool.pm.intact()?;
     maps.store(pool);
     report.inodes = maps.live.load(Ordering::Relaxed);
     report.blocks = maps.used.load(Ordering::Relaxed);

@@ -1,10 +1,12 @@
-//! Media errors: a page that can't be read costs what stands in it, and nothing else.
+//! Media errors: a page that can't be read costs what stands in it, and nothing else; given anew, it can be repaired. (With errors
+//! of memory as the kernel makes them: tests/media/badblocks.py.)
 
 mod scratch;
 
 use pmfs::{Fs, OpenOptions, ROOT_INO};
 use scratch::{NODE, Scratch};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 const BLOCK: usize = 4096;
@@ -143,4 +145,139 @@ fn a_pool_that_was_cut_takes_no_more() {
     assert_eq!(errno(read), Some(EIO));
     let made = fs.create(ROOT_INO, b"another", &NODE);
     assert_eq!(errno(made), Some(EIO));
+}
+
+/// Tables that are made anew don't lack what can't be read: nobody gets the pool, or its blocks would be taken for free.
+#[test]
+fn a_pool_is_not_recovered_around_a_bad_page() {
+    let (_dir, path) = pool();
+    let (fs, ino, _) = with_file(&path);
+    let inode = place_of(&fs, ino);
+    fs.close().unwrap();
+    let options = OpenOptions::default();
+    let mapped = || pmem::Pmem::open(&path, &options.map).unwrap();
+    // As after power loss.
+    drop(Fs::open_private(mapped(), &options).unwrap());
+    let mem = mapped();
+    if let Err(error) = mem.poison(inode) {
+        eprintln!("skipped: no UFFDIO_POISON here: {error}");
+        return;
+    }
+    let error = Fs::open_private(mem, &options).err().unwrap();
+    assert!(error.to_string().contains("fsck --badblocks"), "{error}");
+}
+
+/// What a repair asks for.
+fn mending() -> OpenOptions {
+    OpenOptions {
+        repair: true,
+        exclusive: true,
+        adopt: true,
+        ..OpenOptions::default()
+    }
+}
+
+/// Names with their content: some in a directory of two hundred, one file of many blocks.
+fn fill(fs: &Fs) -> Vec<(String, Vec<u8>)> {
+    let mut files = vec![("big".to_owned(), vec![5; 700 * BLOCK])];
+    for index in 0..200 {
+        files.push((format!("{index}"), vec![index as u8; 100 * index + 1]));
+    }
+    let many = fs.mkdir(ROOT_INO, b"many", &NODE).unwrap().ino;
+    for (name, bytes) in &files {
+        let ino = fs.create(many, name.as_bytes(), &NODE).unwrap().ino;
+        fs.write(ino, 0, bytes).unwrap();
+    }
+    files
+}
+
+/// Of these files, how many are there as they were. What is there has its length.
+fn whole(fs: &Fs, files: &[(String, Vec<u8>)]) -> usize {
+    let Ok(many) = fs.lookup(ROOT_INO, b"many") else {
+        return 0;
+    };
+    let is_whole = |(name, bytes): &&(String, Vec<u8>)| {
+        let Ok(file) = fs.lookup(many.ino, name.as_bytes()) else {
+            return false;
+        };
+        let mut got = vec![0; bytes.len() + 1];
+        let count = fs.read(file.ino, 0, &mut got).unwrap();
+        got[..count] == bytes[..]
+    };
+    files.iter().filter(is_whole).count()
+}
+
+/// Any one block of a pool at rest, as zeros: repair makes it a sound pool again, and what is not in that block is as it was.
+#[test]
+fn each_block_can_be_given_anew() {
+    let (dir, path) = pool();
+    let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+    let files = fill(&fs);
+    fs.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let used = bytes
+        .chunks(BLOCK)
+        .map(|block| block.iter().any(|&byte| byte != 0));
+    let used: Vec<u64> = (0..)
+        .step_by(BLOCK)
+        .zip(used)
+        .filter(|(_, used)| *used)
+        .map(|(off, _)| off)
+        .collect();
+    let copy = dir.path().join("copy");
+    let (mut lost, mut spared) = (0, 0);
+    for off in used {
+        // Of the file of 700 equal blocks a few will do.
+        let block = &bytes[off as usize..][..BLOCK];
+        if block.iter().all(|&byte| byte == 5) && off % (64 << 12) != 0 {
+            continue;
+        }
+        std::fs::write(&copy, &bytes).unwrap();
+        pmfs::renew(&copy, &mending(), &[off]).unwrap();
+        let mended = pmfs::mend(&copy, &mending(), &mut |_, _| {}).unwrap();
+        assert!(mended.renewed.is_empty() && mended.left.is_empty());
+        let findings = &mended.repair.left.findings;
+        assert!(findings.is_empty(), "block at {off:#x}: {findings:?}");
+        let fs = Fs::open(&copy, &OpenOptions::default()).unwrap();
+        assert!(fs.check().unwrap().is_clean(), "block at {off:#x}");
+        let found = whole(&fs, &files);
+        match files.len() - found {
+            0 => spared += 1,
+            // A block of data, of 32 inodes, of names.
+            _ => lost += 1,
+        }
+        fs.close().unwrap();
+    }
+    assert!(lost > 100 && spared > 5, "{lost} {spared}");
+}
+
+/// A process that ended in the middle left the runtime area to be believed; what was given anew in it is not.
+#[test]
+fn tables_given_anew_are_not_believed() {
+    const POOL: &str = "PMFS_TEST_POOL";
+    if let Some(path) = std::env::var_os(POOL) {
+        let fs = Fs::open(Path::new(&path), &OpenOptions::default()).unwrap();
+        fill(&fs);
+        std::process::abort();
+    }
+    let (_dir, path) = pool();
+    let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+    let tables: Vec<u64> = (0..fs.mapping().len())
+        .step_by(BLOCK)
+        .filter(|&off| fs.name_of(off).starts_with("bits of group of"))
+        .collect();
+    fs.close().unwrap();
+    assert!(!tables.is_empty());
+    let itself = std::env::current_exe().unwrap();
+    let ended = Command::new(itself)
+        .args(["--exact", "tables_given_anew_are_not_believed"])
+        .env(POOL, &path)
+        .output()
+        .unwrap();
+    assert!(!ended.status.success());
+    pmfs::renew(&path, &mending(), &tables).unwrap();
+    let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+    fs.create(ROOT_INO, b"another", &NODE).unwrap();
+    assert!(fs.check().unwrap().is_clean());
+    fs.close().unwrap();
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::lane::Run;
 use crate::pool::Pool;
 use crate::superblock;
-pub use bad_blocks::BadBlock;
+pub use bad_blocks::{BadBlock, Holds};
 pub(crate) use fix::Fix;
 use std::fmt;
 
@@ -77,10 +77,18 @@ pub(crate) fn discarded_log(lane: u64) -> Finding {
 /// What a pool that can't be attached to has, as a finding; none if it is no damage.
 #[must_use]
 pub fn finding_of(error: &Error) -> Option<Finding> {
-    let Error::Corrupt { what, .. } = error else {
-        return None;
+    let what = match error {
+        Error::Corrupt { what, .. } => *what,
+        Error::Medium { offset } => {
+            return Some(media_error(&BadBlock {
+                off: *offset,
+                holds: Holds::Metadata,
+                what: "what attaching needs".to_owned(),
+            }));
+        }
+        _ => return None,
     };
-    let number = match *what {
+    let number = match what {
         "journal entry" => number::LOG,
         "no root directory" => number::ROOT,
         // Without a superblock nothing can be checked.

@@ -7,6 +7,7 @@
 //! then found in lost+found.
 
 mod adopt;
+pub(crate) mod medium;
 mod root;
 
 use crate::check::{self, CheckReport, Finding, Fix};

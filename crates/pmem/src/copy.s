@@ -166,17 +166,14 @@ pmem_land pmem_copy_avx2
     vzeroupper
 pmem_end pmem_copy_avx2
 
-pmem_routine pmem_copy_avx512
-    cmp rdx, 64
-    ja 1f
-    pmem_small 9f
 # Front to back. Several streams in turn within each 4 KiB, which give the
 # hardware prefetcher more places to run ahead from, are 10 % faster on Zen 5
 # (a page at random in 1 GiB: 345 against 383 ns), but slower on Zen 4 (520
 # against 440 ns; pages in order: 290 against 120 ns).
-1:  cmp rdx, 256
-    jb 3f
-2:  vmovdqu64 zmm16, zmmword ptr [rsi]
+.macro pmem_front_to_back done
+    cmp rdx, 256
+    jb 33f
+32: vmovdqu64 zmm16, zmmword ptr [rsi]
     vmovdqu64 zmm17, zmmword ptr [rsi + 64]
     vmovdqu64 zmm18, zmmword ptr [rsi + 128]
     vmovdqu64 zmm19, zmmword ptr [rsi + 192]
@@ -188,22 +185,67 @@ pmem_routine pmem_copy_avx512
     add rdi, 256
     sub rdx, 256
     cmp rdx, 256
-    jae 2b
-3:  cmp rdx, 64
-    jb 4f
+    jae 32b
+33: cmp rdx, 64
+    jb 34f
     vmovdqu64 zmm16, zmmword ptr [rsi]
     vmovdqu64 zmmword ptr [rdi], zmm16
     add rsi, 64
     add rdi, 64
     sub rdx, 64
-    jmp 3b
-4:  test rdx, rdx
-    jz 9f
+    jmp 33b
+34: test rdx, rdx
+    jz \done
     vmovdqu64 zmm16, zmmword ptr [rsi + rdx - 64]
     vmovdqu64 zmmword ptr [rdi + rdx - 64], zmm16
+.endm
+
+pmem_routine pmem_copy_avx512
+    cmp rdx, 64
+    ja 1f
+    pmem_small 9f
+1:  pmem_front_to_back 9f
 9:
 pmem_land pmem_copy_avx512
 pmem_end pmem_copy_avx512
+
+# Four pages at once: on a Xeon (Sapphire Rapids or later) 256 KiB not in its
+# caches come at 18 GB/s in place of 11 to 12, 16 KiB at 17 in place of 14.
+# Within one page that gains a quarter in order and loses 5 % at random.
+pmem_routine pmem_copy_avx512_pages
+    cmp rdx, 64
+    ja 1f
+    pmem_small 9f
+1:  cmp rdx, 16384
+    jb 5f
+    xor eax, eax
+2:  vmovdqu64 zmm16, zmmword ptr [rsi + rax]
+    vmovdqu64 zmm17, zmmword ptr [rsi + rax + 64]
+    vmovdqu64 zmm18, zmmword ptr [rsi + rax + 4096]
+    vmovdqu64 zmm19, zmmword ptr [rsi + rax + 4160]
+    vmovdqu64 zmm20, zmmword ptr [rsi + rax + 8192]
+    vmovdqu64 zmm21, zmmword ptr [rsi + rax + 8256]
+    vmovdqu64 zmm22, zmmword ptr [rsi + rax + 12288]
+    vmovdqu64 zmm23, zmmword ptr [rsi + rax + 12352]
+    vmovdqu64 zmmword ptr [rdi + rax], zmm16
+    vmovdqu64 zmmword ptr [rdi + rax + 64], zmm17
+    vmovdqu64 zmmword ptr [rdi + rax + 4096], zmm18
+    vmovdqu64 zmmword ptr [rdi + rax + 4160], zmm19
+    vmovdqu64 zmmword ptr [rdi + rax + 8192], zmm20
+    vmovdqu64 zmmword ptr [rdi + rax + 8256], zmm21
+    vmovdqu64 zmmword ptr [rdi + rax + 12288], zmm22
+    vmovdqu64 zmmword ptr [rdi + rax + 12352], zmm23
+    add eax, 128
+    cmp eax, 4096
+    jb 2b
+    add rsi, 16384
+    add rdi, 16384
+    sub rdx, 16384
+    jmp 1b
+5:  pmem_front_to_back 9f
+9:
+pmem_land pmem_copy_avx512_pages
+pmem_end pmem_copy_avx512_pages
 
 # --- non-temporal copies: rdi on a line, rdx whole lines, rsi anywhere --------
 pmem_routine pmem_stream_sse2
@@ -317,3 +359,4 @@ pmem_end pmem_zero_avx512
 .purgem pmem_land
 .purgem pmem_end
 .purgem pmem_small
+.purgem pmem_front_to_back

@@ -26,6 +26,8 @@ pub(crate) struct Cpu {
     pub clwb: bool,
     /// clflushopt.
     pub clflushopt: bool,
+    /// As leaf 1 tells it, without what 15 is extended by: 6 is Intel, 15 AMD.
+    pub family: u32,
     /// Protection keys, which the kernel has turned on.
     pub keys: bool,
 }
@@ -49,8 +51,12 @@ mod bit {
 }
 
 impl Cpu {
-    /// From what it has (leaf 1 ecx, leaf 7 ebx and ecx), and what of that the kernel lets programs use.
-    fn of((has_1, has_7, has_7_ecx): (u32, u32, u32), (usable_1, usable_7): (u32, u32)) -> Cpu {
+    /// From its signature (leaf 1 eax), what it has (leaf 1 ecx, leaf 7 ebx and ecx), and what of that the kernel lets programs use.
+    fn of(
+        signature: u32,
+        (has_1, has_7, has_7_ecx): (u32, u32, u32),
+        (usable_1, usable_7): (u32, u32),
+    ) -> Cpu {
         let both = bit::AVX512F | bit::AVX512VL;
         let clwb = has_7 & bit::CLWB != 0;
         let clflushopt = has_7 & bit::CLFLUSHOPT != 0;
@@ -69,6 +75,7 @@ impl Cpu {
             },
             clwb,
             clflushopt,
+            family: signature >> 8 & 15,
             keys: has_7_ecx & bit::OSPKE != 0,
         }
     }
@@ -108,6 +115,7 @@ unsafe extern "C" {
 
 /// What the loader knows.
 fn told() -> Option<Cpu> {
+    const EAX: usize = 0;
     const EBX: usize = 1;
     const ECX: usize = 2;
     // SAFETY: the word above, which the loader has set before any code runs.
@@ -117,6 +125,7 @@ fn told() -> Option<Cpu> {
     // A leaf that it does not know is all zeros.
     (one.has[ECX] != 0).then(|| {
         Cpu::of(
+            one.has[EAX],
             (one.has[ECX], seven.has[EBX], seven.has[ECX]),
             (one.usable[ECX], seven.usable[EBX]),
         )
@@ -145,7 +154,11 @@ fn asked() -> Cpu {
         (has!("avx512vl"), bit::AVX512VL),
     ]);
     let has_1 = bits(&[(has!("cmpxchg16b"), bit::CMPXCHG16B)]);
-    Cpu::of((has_1, seven, seven_ecx), (usable_1, usable_7))
+    Cpu::of(
+        __cpuid_count(1, 0).eax,
+        (has_1, seven, seven_ecx),
+        (usable_1, usable_7),
+    )
 }
 
 #[cfg(test)]

@@ -57,13 +57,15 @@ impl Candidate for Limit {
                     mem.fence();
                 }
                 Row::Write64Random => {
-                    // Two log lines, a barrier, the data, a barrier.
+                    // Two log lines, a barrier, the data, which the next barrier is for.
                     let line = self.random.below(mem.len() / 64) * 64;
-                    for (target, words) in [(at % 8192 * 64, 16), (line, 8)] {
-                        mem.write(target, &[n; 16][..words]);
-                        mem.flush(target, words as u64 * 8);
-                        mem.fence();
-                    }
+                    let log = at % 8192 * 64;
+                    mem.write(log, &[n; 16]);
+                    mem.flush(log, 128);
+                    mem.load(line);
+                    mem.fence();
+                    mem.write(line, &[n; 8]);
+                    mem.flush(line, 64);
                     at += 2;
                 }
                 Row::Append64 => {

@@ -69,7 +69,7 @@ pub(crate) fn flushed(lines: u64) {
 pub(crate) fn fenced() -> bool {
     thread::with(|c| {
         add(&c.fences, 1);
-        if c.owed.get() == thread::OWED_FLUSHED {
+        if matches!(c.owed.get(), thread::OWED_FLUSHED | thread::OWED_CLOSED) {
             c.owed.set(0);
         }
         c.nt_pending.replace(0) != 0

@@ -9,6 +9,8 @@ use std::cell::Cell;
 
 /// [`Thread::owed`]: flushed, and a fence is still to come.
 pub const OWED_FLUSHED: u64 = 1;
+/// As [`OWED_FLUSHED`], of what words that name data do not wait for.
+pub const OWED_CLOSED: u64 = 3;
 
 /// A thread's words. The first four lines are this crate's and the engine's; the rest is the preload library's.
 #[repr(C, align(64))]
@@ -39,11 +41,14 @@ pub struct Thread {
     pub(crate) windows: Cell<u64>,
     /// Those that it is in, one in the other, where a pool is closed by page permissions.
     pub(crate) depth: Cell<u64>,
-    /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] what the next fence makes so, else
-    /// the offset of a line that is not flushed yet.
+    /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] and [`OWED_CLOSED`] what the next
+    /// fence makes so, else the offset of a line that is not flushed yet.
     pub owed: Cell<u64>,
+    /// What this thread has stored last and not flushed: the pool and the log that it is of, as the engine names them, and two ranges, each as
+    /// offset and bytes.
+    pub promised: [Cell<u64>; 6],
     /// For the face that runs in this process.
-    pub face: [Cell<u64>; 18],
+    pub face: [Cell<u64>; 12],
 }
 
 impl Thread {
@@ -57,7 +62,7 @@ impl Thread {
 /// Bytes of [`Thread`]; the assembly below has the same number.
 const BYTES: usize = 256;
 /// Where [`Thread::face`] begins, bytes: for a face's own assembly.
-pub const FACE: usize = 112;
+pub const FACE: usize = 160;
 
 const _: () = assert!(size_of::<Thread>() == BYTES);
 const _: () = assert!(std::mem::offset_of!(Thread, face) == FACE);

@@ -4,7 +4,8 @@
 //! id in the lane; if no entry of it closes it, its undo entries are restored in reverse. All smaller ids are
 //! done: that a transaction has begun proves that the one before had ended (DECISIONS 1).
 //!
-//! A transaction of new words is the other way round: not closed, it is made if its entries are all there, and else is none.
+//! A transaction of new words is the other way round: not closed, it is made if its entries are all there, and else is none. If it is
+//! the one before the greatest id, and that one is neither closed nor proven, it is made too, and first.
 //!
 //! A proof closes its transaction if the words that this logged are what they were to become: it may be written back together with
 //! them, in any order. It becomes a commit by one store, which is durable before any of these words changes again.

@@ -12,9 +12,11 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 12 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 13 + cfg!(feature = "other-layout") as u64;
 /// [`LockRaw::debt`]: where the transaction's id starts.
 pub const DEBT_ID_SHIFT: u32 = 24;
+/// Of a lock's debt: the line is the last one of a log of new words, which has no closing entry.
+pub const DEBT_PROMISED: u64 = 1 << 63;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
@@ -185,7 +187,7 @@ on_media! {
         /// How many records of kernel copies to look at, from the line's own on, for one of an inode of this line; 0: none.
         @ 16 copies: u64,
         /// The log line that must be durable before what this lock covers changes again, and its transaction:
-        /// id << [`DEBT_ID_SHIFT`] | number of the line in the journal; 0: none.
+        /// id << [`DEBT_ID_SHIFT`] | number of the line in the journal, and [`DEBT_PROMISED`]; 0: none.
         @ 24 debt: u64,
         /// Zero.
         @ 32 unused: [u64; 4],

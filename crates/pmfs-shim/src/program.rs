@@ -100,9 +100,8 @@ pub(crate) unsafe fn buffer<'a>(at: u64, bytes: usize) -> &'a mut [u8] {
     unsafe { slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(start), bytes) }
 }
 
-/// Longest data that are copied before the engine sees them. Its in-place stores of a few words, within a transaction, read what
-/// they are given without a landing pad; what is longer it copies with one.
-const SHORT: usize = 1024;
+/// Longest data that are copied before the engine sees them; what is longer it copies with a landing pad.
+const SHORT: usize = pmfs::UNGUARDED_MAX;
 
 /// Room for them.
 pub(crate) type Short = [std::mem::MaybeUninit<u8>; SHORT];

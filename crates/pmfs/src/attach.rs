@@ -499,7 +499,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     } else if !occupied && !pool.damaged.load(Ordering::Relaxed) {
         pool.flush_strays();
         if !planted!("bug-closings-unflushed") {
-            Lane::flush_closings(pool);
+            Lane::close_all(pool);
         }
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;

@@ -119,13 +119,21 @@ impl Counting {
 impl Pool {
     #[inline]
     pub(crate) fn count(&self, total: Total, more: u64) {
+        self.count_all([(total, more)]);
+    }
+
+    #[inline]
+    fn count_all<const N: usize>(&self, counts: [(Total, u64); N]) {
         if self.alive().is_err() {
             // The slot is another process's by now.
             return;
         }
-        let off = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS + total as u64 * 8;
+        let counters = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS;
         let alone = self.counting.is_mine();
-        self.pm.runtime().count(off, more, alone);
+        for (total, more) in counts.into_iter().filter(|&(_, more)| more > 0) {
+            let off = counters + total as u64 * 8;
+            self.pm.runtime().count(off, more, alone);
+        }
     }
 
     /// Counts a call that reads, and what it read, bytes.
@@ -166,15 +174,13 @@ impl Pool {
     #[inline]
     pub(crate) fn count_change(&self, before: &Counters, written: u64) {
         let spent = counters::snapshot() - *before;
-        self.count(Total::Changes, 1);
-        self.count(Total::Barriers, spent.fences);
-        self.count(Total::FlushedLines, spent.lines_flushed);
-        if spent.logged_bytes > 0 {
-            self.count(Total::LoggedBytes, spent.logged_bytes);
-        }
-        if written > 0 {
-            self.count(Total::WrittenBytes, written);
-        }
+        self.count_all([
+            (Total::Changes, 1),
+            (Total::Barriers, spent.fences),
+            (Total::FlushedLines, spent.lines_flushed),
+            (Total::LoggedBytes, spent.logged_bytes),
+            (Total::WrittenBytes, written),
+        ]);
     }
 
     #[cold]

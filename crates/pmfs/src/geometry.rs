@@ -397,9 +397,21 @@ impl Geometry {
         self.intents + index * self.intents_per_lane * IntentRaw::SIZE
     }
 
-    /// Entries a lane.
+    /// Entries a lane: a power of two.
     pub fn lane_entries(&self) -> u64 {
         self.lane_bytes / 64
+    }
+
+    /// The lane that has line `number` of the journal. Lanes are a power of two long, and a division is slow.
+    #[inline]
+    pub fn lane_of_line(&self, number: u64) -> u64 {
+        number >> self.lane_entries().trailing_zeros()
+    }
+
+    /// Where in its lane entry `number` of all that were ever written there is, bytes.
+    #[inline]
+    pub fn entry_in_lane(&self, number: u64) -> u64 {
+        (number & (self.lane_entries() - 1)) * 64
     }
 
     /// The inode table's root entry.

@@ -3,9 +3,8 @@
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::owner;
-use crate::persist::Restore;
 use crate::pool::{Began, Pool};
-use crate::recovery::scan;
+use crate::recovery::{Scan, scan};
 use crate::types::Ino;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
@@ -124,9 +123,43 @@ pub(crate) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Claims a free lane: the thread's last one if it can be had.
+    /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a free one.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim(pool: &'a Pool) -> Lane<'a> {
+        let owed = pool.pm.owed_promise();
+        let lane = match owed {
+            Some(entry) => Lane::claim_of(pool, entry),
+            None => Lane::claim_any(pool),
+        };
+        lane.take_over(owed);
+        lane
+    }
+
+    /// Claims the lane that has this line of the journal, and goes on preferring its own.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn claim_of(pool: &'a Pool, entry: u64) -> Lane<'a> {
+        let index = pool
+            .geometry
+            .lane_of_line((entry - pool.geometry.journal) / 64);
+        owner::acquire(pool, pool.geometry.lane_line(index) + OWNER);
+        Lane::at(pool, index)
+    }
+
+    /// Gives it back, with no record written.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn give_back(self) {
+        owner::release(self.pool, self.line + OWNER);
+    }
+
+    /// The pool that it is of.
+    #[inline]
+    pub fn pool(&self) -> &'a Pool {
+        self.pool
+    }
+
+    /// The thread's last lane if it can be had.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn claim_any(pool: &'a Pool) -> Lane<'a> {
         let lanes = pool.geometry.lanes;
         let me = pool.holder().word();
         let hint = hint();
@@ -136,7 +169,10 @@ impl<'a> Lane<'a> {
             hint
         };
         for step in 0..lanes {
-            let index = (start + step) % lanes;
+            let index = match start + step {
+                index if index < lanes => index,
+                beyond => beyond % lanes,
+            };
             let line = pool.geometry.lane_line(index);
             let runtime = pool.pm.runtime();
             if runtime.load(line) == 0 && runtime.cas(line + OWNER, 0, me).is_ok() {
@@ -184,6 +220,12 @@ impl<'a> Lane<'a> {
         }
     }
 
+    /// The id of its last transaction.
+    #[inline]
+    pub fn last_id(&self) -> u64 {
+        self.pool.pm.load(self.line + LAST_ID)
+    }
+
     /// The id of a new transaction.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_id(&self) -> u64 {
@@ -199,7 +241,7 @@ impl<'a> Lane<'a> {
         let runtime = self.pool.pm.runtime();
         let head = runtime.load(self.line + HEAD);
         runtime.store(self.line + HEAD, head + 1);
-        self.log + head % self.pool.geometry.lane_entries() * 64
+        self.log + self.pool.geometry.entry_in_lane(head)
     }
 
     /// The number in the journal of the line at `entry`.
@@ -208,25 +250,18 @@ impl<'a> Lane<'a> {
         (entry - self.pool.geometry.journal) / 64
     }
 
-    /// Whether a line is one of its log.
+    /// What this lane itself owes is paid by entries that it has just got: they prove the transaction before theirs done, and the barrier
+    /// behind them makes durable what that one promised.
     #[inline]
-    pub fn has_line(&self, off: u64) -> bool {
-        (self.log..self.log + self.pool.geometry.lane_bytes).contains(&off)
+    pub fn pay_by_entries(&self) {
+        let log = self.log..self.log + self.pool.geometry.lane_bytes;
+        self.pool.pm.forgive(|line| log.contains(&line));
     }
 
     /// Where its last entry is; `None` if it has none.
     pub fn last_entry(&self) -> Option<u64> {
         let last = self.pool.pm.load(self.line + HEAD).checked_sub(1)?;
-        Some(self.log + last % self.pool.geometry.lane_entries() * 64)
-    }
-
-    /// Flushes what closed the last transaction of each lane: durable with the next fence. The caller has the pool to itself.
-    pub fn flush_closings(pool: &'a Pool) {
-        let restore = Restore::new(&pool.pm);
-        let lanes = (0..pool.geometry.lanes).map(|index| Lane::at(pool, index));
-        for entry in lanes.filter_map(|lane| lane.last_entry()) {
-            restore.flush(entry, 64);
-        }
+        Some(self.log + self.pool.geometry.entry_in_lane(last))
     }
 
     /// Sets the counters that a scan of the log has found.
@@ -500,10 +535,10 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Whether the last transaction in its log is not closed for good.
-    pub fn is_open(&self) -> bool {
+    /// What its log says.
+    pub fn scan(&self) -> Scan {
         let (log, entries) = self.log();
-        !scan(&self.pool.pm, log, entries).open.is_empty()
+        scan(&self.pool.pm, log, entries)
     }
 
     /// The journal's part of this lane: first byte and number of entries.

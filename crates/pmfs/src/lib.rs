@@ -82,6 +82,7 @@ mod patrol;
 pub mod persist;
 mod pin;
 mod pool;
+mod promise;
 mod recovery;
 mod repair;
 #[cfg(test)]
@@ -104,6 +105,7 @@ pub use clock::Clock;
 pub use counters::Totals;
 pub use defrag::{DefragReport, Merged};
 pub use error::{Error, Result};
+pub use file::overwrite::UNGUARDED_MAX;
 pub use freeze::{Freeze, FreezeProbe};
 pub use fs::Fs;
 pub use grow::{GrowReport, grow};

@@ -5,9 +5,11 @@
 
 use crate::debt::Debt;
 use crate::error::Result;
+use crate::lane::Claim;
 use crate::owner;
 use crate::persist::{Redo, Sealed};
 use crate::pool::{Began, Pool};
+use crate::promise;
 use crate::types::Ino;
 use pmfs_format::LockRaw;
 use std::cell::Cell;
@@ -28,6 +30,8 @@ pub(crate) struct LockSet<'a> {
     changing: Cell<bool>,
     /// Debts that stood there, and are this call's to pay.
     met: Cell<bool>,
+    /// Nothing is stored below them: debts are left as they are.
+    reads: bool,
     began: Began,
 }
 
@@ -35,6 +39,15 @@ impl<'a> LockSet<'a> {
     /// Locks the inodes; waits as long as it takes.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take(pool: &'a Pool, inos: &[Ino]) -> LockSet<'a> {
+        let locks = LockSet::acquire(pool, inos, false);
+        for &line in &locks.lines[..locks.count] {
+            locks.meet(line);
+        }
+        locks
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    fn acquire(pool: &'a Pool, inos: &[Ino], reads: bool) -> LockSet<'a> {
         let mut lines = [u64::MAX; LOCKS_MAX];
         let mut count = 0;
         for &ino in inos {
@@ -48,18 +61,15 @@ impl<'a> LockSet<'a> {
         for &line in &lines[..count] {
             owner::acquire(pool, line);
         }
-        let locks = LockSet {
+        LockSet {
             pool,
             lines,
             count,
             changing: Cell::new(false),
             met: Cell::new(false),
+            reads,
             began: Began::now(),
-        };
-        for &line in &lines[..count] {
-            locks.meet(line);
         }
-        locks
     }
 
     /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody may wait for it.
@@ -70,6 +80,12 @@ impl<'a> LockSet<'a> {
             return true;
         }
         if self.count == LOCKS_MAX || !owner::try_acquire(self.pool, line) {
+            return false;
+        }
+        let debt = Debt::load(self.pool, line + DEBT);
+        if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.pool)) {
+            // It would take another lane to pay that, and this call has one.
+            owner::release(self.pool, line);
             return false;
         }
         self.lines[self.count] = line;
@@ -89,9 +105,22 @@ impl<'a> LockSet<'a> {
             return;
         };
         self.met.set(true);
-        if !debt.is_paid(self.pool) && !planted!("bug-debt-unpaid") {
-            self.pool.pm.owe(debt.line(self.pool));
+        if debt.is_paid(self.pool) || planted!("bug-debt-unpaid") {
+            return;
         }
+        let entry = debt.line(self.pool);
+        if !debt.is_promise() {
+            self.pool.pm.owe(entry);
+        } else if self.count > 1 || !self.pool.pm.owe_promise(entry) {
+            promise::close_at(self.pool, entry);
+        }
+    }
+
+    /// What was met is durable, by a call that has no lane.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn settle(&self) {
+        let _lane = self.pool.pm.owed_promise().map(|_| Claim::new(self.pool));
+        self.pool.pm.settle_met();
     }
 
     /// Makes what a transaction has changed durable, and closes it by its proof: these locks cover all that it logged, and have the
@@ -101,16 +130,19 @@ impl<'a> LockSet<'a> {
         self.leave(tx.prove());
     }
 
-    /// Changes bytes in place by a log of the new ones, durable on return. As [`LockSet::commit`] otherwise. `behind` stores what belongs
-    /// to it and no log covers.
+    /// Changes bytes in place by a log of the new ones, which is durable on return. As [`LockSet::commit`] otherwise. `behind` stores what
+    /// belongs to it and no log covers.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`] of the bytes that are to change; nothing is changed then.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn redo(&self, tx: Redo<'_>, behind: impl FnOnce()) {
-        tx.pay_by_entry();
-        // Before it is promised, for recovery may keep the promise; and other lanes' debts are paid here.
+    pub fn redo(&self, tx: Redo<'_>, behind: impl FnOnce()) -> Result<()> {
+        // Before it is promised, for recovery may keep the promise.
         self.change();
-        let debt = tx.seal().apply();
+        let debt = tx.seal()?.apply();
         behind();
         self.leave(debt);
+        Ok(())
     }
 
     /// These locks have the debt.
@@ -126,7 +158,11 @@ impl<'a> LockSet<'a> {
         for &line in &self.lines[..self.count] {
             self.pool.pm.runtime().store(line + DEBT, debt.word());
         }
-        self.pool.pm.owe_own(debt.line(self.pool));
+        let entry = debt.line(self.pool);
+        match debt.is_promise() {
+            true => self.pool.pm.owe_own_promise(entry),
+            false => self.pool.pm.owe_own(entry),
+        }
     }
 
     /// Debts that were met are paid.
@@ -149,9 +185,6 @@ impl<'a> LockSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn change(&self) {
-        if !planted!("bug-debt-met-late") {
-            self.pool.pm.settle_met();
-        }
         if !self.changing.replace(true) {
             for &line in &self.lines[..self.count] {
                 self.bump(line);
@@ -170,7 +203,7 @@ impl<'a> LockSet<'a> {
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
         // What was met and not paid is the locks' again, and so is what this call owes itself.
-        let paid = !self.pool.pm.leave_owed();
+        let paid = !self.reads && !self.pool.pm.leave_owed();
         if self.pool.gives_up(self.began) {
             return;
         }
@@ -191,7 +224,9 @@ impl Drop for LockSet<'_> {
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn settle_place(pool: &Pool, ino: Ino) {
     let debt = Debt::load(pool, line_of(pool, ino) + DEBT);
+    // No promise speaks of an inode.
     if let Some(debt) = debt
+        && !debt.is_promise()
         && !debt.is_paid(pool)
         && !planted!("bug-place-unsettled")
     {
@@ -282,7 +317,7 @@ fn unlocked<T>(pool: &Pool, line: u64, body: &mut impl FnMut() -> Result<T>) -> 
 
 #[cold]
 fn read_locked<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>) -> Result<T> {
-    let _lock = LockSet::take(pool, &[ino]);
+    let _lock = LockSet::acquire(pool, &[ino], true);
     let answer = body();
     pool.pm.intact()?;
     answer

@@ -6,7 +6,7 @@ use crate::file_lock::table;
 use crate::lane::Lane;
 use crate::look::Look;
 use crate::owner::slot_of;
-use crate::recovery::{self, scan};
+use crate::recovery;
 use pmfs_format::LockRaw;
 
 /// What a slot, or all together, hold.
@@ -57,9 +57,9 @@ impl Look {
         let mut held = OwnerWords::default();
         for index in (0..geometry.lanes).filter(|&lane| counts(geometry.lane_line(lane))) {
             let lane = Lane::at(pool, index);
-            let (log, entries) = lane.log();
+            let scan = lane.scan();
             held.lanes += 1;
-            held.open_logs += u64::from(!scan(&pool.pm, log, entries).open.is_empty());
+            held.open_logs += u64::from(!scan.open.is_empty() && !scan.is_promised());
             held.intents += lane.intent_count();
         }
         for line in (0..geometry.lock_count).map(|at| geometry.locks + at * LockRaw::SIZE) {

@@ -96,7 +96,7 @@ impl Pool {
         self.inode_off(ino)?;
         let locks = LockSet::take(self, &[ino]);
         // Programs store to what it covers by themselves.
-        self.pm.settle_met();
+        locks.settle();
         Inode::live(self, ino)?.require_file()?;
         let line = locks.first();
         self.pages_beside_pin(line, ino, writes)?;
@@ -156,7 +156,7 @@ impl Pool {
         self.inode_off(ino)?;
         let locks = LockSet::take(self, &[ino]);
         // Programs store to what it covers by themselves.
-        self.pm.settle_met();
+        locks.settle();
         Inode::live(self, ino)?.require_file()?;
         let line = locks.first();
         self.pages_beside_pin(line, ino, false)?;

@@ -23,7 +23,7 @@ use crate::tree::usage;
 use pmfs_format::LockRaw;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRY_LAST, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO,
-    KIND_SHIFT, KIND_UNDO, WORDS_SHIFT,
+    KIND_SHIFT, KIND_UNDO, PLACE_SHIFT, WORDS_SHIFT,
 };
 use pmfs_format::runtime::{OWNER_WAITERS, SLOT_FREE};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,6 +124,8 @@ pub(crate) struct Scan {
     head: u64,
     /// Its entries of old or new words, as offsets, by place; empty if it is closed.
     pub open: Vec<u64>,
+    /// Those of the one before it, if that is promised and not closed.
+    before: Vec<u64>,
     /// Where its closing entry is.
     closing: Option<u64>,
     /// Where a proof is, which closes it if it holds.
@@ -142,6 +144,7 @@ pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
         id,
         head: 0,
         open: Vec::new(),
+        before: Vec::new(),
         closing: None,
         proof: None,
         redo: false,
@@ -160,9 +163,9 @@ pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
             KIND_REDO => {
                 scan.redo = true;
                 scan.last |= header & ENTRY_LAST != 0;
-                places.push((header >> 56, log + at * 64));
+                places.push((header >> PLACE_SHIFT, log + at * 64));
             }
-            _ => places.push((header >> 56, log + at * 64)),
+            _ => places.push((header >> PLACE_SHIFT, log + at * 64)),
         }
         // The transaction's entries are neighbours, around the end of the ring too.
         if ids[((at + 1) % entries) as usize] != id {
@@ -174,11 +177,36 @@ pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
         let whole = (0..).zip(&places).all(|(at, &(place, _))| at == place);
         scan.last &= whole || planted!("bug-redo-with-gaps");
         scan.open = places.into_iter().map(|(_, off)| off).collect();
+        scan.before = promised_before(pm, log, &ids, id);
     }
     scan
 }
 
+/// The entries of the transaction before `id` by place, if that is one of new words, all of them there and not closed.
+fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
+    let before = ids.iter().copied().filter(|&found| found < id).max();
+    let its = (log..).step_by(64).zip(ids);
+    let its = its.filter(|&(_, &found)| found != 0 && Some(found) == before);
+    let mut entries: Vec<(u64, u64)> = its.map(|(off, _)| (pm.load(off), off)).collect();
+    entries.sort_unstable_by_key(|&(header, _)| header >> PLACE_SHIFT);
+    let is_new = |header: u64| header >> KIND_SHIFT & 0xf == KIND_REDO;
+    let mut places = (0..).zip(&entries);
+    let whole = places.all(|(at, &(header, _))| is_new(header) && header >> PLACE_SHIFT == at);
+    let ended = entries
+        .last()
+        .is_some_and(|&(header, _)| header & ENTRY_LAST != 0);
+    match whole && ended && !planted!("bug-promise-before-forgotten") {
+        true => entries.into_iter().map(|(_, off)| off).collect(),
+        false => Vec::new(),
+    }
+}
+
 impl Scan {
+    /// Whether the last transaction is not closed and has been made all the same: recovery makes it again.
+    pub fn is_promised(&self) -> bool {
+        self.redo && self.last && !self.open.is_empty()
+    }
+
     /// Whether a proof shows the open transaction to be done: the words that it logged are what they were to become.
     ///
     /// # Errors
@@ -234,11 +262,15 @@ pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Res
         restore.barrier();
         restore.confirm(scan.proof.expect("a proof holds"));
     } else if !scan.open.is_empty() {
-        for &entry in &scan.open {
+        for &entry in scan.before.iter().chain(&scan.open) {
             entry_range(pool, entry)?;
         }
         if planted!("bug-closed-before-undo") {
             restore.close(log + head % entries * 64, scan.id);
+        }
+        // Nobody has waited for what this one stored, but for the barrier of the last one, which may not have come.
+        for &entry in &scan.before {
+            put_words(pool, &restore, entry)?;
         }
         if !scan.redo {
             for &entry in scan.open.iter().rev() {

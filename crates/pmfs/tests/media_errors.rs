@@ -76,10 +76,10 @@ fn a_bad_block_of_data_costs_that_block() {
     assert_eq!(fs.read(ino, 5 * BLOCK as u64, &mut got).unwrap(), 5 * BLOCK);
     // Everything else goes on, and the block can be written over.
     fs.create(ROOT_INO, b"another", &NODE).unwrap();
-    assert_eq!(
-        errno(fs.write(ino, 4 * BLOCK as u64 + 1, &[8; 1000])),
-        Some(EIO)
-    );
+    for bytes in [3, 60, 1000, 2000] {
+        let write = fs.write(ino, 4 * BLOCK as u64 + 1, &vec![8; bytes]);
+        assert_eq!(errno(write), Some(EIO), "{bytes}");
+    }
     fs.write(ino, 4 * BLOCK as u64, &[9; BLOCK]).unwrap();
     assert_eq!(fs.read(ino, 0, &mut got).unwrap(), 10 * BLOCK);
     assert_eq!(got[4 * BLOCK..5 * BLOCK], [9; BLOCK]);

@@ -119,8 +119,11 @@ impl Checker<'_> {
             let line = geometry.lane_line(lane);
             if pm.load(line) != 0 || pm.load(line + 24) != 0 {
                 found.push((number::LANE_BUSY, format!("lane {lane} is in use")));
-            } else if Lane::at(self.pool, lane).is_open() {
-                // What opens a pool that was left clean believes that all are closed.
+                continue;
+            }
+            let scan = Lane::at(self.pool, lane).scan();
+            if !scan.open.is_empty() && !scan.is_promised() {
+                // What opens a pool that was left clean believes that all are closed, but for promises, which its locks have.
                 let text = format!("lane {lane} is nobody's, and its log is open");
                 found.push((number::LANE_BUSY, text));
             }

@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::lane::{Lane, Zone};
 use crate::owner::slot_of;
 use crate::pool::Pool;
-use crate::recovery::scan;
 use crate::slot::{SLOT_INCARNATION, SLOT_PID, SLOT_STATE};
 use pmfs_format::journal::{
     ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO, KIND_SHIFT, KIND_UNDO,
@@ -24,8 +23,7 @@ pub(super) fn lanes(pool: &Pool) -> Dumped {
 
 fn line(pool: &Pool, index: u64) -> Dumped {
     let lane = Lane::at(pool, index);
-    let (log, entries) = lane.log();
-    let scan = scan(&pool.pm, log, entries);
+    let scan = lane.scan();
     let mut shown = Dumped::default();
     shown.number("lane", index);
     shown.text("owner", owner(pool.pm.load(pool.geometry.lane_line(index))));
@@ -36,7 +34,9 @@ fn line(pool: &Pool, index: u64) -> Dumped {
             (0, _) => "empty".to_owned(),
             (_, 0) => "closed".to_owned(),
             _ if scan.is_proven(pool).unwrap_or(false) => "closed by its proof".to_owned(),
-            (_, open) if scan.redo && scan.last => format!("open: {open} entries to make"),
+            (_, open) if scan.is_promised() => {
+                format!("promised: {open} entries, to be made again")
+            }
             (_, open) if scan.redo => format!("open: {open} entries of a change that is none"),
             (_, open) => format!("open: {open} entries to undo"),
         },

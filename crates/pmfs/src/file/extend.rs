@@ -1,5 +1,6 @@
 //! Writing at or past the end: into memory that no size exposes, then the size. No log.
 
+use super::overwrite::UNGUARDED_MAX;
 use super::{Work, block_of, is_direct};
 use crate::alloc::{Class, Wish};
 use crate::error::Result;
@@ -15,6 +16,7 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// Up to this many bytes go through the caches: the next append writes the same line.
 const SMALL: usize = 256;
+const _: () = assert!(SMALL <= UNGUARDED_MAX);
 /// A file at least this large grows by 2 MiB leaves; in the checker's small pools, where there is nothing as large, sooner.
 const GROW_LARGE: u64 = if pmem::RECORDING { 2 << 20 } else { 16 << 20 };
 

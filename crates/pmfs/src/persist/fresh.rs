@@ -49,6 +49,7 @@ impl<'a> FreshSet<'a> {
         if !planted!("bug-published-before-durable") {
             self.mem.fence();
         }
+        super::owed::close(self.mem);
         Durable(())
     }
 

@@ -84,6 +84,7 @@ mod transaction;
 use crate::error::{Error, Result};
 pub use crate::strays::Noted;
 pub use fresh::{Durable, Fresh, FreshSet};
+pub(crate) use owed::promised_ranges;
 use pmem::Pmem;
 pub(crate) use redo::Redo;
 pub(crate) use restore::Restore;
@@ -230,7 +231,7 @@ impl Pm {
             // What the word would expose may be lost.
             return;
         }
-        self.settle();
+        self.settle_for_pointer();
         let _window = self.mem.window();
         self.mem.store(slot, word);
         if !planted!("bug-publish-unflushed") {
@@ -243,7 +244,7 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden(&self, slot: u64, word: u64) {
-        self.settle();
+        self.settle_for_pointer();
         let _window = self.mem.window();
         self.mem.store(slot, word);
         if !planted!("bug-hidden-pointer-unflushed") {
@@ -252,12 +253,16 @@ impl Pm {
     }
 
     /// Way 1: bytes inside one aligned word, as one store, durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] where the word can't be read; it is as it was then.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn publish_bytes(&self, off: u64, bytes: &[u8]) {
+    pub fn publish_bytes(&self, off: u64, bytes: &[u8]) -> Result<()> {
         let slot = off & !7;
         let at = (off - slot) as usize;
         assert!(at + bytes.len() <= 8, "bytes of one word");
-        let mut word = self.mem.load(slot).to_le_bytes();
+        let mut word = [0; 8];
+        self.copy_out(slot, &mut word)?;
         word[at..at + bytes.len()].copy_from_slice(bytes);
         self.settle();
         let window = self.mem.window();
@@ -267,6 +272,7 @@ impl Pm {
         }
         drop(window);
         self.mem.fence();
+        Ok(())
     }
 
     /// Way 1: one aligned 16-byte store, durable on return.
@@ -276,7 +282,7 @@ impl Pm {
         if self.mem.failed().is_some() {
             return;
         }
-        self.settle();
+        self.settle_for_pointer();
         let window = self.mem.window();
         let early = planted!("bug-size-flushed-first");
         if early {
@@ -301,7 +307,7 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {
-        self.settle();
+        self.settle_for_pointer();
         let _window = self.mem.window();
         self.mem.store_pair(slot, pair);
     }
@@ -352,6 +358,7 @@ impl Pm {
     pub fn barrier(&self) {
         owed::flush(&self.mem);
         self.mem.fence();
+        owed::close(&self.mem);
     }
 }
 

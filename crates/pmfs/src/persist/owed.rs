@@ -1,14 +1,23 @@
 //! What a thread owes before it stores in place: that the closing entries are durable which the locks named that it took
 //! ([`crate::debt`]). They are flushed with its next barrier, which mostly comes before such a store anyway.
 //!
-//! One word of the thread says it: nothing, a line to be flushed, or that a line was flushed and the fence is still to come.
+//! One word of the thread says it: nothing, a line to be flushed, that a line was flushed and the fence is still to come, or a
+//! change that is promised and not closed ([`crate::promise`]). What that one stored is flushed already: behind the next fence its last
+//! entry becomes the closing one, which a second makes durable. Only who has its lane may do that.
 
 use super::Pm;
 use pmem::Pmem;
-use pmem::thread::{OWED_FLUSHED, with};
+use pmem::thread::{OWED_CLOSED, OWED_FLUSHED, with};
+use pmfs_format::journal::{KIND_COMMIT, KIND_SHIFT};
 
 /// Bit of a line's offset: it was met with a lock. Without it, it is this call's own.
 const MET: u64 = 2;
+/// Bit of a line's offset: the last entry of a change that is promised and not closed.
+const OPEN: u64 = 4;
+/// Bit of such a line's offset: this thread has its lane.
+const HELD: u64 = 8;
+/// All of them.
+const BITS: u64 = MET | OPEN | HELD;
 
 /// Not durable for certain, and met with a lock.
 #[inline]
@@ -16,17 +25,76 @@ fn is_met(owed: u64) -> bool {
     owed == OWED_FLUSHED || owed & MET != 0
 }
 
+/// A line that is to be flushed.
+#[inline]
+fn is_unflushed(owed: u64) -> bool {
+    owed > BITS && owed & OPEN == 0
+}
+
+/// A promise that is not closed.
+#[inline]
+fn is_open(owed: u64) -> bool {
+    owed > BITS && owed & OPEN != 0
+}
+
 /// Before a fence: what is owed is flushed.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(super) fn flush(mem: &Pmem) {
     let owed = with(|thread| thread.owed.get());
-    if owed > OWED_FLUSHED {
+    if is_unflushed(owed) {
         if !planted!("bug-debt-unflushed") {
-            mem.flush(owed & !MET, 64);
+            mem.flush(owed & !BITS, 64);
         }
         with(|thread| thread.owed.set(OWED_FLUSHED));
+    } else if is_open(owed) && owed & MET == 0 {
+        flush_own(mem);
     }
+}
+
+/// Of a change that this call itself has promised nothing is flushed yet.
+#[cold]
+#[cfg_attr(feature = "record", track_caller)]
+fn flush_own(mem: &Pmem) {
+    let [first, second] = promised_ranges();
+    for (off, bytes) in [first, second] {
+        if bytes > 0 {
+            mem.flush(off, bytes);
+        }
+    }
+}
+
+/// What this thread has stored last by a promise: offsets and bytes.
+pub(crate) fn promised_ranges() -> [(u64, u64); 2] {
+    with(|thread| {
+        let [first, first_bytes, second, second_bytes] =
+            std::array::from_fn(|at| thread.promised[2 + at].get());
+        [(first, first_bytes), (second, second_bytes)]
+    })
+}
+
+/// Behind a fence: what was promised is durable in its place, and is closed with the next one.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub(super) fn close(mem: &Pmem) {
+    let owed = with(|thread| thread.owed.get());
+    if is_open(owed) {
+        close_open(mem, owed);
+    }
+}
+
+#[cold]
+#[cfg_attr(feature = "record", track_caller)]
+fn close_open(mem: &Pmem, owed: u64) {
+    assert!(owed & HELD != 0, "a promise is closed by who has its lane");
+    let entry = owed & !BITS;
+    let window = mem.window();
+    mem.store(entry, KIND_COMMIT << KIND_SHIFT);
+    drop(window);
+    if !planted!("bug-promise-closed-unflushed") {
+        mem.flush(entry, 64);
+    }
+    with(|thread| thread.owed.set(OWED_CLOSED));
 }
 
 /// Flushes what is owed, and waits until it is durable.
@@ -34,6 +102,12 @@ pub(super) fn flush(mem: &Pmem) {
 #[cfg_attr(feature = "record", track_caller)]
 fn pay(mem: &Pmem) {
     flush(mem);
+    if is_open(with(|thread| thread.owed.get())) {
+        if !planted!("bug-promise-closed-early") {
+            mem.fence();
+        }
+        close(mem);
+    }
     if !planted!("bug-debt-unfenced") {
         mem.fence();
     }
@@ -44,12 +118,18 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn owe(&self, off: u64) {
-        let owed = with(|thread| thread.owed.replace(off | MET));
+        let owed = with(|thread| thread.owed.get());
+        if is_open(owed) {
+            // The word has room for one, and a promise is not paid by a flush.
+            self.mem.flush(off, 64);
+            return self.mem.fence();
+        }
+        with(|thread| thread.owed.set(off | MET));
         if owed != 0 && owed != off | MET {
-            // Two that differ, of two locks: the word has room for one.
+            // Two that differ, of two locks.
             flush(&self.mem);
-            if owed > OWED_FLUSHED {
-                self.mem.flush(owed & !MET, 64);
+            if is_unflushed(owed) {
+                self.mem.flush(owed & !BITS, 64);
             }
         }
     }
@@ -61,11 +141,42 @@ impl Pm {
         with(|thread| thread.owed.set(off));
     }
 
+    /// As [`Pm::owe`], of a change that is promised and not closed, whose last entry is at `off`. `false` if something else is owed.
+    #[inline]
+    pub(crate) fn owe_promise(&self, off: u64) -> bool {
+        with(|thread| {
+            let free = thread.owed.get() == 0;
+            if free {
+                thread.owed.set(off | MET | OPEN);
+            }
+            free
+        })
+    }
+
+    /// As [`Pm::owe_own`], of a change that this call itself has just promised, and made.
+    #[inline]
+    pub(crate) fn owe_own_promise(&self, off: u64) {
+        with(|thread| thread.owed.set(off | OPEN | HELD));
+    }
+
+    /// The last entry of the promise that is owed.
+    #[inline]
+    pub(crate) fn owed_promise(&self) -> Option<u64> {
+        let owed = with(|thread| thread.owed.get());
+        is_open(owed).then_some(owed & !BITS)
+    }
+
+    /// This thread has the lane of the promise that is owed, and what it stored in place is flushed.
+    #[inline]
+    pub(crate) fn hold_promise(&self) {
+        with(|thread| thread.owed.set(thread.owed.get() | HELD));
+    }
+
     /// What is owed is paid otherwise, if so for its line.
     #[inline]
     pub(crate) fn forgive(&self, is_paid: impl FnOnce(u64) -> bool) {
         let owed = with(|thread| thread.owed.get());
-        if owed > OWED_FLUSHED && is_paid(owed & !MET) {
+        if owed > BITS && is_paid(owed & !BITS) {
             with(|thread| thread.owed.set(0));
         }
     }
@@ -90,6 +201,16 @@ impl Pm {
     #[cfg_attr(feature = "record", track_caller)]
     pub(super) fn settle(&self) {
         if with(|thread| thread.owed.get()) != 0 {
+            pay(&self.mem);
+        }
+    }
+
+    /// As [`Pm::settle`], before a store to a pointer or a size. No promise speaks of these, so one that is closed with the next fence is
+    /// closed soon enough: with that store.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(super) fn settle_for_pointer(&self) {
+        if !matches!(with(|thread| thread.owed.get()), 0 | OWED_CLOSED) {
             pay(&self.mem);
         }
     }

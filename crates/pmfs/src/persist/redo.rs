@@ -2,14 +2,16 @@
 //!
 //! [`Redo::seal`] writes the new words to the lane. Once they are durable the change is promised: whatever happens, recovery makes
 //! it. So what stood there need not be read first, and comes from memory while the log is on its way there.
-//! [`Promised::apply`] stores the bytes, waits until they are durable, and closes; the closing entry is a [`Debt`].
+//! [`Promised::apply`] stores the bytes, and that is all: that they become durable is for who comes next ([`crate::promise`]).
 //!
-//! A log of new words may be applied to none but the words that it was made for. So other lanes' debts are paid before it is written,
-//! not with it: else a crash might leave two logs of the same words and nothing to say which is the later.
+//! A log of new words may be applied to none but the words that it was made for. There are never two of the same words in two lanes, of
+//! which nothing would say which is the later: whoever finds a promise of words that it is to change goes on in that lane.
 
 use super::Pm;
 use crate::debt::Debt;
+use crate::error::Result;
 use crate::lane::Lane;
+use crate::promise;
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRY_DATA_BYTES, ENTRY_LAST, KIND_ABORT, KIND_COMMIT, KIND_REDO, KIND_SHIFT,
@@ -27,15 +29,19 @@ pub(crate) struct Redo<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     ranges: Ranges<'a>,
+    /// It is closed before it returns.
+    closes: bool,
 }
 
 impl<'a> Redo<'a> {
-    /// Begins one in `lane`. The caller holds the lock of all it will change.
-    pub fn begin(pm: &'a Pm, lane: &'a Lane<'a>) -> Redo<'a> {
+    /// Begins one in `lane`. The caller holds the lock of all it will change. `closes`: recovery must not make it again once it has
+    /// returned, because a word that it changes in part holds bytes that others may store to without a look at what the lock owes.
+    pub fn begin(pm: &'a Pm, lane: &'a Lane<'a>, closes: bool) -> Redo<'a> {
         Redo {
             pm,
             lane,
             ranges: Ranges::new(),
+            closes,
         }
     }
 
@@ -44,21 +50,54 @@ impl<'a> Redo<'a> {
         self.ranges.push((off, bytes));
     }
 
-    /// What the lane itself owes is paid by its next entry, which proves the transaction before it done.
-    pub fn pay_by_entry(&self) {
-        self.pm.forgive(|line| self.lane.has_line(line));
+    /// Whether its log is short enough for its lane.
+    pub fn fits(&self) -> bool {
+        self.count() <= promise::entries_max(self.lane.log().1)
+    }
+
+    /// Entries that it takes.
+    fn count(&self) -> u64 {
+        let entries = self.ranges.iter().map(|&(off, bytes)| entries(off, bytes));
+        entries.sum()
     }
 
     /// Writes the entries and waits until they are durable. Readers wait from before this on: recovery may make the change at any
     /// moment.
-    #[must_use = "what is promised must be done"]
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`]: what is to change can't be read. The log is closed, and nothing is promised.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn seal(self) -> Promised<'a> {
+    pub fn seal(self) -> Result<Promised<'a>> {
         let mem = &self.pm.mem;
         let id = self.lane.next_id();
-        let entries = self.ranges.iter().map(|&(off, bytes)| entries(off, bytes));
-        let count: u64 = entries.sum();
-        let window = mem.window();
+        let log = Log {
+            pm: self.pm,
+            lane: self.lane,
+            id,
+        };
+        let written = self.write(id);
+        pmem::counters::add_logged(64 * self.count());
+        self.lane.pay_by_entries();
+        super::owed::flush(mem);
+        if let Err(error) = written.and_then(|()| self.look()) {
+            log.close(KIND_ABORT);
+            return Err(error);
+        }
+        if !planted!("bug-redo-unfenced") {
+            mem.fence();
+        }
+        Ok(Promised {
+            log,
+            ranges: self.ranges,
+            closes: self.closes,
+        })
+    }
+
+    /// Writes the entries, and flushes them.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn write(&self, id: u64) -> Result<()> {
+        let mem = &self.pm.mem;
+        let count = self.count();
         let mut place = 0;
         for &(off, bytes) in &self.ranges {
             let end = off + bytes.len() as u64;
@@ -66,7 +105,7 @@ impl<'a> Redo<'a> {
                 let words = (end.next_multiple_of(8) - at).min(ENTRY_DATA_BYTES) / 8;
                 let mut line = [0u64; 8];
                 for (word, new) in (0..words).zip(&mut line[1..]) {
-                    *new = self.word(at + word * 8, off, bytes);
+                    *new = self.word(at + word * 8, off, bytes)?;
                 }
                 line[0] = at & ADDRESS_MASK
                     | words << WORDS_SHIFT
@@ -78,46 +117,43 @@ impl<'a> Redo<'a> {
                 }
                 line[7] = id;
                 let entry = self.lane.next_entry();
+                let _window = mem.window();
                 mem.write(entry, &line);
                 if !planted!("bug-redo-unflushed") {
                     mem.flush(entry, 64);
                 }
             }
         }
-        drop(window);
-        pmem::counters::add_logged(64 * (count + 1));
-        // Memory that fails shows it here, where nothing is promised yet; else its line comes nearer meanwhile.
+        Ok(())
+    }
+
+    /// Memory that fails shows it here, where nothing is promised yet; else its lines come nearer while the log is on its way.
+    #[inline]
+    fn look(&self) -> Result<()> {
         for &(off, bytes) in &self.ranges {
             let end = off + bytes.len() as u64;
             for line in (off & !63..end).step_by(64) {
-                mem.load(line);
+                self.pm.copy_out(line, &mut [0; 8])?;
             }
         }
-        if !planted!("bug-redo-unfenced") {
-            mem.fence();
-        }
-        Promised {
-            pm: self.pm,
-            lane: self.lane,
-            id,
-            ranges: self.ranges,
-        }
+        Ok(())
     }
 
     /// The word at `at` as it is to be: of one that is changed in part, the rest as it is.
     #[inline]
-    fn word(&self, at: u64, off: u64, bytes: &[u8]) -> u64 {
+    fn word(&self, at: u64, off: u64, bytes: &[u8]) -> Result<u64> {
         let end = off + bytes.len() as u64;
         let (from, to) = (at.max(off), (at + 8).min(end));
         let piece = &bytes[(from - off) as usize..(to - off) as usize];
         if let Ok(whole) = piece.try_into() {
-            return u64::from_le_bytes(whole);
+            return Ok(u64::from_le_bytes(whole));
         }
-        let mut word = self.pm.mem.load(at).to_le_bytes();
+        let mut word = [0; 8];
+        self.pm.copy_out(at, &mut word)?;
         if !planted!("bug-unaligned-tail-unlogged") || from > at {
             word[(from - at) as usize..(to - at) as usize].copy_from_slice(piece);
         }
-        u64::from_le_bytes(word)
+        Ok(u64::from_le_bytes(word))
     }
 }
 
@@ -127,57 +163,71 @@ fn entries(off: u64, bytes: &[u8]) -> u64 {
     (end - (off & !7)).div_ceil(ENTRY_DATA_BYTES)
 }
 
-/// A change whose log is durable: it is to be made.
-pub(crate) struct Promised<'a> {
+/// The log of one transaction.
+struct Log<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     id: u64,
+}
+
+impl Log<'_> {
+    /// Writes the closing entry, durable on return.
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn close(&self, kind: u64) {
+        let mem = &self.pm.mem;
+        let entry = self.lane.next_entry();
+        let window = mem.window();
+        mem.write(entry, &[kind << KIND_SHIFT, 0, 0, 0, 0, 0, 0, self.id]);
+        mem.flush(entry, 64);
+        drop(window);
+        mem.fence();
+    }
+}
+
+/// A change whose log is durable: it is to be made.
+pub(crate) struct Promised<'a> {
+    log: Log<'a>,
     ranges: Ranges<'a>,
+    closes: bool,
 }
 
 impl Promised<'_> {
-    /// Makes the change, durable on return. `None`: nothing is owed.
+    /// Makes the change, durable when the lane's next barrier is. `None`: nothing is owed.
     #[must_use = "what is owed must be paid before these words change again"]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(self) -> Option<Debt> {
-        let mem = &self.pm.mem;
+        let Log { pm, lane, id } = self.log;
+        let mem = &pm.mem;
         if mem.failed().is_some() {
-            let entry = self.close(KIND_ABORT);
-            mem.flush(entry, 64);
-            mem.fence();
+            self.log.close(KIND_ABORT);
             return None;
         }
         let window = mem.window();
         for &(off, bytes) in &self.ranges {
             mem.write_bytes(off, bytes);
-            if !planted!("bug-redone-unflushed") {
-                mem.flush(off, bytes.len() as u64);
-            }
         }
         drop(window);
-        if !planted!("bug-redone-unfenced") {
-            mem.fence();
-        }
         if mem.failed().is_some() {
             // Stores were lost: the log stays open, and whoever recovers makes them again.
             return None;
         }
-        let entry = self.close(KIND_COMMIT);
-        let debt = Debt::new(self.lane.number_of(entry), self.id);
-        if debt.is_none() {
-            mem.flush(entry, 64);
+        let last = lane.last_entry().expect("the log just written");
+        let debt = Debt::promised(lane.number_of(last), id);
+        let debt = debt.filter(|_| !self.closes);
+        let Some(debt) = debt else {
+            for &(off, bytes) in &self.ranges {
+                mem.flush(off, bytes.len() as u64);
+            }
             mem.fence();
+            self.log.close(KIND_COMMIT);
+            return None;
+        };
+        let mut ranges = [(0, 0); RANGES_MAX];
+        for (range, (off, bytes)) in ranges.iter_mut().zip(&self.ranges) {
+            *range = (*off, bytes.len() as u64);
         }
-        debt
-    }
-
-    /// Writes the closing entry, not flushed; answers where it is.
-    #[cfg_attr(feature = "record", track_caller)]
-    fn close(&self, kind: u64) -> u64 {
-        let mem = &self.pm.mem;
-        let entry = self.lane.next_entry();
-        let _window = mem.window();
-        mem.write(entry, &[kind << KIND_SHIFT, 0, 0, 0, 0, 0, 0, self.id]);
-        entry
+        promise::note_own(lane.pool(), debt, ranges);
+        Some(debt)
     }
 }

@@ -26,13 +26,13 @@ fn print_off(hit: &Hit) -> u64 {
 
 /// Takes a name out of its bucket.
 pub(crate) fn unname(pool: &Pool, hit: &Hit) {
-    pool.pm.publish_bytes(print_off(hit), &[FINGERPRINT_FREE]);
+    let _ = pool.pm.publish_bytes(print_off(hit), &[FINGERPRINT_FREE]);
 }
 
 /// Puts a name, of one line, back.
 pub(crate) fn name_again(pool: &Pool, hit: &Hit) {
     let print = fingerprint(hit.record.hash);
-    pool.pm.publish_bytes(print_off(hit), &[print]);
+    let _ = pool.pm.publish_bytes(print_off(hit), &[print]);
 }
 
 /// Makes mtime and ctime now.

@@ -71,8 +71,16 @@ bugs! {
         "recovery makes a change of which entries are missing";
     OneCall "bug-redone-unflushed", "redo: flush of what was stored in place",
         "a log is given up while what it promised is not durable";
-    OneCall "bug-redone-unfenced", "redo: fence before the closing entry",
+    OneCall "bug-promise-closed-early", "promise: fence before the closing entry",
         "a log is given up while what it promised is not durable";
+    OneCall "bug-promise-closed-unflushed", "promise: flush of the closing entry",
+        "recovery makes a promise again after its words have changed";
+    OneCall "bug-promise-before-forgotten", "promise: of the transaction before the last one",
+        "what a change stored is not durable, and the next one's log hides its own";
+    OneCall "bug-promise-past-end", "promise: closed if its last word is the file's",
+        "recovery makes a promise again over what was appended behind it";
+    Pair "bug-promise-paid-early", "promise: debt that is paid two transactions later",
+        "words change while recovery may make an old promise again";
     OneCall "bug-proof-not-compared", "proof: compared",
         "a transaction counts as done though what it changed is not durable";
     Kill "bug-proven-unflushed", "proof that holds: what a dead thread stored",
@@ -89,8 +97,6 @@ bugs! {
         "the closing entry that a debt names is not written back";
     OneCall "bug-debt-unfenced", "debt: fence before a store in place",
         "words that a proof speaks of change before its transaction is closed durably";
-    OneCall "bug-debt-met-late", "debt: before a log of new words",
-        "a crash leaves two lanes' logs of the same words, and the older one is made last";
     OneCall "bug-place-unsettled", "debt: an inode's place that is given out anew",
         "a new inode is written where a proof speaks of the old one's words";
     OneCall "bug-two-ids-accepted", "greatest id alone counts",

@@ -287,7 +287,7 @@ fn large_leaves() -> Vec<Kind> {
 fn grown_leaves() -> Vec<Kind> {
     let mut all = kinds! {
         "overwrite of a block in a grown leaf", true, |fs, p| fs.write(p.blank, 8192, &pattern(4096, 3))?;
-        "overwrite of part of a block in a grown leaf", true, |fs, p| fs.write(p.blank, 9000, &pattern(1000, 3))?;
+        "overwrite of part of a block in a grown leaf", true, |fs, p| fs.write(p.blank, 9000, &pattern(1400, 3))?;
         "overwrite of 64 bytes in a grown leaf", true, |fs, p| fs.write(p.blank, 9000, &[b'o'; 64])?;
         "write over the end of a grown leaf", true, |fs, p| fs.write(p.blank, (2 << 20) - 100, &pattern(3000, 3))?;
         "append that takes a large leaf", false, |fs, p| fs.append(p.blank, &pattern(3000, 3))?;
@@ -319,7 +319,7 @@ fn leaves_always() -> Vec<Kind> {
 fn spares() -> Vec<Kind> {
     let mut all = kinds! {
         "overwrite of a block, to a spare one", true, |fs, p| fs.write(p.large, 8192, &pattern(4096, 3))?;
-        "overwrite of part of a block, to a spare one", true, |fs, p| fs.write(p.large, 9000, &pattern(1000, 3))?;
+        "overwrite of part of a block, to a spare one", true, |fs, p| fs.write(p.large, 9000, &pattern(1400, 3))?;
         "overwrite of a hole beside a spare block", true, |fs, p| fs.write(p.sparse, 100, b"in a hole")?;
         "truncate to nothing beside a spare block", false, |fs, p| fs.setattr(p.large, &size(0))?;
         "defrag that gives a spare block back", false, |fs, _| fs.defrag(false, &mut |_, _| {})?;
@@ -436,7 +436,7 @@ fn contents() -> Vec<Kind> {
         "overwrite of 3 bytes", true, |fs, p| fs.write(p.large, 4099, b"xyz")?;
         "overwrite of 64 bytes", true, |fs, p| fs.write(p.large, 4090, &[b'o'; 64])?;
         "overwrite of a block", true, |fs, p| fs.write(p.large, 8192, &pattern(4096, 3))?;
-        "overwrite of part of a block", true, |fs, p| fs.write(p.large, 9000, &pattern(1000, 3))?;
+        "overwrite of part of a block", true, |fs, p| fs.write(p.large, 9000, &pattern(1400, 3))?;
         "overwrite of several blocks", true, |fs, p| fs.write(p.large, 3000, &pattern(10_000, 3))?;
         "overwrite of a hole", true, |fs, p| fs.write(p.sparse, 100, b"in a hole")?;
         "overwrite of an unwritten block", true, |fs, p| fs.write(p.sparse, 5000, b"unwritten")?;

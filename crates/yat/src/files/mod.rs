@@ -122,35 +122,44 @@ impl FileSystem {
 
     /// What the contract lets go either way after a crash.
     pub(crate) fn exceptions(&self, moment: &Moment<'_, Tree>) -> Exceptions {
-        let mut exceptions = Exceptions::default();
-        let overwriting = (0..=moment.step).filter(|&step| self.overwrites(step));
-        for step in overwriting {
-            let (before, after) = (&moment.history[step], &moment.history[step + 1]);
-            for node in after.values() {
-                let old = before.values().find(|old| old.ino == node.ino);
-                let Some(old) =
-                    old.filter(|old| (&old.data, old.times) != (&node.data, node.times))
-                else {
-                    continue;
-                };
-                exceptions.times.entry(node.ino).or_default();
-                if step == moment.step && !moment.returned && self.may_tear() {
-                    let both = vec![old.data.clone(), node.data.clone()];
-                    exceptions.torn.insert(node.ino, both);
-                }
-            }
-        }
-        for node in moment.history[..moment.step + 2]
-            .iter()
-            .flat_map(Tree::values)
-        {
-            if let Some((mtimes, ctimes)) = exceptions.times.get_mut(&node.ino) {
-                mtimes.insert(node.times.0);
-                ctimes.insert(node.times.1);
-            }
-        }
-        exceptions
+        exceptions(moment, |step| self.overwrites(step), self.may_tear())
     }
+}
+
+/// What the contract lets go either way after a crash, by the steps that may write over what a file has, and whether one that is cut short may
+/// have been done in part.
+fn exceptions(
+    moment: &Moment<'_, Tree>,
+    overwrites: impl Fn(usize) -> bool,
+    may_tear: bool,
+) -> Exceptions {
+    let mut exceptions = Exceptions::default();
+    let overwriting = (0..=moment.step).filter(|&step| overwrites(step));
+    for step in overwriting {
+        let (before, after) = (&moment.history[step], &moment.history[step + 1]);
+        for node in after.values() {
+            let old = before.values().find(|old| old.ino == node.ino);
+            let Some(old) = old.filter(|old| (&old.data, old.times) != (&node.data, node.times))
+            else {
+                continue;
+            };
+            exceptions.times.entry(node.ino).or_default();
+            if step == moment.step && !moment.returned && may_tear {
+                let both = vec![old.data.clone(), node.data.clone()];
+                exceptions.torn.insert(node.ino, both);
+            }
+        }
+    }
+    for node in moment.history[..moment.step + 2]
+        .iter()
+        .flat_map(Tree::values)
+    {
+        if let Some((mtimes, ctimes)) = exceptions.times.get_mut(&node.ino) {
+            mtimes.insert(node.times.0);
+            ctimes.insert(node.times.1);
+        }
+    }
+    exceptions
 }
 
 impl Program for FileSystem {

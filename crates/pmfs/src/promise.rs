@@ -171,7 +171,8 @@ fn is_open(header: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::lane::Lane;
+    use crate::alloc::Class;
+    use crate::lane::{Claim, Lane, Purpose, Zone};
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, ROOT_INO};
     use pmem::counters::snapshot;
@@ -224,6 +225,33 @@ mod tests {
         }
         assert_eq!(promises(&one), 1, "they took over one lane");
         assert!(one.check().unwrap().is_clean());
+    }
+
+    /// Goal: who has met a promise, and waits for its lane, may clean up after the one who died in it, which frees blocks. Method: a thread
+    /// that ends with a lane and a block in question.
+    #[test]
+    fn who_waits_for_a_lane_cleans_up_after_its_dead() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let ino = file(&fs);
+        let die = || {
+            fs.write(ino, 100, &[2; 64]).unwrap();
+            let _writable = fs.mapping().writable();
+            let lane = Claim::new(fs.pool());
+            let (pool, zone) = (fs.pool(), Zone::Data);
+            pool.alloc(&lane, 1, Class::Ordinary, zone, Purpose::Scratch)
+                .unwrap();
+            std::mem::forget(lane);
+        };
+        std::thread::scope(|scope| scope.spawn(die).join().expect("the thread"));
+        fs.write(ino, 120, &[3; 64]).unwrap();
+        let mut got = [0; 84];
+        fs.read(ino, 100, &mut got).unwrap();
+        assert_eq!(
+            (got[..20].to_vec(), got[20..].to_vec()),
+            (vec![2; 20], vec![3; 64])
+        );
+        assert!(fs.check().unwrap().is_clean());
     }
 
     /// Goal: before its words change otherwise, or are somebody else's, a promise is closed; and when the pool is left.

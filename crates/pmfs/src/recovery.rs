@@ -398,6 +398,8 @@ pub(crate) fn take_over(pool: &Pool, off: u64, me: u64) -> bool {
 struct RecoveryLock<'a> {
     pool: &'a Pool,
     began: Began,
+    /// What a waiter owes that cleans up meanwhile: it speaks of the waiter's locks, and of a lane that it may be waiting for.
+    owed: u64,
 }
 
 impl<'a> RecoveryLock<'a> {
@@ -411,7 +413,8 @@ impl<'a> RecoveryLock<'a> {
             let free = seen == 0 || gone();
             if free && runtime.cas(off, seen, me).is_ok() {
                 let began = Began::now();
-                return RecoveryLock { pool, began };
+                let owed = pool.pm.set_owed(0);
+                return RecoveryLock { pool, began, owed };
             }
             runtime.wait(off, seen as u32, Duration::from_millis(2));
         }
@@ -421,6 +424,7 @@ impl<'a> RecoveryLock<'a> {
 impl Drop for RecoveryLock<'_> {
     fn drop(&mut self) {
         let pool = self.pool;
+        pool.pm.set_owed(self.owed);
         if pool.gives_up(self.began) {
             return;
         }

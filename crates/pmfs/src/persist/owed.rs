@@ -172,6 +172,11 @@ impl Pm {
         with(|thread| thread.owed.set(thread.owed.get() | HELD));
     }
 
+    /// Sets what is owed, for a while or again; answers what was.
+    pub(crate) fn set_owed(&self, owed: u64) -> u64 {
+        with(|thread| thread.owed.replace(owed))
+    }
+
     /// What is owed is paid otherwise, if so for its line.
     #[inline]
     pub(crate) fn forgive(&self, is_paid: impl FnOnce(u64) -> bool) {

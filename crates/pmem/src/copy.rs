@@ -61,6 +61,7 @@ pub(crate) enum Left {
 
 routines! {
     pmem_copy_bytes pmem_copy_bytes_land Rcx,
+    pmem_touch pmem_touch_land Rdx,
     pmem_copy_sse2 pmem_copy_sse2_land Rdx,
     pmem_copy_avx2 pmem_copy_avx2_land Rdx,
     pmem_copy_avx512 pmem_copy_avx512_land Rdx,
@@ -68,6 +69,17 @@ routines! {
     pmem_stream_sse2 pmem_stream_sse2_land Rdx,
     pmem_stream_avx2 pmem_stream_avx2_land Rdx,
     pmem_stream_avx512 pmem_stream_avx512_land Rdx
+}
+
+/// Whether a byte can be read; what the CPU does next does not wait for it. `Err` is the address.
+#[inline]
+pub(crate) fn touch(at: *const u8) -> Result<(), usize> {
+    // SAFETY: the routine loads one byte and stores nothing; where it is not there it lands.
+    let outcome = unsafe { pmem_touch(std::ptr::null_mut(), at, 1) };
+    match outcome.left {
+        0 => Ok(()),
+        _ => Err(outcome.address),
+    }
 }
 
 /// The routines for one width of vector.
@@ -286,6 +298,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_byte_is_there_or_not() {
+        let mapping = pages();
+        let bad = mapping.base().wrapping_add(GOOD * PAGE);
+        assert_eq!(touch(bad.wrapping_sub(1)), Ok(()));
+        assert_eq!(touch(bad), Err(bad.addr()));
+        assert_eq!(touch(bad.wrapping_add(PAGE)), Ok(()));
     }
 
     #[test]

@@ -87,6 +87,12 @@ pmem_routine pmem_copy_bytes
 pmem_land pmem_copy_bytes
 pmem_end pmem_copy_bytes
 
+# --- a look at one byte, whose value nobody waits for -------------------------
+pmem_routine pmem_touch
+    movzx eax, byte ptr [rsi]
+pmem_land pmem_touch
+pmem_end pmem_touch
+
 # --- cached copies, any alignment --------------------------------------------
 pmem_routine pmem_copy_sse2
     cmp rdx, 64

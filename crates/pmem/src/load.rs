@@ -3,7 +3,7 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::{Fault, Pmem, Side, emulate};
+use crate::{Fault, Pmem, Side, copy, emulate};
 
 impl Pmem {
     /// The word at `off` (8-aligned); Acquire.
@@ -72,6 +72,24 @@ impl Pmem {
                 done,
                 side: self.side_of_target(to, address),
             }
+        })
+    }
+
+    /// Whether the line at `off` can be read. It comes nearer, and nothing waits for it.
+    ///
+    /// # Errors
+    /// A medium that can't be reached.
+    #[inline]
+    pub fn touch(&self, off: u64) -> Result<(), Fault> {
+        let at = self.range(off, 1);
+        self.note_load(off, 1);
+        if emulate::active() != 0 {
+            self.charge_words(off & !7, 8);
+        }
+        copy::touch(at).map_err(|_| Fault {
+            offset: off,
+            done: 0,
+            side: Side::Pool,
         })
     }
 

@@ -254,6 +254,24 @@ mod tests {
         assert!(fs.check().unwrap().is_clean());
     }
 
+    /// Goal: what recovery makes again is never what an older promise made of a word: others are looking. Method: two of the same words, by
+    /// what recovery would store.
+    #[test]
+    fn an_older_promise_is_not_seen_again() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let ino = file(&fs);
+        for (at, byte) in [(96, 2), (104, 3)] {
+            fs.write(ino, at, &[byte; 64]).unwrap();
+        }
+        let lanes = 0..fs.pool().geometry.lanes;
+        let mut scans = lanes.map(|lane| Lane::at(fs.pool(), lane).scan());
+        let scan = scans.find(crate::recovery::Scan::is_promised).unwrap();
+        let words = scan.promised_words(fs.pool()).unwrap();
+        let is = |&(off, word): &(&u64, &u64)| fs.mapping().load(*off) == *word;
+        assert_eq!((words.len(), words.iter().filter(is).count()), (9, 9));
+    }
+
     /// Goal: before its words change otherwise, or are somebody else's, a promise is closed; and when the pool is left.
     #[test]
     fn what_stores_otherwise_closes_first() {

@@ -26,6 +26,7 @@ use pmfs_format::journal::{
     KIND_SHIFT, KIND_UNDO, PLACE_SHIFT, WORDS_SHIFT,
 };
 use pmfs_format::runtime::{OWNER_WAITERS, SLOT_FREE};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -207,6 +208,22 @@ impl Scan {
         self.redo && self.last && !self.open.is_empty()
     }
 
+    /// What the last promises make of the words that they speak of, each once: others may look at these meanwhile, and must not see what the
+    /// older one made of a word that the last one has changed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if an entry can't be right.
+    pub fn promised_words(&self, pool: &Pool) -> Result<BTreeMap<u64, u64>> {
+        let last: &[u64] = if self.last { &self.open } else { &[] };
+        let mut words = BTreeMap::new();
+        for &entry in self.before.iter().chain(last) {
+            let (off, len, _) = entry_range(pool, entry)?;
+            let line = pool.pm.read::<8>(entry);
+            words.extend((off..off + len).step_by(8).zip(line[1..].iter().copied()));
+        }
+        Ok(words)
+    }
+
     /// Whether a proof shows the open transaction to be done: the words that it logged are what they were to become.
     ///
     /// # Errors
@@ -268,20 +285,22 @@ pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Res
         if planted!("bug-closed-before-undo") {
             restore.close(log + head % entries * 64, scan.id);
         }
-        // Nobody has waited for what this one stored, but for the barrier of the last one, which may not have come.
-        for &entry in &scan.before {
-            put_words(pool, &restore, entry)?;
-        }
         if !scan.redo {
+            // Nobody has waited for what this one stored, but for the barrier of the last one, which may not have come.
+            for &entry in &scan.before {
+                put_words(pool, &restore, entry)?;
+            }
             for &entry in scan.open.iter().rev() {
                 put_words(pool, &restore, entry)?;
             }
-        } else if scan.last {
-            // Of one that was killed the log may be whole, and not durable yet.
-            scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
-            restore.barrier();
-            for &entry in &scan.open {
-                put_words(pool, &restore, entry)?;
+        } else {
+            if scan.last {
+                // Of one that was killed the log may be whole, and not durable yet.
+                scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
+                restore.barrier();
+            }
+            for (off, word) in scan.promised_words(pool)? {
+                restore.words(off, &[word]);
             }
         }
         if !planted!("bug-restored-unfenced") {

@@ -163,6 +163,17 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
+    /// Whether the line at `off` can be read; it comes nearer, and nothing waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] where the medium fails.
+    #[inline]
+    pub(crate) fn touch(&self, off: u64) -> Result<()> {
+        self.mem
+            .touch(off)
+            .map_err(|fault| medium(&self.mem, fault))
+    }
+
     /// As [`Pm::load`], and never charged where a slower medium is emulated: of what is looked at again.
     #[inline]
     pub fn load_cached(&self, off: u64) -> u64 {

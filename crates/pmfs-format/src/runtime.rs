@@ -13,6 +13,8 @@ use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
 pub const LAYOUT: u64 = 13 + cfg!(feature = "other-layout") as u64;
+/// First layout of builds that go on before the words of a log of new words are durable (docs/adr/0017).
+pub const LAYOUT_PROMISES: u64 = 13;
 /// [`LockRaw::debt`]: where the transaction's id starts.
 pub const DEBT_ID_SHIFT: u32 = 24;
 /// Of a lock's debt: the line is the last one of a log of new words, which has no closing entry.

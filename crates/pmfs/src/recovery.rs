@@ -203,6 +203,12 @@ fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
 }
 
 impl Scan {
+    /// For a log of a build that waited for the words of each before it went on: the one before the last is as durable as it will be, and
+    /// its words may be others' since.
+    pub fn forget_before(&mut self) {
+        self.before.clear();
+    }
+
     /// Whether the last transaction is not closed and has been made all the same: recovery makes it again.
     pub fn is_promised(&self) -> bool {
         self.redo && self.last && !self.open.is_empty()
@@ -253,8 +259,17 @@ impl Scan {
 /// # Errors
 /// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
 pub(crate) fn undo_lane(pool: &Pool, lane: &Lane<'_>, keep_intents: bool) -> Result<Undone> {
+    undo(pool, lane, &lane.scan(), keep_intents)
+}
+
+/// As [`undo_lane`], of a log that has been read.
+pub(crate) fn undo(
+    pool: &Pool,
+    lane: &Lane<'_>,
+    scan: &Scan,
+    keep_intents: bool,
+) -> Result<Undone> {
     let (log, entries) = lane.log();
-    let scan = scan(&pool.pm, log, entries);
     let restore = Restore::new(&pool.pm);
     let mut undone = Undone::default();
     let mut head = scan.head;

@@ -88,7 +88,7 @@ impl<'a> Lane<'a> {
             if owed.is_some() && owed == self.last_entry() {
                 return self.pool().pm.hold_promise();
             }
-        } else {
+        } else if !planted!("bug-promise-of-others-unflushed") {
             self.flush_promised();
         }
         if let Some(entry) = owed {

@@ -2,6 +2,7 @@
 
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,17 @@ pub type Cpu = u8;
 
 /// CPUs that a trace can tell apart.
 pub const CPUS: usize = 4;
+
+thread_local! {
+    /// Which one this thread is, if it is not its recorder's.
+    static ON: Cell<Option<Cpu>> = const { Cell::new(None) };
+}
+
+/// From here on this thread is that CPU, whoever records it.
+pub(crate) fn on_cpu(cpu: Cpu) {
+    assert!((cpu as usize) < CPUS);
+    ON.set(Some(cpu));
+}
 
 /// One thing that was done to the pool.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +166,10 @@ impl Recorder {
         self.push(Event::Return { cpu: self.cpu });
     }
 
+    fn cpu(&self) -> Cpu {
+        ON.get().unwrap_or(self.cpu)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Trace> {
         self.trace.lock().expect("no panic while it is held")
     }
@@ -168,7 +184,7 @@ impl Recorder {
 impl Observer for Recorder {
     fn store(&self, _mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {
         if self.on.load(Ordering::Relaxed) && !self.ignored.contains(&off) {
-            self.lock().store(off, bytes, kind, self.cpu, at);
+            self.lock().store(off, bytes, kind, self.cpu(), at);
         }
         Verdict::Do
     }
@@ -177,13 +193,16 @@ impl Observer for Recorder {
         if !self.ignored.contains(&line) {
             self.push(Event::Flush {
                 line,
-                cpu: self.cpu,
+                cpu: self.cpu(),
                 at,
             });
         }
     }
 
     fn fence(&self, _mem: &Pmem, at: Place) {
-        self.push(Event::Fence { cpu: self.cpu, at });
+        self.push(Event::Fence {
+            cpu: self.cpu(),
+            at,
+        });
     }
 }

@@ -75,6 +75,8 @@ bugs! {
         "a log is given up while what it promised is not durable";
     OneCall "bug-promise-closed-unflushed", "promise: flush of the closing entry",
         "recovery makes a promise again after its words have changed";
+    TwoCalls "bug-promise-of-others-unflushed", "promise: flush by a thread that did not make it",
+        "a log is given up while what another thread stored by it is not durable";
     OneCall "bug-promise-before-forgotten", "promise: of the transaction before the last one",
         "what a change stored is not durable, and the next one's log hides its own";
     OneCall "bug-promise-past-end", "promise: closed if its last word is the file's",

@@ -15,6 +15,8 @@ pub mod tree;
 pub(crate) mod usage;
 
 use crate::program::{Moment, Program};
+use crate::quiet::elsewhere;
+use crate::trace::Cpu;
 use call::{Call, Held};
 use kinds::{Kind, Prepared};
 use pmem::Pmem;
@@ -23,6 +25,9 @@ use pmfs::{DataMode, Fs, LargePages, OpenOptions};
 use std::ops::Range;
 use std::sync::Arc;
 use tree::{Exceptions, Tree};
+
+/// Where the calls of the second lane are done.
+const OTHER_CPU: Cpu = 3;
 
 /// What a workload does.
 #[derive(Clone)]
@@ -219,9 +224,17 @@ impl Program for FileSystem {
                 (kind.call)(&running.fs, &prepared).map_err(|error| error.to_string())
             }
             Steps::Calls(calls) => {
-                pmfs::prefer_lane(self.lane(step));
-                // A call may fail: then it must have changed nothing, and the history shows the same tree twice.
-                let _ = calls[step].run(&running.fs, &mut running.held, step as u8 + 1);
+                let lane = self.lane(step);
+                let mut call = || {
+                    pmfs::prefer_lane(lane);
+                    // A call may fail: then it must have changed nothing, and the history shows the same tree twice.
+                    let _ = calls[step].run(&running.fs, &mut running.held, step as u8 + 1);
+                };
+                // What a thread knows of its last transaction, the next one in that lane has to find in the pool.
+                match lane {
+                    0 => call(),
+                    _ => elsewhere(OTHER_CPU, call),
+                }
                 Ok(())
             }
         }

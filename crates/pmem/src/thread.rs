@@ -84,13 +84,13 @@ global_asm!(
 pub fn with<T>(body: impl FnOnce(&Thread) -> T) -> T {
     let at: *const Thread;
     // SAFETY: the sum of the thread pointer and the block's offset from it, as the ABI for thread-local storage has it;
-    // neither changes while a thread runs, and no memory but the offset table's is read.
+    // neither changes while a thread runs, and no memory is read but these two words: so it may be computed once for many uses.
     unsafe {
         asm!(
             "mov {at}, qword ptr fs:[0]",
             "add {at}, qword ptr [rip + pmem_thread@GOTTPOFF]",
             at = out(reg) at,
-            options(pure, readonly, nostack),
+            options(pure, nomem, nostack),
         );
     }
     // SAFETY: the block is this thread's alone (`Thread` is not Sync, and the reference ends with `body`), lives as long as

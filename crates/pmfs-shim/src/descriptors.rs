@@ -75,6 +75,11 @@ impl Descriptor {
         self.is_path_only() && !self.is_dir
     }
 
+    /// Opened with O_PATH.
+    pub fn has_path_only(&self) -> bool {
+        self.access == PATH_ONLY
+    }
+
     /// The kernel's.
     pub fn is_path_only(&self) -> bool {
         self.access == PATH_ONLY && self.file.number() == u64::MAX

@@ -154,12 +154,26 @@ fn by_descriptor(number: i64, args: &[u64; 6]) -> Option<Verdict> {
     if !crate::class::is_by_descriptor(number) {
         return None;
     }
-    if descriptors::is_own(args[0]) {
-        return Some(Verdict::done(Err(libc::EBADF)));
-    }
     let Some(file) = descriptors::get(args[0]) else {
-        return Some(Verdict::Pass);
+        return Some(match descriptors::is_own(args[0]) {
+            true => Verdict::done(Err(libc::EBADF)),
+            false => Verdict::Pass,
+        });
     };
+    if file.has_path_only()
+        && let Some(verdict) = by_path_only(number, &file, args)
+    {
+        return Some(verdict);
+    }
+    let before = mapped_size::Before::of(file.ino);
+    let verdict = by_open_file(number, &file, args);
+    before.compare();
+    Some(verdict)
+}
+
+/// Of a descriptor opened with O_PATH, what is not as with others.
+#[cold]
+fn by_path_only(number: i64, file: &Descriptor, args: &[u64; 6]) -> Option<Verdict> {
     if file.is_list() && number == libc::SYS_getdents64 {
         return Some(directories::descriptors(*args).into());
     }
@@ -167,13 +181,7 @@ fn by_descriptor(number: i64, args: &[u64; 6]) -> Option<Verdict> {
         return Some(Verdict::done(Err(libc::EBADF)));
     }
     let of_all = [libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
-    if file.is_path_only() && !of_all.contains(&number) {
-        return Some(Verdict::Pass);
-    }
-    let before = mapped_size::Before::of(file.ino);
-    let verdict = by_open_file(number, &file, args);
-    before.compare();
-    Some(verdict)
+    (file.is_path_only() && !of_all.contains(&number)).then_some(Verdict::Pass)
 }
 
 fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {

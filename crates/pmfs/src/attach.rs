@@ -356,6 +356,7 @@ pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.damaged.store(false, Ordering::Relaxed);
     pool.read_only.store(false, Ordering::Relaxed);
     pool.flush_strays();
+    pool.table_blocks.forget();
     let record = superblock::run_record(pool.pm.mapping());
     // Where the medium fails on the way the tables lack what it could not give.
     distrust_record(&pool.pm);

@@ -124,24 +124,29 @@ impl Pool {
 
     #[inline]
     fn count_all<const N: usize>(&self, counts: [(Total, u64); N]) {
-        if self.alive().is_err() {
-            // The slot is another process's by now.
-            return;
-        }
-        let counters = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS;
-        let alone = self.counting.is_mine();
-        for (total, more) in counts.into_iter().filter(|&(_, more)| more > 0) {
-            let off = counters + total as u64 * 8;
-            self.pm.runtime().count(off, more, alone);
+        // Otherwise the slot is another process's by now.
+        if self.alive().is_ok() {
+            self.count_alive(counts);
         }
     }
 
-    /// Counts a call that reads, and what it read, bytes.
+    /// As [`Pool::count_all`], in a call that has just seen that it is.
     #[inline]
-    pub(crate) fn count_read(&self, bytes: u64) {
+    fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
+        let counters = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS;
+        let counts = counts.map(|(total, more)| (total as u64, more));
+        let alone = self.counting.is_mine();
+        self.pm.runtime().count(counters, counts, alone);
+    }
+
+    /// Counts a call that reads, and what it read, bytes; `None` if it could not.
+    #[inline]
+    pub(crate) fn count_read(&self, bytes: Option<u64>) {
+        let Some(bytes) = bytes else {
+            return self.count_reads(1, 0);
+        };
         if self.pm.mapping().protection() == Protection::None {
-            self.count_reads(1, bytes);
-            return;
+            return self.count_alive([(Total::Reads, 1), (Total::ReadBytes, bytes)]);
         }
         let Counting {
             reads, read_bytes, ..
@@ -164,10 +169,7 @@ impl Pool {
 
     #[inline]
     fn count_reads(&self, calls: u64, bytes: u64) {
-        self.count(Total::Reads, calls);
-        if bytes > 0 {
-            self.count(Total::ReadBytes, bytes);
-        }
+        self.count_all([(Total::Reads, calls), (Total::ReadBytes, bytes)]);
     }
 
     /// Counts a call that changes something, with what the medium was asked for since `before`.

@@ -347,7 +347,7 @@ impl Fs {
         {
             read = pool.read(ino, offset, buffer);
         }
-        pool.count_read(read.as_ref().map_or(0, |&bytes| bytes as u64));
+        pool.count_read(read.as_ref().ok().map(|&bytes| bytes as u64));
         read
     }
 
@@ -667,7 +667,7 @@ impl Fs {
     fn look<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
         let pool = self.pool();
         let answer = call(pool);
-        pool.count_read(0);
+        pool.count_read(answer.is_ok().then_some(0));
         answer
     }
 

@@ -3,13 +3,12 @@
 use crate::error::{Error, Result};
 use crate::lane::Run;
 use crate::pool::Pool;
-use crate::tree::entry::{Entry, place};
+use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::{Attr, Ino, mode};
 use pmfs_format::inode::{
     CTIME_IS_MTIME, FIRST_INO, HOT_BYTES, INLINE_BYTES, ROOT_INO, SIZE_MASK, TABLE_INO, offset,
 };
-use pmfs_format::tree::TABLE_HEIGHT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
 /// Inodes in one block of the table.
@@ -225,44 +224,28 @@ impl Pool {
     /// [`Error::Stale`] if the table has no such inode (yet).
     #[inline(always)]
     pub(crate) fn inode_off(&self, ino: Ino) -> Result<u64> {
-        self.inode_off_by(ino, |off| self.pm.load(off))
-    }
-
-    /// As [`Pool::inode_off`], with words that `load` loads.
-    #[inline(always)]
-    pub(crate) fn inode_off_by(&self, ino: Ino, load: impl Fn(u64) -> u64) -> Result<u64> {
         if ino < ROOT_INO || ino >= self.geometry.inodes {
             return Err(Error::Stale);
         }
-        let index = ino / PER_BLOCK;
-        let mut entry = Entry(self.geometry.table_root());
-        let mut slot = 0;
-        for level in (1..=TABLE_HEIGHT).rev() {
-            if !entry.is_node() {
-                return self.judge_inode_off(ino);
-            }
-            let node = entry.checked(&self.data, BLOCK_BYTES, slot)?.off();
-            slot = node + place(level, index) * 8;
-            entry = Entry(load(slot));
-        }
-        if !entry.is_leaf() {
-            return self.judge_inode_off(ino);
-        }
-        let block = entry.checked(&self.data, BLOCK_BYTES, slot)?.off();
+        let block = match self.table_blocks.get(ino / PER_BLOCK) {
+            Some(block) => block,
+            None => self.find_table_block(ino)?,
+        };
         Ok(block + ino % PER_BLOCK * InodeRaw::SIZE)
     }
 
-    /// As [`Pool::inode_off`], by the walk that says what is wrong.
-    #[cold]
-    fn judge_inode_off(&self, ino: Ino) -> Result<u64> {
-        let found = self.inode_table().find(self, ino / PER_BLOCK)?;
+    /// The table's block that has an inode, by a walk.
+    fn find_table_block(&self, ino: Ino) -> Result<u64> {
+        let index = ino / PER_BLOCK;
+        let found = self.inode_table().find(self, index)?;
         if !found.entry.is_leaf() {
             return Err(Error::Stale);
         }
         if found.units != 1 {
             return Err(corrupt("inode table", found.slot));
         }
-        Ok(found.entry.off() + ino % PER_BLOCK * InodeRaw::SIZE)
+        self.table_blocks.keep(index, found.entry.off());
+        Ok(found.entry.off())
     }
 
     /// Everything `stat` says of an inode just read.

@@ -94,6 +94,7 @@ mod statfs;
 mod stored;
 mod strays;
 mod superblock;
+mod table_blocks;
 mod traces;
 mod tree;
 pub mod types;

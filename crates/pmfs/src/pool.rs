@@ -65,6 +65,7 @@ pub(crate) struct Pool {
     pub own_copies: OwnCopies,
     pub company: crate::lease::Company,
     pub traces: Traces,
+    pub table_blocks: crate::table_blocks::TableBlocks,
     pub maps: crate::map::Maps,
     pub watching: crate::stored::Watching,
     /// Where an open file is looked for first.
@@ -127,6 +128,7 @@ impl Pool {
             own_copies: OwnCopies::default(),
             company: Default::default(),
             traces: Traces::default(),
+            table_blocks: Default::default(),
             maps: crate::map::Maps::default(),
             watching: Default::default(),
             next_file: AtomicU64::new(0),

@@ -228,13 +228,12 @@ impl AtimeMode {
     /// The mode with this number, as `mode as u8` has it.
     #[must_use]
     pub fn from_number(number: u8) -> Option<AtimeMode> {
-        [
-            AtimeMode::Relatime,
-            AtimeMode::Strictatime,
-            AtimeMode::Noatime,
-        ]
-        .into_iter()
-        .find(|&mode| mode as u8 == number)
+        match number {
+            0 => Some(AtimeMode::Relatime),
+            1 => Some(AtimeMode::Strictatime),
+            2 => Some(AtimeMode::Noatime),
+            _ => None,
+        }
     }
 }
 

@@ -107,11 +107,10 @@ pub(crate) fn lookup(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option
 /// needs no lock; whoever looks is charged for it where a slower medium is emulated.
 #[inline]
 pub(crate) fn expect(pool: &Pool, dir: Ino, name: &Name<'_>) {
-    let load = |off| pool.pm.load_cached(off);
-    if let Ok(off) = pool.inode_off_by(dir, load) {
+    if let Ok(off) = pool.inode_off(dir) {
         let slot = off + offset::ROOT;
         let tree = Tree {
-            root: Entry(load(slot)),
+            root: Entry(pool.pm.load_cached(slot)),
             slot,
             shape: Shape::Directory,
         };

@@ -89,9 +89,16 @@ impl Work<'_> {
 
     /// Where bytes of the file stand, if they are contiguous and written.
     fn in_place(&self, at: u64, len: usize) -> Result<Option<u64>> {
+        let tree = self.tree();
+        let below_one = tree.byte(self.pool, at, |off| self.pool.pm.load(off));
+        if let Some((off, bytes)) = below_one
+            && len as u64 <= bytes
+        {
+            return Ok(Some(off));
+        }
         let within = at % BLOCK_BYTES;
         let blocks = (within + len as u64).div_ceil(BLOCK_BYTES);
-        let extent = self.tree().extent(self.pool, block_of(at), blocks)?;
+        let extent = tree.extent(self.pool, block_of(at), blocks)?;
         Ok((extent.written && extent.count == blocks).then_some(extent.off + within))
     }
 

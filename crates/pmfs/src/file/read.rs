@@ -40,7 +40,23 @@ impl Pool {
     }
 
     /// Copies a range that lies inside the size; up to a medium's error, if there is one behind the first byte.
+    #[inline]
     pub(crate) fn read_range(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        // Mostly it is all below one entry.
+        if let Some((off, bytes)) = tree.byte(self, at, |off| self.pm.load(off))
+            && buffer.len() as u64 <= bytes
+            && self.pm.copy_out(off, buffer).is_ok()
+        {
+            return Ok(buffer.len());
+        }
+        self.read_extents(tree, at, buffer)
+    }
+
+    /// As [`Pool::read_range`], extent by extent.
+    fn read_extents(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<usize> {
         let bytes = buffer.len();
         let extent_at = |done: usize| {
             let left = (bytes - done) as u64;
@@ -48,9 +64,6 @@ impl Pool {
             let blocks = (here % BLOCK_BYTES + left).div_ceil(BLOCK_BYTES);
             tree.extent(self, here / BLOCK_BYTES, blocks)
         };
-        if buffer.is_empty() {
-            return Ok(0);
-        }
         let mut done = 0;
         let mut extent = extent_at(0)?;
         loop {

@@ -103,9 +103,8 @@ impl Pool {
     /// Looked at again by whoever goes by it, who is charged for it where a slower medium is emulated.
     #[inline]
     fn unlocked_tree(&self, ino: Ino) -> Option<Tree> {
-        let load = |off| self.pm.load_cached(off);
-        let slot = self.inode_off_by(ino, load).ok()? + offset::ROOT;
-        Some(Tree::file(load(slot), slot))
+        let slot = self.inode_off(ino).ok()? + offset::ROOT;
+        Some(Tree::file(self.pm.load_cached(slot), slot))
     }
 
     /// Where it wrote, and how much: less than asked for at the end of the largest file.

@@ -34,9 +34,15 @@ static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 #[inline]
 pub(crate) fn thread_tag() -> u64 {
     let tag = pmem::thread::with(|thread| thread.tag.get());
-    if tag != 0 {
-        return tag;
+    match tag {
+        0 => new_thread(),
+        tag => tag,
     }
+}
+
+/// The first look of a thread.
+#[cold]
+fn new_thread() -> u64 {
     let tag = NEXT_THREAD.fetch_add(1, Ordering::Relaxed) % OWNER_THREAD_MASK + 1;
     pmem::thread::with(|thread| thread.tag.set(tag));
     threads::note(tag);

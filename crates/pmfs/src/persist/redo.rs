@@ -104,9 +104,7 @@ impl<'a> Redo<'a> {
             for at in (off & !7..end).step_by(ENTRY_DATA_BYTES as usize) {
                 let words = (end.next_multiple_of(8) - at).min(ENTRY_DATA_BYTES) / 8;
                 let mut line = [0u64; 8];
-                for (word, new) in (0..words).zip(&mut line[1..]) {
-                    *new = self.word(at + word * 8, off, bytes)?;
-                }
+                self.words(&mut line[1..1 + words as usize], at, (off, bytes))?;
                 line[0] = at & ADDRESS_MASK
                     | words << WORDS_SHIFT
                     | KIND_REDO << KIND_SHIFT
@@ -135,6 +133,25 @@ impl<'a> Redo<'a> {
             for line in (off & !63..end).step_by(64) {
                 self.pm.touch(line)?;
             }
+        }
+        Ok(())
+    }
+
+    /// The words from `at` on as they are to be once `bytes` stand at `off`.
+    #[inline]
+    fn words(&self, line: &mut [u64], at: u64, (off, bytes): (u64, &[u8])) -> Result<()> {
+        let whole = at.checked_sub(off).and_then(|before| {
+            let (words, _) = bytes[before as usize..].as_chunks::<8>();
+            words.get(..line.len())
+        });
+        if let Some(whole) = whole {
+            for (word, new) in whole.iter().zip(line) {
+                *new = u64::from_le_bytes(*word);
+            }
+            return Ok(());
+        }
+        for (word, new) in (at..).step_by(8).zip(line) {
+            *new = self.word(word, off, bytes)?;
         }
         Ok(())
     }

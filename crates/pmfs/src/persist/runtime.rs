@@ -16,12 +16,11 @@ impl<'a> Runtime<'a> {
         Runtime { mem, area }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, off: u64, len: u64) {
-        assert!(
-            off >= self.area.start && off + len <= self.area.end,
-            "offset {off:#x} outside the runtime area"
-        );
+        if off < self.area.start || off + len > self.area.end {
+            refuse(off);
+        }
     }
 
     /// The word at `off`.
@@ -32,7 +31,7 @@ impl<'a> Runtime<'a> {
     }
 
     /// Stores a word, with release order.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store(&self, off: u64, value: u64) {
         self.check(off, 8);
@@ -53,7 +52,7 @@ impl<'a> Runtime<'a> {
     ///
     /// # Errors
     /// The word found, if it was not `old`.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn cas(&self, off: u64, old: u64, new: u64) -> Result<u64, u64> {
         self.check(off, 8);
@@ -62,7 +61,7 @@ impl<'a> Runtime<'a> {
     }
 
     /// Swaps a word in; a full barrier.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn swap(&self, off: u64, value: u64) -> u64 {
         self.check(off, 8);
@@ -86,12 +85,17 @@ impl<'a> Runtime<'a> {
         self.mem.futex_wake(off, u32::MAX);
     }
 
-    /// Adds to a total that nothing is decided by; not recorded. `alone`: nobody else adds to it.
+    /// Adds to totals that nothing is decided by; not recorded. `counts`: which word from `off` on, and how much. `alone`: nobody else adds
+    /// to them.
     #[inline]
-    pub fn count(&self, off: u64, more: u64, alone: bool) {
-        self.check(off, 8);
+    pub fn count<const N: usize>(&self, off: u64, counts: [(u64, u64); N], alone: bool) {
         let _window = self.mem.window();
-        self.mem.count(off, more, alone);
+        for (word, more) in counts {
+            if more > 0 {
+                self.check(off + 8 * word, 8);
+                self.mem.count(off + 8 * word, more, alone);
+            }
+        }
     }
 
     /// Zeros `len` bytes: first opener only, with the pool to itself.
@@ -108,4 +112,11 @@ impl<'a> Runtime<'a> {
             .flush(self.area.start, self.area.end - self.area.start);
         self.mem.fence();
     }
+}
+
+/// An offset that the program should never have made.
+#[cold]
+#[inline(never)]
+fn refuse(off: u64) -> ! {
+    panic!("offset {off:#x} outside the runtime area");
 }

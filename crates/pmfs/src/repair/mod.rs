@@ -64,6 +64,7 @@ pub(crate) fn repair(pool: &Pool, watch: check::Watch<'_>) -> Result<RepairRepor
 /// Does the first kind of fix that there is.
 fn apply(pool: &Pool, fixes: &[Fix]) -> Result<()> {
     pool.read_only.store(false, Ordering::Relaxed);
+    pool.table_blocks.forget();
     if words(pool, fixes)? {
         return Ok(());
     }

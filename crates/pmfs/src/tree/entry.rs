@@ -87,15 +87,22 @@ impl Entry {
     ///
     /// # Errors
     /// [`Error::Corrupt`].
+    #[inline(always)]
     pub fn checked(self, range: &std::ops::Range<u64>, bytes: u64, slot: u64) -> Result<Entry> {
         let off = self.off();
         if self.0 & UNUSED != 0 || off < range.start || off + bytes > range.end {
-            return Err(Error::Corrupt {
-                what: "tree entry points outside the pool's blocks",
-                offset: slot,
-            });
+            return Err(outside(slot));
         }
         Ok(self)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn outside(slot: u64) -> Error {
+    Error::Corrupt {
+        what: "tree entry points outside the pool's blocks",
+        offset: slot,
     }
 }
 

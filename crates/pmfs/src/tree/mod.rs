@@ -139,7 +139,7 @@ impl Tree {
     #[inline]
     pub fn expect(&self, pool: &Pool, index: u64) {
         if self.root.height() > 1
-            && let Some((entry, _)) = self.descend(pool, index, 1)
+            && let Some((entry, _)) = self.descend(pool, index, 1, |off| pool.pm.load_cached(off))
             && entry.is_node()
             && let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot)
         {
@@ -151,21 +151,29 @@ impl Tree {
     /// old bytes. Changes nothing, and may be called without the lock.
     #[inline]
     pub fn expect_byte(&self, pool: &Pool, at: u64) {
-        let Some((entry, level)) = self.descend(pool, at / BLOCK_BYTES, 0) else {
-            return;
-        };
-        let bytes = coverage(level) * BLOCK_BYTES;
-        if entry.is_leaf()
-            && let Ok(leaf) = entry.unrooted().checked(&pool.data, bytes, self.slot)
-        {
-            pool.pm.prefetch(leaf.off() + at % bytes);
+        if let Some((off, _)) = self.byte(pool, at, |off| pool.pm.load_cached(off)) {
+            pool.pm.prefetch(off);
         }
+    }
+
+    /// Where byte `at` of a file stands, and how many from there on are below the same entry. `None` says no more than that it is for
+    /// [`Tree::find`] to look: it may be a hole, unwritten, or damage.
+    #[inline(always)]
+    pub fn byte(&self, pool: &Pool, at: u64, load: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
+        let (entry, level) = self.descend(pool, at / BLOCK_BYTES, 0, load)?;
+        let bytes = coverage(level) * BLOCK_BYTES;
+        if !entry.is_leaf() || entry.is_unwritten() {
+            return None;
+        }
+        let leaf = entry.unrooted().checked(&pool.data, bytes, self.slot);
+        let within = at & (bytes - 1);
+        Some((leaf.ok()?.off() + within, bytes - within))
     }
 
     /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's header. As [`Tree::expect_byte`] otherwise.
     #[inline]
     pub fn expect_bucket(&self, pool: &Pool, index: u64) {
-        if let Some((entry, _)) = self.descend(pool, index, 0)
+        if let Some((entry, _)) = self.descend(pool, index, 0, |off| pool.pm.load_cached(off))
             && entry.is_leaf()
             && let Ok(bucket) = entry.unrooted().checked(&pool.data, BLOCK_BYTES, self.slot)
         {
@@ -174,15 +182,21 @@ impl Tree {
     }
 
     /// Goes down towards `index`, to `least` or to what is no node: the entry there, and its level. Without the lock: it may be anything.
-    #[inline]
-    fn descend(&self, pool: &Pool, index: u64, least: u32) -> Option<(Entry, u32)> {
+    #[inline(always)]
+    fn descend(
+        &self,
+        pool: &Pool,
+        index: u64,
+        least: u32,
+        load: impl Fn(u64) -> u64,
+    ) -> Option<(Entry, u32)> {
         let (mut level, mut entry) = (self.root.height(), self.root);
         if level > self.shape.height_max() || index >= coverage(level) {
             return None;
         }
         while level > least && entry.is_node() {
             let node = entry.checked(&pool.data, BLOCK_BYTES, self.slot).ok()?;
-            entry = Entry(pool.pm.load_cached(node.off() + place(level, index) * 8));
+            entry = Entry(load(node.off() + place(level, index) * 8));
             level -= 1;
         }
         Some((entry, level))

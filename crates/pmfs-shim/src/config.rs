@@ -1,10 +1,11 @@
 //! What `pmfs run` tells the programs that it starts: one variable of the environment, a `key=value` a line.
 
-use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use pmem::FlushMode;
 use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions};
+
+use crate::start::Environment;
 
 /// The variable.
 pub(crate) const VARIABLE: &[u8] = b"PMFS_RUN";
@@ -105,10 +106,10 @@ pub(crate) fn get() -> &'static Config {
 }
 
 /// Finds and keeps the configuration; `None`: this process was not started by `pmfs run`.
-pub(crate) fn read(environment: &[&CStr]) -> Option<&'static Config> {
+pub(crate) fn read(environment: Environment) -> Option<&'static Config> {
     let value = |name: &[u8]| {
-        let of = |entry: &&CStr| value_of(entry.to_bytes(), name).map(<[u8]>::to_vec);
-        environment.iter().find_map(of)
+        let mut entries = environment;
+        entries.find_map(|entry| value_of(entry, name).map(<[u8]>::to_vec))
     };
     let text = value(VARIABLE)?;
     let field = |name: &[u8]| {

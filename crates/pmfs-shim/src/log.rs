@@ -1,12 +1,12 @@
 //! What the library has to say: to the file that `PMFS_LOG` names, never to the program's own outputs.
 
-use std::ffi::CStr;
 use std::fmt;
 use std::io::Write;
 use std::sync::OnceLock;
 
 use crate::config::value_of;
 use crate::kernel;
+use crate::start::Environment;
 
 /// The variable that names the file.
 const VARIABLE: &[u8] = b"PMFS_LOG";
@@ -14,10 +14,8 @@ const VARIABLE: &[u8] = b"PMFS_LOG";
 static FILE: OnceLock<Vec<u8>> = OnceLock::new();
 
 /// Finds the file's name.
-pub(crate) fn read(environment: &[&CStr]) {
-    let name = environment
-        .iter()
-        .find_map(|entry| value_of(entry.to_bytes(), VARIABLE));
+pub(crate) fn read(mut environment: Environment) {
+    let name = environment.find_map(|entry| value_of(entry, VARIABLE));
     if let Some(name) = name {
         let _ = FILE.set([name, b"\0"].concat());
     }

@@ -20,18 +20,33 @@ extern "C" fn start(
     _arguments: *const *const c_char,
     environment: *const *const c_char,
 ) {
-    let mut entries: Vec<&CStr> = Vec::new();
-    let mut at = environment;
-    // SAFETY: the loader's vector: strings, then a null pointer.
-    unsafe {
-        while !at.is_null() && !(*at).is_null() {
-            entries.push(CStr::from_ptr(*at));
-            at = at.add(1);
-        }
-    }
-    log::read(&entries);
-    if let Some(config) = config::read(&entries) {
+    let entries = Environment(environment);
+    log::read(entries);
+    if let Some(config) = config::read(entries) {
         thread::inside(|| begin(config));
+    }
+}
+
+/// The program's environment as the loader passes it: strings, then a null pointer.
+#[derive(Clone, Copy)]
+pub(crate) struct Environment(*const *const c_char);
+
+impl Iterator for Environment {
+    type Item = &'static [u8];
+
+    fn next(&mut self) -> Option<&'static [u8]> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not past the null pointer, where it stays.
+        unsafe {
+            let entry = *self.0;
+            if entry.is_null() {
+                return None;
+            }
+            self.0 = self.0.add(1);
+            Some(CStr::from_ptr(entry).to_bytes())
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::{kernel, parked};
 
 /// Bytes of a thread's stack; only what is used takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
+/// How far into a page a room begins: what a thread's first calls need of the stack below lies in the same page.
+const ROOM_WITHIN: usize = 2048;
 /// Longest path, with its NUL.
 pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 
@@ -132,7 +134,7 @@ fn free() -> Option<*mut Room> {
 
 #[cold]
 fn make() -> *mut Room {
-    let bytes = STACK_BYTES + size_of::<Room>().next_multiple_of(4096);
+    let bytes = (STACK_BYTES + ROOM_WITHIN + size_of::<Room>()).next_multiple_of(4096);
     let Some(base) = kernel::map(bytes, libc::MAP_NORESERVE | libc::MAP_STACK) else {
         // Without a stack nothing can be served or told.
         kernel::plain(libc::SYS_exit_group, &[127]);
@@ -141,8 +143,8 @@ fn make() -> *mut Room {
     // The lowest page stays without access: an overflow must not go on elsewhere.
     // SAFETY: a page of the mapping just made.
     unsafe { kernel::call(libc::SYS_mprotect, [base.addr() as u64, 4096, 0, 0, 0, 0]) };
-    let room = base.wrapping_add(STACK_BYTES).cast::<Room>();
-    // SAFETY: inside the mapping, page-aligned, all zero, which is a valid room but for the
+    let room = base.wrapping_add(STACK_BYTES + ROOM_WITHIN).cast::<Room>();
+    // SAFETY: inside the mapping, aligned as it has to be, all zero, which is a valid room but for the
     // options, which are written.
     unsafe {
         let inner = (*room).inner.get();

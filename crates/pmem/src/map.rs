@@ -33,10 +33,12 @@ impl Mapping {
         let len = len
             .checked_next_multiple_of(4096)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        if align == 4096 {
-            // What any mapping is aligned to.
-            return Mapping::anywhere(file, len, protection, flags);
+        // Mostly the kernel knows what the file's pages want.
+        let there = Mapping::anywhere(file, len, protection, flags)?;
+        if there.base.addr().is_multiple_of(align) {
+            return Ok(there);
         }
+        drop(there);
         let room = len
             .checked_add(align)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;

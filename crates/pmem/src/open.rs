@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::cpu::cpu;
 use crate::flush::FlushMode;
-use crate::map::Mapping;
+use crate::map::{HUGE, Mapping};
 use crate::medium::{self, DaxDevice};
 use crate::pool::Parts;
 use crate::protection::Guard;
@@ -209,7 +209,10 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
     })?;
     (medium.flush, medium.durability) =
         medium::persistence(medium.kind, options.flush, options.durable);
-    mapping.advise(libc::MADV_HUGEPAGE);
+    // A tmpfs that gives large pages unasked says so.
+    if metadata.blksize() < HUGE as u64 {
+        mapping.advise(libc::MADV_HUGEPAGE);
+    }
     mapping.advise(libc::MADV_DONTDUMP);
     let guard = close(&mapping, options).map_err(|source| Error::Protect {
         path: path.into(),

@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 13 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 14 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a log of new words are durable (docs/adr/0017).
 pub const LAYOUT_PROMISES: u64 = 13;
 /// [`LockRaw::debt`]: where the transaction's id starts.
@@ -92,8 +92,10 @@ on_media! {
         /// Until when the pool's medium is busy with what was written, 64ths of a ns of CLOCK_MONOTONIC; 0 unless a slower one is
         /// emulated.
         @ 208 busy_until: u64,
+        /// One more than the greatest slot that was ever marked: whoever looks for processes looks no further.
+        @ 216 slots_end: u64,
         /// Zero.
-        @ 216 unused_tail: [u64; 5],
+        @ 224 unused_tail: [u64; 4],
     }
 }
 

@@ -493,7 +493,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         let off = pool.geometry.slot(slot);
         pool.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
     }
-    let occupied = (0..pool.geometry.slot_count).any(|slot| pool.is_marked(slot));
+    let occupied = pool.slots().any(|slot| pool.is_marked(slot));
     pool.keep_bandwidth(!occupied);
     if pool.pm.intact().is_err() {
         distrust(pool);

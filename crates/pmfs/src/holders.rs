@@ -71,7 +71,7 @@ impl Pool {
         let lanes: Vec<u64> = (0..self.geometry.lanes)
             .filter_map(|lane| slot_of(self.pm.load(self.geometry.lane_line(lane))))
             .collect();
-        let marked = (0..self.geometry.slot_count).filter(|&slot| self.is_marked(slot));
+        let marked = self.slots().filter(|&slot| self.is_marked(slot));
         let process = |slot| Process {
             slot,
             pid: self.slot_pid(slot),

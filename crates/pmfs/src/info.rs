@@ -230,7 +230,7 @@ impl Pool {
             crtime_ns: self.superblock.crtime_ns,
             runs: record.map_or(0, |record| record.runs),
             recoveries: record.map_or(0, |record| record.recoveries),
-            attached: (0..geometry.slot_count).filter(live).count() as u64,
+            attached: self.slots().filter(live).count() as u64,
             open_files: (0..geometry.file_count())
                 .filter(|&index| self.file_ino(index) != 0)
                 .count() as u64,

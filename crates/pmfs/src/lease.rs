@@ -106,7 +106,7 @@ impl Pool {
             return false;
         }
         let me = self.holder().slot;
-        let alone = (0..self.geometry.slot_count).all(|slot| slot == me || !self.is_marked(slot));
+        let alone = self.slots().all(|slot| slot == me || !self.is_marked(slot));
         if alone {
             company.alone.store(arrivals, Ordering::Release);
         }

@@ -32,6 +32,8 @@ const SLOT_EMULATES: u64 = 144;
 const TOKENS: u64 = 200;
 /// There, too: until when an emulated medium is busy.
 const BUSY_UNTIL: u64 = 208;
+/// There, too: one more than the greatest slot that was ever marked.
+const SLOTS_END: u64 = 216;
 
 const INCARNATION_MASK: u64 = 0xf_ffff;
 
@@ -107,8 +109,29 @@ impl Pool {
             off + SLOT_EMULATES,
             &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
         );
+        // Before the mark, which nobody may overlook.
+        self.reach_slot(holder.slot);
         runtime.store(off + SLOT_STATE, SLOT_LIVE);
         self.count_arrival();
+    }
+
+    /// From here on whoever looks for processes looks at this slot, too.
+    fn reach_slot(&self, slot: u64) {
+        let off = self.geometry.header + SLOTS_END;
+        let runtime = self.pm.runtime();
+        let mut end = runtime.load(off);
+        while end <= slot {
+            match runtime.cas(off, end, slot + 1) {
+                Ok(_) => return,
+                Err(found) => end = found,
+            }
+        }
+    }
+
+    /// The slots that may be marked.
+    pub(crate) fn slots(&self) -> std::ops::Range<u64> {
+        let end = self.pm.load(self.geometry.header + SLOTS_END);
+        0..end.min(self.geometry.slot_count)
     }
 
     /// Corrects who a slot's holder says it is: after fork or exec.
@@ -186,7 +209,7 @@ impl Pool {
 
     /// A living process, other than `slot`'s, to which that one's locks were handed over.
     pub(crate) fn heir_of(&self, slot: u64, token: u64) -> Option<u64> {
-        (0..self.geometry.slot_count).find(|&other| {
+        self.slots().find(|&other| {
             other != slot
                 && self.is_marked(other)
                 && self.slot_token(other) == token
@@ -216,15 +239,12 @@ impl Pool {
 
     /// Slots marked as some process's.
     pub(crate) fn marked_slots(&self) -> Vec<u64> {
-        let slots = 0..self.geometry.slot_count;
-        slots.filter(|&slot| self.is_marked(slot)).collect()
+        self.slots().filter(|&slot| self.is_marked(slot)).collect()
     }
 
     /// Slots marked as held by processes that are gone.
     pub(crate) fn dead_slots(&self) -> Vec<u64> {
-        (0..self.geometry.slot_count)
-            .filter(|&slot| self.slot_dead(slot))
-            .collect()
+        self.slots().filter(|&slot| self.slot_dead(slot)).collect()
     }
 }
 

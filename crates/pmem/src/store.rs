@@ -77,22 +77,31 @@ impl Pmem {
         }
     }
 
-    /// Adds to a statistic at `off` (8-aligned). Relaxed, not counted, and not recorded: nothing may be decided by it.
-    /// `alone`: no other thread or process adds to it.
-    #[inline]
-    pub fn count(&self, off: u64, more: u64, alone: bool) {
+    /// Adds to some of `WORDS` statistics that begin at `off` (8-aligned): which, and how much. Relaxed, not counted, and not recorded:
+    /// nothing may be decided by them. `alone`: no other thread or process adds to them.
+    #[inline(always)]
+    pub fn count<const WORDS: usize, const N: usize>(
+        &self,
+        off: u64,
+        counts: [(usize, u64); N],
+        alone: bool,
+    ) {
         if crate::RECORDING {
             return;
         }
-        // SAFETY: as in `store`.
-        let word = unsafe { AtomicU64::from_ptr(self.word(off)) };
-        if alone {
-            word.store(
-                word.load(Ordering::Relaxed).wrapping_add(more),
-                Ordering::Relaxed,
-            );
-        } else {
-            word.fetch_add(more, Ordering::Relaxed);
+        let first = self.word_range(off, WORDS);
+        for (word, more) in counts {
+            assert!(word < WORDS);
+            // SAFETY: one of the words that were checked; else as in `store`.
+            let word = unsafe { AtomicU64::from_ptr(first.add(word)) };
+            if alone {
+                word.store(
+                    word.load(Ordering::Relaxed).wrapping_add(more),
+                    Ordering::Relaxed,
+                );
+            } else if more > 0 {
+                word.fetch_add(more, Ordering::Relaxed);
+            }
         }
     }
 

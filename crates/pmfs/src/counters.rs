@@ -131,12 +131,13 @@ impl Pool {
     }
 
     /// As [`Pool::count_all`], in a call that has just seen that it is.
-    #[inline]
+    #[inline(always)]
     fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
         let counters = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS;
-        let counts = counts.map(|(total, more)| (total as u64, more));
+        let counts = counts.map(|(total, more)| (total as usize, more));
         let alone = self.counting.is_mine();
-        self.pm.runtime().count(counters, counts, alone);
+        let runtime = self.pm.runtime();
+        runtime.count::<{ Totals::WORDS }, N>(counters, counts, alone);
     }
 
     /// Counts a call that reads, and what it read, bytes; `None` if it could not.

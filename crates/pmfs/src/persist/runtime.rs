@@ -85,17 +85,18 @@ impl<'a> Runtime<'a> {
         self.mem.futex_wake(off, u32::MAX);
     }
 
-    /// Adds to totals that nothing is decided by; not recorded. `counts`: which word from `off` on, and how much. `alone`: nobody else adds
-    /// to them.
-    #[inline]
-    pub fn count<const N: usize>(&self, off: u64, counts: [(u64, u64); N], alone: bool) {
+    /// Adds to some of `WORDS` totals that begin at `off`, which nothing is decided by; not recorded. `counts`: which, and how much.
+    /// `alone`: nobody else adds to them.
+    #[inline(always)]
+    pub fn count<const WORDS: usize, const N: usize>(
+        &self,
+        off: u64,
+        counts: [(usize, u64); N],
+        alone: bool,
+    ) {
+        self.check(off, 8 * WORDS as u64);
         let _window = self.mem.window();
-        for (word, more) in counts {
-            if more > 0 {
-                self.check(off + 8 * word, 8);
-                self.mem.count(off + 8 * word, more, alone);
-            }
-        }
+        self.mem.count::<WORDS, N>(off, counts, alone);
     }
 
     /// Zeros `len` bytes: first opener only, with the pool to itself.

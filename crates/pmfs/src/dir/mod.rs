@@ -84,11 +84,15 @@ pub(crate) struct Hit {
 /// Damage.
 #[inline]
 pub(crate) fn lookup(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option<Hit>> {
-    let found = dir.tree().find(pool, name.hash)?;
-    if found.entry.is_hole() {
-        return Ok(None);
-    }
-    let bucket = Bucket::at(found.entry.off());
+    let tree = dir.tree();
+    let off = match tree.bucket(pool, name.hash, |off| pool.pm.load(off)) {
+        Some(off) => off,
+        None => match tree.find(pool, name.hash)?.entry {
+            entry if entry.is_hole() => return Ok(None),
+            entry => entry.off(),
+        },
+    };
+    let bucket = Bucket::at(off);
     let header = bucket.header(pool);
     for line in header.matches(bucket::fingerprint(name.hash)) {
         let record = bucket.record(pool, line)?;

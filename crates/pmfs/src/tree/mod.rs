@@ -173,12 +173,20 @@ impl Tree {
     /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's header. As [`Tree::expect_byte`] otherwise.
     #[inline]
     pub fn expect_bucket(&self, pool: &Pool, index: u64) {
-        if let Some((entry, _)) = self.descend(pool, index, 0, |off| pool.pm.load_cached(off))
-            && entry.is_leaf()
-            && let Ok(bucket) = entry.unrooted().checked(&pool.data, BLOCK_BYTES, self.slot)
-        {
-            pool.pm.prefetch(bucket.off());
+        if let Some(off) = self.bucket(pool, index, |off| pool.pm.load_cached(off)) {
+            pool.pm.prefetch(off);
         }
+    }
+
+    /// Where the block stands that covers `index`, of a directory's tree. `None` as of [`Tree::byte`].
+    #[inline(always)]
+    pub fn bucket(&self, pool: &Pool, index: u64, load: impl Fn(u64) -> u64) -> Option<u64> {
+        let (entry, _) = self.descend(pool, index, 0, load)?;
+        if !entry.is_leaf() {
+            return None;
+        }
+        let bucket = entry.unrooted().checked(&pool.data, BLOCK_BYTES, self.slot);
+        Some(bucket.ok()?.off())
     }
 
     /// Goes down towards `index`, to `least` or to what is no node: the entry there, and its level. Without the lock: it may be anything.
@@ -191,7 +199,10 @@ impl Tree {
         load: impl Fn(u64) -> u64,
     ) -> Option<(Entry, u32)> {
         let (mut level, mut entry) = (self.root.height(), self.root);
-        if level > self.shape.height_max() || index >= coverage(level) {
+        // One bucket, of a directory that has no other, covers every hash.
+        let is_behind =
+            self.shape == Shape::File && level <= FILE_HEIGHT_MAX && index >= coverage(level);
+        if level > self.shape.height_max() || is_behind {
             return None;
         }
         while level > least && entry.is_node() {

@@ -284,15 +284,7 @@ pub(crate) fn undo(
         restore.flush(closing, 64);
         restore.barrier();
     } else if scan.is_proven(pool)? {
-        // Of one that was killed the words may be seen, and not be durable yet.
-        for &entry in &scan.open {
-            let (off, len, _) = entry_range(pool, entry)?;
-            if !planted!("bug-proven-unflushed") {
-                restore.flush(off, len);
-            }
-        }
-        restore.barrier();
-        restore.confirm(scan.proof.expect("a proof holds"));
+        confirm(pool, scan, &restore)?;
     } else if !scan.open.is_empty() {
         for &entry in scan.before.iter().chain(&scan.open) {
             entry_range(pool, entry)?;
@@ -334,6 +326,20 @@ pub(crate) fn undo(
         lane.reset(scan.id, head);
     }
     Ok(undone)
+}
+
+/// Makes a transaction that a proof shows to be done a closed one, durably.
+fn confirm(pool: &Pool, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
+    // Of one that was killed the words may be seen, and not be durable yet.
+    for &entry in &scan.open {
+        let (off, len, _) = entry_range(pool, entry)?;
+        if !planted!("bug-proven-unflushed") {
+            restore.flush(off, len);
+        }
+    }
+    restore.barrier();
+    restore.confirm(scan.proof.expect("a proof holds"));
+    Ok(())
 }
 
 /// Checks an entry: what it restores lies in the pool, outside runtime area and journal.

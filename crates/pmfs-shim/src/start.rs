@@ -27,7 +27,8 @@ extern "C" fn start(
     }
 }
 
-/// The program's environment as the loader passes it: strings, then a null pointer.
+/// The program's environment as the loader passes it: strings, then a null pointer. It is looked at before the program begins, which may
+/// change it.
 #[derive(Clone, Copy)]
 pub(crate) struct Environment(*const *const c_char);
 

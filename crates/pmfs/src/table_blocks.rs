@@ -1,12 +1,12 @@
-//! Where blocks of the inode table stand, as this process found them: every call looks at an inode, and the way there is half of what a
-//! small read costs. A block of the table stays where it is for good, so what was found once need not be looked for again.
+//! Where blocks of the inode table stand, as this process found them: every call looks at an inode, and the way there
+//! was some two hundred of the 1,700 instructions of a small read. A block of the table stays where it is for good, so what was found once need not be looked for again.
 //!
 //! Where accesses are recorded it is always looked for: an image that a checker puts back may be one from before the block was there.
 
 use pmfs_format::BLOCK_SHIFT;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks that are kept, each at the place that its index says: a power of two.
+/// Blocks that are kept, each at the place that its index says.
 const KEPT: usize = 64;
 /// Bits of a block's number in a word; above them is its index in the table.
 const BLOCK_BITS: u32 = 32;
@@ -82,8 +82,10 @@ mod tests {
     /// Goal: the first inodes of lanes, and of the root, don't take each other's place.
     #[test]
     fn parts_of_a_table_have_places_of_their_own() {
-        let places: std::collections::BTreeSet<usize> =
-            (0..16).map(|lane| place(lane * 32)).collect();
-        assert!(places.len() >= 12, "{places:?}");
+        for apart in [1, 32, 64, 128, 1024] {
+            let places: std::collections::BTreeSet<usize> =
+                (0..16).map(|lane| place(lane * apart)).collect();
+            assert!(places.len() >= 15, "{apart}: {places:?}");
+        }
     }
 }

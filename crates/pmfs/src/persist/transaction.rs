@@ -404,9 +404,11 @@ mod tests {
     fn opened() -> (Fs, Scratch) {
         let scratch = Scratch::new(16 << 20);
         let fs = scratch.open();
+        let window = fs.mapping().window();
         for off in [SOUND, BAD] {
             fs.mapping().write(off, &[7; 8]);
         }
+        drop(window);
         (fs, scratch)
     }
 

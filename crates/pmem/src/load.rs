@@ -96,8 +96,15 @@ impl Pmem {
     /// Asks for the line at `off` before it is needed.
     #[inline]
     pub fn prefetch(&self, off: u64) {
-        let at = self.range(off, 1);
-        // SAFETY: a prefetch is a hint: it changes nothing and never faults.
+        self.range(off, 1);
+        self.prefetch_if_there(off);
+    }
+
+    /// As [`Pmem::prefetch`], of an offset that may be anything: elsewhere than in the pool it means nothing.
+    #[inline(always)]
+    pub fn prefetch_if_there(&self, off: u64) {
+        let at = self.base.wrapping_add(off as usize);
+        // SAFETY: a prefetch is a hint: it changes nothing and never faults, whatever the address.
         unsafe {
             asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
         }

@@ -342,7 +342,7 @@ pub unsafe extern "C" fn pmfs_fallocate(
             libc::FALLOC_FL_INSERT_RANGE => shared.fs.insert_range(handle.ino, at, size)?,
             _ => {
                 let mode = FallocateMode::from_bits(mode as u32)
-                    .ok_or(Error::NotSupported("this mode of fallocate"))?;
+                    .ok_or(Error::NotSupported(&"this mode of fallocate"))?;
                 shared.fs.fallocate(handle.ino, mode, at, size)?;
             }
         }

@@ -86,7 +86,7 @@ fn failed(path: &Path, error: &Error) -> Failure {
             "choose another number, or another part",
         ),
         // A check would recover it first; here is what there is.
-        Error::Corrupt { .. } => Failure::whole(format!("{pool}: {error}")),
+        Error::Corrupt(_) => Failure::whole(format!("{pool}: {error}")),
         _ => Failure::engine(path, error),
     }
 }

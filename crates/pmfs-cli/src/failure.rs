@@ -46,12 +46,12 @@ impl Failure {
                 format!("{pool} exists and is not empty"),
                 "name another file, or overwrite this one with --force",
             ),
-            Error::Corrupt { what, .. } if what.contains("truncated") => Failure::new(
-                format!("{pool} was truncated: {what}"),
+            Error::Corrupt(damage) if damage.what.contains("truncated") => Failure::new(
+                format!("{pool} was truncated: {}", damage.what),
                 "take a copy of it from elsewhere; or give it its length back (truncate -s SIZE, as it was made) and \
                  run `pmfs fsck --repair` on it: what was cut off is lost",
             ),
-            Error::Corrupt { .. } => Failure::whole(format!("{pool}: {error}")),
+            Error::Corrupt(_) => Failure::whole(format!("{pool}: {error}")),
             Error::NotAPool(_) => Failure::new(
                 format!("{pool}: {error}"),
                 format!("check the path, or make a pool with `pmfs mkfs --size 1G {pool}`"),
@@ -67,8 +67,8 @@ impl Failure {
                 "if the pool is sparse, see whether its file system is full (df), make room and mount it again; \
                  else see the kernel's log, and copy what can be read to another pool",
             ),
-            Error::File { source, .. } => Failure::new(
-                format!("{pool}: {source}"),
+            Error::File(failed) => Failure::new(
+                format!("{pool}: {}", failed.source),
                 "check the path and its permissions",
             ),
             Error::Frozen => Failure::new(

@@ -198,7 +198,7 @@ impl Getter<'_> {
         if attr.mode & mode::S_IFMT != mode::S_IFREG {
             return Err(self
                 .names
-                .failed(path, &Error::Invalid("not a regular file")));
+                .failed(path, &Error::Invalid(&"not a regular file")));
         }
         let mut out = io::stdout().lock();
         let mut buffer = vec![0; CHUNK];

@@ -42,8 +42,8 @@ pub fn run(arguments: &Grow) -> Outcome {
             format!("{}: {error}", path.display()),
             "choose another SIZE",
         ),
-        Error::File { ref source, .. } => Failure::new(
-            format!("{}: making it larger: {source}", path.display()),
+        Error::File(failed) => Failure::new(
+            format!("{}: making it larger: {}", path.display(), failed.source),
             "make room there, or choose a smaller SIZE; the pool is as it was",
         ),
         error => Failure::engine(&path, &error),

@@ -77,15 +77,12 @@ pub fn run(arguments: &Load) -> Outcome {
 
 fn failed(arguments: &Load, error: &Error) -> Failure {
     match error {
-        Error::BadImage { .. } => Failure::new(
+        Error::BadImage(_) => Failure::new(
             format!("{}: {error}", arguments.file.display()),
             "no pool was made; use another copy of it",
         ),
-        Error::File {
-            what: "reading",
-            source,
-        } => Failure::new(
-            format!("{}: {source}", arguments.file.display()),
+        Error::File(failed) if failed.what == "reading" => Failure::new(
+            format!("{}: {}", arguments.file.display(), failed.source),
             "no pool was made; see whether it can be read",
         ),
         _ => Failure::engine(&arguments.pool, error),

@@ -45,15 +45,7 @@ fn judge(path: &Path, force: bool) -> Result<(), Failure> {
         ));
     }
     let file = std::fs::metadata(path);
-    let file = file.map_err(|source| {
-        failed(
-            path,
-            &Error::File {
-                what: "looking",
-                source,
-            },
-        )
-    })?;
+    let file = file.map_err(|source| failed(path, &Error::file("looking", source)))?;
     if !file.is_file() {
         return Err(Failure::new(
             format!("{} is not a regular file", path.display()),
@@ -61,10 +53,7 @@ fn judge(path: &Path, force: bool) -> Result<(), Failure> {
         ));
     }
     if !force && !pmfs::is_pool(path).unwrap_or(false) {
-        return Err(failed(
-            path,
-            &Error::NotAPool("no PMFS superblock".to_owned()),
-        ));
+        return Err(failed(path, &Error::not_a_pool("no PMFS superblock")));
     }
     match Look::open(path) {
         Ok(look) if look.state() == PoolState::InUse => {

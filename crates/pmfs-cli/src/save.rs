@@ -275,8 +275,8 @@ fn watch_output(taken: &Arc<AtomicU64>) {
 
 fn failed(path: &Path, error: &Error) -> Failure {
     match error {
-        Error::File { source, .. } => Failure::new(
-            format!("writing the saved pool: {source}"),
+        Error::File(failed) => Failure::new(
+            format!("writing the saved pool: {}", failed.source),
             "make room, or write it somewhere else",
         ),
         _ => Failure::engine(path, error),

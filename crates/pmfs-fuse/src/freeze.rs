@@ -120,10 +120,10 @@ impl Gate {
     /// [`Error::NotSupported`]; nobody holds the lock; a call inside does not end.
     pub(crate) fn freeze(&self) -> pmfs::Result<()> {
         let probe = self.probe.as_ref();
-        let probe = probe.ok_or(Error::NotSupported("freezing without a pool file"))?;
+        let probe = probe.ok_or(Error::NotSupported(&"freezing without a pool file"))?;
         let deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
         if !probe.held() {
-            return Err(Error::Invalid("nobody holds the freeze lock"));
+            return Err(Error::Invalid(&"nobody holds the freeze lock"));
         }
         self.frozen.store(true, Ordering::SeqCst);
         drop(deciding);

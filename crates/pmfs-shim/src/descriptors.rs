@@ -167,6 +167,13 @@ pub(crate) fn get(number: u64) -> Option<Descriptor> {
     Some(found)
 }
 
+/// The inode that stood behind a number just now, for who may be mistaken.
+#[inline]
+pub(crate) fn likely_inode(number: u64) -> Option<Ino> {
+    let facts = FACTS.get(number as u32 as usize)?.load(Ordering::Relaxed);
+    Some(Descriptor::of(0, facts).ino)
+}
+
 /// As [`get`], but only what stands for an inode of the pool.
 pub(crate) fn inode_at(number: u64) -> Option<Descriptor> {
     get(number).filter(|descriptor| !descriptor.is_list())

@@ -77,15 +77,23 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     // Only a child that shared this room can have left it so, when it was killed.
     let left_inside = own.busy.load(Ordering::Relaxed) != 0;
     gate::enter(own);
+    if call.rax == libc::SYS_pread64 as u64 {
+        files::expect(&call.args);
+    }
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
     maps::before(call.rax as i64, &call.args);
-    let mut verdict = serve(call, room);
-    if verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all() {
-        // The program's memory is a file's that others have made longer.
-        verdict = serve(call, room);
-    }
+    let mut followed = false;
+    let verdict = loop {
+        let verdict = serve(call, room);
+        // The program's memory may be a file's that others have made longer.
+        let is_there_now = || verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all();
+        if followed || !is_there_now() {
+            break verdict;
+        }
+        followed = true;
+    };
     stats::note(call, &verdict);
     let step = match verdict {
         Verdict::Pass => 0,
@@ -101,6 +109,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     step
 }
 
+#[inline(always)]
 fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     let number = call.rax as i64;
     parked::before(number, &call.args);
@@ -184,6 +193,7 @@ fn by_path_only(number: i64, file: &Descriptor, args: &[u64; 6]) -> Option<Verdi
     (file.is_path_only() && !of_all.contains(&number)).then_some(Verdict::Pass)
 }
 
+#[inline(always)]
 fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
     // By reference as far as the common ones: what was just stored word by word is slow to copy in larger pieces.
     match number {

@@ -47,7 +47,7 @@ pub(crate) struct Acl(Vec<Entry>);
 /// # Errors
 /// As Linux: `Invalid` for what is malformed or not a valid ACL, `NotSupported` for another version.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Acl>> {
-    let bad = Error::Invalid("not a valid ACL");
+    let bad = Error::Invalid(&"not a valid ACL");
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -55,7 +55,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Acl>> {
         return Err(bad);
     };
     if head != VERSION.to_le_bytes() {
-        return Err(Error::NotSupported("this version of ACLs"));
+        return Err(Error::NotSupported(&"this version of ACLs"));
     }
     if !rest.len().is_multiple_of(ENTRY_BYTES) {
         return Err(bad);
@@ -202,10 +202,10 @@ pub(crate) fn is_acl(name: &[u8]) -> bool {
 /// As Linux: `NotSupported` for a symlink, `Denied` for a default ACL of anything but a directory.
 pub(crate) fn check_kind(name: &[u8], kind: u32) -> Result<()> {
     if kind == mode::S_IFLNK {
-        return Err(Error::NotSupported("symbolic links have no ACL"));
+        return Err(Error::NotSupported(&"symbolic links have no ACL"));
     }
     if name == DEFAULT && kind != mode::S_IFDIR {
-        return Err(Error::Denied("only directories have a default ACL"));
+        return Err(Error::Denied(&"only directories have a default ACL"));
     }
     Ok(())
 }

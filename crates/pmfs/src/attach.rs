@@ -91,7 +91,7 @@ fn opened(path: &Path, options: &OpenOptions) -> Result<(Pmem, SuperblockRaw, He
     if options.map.read_only {
         // Locks and counts live in the pool: whoever attaches stores to it.
         return Err(Error::Invalid(
-            "a pool is attached writable; read_only refuses changes to files",
+            &"a pool is attached writable; read_only refuses changes to files",
         ));
     }
     let mem = observed(Pmem::open(path, &options.map)?, options);
@@ -434,7 +434,6 @@ fn keep_apart(last: &RunRecordRaw, ours: &RunRecordRaw, others: bool, adopt: boo
     if others && last.layout != ours.layout {
         return Err(Error::UnlikeBuild {
             theirs: last.layout,
-            ours: ours.layout,
         });
     }
     let elsewhere = (last.dev, last.ino) != (ours.dev, ours.ino);

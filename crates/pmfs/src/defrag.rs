@@ -293,7 +293,7 @@ impl Pool {
             _ => Ok(None),
         });
         match answer {
-            Err(Error::PagesElsewhere { .. }) | Ok(None) => Ok(busy),
+            Err(Error::PagesElsewhere(_)) | Ok(None) => Ok(busy),
             Ok(Some(done)) => Ok(done),
             Err(error) => Err(error),
         }

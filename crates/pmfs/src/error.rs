@@ -1,12 +1,15 @@
 //! One error per cause. `errno()` is the only place where a cause becomes a number.
 
+use crate::PagesInTheWay;
 use rustix::io::Errno;
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// What an engine call answers.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call could not be done.
+/// Why a call could not be done. As large as two words, with an answer of one too: so every call of the engine's answers in registers. What says
+/// more stands in a box; by then nobody is in a hurry.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,16 +39,16 @@ pub enum Error {
     NameTooLong,
     /// An argument that has no meaning here.
     #[error("invalid argument: {0}")]
-    Invalid(&'static str),
+    Invalid(Reason),
     /// The inode is not of a type that the call can work on.
     #[error("operation not supported: {0}")]
-    NotSupported(&'static str),
+    NotSupported(Reason),
     /// The call is not permitted on this inode.
     #[error("operation not permitted: {0}")]
-    NotPermitted(&'static str),
+    NotPermitted(Reason),
     /// Not to be had on this inode, whoever asks.
     #[error("permission denied: {0}")]
-    Denied(&'static str),
+    Denied(Reason),
     /// rename of "." or "..".
     #[error("the name is in use by the system")]
     Busy,
@@ -122,26 +125,20 @@ pub enum Error {
     /// A process of another version has the pool open.
     #[error(
         "the pool is open in a process of another PMFS version (layout {theirs}, this one has {ours}); \
-         end it first, or use the same version"
+         end it first, or use the same version",
+        ours = pmfs_format::runtime::LAYOUT
     )]
     UnlikeBuild {
         /// Layout of the runtime area that they use.
         theirs: u64,
-        /// Ours.
-        ours: u64,
     },
     /// The kernel of another mount has pages of the file that programs below it have mapped. Calls wait for these
     /// unless [`crate::Fs::tell_of_pages`] was called.
     #[error("pages of the file are mapped below another mount of the pool")]
-    PagesElsewhere(crate::PagesInTheWay),
+    PagesElsewhere(Box<PagesInTheWay>),
     /// What stands on the medium can't be right.
-    #[error("corrupt pool: {what} at offset {offset:#x}; run pmfs fsck")]
-    Corrupt {
-        /// The structure that is damaged.
-        what: &'static str,
-        /// Where, in bytes from the pool's start.
-        offset: u64,
-    },
+    #[error("corrupt pool: {} at offset {:#x}; run pmfs fsck", .0.what, .0.offset)]
+    Corrupt(Box<Damage>),
     /// The medium answered a load or store with an error, or vanished.
     #[error(
         "input/output error: the medium failed at offset {offset:#x}; pmfs fsck --badblocks tells what stands there"
@@ -158,7 +155,7 @@ pub enum Error {
     ShutDown,
     /// The file is not a pool.
     #[error("not a PMFS pool: {0}")]
-    NotAPool(String),
+    NotAPool(Box<Cow<'static, str>>),
     /// mkfs would overwrite something.
     #[error("the file is not empty; --force overwrites it")]
     NotEmptyFile,
@@ -178,32 +175,87 @@ pub enum Error {
     },
     /// The pool is too small, or a geometry can't be had.
     #[error("bad geometry: {0}")]
-    Geometry(String),
+    Geometry(Box<Cow<'static, str>>),
     /// A system call on a file, the pool's or another, failed.
-    #[error("{what}: {source}")]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// The system's word.
-        source: std::io::Error,
-    },
+    #[error("{}: {}", .0.what, .0.source)]
+    File(Box<FileError>),
     /// The pool is being copied, and must not change.
     #[error("the pool is being saved")]
     Frozen,
     /// What `load` was given is not what `save` wrote.
-    #[error("not a saved pool, or damaged: {what} (byte {offset})")]
-    BadImage {
-        /// What is wrong.
-        what: &'static str,
-        /// Where in the stream.
-        offset: u64,
-    },
+    #[error("not a saved pool, or damaged: {} (byte {})", .0.what, .0.offset)]
+    BadImage(Box<Damage>),
     /// Opening, locking or mapping the pool failed.
     #[error(transparent)]
-    Media(#[from] pmem::Error),
+    Media(Box<pmem::Error>),
+}
+
+const _: () = assert!(size_of::<Result<u64>>() == 16);
+
+/// A reason in words, thin.
+pub type Reason = &'static &'static str;
+
+/// What is wrong, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The structure that is damaged.
+    pub what: &'static str,
+    /// Where, in bytes from the pool's or the stream's start.
+    pub offset: u64,
+}
+
+/// A system call on a file, the pool's or another, that failed.
+#[derive(Debug)]
+pub struct FileError {
+    /// What was tried.
+    pub what: &'static str,
+    /// The system's word.
+    pub source: std::io::Error,
+}
+
+impl From<pmem::Error> for Error {
+    #[cold]
+    fn from(error: pmem::Error) -> Error {
+        Error::Media(Box::new(error))
+    }
 }
 
 impl Error {
+    /// [`Error::Corrupt`].
+    #[cold]
+    #[must_use]
+    pub fn corrupt(what: &'static str, offset: u64) -> Error {
+        Error::Corrupt(Box::new(Damage { what, offset }))
+    }
+
+    /// [`Error::File`].
+    #[cold]
+    #[must_use]
+    pub fn file(what: &'static str, source: std::io::Error) -> Error {
+        Error::File(Box::new(FileError { what, source }))
+    }
+
+    /// [`Error::NotAPool`].
+    #[cold]
+    #[must_use]
+    pub fn not_a_pool(why: impl Into<Cow<'static, str>>) -> Error {
+        Error::NotAPool(Box::new(why.into()))
+    }
+
+    /// [`Error::Geometry`].
+    #[cold]
+    #[must_use]
+    pub(crate) fn geometry(why: impl Into<Cow<'static, str>>) -> Error {
+        Error::Geometry(Box::new(why.into()))
+    }
+
+    /// [`Error::PagesElsewhere`].
+    #[cold]
+    #[must_use]
+    pub(crate) fn pages(pages: PagesInTheWay) -> Error {
+        Error::PagesElsewhere(Box::new(pages))
+    }
+
     /// Whether something has run out that the end of another process may give back.
     pub(crate) fn is_shortage(&self) -> bool {
         matches!(
@@ -228,7 +280,7 @@ impl Error {
             Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::NotPermitted(_) => Errno::PERM,
             Error::Denied(_) => Errno::ACCESS,
-            Error::Busy | Error::Mapped | Error::PagesElsewhere { .. } => Errno::BUSY,
+            Error::Busy | Error::Mapped | Error::PagesElsewhere(_) => Errno::BUSY,
             Error::FileTooBig => Errno::FBIG,
             Error::AttributeName => Errno::RANGE,
             Error::AttributeTooLong => Errno::TOOBIG,
@@ -244,33 +296,31 @@ impl Error {
             Error::Interrupted => Errno::INTR,
             Error::Deadlock => Errno::DEADLK,
             Error::NoLocks => Errno::NOLCK,
-            Error::Corrupt { .. } | Error::Medium { .. } | Error::ShutDown | Error::Forked => {
-                Errno::IO
+            Error::Corrupt(_) | Error::Medium { .. } | Error::ShutDown | Error::Forked => Errno::IO,
+            Error::NotAPool(_) | Error::TooNew { .. } | Error::Geometry(_) | Error::BadImage(_) => {
+                Errno::INVAL
             }
-            Error::NotAPool(_)
-            | Error::TooNew { .. }
-            | Error::Geometry(_)
-            | Error::BadImage { .. } => Errno::INVAL,
             Error::NotEmptyFile => Errno::EXIST,
             Error::Held { .. } | Error::Frozen | Error::Elsewhere | Error::UnlikeBuild { .. } => {
                 Errno::BUSY
             }
-            Error::File { .. } | Error::Media(_) => said_by_the_kernel(self).unwrap_or(Errno::IO),
+            Error::File(failed) => said_by_the_kernel(&failed.source),
+            Error::Media(error) => said_by_the_kernel(&**error),
         }
     }
 }
 
 /// The number that a system call gave, of those that made the error.
-fn said_by_the_kernel(error: &Error) -> Option<Errno> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+fn said_by_the_kernel(error: &(dyn std::error::Error + 'static)) -> Errno {
+    let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(number) = error
             .downcast_ref::<std::io::Error>()
             .and_then(std::io::Error::raw_os_error)
         {
-            return Some(Errno::from_raw_os_error(number));
+            return Errno::from_raw_os_error(number);
         }
         cause = error.source();
     }
-    None
+    Errno::IO
 }

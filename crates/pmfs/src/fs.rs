@@ -2,7 +2,7 @@
 
 use crate::attach;
 use crate::check::{self, CheckReport};
-use crate::counters::Totals;
+use crate::counters::{CountedRead, Totals};
 use crate::dir::list;
 use crate::entrance::Entrance;
 use crate::error::{Error, Result};
@@ -339,16 +339,24 @@ impl Fs {
     }
 
     /// Reads; short only at the end of the file.
+    #[inline]
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let pool = self.pool();
-        let mut read = pool.read(ino, offset, buffer);
-        while let Err(error) = &read
-            && self.pages_are_back(error)
-        {
-            read = pool.read(ino, offset, buffer);
+        let mut counted = CountedRead::default();
+        loop {
+            let count = |bytes| pool.count_ahead(&mut counted, bytes);
+            match pool.read(ino, offset, buffer, count) {
+                Ok(read) => {
+                    pool.count_done(&counted, Some(read as u64));
+                    return Ok(read);
+                }
+                Err(error) if self.pages_are_back(&error) => {}
+                Err(error) => {
+                    pool.count_done(&counted, None);
+                    return Err(error);
+                }
+            }
         }
-        pool.count_read(read.as_ref().ok().map(|&bytes| bytes as u64));
-        read
     }
 
     /// Hints that a read from `offset` on comes next: its first byte's line is asked for while the call is still on its way.
@@ -722,7 +730,7 @@ impl Fs {
     /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built
     /// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
     fn stop_at_damage<T>(&self, result: Result<T>) -> Result<T> {
-        if matches!(result, Err(Error::Corrupt { .. })) {
+        if matches!(result, Err(Error::Corrupt(_))) {
             self.pool().damaged.store(true, Ordering::Relaxed);
             self.pool().read_only.store(true, Ordering::Relaxed);
         }

@@ -178,7 +178,7 @@ impl Geometry {
         geometry.reserve_blocks = (sizing.lanes * 8 + 256).min(sizing.blocks / 16);
         geometry.hash_key = hash_key;
         if geometry.data_start + 16 + geometry.reserve_blocks > sizing.blocks {
-            return Err(Error::Geometry(format!(
+            return Err(Error::geometry(format!(
                 "{} KiB leave no room for files beside {} KiB of lanes and tables; make the pool larger",
                 sizing.blocks * 4,
                 geometry.data_start * 4
@@ -192,7 +192,7 @@ impl Geometry {
     /// # Errors
     /// [`Error::Corrupt`] if they don't fit together.
     pub fn of(raw: &SuperblockRaw, len: u64) -> Result<Geometry> {
-        let bad = |what| Err(Error::Corrupt { what, offset: 0 });
+        let bad = |what| Err(Error::corrupt(what, 0));
         if raw.blocks < 16 || raw.blocks > (1 << 36) || raw.blocks * BLOCK_BYTES > len {
             return bad("superblock: the pool is shorter than its superblock says");
         }
@@ -297,7 +297,7 @@ impl Geometry {
         let area = Geometry::place(&sizing, 0).runtime.end / BLOCK_BYTES;
         let data_end = self.data_end() / BLOCK_BYTES;
         if blocks < data_end + area + 1 {
-            return Err(Error::Geometry(format!(
+            return Err(Error::geometry(format!(
                 "the larger pool's tables take {} KiB; grow it to at least {} KiB",
                 area * 4,
                 (data_end + area + 1) * 4

@@ -79,10 +79,8 @@ fn recover(path: &Path) -> Result<PoolInfo> {
     let damaged = fs.is_damaged();
     fs.close()?;
     if damaged {
-        return Err(Error::Corrupt {
-            what: "damaged structures, which growing would leave behind,",
-            offset: 0,
-        });
+        let what = "damaged structures, which growing would leave behind,";
+        return Err(Error::corrupt(what, 0));
     }
     Ok(info)
 }
@@ -101,9 +99,7 @@ fn switch(
     let old_size = old.blocks * BLOCK_BYTES;
     if superblock::state(&mem) == State::Active {
         // Somebody was faster, and died.
-        return Err(Error::Geometry(
-            "the pool needs recovery again; try again".into(),
-        ));
+        return Err(Error::geometry("the pool needs recovery again; try again"));
     }
     let pm = Pm::new(mem, 0..0);
     if !health.primary || !health.copy {
@@ -119,7 +115,7 @@ fn switch(
     extend(path, from, blocks * BLOCK_BYTES, sparse)?;
     let mem = Pmem::open(path, &map)?;
     if mem.len() < blocks * BLOCK_BYTES {
-        return Err(Error::Geometry(format!(
+        return Err(Error::geometry(format!(
             "the device has {} bytes",
             mem.len()
         )));
@@ -171,10 +167,7 @@ impl Fs {
 
 /// Makes the file longer, if it is a file and shorter; without space it keeps its length.
 fn extend(path: &Path, from: u64, to: u64, sparse: bool) -> Result<()> {
-    let failed = |source: io::Error| Error::File {
-        what: "making the file longer",
-        source,
-    };
+    let failed = |source: io::Error| Error::file("making the file longer", source);
     let file = File::options()
         .read(true)
         .write(true)
@@ -200,13 +193,13 @@ fn extend(path: &Path, from: u64, to: u64, sparse: bool) -> Result<()> {
 /// [`Error::Geometry`] if a pool can't be that large.
 pub(crate) fn check_size(old_blocks: u64, blocks: u64) -> Result<()> {
     if blocks < old_blocks {
-        return Err(Error::Geometry(format!(
+        return Err(Error::geometry(format!(
             "the pool has {} MiB, and can't be made smaller",
             old_blocks >> 8
         )));
     }
     if blocks > BLOCKS_MAX {
-        return Err(Error::Geometry("a pool has at most 16 TiB".into()));
+        return Err(Error::geometry("a pool has at most 16 TiB"));
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ impl fmt::Display for ForExec {
 impl Pool {
     fn path(&self) -> Result<PathBuf> {
         let path = self.pm.mapping().path().map(Path::to_path_buf);
-        path.ok_or(Error::NotSupported("handing on a pool without a file"))
+        path.ok_or(Error::NotSupported(&"handing on a pool without a file"))
     }
 
     /// Takes a slot and gives it a reference to all that this process has.
@@ -74,7 +74,7 @@ impl Pool {
         // A pool held exclusively is its holder's own, and has no successors.
         let (Some(pool), Some(slot)) = (pool, taken.lock) else {
             return Err(Error::NotSupported(
-                "fork or exec with a pool opened for one process",
+                &"fork or exec with a pool opened for one process",
             ));
         };
         if !planted!("bug-child-marked-last") {
@@ -150,10 +150,7 @@ impl Pool {
     fn keep_over_exec(&self, successor: Successor) -> Result<ForExec> {
         for lock in [&successor.slot, &successor.pool] {
             let kept = lock.keep_over_exec();
-            kept.map_err(|source| Error::File {
-                what: "keeping a descriptor over exec",
-                source,
-            })?;
+            kept.map_err(|source| Error::file("keeping a descriptor over exec", source))?;
         }
         Ok(ForExec(successor))
     }
@@ -165,7 +162,7 @@ impl Pool {
     /// Moves into the slot that a program was handed; answers whether there is one.
     pub(crate) fn move_in(&self, path: &Path, handed: &str) -> Result<()> {
         let lost = Err(Error::Invalid(
-            "what was handed over exec: that slot is not there any more",
+            &"what was handed over exec: that slot is not there any more",
         ));
         let numbers: Vec<i64> = handed
             .split(':')

@@ -129,7 +129,7 @@ impl Inode {
         match self.kind() {
             mode::S_IFREG => Ok(()),
             mode::S_IFDIR => Err(Error::IsDirectory),
-            _ => Err(Error::Invalid("not a regular file")),
+            _ => Err(Error::Invalid(&"not a regular file")),
         }
     }
 

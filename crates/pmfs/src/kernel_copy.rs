@@ -218,7 +218,7 @@ impl Pool {
             own: false,
         };
         match self.in_the_way(line, pages).next() {
-            Some(_) => Err(Error::PagesElsewhere(pages)),
+            Some(_) => Err(Error::pages(pages)),
             None => Ok(()),
         }
     }
@@ -556,7 +556,7 @@ impl Fs {
         pool.alive()?;
         pool.inode_off(ino)?;
         match pool.own_copy(line_of(pool, ino), ino) {
-            Some(_) => Err(Error::PagesElsewhere(PagesInTheWay {
+            Some(_) => Err(Error::pages(PagesInTheWay {
                 ino,
                 change: true,
                 own: true,
@@ -623,14 +623,14 @@ impl Fs {
     /// then it is to be tried again.
     #[cold]
     pub(crate) fn pages_are_back(&self, error: &Error) -> bool {
-        let &Error::PagesElsewhere(pages) = error else {
+        let Error::PagesElsewhere(pages) = error else {
             return false;
         };
         if self.pool().own_copies.tells.load(Ordering::Relaxed) {
             return false;
         }
         // An error will be the next try's, too.
-        let _ = self.wait_for_pages(pages, &|| false);
+        let _ = self.wait_for_pages(**pages, &|| false);
         true
     }
 }

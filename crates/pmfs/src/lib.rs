@@ -105,7 +105,7 @@ pub use check::{CheckReport, Finding};
 pub use clock::Clock;
 pub use counters::Totals;
 pub use defrag::{DefragReport, Merged};
-pub use error::{Error, Result};
+pub use error::{Damage, Error, FileError, Reason, Result};
 pub use file::overwrite::UNGUARDED_MAX;
 pub use freeze::{Freeze, FreezeProbe};
 pub use fs::Fs;

@@ -247,11 +247,9 @@ pub(crate) fn line_of(pool: &Pool, ino: Ino) -> u64 {
 /// disturbed tries it takes the lock. `body` may see anything while a writer works, so its errors count
 /// only if nothing changed.
 #[inline]
-pub(crate) fn read<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>) -> Result<T> {
-    match read_unlocked(pool, ino, &mut body) {
-        Some(answer) => answer,
-        None => read_locked(pool, ino, body),
-    }
+pub(crate) fn read<T>(pool: &Pool, ino: Ino, body: impl FnMut() -> Result<T>) -> Result<T> {
+    let line = line_of(pool, ino);
+    look(pool, line, || read_lock(pool, ino), body).expect("a lock ends it")
 }
 
 /// As [`read`], but gives up after those tries: for a `body` that may take locks itself.
@@ -259,37 +257,44 @@ pub(crate) fn read<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>
 pub(crate) fn read_unlocked<T>(
     pool: &Pool,
     ino: Ino,
-    mut body: impl FnMut() -> Result<T>,
+    body: impl FnMut() -> Result<T>,
 ) -> Option<Result<T>> {
-    unlocked(pool, line_of(pool, ino), &mut body)
+    look(pool, line_of(pool, ino), || None, body)
 }
 
 /// As [`read`], of the content of a file: only if no mount's kernel has pages of it that may be newer.
 ///
 /// # Errors
 /// [`crate::Error::PagesElsewhere`], and those of `body`.
-#[inline]
+#[inline(always)]
 pub(crate) fn read_content<T>(
     pool: &Pool,
     ino: Ino,
     mut body: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let line = line_of(pool, ino);
-    let mut body = || {
+    let body = || {
         pool.pages_are_clean(line, ino)?;
         body()
     };
-    match unlocked(pool, line, &mut body) {
-        Some(answer) => answer,
-        None => read_locked(pool, ino, body),
-    }
+    look(pool, line, || read_lock(pool, ino), body).expect("a lock ends it")
 }
 
-#[inline]
-fn unlocked<T>(pool: &Pool, line: u64, body: &mut impl FnMut() -> Result<T>) -> Option<Result<T>> {
-    for _ in 0..READ_TRIES {
+/// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all of a read can be one function.
+#[inline(always)]
+fn look<'a, T>(
+    pool: &'a Pool,
+    line: u64,
+    lock: impl Fn() -> Option<LockSet<'a>>,
+    mut body: impl FnMut() -> Result<T>,
+) -> Option<Result<T>> {
+    let mut locked = None;
+    for tried in 0..=READ_TRIES {
+        if tried == READ_TRIES {
+            locked = Some(lock()?);
+        }
         let before = pool.pm.load(line + SEQUENCE);
-        if before & 1 == 1 {
+        if before & 1 == 1 && locked.is_none() {
             std::hint::spin_loop();
             continue;
         }
@@ -297,16 +302,13 @@ fn unlocked<T>(pool: &Pool, line: u64, body: &mut impl FnMut() -> Result<T>) -> 
         match body() {
             Ok(answer) => {
                 pool.pm.acquire();
-                if pool.pm.load(line + SEQUENCE) == before {
-                    return Some(match pool.pm.intact() {
-                        Ok(()) => Ok(answer),
-                        Err(error) => Err(error),
-                    });
+                if pool.pm.load(line + SEQUENCE) == before || locked.is_some() {
+                    return Some(pool.pm.intact().map(|()| answer));
                 }
             }
             Err(error) => {
                 pool.pm.acquire();
-                if pool.pm.load(line + SEQUENCE) == before {
+                if pool.pm.load(line + SEQUENCE) == before || locked.is_some() {
                     return Some(pool.pm.intact().and(Err(error)));
                 }
             }
@@ -316,9 +318,7 @@ fn unlocked<T>(pool: &Pool, line: u64, body: &mut impl FnMut() -> Result<T>) -> 
 }
 
 #[cold]
-fn read_locked<T>(pool: &Pool, ino: Ino, mut body: impl FnMut() -> Result<T>) -> Result<T> {
-    let _lock = LockSet::acquire(pool, &[ino], true);
-    let answer = body();
-    pool.pm.intact()?;
-    answer
+#[inline(never)]
+fn read_lock(pool: &Pool, ino: Ino) -> Option<LockSet<'_>> {
+    Some(LockSet::acquire(pool, &[ino], true))
 }

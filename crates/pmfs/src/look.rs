@@ -134,15 +134,12 @@ pub fn is_pool(path: &Path) -> io::Result<bool> {
 /// # Errors
 /// [`Error::Held`]; [`Error::NotAPool`]; [`Error::File`] if the file can't be read or deleted.
 pub fn remove(path: &Path, force: bool) -> Result<()> {
-    let file = |source| Error::File {
-        what: "deleting",
-        source,
-    };
+    let file = |source| Error::file("deleting", source);
     if !std::fs::metadata(path).map_err(file)?.is_file() {
-        return Err(Error::NotAPool("not a regular file".into()));
+        return Err(Error::not_a_pool("not a regular file"));
     }
     if !force && !is_pool(path).map_err(file)? {
-        return Err(Error::NotAPool("no PMFS superblock".into()));
+        return Err(Error::not_a_pool("no PMFS superblock"));
     }
     let _entry = attach_lock(path)?;
     let Some(_pool) = ByteLock::try_exclusive(path, BYTE_POOL)? else {

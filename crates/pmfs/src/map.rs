@@ -59,7 +59,7 @@ impl Fs {
         let inside = at.checked_add(len).is_some_and(|end| end <= size);
         if !at.is_multiple_of(BLOCK_BYTES) || len == 0 || !inside {
             return Err(Error::Invalid(
-                "a range inside the file, from a block's start on, is needed",
+                &"a range inside the file, from a block's start on, is needed",
             ));
         }
         self.hold(ino)?;
@@ -111,7 +111,7 @@ impl Fs {
             let path = self.mapping().path();
             let path = path.unwrap_or("a pool without a file".as_ref()).to_owned();
             let page_size = self.mapping().medium().page_size;
-            Error::Media(match source.kind() {
+            Error::from(match source.kind() {
                 io::ErrorKind::Unsupported if page_size > BLOCK_BYTES => {
                     pmem::Error::LargePages { path, page_size }
                 }

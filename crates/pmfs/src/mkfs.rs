@@ -45,7 +45,7 @@ pub(crate) fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
             if has_bytes {
                 // A forced mkfs starts from nothing: no byte of the old file shows.
                 std::fs::remove_file(path).map_err(|error| {
-                    Error::Geometry(format!("can't replace {}: {error}", path.display()))
+                    Error::geometry(format!("can't replace {}: {error}", path.display()))
                 })?;
             }
             Pmem::create(path, size, options.sparse, false, &options.map)?
@@ -88,7 +88,7 @@ pub(crate) fn guard(path: &Path, options: &MkfsOptions, has_bytes: bool) -> Resu
 pub(crate) fn format(mem: Pmem, options: &MkfsOptions) -> Result<Pool> {
     let blocks = mem.len() / BLOCK_BYTES;
     if blocks > 1 << 32 {
-        return Err(Error::Geometry("a pool has at most 16 TiB".into()));
+        return Err(Error::geometry("a pool has at most 16 TiB"));
     }
     let key = options.hash_key.unwrap_or_else(|| {
         let bytes = random();

@@ -194,7 +194,7 @@ impl Pool {
         let offset = base
             .checked_add_signed(by)
             .filter(|&offset| i64::try_from(offset).is_ok())
-            .ok_or(Error::Invalid("an offset before the start of the file"))?;
+            .ok_or(Error::Invalid(&"an offset before the start of the file"))?;
         self.pm.runtime().store(line + OFFSET, offset);
         Ok(offset)
     }

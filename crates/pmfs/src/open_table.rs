@@ -192,7 +192,7 @@ impl Pool {
                 Some(runtime.cas(off, word, less).is_ok().then_some(last))
             });
             match removed {
-                None => return Err(Error::Invalid("release of what is not held")),
+                None => return Err(Error::Invalid(&"release of what is not held")),
                 Some(Some(last)) => return Ok(last),
                 // Others of this process counted there meanwhile.
                 Some(None) => {}

@@ -222,7 +222,7 @@ impl Pool {
     fn blocks(&self, ino: Ino, at: u64, len: u64, gives: Option<u64>) -> Result<Vec<BlockRun>> {
         self.on_file(ino, |work| {
             if !work.pinned {
-                return Err(Error::Invalid("blocks of a file that is not pinned"));
+                return Err(Error::Invalid(&"blocks of a file that is not pinned"));
             }
             let from = block_of(at);
             let end = work.inode.size().min(at.saturating_add(len));

@@ -274,10 +274,7 @@ pub(crate) fn undo(
     let mut undone = Undone::default();
     let mut head = scan.head;
     if scan.id > ID_MAX {
-        return Err(Error::Corrupt {
-            what: "journal entry",
-            offset: log,
-        });
+        return Err(Error::corrupt("journal entry", log));
     }
     if let Some(closing) = scan.closing {
         // Who closed it may not have waited for that, and what says so is no longer in the locks, or was lost with the power.
@@ -348,10 +345,6 @@ fn entry_range(pool: &Pool, entry: u64) -> Result<(u64, u64, u64)> {
     let off = line[0] & ADDRESS_MASK;
     let kind = line[0] >> KIND_SHIFT & 0xf;
     let words = line[0] >> WORDS_SHIFT & 7;
-    let bad = Err(Error::Corrupt {
-        what: "journal entry",
-        offset: entry,
-    });
     let inside = |off: u64, len: u64| {
         off >= pool.data.start && off.checked_add(len).is_some_and(|end| end <= pool.data.end)
     };
@@ -364,7 +357,7 @@ fn entry_range(pool: &Pool, entry: u64) -> Result<(u64, u64, u64)> {
         KIND_DATA if inside(off, line[2]) && inside(line[1], line[2]) => {
             Ok((off, line[2], line[1]))
         }
-        _ => bad,
+        _ => Err(Error::corrupt("journal entry", entry)),
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct Health {
 /// [`Error::NotAPool`], [`Error::TooNew`], [`Error::Corrupt`].
 pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
     if mem.len() < 16 * BLOCK_BYTES {
-        return Err(Error::NotAPool(format!(
+        return Err(Error::not_a_pool(format!(
             "{} bytes are too few; the smallest pool has {}",
             mem.len(),
             16 * BLOCK_BYTES
@@ -76,19 +76,16 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
         mem.len() / BLOCK_BYTES
     };
     if end < 16 {
-        return Err(Error::Corrupt {
-            what: "superblock: too few blocks",
-            offset: 0,
-        });
+        return Err(Error::corrupt("superblock: too few blocks", 0));
     }
     if end
         .checked_mul(BLOCK_BYTES)
         .is_none_or(|bytes| bytes > mem.len())
     {
-        return Err(Error::Corrupt {
-            what: "the pool file is shorter than the pool: it was truncated",
-            offset: mem.len(),
-        });
+        return Err(Error::corrupt(
+            "the pool file is shorter than the pool: it was truncated",
+            mem.len(),
+        ));
     }
     let copy = read_at(mem, (end - 1) * BLOCK_BYTES).unwrap_or_else(|_| nothing());
     let health = Health {
@@ -99,16 +96,16 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
         (true, _) => primary,
         (false, true) => copy,
         (false, false) if primary.magic == MAGIC => {
-            return Err(Error::Corrupt {
-                what: "superblock and its copy fail their checksums",
-                offset: 0,
-            });
+            return Err(Error::corrupt(
+                "superblock and its copy fail their checksums",
+                0,
+            ));
         }
         (false, false) => {
             // Unless that is why.
             read_at(mem, 0)?;
-            return Err(Error::NotAPool(
-                "no PMFS superblock, and no copy at its end".into(),
+            return Err(Error::not_a_pool(
+                "no PMFS superblock, and no copy at its end",
             ));
         }
     };

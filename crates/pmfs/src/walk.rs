@@ -44,7 +44,7 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
             scan.forget_before();
         }
         let undone = match undo(pool, &lane, &scan, false) {
-            Err(Error::Corrupt { .. }) if pool.mending => discard(pool, &lane, index),
+            Err(Error::Corrupt(_)) if pool.mending => discard(pool, &lane, index),
             undone => undone?,
         };
         report.transactions_undone += undone.transactions;
@@ -75,10 +75,10 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     if has_root || pool.mending {
         Ok(report)
     } else {
-        Err(Error::Corrupt {
-            what: "no root directory",
-            offset: geometry.inode_table_root * pmfs_format::BLOCK_BYTES,
-        })
+        Err(Error::corrupt(
+            "no root directory",
+            geometry.inode_table_root * pmfs_format::BLOCK_BYTES,
+        ))
     }
 }
 

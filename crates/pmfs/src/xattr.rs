@@ -38,8 +38,8 @@ fn check(name: &[u8], value: &[u8]) -> Result<()> {
     }
     for space in [&b"user."[..], b"trusted.", b"security."] {
         match name.strip_prefix(space) {
-            Some([]) => return Err(Error::Invalid("attribute name")),
-            Some(rest) if rest.contains(&0) => return Err(Error::Invalid("attribute name")),
+            Some([]) => return Err(Error::Invalid(&"attribute name")),
+            Some(rest) if rest.contains(&0) => return Err(Error::Invalid(&"attribute name")),
             Some(_) => return Ok(()),
             None => {}
         }
@@ -47,7 +47,7 @@ fn check(name: &[u8], value: &[u8]) -> Result<()> {
     if acl::is_acl(name) {
         return Ok(());
     }
-    Err(Error::NotSupported("this namespace of attributes"))
+    Err(Error::NotSupported(&"this namespace of attributes"))
 }
 
 /// Whether an inode of these type bits may have such an attribute at all.
@@ -199,7 +199,7 @@ impl Pool {
         }
         self.change_xattrs(ino, |inode, attributes| {
             if !may_have(name, inode.kind()) {
-                return Err(Error::NotPermitted("user attributes of such a file"));
+                return Err(Error::NotPermitted(&"user attributes of such a file"));
             }
             match value_of(attributes, name) {
                 Some(_) if flags.contains(XattrFlags::CREATE) => return Err(Error::Exists),
@@ -221,7 +221,7 @@ impl Pool {
         }
         self.change_xattrs(ino, |inode, attributes| {
             if !may_have(name, inode.kind()) {
-                return Err(Error::NotPermitted("user attributes of such a file"));
+                return Err(Error::NotPermitted(&"user attributes of such a file"));
             }
             value_of(attributes, name).ok_or(Error::NoAttribute)?;
             put(attributes, name, None);

@@ -96,7 +96,7 @@ impl Mount {
         loop {
             match call() {
                 Err(Error::PagesElsewhere(pages)) => {
-                    self.fs.wait_for_pages(pages, &|| false).unwrap();
+                    self.fs.wait_for_pages(*pages, &|| false).unwrap();
                 }
                 other => return other.unwrap(),
             }

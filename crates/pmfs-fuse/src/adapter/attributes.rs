@@ -127,7 +127,7 @@ impl Adapter {
     /// ACLs are refused where nobody would enforce them.
     fn enforced<'a>(&self, name: &'a [u8]) -> pmfs::Result<&'a [u8]> {
         if !self.terms.acls && name.starts_with(b"system.") {
-            return Err(Error::NotSupported("ACLs, by this kernel"));
+            return Err(Error::NotSupported(&"ACLs, by this kernel"));
         }
         Ok(name)
     }

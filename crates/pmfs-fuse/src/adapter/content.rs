@@ -104,7 +104,7 @@ impl Adapter {
             match whence {
                 SEEK_DATA => server.seek_data(header.nodeid, offset),
                 SEEK_HOLE => server.seek_hole(header.nodeid, offset),
-                _ => Err(Error::Invalid("whence")),
+                _ => Err(Error::Invalid(&"whence")),
             }
         })?;
         reply.put(&LseekOut { offset: found });

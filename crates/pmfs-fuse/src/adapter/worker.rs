@@ -197,8 +197,8 @@ impl Crew {
             reply.grant = self.adapter.server.begin_answer();
             let outcome = guard(opcode, || {
                 let answer = self.adapter.dispatch(opcode, header, body, reply);
-                if let Err(Refusal::Engine(Error::PagesElsewhere(pages))) = answer {
-                    elsewhere = Some(pages);
+                if let Err(Refusal::Engine(Error::PagesElsewhere(pages))) = &answer {
+                    elsewhere = Some(**pages);
                 }
                 answer
             });

@@ -110,10 +110,10 @@ impl Server {
         at: u64,
     ) -> Result<()> {
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-            return Err(Error::NotPermitted("open files of another user's pool"));
+            return Err(Error::NotPermitted(&"open files of another user's pool"));
         }
         if self.is_cached {
-            return Err(Error::NotSupported("shared offsets, by this kernel"));
+            return Err(Error::NotSupported(&"shared offsets, by this kernel"));
         }
         let file = FileId::from_number(number);
         if self.fs.file(file)?.ino != ino_of(node) {

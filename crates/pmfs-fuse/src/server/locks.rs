@@ -129,7 +129,7 @@ impl Server {
 
     /// GETLK: what would be in the way.
     pub fn lock_conflict(&self, asked: &LockRequest) -> Result<Option<LockInfo>> {
-        let kind = asked.kind.ok_or(Error::Invalid("the kind of a lock"))?;
+        let kind = asked.kind.ok_or(Error::Invalid(&"the kind of a lock"))?;
         let ino = ino_of(asked.node);
         self.fs.lock_conflict(ino, asked.owner(), kind, asked.range)
     }
@@ -155,7 +155,7 @@ impl Server {
     /// The rest of SETLKW: waits until nobody is in the way, until `interrupted` says so, or to the end of the
     /// mount.
     pub fn lock_wait(&self, asked: &LockRequest, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        let kind = asked.kind.ok_or(Error::Invalid("the kind of a lock"))?;
+        let kind = asked.kind.ok_or(Error::Invalid(&"the kind of a lock"))?;
         let ends = || interrupted() || self.ending.load(Ordering::SeqCst);
         let (ino, owner) = (ino_of(asked.node), asked.owner());
         let waited = match self.flock_of(asked) {

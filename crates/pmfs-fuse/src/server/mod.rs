@@ -156,7 +156,7 @@ impl Server {
     /// [`Error::NotPermitted`] for who is neither root nor this process's user; see [`crate::freeze`].
     pub(crate) fn freeze(&self, uid: u32) -> Result<Frozen> {
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-            return Err(Error::NotPermitted("freezing a pool of another user"));
+            return Err(Error::NotPermitted(&"freezing a pool of another user"));
         }
         drop(self.enter()?);
         self.gate.freeze()?;
@@ -170,7 +170,7 @@ impl Server {
     /// Goes on as a remount wants it.
     pub(crate) fn remount(&self, uid: u32, manner: Manner) -> Result<()> {
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-            return Err(Error::NotPermitted("remounting a pool of another user"));
+            return Err(Error::NotPermitted(&"remounting a pool of another user"));
         }
         self.fs
             .remount(manner.atime, manner.nodiratime, manner.read_only)
@@ -317,7 +317,7 @@ impl Server {
         flags: u32,
         caller: &Caller,
     ) -> Result<()> {
-        let flags = RenameFlags::from_bits(flags).ok_or(Error::Invalid("rename flags"))?;
+        let flags = RenameFlags::from_bits(flags).ok_or(Error::Invalid(&"rename flags"))?;
         let (dir, new_dir) = (ino_of(from.0), ino_of(to.0));
         let mut pinned = None;
         // Only a rename that replaces can take the last name of what it lands on.
@@ -390,7 +390,7 @@ impl Server {
         let of_the_kernel = XattrFlags::CREATE | XattrFlags::REPLACE;
         let mut flags = XattrFlags::from_bits(flags)
             .filter(|&flags| of_the_kernel.contains(flags))
-            .ok_or(Error::Invalid("setxattr flags"))?;
+            .ok_or(Error::Invalid(&"setxattr flags"))?;
         // The kernel says it of a default ACL too, which takes nothing away.
         if kill_set_gid && name == ACCESS_ACL {
             flags |= XattrFlags::KILL_SGID;
@@ -464,7 +464,7 @@ impl Server {
     /// FALLOCATE, `mode` as in `fallocate(2)`.
     pub fn fallocate(&self, node: u64, mode: u32, offset: u64, len: u64) -> Result<()> {
         let mode =
-            FallocateMode::from_bits(mode).ok_or(Error::NotSupported("this mode of fallocate"))?;
+            FallocateMode::from_bits(mode).ok_or(Error::NotSupported(&"this mode of fallocate"))?;
         self.with_space(|| self.fs.fallocate(ino_of(node), mode, offset, len))
     }
 

@@ -82,20 +82,26 @@ fn offset(value: u64) -> Result<u64, i32> {
 static MAPS: AtomicBool = AtomicBool::new(false);
 
 /// Reads into the program's memory; answers the bytes read.
+#[inline(always)]
 fn into_program(
     at: u64,
     bytes: u64,
     read: impl FnOnce(&mut [u8]) -> pmfs::Result<usize>,
 ) -> Answer {
     let bytes = bytes.min(IO_MAX) as usize;
-    if !MAPS.load(Ordering::Relaxed) {
+    let mut kept = Vec::new();
+    let may_wait = MAPS.load(Ordering::Relaxed);
+    let buffer = if may_wait {
+        kept.resize(bytes, 0);
+        &mut kept[..]
+    } else {
         // SAFETY: the program's buffer, for this call.
-        let buffer = unsafe { program::buffer(at, bytes) };
-        return read(buffer).map(|read| read as u64).map_err(errno);
+        unsafe { program::buffer(at, bytes) }
+    };
+    let read = read(buffer).map_err(errno)?;
+    if may_wait {
+        program::write_bytes(at, &kept[..read])?;
     }
-    let mut kept = vec![0; bytes];
-    let read = read(&mut kept).map_err(errno)?;
-    program::write_bytes(at, &kept[..read])?;
     Ok(read as u64)
 }
 
@@ -146,12 +152,21 @@ fn appends(fs: &Fs, file: &Descriptor) -> Result<bool, i32> {
     Ok(flags & libc::O_APPEND as u64 != 0)
 }
 
+/// Before anything else of a pread: its bytes are asked for, as the descriptor looks at first sight.
+#[inline]
+pub(crate) fn expect(args: &[u64; 6]) {
+    if args[2] <= EXPECTED_MAX
+        && let Some(ino) = descriptors::likely_inode(args[0])
+        && let Some(fs) = pool::attached()
+    {
+        fs.expect(ino, args[3]);
+    }
+}
+
+#[inline(always)]
 pub(crate) fn pread(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_reading(file)?;
-    if args[2] <= EXPECTED_MAX {
-        fs.expect(file.ino, at);
-    }
     into_program(args[1], args[2], |buffer| fs.read(file.ino, at, buffer))
 }
 

@@ -85,10 +85,10 @@ fn cut(piece: &Piece) -> Fix {
 /// was not what it lost, the next round cuts it.
 fn cut_damage(pool: &Pool, error: &Error) -> Fix {
     match error {
-        Error::Corrupt { what, offset } if *what == NEITHER => {
-            Fix::word(*offset, pool.pm.load(*offset) | PRESENT)
+        Error::Corrupt(damage) if damage.what == NEITHER => {
+            Fix::word(damage.offset, pool.pm.load(damage.offset) | PRESENT)
         }
-        Error::Corrupt { offset, .. } => Fix::word(*offset, 0),
+        Error::Corrupt(damage) => Fix::word(damage.offset, 0),
         _ => Fix::Runtime,
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn discarded_log(lane: u64) -> Finding {
 #[must_use]
 pub fn finding_of(error: &Error) -> Option<Finding> {
     let what = match error {
-        Error::Corrupt { what, .. } => *what,
+        Error::Corrupt(damage) => damage.what,
         Error::Medium { offset } => {
             return Some(media_error(&BadBlock {
                 off: *offset,

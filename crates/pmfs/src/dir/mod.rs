@@ -41,7 +41,7 @@ impl<'a> Name<'a> {
             return Err(Error::NotFound);
         }
         if bytes.contains(&0) || bytes.contains(&b'/') {
-            return Err(Error::Invalid("a name has no NUL and no slash"));
+            return Err(Error::Invalid(&"a name has no NUL and no slash"));
         }
         Ok(Name {
             bytes,
@@ -55,7 +55,7 @@ impl<'a> Name<'a> {
     /// As there.
     pub fn plain(pool: &Pool, bytes: &'a [u8]) -> Result<Name<'a>> {
         match bytes {
-            b"." => Err(Error::Invalid("'.' can't be made or removed")),
+            b"." => Err(Error::Invalid(&"'.' can't be made or removed")),
             b".." => Err(Error::NotEmpty),
             _ => Name::new(pool, bytes),
         }

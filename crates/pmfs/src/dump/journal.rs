@@ -48,7 +48,7 @@ fn line(pool: &Pool, index: u64) -> Dumped {
 /// One lane: its counters, its log, its intents.
 pub(super) fn lane(pool: &Pool, index: u64) -> Result<Dumped> {
     if index >= pool.geometry.lanes {
-        return Err(Error::Invalid("the pool has fewer lanes"));
+        return Err(Error::Invalid(&"the pool has fewer lanes"));
     }
     let lane = Lane::at(pool, index);
     let (log, entries) = lane.log();

@@ -19,7 +19,7 @@ pub fn dump_superblocks(path: &Path) -> Result<Dumped> {
     };
     let mem = Pmem::open(path, &map)?;
     if mem.len() < 2 * BLOCK_BYTES {
-        return Err(Error::NotAPool("it has no room for a superblock".into()));
+        return Err(Error::not_a_pool("it has no room for a superblock"));
     }
     let primary = read_at(&mem, 0)?;
     let end = mem.len() / BLOCK_BYTES;

@@ -103,7 +103,7 @@ fn tree_of(pool: &Pool, ino: Ino) -> Result<Tree> {
     if inode.has_tree() {
         Ok(inode.tree())
     } else {
-        Err(Error::Invalid("an inode of this type has no tree"))
+        Err(Error::Invalid(&"an inode of this type has no tree"))
     }
 }
 

@@ -19,13 +19,13 @@ impl Pool {
     pub(crate) fn fallocate(&self, ino: Ino, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
         self.writable()?;
         if len == 0 {
-            return Err(Error::Invalid("fallocate of no bytes"));
+            return Err(Error::Invalid(&"fallocate of no bytes"));
         }
         let punch = mode.contains(FallocateMode::PUNCH_HOLE);
         let zero = mode.contains(FallocateMode::ZERO_RANGE);
         let keep = mode.contains(FallocateMode::KEEP_SIZE);
         if punch && (!keep || zero) {
-            return Err(Error::NotSupported("PUNCH_HOLE goes with KEEP_SIZE alone"));
+            return Err(Error::NotSupported(&"PUNCH_HOLE goes with KEEP_SIZE alone"));
         }
         self.on_file(ino, |work| {
             let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);

@@ -32,7 +32,9 @@ impl Pool {
             at.is_multiple_of(BLOCK_BYTES) && bytes.len() as u64 == BLOCK_BYTES
         };
         if !pages.iter().all(whole) || !pages.is_sorted_by(|one, next| one.0 < next.0) {
-            return Err(Error::Invalid("whole blocks in ascending order are needed"));
+            return Err(Error::Invalid(
+                &"whole blocks in ascending order are needed",
+            ));
         }
         self.on_file(ino, |work| {
             if self.others_pin(work.locks.first(), ino) {

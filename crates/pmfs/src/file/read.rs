@@ -14,8 +14,16 @@ use std::sync::atomic::Ordering;
 const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 impl Pool {
-    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file.
-    pub(crate) fn read(&self, ino: Ino, at: u64, buffer: &mut [u8]) -> Result<usize> {
+    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. `count` is told how many it will be, before they are copied, at
+    /// each try.
+    #[inline(always)]
+    pub(crate) fn read(
+        &self,
+        ino: Ino,
+        at: u64,
+        buffer: &mut [u8],
+        mut count: impl FnMut(u64),
+    ) -> Result<usize> {
         self.alive()?;
         let mut read = 0;
         let mut atime = None;
@@ -30,6 +38,7 @@ impl Pool {
             } else {
                 None
             };
+            count(len);
             read = self.read_range(&inode.tree(), at, &mut buffer[..len as usize])?;
             Ok(())
         })?;

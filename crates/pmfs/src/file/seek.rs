@@ -70,13 +70,13 @@ impl Pool {
         let len = len.min(SIZE_MAX.saturating_sub(to_at));
         if from == to && from_at < to_at.saturating_add(len) && to_at < from_at.saturating_add(len)
         {
-            return Err(Error::Invalid("the ranges overlap"));
+            return Err(Error::Invalid(&"the ranges overlap"));
         }
         let mut buffer = vec![0; COPY_BYTES.min(len as usize)];
         let mut done = 0;
         while done < len {
             let want = (len - done).min(buffer.len() as u64) as usize;
-            let got = match self.read(from, from_at + done, &mut buffer[..want]) {
+            let got = match self.read(from, from_at + done, &mut buffer[..want], |_| ()) {
                 Ok(0) => break,
                 Ok(got) => got,
                 Err(error) if done == 0 => return Err(error),

@@ -48,7 +48,7 @@ impl Pool {
     fn shift(&self, ino: Ino, at: u64, len: u64, insert: bool) -> Result<()> {
         self.writable()?;
         if len == 0 || !at.is_multiple_of(BLOCK_BYTES) || !len.is_multiple_of(BLOCK_BYTES) {
-            return Err(Error::Invalid("a range of whole blocks is needed"));
+            return Err(Error::Invalid(&"a range of whole blocks is needed"));
         }
         let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
         let end = end.ok_or(Error::FileTooBig)?;
@@ -64,9 +64,9 @@ impl Pool {
             let size = work.inode.size();
             let new_size = match insert {
                 true if size + len > SIZE_MAX => return Err(Error::FileTooBig),
-                true if at >= size => return Err(Error::Invalid("insert at or past the end")),
+                true if at >= size => return Err(Error::Invalid(&"insert at or past the end")),
                 true => size + len,
-                false if end >= size => return Err(Error::Invalid("collapse up to the end")),
+                false if end >= size => return Err(Error::Invalid(&"collapse up to the end")),
                 false => size - len,
             };
             work.shift(shift, new_size)

@@ -160,7 +160,7 @@ impl Pool {
         self.alive()?;
         let range = request.lock.range;
         if range.start > range.end {
-            return Err(Error::Invalid("the range of a lock"));
+            return Err(Error::Invalid(&"the range of a lock"));
         }
         Inode::live(self, request.lock.ino).map(drop)
     }

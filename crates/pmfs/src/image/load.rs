@@ -75,10 +75,7 @@ pub fn load(
         loader.device(&Pm::new(mem, 0..0), progress)?;
         return loader.open(path);
     }
-    let file = |source| Error::File {
-        what: "making the pool",
-        source,
-    };
+    let file = |source| Error::file("making the pool", source);
     let new = NewFile::create(path).map_err(file)?;
     let inner = new.path();
     {
@@ -169,10 +166,7 @@ impl Loader<'_> {
             Ok(0) => {}
             Ok(_) => return Err(bad("something follows its end", self.at)),
             Err(source) => {
-                return Err(Error::File {
-                    what: "reading",
-                    source,
-                });
+                return Err(Error::file("reading", source));
             }
         }
         first.ok_or_else(|| bad("it has no superblock", self.at))

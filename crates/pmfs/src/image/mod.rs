@@ -14,7 +14,7 @@
 mod load;
 mod save;
 
-use crate::error::{Error, Result};
+use crate::error::{Damage, Error, Result};
 use pmfs_format::BLOCK_BYTES;
 use std::io::{self, Read};
 
@@ -130,16 +130,13 @@ fn word64(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn bad(what: &'static str, offset: u64) -> Error {
-    Error::BadImage { what, offset }
+    Error::BadImage(Box::new(Damage { what, offset }))
 }
 
 /// Reads all of `to`; a stream that ends before is damaged.
 fn fill(input: &mut dyn Read, to: &mut [u8], offset: u64) -> Result<()> {
     input.read_exact(to).map_err(|source| match source.kind() {
         io::ErrorKind::UnexpectedEof => bad("it ends too early", offset),
-        _ => Error::File {
-            what: "reading",
-            source,
-        },
+        _ => Error::file("reading", source),
     })
 }

@@ -110,10 +110,9 @@ struct Stream<'a> {
 impl Stream<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.report.bytes += bytes.len() as u64;
-        self.out.write_all(bytes).map_err(|source| Error::File {
-            what: "writing",
-            source,
-        })
+        self.out
+            .write_all(bytes)
+            .map_err(|source| Error::file("writing", source))
     }
 
     /// Writes neighbouring blocks, those of zeros left out.
@@ -160,10 +159,9 @@ impl Stream<'_> {
 
     fn end(mut self) -> Result<SaveReport> {
         self.head(self.report.blocks, 0, self.headers_crc)?;
-        self.out.flush().map_err(|source| Error::File {
-            what: "writing",
-            source,
-        })?;
+        self.out
+            .flush()
+            .map_err(|source| Error::file("writing", source))?;
         Ok(self.report)
     }
 }

@@ -153,7 +153,7 @@ fn place_target(
 /// `Invalid` if it is none.
 pub(crate) fn link_target(pool: &Pool, inode: &Inode) -> Result<Vec<u8>> {
     if inode.kind() != mode::S_IFLNK {
-        return Err(Error::Invalid("not a symbolic link"));
+        return Err(Error::Invalid(&"not a symbolic link"));
     }
     let len = inode.size() as usize;
     let root = Entry(inode.root);
@@ -189,7 +189,7 @@ fn check(kind: Kind<'_>) -> Result<()> {
             ) =>
         {
             Err(Error::Invalid(
-                "mknod makes files, devices, FIFOs and sockets",
+                &"mknod makes files, devices, FIFOs and sockets",
             ))
         }
         _ => Ok(()),

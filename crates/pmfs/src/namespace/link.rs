@@ -29,7 +29,7 @@ impl Pool {
             return Err(Error::Exists);
         }
         if inode.is_dir() {
-            return Err(Error::NotPermitted("directories have one name"));
+            return Err(Error::NotPermitted(&"directories have one name"));
         }
         if inode.links == 0 && inode.flags & LINKABLE == 0 {
             return Err(Error::NotFound);

@@ -75,7 +75,7 @@ impl Pool {
     ) -> Result<()> {
         self.writable()?;
         if flags.contains(RenameFlags::EXCHANGE) && flags != RenameFlags::EXCHANGE {
-            return Err(Error::Invalid("EXCHANGE goes with no other flag"));
+            return Err(Error::Invalid(&"EXCHANGE goes with no other flag"));
         }
         let is_dots = |name: &[u8]| name == b"." || name == b"..";
         if is_dots(name) {
@@ -205,7 +205,7 @@ impl Pool {
         let mut at = into;
         for _ in 0..1 << 20 {
             if at == moved {
-                return Err(Error::Invalid("a directory can't be moved below itself"));
+                return Err(Error::Invalid(&"a directory can't be moved below itself"));
             }
             if at == ROOT_INO {
                 return Ok(());

@@ -186,6 +186,12 @@ impl Pm {
         self.mem.prefetch(off);
     }
 
+    /// As [`Pm::prefetch`], of an offset that nobody has checked.
+    #[inline(always)]
+    pub fn prefetch_if_there(&self, off: u64) {
+        self.mem.prefetch_if_there(off);
+    }
+
     /// Hints that a range is copied soon, but not next.
     #[inline]
     pub fn prefetch_far(&self, off: u64, bytes: u64) {
@@ -206,7 +212,7 @@ impl Pm {
     pub fn intact(&self) -> Result<()> {
         match self.mem.failed() {
             None => Ok(()),
-            Some(offset) => Err(Error::Medium { offset }),
+            Some(offset) => Err(lost(offset)),
         }
     }
 
@@ -387,4 +393,10 @@ fn medium(mem: &Pmem, fault: pmem::Fault) -> Error {
             }
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn lost(offset: u64) -> Error {
+    Error::Medium { offset }
 }

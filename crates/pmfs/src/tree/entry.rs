@@ -100,10 +100,7 @@ impl Entry {
 #[cold]
 #[inline(never)]
 fn outside(slot: u64) -> Error {
-    Error::Corrupt {
-        what: "tree entry points outside the pool's blocks",
-        offset: slot,
-    }
+    Error::corrupt("tree entry points outside the pool's blocks", slot)
 }
 
 /// Units that one entry of a node at `level` covers.

@@ -147,12 +147,16 @@ impl Tree {
         }
     }
 
-    /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of what a small write waits for is its
-    /// old bytes. Changes nothing, and may be called without the lock.
-    #[inline]
+    /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of what a small read or write waits for
+    /// is its old bytes. Changes nothing, and may be called without the lock.
+    #[inline(always)]
     pub fn expect_byte(&self, pool: &Pool, at: u64) {
-        if let Some((off, _)) = self.byte(pool, at, |off| pool.pm.load_cached(off)) {
-            pool.pm.prefetch(off);
+        if let Some((entry, level)) =
+            self.descend(pool, at / BLOCK_BYTES, 0, |off| pool.pm.load_cached(off))
+            && entry.is_leaf()
+        {
+            let within = at & (coverage(level) * BLOCK_BYTES - 1);
+            pool.pm.prefetch_if_there(entry.off() + within);
         }
     }
 
@@ -349,5 +353,5 @@ impl Extent {
 
 /// Damage found in a tree.
 pub(crate) fn corrupt(what: &'static str, offset: u64) -> Error {
-    Error::Corrupt { what, offset }
+    Error::corrupt(what, offset)
 }

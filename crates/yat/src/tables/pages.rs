@@ -138,7 +138,7 @@ fn read(fs: &Fs, ino: Ino) -> pmfs::Result<()> {
 }
 
 fn is_refused<T>(answer: pmfs::Result<T>) -> bool {
-    matches!(answer, Err(Error::PagesElsewhere { .. }))
+    matches!(answer, Err(Error::PagesElsewhere(_)))
 }
 
 /// All that becomes of pages.

@@ -100,6 +100,8 @@ fn what_they_do() {
     std::thread::scope(|scope| {
         scope.spawn(|| fs.getattr(ino).unwrap());
     });
+    // By keys others learn of calls that read 64 at a time, and when their process asks.
+    assert_eq!(fs.totals().reads, 3);
     let round = bench.json(&["top", "--json", "--count", "1", "pool"]);
     let totals = &round["processes"][0]["totals"];
     assert_eq!(

@@ -144,9 +144,13 @@ impl Pool {
         let Some(before) = counted.0 else {
             return self.count_read(bytes);
         };
-        // Fewer is more, modulo 2^64.
+        // Fewer is more, modulo 2^64; where it was added, so that nobody sees less than nothing.
         let more = bytes.unwrap_or(0).wrapping_sub(before);
-        self.count_reads(0, more);
+        if self.pm.mapping().protection() == Protection::None {
+            self.count(Total::ReadBytes, more);
+        } else {
+            self.counting.read_bytes.fetch_add(more, Ordering::Relaxed);
+        }
     }
 
     #[inline]

@@ -133,6 +133,7 @@ impl Fs {
     #[must_use]
     pub fn totals(&self) -> Totals {
         let pool = self.pool();
+        pool.tell_reads();
         pool.totals_of(pool.holder().slot)
     }
 

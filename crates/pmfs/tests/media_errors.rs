@@ -74,6 +74,12 @@ fn a_bad_block_of_data_costs_that_block() {
     assert_eq!(got[..4 * BLOCK], [7; 4 * BLOCK]);
     assert_eq!(errno(fs.read(ino, 4 * BLOCK as u64, &mut got)), Some(EIO));
     assert_eq!(fs.read(ino, 5 * BLOCK as u64, &mut got).unwrap(), 5 * BLOCK);
+    let counted = fs.totals();
+    assert_eq!(
+        (counted.reads, counted.read_bytes),
+        (3, 9 * BLOCK as u64),
+        "what could not be read is not counted as read"
+    );
     // Everything else goes on, and the block can be written over.
     fs.create(ROOT_INO, b"another", &NODE).unwrap();
     for bytes in [3, 60, 1000, 2000] {

@@ -90,11 +90,17 @@ pub(crate) fn encode(ino: Ino, kind: u8, hash: u64, name: &[u8]) -> Encoded {
 
 /// One bit for each byte of a word that is 0.
 #[inline]
-fn zero_bytes(word: u64) -> u64 {
+pub(crate) fn zero_bytes(word: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let zeros = !(((word & LOW) + LOW) | word | LOW);
     // The eight top bits, gathered into one byte.
     (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+/// Where the first `lines` set bits in a row begin.
+fn first_run(bits: u64, lines: usize) -> Option<usize> {
+    let runs = (1..lines).fold(bits, |runs, by| runs & bits >> by);
+    (runs != 0).then(|| runs.trailing_zeros() as usize)
 }
 
 impl Header {
@@ -119,11 +125,14 @@ impl Header {
         Matches(self.lines_of(print))
     }
 
+    /// One bit for each free line.
+    fn free(&self) -> u64 {
+        self.lines_of(FINGERPRINT_FREE)
+    }
+
     /// The first of `lines` free lines in a row.
     pub fn room(&self, lines: usize) -> Option<usize> {
-        let free = self.lines_of(FINGERPRINT_FREE);
-        let runs = (1..lines).fold(free, |runs, by| runs & free >> by);
-        (runs != 0).then(|| runs.trailing_zeros() as usize)
+        first_run(self.free(), lines)
     }
 
     /// Marks `lines` lines from `line` on as a record's.
@@ -292,13 +301,8 @@ impl HeaderEdit {
     pub fn insert(&mut self, fresh: &mut FreshSet<'_>, ino: Ino, kind: u8, hash: u64, name: &[u8]) {
         let lines = lines_for(name.len());
         // Lines that this very transaction frees hold what an undo needs.
-        let mut taken = self.old;
-        for line in 1..BUCKET_LINES {
-            if self.new.0[line] != FINGERPRINT_FREE {
-                taken.0[line] = self.new.0[line];
-            }
-        }
-        let line = taken.room(lines).expect("room was made");
+        let free = self.old.free() & self.new.free();
+        let line = first_run(free, lines).expect("room was made");
         let encoded = encode(ino, kind, hash, name);
         let range = fresh.range(self.bucket.line_off(line), lines as u64 * LINE_BYTES);
         if planted!("bug-long-name-unflushed") {

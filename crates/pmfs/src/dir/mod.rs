@@ -40,7 +40,7 @@ impl<'a> Name<'a> {
         if bytes.is_empty() {
             return Err(Error::NotFound);
         }
-        if bytes.contains(&0) || bytes.contains(&b'/') {
+        if has_nul_or_slash(bytes) {
             return Err(Error::Invalid(&"a name has no NUL and no slash"));
         }
         Ok(Name {
@@ -60,6 +60,19 @@ impl<'a> Name<'a> {
             _ => Name::new(pool, bytes),
         }
     }
+}
+
+/// Eight bytes at a time: a rename comes here four times.
+fn has_nul_or_slash(name: &[u8]) -> bool {
+    let Some(last) = name.last_chunk::<8>() else {
+        return name.iter().any(|byte| matches!(byte, 0 | b'/'));
+    };
+    let eights = name.as_chunks::<8>().0.iter();
+    eights.chain([last]).any(|&eight| {
+        let word = u64::from_le_bytes(eight);
+        let slashes = u64::from_le_bytes([b'/'; 8]);
+        bucket::zero_bytes(word) | bucket::zero_bytes(word ^ slashes) != 0
+    })
 }
 
 /// The keyed hash of a name: 63 bits, none below [`HASH_FIRST`].
@@ -132,5 +145,24 @@ pub(crate) fn bucket_of(pool: &Pool, tree: &Tree, hash: u64) -> Result<Bucket> {
         Err(Error::NotFound)
     } else {
         Ok(Bucket::at(found.entry.off()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_nul_or_slash;
+
+    #[test]
+    fn what_no_name_has_is_seen_anywhere() {
+        for len in 1..=25 {
+            for at in 0..len {
+                for byte in 0..=255 {
+                    let mut name = vec![b'x'; len];
+                    name[at] = byte;
+                    let has = byte == 0 || byte == b'/';
+                    assert_eq!(has_nul_or_slash(&name), has, "{byte} at {at} of {len}");
+                }
+            }
+        }
     }
 }

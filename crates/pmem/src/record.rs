@@ -80,6 +80,7 @@ impl Pmem {
     /// Stores `bytes` at `off`, unobserved and uncounted.
     pub fn poke(&self, off: u64, bytes: &[u8]) {
         let to = self.range(off, bytes.len() as u64);
+        let _open = self.writable();
         // SAFETY: the range was checked. A fault leaves the rest unstored, and
         // whoever pokes a failed medium finds that out by the next load.
         let _ = unsafe { self.copier.copy(to, bytes.as_ptr(), bytes.len()) };

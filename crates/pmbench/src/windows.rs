@@ -100,7 +100,8 @@ struct Closed {
 }
 
 impl Closed {
-    fn open(path: &Path, protect: ProtectMode, file: Ino) -> anyhow::Result<Closed> {
+    /// `seed` is another one each time: who follows another to the same places finds them in a cache.
+    fn open(path: &Path, protect: ProtectMode, file: Ino, seed: u64) -> anyhow::Result<Closed> {
         let options = OpenOptions {
             map: MapOptions {
                 protect,
@@ -121,7 +122,7 @@ impl Closed {
             protection,
             file,
             dirs,
-            random: Random(1),
+            random: Random(seed),
             made: 0,
         })
     }
@@ -204,8 +205,8 @@ pub fn run(report: &Report, options: &Options) -> anyhow::Result<()> {
     let path = ground.path().join("pool");
     let file = make(&path)?;
     let mut all = Vec::new();
-    for mode in modes {
-        all.push(Closed::open(&path, mode, file)?);
+    for (seed, mode) in (1..).zip(modes) {
+        all.push(Closed::open(&path, mode, file, seed)?);
     }
     if !report.json {
         head(report);
@@ -259,7 +260,10 @@ fn measure(
     let mut windows = vec![0.0; all.len()];
     // The first round warms up.
     for round in 0..=report.rounds {
-        for (at, one) in all.iter_mut().enumerate() {
+        // Another one begins each time.
+        for turn in 0..all.len() {
+            let at = (round as usize + turn) % all.len();
+            let one = &mut all[at];
             let before = counters::snapshot();
             let ns = time(count, || work(one))?;
             let opened = (counters::snapshot() - before).windows;

@@ -50,7 +50,7 @@ pub(crate) enum Lead<'a> {
     Pool(&'static Fs, Place<'a>),
     /// Not into it: the call goes to the kernel as it is.
     Kernel,
-    /// Out of it again: the call goes to the kernel with this absolute path, ended by a NUL.
+    /// Out of it again, or left to the mount: the call goes to the kernel with this path, ended by a NUL.
     Out(&'a [u8]),
 }
 
@@ -130,11 +130,30 @@ pub(crate) const BY_INODE: [u8; INODE_NAME.len() + 1] = {
 ///
 /// # Errors
 /// EFAULT, ENAMETOOLONG, ENOENT, ENOTDIR, ELOOP, EACCES; those of the engine.
-pub(crate) fn find<'a>(
+pub(crate) fn find(room: &mut Inner, dirfd: u64, path: u64, follow: bool) -> Result<Lead<'_>, i32> {
+    find_for(room, dirfd, path, follow, false)
+}
+
+/// As [`find`], for a call that merely looks at what is there: the kernel's walk through the mount may do.
+///
+/// # Errors
+/// As there.
+pub(crate) fn find_to_look(
+    room: &mut Inner,
+    dirfd: u64,
+    path: u64,
+    follow: bool,
+) -> Result<Lead<'_>, i32> {
+    find_for(room, dirfd, path, follow, true)
+}
+
+#[inline]
+fn find_for<'a>(
     room: &'a mut Inner,
     dirfd: u64,
     path: u64,
     follow: bool,
+    looks: bool,
 ) -> Result<Lead<'a>, i32> {
     if !mountless::is() && is_plainly_elsewhere(path) {
         return Ok(Lead::Kernel);
@@ -143,7 +162,7 @@ pub(crate) fn find<'a>(
     let walked = if mountless::is() {
         outside::find(room, dirfd, len, follow)?
     } else {
-        begin(room, dirfd, len, follow)?
+        begin(room, dirfd, len, follow, looks)?
     };
     Ok(walked.lead(room))
 }
@@ -151,7 +170,7 @@ pub(crate) fn find<'a>(
 /// Where a walk has ended: positions in the room's pages instead of references into them.
 pub(crate) enum Walked {
     Kernel,
-    /// The absolute path of this length, on this page.
+    /// The path of this length, on this page.
     Out(usize, usize),
     /// On this page.
     End(&'static Fs, usize, End),
@@ -191,7 +210,13 @@ impl Walked {
 }
 
 /// Where there is a mount.
-fn begin(room: &mut Inner, dirfd: u64, len: usize, follow: bool) -> Result<Walked, i32> {
+fn begin(
+    room: &mut Inner,
+    dirfd: u64,
+    len: usize,
+    follow: bool,
+    looks: bool,
+) -> Result<Walked, i32> {
     let by_descriptor = room.paths[0][0] != b'/' && dirfd as i32 != libc::AT_FDCWD;
     if !by_descriptor && ELSEWHERE_ALL.load(Ordering::Relaxed) {
         return Ok(Walked::Kernel);
@@ -224,6 +249,10 @@ fn begin(room: &mut Inner, dirfd: u64, len: usize, follow: bool) -> Result<Walke
     };
     if len == 0 {
         return Err(ENOENT);
+    }
+    // A descriptor of the pool's means nothing to the kernel.
+    if looks && !by_descriptor && pool::is_spared() {
+        return Ok(Walked::Out(0, len));
     }
     let Some(fs) = pool::get() else {
         return Ok(Walked::Kernel);

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pmfs::Fs;
@@ -22,6 +22,17 @@ pub(crate) fn get() -> Option<&'static Fs> {
     let there = FS.load(Ordering::Acquire);
     // SAFETY: a leaked box, or nothing.
     unsafe { there.as_ref() }.or_else(attach)
+}
+
+/// Looks at names that the mount answers before this process attaches. Attaching takes some five times as long as such an answer, and many programs
+/// look once and end (`stat`, `test -e`); one that goes on has lost little.
+const LOOKS_PASSED: u32 = 1;
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a call that merely looks at a name is one of these. If the mount says ESTALE, the next try is not.
+#[inline]
+pub(crate) fn is_spared() -> bool {
+    attached().is_none() && LOOKS.fetch_add(1, Ordering::Relaxed) < LOOKS_PASSED
 }
 
 /// Why it can't be had.

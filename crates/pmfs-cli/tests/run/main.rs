@@ -282,6 +282,24 @@ fn barriers_are_counted() {
     assert!((400..2000).contains(&barriers), "{}", said.text);
 }
 
+/// The mount answers a program's first look at a name; who asks more has the pool itself.
+#[test]
+fn who_looks_once_does_not_attach() {
+    let Some(run) = Run::new() else { return };
+    // `[` is the shell's own: all of it is one process's.
+    let script = r#"
+        has_pool() { grep -qF "$0" /proc/$$/maps; }
+        [ -d "$1" ] || exit 1
+        has_pool && exit 2
+        [ -e "$1/not there" ] && exit 3
+        has_pool || exit 4
+        [ -d "$1" ]"#;
+    let pool = run.pool();
+    let pool = pool.to_str().expect("it is UTF-8");
+    let said = run.below_run(&[], Path::new("/bin/sh"), &["-c", script, pool]);
+    assert_eq!(said.code, Some(0), "{}", said.text);
+}
+
 /// msync of a large mapping costs what was stored, where the kernel notes that; else all of it.
 #[test]
 fn msync_flushes_what_was_stored() {

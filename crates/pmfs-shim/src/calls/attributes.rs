@@ -5,7 +5,7 @@ use pmfs::types::{SetTime, mode};
 use pmfs::{Attr, Fs, Ino, SetAttr};
 
 use super::files::fs;
-use super::{at_path, done};
+use super::{at_path, done, look_at_path};
 use crate::credentials::{self, WRITE, capability};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
@@ -61,7 +61,7 @@ pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verd
         libc::SYS_newfstatat,
         [AT_FDCWD as u64, PATH, to, flags, 0, 0],
     );
-    at_path(room, (dirfd, path), follow, out, |_, place| {
+    look_at_path(room, (dirfd, path), follow, out, |_, place| {
         program::write(to, &stat_of(place.found()?)).map(|()| 0)
     })
 }
@@ -109,7 +109,7 @@ pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
     }
     let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
     let out = (libc::SYS_statx, [AT_FDCWD as u64, PATH, flags, mask, to, 0]);
-    at_path(room, (dirfd, path), follow, out, |_, place| {
+    look_at_path(room, (dirfd, path), follow, out, |_, place| {
         answer(place.found()?)
     })
 }

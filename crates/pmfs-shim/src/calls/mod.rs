@@ -18,7 +18,7 @@ use pmfs::Fs;
 
 use crate::dispatch::Verdict;
 use crate::kernel;
-use crate::names::{Lead, Place, errno, find};
+use crate::names::{Lead, Place, errno, find, find_to_look};
 use crate::program::Answer;
 use crate::thread::Inner;
 
@@ -36,7 +36,27 @@ fn at_path(
     out: (i64, [u64; 6]),
     body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
 ) -> Verdict {
-    match find(room, dirfd, path, follow) {
+    done_at(find(room, dirfd, path, follow), out, body)
+}
+
+/// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount may do a process's first ones.
+fn look_at_path(
+    room: &mut Inner,
+    (dirfd, path): (u64, u64),
+    follow: bool,
+    out: (i64, [u64; 6]),
+    body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
+) -> Verdict {
+    done_at(find_to_look(room, dirfd, path, follow), out, body)
+}
+
+#[inline]
+fn done_at(
+    lead: Result<Lead<'_>, i32>,
+    out: (i64, [u64; 6]),
+    body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
+) -> Verdict {
+    match lead {
         Err(errno) => Verdict::done(Err(errno)),
         Ok(Lead::Kernel) => Verdict::Pass,
         Ok(Lead::Out(path)) => Verdict::done(outside(out.0, out.1, path)),

@@ -8,7 +8,7 @@ use libc::{
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
 
-use super::{at_path, done, kernel_answer};
+use super::{at_path, done, kernel_answer, look_at_path};
 use crate::credentials::{self, EXECUTE, WRITE, capability};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
@@ -405,7 +405,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         };
         return Verdict::done(answer());
     }
-    at_path(room, (dirfd, path), follow, out, |fs, place| {
+    look_at_path(room, (dirfd, path), follow, out, |fs, place| {
         allow(fs, place.found()?)
     })
 }

@@ -262,7 +262,7 @@ fn measure(
     for round in 0..=report.rounds {
         // Another one begins each time.
         for turn in 0..all.len() {
-            let at = (round as usize + turn) % all.len();
+            let at = (round + turn) % all.len();
             let one = &mut all[at];
             let before = counters::snapshot();
             let ns = time(count, || work(one))?;

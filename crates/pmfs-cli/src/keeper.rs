@@ -24,6 +24,13 @@ const FROM_TOP: u64 = 2;
 /// (`OWN_END` in `crates/pmfs-shim/src/descriptors.rs`): others a program may close.
 pub const OWN_END: u64 = 1024;
 
+/// Others of the run who have not ended after so long go on. Nobody waits for a program's grandchildren, and one that is on its way out when the
+/// program is has its descriptors until it is gone.
+const ENDING: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
 /// A keeper at work.
 pub struct Keeper {
     process: Child,
@@ -77,11 +84,7 @@ impl Keeper {
             self.reading.as_fd(),
             PollFlags::IN,
         )];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let over = poll(&mut waiting, Some(&now)).is_ok_and(|ready| ready > 0);
+        let over = poll(&mut waiting, Some(&ENDING)).is_ok_and(|ready| ready > 0);
         if over {
             let _ = self.process.wait();
         }

@@ -338,3 +338,12 @@ fn an_end_that_is_asked_for_is_the_programs() {
     assert_eq!(said.code, Some(7), "{}", said.text);
     assert!(counted(&said.text, "processes") > 0, "{}", said.text);
 }
+
+/// Nobody waits for a grandchild that ends a moment after the program: the mount is gone all the same when the command returns.
+#[test]
+fn a_grandchild_on_its_way_out_is_waited_for() {
+    let Some(run) = Run::new() else { return };
+    let said = run.below_run(&[], Path::new("/bin/sh"), &["-c", "sleep 0.05 &"]);
+    assert_eq!(said.code, Some(0), "{}", said.text);
+    run.check();
+}

@@ -24,8 +24,8 @@ pub(crate) fn get() -> Option<&'static Fs> {
     unsafe { there.as_ref() }.or_else(attach)
 }
 
-/// Looks at names that the mount answers before this process attaches. Attaching takes some five times as long as such an answer, and many programs
-/// look once and end (`stat`, `test -e`); one that goes on has lost little.
+/// Looks at names that the mount answers before this process attaches. Attaching takes two to five times as long as such an answer, and many
+/// programs look once and end (`stat`, `test -e`); one that goes on has lost little.
 const LOOKS_PASSED: u32 = 1;
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 

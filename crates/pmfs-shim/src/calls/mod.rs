@@ -39,7 +39,7 @@ fn at_path(
     done_at(find(room, dirfd, path, follow), out, body)
 }
 
-/// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount may do a process's first ones.
+/// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount may do a process's first.
 fn look_at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),

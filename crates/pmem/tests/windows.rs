@@ -4,6 +4,7 @@
 //! arrive, which shows that they are made. Children that make a stray store for good.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -16,12 +17,15 @@ struct Pool {
     mem: Pmem,
     /// Where it is mapped.
     base: usize,
-    _dir: tempfile::TempDir,
 }
 
+/// Its file has no name any more, so that a child that is killed leaves nothing.
 fn pool(protect: ProtectMode) -> Pool {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    pool_in(tempfile::tempdir().unwrap().path(), protect)
+}
+
+fn pool_in(dir: &Path, protect: ProtectMode) -> Pool {
+    let path = dir.join("pool");
     let options = MapOptions {
         protect,
         ..MapOptions::default()
@@ -31,11 +35,7 @@ fn pool(protect: ProtectMode) -> Pool {
     let name = path.to_str().unwrap();
     let line = maps.lines().find(|line| line.ends_with(name)).unwrap();
     let base = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
-    Pool {
-        mem,
-        base,
-        _dir: dir,
-    }
+    Pool { mem, base }
 }
 
 /// Whether a store of the program's to the pool, outside the crate, arrives.
@@ -344,7 +344,8 @@ for_each_protection!(
 /// What is asked for and can't be had is an error that says so; `auto` takes what there is.
 #[test]
 fn auto_takes_what_there_is() {
-    let pool = pool(ProtectMode::Auto);
+    let dir = tempfile::tempdir().unwrap();
+    let pool = pool_in(dir.path(), ProtectMode::Auto);
     let there = pmem::protection::keys().is_ok();
     let wanted = if there {
         Protection::Keys

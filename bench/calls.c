@@ -1,5 +1,5 @@
-/* The calls of `pmbench calls --held` with nothing around them: calls FILE CALL COUNT prints microseconds for each. FILE has more
- * than 32 MiB, written and synced, or is empty for append4k. */
+/* The calls of `pmbench calls --held` with nothing around them: calls FILE CALL COUNT makes FILE as the driver makes its own, prints
+ * microseconds for each call, and deletes it. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
@@ -11,6 +11,22 @@
 
 static _Alignas(4096) char block[4096];
 
+/* 64 MiB a MiB at a time, so that the folios of its cache are like the driver's: how long an fsync of one block takes depends on them. */
+static void prepare(const char *path, int is_empty)
+{
+	static char whole[1 << 20];
+	int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	if (file < 0)
+		err(1, "%s", path);
+	memset(whole, 1, sizeof whole);
+	for (int mib = 0; mib < (is_empty ? 0 : 64); mib++)
+		if (write(file, whole, sizeof whole) != sizeof whole)
+			err(1, "%s", path);
+	if (syncfs(file) != 0)
+		err(1, "%s", path);
+	close(file);
+}
+
 int main(int count, char **given)
 {
 	if (count != 4)
@@ -18,6 +34,7 @@ int main(int count, char **given)
 	int reads = !strcmp(given[2], "read4k"), appends = !strcmp(given[2], "append4k");
 	size_t bytes = strcmp(given[2], "write512") ? 4096 : 512;
 	long calls = atol(given[3]);
+	prepare(given[1], appends);
 	int file = open(given[1], (reads ? O_RDONLY : O_WRONLY) | (appends ? O_APPEND : 0));
 	if (file < 0)
 		err(1, "%s", given[1]);
@@ -34,4 +51,6 @@ int main(int count, char **given)
 	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	printf("%.3f\n", ((end.tv_sec - start.tv_sec) * 1e9 + end.tv_nsec - start.tv_nsec) / 1e3 / calls);
+	if (unlink(given[1]) != 0)
+		err(1, "%s", given[1]);
 }

@@ -38,6 +38,9 @@ pub struct Target {
     /// Stands before a command that works there.
     #[serde(default)]
     pub prefix: String,
+    /// Where the time goes where it loses, unless an experiment says.
+    #[serde(default)]
+    pub why: String,
 }
 
 impl Target {
@@ -63,6 +66,7 @@ impl Target {
             unmount: vec!["rm -rf {dir}".into()],
             dir: format!("{dir}/pmbench-{}", std::process::id()),
             prefix: String::new(),
+            why: String::new(),
         }
     }
 

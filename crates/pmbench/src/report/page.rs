@@ -1,7 +1,7 @@
 //! A run as one HTML file that needs nothing else: where PMFS loses first, then each figure beside what its source claims.
 
 use super::chart::{draw, escape, legend_mark};
-use super::summary::{Cell, Figure, Loss, Measured, Summary, Times};
+use super::summary::{Cell, Figure, Loss, Measured, Series, Summary, Times};
 use super::table::{figure as digits, times as times_text};
 use crate::experiments::experiment::{Better, Point};
 use anyhow::Context;
@@ -267,15 +267,12 @@ fn losses(page: &mut String, figure: &Figure) {
 /// Where the time goes, of those that lose.
 fn why(page: &mut String, figure: &Figure) {
     for ours in figure.ours() {
-        let name = &figure.series[ours].name;
-        let Some(text) = figure.experiment.why.get(name) else {
-            continue;
-        };
-        if figure.losses(ours).is_empty() {
+        let Series { name, why, .. } = &figure.series[ours];
+        if why.is_empty() || figure.losses(ours).is_empty() {
             continue;
         }
         let _ = write!(page, "<div class=\"why\"><h3>Why {}</h3>", escape(name));
-        for paragraph in text.split("\n\n") {
+        for paragraph in why.split("\n\n") {
             let _ = write!(page, "<p>{}</p>", escape(paragraph.trim()));
         }
         page.push_str("</div>\n");

@@ -43,6 +43,8 @@ pub struct Series {
     pub title: String,
     /// PMFS.
     pub ours: bool,
+    /// Where its time goes where it loses; may be empty.
+    pub why: String,
     /// Which colour and mark: the same in all figures.
     pub style: usize,
 }
@@ -161,8 +163,13 @@ impl Figure {
                 let titled = target
                     .zip(values)
                     .map(|(target, values)| target.titled(&values));
+                let why = experiment.why.get(*name);
                 Series {
                     name: (*name).to_owned(),
+                    why: why
+                        .or(target.map(|target| &target.why))
+                        .cloned()
+                        .unwrap_or_default(),
                     title: titled.unwrap_or_else(|| (*name).to_owned()),
                     ours: target.is_some_and(|target| target.ours),
                     style: order(name).unwrap_or(STYLES).min(STYLES - 1),

@@ -11,7 +11,7 @@
 
 static _Alignas(4096) char block[4096];
 
-/* 64 MiB a MiB at a time, so that the folios of its cache are like the driver's: how long an fsync of one block takes depends on them. */
+/* 64 MiB a MiB at a time, as the driver does: beside a file made otherwise its figures on ext4 strayed, most likely for the folios of the page cache. */
 static void prepare(const char *path, int is_empty)
 {
 	static char whole[1 << 20];

@@ -51,12 +51,12 @@ theirs() {
     call=$1
     shift
     if [ "$call" = append4k ]; then
-        : >"$dir/fio"
+        "$@" touch "$dir/fio"
     else
         "$@" dd if=/dev/zero of="$dir/fio" bs=1M count=256 conv=fsync status=none
     fi
     echo "$(fio_us "$call" psync "$@") $(fio_us "$call" null)" | awk '{ print $1 - $2 }'
-    rm "$dir/fio"
+    "$@" rm "$dir/fio"
 }
 
 # quartile NUMBER: of the numbers that come in.

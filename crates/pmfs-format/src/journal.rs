@@ -4,6 +4,9 @@
 //! id in the lane; if no entry of it closes it, its undo entries are restored in reverse. All smaller ids are
 //! done: that a transaction has begun proves that the one before had ended (DECISIONS 1).
 //!
+//! An entry of old words holds as many ranges as go into its line, up to three: each is a line to be flushed, and most calls change a word
+//! or two in each of some places.
+//!
 //! A transaction of new words is the other way round: not closed, it is made if its entries are all there, and else is none. If it is
 //! the one before the greatest id, and that one is neither closed nor proven, it is made too, and first.
 //!
@@ -24,7 +27,7 @@ pub const WORDS_SHIFT: u32 = 48;
 pub const KIND_SHIFT: u32 = 52;
 /// Header: where the entry's place in its transaction starts (eight bits).
 pub const PLACE_SHIFT: u32 = 56;
-/// Kind: old words of the address.
+/// Kind: old words of the address, and of no other.
 pub const KIND_UNDO: u64 = 1;
 /// Kind: `old[0]` is the offset of a saved copy of `old[1]` bytes at the address.
 pub const KIND_DATA: u64 = 2;
@@ -36,6 +39,9 @@ pub const KIND_ABORT: u64 = 4;
 pub const KIND_PROOF: u64 = 5;
 /// Kind: new words of the address. Once all entries of its transaction are there, it is to be made.
 pub const KIND_REDO: u64 = 6;
+/// Kind: old words of several addresses. Behind those of one, the next begins with a header of its own (address and words count there),
+/// until that is 0 or the id's.
+pub const KIND_UNDOS: u64 = 7;
 /// Header: the last entry of a transaction of new words.
 pub const ENTRY_LAST: u64 = 1 << 51;
 

@@ -2,12 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::lane::Run;
+use crate::persist::{Change, Transaction};
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::{Attr, Ino, mode};
 use pmfs_format::inode::{
-    CTIME_IS_MTIME, FIRST_INO, HOT_BYTES, INLINE_BYTES, ROOT_INO, SIZE_MASK, TABLE_INO, offset,
+    CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, TABLE_INO, offset,
 };
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
@@ -34,7 +35,7 @@ pub(crate) struct Inode {
     pub parent: u64,
 }
 
-/// The first six words of an inode as they are to be: what one undo entry covers.
+/// The first six words of an inode as they are to be: what calls on names and attributes change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hot(pub [u64; 6]);
 
@@ -179,9 +180,9 @@ impl Inode {
         ])
     }
 
-    /// Where the undo entry of [`Inode::hot`] goes.
-    pub fn hot_range(&self) -> (u64, u64) {
-        (self.off, HOT_BYTES)
+    /// Logs those of the first six words that are to change.
+    pub fn log(&self, tx: &mut Transaction<'_>, hot: &Hot) -> Change<6> {
+        tx.change(self.off, &self.hot().0, &hot.0)
     }
 }
 

@@ -65,6 +65,7 @@ mod kernel_copy;
 mod lane;
 mod lease;
 mod locks;
+mod log_entry;
 mod look;
 mod map;
 mod mkfs;

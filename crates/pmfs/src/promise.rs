@@ -12,13 +12,11 @@
 
 use crate::debt::Debt;
 use crate::lane::Lane;
+use crate::log_entry::Header;
 use crate::persist::{Restore, promised_ranges};
 use crate::pool::Pool;
 use pmem::thread::with;
-use pmfs_format::journal::{
-    ADDRESS_MASK, ENTRIES_MAX, ENTRY_LAST, KIND_COMMIT, KIND_REDO, KIND_SHIFT, PLACE_SHIFT,
-    WORDS_SHIFT,
-};
+use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
 
 /// Entries that a promise may have in a lane of so many: recovery may need the last two logs whole while a third is being written, whatever
 /// it is.
@@ -57,8 +55,8 @@ pub(crate) fn note_own(pool: &Pool, debt: Debt, ranges: [(u64, u64); 2]) {
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn close_at(pool: &Pool, entry: u64) {
     let lane = Lane::claim_of(pool, entry);
-    let header = pool.pm.load(entry);
-    if is_open(header) || is_closed(header) {
+    let header = Header::read(&pool.pm, entry);
+    if header.is_last_of_new() || header.kind() == KIND_COMMIT {
         let restore = Restore::new(&pool.pm);
         lane.flush_promised();
         restore.barrier();
@@ -71,7 +69,9 @@ impl<'a> Lane<'a> {
     /// Its last entry, if that is the last one of a promise that is not closed.
     fn promised(&self) -> Option<u64> {
         let entry = self.last_entry()?;
-        is_open(self.pool().pm.load(entry)).then_some(entry)
+        Header::read(&self.pool().pm, entry)
+            .is_last_of_new()
+            .then_some(entry)
     }
 
     /// For who has just claimed it: what its last log promises is flushed, and the debt that led here, whose entry is at `owed`, can be paid.
@@ -100,13 +100,13 @@ impl<'a> Lane<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     fn take_over_debt(&self, entry: u64) {
         let pm = &self.pool().pm;
-        let header = pm.load(entry);
-        if is_open(header) {
+        let header = Header::read(pm, entry);
+        if header.is_last_of_new() {
             return pm.hold_promise();
         }
         // The lane has gone on, or somebody has closed it and not waited for that.
         pm.forgive(|_| true);
-        if is_closed(header) {
+        if header.kind() == KIND_COMMIT {
             pm.owe(entry);
         }
     }
@@ -129,10 +129,11 @@ impl<'a> Lane<'a> {
         let pm = &self.pool().pm;
         let (log, entries) = self.log();
         let place = (last - log) / 64;
-        for back in 0..=pm.load(last) >> PLACE_SHIFT {
-            let header = pm.load(log + (place + entries - back % entries) % entries * 64);
-            let (off, words) = (header & ADDRESS_MASK, header >> WORDS_SHIFT & 7);
-            if header >> KIND_SHIFT & 0xf == KIND_REDO && self.pool().data.contains(&off) {
+        for back in 0..=Header::read(pm, last).place() {
+            let entry = log + (place + entries - back % entries) % entries * 64;
+            let header = Header::read(pm, entry);
+            let (off, words) = header.range();
+            if header.kind() == KIND_REDO && self.pool().data.contains(&off) {
                 Restore::new(pm).flush(off, words * 8);
             }
         }
@@ -157,16 +158,6 @@ impl<'a> Lane<'a> {
         restore.barrier();
         open.iter().for_each(|&(_, last)| restore.confirm(last));
     }
-}
-
-/// Whether an entry's header closes a transaction.
-fn is_closed(header: u64) -> bool {
-    header >> KIND_SHIFT & 0xf == KIND_COMMIT
-}
-
-/// Whether an entry's header is that of the last one of a promise that is not closed.
-fn is_open(header: u64) -> bool {
-    header >> KIND_SHIFT & 0xf == KIND_REDO && header & ENTRY_LAST != 0
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::{Claim, Lane, Purpose};
 use crate::locks::LockSet;
+use crate::log_entry::{Header, LogEntry};
 use crate::open_table::{Reference, Thing};
 use crate::owner::{self, Held, slot_of};
 use crate::persist::proof::Proof;
@@ -21,10 +22,7 @@ use crate::settle::{self, tree_of};
 use crate::slot::SLOT_STATE;
 use crate::tree::usage;
 use pmfs_format::LockRaw;
-use pmfs_format::journal::{
-    ADDRESS_MASK, ENTRY_LAST, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO,
-    KIND_SHIFT, KIND_UNDO, PLACE_SHIFT, WORDS_SHIFT,
-};
+use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_PROOF, KIND_REDO};
 use pmfs_format::runtime::{OWNER_WAITERS, SLOT_FREE};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,16 +155,16 @@ pub(crate) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
     let mut places = Vec::new();
     let accepted = |found: u64| found == id || planted!("bug-two-ids-accepted") && found + 1 == id;
     for at in (0..entries).filter(|&at| accepted(ids[at as usize])) {
-        let header = pm.load(log + at * 64);
-        match header >> KIND_SHIFT & 0xf {
-            KIND_COMMIT | KIND_ABORT => scan.closing = Some(log + at * 64),
-            KIND_PROOF => scan.proof = Some(log + at * 64),
-            KIND_REDO => {
-                scan.redo = true;
-                scan.last |= header & ENTRY_LAST != 0;
-                places.push((header >> PLACE_SHIFT, log + at * 64));
+        let entry = log + at * 64;
+        let header = Header::read(pm, entry);
+        match header.kind() {
+            KIND_COMMIT | KIND_ABORT => scan.closing = Some(entry),
+            KIND_PROOF => scan.proof = Some(entry),
+            kind => {
+                scan.redo |= kind == KIND_REDO;
+                scan.last |= header.is_last_of_new();
+                places.push((header.place(), entry));
             }
-            _ => places.push((header >> PLACE_SHIFT, log + at * 64)),
         }
         // The transaction's entries are neighbours, around the end of the ring too.
         if ids[((at + 1) % entries) as usize] != id {
@@ -188,14 +186,14 @@ fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
     let before = ids.iter().copied().filter(|&found| found < id).max();
     let its = (log..).step_by(64).zip(ids);
     let its = its.filter(|&(_, &found)| found != 0 && Some(found) == before);
-    let mut entries: Vec<(u64, u64)> = its.map(|(off, _)| (pm.load(off), off)).collect();
-    entries.sort_unstable_by_key(|&(header, _)| header >> PLACE_SHIFT);
-    let is_new = |header: u64| header >> KIND_SHIFT & 0xf == KIND_REDO;
+    let mut entries: Vec<(Header, u64)> =
+        its.map(|(off, _)| (Header::read(pm, off), off)).collect();
+    entries.sort_unstable_by_key(|(header, _)| header.place());
     let mut places = (0..).zip(&entries);
-    let whole = places.all(|(at, &(header, _))| is_new(header) && header >> PLACE_SHIFT == at);
+    let whole = places.all(|(at, (header, _))| header.kind() == KIND_REDO && header.place() == at);
     let ended = entries
         .last()
-        .is_some_and(|&(header, _)| header & ENTRY_LAST != 0);
+        .is_some_and(|(header, _)| header.is_last_of_new());
     match whole && ended && !planted!("bug-promise-before-forgotten") {
         true => entries.into_iter().map(|(_, off)| off).collect(),
         false => Vec::new(),
@@ -223,9 +221,9 @@ impl Scan {
         let last: &[u64] = if self.last { &self.open } else { &[] };
         let mut words = BTreeMap::new();
         for &entry in self.before.iter().chain(last) {
-            let (off, len, _) = entry_range(pool, entry)?;
-            let line = pool.pm.read::<8>(entry);
-            words.extend((off..off + len).step_by(8).zip(line[1..].iter().copied()));
+            for (off, new) in LogEntry::read(pool, entry)?.ranges() {
+                words.extend((off..).step_by(8).zip(new.iter().copied()));
+            }
         }
         Ok(words)
     }
@@ -240,13 +238,14 @@ impl Scan {
         };
         let mut found = Proof::default();
         for &entry in &self.open {
-            let (off, len, saved) = entry_range(pool, entry)?;
-            if saved != 0 {
+            let entry = LogEntry::read(pool, entry)?;
+            if entry.saved().is_some() {
                 return Ok(false);
             }
-            (off..off + len)
-                .step_by(8)
-                .for_each(|word| found.add(pool.pm.load(word)));
+            for (off, old) in entry.ranges() {
+                let words = (off..).step_by(8).take(old.len());
+                words.for_each(|word| found.add(pool.pm.load(word)));
+            }
         }
         let holds = pool.pm.read::<2>(proof + 8) == found.words();
         Ok(holds || planted!("bug-proof-not-compared"))
@@ -284,18 +283,15 @@ pub(crate) fn undo(
         confirm(pool, scan, &restore)?;
     } else if !scan.open.is_empty() {
         for &entry in scan.before.iter().chain(&scan.open) {
-            entry_range(pool, entry)?;
+            LogEntry::read(pool, entry)?;
         }
         if planted!("bug-closed-before-undo") {
             restore.close(log + head % entries * 64, scan.id);
         }
         if !scan.redo {
             // Nobody has waited for what this one stored, but for the barrier of the last one, which may not have come.
-            for &entry in &scan.before {
-                put_words(pool, &restore, entry)?;
-            }
-            for &entry in scan.open.iter().rev() {
-                put_words(pool, &restore, entry)?;
+            for &entry in scan.before.iter().chain(scan.open.iter().rev()) {
+                LogEntry::read(pool, entry)?.put(&restore)?;
             }
         } else {
             if scan.last {
@@ -329,51 +325,15 @@ pub(crate) fn undo(
 fn confirm(pool: &Pool, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
     // Of one that was killed the words may be seen, and not be durable yet.
     for &entry in &scan.open {
-        let (off, len, _) = entry_range(pool, entry)?;
-        if !planted!("bug-proven-unflushed") {
-            restore.flush(off, len);
+        for (off, old) in LogEntry::read(pool, entry)?.ranges() {
+            if !planted!("bug-proven-unflushed") {
+                restore.flush(off, old.len() as u64 * 8);
+            }
         }
     }
     restore.barrier();
     restore.confirm(scan.proof.expect("a proof holds"));
     Ok(())
-}
-
-/// Checks an entry: what it restores lies in the pool, outside runtime area and journal.
-fn entry_range(pool: &Pool, entry: u64) -> Result<(u64, u64, u64)> {
-    let line = pool.pm.read::<8>(entry);
-    let off = line[0] & ADDRESS_MASK;
-    let kind = line[0] >> KIND_SHIFT & 0xf;
-    let words = line[0] >> WORDS_SHIFT & 7;
-    let inside = |off: u64, len: u64| {
-        off >= pool.data.start && off.checked_add(len).is_some_and(|end| end <= pool.data.end)
-    };
-    match kind {
-        KIND_UNDO | KIND_REDO
-            if (1..=6).contains(&words) && off.is_multiple_of(8) && inside(off, words * 8) =>
-        {
-            Ok((off, words * 8, 0))
-        }
-        KIND_DATA if inside(off, line[2]) && inside(line[1], line[2]) => {
-            Ok((off, line[2], line[1]))
-        }
-        _ => Err(Error::corrupt("journal entry", entry)),
-    }
-}
-
-/// Stores what an entry holds, old words or new ones, where it says.
-fn put_words(pool: &Pool, restore: &Restore<'_>, entry: u64) -> Result<()> {
-    let (off, len, saved) = entry_range(pool, entry)?;
-    if saved == 0 {
-        let line = pool.pm.read::<8>(entry);
-        let words = len / 8 - u64::from(planted!("bug-undo-one-word-short"));
-        restore.words(off, &line[1..1 + words as usize]);
-        Ok(())
-    } else if planted!("bug-saved-undone-backwards") {
-        restore.data(saved, off, len)
-    } else {
-        restore.data(off, saved, len)
-    }
 }
 
 /// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to the next call.

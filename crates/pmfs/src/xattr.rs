@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::{Claim, Lane, Purpose, Run, Zone};
 use crate::locks::{self, LockSet};
-use crate::namespace::Change;
 use crate::persist::{FreshSet, Transaction};
 use crate::pool::Pool;
 use crate::tree::corrupt;
@@ -283,9 +282,10 @@ impl Pool {
         }
         fresh.until_seal();
         let mut tx = Transaction::begin(&self.pm, &lane);
-        let mut changed = Change::log(&mut tx, &inode);
-        changed.hot.set_xattr(word);
-        changed.hot.change(self.clock.now_ns());
+        let mut changed = inode.hot();
+        changed.set_xattr(word);
+        changed.change(self.clock.now_ns());
+        let changed = inode.log(&mut tx, &changed);
         let mode = effect
             .mode
             .map(|bits| (tx.log(inode.off + offset::MODE, 8), inode.mode_word(bits)));

@@ -51,35 +51,35 @@ macro_rules! costs {
 
 fn costs() -> Vec<Cost> {
     costs! {
-        "create (touch)", 256, 3, |fs, f| fs.create(f.dir, b"touched", &NODE)?;
-        "mkdir", 256, 3, |fs, f| fs.mkdir(f.dir, b"made", &NODE)?;
-        "symlink", 256, 3, |fs, f| fs.symlink(f.dir, b"sym", b"target", &NODE)?;
-        "link", 256, 3, |fs, f| fs.link(f.file, f.dir, b"hard")?;
-        "rename in a directory", 320, 3,
+        "create (touch)", 128, 3, |fs, f| fs.create(f.dir, b"touched", &NODE)?;
+        "mkdir", 192, 3, |fs, f| fs.mkdir(f.dir, b"made", &NODE)?;
+        "symlink", 128, 3, |fs, f| fs.symlink(f.dir, b"sym", b"target", &NODE)?;
+        "link", 192, 3, |fs, f| fs.link(f.file, f.dir, b"hard")?;
+        "rename in a directory", 192, 3,
             |fs, f| fs.rename(f.dir, b"touched", f.dir, b"renamed", RenameFlags::empty())?;
-        "rename to another directory (mv)", 384, 3,
+        "rename to another directory (mv)", 256, 3,
             |fs, f| fs.rename(f.dir, b"renamed", f.other, b"moved", RenameFlags::empty())?;
-        "rename over a file", 448, 3,
+        "rename over a file", 256, 3,
             |fs, f| fs.rename(f.other, b"moved", f.dir, b"hard", RenameFlags::empty())?;
-        "rename that leaves a whiteout", 384, 3,
+        "rename that leaves a whiteout", 256, 3,
             |fs, f| fs.rename(f.dir, b"sym", f.dir, b"mys", RenameFlags::WHITEOUT)?;
-        "unlink", 256, 3, |fs, f| fs.unlink(f.dir, b"hard")?;
-        "rmdir", 256, 3, |fs, f| fs.rmdir(f.dir, b"made")?;
-        "chmod", 192, 3,
+        "unlink", 192, 3, |fs, f| fs.unlink(f.dir, b"hard")?;
+        "rmdir", 192, 3, |fs, f| fs.rmdir(f.dir, b"made")?;
+        "chmod", 128, 3,
             |fs, f| fs.setattr(f.file, &SetAttr { mode: Some(0o600), ..SetAttr::default() })?;
         "setxattr", 128, 3, |fs, f| fs.setxattr(f.file, b"user.a", b"1", XattrFlags::empty())?;
-        "set an access ACL", 192, 3,
+        "set an access ACL", 128, 3,
             |fs, f| fs.setxattr(f.file, b"system.posix_acl_access", ACL, XattrFlags::empty())?;
-        "chmod with an ACL", 192, 3,
+        "chmod with an ACL", 128, 3,
             |fs, f| fs.setattr(f.file, &SetAttr { mode: Some(0o640), ..SetAttr::default() })?;
-        "create under a default ACL", 256, 3, |fs, f| fs.create(f.heirs, b"heir", &NODE)?;
+        "create under a default ACL", 128, 3, |fs, f| fs.create(f.heirs, b"heir", &NODE)?;
         "append inside a block", 0, 2, |fs, f| fs.append(f.file, &[1; 64])?;
         "append of a block", 0, 2, |fs, f| fs.append(f.file, &[1; 4096])?;
         "overwrite of up to 8 bytes in a word", 0, 1, |fs, f| fs.write(f.file, 8, &[2; 8])?;
         "overwrite of 64 bytes", 192, 3, |fs, f| fs.write(f.file, 64, &[2; 64])?;
         "overwrite of a block", 0, 2, |fs, f| fs.write(f.file, 4096, &[2; 4096])?;
         "overwrite of 64 KiB", 256, 3, |fs, f| fs.write(f.file, 4096, &[2; 65536])?;
-        "write over the end", 192, 3, |fs, f| {
+        "write over the end", 128, 3, |fs, f| {
             let end = fs.getattr(f.file)?.size;
             fs.write(f.file, end - 10, &[3; 100])?
         };
@@ -87,8 +87,8 @@ fn costs() -> Vec<Cost> {
         "truncate, growing", 0, 2, |fs, f| fs.setattr(f.file, &size(200_000))?;
         "punch a hole", 0, 2, |fs, f| fs.fallocate(
             f.file, FallocateMode::KEEP_SIZE | FallocateMode::PUNCH_HOLE, 8192, 8192)?;
-        "collapse a range", 192, 3, |fs, f| fs.collapse_range(f.file, 8192, 8192)?;
-        "insert a range", 192, 3, |fs, f| fs.insert_range(f.file, 8192, 8192)?;
+        "collapse a range", 128, 3, |fs, f| fs.collapse_range(f.file, 8192, 8192)?;
+        "insert a range", 128, 3, |fs, f| fs.insert_range(f.file, 8192, 8192)?;
         "read, lookup, getattr, readdir", 0, 0, |fs, f| {
             fs.read(f.file, 0, &mut [0; 4096])?;
             fs.lookup(ROOT_INO, b"dir")?;

@@ -114,7 +114,7 @@ impl Checker<'_> {
         } else if wanted != header {
             self.fixes.push(Fix::Words {
                 off: bucket.off,
-                words: wanted.words(),
+                words: wanted.words().to_vec(),
             });
         }
     }

@@ -1,11 +1,10 @@
 //! One bucket: a header line of fingerprints, 63 record lines. The format is in [`pmfs_format::directory`].
 
 use crate::error::Result;
-use crate::persist::{FreshSet, Logged, Sealed, Transaction};
+use crate::persist::{Change, FreshSet, Transaction};
 use crate::pool::Pool;
 use crate::tree::corrupt;
 use crate::types::Ino;
-use arrayvec::ArrayVec;
 use pmfs_format::LINE_BYTES;
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_FREE, FINGERPRINT_MORE, NAME_FIRST_LINE};
 
@@ -152,8 +151,8 @@ impl Header {
     }
 
     /// The line as words.
-    pub fn words(&self) -> Vec<u64> {
-        (0..8).map(|at| self.word(at)).collect()
+    pub fn words(&self) -> [u64; 8] {
+        std::array::from_fn(|at| self.word(at))
     }
 
     fn word(&self, at: usize) -> u64 {
@@ -273,13 +272,6 @@ pub(crate) struct HeaderEdit {
     pub new: Header,
 }
 
-/// A [`HeaderEdit`] whose words are logged.
-pub(crate) struct LoggedHeader {
-    range: Logged,
-    /// The words of the new header that are logged.
-    words: ArrayVec<u64, 8>,
-}
-
 impl HeaderEdit {
     pub fn of(pool: &Pool, bucket: Bucket) -> HeaderEdit {
         let header = bucket.header(pool);
@@ -320,25 +312,7 @@ impl HeaderEdit {
     }
 
     /// Logs the words that change.
-    pub fn log(&self, tx: &mut Transaction<'_>) -> LoggedHeader {
-        let changed = |&at: &usize| self.old.word(at) != self.new.word(at);
-        let first = (0..8).find(changed).expect("something changes");
-        let last = (0..8).rev().find(changed).expect("something changes");
-        let range = tx.log_bytes(
-            self.bucket.off + first as u64 * 8,
-            (last - first + 1) as u64 * 8,
-        );
-        LoggedHeader {
-            range,
-            words: (first..=last).map(|at| self.new.word(at)).collect(),
-        }
-    }
-}
-
-impl LoggedHeader {
-    /// Stores the new words.
-    #[cfg_attr(feature = "record", track_caller)]
-    pub fn apply(&self, tx: &mut Sealed<'_>) {
-        tx.set_words(&self.range, 0, &self.words);
+    pub fn log(&self, tx: &mut Transaction<'_>) -> Change<8> {
+        tx.change(self.bucket.off, &self.old.words(), &self.new.words())
     }
 }

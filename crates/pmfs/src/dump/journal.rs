@@ -3,12 +3,12 @@
 use super::Dumped;
 use crate::error::{Error, Result};
 use crate::lane::{Lane, Zone};
+use crate::log_entry::{Header, LogEntry};
 use crate::owner::slot_of;
 use crate::pool::Pool;
 use crate::slot::{SLOT_INCARNATION, SLOT_PID, SLOT_STATE};
 use pmfs_format::journal::{
-    ADDRESS_MASK, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO, KIND_SHIFT, KIND_UNDO,
-    WORDS_SHIFT,
+    KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO, KIND_UNDO, KIND_UNDOS,
 };
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
 
@@ -88,10 +88,10 @@ fn entry(pool: &Pool, at: u64) -> Dumped {
     let mut shown = Dumped::default();
     shown.address("at", at);
     shown.number("id", line[7]);
-    shown.number("place", line[0] >> 56);
-    let words = line[0] >> WORDS_SHIFT & 7;
-    let kind = match line[0] >> KIND_SHIFT & 0xf {
-        KIND_UNDO => "undo",
+    let header = Header::read(&pool.pm, at);
+    shown.number("place", header.place());
+    let kind = match header.kind() {
+        KIND_UNDO | KIND_UNDOS => "undo",
         KIND_REDO => "redo",
         KIND_DATA => "data",
         KIND_COMMIT => "commit",
@@ -100,27 +100,29 @@ fn entry(pool: &Pool, at: u64) -> Dumped {
         _ => "no kind: can't be right",
     };
     shown.text("kind", kind);
-    match kind {
-        "undo" | "redo" => {
-            shown.address("of", line[0] & ADDRESS_MASK);
-            let words_there: Vec<String> = line[1..7]
-                .iter()
-                .take(words as usize)
-                .map(|word| format!("{word:#x}"))
-                .collect();
-            let which = if kind == "undo" { "old" } else { "new" };
-            shown.text(which, words_there.join(" "));
-        }
-        "data" => {
-            shown.address("of", line[0] & ADDRESS_MASK);
-            shown.address("saved at", line[1]);
-            shown.number("bytes", line[2]);
-        }
-        "proof" => shown.text(
-            "words hash to",
-            format!("{:#018x}{:016x}", line[2], line[1]),
-        ),
-        _ => {}
+    if kind == "proof" {
+        let hash = format!("{:#018x}{:016x}", line[2], line[1]);
+        shown.text("words hash to", hash);
+    }
+    let Some(entry) = LogEntry::parse(line) else {
+        return shown;
+    };
+    if let Some((off, bytes, from)) = entry.saved() {
+        shown.address("of", off);
+        shown.address("saved at", from);
+        shown.number("bytes", bytes);
+    }
+    let ranges = entry.ranges().map(|(off, words)| {
+        let words: Vec<String> = words.iter().map(|word| format!("{word:#x}")).collect();
+        let mut range = Dumped::default();
+        range.address("of", off);
+        let which = if kind == "undo" { "old" } else { "new" };
+        range.text(which, words.join(" "));
+        range
+    });
+    let ranges: Vec<Dumped> = ranges.collect();
+    if !ranges.is_empty() {
+        shown.list("ranges", ranges);
     }
     shown
 }

@@ -1,7 +1,6 @@
 //! setattr: mode (with the access ACL's share of it), owner, group and times in one transaction; a size first,
 //! by truncate.
 
-use super::Change;
 use crate::acl;
 use crate::error::Result;
 use crate::inode::Inode;
@@ -48,13 +47,15 @@ impl Pool {
         let xattr = self.masked(&lane, &mut fresh, &inode, set.mode)?;
         fresh.until_seal();
         let mut tx = Transaction::begin(&self.pm, &lane);
-        let mut change = Change::log(&mut tx, &inode);
-        change.hot.set_xattr(xattr);
+        let mut hot = inode.hot();
+        hot.set_xattr(xattr);
         if let Some(mtime) = set.mtime_ns {
             // The ctime that the flag stood for must not move along.
-            change.hot.0[1] = time(mtime) as u64;
+            hot.0[1] = time(mtime) as u64;
         }
-        change.hot.change(set.ctime_ns.unwrap_or(now));
+        hot.change(set.ctime_ns.unwrap_or(now));
+        debug_assert!(hot.0[0] & CTIME_IS_MTIME == 0);
+        let change = inode.log(&mut tx, &hot);
         let mode = set
             .mode
             .map(|mode| (tx.log(inode.off + offset::MODE, 8), inode.mode_word(mode)));
@@ -74,7 +75,6 @@ impl Pool {
         } else {
             locks.commit(tx);
         }
-        debug_assert!(change.hot.0[0] & CTIME_IS_MTIME == 0);
         Ok(())
     }
 

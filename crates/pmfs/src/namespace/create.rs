@@ -1,7 +1,7 @@
 //! create, mkdir, mknod, symlink, O_TMPFILE: a new inode, then the transaction that names it.
 
 use super::inode_table::{made, new_ino, write};
-use super::{Change, find, named_dir};
+use super::{find, named_dir};
 use crate::acl;
 use crate::alloc::Class;
 use crate::dir::Name;
@@ -242,13 +242,14 @@ impl Pool {
 
         let mut tx = Transaction::begin(&self.pm, &lane);
         let logged = header.log(&mut tx);
-        let mut change = Change::log(&mut tx, &parent);
-        let links = tx.log(off + offset::LINKS, 8);
-        change.hot.set_size(parent.size() + 1);
-        change.hot.touch(now);
+        let mut named = parent.hot();
+        named.set_size(parent.size() + 1);
+        named.touch(now);
         if matches!(kind, Kind::Directory) {
-            change.hot.set_links(parent.links + 1);
+            named.set_links(parent.links + 1);
         }
+        let named = parent.log(&mut tx, &named);
+        let links = tx.log(off + offset::LINKS, 8);
         if planted!("bug-name-before-inode") {
             planted::store_header(self, &header);
         }
@@ -256,7 +257,7 @@ impl Pool {
         locks.change();
         tx.set(&links, 0, u64::from(kind.links()));
         logged.apply(&mut tx);
-        change.apply(&mut tx);
+        named.apply(&mut tx);
         if planted!("bug-unlocked-before-commit") {
             drop(locks);
             tx.commit();

@@ -1,7 +1,7 @@
 //! link: one more name for a file.
 
 use super::create::LINKABLE;
-use super::{Change, find, named_dir};
+use super::{find, named_dir};
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};
 use crate::error::{Error, Result};
@@ -48,12 +48,14 @@ impl Pool {
 
         let mut tx = Transaction::begin(&self.pm, &lane);
         let logged = header.log(&mut tx);
-        let mut named = Change::log(&mut tx, &parent);
-        let mut target = Change::log(&mut tx, &inode);
-        named.hot.set_size(parent.size() + 1);
-        named.hot.touch(now);
-        target.hot.set_links(inode.links + 1);
-        target.hot.change(now);
+        let mut named = parent.hot();
+        named.set_size(parent.size() + 1);
+        named.touch(now);
+        let named = parent.log(&mut tx, &named);
+        let mut target = inode.hot();
+        target.set_links(inode.links + 1);
+        target.change(now);
+        let target = inode.log(&mut tx, &target);
         if planted!("bug-link-count-in-place") {
             planted::store_links(self, &inode, inode.links + 1);
         }

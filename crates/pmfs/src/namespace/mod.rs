@@ -11,34 +11,10 @@ pub(crate) mod whiteout;
 
 use crate::dir::{self, Hit, Name};
 use crate::error::{Error, Result};
-use crate::inode::{Hot, Inode};
+use crate::inode::Inode;
 use crate::locks::{self, LockSet};
-use crate::persist::{Logged, Sealed, Transaction};
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
-
-/// An inode whose hot words are logged and about to be replaced.
-pub(crate) struct Change {
-    range: Logged,
-    pub hot: Hot,
-}
-
-impl Change {
-    /// Logs the inode's hot words.
-    pub fn log(tx: &mut Transaction<'_>, inode: &Inode) -> Change {
-        let (off, len) = inode.hot_range();
-        Change {
-            range: tx.log(off, len),
-            hot: inode.hot(),
-        }
-    }
-
-    /// Stores them.
-    #[cfg_attr(feature = "record", track_caller)]
-    pub fn apply(&self, tx: &mut Sealed<'_>) {
-        tx.set_words(&self.range, 0, &self.hot.0);
-    }
-}
 
 /// Reads a directory that names can be made in or removed from: one that still has a name itself.
 pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {

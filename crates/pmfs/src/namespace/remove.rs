@@ -1,7 +1,7 @@
 //! unlink and rmdir. The inode's last link and its name go in one transaction; its blocks are then nobody's,
 //! and are freed when nobody holds it open.
 
-use super::{Change, find, named_dir, peek};
+use super::{find, named_dir, peek};
 use crate::alloc::Bitmap;
 use crate::dir::bucket::HeaderEdit;
 use crate::dir::{Hit, Name};
@@ -81,15 +81,17 @@ impl Pool {
             header.remove(&hit.record);
             let mut tx = Transaction::begin(&self.pm, &lane);
             let logged = header.log(&mut tx);
-            let mut named = Change::log(&mut tx, &parent);
-            let mut target = Change::log(&mut tx, &inode);
-            named.hot.set_size(parent.size().saturating_sub(1));
-            named.hot.touch(now);
+            let mut named = parent.hot();
+            named.set_size(parent.size().saturating_sub(1));
+            named.touch(now);
             if what == What::Directory {
-                named.hot.set_links(parent.links.saturating_sub(1));
+                named.set_links(parent.links.saturating_sub(1));
             }
-            target.hot.set_links(links);
-            target.hot.change(now);
+            let named = parent.log(&mut tx, &named);
+            let mut target = inode.hot();
+            target.set_links(links);
+            target.change(now);
+            let target = inode.log(&mut tx, &target);
             if planted!("bug-mtime-apart") {
                 planted::touch(self, &parent, now);
             }

@@ -1,15 +1,15 @@
 //! rename, with NOREPLACE, EXCHANGE and WHITEOUT.
 
 use super::whiteout::Whiteout;
-use super::{Change, find, named_dir, peek};
-use crate::dir::bucket::{HeaderEdit, LoggedHeader, kind_of};
+use super::{find, named_dir, peek};
+use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Hit, Name, bucket_of, expect, split};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::lane::Claim;
 use crate::locks::LockSet;
 use crate::owner::Held;
-use crate::persist::{FreshSet, Logged, Sealed, Transaction};
+use crate::persist::{Change, FreshSet, Logged, Sealed, Transaction};
 use crate::planted;
 use crate::pool::Pool;
 use crate::recovery::rename_word;
@@ -251,20 +251,18 @@ impl Pool {
             intend_reclaim(&lane, target.ino)?;
         }
         let mut tx = Transaction::begin(&self.pm, &lane);
-        let logged: Both<LoggedHeader> = headers.iter().map(|edit| edit.log(&mut tx)).collect();
+        let logged: Both<Change<8>> = headers.iter().map(|edit| edit.log(&mut tx)).collect();
         let replaced = situation.target.as_ref().map(|(target, hit)| {
             let word = hit.record.renamed_to(source.ino, kind_of(source.mode));
-            let mut change = Change::log(&mut tx, target);
-            change.hot.set_links(links_left(target));
-            change.hot.change(now);
-            (tx.log(hit.record.off, 8), word, change)
+            let mut hot = target.hot();
+            hot.set_links(links_left(target));
+            hot.change(now);
+            (tx.log(hit.record.off, 8), word, target.log(&mut tx, &hot))
         });
         let parents = parent_changes(&mut tx, &situation, stays, now);
         let whiteout = whiteout.map(|made| made.log(&mut tx, &situation.source_hit));
-        let mut moved = Change::log(&mut tx, &source);
-        moved.hot.change(now);
+        let moved = [ctime_change(&mut tx, &source, now)];
         let dotdot = [dotdot(&mut tx, &situation, &source, situation.to.ino)];
-        let moved = [moved];
 
         let mut tx = tx.seal();
         locks.change();
@@ -330,25 +328,8 @@ impl Pool {
         let mut tx = Transaction::begin(&self.pm, &lane);
         let at_source = tx.log(situation.source_hit.record.off, 8);
         let at_target = tx.log(target_hit.record.off, 8);
-        let mut parents = Both::from_iter([Change::log(&mut tx, &situation.from)]);
-        if situation.across() {
-            parents.push(Change::log(&mut tx, &situation.to));
-            let balance = i64::from(target.is_dir()) - i64::from(source.is_dir());
-            let links = |links: u32, by: i64| (i64::from(links) + by) as u32;
-            parents[0]
-                .hot
-                .set_links(links(situation.from.links, balance));
-            parents[1]
-                .hot
-                .set_links(links(situation.to.links, -balance));
-        }
-        for parent in &mut parents {
-            parent.hot.touch(now);
-        }
-        let mut moved = [Change::log(&mut tx, source), Change::log(&mut tx, target)];
-        for inode in &mut moved {
-            inode.hot.change(now);
-        }
+        let parents = exchanged_parents(&mut tx, situation, target, now);
+        let moved = [source, target].map(|inode| ctime_change(&mut tx, inode, now));
         let dotdots = [
             dotdot(&mut tx, situation, source, situation.to.ino),
             dotdot(&mut tx, situation, target, situation.from.ino),
@@ -374,6 +355,13 @@ impl Pool {
     }
 }
 
+/// An inode whose ctime alone changes.
+fn ctime_change(tx: &mut Transaction<'_>, inode: &Inode, now: i64) -> Change<6> {
+    let mut hot = inode.hot();
+    hot.change(now);
+    inode.log(tx, &hot)
+}
+
 /// Links of what a rename replaces, after it.
 fn links_left(target: &Inode) -> u32 {
     match target.is_dir() {
@@ -388,7 +376,7 @@ fn parent_changes(
     situation: &Situation,
     stays: bool,
     now: i64,
-) -> Both<Change> {
+) -> Both<Change<6>> {
     let dir_moves = u32::from(situation.source.is_dir());
     let dir_goes = situation
         .target
@@ -396,22 +384,47 @@ fn parent_changes(
         .map_or(0, |(target, _)| u32::from(target.is_dir()));
     let replaces = u64::from(situation.target.is_some());
     let left = situation.from.size() + u64::from(stays);
-    let mut parents = Both::from_iter([Change::log(tx, &situation.from)]);
+    let mut parents = Both::new();
+    let mut from = situation.from.hot();
+    from.touch(now);
     if situation.across() {
-        let mut to = Change::log(tx, &situation.to);
-        to.hot.set_size(situation.to.size() + 1 - replaces);
-        to.hot.set_links(situation.to.links + dir_moves - dir_goes);
-        parents.push(to);
-        parents[0].hot.set_size(left.saturating_sub(1));
-        parents[0].hot.set_links(situation.from.links - dir_moves);
+        let mut to = situation.to.hot();
+        to.touch(now);
+        to.set_size(situation.to.size() + 1 - replaces);
+        to.set_links(situation.to.links + dir_moves - dir_goes);
+        parents.push(situation.to.log(tx, &to));
+        from.set_size(left.saturating_sub(1));
+        from.set_links(situation.from.links - dir_moves);
     } else {
-        parents[0].hot.set_size(left - replaces);
+        from.set_size(left - replaces);
         let goes = dir_goes + dir_moves * u32::from(planted!("bug-rename-within-directory"));
-        parents[0].hot.set_links(situation.from.links - goes);
+        from.set_links(situation.from.links - goes);
     }
-    for parent in &mut parents {
-        parent.hot.touch(now);
+    parents.push(situation.from.log(tx, &from));
+    parents
+}
+
+/// The parents' links and times after an exchange with `target`.
+fn exchanged_parents(
+    tx: &mut Transaction<'_>,
+    situation: &Situation,
+    target: &Inode,
+    now: i64,
+) -> Both<Change<6>> {
+    let (from, to) = (&situation.from, &situation.to);
+    let mut parents = Both::new();
+    let mut of_from = from.hot();
+    of_from.touch(now);
+    if situation.across() {
+        let balance = i64::from(target.is_dir()) - i64::from(situation.source.is_dir());
+        let links = |links: u32, by: i64| (i64::from(links) + by) as u32;
+        of_from.set_links(links(from.links, balance));
+        let mut of_to = to.hot();
+        of_to.touch(now);
+        of_to.set_links(links(to.links, -balance));
+        parents.push(to.log(tx, &of_to));
     }
+    parents.push(from.log(tx, &of_from));
     parents
 }
 
@@ -427,8 +440,8 @@ fn dotdot(
 
 fn finish(
     tx: &mut Sealed<'_>,
-    parents: &[Change],
-    moved: &[Change],
+    parents: &[Change<6>],
+    moved: &[Change<6>],
     dotdots: &[Option<(Logged, u64)>],
 ) {
     for change in parents.iter().chain(moved) {

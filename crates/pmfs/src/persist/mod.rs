@@ -73,6 +73,7 @@
 //! }
 //! ```
 
+mod change;
 mod fresh;
 mod owed;
 pub(crate) mod proof;
@@ -83,6 +84,7 @@ mod transaction;
 
 use crate::error::{Error, Result};
 pub use crate::strays::Noted;
+pub(crate) use change::Change;
 pub use fresh::{Durable, Fresh, FreshSet};
 pub(crate) use owed::promised_ranges;
 use pmem::Pmem;

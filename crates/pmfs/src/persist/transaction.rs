@@ -7,6 +7,7 @@
 //! [`Sealed::prove`] closes with one wait less: a hash of what the logged words have become is written back with them, and
 //! recovery compares. What it answers has to be durable before any of these words changes again ([`Debt`]).
 
+use super::change::Change;
 use super::proof::Proof;
 use super::{Durable, Pm};
 use crate::debt::Debt;
@@ -14,7 +15,7 @@ use crate::lane::Lane;
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_SHIFT,
-    KIND_UNDO, PLACE_SHIFT, WORDS_SHIFT,
+    KIND_UNDO, KIND_UNDOS, PLACE_SHIFT, WORDS_SHIFT,
 };
 
 /// Lines that are noted before they are flushed: more than any call but a logged overwrite changes.
@@ -23,17 +24,30 @@ const LINES_MAX: usize = 16;
 /// A range whose old content stands in the log, or will before anything is stored to it.
 #[derive(Debug)]
 pub struct Logged {
-    off: u64,
-    words: u64,
+    pub(super) off: u64,
+    pub(super) words: u64,
 }
 
-/// An entry's first word, but for its place.
+/// Words of an entry but for the id: a range takes one for its header and its own.
+const ENTRY_WORDS: u64 = ENTRY_DATA_BYTES / 8 + 1;
+
+/// A range's header in its entry.
 #[derive(Clone, Copy)]
 struct Header(u64);
 
 impl Header {
-    fn new(kind: u64, off: u64, words: u64) -> Header {
-        Header(off & ADDRESS_MASK | words << WORDS_SHIFT | kind << KIND_SHIFT)
+    fn new(kind: u64, off: u64, words: u64, place: usize) -> Header {
+        Header(
+            off & ADDRESS_MASK
+                | words << WORDS_SHIFT
+                | kind << KIND_SHIFT
+                | (place as u64) << PLACE_SHIFT,
+        )
+    }
+
+    /// Its entry's place in the transaction.
+    fn place(self) -> usize {
+        (self.0 >> PLACE_SHIFT) as usize
     }
 
     /// The words it covers, by their offsets; none of KIND_DATA.
@@ -51,8 +65,11 @@ impl Header {
 pub struct Transaction<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
-    entries: ArrayVec<Header, ENTRIES_MAX>,
-    /// Of each entry of KIND_DATA: where the saved copy is and its length in bytes.
+    /// By their entries.
+    ranges: ArrayVec<Header, ENTRIES_MAX>,
+    /// Words that are left in each entry.
+    left: ArrayVec<u8, ENTRIES_MAX>,
+    /// Of each range of KIND_DATA: where the saved copy is and its length in bytes.
     saved: Vec<[u64; 2]>,
 }
 
@@ -63,14 +80,36 @@ impl<'a> Transaction<'a> {
         Transaction {
             pm,
             lane,
-            entries: ArrayVec::new(),
+            ranges: ArrayVec::new(),
+            left: ArrayVec::new(),
             saved: Vec::new(),
         }
     }
 
-    fn push(&mut self, entry: Header) {
-        let logged = self.entries.try_push(entry);
-        assert!(logged.is_ok(), "a transaction logs at most 32 entries");
+    /// Puts a range into the first entry that has room: each is a line to be flushed. That the order becomes another does not matter,
+    /// as all of it is logged before anything is stored.
+    fn push(&mut self, kind: u64, off: u64, words: u64) {
+        let takes = match kind {
+            KIND_DATA => ENTRY_WORDS,
+            _ => 1 + words,
+        } as u8;
+        let place = self.left.iter().position(|&left| left >= takes);
+        let (place, at) = match place {
+            Some(place) => {
+                let behind = |range: &Header| range.place() > place;
+                let at = self.ranges.iter().position(behind);
+                (place, at.unwrap_or(self.ranges.len()))
+            }
+            None => {
+                let made = self.left.try_push(ENTRY_WORDS as u8);
+                assert!(made.is_ok(), "a transaction logs at most 32 entries");
+                (self.left.len() - 1, self.ranges.len())
+            }
+        };
+        self.left[place] -= takes;
+        let header = Header::new(kind, off, words, place);
+        let logged = self.ranges.try_insert(at, header);
+        assert!(logged.is_ok(), "a transaction logs at most 32 ranges");
     }
 
     /// Logs `len` bytes at `off` (both multiples of 8, at most 48 bytes).
@@ -80,8 +119,28 @@ impl<'a> Transaction<'a> {
             off.is_multiple_of(8) && len.is_multiple_of(8) && len <= ENTRY_DATA_BYTES && len > 0
         );
         let words = len / 8;
-        self.push(Header::new(KIND_UNDO, off, words));
+        self.push(KIND_UNDO, off, words);
         Logged { off, words }
+    }
+
+    /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand: nothing else is to be stored.
+    #[must_use]
+    pub(crate) fn change<const N: usize>(
+        &mut self,
+        off: u64,
+        old: &[u64; N],
+        new: &[u64; N],
+    ) -> Change<N> {
+        let mut change = Change::of(off, *new);
+        let mut at = 0;
+        while at < N {
+            let words = (at..N).take_while(|&word| old[word] != new[word]).count();
+            if words > 0 {
+                change.push(self.log_bytes(off + at as u64 * 8, words as u64 * 8));
+            }
+            at += words + 1;
+        }
+        change
     }
 
     /// Logs any range, in as many entries as it takes. Ends are widened to words.
@@ -104,7 +163,7 @@ impl<'a> Transaction<'a> {
     /// Logs `len` bytes at `off` whose old content was saved at `saved`, which must be durable (DECISIONS 14).
     #[must_use]
     pub fn log_saved(&mut self, off: u64, len: u64, saved: u64, _durable: &Durable) -> Logged {
-        self.push(Header::new(KIND_DATA, off, 0));
+        self.push(KIND_DATA, off, 0);
         self.saved.push([saved, len]);
         Logged {
             off: off & !7,
@@ -121,15 +180,25 @@ impl<'a> Transaction<'a> {
         let window = mem.window();
         let mut void = false;
         let mut saved = self.saved.iter();
-        for (place, entry) in self.entries.iter().enumerate() {
+        for ranges in self
+            .ranges
+            .chunk_by(|one, next| one.place() == next.place())
+        {
             let mut line = [0u64; 8];
-            line[0] = entry.0 | (place as u64) << PLACE_SHIFT;
-            if entry.is_data() {
-                line[1..3].copy_from_slice(saved.next().expect("pushed with the entry"));
-            } else {
-                for (off, old) in entry.words().zip(&mut line[1..]) {
-                    *old = mem.load(off);
+            let mut at = 0;
+            for range in ranges {
+                line[at] = range.0;
+                if range.is_data() {
+                    line[1..3].copy_from_slice(saved.next().expect("pushed with the range"));
                 }
+                for (off, old) in range.words().zip(&mut line[at + 1..]) {
+                    *old = mem.load(off);
+                    at += 1;
+                }
+                at += 1;
+            }
+            if ranges.len() > 1 {
+                line[0] ^= (KIND_UNDO ^ KIND_UNDOS) << KIND_SHIFT;
             }
             line[7] = id;
             if mem.failed().is_some() {
@@ -149,7 +218,7 @@ impl<'a> Transaction<'a> {
         drop(window);
         self.lane.pay_by_entries();
         super::owed::flush(mem);
-        pmem::counters::add_logged(64 * (self.entries.len() as u64 + 1));
+        pmem::counters::add_logged(64 * (self.left.len() as u64 + 1));
         if !planted!("bug-seal-unfenced") {
             mem.fence();
         }
@@ -157,7 +226,7 @@ impl<'a> Transaction<'a> {
             pm: self.pm,
             lane: self.lane,
             id,
-            entries: self.entries,
+            ranges: self.ranges,
             lines: [0; LINES_MAX],
             count: 0,
             void,
@@ -170,7 +239,7 @@ pub struct Sealed<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     id: u64,
-    entries: ArrayVec<Header, ENTRIES_MAX>,
+    ranges: ArrayVec<Header, ENTRIES_MAX>,
     /// Lines stored to, each to be flushed once: a line that was just flushed is slow to write again.
     lines: [u64; LINES_MAX],
     count: usize,
@@ -301,11 +370,11 @@ impl Sealed<'_> {
     pub(crate) fn prove(mut self) -> Option<Debt> {
         let mem = &self.pm.mem;
         let mut proof = Proof::default();
-        for off in self.entries.iter().flat_map(|entry| entry.words()) {
+        for off in self.ranges.iter().flat_map(|range| range.words()) {
             proof.add(mem.load_cached(off));
         }
         let failed = mem.failed().is_some();
-        if self.void || failed || self.entries.iter().any(|entry| entry.is_data()) {
+        if self.void || failed || self.ranges.iter().any(|range| range.is_data()) {
             self.commit();
             return None;
         }

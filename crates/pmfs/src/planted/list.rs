@@ -111,8 +111,10 @@ bugs! {
         "the bitmaps are rebuilt from trees that are yet to be undone";
     OneCall "bug-walk-misses-attributes", "PMFS: the allocator after recovery",
         "blocks of extended attributes are free after recovery";
+    OneCall "bug-second-range-forgotten", "undo: entries of several ranges",
+        "of an entry with several ranges only the first is restored";
     OneCall "bug-undo-one-word-short", "undo: range",
-        "the last word of each entry is not restored";
+        "the last word of each range is not restored";
     OneCall "bug-saved-undone-backwards", "data undo: direction",
         "recovery copies the half-written data over the saved one";
     Kill "bug-wrong-lane-undone", "WineFS: wrong per-CPU journal",

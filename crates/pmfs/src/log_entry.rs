@@ -1,0 +1,173 @@
+//! One entry of the log as recovery reads it: old words or new ones of some ranges, or where a range's old data was saved.
+
+use crate::error::{Error, Result};
+use crate::persist::{Pm, Restore};
+use crate::pool::Pool;
+use pmfs_format::journal::{
+    ADDRESS_MASK, ENTRY_LAST, KIND_DATA, KIND_REDO, KIND_SHIFT, KIND_UNDO, KIND_UNDOS, PLACE_SHIFT,
+    WORDS_SHIFT,
+};
+
+/// Words of an entry before its id.
+const WORDS: usize = 7;
+
+/// The first word of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header(u64);
+
+impl Header {
+    pub fn read(pm: &Pm, entry: u64) -> Header {
+        Header(pm.load(entry))
+    }
+
+    pub fn kind(self) -> u64 {
+        self.0 >> KIND_SHIFT & 0xf
+    }
+
+    /// The entry's place in its transaction.
+    pub fn place(self) -> u64 {
+        self.0 >> PLACE_SHIFT
+    }
+
+    /// Of new words, and the last entry of its transaction.
+    pub fn is_last_of_new(self) -> bool {
+        self.kind() == KIND_REDO && self.0 & ENTRY_LAST != 0
+    }
+
+    /// Address and number of words of the range that it begins.
+    pub fn range(self) -> (u64, u64) {
+        (self.0 & ADDRESS_MASK, self.0 >> WORDS_SHIFT & 7)
+    }
+}
+
+/// An entry that speaks of the pool: runtime area and journal are no part of it.
+pub(crate) struct LogEntry {
+    line: [u64; 8],
+}
+
+impl LogEntry {
+    /// Reads the entry at `entry`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it can't be right.
+    pub fn read(pool: &Pool, entry: u64) -> Result<LogEntry> {
+        let read = LogEntry::parse(pool.pm.read::<8>(entry));
+        let inside = |off: u64, bytes: u64| {
+            let end = off.checked_add(bytes);
+            off >= pool.data.start && end.is_some_and(|end| end <= pool.data.end)
+        };
+        let is_right = |read: &LogEntry| match read.saved() {
+            Some((off, bytes, from)) => inside(off, bytes) && inside(from, bytes),
+            None => read
+                .ranges()
+                .all(|(off, words)| off.is_multiple_of(8) && inside(off, words.len() as u64 * 8)),
+        };
+        let read = read.filter(is_right);
+        read.ok_or_else(|| Error::corrupt("journal entry", entry))
+    }
+
+    /// `None`: its ranges don't fit it, or it has none. Of where these lie nothing is said.
+    pub fn parse(line: [u64; 8]) -> Option<LogEntry> {
+        let mut at = 0;
+        let several = match Header(line[0]).kind() {
+            KIND_DATA => return Some(LogEntry { line }),
+            KIND_UNDO | KIND_REDO => false,
+            KIND_UNDOS => true,
+            _ => return None,
+        };
+        while at == 0 || several && at < WORDS && line[at] != 0 {
+            let (_, words) = Header(line[at]).range();
+            at += 1 + words as usize;
+            if words == 0 || at > WORDS {
+                return None;
+            }
+        }
+        Some(LogEntry { line })
+    }
+
+    /// Its ranges, each with the words that it has of it; none of saved data.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, &[u64])> {
+        let kind = Header(self.line[0]).kind();
+        let several = kind == KIND_UNDOS && !planted!("bug-second-range-forgotten");
+        let mut at = match kind {
+            KIND_DATA => WORDS,
+            _ => 0,
+        };
+        std::iter::from_fn(move || {
+            if at >= WORDS || self.line[at] == 0 {
+                return None;
+            }
+            let (off, words) = Header(self.line[at]).range();
+            let of_range = &self.line[at + 1..][..words as usize];
+            at = match several {
+                true => at + 1 + words as usize,
+                false => WORDS,
+            };
+            Some((off, of_range))
+        })
+    }
+
+    /// Of a range whose old data was saved: its offset, its bytes, where they are saved.
+    pub fn saved(&self) -> Option<(u64, u64, u64)> {
+        let header = Header(self.line[0]);
+        let (off, _) = header.range();
+        (header.kind() == KIND_DATA).then_some((off, self.line[2], self.line[1]))
+    }
+
+    /// Stores what it holds, old words or new ones, where it says.
+    ///
+    /// # Errors
+    /// [`Error::Medium`]
+    pub fn put(&self, restore: &Restore<'_>) -> Result<()> {
+        for (off, words) in self.ranges() {
+            let forgotten = usize::from(planted!("bug-undo-one-word-short"));
+            restore.words(off, &words[..words.len() - forgotten]);
+        }
+        match self.saved() {
+            None => Ok(()),
+            Some((off, bytes, from)) if planted!("bug-saved-undone-backwards") => {
+                restore.data(from, off, bytes)
+            }
+            Some((off, bytes, from)) => restore.data(off, from, bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(kind: u64, off: u64, words: u64) -> u64 {
+        off | words << WORDS_SHIFT | kind << KIND_SHIFT
+    }
+
+    fn ranges(line: [u64; 8]) -> Option<Vec<(u64, Vec<u64>)>> {
+        let entry = LogEntry::parse(line)?;
+        let owned = entry.ranges().map(|(off, words)| (off, words.to_vec()));
+        Some(owned.collect())
+    }
+
+    #[test]
+    fn an_entry_has_up_to_three_ranges() {
+        let first = header(KIND_UNDOS, 4096, 1);
+        let [second, third] = [8192, 64].map(|off| header(KIND_UNDO, off, 2));
+        let two = [first, 1, second, 2, 3, 0, 0, 9];
+        assert_eq!(ranges(two), Some(vec![(4096, vec![1]), (8192, vec![2, 3])]));
+        let last = header(KIND_UNDO, 64, 1);
+        let three = [first, 1, second, 2, 3, last, 4, 9];
+        let (_, rest) = ranges(three).map(|mut all| (all.remove(0), all)).unwrap();
+        assert_eq!(rest, [(8192, vec![2, 3]), (64, vec![4])]);
+        // The id is no word of a range.
+        assert_eq!(ranges([first, 1, second, 2, 3, third, 4, 9]), None);
+    }
+
+    /// Zeros are words, too.
+    #[test]
+    fn one_range_ends_where_it_says() {
+        let one = |words| [header(KIND_UNDO, 4096, words), 0, 0, 5, 5, 5, 5, 9];
+        assert_eq!(ranges(one(2)), Some(vec![(4096, vec![0, 0])]));
+        assert_eq!(ranges(one(6)), Some(vec![(4096, vec![0, 0, 5, 5, 5, 5])]));
+        assert_eq!(ranges(one(7)), None);
+        assert_eq!(ranges(one(0)), None);
+    }
+}

@@ -1,7 +1,7 @@
 //! create, mkdir, mknod, symlink, O_TMPFILE: a new inode, then the transaction that names it.
 
 use super::inode_table::{made, new_ino, write};
-use super::{find, named_dir};
+use super::{find, named_dir, with_names};
 use crate::acl;
 use crate::alloc::Class;
 use crate::dir::Name;
@@ -242,13 +242,8 @@ impl Pool {
 
         let mut tx = Transaction::begin(&self.pm, &lane);
         let logged = header.log(&mut tx);
-        let mut named = parent.hot();
-        named.set_size(parent.size() + 1);
-        named.touch(now);
-        if matches!(kind, Kind::Directory) {
-            named.set_links(parent.links + 1);
-        }
-        let named = parent.log(&mut tx, &named);
+        let is_dir = matches!(kind, Kind::Directory);
+        let named = parent.log(&mut tx, &with_names(&parent, 1, is_dir, now));
         let links = tx.log(off + offset::LINKS, 8);
         if planted!("bug-name-before-inode") {
             planted::store_header(self, &header);

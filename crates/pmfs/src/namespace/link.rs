@@ -1,7 +1,7 @@
 //! link: one more name for a file.
 
 use super::create::LINKABLE;
-use super::{find, named_dir};
+use super::{find, named_dir, with_links, with_names};
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};
 use crate::error::{Error, Result};
@@ -48,14 +48,8 @@ impl Pool {
 
         let mut tx = Transaction::begin(&self.pm, &lane);
         let logged = header.log(&mut tx);
-        let mut named = parent.hot();
-        named.set_size(parent.size() + 1);
-        named.touch(now);
-        let named = parent.log(&mut tx, &named);
-        let mut target = inode.hot();
-        target.set_links(inode.links + 1);
-        target.change(now);
-        let target = inode.log(&mut tx, &target);
+        let named = parent.log(&mut tx, &with_names(&parent, 1, false, now));
+        let target = inode.log(&mut tx, &with_links(&inode, inode.links + 1, now));
         if planted!("bug-link-count-in-place") {
             planted::store_links(self, &inode, inode.links + 1);
         }

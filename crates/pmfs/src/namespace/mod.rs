@@ -11,10 +11,29 @@ pub(crate) mod whiteout;
 
 use crate::dir::{self, Hit, Name};
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{Hot, Inode};
 use crate::locks::{self, LockSet};
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
+
+/// A directory that has gained or lost a name, of a directory or of something else.
+fn with_names(dir: &Inode, by: i64, of_dir: bool, now_ns: i64) -> Hot {
+    let mut hot = dir.hot();
+    hot.set_size(dir.size().saturating_add_signed(by));
+    if of_dir {
+        hot.set_links(dir.links.saturating_add_signed(by as i32));
+    }
+    hot.touch(now_ns);
+    hot
+}
+
+/// An inode that has so many links now.
+fn with_links(inode: &Inode, links: u32, now_ns: i64) -> Hot {
+    let mut hot = inode.hot();
+    hot.set_links(links);
+    hot.change(now_ns);
+    hot
+}
 
 /// Reads a directory that names can be made in or removed from: one that still has a name itself.
 pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {

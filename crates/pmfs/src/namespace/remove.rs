@@ -1,7 +1,7 @@
 //! unlink and rmdir. The inode's last link and its name go in one transaction; its blocks are then nobody's,
 //! and are freed when nobody holds it open.
 
-use super::{find, named_dir, peek};
+use super::{find, named_dir, peek, with_links, with_names};
 use crate::alloc::Bitmap;
 use crate::dir::bucket::HeaderEdit;
 use crate::dir::{Hit, Name};
@@ -81,17 +81,8 @@ impl Pool {
             header.remove(&hit.record);
             let mut tx = Transaction::begin(&self.pm, &lane);
             let logged = header.log(&mut tx);
-            let mut named = parent.hot();
-            named.set_size(parent.size().saturating_sub(1));
-            named.touch(now);
-            if what == What::Directory {
-                named.set_links(parent.links.saturating_sub(1));
-            }
-            let named = parent.log(&mut tx, &named);
-            let mut target = inode.hot();
-            target.set_links(links);
-            target.change(now);
-            let target = inode.log(&mut tx, &target);
+            let named = parent.log(&mut tx, &with_names(&parent, -1, inode.is_dir(), now));
+            let target = inode.log(&mut tx, &with_links(&inode, links, now));
             if planted!("bug-mtime-apart") {
                 planted::touch(self, &parent, now);
             }

@@ -1,7 +1,7 @@
 //! rename, with NOREPLACE, EXCHANGE and WHITEOUT.
 
 use super::whiteout::Whiteout;
-use super::{find, named_dir, peek};
+use super::{find, named_dir, peek, with_links};
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Hit, Name, bucket_of, expect, split};
 use crate::error::{Error, Result};
@@ -254,9 +254,7 @@ impl Pool {
         let logged: Both<Change<8>> = headers.iter().map(|edit| edit.log(&mut tx)).collect();
         let replaced = situation.target.as_ref().map(|(target, hit)| {
             let word = hit.record.renamed_to(source.ino, kind_of(source.mode));
-            let mut hot = target.hot();
-            hot.set_links(links_left(target));
-            hot.change(now);
+            let hot = with_links(target, links_left(target), now);
             (tx.log(hit.record.off, 8), word, target.log(&mut tx, &hot))
         });
         let parents = parent_changes(&mut tx, &situation, stays, now);

@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 14 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 15 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a log of new words are durable (docs/adr/0017).
 pub const LAYOUT_PROMISES: u64 = 13;
 /// [`LockRaw::debt`]: where the transaction's id starts.

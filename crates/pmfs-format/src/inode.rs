@@ -18,8 +18,6 @@ pub const SIZE_MAX: u64 = 1 << 48;
 pub const LINKS_MAX: u32 = 4_000_000_000;
 /// Symlink targets up to this many bytes live in the inode.
 pub const INLINE_BYTES: usize = 40;
-/// Bytes of the inode that one undo entry covers: the first six words.
-pub const HOT_BYTES: u64 = 48;
 
 /// Offsets of the fields that the engine stores to one by one.
 pub mod offset {

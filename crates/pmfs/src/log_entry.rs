@@ -1,4 +1,4 @@
-//! One entry of the log as recovery reads it: old words or new ones of some ranges, or where a range's old data was saved.
+//! One entry of the log: old words or new ones of some ranges, or where a range's old data was saved.
 
 use crate::error::{Error, Result};
 use crate::persist::{Pm, Restore};
@@ -8,23 +8,37 @@ use pmfs_format::journal::{
     WORDS_SHIFT,
 };
 
-/// Words of an entry before its id.
-const WORDS: usize = 7;
+/// Words of an entry before its id: a range takes one for its header, and its own.
+pub(crate) const WORDS: usize = 7;
 
-/// The first word of an entry.
+/// The first word of an entry, or of a further range in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header(u64);
 
 impl Header {
+    #[inline]
+    pub fn new(kind: u64, off: u64, words: u64, place: u64) -> Header {
+        Header(
+            off & ADDRESS_MASK | words << WORDS_SHIFT | kind << KIND_SHIFT | place << PLACE_SHIFT,
+        )
+    }
+
     pub fn read(pm: &Pm, entry: u64) -> Header {
         Header(pm.load(entry))
     }
 
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
     pub fn kind(self) -> u64 {
         self.0 >> KIND_SHIFT & 0xf
     }
 
     /// The entry's place in its transaction.
+    #[inline]
     pub fn place(self) -> u64 {
         self.0 >> PLACE_SHIFT
     }
@@ -35,8 +49,16 @@ impl Header {
     }
 
     /// Address and number of words of the range that it begins.
+    #[inline]
     pub fn range(self) -> (u64, u64) {
         (self.0 & ADDRESS_MASK, self.0 >> WORDS_SHIFT & 7)
+    }
+
+    /// The words of that range, by their offsets; none of KIND_DATA.
+    #[inline]
+    pub fn words(self) -> impl Iterator<Item = u64> {
+        let (off, words) = self.range();
+        (0..words).map(move |word| off + word * 8)
     }
 }
 
@@ -138,7 +160,7 @@ mod tests {
     use super::*;
 
     fn header(kind: u64, off: u64, words: u64) -> u64 {
-        off | words << WORDS_SHIFT | kind << KIND_SHIFT
+        Header::new(kind, off, words, 0).word()
     }
 
     fn ranges(line: [u64; 8]) -> Option<Vec<(u64, Vec<u64>)>> {

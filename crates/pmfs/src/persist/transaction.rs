@@ -12,10 +12,11 @@ use super::proof::Proof;
 use super::{Durable, Pm};
 use crate::debt::Debt;
 use crate::lane::Lane;
+use crate::log_entry::{Header, WORDS};
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
-    ADDRESS_MASK, ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_SHIFT,
-    KIND_UNDO, KIND_UNDOS, PLACE_SHIFT, WORDS_SHIFT,
+    ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_SHIFT, KIND_UNDO,
+    KIND_UNDOS,
 };
 
 /// Lines that are noted before they are flushed: more than any call but a logged overwrite changes.
@@ -26,39 +27,6 @@ const LINES_MAX: usize = 16;
 pub struct Logged {
     pub(super) off: u64,
     pub(super) words: u64,
-}
-
-/// Words of an entry but for the id: a range takes one for its header and its own.
-const ENTRY_WORDS: u64 = ENTRY_DATA_BYTES / 8 + 1;
-
-/// A range's header in its entry.
-#[derive(Clone, Copy)]
-struct Header(u64);
-
-impl Header {
-    fn new(kind: u64, off: u64, words: u64, place: usize) -> Header {
-        Header(
-            off & ADDRESS_MASK
-                | words << WORDS_SHIFT
-                | kind << KIND_SHIFT
-                | (place as u64) << PLACE_SHIFT,
-        )
-    }
-
-    /// Its entry's place in the transaction.
-    fn place(self) -> usize {
-        (self.0 >> PLACE_SHIFT) as usize
-    }
-
-    /// The words it covers, by their offsets; none of KIND_DATA.
-    fn words(self) -> impl Iterator<Item = u64> {
-        let off = self.0 & ADDRESS_MASK;
-        (0..self.0 >> WORDS_SHIFT & 7).map(move |word| off + word * 8)
-    }
-
-    fn is_data(self) -> bool {
-        self.0 >> KIND_SHIFT & 0xf == KIND_DATA
-    }
 }
 
 /// A transaction that has changed nothing yet. Dropping it is free.
@@ -90,24 +58,24 @@ impl<'a> Transaction<'a> {
     /// as all of it is logged before anything is stored.
     fn push(&mut self, kind: u64, off: u64, words: u64) {
         let takes = match kind {
-            KIND_DATA => ENTRY_WORDS,
-            _ => 1 + words,
-        } as u8;
+            KIND_DATA => WORDS as u8,
+            _ => 1 + words as u8,
+        };
         let place = self.left.iter().position(|&left| left >= takes);
         let (place, at) = match place {
             Some(place) => {
-                let behind = |range: &Header| range.place() > place;
+                let behind = |range: &Header| range.place() > place as u64;
                 let at = self.ranges.iter().position(behind);
                 (place, at.unwrap_or(self.ranges.len()))
             }
             None => {
-                let made = self.left.try_push(ENTRY_WORDS as u8);
+                let made = self.left.try_push(WORDS as u8);
                 assert!(made.is_ok(), "a transaction logs at most 32 entries");
                 (self.left.len() - 1, self.ranges.len())
             }
         };
         self.left[place] -= takes;
-        let header = Header::new(kind, off, words, place);
+        let header = Header::new(kind, off, words, place as u64);
         let logged = self.ranges.try_insert(at, header);
         assert!(logged.is_ok(), "a transaction logs at most 32 ranges");
     }
@@ -187,8 +155,8 @@ impl<'a> Transaction<'a> {
             let mut line = [0u64; 8];
             let mut at = 0;
             for range in ranges {
-                line[at] = range.0;
-                if range.is_data() {
+                line[at] = range.word();
+                if range.kind() == KIND_DATA {
                     line[1..3].copy_from_slice(saved.next().expect("pushed with the range"));
                 }
                 for (off, old) in range.words().zip(&mut line[at + 1..]) {
@@ -374,7 +342,7 @@ impl Sealed<'_> {
             proof.add(mem.load_cached(off));
         }
         let failed = mem.failed().is_some();
-        if self.void || failed || self.ranges.iter().any(|range| range.is_data()) {
+        if self.void || failed || self.ranges.iter().any(|range| range.kind() == KIND_DATA) {
             self.commit();
             return None;
         }

@@ -156,7 +156,7 @@ impl<'a> Lane<'a> {
         }
         open.iter().for_each(|(lane, _)| lane.flush_promised());
         restore.barrier();
-        open.iter().for_each(|&(_, last)| restore.confirm(last));
+        open.iter().for_each(|&(_, last)| restore.commit(last));
     }
 }
 

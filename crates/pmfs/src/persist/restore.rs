@@ -74,13 +74,18 @@ impl<'a> Restore<'a> {
     /// Makes a proof that holds a commit, which stays one whatever becomes of the words it spoke of; durable on return.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn confirm(&self, proof: u64) {
-        let window = self.pm.mem.window();
-        self.pm.mem.store(proof, KIND_COMMIT << KIND_SHIFT);
+        self.commit(proof);
+        self.barrier();
+    }
+
+    /// Makes the last entry of a log its closing one; durable with the next barrier.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn commit(&self, last: u64) {
+        let _window = self.pm.mem.window();
+        self.pm.mem.store(last, KIND_COMMIT << KIND_SHIFT);
         if !planted!("bug-confirmed-unflushed") {
-            self.pm.mem.flush(proof, 64);
+            self.pm.mem.flush(last, 64);
         }
-        drop(window);
-        self.pm.mem.fence();
     }
 
     /// Zeros a range.

@@ -8,7 +8,7 @@ use super::call::{Call, parse};
 
 const BEGINNINGS: [&str; 2] = ["mkdir A", "mkdir B"];
 
-const CALLS: [&str; 12] = [
+const CALLS: [&str; 15] = [
     // Bytes over bytes.
     "create foo; write foo 0 200; write foo 8 24; write foo 16 24; write foo 0 40",
     "create foo; write foo 0 200; write foo 8 24; write foo 8 8; write foo 13 21; write foo 16 24",
@@ -16,9 +16,13 @@ const CALLS: [&str; 12] = [
     // An end inside of a word.
     "create foo; write foo 0 13; write foo 3 10; append foo 5; write foo 2 12; truncate foo 40",
     "create foo; write foo 0 29; write foo 0 29; truncate foo 60; write foo 24 30; append foo 300",
+    // An end that a log has, and that moves on over old bytes, or right there.
+    "create foo; write foo 0 5000; link foo bar; write foo 6000 10",
+    "create foo; write foo 0 5000; link foo bar; append foo 10",
     // Blocks that go.
     "create foo; write foo 0 9000; write foo 100 24; truncate foo 0; create bar; write bar 0 4096",
     "create foo; write foo 0 9000; write foo 0 8192; write foo 4096 4904; unlink foo; create bar; write bar 0 4096",
+    "create foo; write foo 0 200; write foo 8 24; unlink foo; create bar; write bar 0 4096",
     // Numbers that are given out again.
     "create foo; unlink foo; create bar; unlink bar; mkdir C; rmdir C; create foo",
     "create foo; create bar; rename foo bar; create foo; unlink bar; tmpfile A",

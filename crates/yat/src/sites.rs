@@ -291,7 +291,7 @@ const PROGRAMS: &str = "what programs store in mapped blocks is not recorded";
 const UNSEEN_FENCES: [(&str, &str, &str); 3] = [
     (
         "file/extend.rs",
-        "publish_hidden(found.slot, leaf.0)",
+        "publish_hidden_run(",
         "what is owed is paid before any store in place; that of a leaf into a hole is of a word that no log has which is owed",
     ),
     (

@@ -137,6 +137,7 @@ impl Fileset {
             names: Mutex::new(names),
             log: Mutex::new((log, LOG_MOST)),
         };
+        let block = vec![5; shape.at_once as usize];
         for number in 0..shape.files {
             let path = fileset.path(number);
             let mut there = path.exists();
@@ -144,7 +145,7 @@ impl Fileset {
                 std::fs::create_dir_all(path.parent().unwrap_or(dir))?;
                 there = number % 100 < shape.there;
                 if there {
-                    fileset.write_whole(&mut File::create(path)?, number)?;
+                    fileset.write_whole(&mut File::create(path)?, number, &block)?;
                 }
             }
             fileset.give_back(number, there);
@@ -202,8 +203,8 @@ impl Fileset {
         list.push(number);
     }
 
-    fn write_whole(&self, file: &mut File, number: u64) -> anyhow::Result<()> {
-        let block = vec![5; self.shape.at_once as usize];
+    /// Writes as much as the file has, from `block`, which is as long as what is written at a time.
+    fn write_whole(&self, file: &mut File, number: u64, block: &[u8]) -> anyhow::Result<()> {
         let mut left = self.bytes(number);
         while left > 0 {
             let now = left.min(self.shape.at_once);
@@ -282,7 +283,7 @@ impl Worker<'_> {
             return Ok(None);
         };
         match step {
-            Step::WriteWhole => self.fileset.write_whole(&mut file, number)?,
+            Step::WriteWhole => self.fileset.write_whole(&mut file, number, &self.buffer)?,
             Step::ReadWhole => while file.read(&mut self.buffer)? > 0 {},
             Step::Append(most) => {
                 let bytes = self.some(most);

@@ -1,6 +1,6 @@
 //! Writing at or past the end: into memory that no size exposes, then the size. No log.
 
-use super::overwrite::UNGUARDED_MAX;
+use super::source::Source;
 use super::{Work, block_of, is_direct};
 use crate::alloc::{Class, Wish};
 use crate::error::Result;
@@ -14,17 +14,14 @@ use crate::types::{Ino, LargePages};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
-/// Up to this many bytes go through the caches: the next append writes the same line.
-const SMALL: usize = 256;
-const _: () = assert!(SMALL <= UNGUARDED_MAX);
 /// A file at least this large grows by 2 MiB leaves; in the checker's small pools, where there is nothing as large, sooner.
 const GROW_LARGE: u64 = if pmem::RECORDING { 2 << 20 } else { 16 << 20 };
 
 impl Work<'_> {
     /// Writes `data` at `at`, at or past the end.
-    pub fn extend(&mut self, at: u64, data: &[u8]) -> Result<()> {
+    pub fn extend(&mut self, at: u64, data: Source<'_>) -> Result<()> {
         let size = self.inode.size();
-        let end = at + data.len() as u64;
+        let end = at + data.len();
         if at > size {
             // The barrier before the size covers this too.
             let _ = self.expose(size, at)?;
@@ -54,7 +51,7 @@ impl Work<'_> {
         index: u64,
         want: u64,
         at: u64,
-        data: &[u8],
+        data: Source<'_>,
     ) -> Result<u64> {
         let tree = self.tree();
         let found = tree.find(self.pool, index)?;
@@ -65,8 +62,7 @@ impl Work<'_> {
                 if found.units > 1 {
                     self.write_out_large(&found)?;
                 } else {
-                    let leaf = Entry::leaf(found.entry.off());
-                    self.place(fresh, &found, leaf, index, at);
+                    self.place(fresh, &found, (found.entry.off(), 1), index, at);
                     if found.level == 0 {
                         // The next block's branch is built from the root word, which must not be the old one.
                         self.reload()?;
@@ -74,7 +70,7 @@ impl Work<'_> {
                 }
             }
             let off = found.entry.off() + inside * BLOCK_BYTES;
-            put(fresh, off, index, count, at, data)?;
+            self.put(fresh, off, (index, count), at, data)?;
             return Ok(count);
         }
         let large = found.level != 1 && self.grows_large(index, want, at);
@@ -94,14 +90,8 @@ impl Work<'_> {
                 self.pool
                     .alloc_wish(self.lane, wish, Class::Ordinary, Zone::Data, purpose)?;
             let off = run.block << BLOCK_SHIFT;
-            put(fresh, off, index, run.count, at, data)?;
-            let leaf = |block: u64| Entry::leaf(off + block * BLOCK_BYTES);
-            self.place(fresh, &found, leaf(0), index, at);
-            for block in 1..run.count {
-                self.pool
-                    .pm
-                    .publish_hidden(found.slot + block * 8, leaf(block).0);
-            }
+            self.put(fresh, off, (index, run.count), at, data)?;
+            self.place(fresh, &found, (off, run.count), index, at);
             if found.level == 0 {
                 self.reload()?;
             }
@@ -123,21 +113,34 @@ impl Work<'_> {
         }
     }
 
-    /// Sets the leaf of block `index`, whose bytes before `at` are zeros. If the size already exposes some
-    /// of them, they must be durable first.
-    fn place(&self, fresh: &mut FreshSet<'_>, found: &Found, leaf: Entry, index: u64, at: u64) {
+    /// Sets the leaves of so many blocks from `index` on, which stand at an offset in a row; the first one's bytes before `at` are
+    /// zeros. If the size already exposes some of them, they must be durable first.
+    fn place(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        found: &Found,
+        (off, count): (u64, u64),
+        index: u64,
+        at: u64,
+    ) {
         let start = index * BLOCK_BYTES;
         let head = at.saturating_sub(start).min(BLOCK_BYTES);
         if head > 0 {
-            fresh.range(leaf.off(), head).zero(0, head);
+            fresh.range(off, head).zero(0, head);
         }
-        if start >= self.inode.size() {
-            return self.pool.pm.publish_hidden(found.slot, leaf.0);
+        let pm = &self.pool.pm;
+        let leaf = |block: u64| Entry::leaf(off + block * BLOCK_BYTES).0;
+        let mut hidden = 0;
+        if start < self.inode.size() {
+            let durable = pm.fresh().barrier();
+            self.locks.change();
+            pm.publish(found.slot, leaf(0), durable);
+            hidden = 1;
         }
-        let exposed = self.pool.pm.fresh();
-        let durable = exposed.barrier();
-        self.locks.change();
-        self.pool.pm.publish(found.slot, leaf.0, durable);
+        if hidden < count {
+            let leaves = (hidden as usize..count as usize).map(|block| leaf(block as u64));
+            pm.publish_hidden_run(found.slot + hidden * 8, leaves);
+        }
     }
 
     /// Whether a whole large leaf is to begin at `index`: where a large file goes on without a gap, or a large write
@@ -176,6 +179,21 @@ impl Work<'_> {
         self.swing(Class::Ordinary, (from, to), &mut leaves)
     }
 
+    /// Writes the part of `data` (which starts at byte `at`) that falls into `count` blocks from `index`.
+    fn put(
+        &self,
+        fresh: &mut FreshSet<'_>,
+        off: u64,
+        (index, count): (u64, u64),
+        at: u64,
+        data: Source<'_>,
+    ) -> Result<()> {
+        let start = (index * BLOCK_BYTES).max(at);
+        let end = ((index + count) * BLOCK_BYTES).min(at + data.len());
+        let to = off + start - index * BLOCK_BYTES;
+        data.put(self.pool, fresh, to, start - at..end - at)
+    }
+
     /// Settles what the call replaced, after all it allocated has found its place.
     pub fn replaced(&self) {
         crate::settle::settle_old(self.pool, self.lane);
@@ -189,29 +207,6 @@ impl Work<'_> {
         self.lane.settle_account();
         self.lane.clear_intents();
     }
-}
-
-/// Writes the part of `data` (which starts at byte `at`) that falls into `count` blocks from `index`.
-fn put(
-    fresh: &mut FreshSet<'_>,
-    off: u64,
-    index: u64,
-    count: u64,
-    at: u64,
-    data: &[u8],
-) -> Result<()> {
-    let start = (index * BLOCK_BYTES).max(at);
-    let end = ((index + count) * BLOCK_BYTES).min(at + data.len() as u64);
-    let piece = &data[(start - at) as usize..(end - at) as usize];
-    let to = off + start - index * BLOCK_BYTES;
-    let range = fresh.range(to, piece.len() as u64);
-    // Small stores have no landing for memory of a program that is not there: a face sees to short data itself, and a
-    // small end of long data goes with the rest.
-    if data.len() <= SMALL {
-        range.small(0, piece);
-        return Ok(());
-    }
-    range.bytes(0, piece)
 }
 
 /// Leaves past the end: their content is undefined until a size exposes it.

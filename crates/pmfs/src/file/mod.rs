@@ -2,6 +2,7 @@
 //! (append, single-block overwrite, truncate); a transaction is used where two words must change together.
 
 pub(crate) mod allocate;
+mod copy;
 mod draft;
 pub(crate) mod expose;
 pub(crate) mod extend;
@@ -11,6 +12,7 @@ pub(crate) mod read;
 pub(crate) mod replace;
 pub(crate) mod seek;
 pub(crate) mod shift;
+mod source;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
@@ -18,7 +20,7 @@ use crate::alloc::Class;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::lane::{Claim, Lane};
-use crate::locks::LockSet;
+use crate::locks::{LockSet, line_of};
 use crate::persist::{Durable, FreshSet, Transaction};
 use crate::pool::Pool;
 use crate::settle::intend_subtree;
@@ -149,18 +151,30 @@ impl Pool {
     ) -> Result<T> {
         let early = planted!("bug-inode-read-unlocked").then(|| Inode::live(self, ino));
         let locks = LockSet::take(self, &[ino]);
-        self.pages_are_ours(locks.first(), ino)?;
+        self.on_locked(&locks, ino, early, change)
+    }
+
+    /// As [`Pool::on_file`], with locks that are had already; `early` is the inode as it was before that.
+    fn on_locked<T>(
+        &self,
+        locks: &LockSet<'_>,
+        ino: Ino,
+        early: Option<Result<Inode>>,
+        change: impl FnOnce(&mut Work<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let line = line_of(self, ino);
+        self.pages_are_ours(line, ino)?;
         let inode = early.unwrap_or_else(|| Inode::live(self, ino))?;
         inode.require_file()?;
         let lane = Claim::new(self);
         lane.work_on(&inode);
         change(&mut Work {
             pool: self,
-            locks: &locks,
+            locks,
             lane: &lane,
             inode,
             now_ns: self.clock.now_ns(),
-            pinned: self.is_pinned(locks.first(), ino),
+            pinned: self.is_pinned(line, ino),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! write and append: cutting into atomic pieces, and choosing how each is done.
 
 use super::overwrite::LOGGED_MAX;
+use super::source::Source;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::tree::Tree;
@@ -131,7 +132,7 @@ impl Pool {
             let data = &data[..data.len().min((SIZE_MAX - at) as usize)];
             let end = at + data.len() as u64;
             if at >= size {
-                work.extend(at, data)?;
+                work.extend(at, Source::Memory(data))?;
             } else if end <= size {
                 return Ok((at, work.overwrite(at, data)?));
             } else if self.data_mode == DataMode::Ordered || work.pinned {
@@ -141,7 +142,7 @@ impl Pool {
                     return Ok((at, written));
                 }
                 work.reload()?;
-                match work.extend(size, &data[inside..]) {
+                match work.extend(size, Source::Memory(&data[inside..])) {
                     // What lies inside is written: the answer must not say that nothing was.
                     Err(Error::NoSpace) => return Ok((at, inside)),
                     done => done?,

@@ -271,6 +271,20 @@ impl Pm {
         }
     }
 
+    /// As [`Pm::publish_hidden`], of pointers that stand in a row from `slot` on: each line is flushed once.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_hidden_run(&self, slot: u64, words: impl ExactSizeIterator<Item = u64>) {
+        self.settle_for_pointer();
+        let bytes = words.len() as u64 * 8;
+        let _window = self.mem.window();
+        for (off, word) in (slot..).step_by(8).zip(words) {
+            self.mem.store(off, word);
+        }
+        if !planted!("bug-hidden-pointer-unflushed") {
+            self.mem.flush(slot, bytes);
+        }
+    }
+
     /// Way 1: bytes inside one aligned word, as one store, durable on return.
     ///
     /// # Errors

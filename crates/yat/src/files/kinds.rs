@@ -467,5 +467,8 @@ fn contents() -> Vec<Kind> {
         "file locks that merge, split and go", false, |fs, p| locks(fs, p.large)?;
         "an open file read, locked and closed", false, |fs, p| open_file(fs, p.small)?;
         "copy_file_range", false, |fs, p| fs.copy_range(p.large, 100, p.small, 100, 5000)?;
+        "copy_file_range of holes, past the end", false,
+            |fs, p| fs.copy_range(p.sparse, 100, p.small, 5000, 17_000)?;
+        "copy_file_range inside a file", true, |fs, p| fs.copy_range(p.small, 0, p.large, 5000, 100)?;
     }
 }

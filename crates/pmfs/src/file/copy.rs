@@ -131,7 +131,7 @@ mod tests {
         let scratch = Scratch::new(64 << 20);
         let fs = scratch.open();
         let from = file(&fs, b"from");
-        let bytes: Vec<u8> = (0..20_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..20_000u32).map(|at| (at * 7) as u8).collect();
         fs.write(from, 0, &bytes).unwrap();
         fs.fallocate(from, FallocateMode::empty(), 20_000, 9_000)
             .unwrap();

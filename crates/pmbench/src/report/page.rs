@@ -264,11 +264,11 @@ fn losses(page: &mut String, figure: &Figure) {
     }
 }
 
-/// Where the time goes, of those that lose.
+/// Where the time goes, of those that fall short.
 fn why(page: &mut String, figure: &Figure) {
     for ours in figure.ours() {
         let Series { name, why, .. } = &figure.series[ours];
-        if why.is_empty() || figure.losses(ours).is_empty() {
+        if why.is_empty() || !figure.falls_short(ours) {
             continue;
         }
         let _ = write!(page, "<div class=\"why\"><h3>Why {}</h3>", escape(name));

@@ -267,6 +267,15 @@ impl Figure {
             .map(|claim| (claim, of(claim)))
             .collect()
     }
+
+    /// Whether a series of ours falls short: of a peer somewhere, or, the first one, of what the source claims.
+    pub fn falls_short(&self, ours: usize) -> bool {
+        let misses = |(claim, here): &(&Claim, Option<Times>)| {
+            here.as_ref().is_some_and(|here| here.median < claim.times)
+        };
+        let first = self.ours().first() == Some(&ours);
+        !self.losses(ours).is_empty() || first && self.claims().iter().any(misses)
+    }
 }
 
 impl Loss<'_> {

@@ -57,7 +57,8 @@ fn what_failed_is_no_win() {
     assert!(html.contains("pmfs: failed: it broke"));
 }
 
-/// Goal: a loss carries its profile, and who does not lose has none. Method: the run with two targets of ours, of which one loses.
+/// Goal: a loss carries its profile, and so does a claim that is missed; who does not fall short has none. Method: the run with two targets
+/// of ours, of which one loses; then without the loss; then with a claim that asks for more.
 #[test]
 fn why_it_loses_is_told_where_it_loses() {
     let dir = tempfile::tempdir().unwrap();
@@ -68,7 +69,8 @@ fn why_it_loses_is_told_where_it_loses() {
     let path = run.join("data/experiments/two.toml");
     let experiment = std::fs::read_to_string(&path).unwrap();
     let why = "[why]\npmfs = 'Half of it is <msync>.'\npmfs-mount = 'It is not here.'\n";
-    std::fs::write(&path, experiment + "\n" + why).unwrap();
+    let experiment = experiment + "\n" + why;
+    std::fs::write(&path, &experiment).unwrap();
     let told = |run: &std::path::Path| {
         let output = pmbench(&["report"]).arg(run).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -82,6 +84,10 @@ fn why_it_loses_is_told_where_it_loses() {
     let wins: String = wins.map(|row| format!("{row}\n")).collect();
     std::fs::write(run.join("rows.ndjson"), wins).unwrap();
     assert!(!told(&run).contains("<h3>Why"));
+    let dearer = experiment.replace("times = 1.5", "times = 2.5");
+    assert_ne!(dearer, experiment);
+    std::fs::write(&path, dearer).unwrap();
+    assert!(told(&run).contains("<h3>Why pmfs"));
 }
 
 #[test]

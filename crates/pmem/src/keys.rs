@@ -2,16 +2,20 @@
 //! register PKRU, which a program changes by itself.
 //!
 //! One key a process, for all its pools: there are fifteen, and one that was given back would leave threads with rights
-//! to whatever has it next. What a thread may do is asked of the register alone and remembered nowhere: the kernel puts PKRU
-//! aside for a signal handler, which starts without any right, and a thread may leave the handler by a jump.
+//! to whatever has it next.
+//!
+//! What a thread may do is asked of the register. That it may store is also remembered, for the windows inside of another
+//! ([`Thread::depth`](crate::thread::Thread)): it is set behind the store to the register that opens, and cleared before the one that
+//! closes. But the kernel puts PKRU aside for a signal handler, which starts without any right, and may leave by a jump; so whoever comes
+//! in without the right to load forgets it. Behind the handler the thread may store and has forgotten: then the register is asked again.
 
 use std::arch::asm;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use crate::counters;
 use crate::cpu::cpu;
 use crate::map::Mapping;
+use crate::{counters, thread};
 
 /// The process's key, by where its two bits stand in PKRU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +86,8 @@ impl Key {
     pub(crate) fn admit(self) {
         let now = rights();
         if now & self.access() != 0 {
+            // Maybe a handler that came into an open window.
+            thread::with(|thread| thread.depth.set(0));
             set_rights(now & !self.access() | self.write());
         }
     }
@@ -89,19 +95,27 @@ impl Key {
     /// This thread may load and store from now on. `false`: it could already.
     #[inline(always)]
     pub(crate) fn open(self) -> bool {
-        let now = rights();
-        let denied = self.access() | self.write();
-        if now & denied == 0 {
-            return false;
-        }
-        set_rights(now & !denied);
-        counters::opened();
-        true
+        thread::with(|thread| {
+            // Most windows are in another, and this takes less time than to ask the register.
+            if thread.depth.get() != 0 {
+                return false;
+            }
+            let now = rights();
+            let denied = self.access() | self.write();
+            if now & denied == 0 {
+                return false;
+            }
+            set_rights(now & !denied);
+            thread.depth.set(1);
+            counters::opened();
+            true
+        })
     }
 
     /// This thread may load and not store from now on.
     #[inline(always)]
     pub(crate) fn shut(self) {
+        thread::with(|thread| thread.depth.set(0));
         set_rights(rights() & !self.access() | self.write());
     }
 }

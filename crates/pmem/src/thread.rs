@@ -39,7 +39,8 @@ pub struct Thread {
     pub(crate) delay_credit: Cell<u64>,
     /// Write windows opened in a closed pool.
     pub(crate) windows: Cell<u64>,
-    /// Those that it is in, one in the other, where a pool is closed by page permissions.
+    /// Those that it is in, one in the other, where a pool is closed by page permissions; where it is closed by a key, not 0 if one is known
+    /// to be open.
     pub(crate) depth: Cell<u64>,
     /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] and [`OWED_CLOSED`] what the next
     /// fence makes so, else the offset of a line that is not flushed yet.

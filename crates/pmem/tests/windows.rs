@@ -177,6 +177,42 @@ fn a_handler_is_outside(protect: ProtectMode) {
     assert_eq!(status, 0);
 }
 
+static MEM: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn on_signal_store(_: libc::c_int) {
+    // SAFETY: the test's pool lives until its process ends.
+    let mem = unsafe { &*std::ptr::with_exposed_provenance::<Pmem>(MEM.load(Ordering::SeqCst)) };
+    mem.enter();
+    let _outer = mem.window();
+    let _inner = mem.window();
+    mem.store(256, mem.load(256) + 1);
+}
+
+/// Goal: a handler that comes into a window, and comes to the pool by itself, has windows of its own, and leaves the one that it came into as
+/// it was. Method: it comes twice in a window, with one inside of it between; then the pool is closed.
+fn a_handler_has_its_own_windows(protect: ProtectMode) {
+    let status = life::in_child(|| {
+        let pool: &'static Pool = Box::leak(Box::new(pool(protect)));
+        let at: *const Pmem = &pool.mem;
+        MEM.store(at.expose_provenance(), Ordering::SeqCst);
+        // SAFETY: the handler stores to the pool, and takes no lock.
+        unsafe { libc::signal(libc::SIGUSR1, on_signal_store as *const () as usize) };
+        let window = pool.mem.window();
+        for round in 1..=2 {
+            // SAFETY: sends a signal to this thread.
+            unsafe { libc::raise(libc::SIGUSR1) };
+            pool.mem.store(128, round);
+            drop(pool.mem.window());
+            pool.mem.store(128, round);
+        }
+        drop(window);
+        let open = pool.mem.protection() == Protection::None;
+        let seen = (pool.mem.load(128), pool.mem.load(256));
+        u8::from(seen != (2, 2) || stores(pool.base, 0) != open)
+    });
+    assert_eq!(status, 0);
+}
+
 /// The kernel does not store there for the program either.
 fn system_calls_get_efault(protect: ProtectMode) {
     let pool = pool(protect);
@@ -334,6 +370,7 @@ for_each_protection!(
     no_thread_stores,
     a_window_is_its_threads_own,
     a_handler_is_outside,
+    a_handler_has_its_own_windows,
     system_calls_get_efault,
     a_copy_out_into_the_pool_is_a_bad_address,
     a_child_is_closed,

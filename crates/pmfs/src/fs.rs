@@ -453,6 +453,13 @@ impl Fs {
         self.pool().file_state(file)
     }
 
+    /// The flags of an open file that this process has, as the last of those who share it has set them; whether it has it is not looked at.
+    #[inline]
+    #[must_use]
+    pub fn file_flags(&self, file: FileId) -> u64 {
+        self.pool().file_flags(file)
+    }
+
     /// Sets the flags of an open file.
     pub fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
         self.store(|pool| pool.set_file_flags(file, flags))
@@ -715,7 +722,7 @@ impl Fs {
         }
         let written = result.as_ref().map_or(0, written);
         pool.count_change(&before, written as u64);
-        self.stop_at_damage(result)
+        stop_at_damage(pool, result)
     }
 
     /// After a call that has changed nothing: whether to try again. What has run out is looked for among the dead once.
@@ -727,14 +734,14 @@ impl Fs {
         }
         self.pages_are_back(error)
     }
+}
 
-    /// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built
-    /// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
-    fn stop_at_damage<T>(&self, result: Result<T>) -> Result<T> {
-        if matches!(result, Err(Error::Corrupt(_))) {
-            self.pool().damaged.store(true, Ordering::Relaxed);
-            self.pool().read_only.store(true, Ordering::Relaxed);
-        }
-        self.pool().pm.intact().and(result)
+/// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built
+/// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
+fn stop_at_damage<T>(pool: &Pool, result: Result<T>) -> Result<T> {
+    if matches!(result, Err(Error::Corrupt(_))) {
+        pool.damaged.store(true, Ordering::Relaxed);
+        pool.read_only.store(true, Ordering::Relaxed);
     }
+    pool.pm.intact().and(result)
 }

@@ -238,10 +238,28 @@ impl<'a> Lane<'a> {
     /// Where the next entry goes.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_entry(&self) -> u64 {
-        let runtime = self.pool.pm.runtime();
-        let head = runtime.load(self.line + HEAD);
-        runtime.store(self.line + HEAD, head + 1);
-        self.log + self.pool.geometry.entry_in_lane(head)
+        let head = self.head();
+        self.set_head(head + 1);
+        self.entry(head)
+    }
+
+    /// The number of the next entry.
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.pool.pm.load(self.line + HEAD)
+    }
+
+    /// The entries before this number are written.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_head(&self, head: u64) {
+        self.pool.pm.runtime().store(self.line + HEAD, head);
+    }
+
+    /// Where an entry of this number goes.
+    #[inline]
+    pub fn entry(&self, number: u64) -> u64 {
+        self.log + self.pool.geometry.entry_in_lane(number)
     }
 
     /// The number in the journal of the line at `entry`.
@@ -260,8 +278,8 @@ impl<'a> Lane<'a> {
 
     /// Where its last entry is; `None` if it has none.
     pub fn last_entry(&self) -> Option<u64> {
-        let last = self.pool.pm.load(self.line + HEAD).checked_sub(1)?;
-        Some(self.log + self.pool.geometry.entry_in_lane(last))
+        let last = self.head().checked_sub(1)?;
+        Some(self.entry(last))
     }
 
     /// Sets the counters that a scan of the log has found.
@@ -277,7 +295,7 @@ impl<'a> Lane<'a> {
         let runtime = self.pool.pm.runtime();
         let drawn = runtime.load(self.line + LAST_ID);
         runtime.store(self.line + LAST_ID, last_id.max(drawn));
-        runtime.store(self.line + HEAD, head);
+        self.set_head(head);
     }
 
     fn cursor_off(&self, zone: Zone) -> u64 {

@@ -146,6 +146,15 @@ impl Pool {
         Ok(OpenFile { ino, offset, flags })
     }
 
+    /// The flags of an open file that this process has; of one that it doesn't have they may be another's by now.
+    #[inline]
+    pub(crate) fn file_flags(&self, file: FileId) -> u64 {
+        if file.index() >= self.geometry.file_count() {
+            return 0;
+        }
+        self.pm.load(self.geometry.file(file.index()) + FLAGS)
+    }
+
     /// Sets what of the flags may change.
     ///
     /// # Errors

@@ -129,7 +129,7 @@ pub(crate) fn read(file: &Descriptor, args: &[u64; 6]) -> Verdict {
 pub(crate) fn write(file: &Descriptor, args: &[u64; 6]) -> Verdict {
     let write = || {
         let fs = for_storing(file)?;
-        let append = appends(fs, file)?;
+        let append = appends(fs, file);
         let bytes = limits::cut(args[2], || end(fs, file, append))?;
         from_program(args[1], bytes, |data| {
             fs.write_file(file.file, data, append)
@@ -147,9 +147,8 @@ fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
 }
 
 /// Whether writes go to the end: a flag that all who share the open file may change.
-fn appends(fs: &Fs, file: &Descriptor) -> Result<bool, i32> {
-    let flags = fs.file(file.file).map_err(errno)?.flags;
-    Ok(flags & libc::O_APPEND as u64 != 0)
+fn appends(fs: &Fs, file: &Descriptor) -> bool {
+    fs.file_flags(file.file) & libc::O_APPEND as u64 != 0
 }
 
 /// Before anything else of a pread: its bytes are asked for, as the descriptor looks at first sight.
@@ -173,7 +172,7 @@ pub(crate) fn pread(file: &Descriptor, args: &[u64; 6]) -> Answer {
 pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_storing(file)?;
-    let append = appends(fs, file)?;
+    let append = appends(fs, file);
     let place = || {
         if append { end(fs, file, true) } else { Ok(at) }
     };
@@ -280,7 +279,7 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         if let Place::Bad(error) = place {
             return Err(error);
         }
-        let append = appends(fs, file)?;
+        let append = appends(fs, file);
         let gathered;
         let mut room = program::NOTHING;
         // One write is all or nothing, also of many parts.
@@ -540,7 +539,7 @@ fn put(fs: &Fs, to: Option<&Descriptor>, number: u64, data: &[u8]) -> Answer {
         return kernel_answer(answer);
     };
     for_storing(to)?;
-    let append = appends(fs, to)?;
+    let append = appends(fs, to);
     let bytes = limits::cut(data.len() as u64, || end(fs, to, append))?;
     let written = fs.write_file(to.file, &data[..bytes as usize], append);
     mapped_size::changed(to.ino);
@@ -563,7 +562,7 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
         if to.is_dir {
             return Err(EISDIR);
         }
-        if appends(fs, &to)? {
+        if appends(fs, &to) {
             return Err(EBADF);
         }
         let place = |pointer: u64, file: &Descriptor| -> Result<u64, i32> {

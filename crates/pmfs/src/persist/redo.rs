@@ -18,6 +18,8 @@ use pmfs_format::journal::{
     PLACE_SHIFT, WORDS_SHIFT,
 };
 
+/// Words of an entry's data.
+const DATA_WORDS: usize = (ENTRY_DATA_BYTES / 8) as usize;
 /// Ranges of one change: a file's bytes across the end of a block.
 const RANGES_MAX: usize = 2;
 
@@ -29,6 +31,8 @@ pub(crate) struct Redo<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     ranges: Ranges<'a>,
+    /// Entries that it takes.
+    count: u64,
     /// It is closed before it returns.
     closes: bool,
 }
@@ -41,6 +45,7 @@ impl<'a> Redo<'a> {
             pm,
             lane,
             ranges: Ranges::new(),
+            count: 0,
             closes,
         }
     }
@@ -48,17 +53,12 @@ impl<'a> Redo<'a> {
     /// `bytes`, at least one, are to stand at `off`.
     pub fn add(&mut self, off: u64, bytes: &'a [u8]) {
         self.ranges.push((off, bytes));
+        self.count += entries(off, bytes);
     }
 
     /// Whether its log is short enough for its lane.
     pub fn fits(&self) -> bool {
-        self.count() <= promise::entries_max(self.lane.log().1)
-    }
-
-    /// Entries that it takes.
-    fn count(&self) -> u64 {
-        let entries = self.ranges.iter().map(|&(off, bytes)| entries(off, bytes));
-        entries.sum()
+        self.count <= promise::entries_max(self.lane.log().1)
     }
 
     /// Writes the entries and waits until they are durable. Readers wait from before this on: recovery may make the change at any
@@ -76,7 +76,7 @@ impl<'a> Redo<'a> {
             id,
         };
         let written = self.write(id);
-        pmem::counters::add_logged(64 * self.count());
+        pmem::counters::add_logged(64 * self.count);
         self.lane.pay_by_entries();
         super::owed::flush(mem);
         if let Err(error) = written.and_then(|()| self.look()) {
@@ -93,33 +93,46 @@ impl<'a> Redo<'a> {
         })
     }
 
-    /// Writes the entries, and flushes them.
+    /// Writes the entries, and flushes them; up to one of which a word can't be read.
     #[cfg_attr(feature = "record", track_caller)]
     fn write(&self, id: u64) -> Result<()> {
-        let mem = &self.pm.mem;
-        let count = self.count();
+        let head = self.lane.head();
         let mut place = 0;
+        let written = self.write_from(head, &mut place, id);
+        self.lane.set_head(head + place);
+        written
+    }
+
+    /// Writes them from number `head` on, and counts.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn write_from(&self, head: u64, place: &mut u64, id: u64) -> Result<()> {
+        let mem = &self.pm.mem;
         for &(off, bytes) in &self.ranges {
-            let end = off + bytes.len() as u64;
-            for at in (off & !7..end).step_by(ENTRY_DATA_BYTES as usize) {
-                let words = (end.next_multiple_of(8) - at).min(ENTRY_DATA_BYTES) / 8;
-                let mut line = [0u64; 8];
-                self.words(&mut line[1..1 + words as usize], at, (off, bytes))?;
-                line[0] = at & ADDRESS_MASK
+            let end = (off + bytes.len() as u64).next_multiple_of(8);
+            let mut at = off & !7;
+            while at < end {
+                let words = ((end - at) / 8).min(DATA_WORDS as u64);
+                let data = self.data(at, words as usize, (off, bytes))?;
+                let mut header = at & ADDRESS_MASK
                     | words << WORDS_SHIFT
                     | KIND_REDO << KIND_SHIFT
-                    | place << PLACE_SHIFT;
-                place += 1;
-                if place == count || planted!("bug-redo-cut-short") {
-                    line[0] |= ENTRY_LAST;
+                    | *place << PLACE_SHIFT;
+                let entry = self.lane.entry(head + *place);
+                *place += 1;
+                if *place == self.count || planted!("bug-redo-cut-short") {
+                    header |= ENTRY_LAST;
                 }
-                line[7] = id;
-                let entry = self.lane.next_entry();
+                let [first, second, third, fourth, fifth, sixth] = data;
                 let _window = mem.window();
-                mem.write(entry, &line);
+                mem.write(
+                    entry,
+                    &[header, first, second, third, fourth, fifth, sixth, id],
+                );
                 if !planted!("bug-redo-unflushed") {
                     mem.flush(entry, 64);
                 }
+                at += words * 8;
             }
         }
         Ok(())
@@ -137,23 +150,32 @@ impl<'a> Redo<'a> {
         Ok(())
     }
 
-    /// The words from `at` on as they are to be once `bytes` stand at `off`.
+    /// So many words from `at` on as they are to be once `bytes` stand at `off`; zeros behind them.
     #[inline]
-    fn words(&self, line: &mut [u64], at: u64, (off, bytes): (u64, &[u8])) -> Result<()> {
-        let whole = at.checked_sub(off).and_then(|before| {
+    fn data(&self, at: u64, words: usize, (off, bytes): (u64, &[u8])) -> Result<[u64; DATA_WORDS]> {
+        let mut data = [0; DATA_WORDS];
+        let whole = at.checked_sub(off).map(|before| {
             let (words, _) = bytes[before as usize..].as_chunks::<8>();
-            words.get(..line.len())
+            words
         });
-        if let Some(whole) = whole {
-            for (word, new) in whole.iter().zip(line) {
-                *new = u64::from_le_bytes(*word);
+        match whole {
+            // Most entries are full.
+            Some([first, second, third, fourth, fifth, sixth, ..]) if words == DATA_WORDS => {
+                data = [first, second, third, fourth, fifth, sixth]
+                    .map(|word| u64::from_le_bytes(*word));
             }
-            return Ok(());
+            Some(whole) if whole.len() >= words => {
+                for (new, word) in data[..words].iter_mut().zip(whole) {
+                    *new = u64::from_le_bytes(*word);
+                }
+            }
+            _ => {
+                for (new, word) in data[..words].iter_mut().zip((at..).step_by(8)) {
+                    *new = self.word(word, off, bytes)?;
+                }
+            }
         }
-        for (word, new) in (at..).step_by(8).zip(line) {
-            *new = self.word(word, off, bytes)?;
-        }
-        Ok(())
+        Ok(data)
     }
 
     /// The word at `at` as it is to be: of one that is changed in part, the rest as it is.

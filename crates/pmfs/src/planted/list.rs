@@ -69,7 +69,7 @@ bugs! {
         "recovery makes a change of which only the first entries are there";
     OneCall "bug-redo-with-gaps", "redo entries: all of them",
         "recovery makes a change of which entries are missing";
-    OneCall "bug-redone-unflushed", "redo: flush of what was stored in place",
+    Reopen "bug-redone-unflushed", "redo: flush of what was stored in place",
         "a log is given up while what it promised is not durable";
     OneCall "bug-promise-closed-early", "promise: fence before the closing entry",
         "a log is given up while what it promised is not durable";

@@ -146,7 +146,7 @@ pmem_end pmem_copy_sse2
 .endm
 
 # The lines of 256 bytes that come 1 KiB later: the hardware prefetcher begins
-# anew in each 4 KiB. On a Zen 3 64 KiB not in its caches come a quarter
+# anew in each 4 KiB. On a Zen 3 64 KiB not in its caches come a fifth
 # sooner, 8 KiB a tenth; less than that gains nothing in order. Never past what
 # is to be copied.
 .macro pmem_ahead_1k

@@ -246,7 +246,7 @@ impl<'a> Lane<'a> {
     /// The number of the next entry.
     #[inline]
     pub fn head(&self) -> u64 {
-        self.pool.pm.load(self.line + HEAD)
+        self.pool.pm.runtime().load(self.line + HEAD)
     }
 
     /// The entries before this number are written.

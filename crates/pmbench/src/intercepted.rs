@@ -2,8 +2,9 @@
 //! tmpfs in the same process; what calls on other files cost more; what starting costs.
 
 use crate::ground::Ground;
+use crate::limit::Wait;
 use crate::measure::{Figures, Report, ratio, time};
-use crate::rows::{Candidate, SPECS};
+use crate::rows::{Candidate, Row, SPECS};
 use crate::tmpfs::Tmpfs;
 use anyhow::{Context, bail};
 use rustix::fs::{AtFlags, CWD, fstat, open, statat};
@@ -94,6 +95,7 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
     let bytes = file_mib << 20;
     let mut ours = Tmpfs::new(pool, bytes)?;
     let mut theirs = Tmpfs::new(tmpfs, bytes)?;
+    let mut wait = Wait::new(&tmpfs.join("file"))?;
     if !report.json {
         println!(
             "below pmfs run: {} rounds, {file_mib} MiB file; ns a call, median (least-greatest)",
@@ -105,9 +107,9 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
         );
     }
     for spec in &SPECS {
-        let mut figures = [const { Figures(Vec::new()) }; 2];
+        let mut figures = [const { Figures(Vec::new()) }; 3];
         for round in 0..=report.rounds {
-            let candidates: [&mut dyn Candidate; 2] = [&mut theirs, &mut ours];
+            let candidates: [&mut dyn Candidate; 3] = [&mut theirs, &mut ours, &mut wait];
             for (candidate, figures) in candidates.into_iter().zip(&mut figures) {
                 let ns = time(spec.count, || candidate.run(spec.row, spec.count))?;
                 if round > 0 {
@@ -115,10 +117,13 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
                 }
             }
         }
-        let [tmpfs, ours] = &figures;
+        let [tmpfs, ours, wait] = &figures;
+        // What no call can do without. Others than small reads wait for several, and partly at once.
+        let waits = spec.row == Row::Read64Random;
         if report.json {
             let row = serde_json::json!({
                 "operation": spec.name, "tmpfs_ns": tmpfs.0, "pmfs_ns": ours.0,
+                "wait_ns": waits.then_some(&wait.0),
                 "ratio": ratio(tmpfs, ours), "target": spec.target,
             });
             println!("{row}");
@@ -130,6 +135,13 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
                 ratio(tmpfs, ours),
                 spec.target
             );
+            if waits {
+                println!(
+                    "  of which one load waits {} for memory: {:.2}x, were there nothing else",
+                    wait.text(),
+                    ratio(tmpfs, wait)
+                );
+            }
         }
     }
     Ok(())

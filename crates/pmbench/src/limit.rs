@@ -3,7 +3,7 @@
 use crate::pool::unprotected;
 use crate::random::Random;
 use crate::rows::{Candidate, Row};
-use pmem::Pmem;
+use pmem::{MapOptions, Pmem};
 use std::path::Path;
 
 /// Raw memory of the size of the file.
@@ -86,6 +86,44 @@ impl Candidate for Limit {
                 }
                 _ => return Ok(()),
             }
+        }
+        Ok(())
+    }
+}
+
+/// One load at random after the other of a file that is mapped, each place known only when the load before it is done: what a small read
+/// waits for, whoever serves it.
+pub struct Wait {
+    mem: Pmem,
+    random: Random,
+    last: u64,
+}
+
+impl Wait {
+    /// Maps a file that is there.
+    pub fn new(file: &Path) -> anyhow::Result<Wait> {
+        let map = MapOptions {
+            read_only: true,
+            ..unprotected()
+        };
+        Ok(Wait {
+            mem: Pmem::open(file, &map)?,
+            random: Random(1),
+            last: 0,
+        })
+    }
+}
+
+impl Candidate for Wait {
+    fn run(&mut self, row: Row, count: u64) -> anyhow::Result<()> {
+        if row != Row::Read64Random {
+            return Ok(());
+        }
+        let lines = self.mem.len() / 64;
+        for _ in 0..count {
+            // All words of the file are the same, which the compiler does not know.
+            let line = (self.random.below(lines) + self.last % 2) % lines;
+            self.last = self.mem.load(line * 64);
         }
         Ok(())
     }

@@ -202,6 +202,7 @@ impl Hunter<'_> {
     pub fn hunt(&self, bug: &Bug) -> Hunt {
         let first: &[Search] = match bug.needs {
             Needs::OneCall => &[],
+            Needs::Sequence => &[Search::Sequences],
             Needs::Kill => &[Search::Kill],
             Needs::Tables => &[Search::Tables],
             Needs::TwoCalls => &[Search::Held, Search::Again, Search::Recovery],

@@ -18,6 +18,8 @@ pub struct Bug {
 pub enum Needs {
     /// Power loss in one call, or after its return.
     OneCall,
+    /// Several calls, and power loss.
+    Sequence,
     /// A process killed in one call, and perhaps power loss after others have recovered.
     Kill,
     /// A second call, after one that was cut short and recovered.
@@ -75,7 +77,7 @@ bugs! {
         "a log is given up while what it promised is not durable";
     OneCall "bug-promise-closed-unflushed", "promise: flush of the closing entry",
         "recovery makes a promise again after its words have changed";
-    TwoCalls "bug-promise-of-others-unflushed", "promise: flush by a thread that did not make it",
+    Sequence "bug-promise-of-others-unflushed", "promise: flush by a thread that did not make it",
         "a log is given up while what another thread stored by it is not durable";
     OneCall "bug-promise-before-forgotten", "promise: of the transaction before the last one",
         "what a change stored is not durable, and the next one's log hides its own";

@@ -310,8 +310,23 @@ pub fn kill_and_call(
 /// # Errors
 /// The first violation.
 pub fn kill_everywhere(program: &FileSystem, from: usize, dir: &Path) -> Result<Kills, String> {
+    kill_one_in(program, from, dir, 1, 0)
+}
+
+/// As [`kill_everywhere`], before one in so many of these places: which, the seed says.
+///
+/// # Errors
+/// The first violation.
+pub fn kill_one_in(
+    program: &FileSystem,
+    from: usize,
+    dir: &Path,
+    one_in: u64,
+    seed: u64,
+) -> Result<Kills, String> {
     let mut kills = Kills::default();
-    kill_counting(program, from, dir, &mut kills).map(|()| kills)
+    let is_chosen = |stores: u64| stores % one_in == seed % one_in;
+    kill_chosen(program, from, dir, is_chosen, &mut kills).map(|()| kills)
 }
 
 /// As [`kill_everywhere`]; adds to `kills` those that left nothing wrong, also if one did.
@@ -324,12 +339,23 @@ pub fn kill_counting(
     dir: &Path,
     kills: &mut Kills,
 ) -> Result<(), String> {
+    kill_chosen(program, from, dir, |_| true, kills)
+}
+
+/// Kills before those places that are chosen, of which there have to be some behind any other.
+fn kill_chosen(
+    program: &FileSystem,
+    from: usize,
+    dir: &Path,
+    is_chosen: impl Fn(u64) -> bool,
+    kills: &mut Kills,
+) -> Result<(), String> {
     let name = program.name();
     let mut arena = quietly(|| Arena::new(program, dir))
         .and_then(|arena| arena)
         .map_err(|text| format!("{name}: {text}"))?;
     for step in from..program.steps() {
-        for stores in 1.. {
+        for stores in (1..).filter(|&stores| is_chosen(stores)) {
             let round = quietly(|| {
                 let Some(pending) = arena.kill(step, stores)? else {
                     return Ok(None);

@@ -37,6 +37,7 @@ if [ "${1:-}" = corpus ]; then
     } >crates/yat/corpus.txt
     exit 0
 fi
+since=$SECONDS
 "$target/build/$host/release/pool" -max_total_time="$seconds" -timeout=60 -max_len=512 -print_final_stats=1 \
     -artifact_prefix="$target/crashes/" "$target/corpus" 2>&1 | tee "$target/log" |
     grep -aE 'panicked|ERROR|SUMMARY|BINGO|^stat::|Test unit|pulse' || true
@@ -45,4 +46,4 @@ if ls "$target/crashes" | grep -q .; then
     exit 1
 fi
 grep -q 'stat::number_of_executed_units' "$target/log" || exit 1
-echo "fuzz: $seconds s, $(awk '/number_of_executed_units/ { print $2 }' "$target/log") inputs, none crashed"
+echo "fuzz: $((SECONDS - since)) s, $(awk '/number_of_executed_units/ { print $2 }' "$target/log") inputs, none crashed"

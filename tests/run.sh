@@ -123,8 +123,8 @@ counted "tests" with_open_fuse cargo test --no-fail-fast -- --show-output
 # What tests alone do not leave where programs look for it: the preloaded library.
 stage "build" cargo build
 counted "benchmarks" cargo test --no-fail-fast -p pmbench -- --show-output
-counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 begin_media
+counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 counted "planted bugs" cargo test -p yat --features planted-bugs --test planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh

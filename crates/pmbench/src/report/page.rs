@@ -28,11 +28,7 @@ fn html(summary: &Summary) -> String {
          <style>{STYLE}</style></head><body><main>\n<h1>PMFS: the papers' experiments, redone</h1>\n"
     );
     let machine = &summary.machine;
-    let kind = if summary.asked.quick {
-        "a quick run: small sizes, few rounds"
-    } else {
-        "a full run"
-    };
+    let kind = kind(summary);
     let virtual_machine = machine
         .virtual_machine
         .as_deref()
@@ -56,6 +52,19 @@ fn html(summary: &Summary) -> String {
     about(&mut page, summary);
     page.push_str("</main></body></html>\n");
     page
+}
+
+/// What kind of run it was, and whether of everything.
+fn kind(summary: &Summary) -> String {
+    let sizes = match summary.asked.quick {
+        true => "a quick run: small sizes, few rounds",
+        false => "a full run",
+    };
+    let (some, all) = (summary.figures.len(), summary.experiments);
+    match some < all {
+        true => format!("part of {sizes}, {some} of {all} experiments"),
+        false => sizes.into(),
+    }
 }
 
 /// All ratios in one table: each figure against each peer.

@@ -19,8 +19,10 @@ pub struct Summary {
     pub machine: Machine,
     /// What was asked for.
     pub asked: Asked,
-    /// One an experiment.
+    /// One an experiment of which something was measured, or tried.
     pub figures: Vec<Figure>,
+    /// Experiments that there are.
+    pub experiments: usize,
     /// Of the machine.
     pub noise: Noise,
 }
@@ -131,6 +133,7 @@ impl Summary {
         Ok(Summary {
             machine: read_json(&dir.join("machine.json"))?,
             asked,
+            experiments: library.experiments.len(),
             figures: figures
                 .into_iter()
                 .filter(|figure| !figure.series.is_empty())

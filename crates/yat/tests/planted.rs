@@ -30,7 +30,7 @@ fn a_slice_is_found_and_nothing_else() {
         Err(_) => named(is_in_slice),
     };
     assert!(!chosen.is_empty());
-    // The longest first.
+    // The clean one is long, and begins first.
     let left = Mutex::new([""].into_iter().chain(chosen));
     let next = || left.lock().expect("no hunt panics").next();
     let failed = Mutex::new(Vec::new());

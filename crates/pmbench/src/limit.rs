@@ -119,10 +119,10 @@ impl Candidate for Wait {
         if row != Row::Read64Random {
             return Ok(());
         }
-        let lines = self.mem.len() / 64;
+        let lines = self.mem.len() / 64 - 1;
         for _ in 0..count {
-            // All words of the file are the same, which the compiler does not know.
-            let line = (self.random.below(lines) + self.last % 2) % lines;
+            // All words of the file are the same, which neither compiler nor processor knows.
+            let line = self.random.below(lines) + self.last % 2;
             self.last = self.mem.load(line * 64);
         }
         Ok(())

@@ -96,3 +96,23 @@ impl Campaign<'_> {
         outcome
     }
 }
+
+/// A number from the environment: of which sample a test takes.
+///
+/// # Panics
+/// It is no number.
+#[must_use]
+pub fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// `YAT_SEED`; without it another one each day, so that samples go round.
+///
+/// # Panics
+/// It is no number.
+#[must_use]
+pub fn seed_of_the_day() -> u64 {
+    const DAY_SECONDS: u64 = 24 * 3600;
+    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
+    number("YAT_SEED", now.as_secs() / DAY_SECONDS)
+}

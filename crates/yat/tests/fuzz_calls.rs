@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{number, sound};
+use common::sound;
 use pmfs::DataMode;
 use std::time::{Duration, Instant};
 use yat::campaign::Campaign;
+use yat::campaign::number;
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::files::call::parse;

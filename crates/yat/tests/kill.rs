@@ -6,7 +6,8 @@
 //! campaign has them all (`yat kill --set kinds`).
 
 use pmfs::{DataMode, ROOT_INO};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
+use yat::campaign::seed_of_the_day;
 use yat::files::FileSystem;
 use yat::files::kinds::kinds;
 use yat::kill::{kill_and_call, kill_one_in};
@@ -21,19 +22,10 @@ const ALIKE: [&str; 3] = [
 ];
 const ONE_IN: u64 = 8;
 
-/// Which eighth: `YAT_SEED`, or the day's.
-fn seed() -> u64 {
-    let set = std::env::var("YAT_SEED").ok();
-    set.map_or_else(
-        || UNIX_EPOCH.elapsed().expect("after 1970").as_secs() / 86_400,
-        |text| text.parse().expect("a number"),
-    )
-}
-
 fn run(mode: DataMode) {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
     let only = std::env::var("YAT_ONLY").ok();
-    let seed = seed();
+    let seed = seed_of_the_day();
     println!("YAT_SEED={seed}");
     let (mut total, mut failures) = (0, Vec::new());
     for kind in kinds() {

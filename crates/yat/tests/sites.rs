@@ -3,23 +3,13 @@
 //! at a time; some workload must then have a crash state that is neither before nor after. Places whose absence shows
 //! in no workload are listed in `yat::sites` with their reasons, and left out here. `yat sites` takes out all.
 
+use yat::campaign::{number, seed_of_the_day};
 use yat::sites::{recorded, verdicts, why_unseen};
-
-fn number(name: &str, default: usize) -> usize {
-    let set = std::env::var(name).ok();
-    set.map_or(default, |text| text.parse().expect("a number"))
-}
 
 #[test]
 fn every_flush_and_fence_is_needed() {
-    let one_in = number("YAT_ONE_IN", 8);
-    // Another eighth each day.
-    let today = std::time::UNIX_EPOCH
-        .elapsed()
-        .expect("after 1970")
-        .as_secs()
-        / 86_400;
-    let seed = number("YAT_SEED", today as usize);
+    let one_in = number("YAT_ONE_IN", 8) as usize;
+    let seed = seed_of_the_day() as usize;
     println!("YAT_ONE_IN={one_in} YAT_SEED={seed}");
     let recorded = recorded(61, false).expect("workloads that can be done");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -6,9 +6,10 @@
 
 mod common;
 
-use common::{number, sound};
+use common::sound;
 use pmfs::DataMode;
 use yat::campaign::Campaign;
+use yat::campaign::number;
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::files::ace::{ace, sequences, wide};

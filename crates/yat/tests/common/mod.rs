@@ -2,11 +2,6 @@
 
 use yat::campaign::Outcome;
 
-/// A number from the environment.
-pub fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
-
 /// Says what was looked at; nothing must be wrong.
 pub fn sound(outcome: &Outcome) {
     let counts = outcome.counts;

@@ -30,7 +30,7 @@ const GROUPS_SEARCHED: usize = 64;
 /// Broken regions that are kept in mind: the fullest, as many as have about so many free units. Where random overwrites have left
 /// gaps of a few units everywhere those are many; a look around is 40 us, to be spread over as many allocations.
 const KEPT: usize = 512;
-const KEPT_UNITS: u64 = 2048;
+const KEPT_UNITS: u64 = 8192;
 /// Of those so many are tried, then a whole region is broken.
 const TRIES: usize = 24;
 

@@ -25,6 +25,16 @@ impl Pmem {
         unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Acquire)
     }
 
+    /// As [`Pmem::load_cached`], of an offset that nobody has checked: 0 where the pool has no such word.
+    #[inline(always)]
+    pub fn load_if_there(&self, off: u64) -> u64 {
+        if self.has_word(off) {
+            self.load_cached(off)
+        } else {
+            0
+        }
+    }
+
     /// The two words at `off` (16-aligned) as they were at one moment; Acquire.
     #[inline]
     pub fn load_pair(&self, off: u64) -> [u64; 2] {
@@ -57,7 +67,7 @@ impl Pmem {
     ///
     /// # Errors
     /// A medium, or a buffer, that can't be reached: what was copied before.
-    #[inline]
+    #[inline(always)]
     pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
         let from = self.range(off, to.len() as u64);
         self.note_load(off, to.len() as u64);

@@ -190,11 +190,17 @@ impl Pmem {
         self.node.is_some_and(Node::lost)
     }
 
-    /// The word at `off`. One rotation puts the low three bits on top, so one
+    /// Whether there is a word at `off`. One rotation puts the low three bits on top, so one
     /// comparison refuses both a misaligned offset and one past the end.
     #[inline(always)]
+    pub(crate) fn has_word(&self, off: u64) -> bool {
+        off.rotate_right(3) < self.words
+    }
+
+    /// The word at `off`.
+    #[inline(always)]
     pub(crate) fn word(&self, off: u64) -> *mut u64 {
-        if off.rotate_right(3) >= self.words {
+        if !self.has_word(off) {
             refuse(off, 8, self.len);
         }
         self.base.wrapping_add(off as usize).cast()

@@ -209,6 +209,9 @@ fn accesses_outside_or_misaligned_panic() {
     mem.flush(4096, 0);
     mem.zero_nt(4096, 0);
     assert_eq!(mem.load(4080), 3);
+    // And a load that may be of anything is of nothing.
+    let there = [4080, 4081, 4096, u64::MAX - 7].map(|off| mem.load_if_there(off));
+    assert_eq!(there, [3, 0, 0, 0]);
 }
 
 #[test]

@@ -153,7 +153,9 @@ pub(crate) fn get(number: u64) -> Option<Descriptor> {
     if at >= COUNT {
         return None;
     }
-    if let Some(overlay) = overlay()
+    let overlay = overlay();
+    let of_guest = overlay.is_some();
+    if let Some(overlay) = overlay
         && let Some((_, seen)) = overlay.iter().find(|(other, _)| *other as usize == at)
     {
         return *seen;
@@ -163,7 +165,7 @@ pub(crate) fn get(number: u64) -> Option<Descriptor> {
         return None;
     }
     let mut found = Descriptor::of(file, FACTS[at].load(Ordering::Relaxed));
-    found.borrowed |= overlay().is_some();
+    found.borrowed |= of_guest;
     Some(found)
 }
 

@@ -84,16 +84,11 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
     maps::before(call.rax as i64, &call.args);
-    let mut followed = false;
-    let verdict = loop {
-        let verdict = serve(call, room);
-        // The program's memory may be a file's that others have made longer.
-        let is_there_now = || verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all();
-        if followed || !is_there_now() {
-            break verdict;
-        }
-        followed = true;
-    };
+    let mut verdict = serve(call, room);
+    // The program's memory may be a file's that others have made longer.
+    if verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all() {
+        verdict = serve(call, room);
+    }
     stats::note(call, &verdict);
     let step = match verdict {
         Verdict::Pass => 0,
@@ -120,7 +115,15 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     if let Some(verdict) = by_descriptor(number, &call.args) {
         return verdict;
     }
-    let args = call.args;
+    serve_rarer(call, room)
+}
+
+/// What is not by a descriptor alone. A function of its own, as is [`others_by_open_file`], so that `dispatch` needs few registers and
+/// little stack for what is called most: a read that waits for memory is overtaken by the next one as far as that one's hint, if
+/// few enough instructions lie between.
+#[inline(never)]
+fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
+    let (number, args) = (call.rax as i64, call.args);
     if let Some(verdict) = by_path_again(number, args, room) {
         return verdict;
     }
@@ -201,6 +204,14 @@ fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
         libc::SYS_write => files::write(file, args),
         libc::SYS_pread64 => files::pread(file, args).into(),
         libc::SYS_pwrite64 => files::pwrite(file, args).into(),
+        libc::SYS_fstat => attributes::fstat(file, args[1]).into(),
+        _ => others_by_open_file(number, file, args),
+    }
+}
+
+#[inline(never)]
+fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
+    match number {
         libc::SYS_readv => files::readv(file, *args, files::Place::Own),
         libc::SYS_writev => files::writev(file, *args, files::Place::Own),
         libc::SYS_preadv => files::readv(file, *args, files::Place::of(*args, false)),
@@ -208,7 +219,6 @@ fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
         libc::SYS_preadv2 => files::readv(file, *args, files::Place::of(*args, true)),
         libc::SYS_pwritev2 => files::writev(file, *args, files::Place::of(*args, true)),
         libc::SYS_close => handles::close(file, args[0]).into(),
-        libc::SYS_fstat => attributes::fstat(file, args[1]).into(),
         libc::SYS_lseek => files::lseek(file, *args).into(),
         libc::SYS_ioctl => handles::ioctl(file, *args).into(),
         libc::SYS_dup => handles::duplicate(file, args[0], 0, true).into(),

@@ -344,6 +344,22 @@ impl Fs {
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let pool = self.pool();
         let mut counted = CountedRead::default();
+        let count = |bytes| pool.count_ahead(&mut counted, bytes);
+        match pool.read_at_once(ino, offset, buffer, count) {
+            Some(read) => Ok(read),
+            None => self.read_in_tries(ino, offset, buffer, counted),
+        }
+    }
+
+    #[inline(never)]
+    fn read_in_tries(
+        &self,
+        ino: Ino,
+        offset: u64,
+        buffer: &mut [u8],
+        mut counted: CountedRead,
+    ) -> Result<usize> {
+        let pool = self.pool();
         loop {
             let count = |bytes| pool.count_ahead(&mut counted, bytes);
             match pool.read(ino, offset, buffer, count) {

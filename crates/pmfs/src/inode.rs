@@ -235,6 +235,14 @@ impl Pool {
         Ok(block + ino % PER_BLOCK * InodeRaw::SIZE)
     }
 
+    /// Byte offset of an inode, if this process knows where its block of the table is. For hints: a number that no inode has is not
+    /// told from others.
+    #[inline(always)]
+    pub(crate) fn known_inode_off(&self, ino: Ino) -> Option<u64> {
+        let block = self.table_blocks.get(ino / PER_BLOCK)?;
+        Some(block + ino % PER_BLOCK * InodeRaw::SIZE)
+    }
+
     /// The table's block that has an inode, by a walk.
     fn find_table_block(&self, ino: Ino) -> Result<u64> {
         let index = ino / PER_BLOCK;

@@ -280,6 +280,26 @@ pub(crate) fn read_content<T>(
     look(pool, line, || read_lock(pool, ino), body).expect("a lock ends it")
 }
 
+/// As [`read_content`], once, and without an answer where anything is not as it mostly is: then that is to be asked. What stands
+/// behind a copy here is short (see [`crate::counters::CountedRead`]).
+#[inline(always)]
+pub(crate) fn read_content_at_once<T>(
+    pool: &Pool,
+    ino: Ino,
+    body: impl FnOnce() -> Option<T>,
+) -> Option<T> {
+    let line = line_of(pool, ino);
+    let before = pool.pm.load(line + SEQUENCE);
+    if before & 1 == 1 {
+        return None;
+    }
+    pool.pages_are_clean(line, ino).ok()?;
+    let answer = body()?;
+    pool.pm.acquire();
+    let undisturbed = pool.pm.load(line + SEQUENCE) == before && pool.pm.intact().is_ok();
+    undisturbed.then_some(answer)
+}
+
 /// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all of a read can be one function.
 #[inline(always)]
 fn look<'a, T>(

@@ -7,14 +7,17 @@ use pmfs_format::BLOCK_SHIFT;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that are kept, each at the place that its index says.
-const KEPT: usize = 64;
+const KEPT: usize = 1 << KEPT_BITS;
+const KEPT_BITS: u32 = 6;
 /// Bits of a block's number in a word; above them is its index in the table.
 const BLOCK_BITS: u32 = 32;
+/// What stands where nothing is kept: of an index that none is kept of.
+const NOTHING: u64 = u64::MAX;
 
-/// Lanes take their inodes from parts of the table that lie far apart, by powers of two.
+/// Lanes take their inodes from parts of the table that lie far apart, by powers of two. The golden ratio parts such numbers evenly.
 #[inline(always)]
 fn place(index: u64) -> usize {
-    (index ^ index >> 5 ^ index >> 10 ^ index >> 15) as usize % KEPT
+    (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - KEPT_BITS)) as usize
 }
 
 /// The blocks found last, of those that share a place.
@@ -23,7 +26,7 @@ pub(crate) struct TableBlocks([AtomicU64; KEPT]);
 
 impl Default for TableBlocks {
     fn default() -> TableBlocks {
-        TableBlocks([const { AtomicU64::new(0) }; KEPT])
+        TableBlocks([const { AtomicU64::new(NOTHING) }; KEPT])
     }
 }
 
@@ -36,14 +39,14 @@ impl TableBlocks {
         }
         let word = self.0[place(index)].load(Ordering::Acquire);
         let block = word & ((1 << BLOCK_BITS) - 1);
-        (word >> BLOCK_BITS == index && block != 0).then_some(block << BLOCK_SHIFT)
+        (word >> BLOCK_BITS == index).then_some(block << BLOCK_SHIFT)
     }
 
     /// Keeps it, if it fits.
     #[inline]
     pub fn keep(&self, index: u64, off: u64) {
         let block = off >> BLOCK_SHIFT;
-        if (index | block) >> BLOCK_BITS == 0 {
+        if index < NOTHING >> BLOCK_BITS && block >> BLOCK_BITS == 0 {
             let word = index << BLOCK_BITS | block;
             self.0[place(index)].store(word, Ordering::Release);
         }
@@ -52,7 +55,7 @@ impl TableBlocks {
     /// Blocks may have been given anew.
     pub fn forget(&self) {
         for word in &self.0 {
-            word.store(0, Ordering::Release);
+            word.store(NOTHING, Ordering::Release);
         }
     }
 }

@@ -89,20 +89,15 @@ fn into_program(
     read: impl FnOnce(&mut [u8]) -> pmfs::Result<usize>,
 ) -> Answer {
     let bytes = bytes.min(IO_MAX) as usize;
-    let mut kept = Vec::new();
-    let may_wait = MAPS.load(Ordering::Relaxed);
-    let buffer = if may_wait {
-        kept.resize(bytes, 0);
-        &mut kept[..]
-    } else {
-        // SAFETY: the program's buffer, for this call.
-        unsafe { program::buffer(at, bytes) }
-    };
-    let read = read(buffer).map_err(errno)?;
-    if may_wait {
+    if MAPS.load(Ordering::Relaxed) {
+        let mut kept = vec![0; bytes];
+        let read = read(&mut kept).map_err(errno)?;
         program::write_bytes(at, &kept[..read])?;
+        return Ok(read as u64);
     }
-    Ok(read as u64)
+    // SAFETY: the program's buffer, for this call.
+    let buffer = unsafe { program::buffer(at, bytes) };
+    read(buffer).map(|read| read as u64).map_err(errno)
 }
 
 /// Writes from the program's memory; answers the bytes written.

@@ -13,10 +13,44 @@ use std::sync::atomic::Ordering;
 /// relatime: an atime this old is renewed.
 const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
+/// Longer reads than this mostly go beyond one entry of the file's tree, which [`Pool::read_at_once`] does not.
+const AT_ONCE_MAX: usize = BLOCK_BYTES as usize;
+
 impl Pool {
+    /// As [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes lie below one entry of the tree, and no
+    /// atime is due. `None`: [`Pool::read`] is to do it, or to say why it can't.
+    #[inline(always)]
+    pub(crate) fn read_at_once(
+        &self,
+        ino: Ino,
+        at: u64,
+        buffer: &mut [u8],
+        count: impl FnOnce(u64),
+    ) -> Option<usize> {
+        if buffer.len() > AT_ONCE_MAX {
+            return None;
+        }
+        self.alive().ok()?;
+        locks::read_content_at_once(self, ino, || {
+            let inode = Inode::live(self, ino).ok()?;
+            inode.require_file().ok()?;
+            let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
+            if len == 0 || self.atime_due(&inode).is_some() {
+                return None;
+            }
+            let (off, bytes) = inode.tree().byte(self, at, |off| self.pm.load(off))?;
+            if len > bytes {
+                return None;
+            }
+            count(len);
+            let piece = &mut buffer[..len as usize];
+            self.pm.copy_out(off, piece).ok()?;
+            Some(piece.len())
+        })
+    }
+
     /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. `count` is told how many it will be, before they are copied, at
     /// each try.
-    #[inline(always)]
     pub(crate) fn read(
         &self,
         ino: Ino,
@@ -153,5 +187,74 @@ impl Pool {
     fn store_atime(&self, ino: Ino, inode: u64, now: i64) {
         let slot = inode + offset::ATIME;
         self.pm.stray_word(self.note_stray(ino), slot, now as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scratch::{NODE, Scratch};
+    use crate::{FallocateMode, ROOT_INO, SetAttr};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Goal: a short read meets no write half done. Method: a thread overwrites a place in a file, each write of one value; each read of it has
+    /// to be of one.
+    #[test]
+    fn a_short_read_is_of_one_write() {
+        for (at, bytes) in [(100, 300), (0, 4096)] {
+            let scratch = Scratch::new(64 << 20);
+            let fs = scratch.open();
+            let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+            fs.write(ino, at, &vec![1; bytes]).unwrap();
+            let done = AtomicBool::new(false);
+            let torn = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for value in (0..=255).cycle() {
+                        fs.write(ino, at, &vec![value; bytes]).unwrap();
+                        if done.load(Ordering::Relaxed) {
+                            return;
+                        }
+                    }
+                });
+                let mut got = vec![0; bytes];
+                let torn = (0..200_000).find(|_| {
+                    let read = fs.read(ino, at, &mut got).unwrap();
+                    read != bytes || got.iter().any(|&byte| byte != got[0])
+                });
+                done.store(true, Ordering::Relaxed);
+                torn
+            });
+            assert_eq!(torn, None, "{bytes} bytes at {at}");
+        }
+    }
+
+    /// Goal: a short read is what a long one is, wherever it lies. Method: holes, reserved blocks, an end within a block, and reads
+    /// that begin and end around their edges, beside a copy.
+    #[test]
+    fn short_reads_are_cut_where_long_ones_are() {
+        let scratch = Scratch::new(64 << 20);
+        let fs = scratch.open();
+        let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+        let end = 5 * 4096 + 700;
+        fs.write(ino, 4096, &[1; 4096]).unwrap();
+        fs.fallocate(ino, FallocateMode::empty(), 8192, 4096)
+            .unwrap();
+        fs.write(ino, 4 * 4096 + 1000, &[2; 500]).unwrap();
+        let longer = SetAttr {
+            size: Some(end as u64),
+            ..SetAttr::default()
+        };
+        fs.setattr(ino, &longer).unwrap();
+        let mut all = vec![9; 8 * 4096];
+        assert_eq!(fs.read(ino, 0, &mut all).unwrap(), end);
+        for at in (0..7 * 4096usize).step_by(509) {
+            for bytes in [0, 1, 64, 700, 4096] {
+                let mut got = vec![7; bytes];
+                let want = bytes.min(end.saturating_sub(at));
+                let read = fs.read(ino, at as u64, &mut got).unwrap();
+                assert_eq!(read, want, "{bytes} at {at}");
+                assert_eq!(got[..want], all[at.min(end)..][..want], "{bytes} at {at}");
+                assert!(got[want..].iter().all(|&byte| byte == 7));
+            }
+        }
     }
 }

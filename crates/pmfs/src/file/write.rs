@@ -94,7 +94,7 @@ impl Pool {
     }
 
     /// Asks for the line of a file that has this byte.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn expect_byte(&self, ino: Ino, at: u64) {
         if let Some(tree) = self.unlocked_tree(ino) {
             tree.expect_byte(self, at);
@@ -102,10 +102,10 @@ impl Pool {
     }
 
     /// Looked at again by whoever goes by it, who is charged for it where a slower medium is emulated.
-    #[inline]
+    #[inline(always)]
     fn unlocked_tree(&self, ino: Ino) -> Option<Tree> {
-        let slot = self.inode_off(ino).ok()? + offset::ROOT;
-        Some(Tree::file(self.pm.load_cached(slot), slot))
+        let slot = self.known_inode_off(ino)? + offset::ROOT;
+        Some(Tree::file(self.pm.load_if_there(slot), slot))
     }
 
     /// Where it wrote, and how much: less than asked for at the end of the largest file.

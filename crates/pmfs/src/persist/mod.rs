@@ -182,6 +182,12 @@ impl Pm {
         self.mem.load_cached(off)
     }
 
+    /// As [`Pm::load_cached`], of an offset that nobody has checked: 0 where there is no such word.
+    #[inline(always)]
+    pub fn load_if_there(&self, off: u64) -> u64 {
+        self.mem.load_if_there(off)
+    }
+
     /// Hints that `off` is read soon.
     #[inline]
     pub fn prefetch(&self, off: u64) {

@@ -84,11 +84,16 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     let room = unsafe { &mut *thread::room() };
     process::note_guest(room, left_inside);
     maps::before(call.rax as i64, &call.args);
-    let mut verdict = serve(call, room);
-    // The program's memory may be a file's that others have made longer.
-    if verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all() {
-        verdict = serve(call, room);
-    }
+    let mut followed = false;
+    let verdict = loop {
+        let verdict = serve(call, room);
+        // The program's memory may be a file's that others have made longer.
+        let is_there_now = || verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all();
+        if followed || !is_there_now() {
+            break verdict;
+        }
+        followed = true;
+    };
     stats::note(call, &verdict);
     let step = match verdict {
         Verdict::Pass => 0,
@@ -112,8 +117,8 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         // All calls of a child that shares memory come here.
         return Verdict::Pass;
     }
-    if let Some(verdict) = by_descriptor(number, &call.args) {
-        return verdict;
+    if crate::class::is_by_descriptor(number) {
+        return by_descriptor(number, &call.args);
     }
     serve_rarer(call, room)
 }
@@ -123,10 +128,10 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
 /// few enough instructions lie between.
 #[inline(never)]
 fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
-    let (number, args) = (call.rax as i64, call.args);
-    if let Some(verdict) = by_path_again(number, args, room) {
+    if let Some(verdict) = by_path_again(call, room) {
         return verdict;
     }
+    let (number, args) = (call.rax as i64, call.args);
     match number {
         libc::SYS_fchdir if !descriptors::is_own(args[0]) => {
             cwd::fchdir(args[0], descriptors::get(args[0]), room)
@@ -161,26 +166,24 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
     }
 }
 
-/// Calls whose first argument is a descriptor. `None`: it is none of these.
-fn by_descriptor(number: i64, args: &[u64; 6]) -> Option<Verdict> {
-    if !crate::class::is_by_descriptor(number) {
-        return None;
-    }
+/// Calls whose first argument is a descriptor.
+#[inline(never)]
+fn by_descriptor(number: i64, args: &[u64; 6]) -> Verdict {
     let Some(file) = descriptors::get(args[0]) else {
-        return Some(match descriptors::is_own(args[0]) {
+        return match descriptors::is_own(args[0]) {
             true => Verdict::done(Err(libc::EBADF)),
             false => Verdict::Pass,
-        });
+        };
     };
     if file.has_path_only()
         && let Some(verdict) = by_path_only(number, &file, args)
     {
-        return Some(verdict);
+        return verdict;
     }
     let before = mapped_size::Before::of(file.ino);
     let verdict = by_open_file(number, &file, args);
     before.compare();
-    Some(verdict)
+    verdict
 }
 
 /// Of a descriptor opened with O_PATH, what is not as with others.
@@ -244,8 +247,9 @@ fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdi
 /// How often a name is looked up again whose file was gone between its lookup and its use, because others replaced it.
 const AGAIN_MAX: u32 = 1000;
 
-fn by_path_again(number: i64, args: [u64; 6], room: &mut Inner) -> Option<Verdict> {
-    let mut verdict = by_path(number, args, room);
+#[inline(always)]
+fn by_path_again(call: &Call, room: &mut Inner) -> Option<Verdict> {
+    let mut verdict = by_path(call, room);
     for _ in 0..AGAIN_MAX {
         if !verdict
             .as_ref()
@@ -253,67 +257,68 @@ fn by_path_again(number: i64, args: [u64; 6], room: &mut Inner) -> Option<Verdic
         {
             break;
         }
-        verdict = by_path(number, args, room);
+        verdict = by_path(call, room);
     }
     verdict
 }
 
 /// Calls by path.
-fn by_path(number: i64, a: [u64; 6], room: &mut Inner) -> Option<Verdict> {
+fn by_path(call: &Call, room: &mut Inner) -> Option<Verdict> {
+    let (number, a) = (call.rax as i64, |at| call.arg(at));
     let here = libc::AT_FDCWD as u64;
     let no_follow = libc::AT_SYMLINK_NOFOLLOW as u64;
     Some(match number {
-        libc::SYS_open => opens::open(room, here, a[0], a[1] as i32, a[2] as u32),
+        libc::SYS_open => opens::open(room, here, a(0), a(1) as i32, a(2) as u32),
         libc::SYS_creat => {
             let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-            opens::open(room, here, a[0], flags, a[1] as u32)
+            opens::open(room, here, a(0), flags, a(1) as u32)
         }
-        libc::SYS_openat => opens::open(room, a[0], a[1], a[2] as i32, a[3] as u32),
-        libc::SYS_openat2 => opens::openat2(room, a),
-        libc::SYS_stat => attributes::stat(room, [here, a[0], a[1], 0]),
-        libc::SYS_lstat => attributes::stat(room, [here, a[0], a[1], no_follow]),
-        libc::SYS_newfstatat => attributes::stat(room, [a[0], a[1], a[2], a[3]]),
-        libc::SYS_statx => attributes::statx(room, a),
-        libc::SYS_access => names::access(room, [here, a[0], a[1], 0]),
-        libc::SYS_faccessat => names::access(room, [a[0], a[1], a[2], 0]),
-        libc::SYS_faccessat2 => names::access(room, [a[0], a[1], a[2], a[3]]),
-        libc::SYS_readlink => names::readlink(room, [here, a[0], a[1], a[2]]),
-        libc::SYS_readlinkat => names::readlink(room, [a[0], a[1], a[2], a[3]]),
-        libc::SYS_mkdir => names::mkdir(room, here, a[0], a[1] as u32),
-        libc::SYS_mkdirat => names::mkdir(room, a[0], a[1], a[2] as u32),
-        libc::SYS_mknod => names::mknod(room, [here, a[0], a[1], a[2]]),
-        libc::SYS_mknodat => names::mknod(room, [a[0], a[1], a[2], a[3]]),
-        libc::SYS_rmdir => names::unlink(room, here, a[0], libc::AT_REMOVEDIR),
-        libc::SYS_unlink => names::unlink(room, here, a[0], 0),
-        libc::SYS_unlinkat => names::unlink(room, a[0], a[1], a[2] as i32),
-        libc::SYS_rename => names::rename(room, [here, a[0]], [here, a[1]], 0),
-        libc::SYS_renameat => names::rename(room, [a[0], a[1]], [a[2], a[3]], 0),
-        libc::SYS_renameat2 => names::rename(room, [a[0], a[1]], [a[2], a[3]], a[4] as u32),
-        libc::SYS_link => names::link(room, [here, a[0]], [here, a[1]], 0),
-        libc::SYS_linkat => names::link(room, [a[0], a[1]], [a[2], a[3]], a[4] as i32),
-        libc::SYS_symlink => names::symlink(room, a[0], here, a[1]),
-        libc::SYS_symlinkat => names::symlink(room, a[0], a[1], a[2]),
-        libc::SYS_chdir => cwd::chdir(room, a[0]),
-        libc::SYS_getcwd => cwd::getcwd(room, a),
-        libc::SYS_chmod => attributes::chmod(room, here, a[0], a[1] as u32),
-        libc::SYS_fchmodat => attributes::chmod(room, a[0], a[1], a[2] as u32),
-        libc::SYS_chown => attributes::chown(room, [here, a[0], a[1], a[2], 0]),
-        libc::SYS_lchown => attributes::chown(room, [here, a[0], a[1], a[2], no_follow]),
-        libc::SYS_fchownat => attributes::chown(room, [a[0], a[1], a[2], a[3], a[4]]),
-        libc::SYS_truncate => attributes::truncate(room, a),
-        libc::SYS_utime => attributes::utime(room, a),
-        libc::SYS_utimes => attributes::utimes(room, here, a[0], a[1]),
-        libc::SYS_futimesat => attributes::utimes(room, a[0], a[1], a[2]),
-        libc::SYS_utimensat => attributes::utimensat(room, a),
-        libc::SYS_statfs => attributes::statfs(room, a),
-        libc::SYS_setxattr => xattrs::set(room, a, true),
-        libc::SYS_lsetxattr => xattrs::set(room, a, false),
-        libc::SYS_getxattr => xattrs::get(room, a, true),
-        libc::SYS_lgetxattr => xattrs::get(room, a, false),
-        libc::SYS_listxattr => xattrs::list(room, a, true),
-        libc::SYS_llistxattr => xattrs::list(room, a, false),
-        libc::SYS_removexattr => xattrs::remove(room, a, true),
-        libc::SYS_lremovexattr => xattrs::remove(room, a, false),
+        libc::SYS_openat => opens::open(room, a(0), a(1), a(2) as i32, a(3) as u32),
+        libc::SYS_openat2 => opens::openat2(room, call.args),
+        libc::SYS_stat => attributes::stat(room, [here, a(0), a(1), 0]),
+        libc::SYS_lstat => attributes::stat(room, [here, a(0), a(1), no_follow]),
+        libc::SYS_newfstatat => attributes::stat(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_statx => attributes::statx(room, call.args),
+        libc::SYS_access => names::access(room, [here, a(0), a(1), 0]),
+        libc::SYS_faccessat => names::access(room, [a(0), a(1), a(2), 0]),
+        libc::SYS_faccessat2 => names::access(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_readlink => names::readlink(room, [here, a(0), a(1), a(2)]),
+        libc::SYS_readlinkat => names::readlink(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_mkdir => names::mkdir(room, here, a(0), a(1) as u32),
+        libc::SYS_mkdirat => names::mkdir(room, a(0), a(1), a(2) as u32),
+        libc::SYS_mknod => names::mknod(room, [here, a(0), a(1), a(2)]),
+        libc::SYS_mknodat => names::mknod(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_rmdir => names::unlink(room, here, a(0), libc::AT_REMOVEDIR),
+        libc::SYS_unlink => names::unlink(room, here, a(0), 0),
+        libc::SYS_unlinkat => names::unlink(room, a(0), a(1), a(2) as i32),
+        libc::SYS_rename => names::rename(room, [here, a(0)], [here, a(1)], 0),
+        libc::SYS_renameat => names::rename(room, [a(0), a(1)], [a(2), a(3)], 0),
+        libc::SYS_renameat2 => names::rename(room, [a(0), a(1)], [a(2), a(3)], a(4) as u32),
+        libc::SYS_link => names::link(room, [here, a(0)], [here, a(1)], 0),
+        libc::SYS_linkat => names::link(room, [a(0), a(1)], [a(2), a(3)], a(4) as i32),
+        libc::SYS_symlink => names::symlink(room, a(0), here, a(1)),
+        libc::SYS_symlinkat => names::symlink(room, a(0), a(1), a(2)),
+        libc::SYS_chdir => cwd::chdir(room, a(0)),
+        libc::SYS_getcwd => cwd::getcwd(room, call.args),
+        libc::SYS_chmod => attributes::chmod(room, here, a(0), a(1) as u32),
+        libc::SYS_fchmodat => attributes::chmod(room, a(0), a(1), a(2) as u32),
+        libc::SYS_chown => attributes::chown(room, [here, a(0), a(1), a(2), 0]),
+        libc::SYS_lchown => attributes::chown(room, [here, a(0), a(1), a(2), no_follow]),
+        libc::SYS_fchownat => attributes::chown(room, [a(0), a(1), a(2), a(3), a(4)]),
+        libc::SYS_truncate => attributes::truncate(room, call.args),
+        libc::SYS_utime => attributes::utime(room, call.args),
+        libc::SYS_utimes => attributes::utimes(room, here, a(0), a(1)),
+        libc::SYS_futimesat => attributes::utimes(room, a(0), a(1), a(2)),
+        libc::SYS_utimensat => attributes::utimensat(room, call.args),
+        libc::SYS_statfs => attributes::statfs(room, call.args),
+        libc::SYS_setxattr => xattrs::set(room, call.args, true),
+        libc::SYS_lsetxattr => xattrs::set(room, call.args, false),
+        libc::SYS_getxattr => xattrs::get(room, call.args, true),
+        libc::SYS_lgetxattr => xattrs::get(room, call.args, false),
+        libc::SYS_listxattr => xattrs::list(room, call.args, true),
+        libc::SYS_llistxattr => xattrs::list(room, call.args, false),
+        libc::SYS_removexattr => xattrs::remove(room, call.args, true),
+        libc::SYS_lremovexattr => xattrs::remove(room, call.args, false),
         _ => return None,
     })
 }

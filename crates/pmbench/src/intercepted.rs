@@ -118,7 +118,7 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
             }
         }
         let [tmpfs, ours, wait] = &figures;
-        // What no call can do without. Others than small reads wait for several, and partly at once.
+        // What a read waits for, unless it was asked for while the one before was waited for. Other calls wait for several, and partly at once.
         let waits = spec.row == Row::Read64Random;
         if report.json {
             let row = serde_json::json!({
@@ -137,7 +137,7 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
             );
             if waits {
                 println!(
-                    "  of which one load waits {} for memory: {:.2}x, were there nothing else",
+                    "  a load that begins when the one before it is done waits {} for memory: {:.2}x",
                     wait.text(),
                     ratio(tmpfs, wait)
                 );

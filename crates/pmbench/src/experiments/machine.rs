@@ -1,7 +1,7 @@
 //! The machine that a run was made on, as far as it matters to figures.
 
 use super::experiment::Experiment;
-use super::needs::search_path;
+use super::needs::{find_program, search_path};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,13 +43,8 @@ impl Machine {
     pub fn describe(pmfs: &Path, experiments: &[&Experiment]) -> Machine {
         let cpu = read("/proc/cpuinfo");
         let of_cpu = |key: &str| field(&cpu, key, ':');
-        let packages = experiments
-            .iter()
-            .flat_map(|one| one.needs.programs.values());
-        let versions = packages.filter_map(|package| {
-            let version = said("dpkg-query", &["-W", "-f", "${Version}", package])?;
-            Some((package.clone(), version))
-        });
+        let programs = experiments.iter().flat_map(|one| &one.needs.programs);
+        let versions = programs.filter_map(|(program, package)| version_of(program, package));
         let pmfs = pmfs.to_string_lossy();
         Machine {
             date: said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default(),
@@ -108,6 +103,20 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
+/// A package and its version: the one that an experiment names, or where that is not installed, the one that has the program instead.
+fn version_of(program: &str, package: &str) -> Option<(String, String)> {
+    let version = |package: &str| {
+        said("dpkg-query", &["-W", "-f", "${Version}", package]).filter(|told| !told.is_empty())
+    };
+    if let Some(version) = version(package) {
+        return Some((package.to_owned(), version));
+    }
+    let file = find_program(program)?.canonicalize().ok()?;
+    let told = said("dpkg-query", &["-S", &file.to_string_lossy()])?;
+    let (owner, _) = told.split_once(": ")?;
+    Some((owner.to_owned(), version(owner)?))
+}
+
 fn virtual_machine(cpu: &str) -> Option<String> {
     let flags = field(cpu, "flags", ':').unwrap_or_default();
     flags.split(' ').find(|flag| *flag == "hypervisor")?;
@@ -143,4 +152,21 @@ fn large_pages() -> BTreeMap<String, String> {
         .into_iter()
         .filter_map(chosen)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{said, version_of};
+
+    /// Goal: a machine whose Java is another package's than an experiment names tells that one. Method: a program that every Debian has.
+    #[test]
+    fn a_program_of_another_package_is_told_by_that_one() {
+        if said("dpkg-query", &["-W", "perl-base"]).is_none() {
+            return;
+        }
+        let (package, version) = version_of("perl", "no-such-package").expect("perl-base");
+        assert_eq!(package, "perl-base");
+        assert!(version.starts_with("5."), "{version}");
+        assert_eq!(version_of("no-such-program", "no-such-package"), None);
+    }
 }

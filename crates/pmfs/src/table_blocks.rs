@@ -1,18 +1,18 @@
 //! Where blocks of the inode table stand, as this process found them: every call looks at an inode, and the way there
-//! was some two hundred of the 1,700 instructions of a small read. A block of the table stays where it is for good, so what was found once need not be looked for again.
+//! was some two hundred of the 1,700 instructions of a small read. Hints are for inodes alone whose blocks are kept, so it pays to keep those of
+//! some tens of thousands. A block of the table stays where it is for good, so what was found once need not be looked for again.
 //!
 //! Where accesses are recorded it is always looked for: an image that a checker puts back may be one from before the block was there.
 
 use pmfs_format::BLOCK_SHIFT;
 use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::FromZeros;
 
 /// Blocks that are kept, each at the place that its index says.
 const KEPT: usize = 1 << KEPT_BITS;
-const KEPT_BITS: u32 = 6;
-/// Bits of a block's number in a word; above them is its index in the table.
+const KEPT_BITS: u32 = 10;
+/// Bits of a block's number in a word; above them is one more than its index in the table, so that 0 is of none.
 const BLOCK_BITS: u32 = 32;
-/// What stands where nothing is kept: of an index that none is kept of.
-const NOTHING: u64 = u64::MAX;
 
 /// Lanes take their inodes from parts of the table that lie far apart, by powers of two. This multiplier (of Steele and Vigna's spectrally
 /// good ones) parts sixteen of them wherever they lie; the golden ratio does not.
@@ -23,11 +23,12 @@ fn place(index: u64) -> usize {
 
 /// The blocks found last, of those that share a place.
 #[derive(Debug)]
-pub(crate) struct TableBlocks([AtomicU64; KEPT]);
+pub(crate) struct TableBlocks(Box<[AtomicU64]>);
 
 impl Default for TableBlocks {
+    /// Zeros as the kernel gives them: what is not used is no memory.
     fn default() -> TableBlocks {
-        TableBlocks([const { AtomicU64::new(NOTHING) }; KEPT])
+        TableBlocks(<[AtomicU64]>::new_box_zeroed_with_elems(KEPT).expect("memory"))
     }
 }
 
@@ -40,23 +41,23 @@ impl TableBlocks {
         }
         let word = self.0[place(index)].load(Ordering::Acquire);
         let block = word & ((1 << BLOCK_BITS) - 1);
-        (word >> BLOCK_BITS == index).then_some(block << BLOCK_SHIFT)
+        (word >> BLOCK_BITS == index + 1).then_some(block << BLOCK_SHIFT)
     }
 
     /// Keeps it, if it fits.
     #[inline]
     pub fn keep(&self, index: u64, off: u64) {
         let block = off >> BLOCK_SHIFT;
-        if index < NOTHING >> BLOCK_BITS && block >> BLOCK_BITS == 0 {
-            let word = index << BLOCK_BITS | block;
+        if ((index + 1) | block) >> BLOCK_BITS == 0 {
+            let word = (index + 1) << BLOCK_BITS | block;
             self.0[place(index)].store(word, Ordering::Release);
         }
     }
 
     /// Blocks may have been given anew.
     pub fn forget(&self) {
-        for word in &self.0 {
-            word.store(NOTHING, Ordering::Release);
+        for word in &*self.0 {
+            word.store(0, Ordering::Release);
         }
     }
 }

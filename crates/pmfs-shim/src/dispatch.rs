@@ -166,7 +166,7 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
     }
 }
 
-/// Calls whose first argument is a descriptor.
+/// Calls whose first argument is a descriptor. A function of its own as above: with it inside `dispatch`, calls by path took some 20 ns more.
 #[inline(never)]
 fn by_descriptor(number: i64, args: &[u64; 6]) -> Verdict {
     let Some(file) = descriptors::get(args[0]) else {

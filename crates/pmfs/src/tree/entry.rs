@@ -83,6 +83,12 @@ impl Entry {
         self.0 & BLOCK_MASK
     }
 
+    /// Whether it has none of the bits that no entry has: of what is no entry at all mostly some are set.
+    #[inline(always)]
+    pub fn is_plausible(self) -> bool {
+        self.0 & UNUSED == 0
+    }
+
     /// Checks that what it names lies among `range` of the pool's bytes, all `bytes` of it.
     ///
     /// # Errors
@@ -90,7 +96,7 @@ impl Entry {
     #[inline(always)]
     pub fn checked(self, range: &std::ops::Range<u64>, bytes: u64, slot: u64) -> Result<Entry> {
         let off = self.off();
-        if self.0 & UNUSED != 0 || off < range.start || off + bytes > range.end {
+        if !self.is_plausible() || off < range.start || off + bytes > range.end {
             return Err(outside(slot));
         }
         Ok(self)

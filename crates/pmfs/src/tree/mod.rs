@@ -150,14 +150,15 @@ impl Tree {
     /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of what a small read or write waits for
     /// is its old bytes. Changes nothing, and may be called without the lock. In as few steps as can be, and so without most of the checks of
     /// [`Tree::find`]: while one call waits for its line the processor goes on a few hundred instructions, and if they reach the next one's
-    /// hint, both lines are on their way at once. The worst that comes of a wrong entry is a hint that helps nobody.
+    /// hint, both lines are on their way at once. A node may be a file's bytes by now: of those few look like an entry, and to follow one that
+    /// does helps nobody, and is a load of some word of the pool.
     #[inline(always)]
     pub fn expect_byte(&self, pool: &Pool, at: u64) {
         let (mut level, mut entry) = (self.root.height(), self.root);
         if level > FILE_HEIGHT_MAX {
             return;
         }
-        while level > 0 && entry.is_node() {
+        while level > 0 && entry.is_node() && entry.is_plausible() {
             let slot = entry.off() + place(level, at / BLOCK_BYTES) * 8;
             entry = Entry(pool.pm.load_if_there(slot));
             level -= 1;

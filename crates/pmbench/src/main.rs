@@ -6,6 +6,7 @@
 //! on one tmpfs mounted huge=always, and the pool flushes and fences as on persistent memory (flush=always).
 #![forbid(unsafe_code)]
 
+mod bounded;
 mod directory;
 mod drivers;
 mod emulate;
@@ -131,6 +132,9 @@ enum What {
         /// Which one.
         number: usize,
     },
+    /// A command that has so much memory, page cache included.
+    #[command(hide = true)]
+    Bounded(bounded::Options),
     /// Calls through a PMFS mount (a directory on it), beside the same on tmpfs.
     Mount {
         /// A directory on the mount.
@@ -185,6 +189,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(What::Mapped(options)) => mapped::run(&report, &options),
         Some(What::Windows(options)) => windows::run(&report, &options),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
+        Some(What::Bounded(options)) => bounded::run(&options),
         Some(What::Mount { dir }) => mount::run(&report, &dir),
     }
 }

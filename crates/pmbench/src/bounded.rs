@@ -1,5 +1,5 @@
 //! A command that has so much memory, page cache included, as on a machine with no more: what a page cache that does not hold all data
-//! costs is part of what the sources measured (PMFS, section 4.2.3: data of 32 GB beside 16 GB of DRAM).
+//! costs is part of what the sources measured (PMFS, section 4.2.4: data of 32 GB beside 16 GB of DRAM).
 //!
 //! By a memory cgroup, version 1 or 2. Version 1 does not know of dirty pages, so that whoever reclaims them waits for the device, where a
 //! small machine would have begun to write them back long before; the block device below the directory gets the kernel's default there, a

@@ -20,7 +20,7 @@ pub mod target;
 pub mod template;
 
 use crate::report::summary::Summary;
-use crate::report::{compare, page, table};
+use crate::report::{compare, figures, page, table};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use library::Library;
@@ -39,13 +39,16 @@ pub enum Command {
     List(Data),
     /// Run experiments on targets in turn; a run that was interrupted goes on with the same --out.
     Run(RunOptions),
-    /// Write a run's report: one HTML file.
+    /// Write a run's report: one HTML file, and SVG files if asked to.
     Report {
         /// The run's directory.
         dir: PathBuf,
         /// The file [default: report.html in the run's directory].
         #[arg(long)]
         html: Option<PathBuf>,
+        /// Each figure as an SVG file too, into this directory.
+        #[arg(long, value_name = "DIR")]
+        figures: Option<PathBuf>,
     },
     /// What changed from one run to another.
     Compare {
@@ -100,10 +103,15 @@ impl Command {
         match self {
             Command::List(data) => list(&data, json),
             Command::Run(options) => options.run(rounds, json),
-            Command::Report { dir, html } => {
+            Command::Report { dir, html, figures } => {
                 let html = html.unwrap_or_else(|| dir.join("report.html"));
-                page::write(&Summary::read(&dir)?, &html)?;
+                let summary = Summary::read(&dir)?;
+                page::write(&summary, &html)?;
                 println!("{}", html.display());
+                if let Some(figures) = figures {
+                    figures::write(&summary, &figures)?;
+                    println!("{}", figures.display());
+                }
                 Ok(())
             }
             Command::Compare { a, b } => {

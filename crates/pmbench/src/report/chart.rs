@@ -9,7 +9,13 @@ use crate::experiments::experiment::Kind;
 use std::fmt::Write;
 
 /// Width in pixels of CSS: fits a phone as it is.
-const WIDTH: f64 = 352.0;
+pub const WIDTH: f64 = 352.0;
+/// The heights of a bar, of the name above a point's bars, and of the gap below them.
+const BAR: f64 = 13.0;
+const NAME: f64 = 17.0;
+const GAP: f64 = 9.0;
+/// The height of a panel of lines.
+const LINES_HEIGHT: f64 = 262.0;
 /// From this ratio of the largest to the smallest on, lines get a logarithmic axis.
 const LOG_FROM: f64 = 12.0;
 
@@ -19,6 +25,19 @@ pub fn draw(figure: &Figure, points: &[&Measured]) -> String {
         Kind::Bars => bars(figure, points),
         Kind::Lines => lines(figure, points),
     }
+}
+
+/// How high a panel is, in the same pixels.
+pub fn height(figure: &Figure, points: &[&Measured]) -> f64 {
+    match figure.experiment.chart.kind {
+        Kind::Bars => group(figure) * points.len() as f64,
+        Kind::Lines => LINES_HEIGHT,
+    }
+}
+
+/// The height of a point's name and bars.
+fn group(figure: &Figure) -> f64 {
+    NAME + BAR * figure.series.len() as f64 + GAP
 }
 
 /// A series's mark, as legends show it.
@@ -58,13 +77,10 @@ fn open(height: f64, title: &str) -> String {
 }
 
 fn bars(figure: &Figure, points: &[&Measured]) -> String {
-    const BAR: f64 = 13.0;
-    const NAME: f64 = 17.0;
-    const GAP: f64 = 9.0;
     // Room for the value behind the longest bar.
     const LONGEST: f64 = WIDTH - 84.0;
-    let group = NAME + BAR * figure.series.len() as f64 + GAP;
-    let mut svg = open(group * points.len() as f64, &figure.experiment.title);
+    let group = group(figure);
+    let mut svg = open(height(figure, points), &figure.experiment.title);
     let scale = LONGEST / largest(points).max(f64::MIN_POSITIVE);
     for (number, point) in points.iter().enumerate() {
         let top = number as f64 * group;
@@ -169,8 +185,7 @@ impl Axis {
 }
 
 fn lines(figure: &Figure, points: &[&Measured]) -> String {
-    const HEIGHT: f64 = 262.0;
-    let mut svg = open(HEIGHT, &figure.experiment.title);
+    let mut svg = open(LINES_HEIGHT, &figure.experiment.title);
     if largest(points) <= 0.0 {
         svg.push_str("<text class=\"value none\" x=\"3\" y=\"20\">not measured</text></svg>");
         return svg;
@@ -212,7 +227,7 @@ fn lines(figure: &Figure, points: &[&Measured]) -> String {
         svg,
         "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{title}</text>",
         (Axis::LEFT + Axis::RIGHT) / 2.0,
-        HEIGHT - 5.0
+        LINES_HEIGHT - 5.0
     );
     // PMFS last, above the others.
     for series in (0..figure.series.len()).rev() {

@@ -8,7 +8,7 @@ use anyhow::Context;
 use std::fmt::Write;
 use std::path::Path;
 
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 /// Of a figure's losses, how many are told before the rest is folded away.
 const TOLD: usize = 5;
 /// The target that is PMFS through its mount.
@@ -205,7 +205,7 @@ fn section(page: &mut String, figure: &Figure, quick: bool) {
         "</ul>\n<p class=\"unit\">{}; {better}. Bars and points are medians, thin lines go from the least to the most.</p>",
         escape(&experiment.unit)
     );
-    panels(page, figure);
+    charts(page, figure);
     skipped(page, figure);
     table(page, figure);
     let names: Vec<&str> = figure
@@ -320,7 +320,8 @@ fn claims(page: &mut String, figure: &Figure) {
     }
 }
 
-fn panels(page: &mut String, figure: &Figure) {
+/// The points of each panel, and its name if there are several.
+pub(super) fn panels(figure: &Figure) -> Vec<(Option<String>, Vec<&Measured>)> {
     let panel_of = |point: &Measured| {
         let key = figure.experiment.chart.panel.as_ref()?;
         point.labels.get(key).cloned()
@@ -333,8 +334,12 @@ fn panels(page: &mut String, figure: &Figure) {
             None => panels.push((panel, vec![point])),
         }
     }
+    panels
+}
+
+fn charts(page: &mut String, figure: &Figure) {
     page.push_str("<div class=\"panels\">\n");
-    for (name, points) in panels {
+    for (name, points) in panels(figure) {
         let name = name.map_or(String::new(), |name| {
             format!("<figcaption>{}</figcaption>", escape(&name))
         });

@@ -148,3 +148,25 @@ fn a_reader_that_stops_is_no_failure() {
     assert!(output.status.success());
     assert_eq!(text(&output.stderr), "");
 }
+
+/// A figure's file is drawn from the same numbers, and needs nothing but itself.
+#[test]
+fn figures_are_files_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let figures = dir.path().join("figures");
+    let output = pmbench(&["report"])
+        .arg(kept("before"))
+        .arg("--html")
+        .arg(dir.path().join("report.html"))
+        .arg("--figures")
+        .arg(&figures)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files: Vec<_> = std::fs::read_dir(&figures).unwrap().collect();
+    assert_eq!(files.len(), 1);
+    let svg = std::fs::read_to_string(files[0].as_ref().unwrap().path()).unwrap();
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    assert!(svg.contains(">200<") && svg.contains(">50.0<"), "{svg}");
+    assert!(!svg.contains("var("), "{svg}");
+}

@@ -1,9 +1,14 @@
 //! Loads. Any process may be storing to the same place meanwhile.
 
 use std::arch::asm;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::flush::LINE;
 use crate::{Fault, Pmem, Side, copy, emulate};
+
+/// Bytes that are copied between a few prefetches and the next ones.
+const STEP: usize = 1024;
 
 impl Pmem {
     /// The word at `off` (8-aligned); Acquire.
@@ -69,20 +74,64 @@ impl Pmem {
     /// A medium, or a buffer, that can't be reached: what was copied before.
     #[inline(always)]
     pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
-        let from = self.range(off, to.len() as u64);
-        self.note_load(off, to.len() as u64);
-        if emulate::active() != 0 {
-            self.charge_copy(off, to.len() as u64);
-        }
+        let from = self.source(off, to.len());
         // SAFETY: `to` is the caller's exclusive buffer of that length; the
         // source is in the mapping.
-        unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) }.map_err(|(done, address)| {
-            Fault {
-                offset: off + done as u64,
-                done,
-                side: self.side_of_target(to, address),
+        unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) }
+            .map_err(|(done, address)| self.stopped(off, to, done, address))
+    }
+
+    /// As [`Pmem::copy_out`], and asks for the lines of `next` meanwhile, a few at a time: the processor's own prefetching begins anew on
+    /// each page, and if all were asked for at once, the copy would wait behind them.
+    ///
+    /// # Errors
+    /// As [`Pmem::copy_out`].
+    pub fn copy_out_before(&self, off: u64, to: &mut [u8], next: Range<u64>) -> Result<(), Fault> {
+        let beside = next.end.saturating_sub(next.start);
+        self.range(next.start, beside);
+        let from = self.source(off, to.len());
+        let mut lines = next.step_by(LINE as usize);
+        // Beside the lines' as many bytes, which are the last of the copy.
+        let mut step = to.len().saturating_sub(beside as usize);
+        let mut done = 0;
+        while done < to.len() {
+            if step == 0 {
+                step = STEP.min(to.len() - done);
+                let few = lines.by_ref().take(STEP / LINE as usize);
+                few.for_each(|line| self.prefetch_if_there(line));
             }
-        })
+            // SAFETY: as in `copy_out`, for `step` bytes from `done` on, which both have.
+            unsafe {
+                self.copier
+                    .copy(to.as_mut_ptr().add(done), from.wrapping_add(done), step)
+            }
+            .map_err(|(more, address)| self.stopped(off, to, done + more, address))?;
+            done += step;
+            step = 0;
+        }
+        lines.for_each(|line| self.prefetch_if_there(line));
+        Ok(())
+    }
+
+    /// Where bytes are copied from; the copy is noted, and charged for.
+    #[inline(always)]
+    fn source(&self, off: u64, bytes: usize) -> *const u8 {
+        let from = self.range(off, bytes as u64);
+        self.note_load(off, bytes as u64);
+        if emulate::active() != 0 {
+            self.charge_copy(off, bytes as u64);
+        }
+        from
+    }
+
+    /// A copy from `off` that met `address` after `done` bytes.
+    #[cold]
+    fn stopped(&self, off: u64, to: &[u8], done: usize, address: usize) -> Fault {
+        Fault {
+            offset: off + done as u64,
+            done,
+            side: self.side_of_target(to, address),
+        }
     }
 
     /// Whether the line at `off` can be read. It comes nearer, and nothing waits for it.
@@ -117,19 +166,6 @@ impl Pmem {
         // SAFETY: a prefetch is a hint: it changes nothing and never faults, whatever the address.
         unsafe {
             asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-        }
-    }
-
-    /// Asks for all lines of a range, into the second-level cache: the first has no room for what a copy reads meanwhile.
-    #[inline]
-    pub fn prefetch_far(&self, off: u64, bytes: u64) {
-        let from = self.range(off, bytes);
-        for line in (0..bytes as usize).step_by(64) {
-            let at = from.wrapping_add(line);
-            // SAFETY: as in `prefetch`.
-            unsafe {
-                asm!("prefetcht1 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-            }
         }
     }
 

@@ -116,6 +116,12 @@ fn copy_out_as_a_vec() {
             let to = &mut buffer[64 + lead..][..len];
             pair.mem.copy_out(off as u64, to).unwrap();
             assert_eq!(to, &pair.model[off..off + len], "at {off}");
+            // With another range coming nearer: shorter, as long, longer.
+            for next in [0..0, 64..164, 4096..8192] {
+                to.fill(0xdd);
+                pair.mem.copy_out_before(off as u64, to, next).unwrap();
+                assert_eq!(to, &pair.model[off..off + len], "at {off}");
+            }
             assert!(buffer[..64 + lead].iter().all(|&b| b == 0xee), "at {off}");
             assert!(
                 buffer[64 + lead + len..].iter().all(|&b| b == 0xee),
@@ -194,7 +200,9 @@ fn accesses_outside_or_misaligned_panic() {
             let _ = mem.swap(2, 0);
         }),
         ("prefetch out", &|| mem.prefetch(4096)),
-        ("prefetch of a range out", &|| mem.prefetch_far(4032, 65)),
+        ("copy before a range out", &|| {
+            let _ = mem.copy_out_before(0, &mut [0; 64], 4032..4097);
+        }),
     ];
     for (what, act) in refused {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::locks;
 use crate::pool::Pool;
-use crate::tree::{Extent, Tree};
+use crate::tree::Tree;
 use crate::types::{AtimeMode, Ino};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::offset;
@@ -117,15 +117,15 @@ impl Pool {
                 true => Some(extent_at(done + len)?),
                 false => None,
             };
-            if let Some(next) = &next {
-                if done == 0 {
-                    self.fetch(&extent, within, len);
-                }
-                self.fetch(next, 0, left - len);
-            }
             let piece = &mut buffer[done..done + len];
             if extent.written {
-                match self.pm.copy_out(extent.off + within, piece) {
+                let off = extent.off + within;
+                let coming = next.and_then(|next| next.first_bytes(left - len));
+                let copied = match coming {
+                    Some(coming) => self.pm.copy_out_before(off, piece, coming),
+                    None => self.pm.copy_out(off, piece),
+                };
+                match copied {
                     Ok(()) => {}
                     Err(Error::Medium { offset }) if done > 0 || offset > extent.off + within => {
                         let before = offset.saturating_sub(extent.off + within) as usize;
@@ -141,15 +141,6 @@ impl Pool {
                 Some(next) => extent = next,
                 None => return Ok(done),
             }
-        }
-    }
-
-    /// Lets the first block of a piece come while what is before it is copied: the processor's own prefetching begins anew on each
-    /// page, and pieces of a block each would be read at half the speed.
-    fn fetch(&self, extent: &Extent, within: u64, bytes: usize) {
-        if extent.written {
-            let bytes = (bytes as u64).min(BLOCK_BYTES - within);
-            self.pm.prefetch_far(extent.off + within, bytes);
         }
     }
 

@@ -165,6 +165,21 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
+    /// As [`Pm::copy_out`], and what is copied next comes nearer meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] where the medium fails.
+    pub fn copy_out_before(
+        &self,
+        off: u64,
+        to: &mut [u8],
+        next: std::ops::Range<u64>,
+    ) -> Result<()> {
+        self.mem
+            .copy_out_before(off, to, next)
+            .map_err(|fault| medium(&self.mem, fault))
+    }
+
     /// Whether the line at `off` can be read; it comes nearer, and nothing waits for it.
     ///
     /// # Errors
@@ -198,12 +213,6 @@ impl Pm {
     #[inline(always)]
     pub fn prefetch_if_there(&self, off: u64) {
         self.mem.prefetch_if_there(off);
-    }
-
-    /// Hints that a range is copied soon, but not next.
-    #[inline]
-    pub fn prefetch_far(&self, off: u64, bytes: u64) {
-        self.mem.prefetch_far(off, bytes);
     }
 
     /// Orders the loads before it against those after it.

@@ -15,6 +15,7 @@ use crate::pool::Pool;
 use entry::{Entry, coverage, place, span};
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FILE_HEIGHT_MAX};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use std::ops::Range;
 
 /// Units of a hole past a tree's end: more than any file has blocks.
 const HOLE_UNITS: u64 = 1 << 40;
@@ -348,6 +349,12 @@ impl Extent {
             count: found.units - inside,
             written: found.entry.is_leaf() && !found.entry.is_unwritten(),
         }
+    }
+
+    /// What of its first block is read, of so many bytes from there on: a range of the pool. `None` where that is zeros.
+    pub fn first_bytes(&self, bytes: usize) -> Option<Range<u64>> {
+        let bytes = (bytes as u64).min(BLOCK_BYTES);
+        self.written.then_some(self.off..self.off + bytes)
     }
 
     fn join(&mut self, next: &Extent) -> bool {

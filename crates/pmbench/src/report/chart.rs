@@ -8,6 +8,8 @@ use super::table::figure as digits;
 use crate::experiments::experiment::Kind;
 use std::fmt::Write;
 
+/// The rules that charts need, in variables of the page.
+pub const STYLE: &str = include_str!("chart.css");
 /// Width in pixels of CSS: fits a phone as it is.
 pub const WIDTH: f64 = 352.0;
 /// The heights of a bar, of the name above a point's bars, and of the gap below them.

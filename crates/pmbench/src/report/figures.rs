@@ -1,7 +1,7 @@
 //! Each figure as an SVG file of its own, for a paper or slides: all its panels, its key and its unit, in the colours of the page by day.
 
 use super::chart::{self, escape, legend_mark};
-use super::page::{STYLE, panels};
+use super::page::{self, panels};
 use super::summary::{Figure, Summary};
 use anyhow::Context;
 use std::fmt::Write;
@@ -26,17 +26,11 @@ pub fn write(summary: &Summary, dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rules of the page that charts need, with colours for the page's variables: few programs but browsers know those.
+/// The rules of charts, with colours for the page's variables: few programs but browsers know those.
 fn style() -> String {
-    let is_of_charts = |line: &&str| {
-        let beginnings = [".chart", ".grid", ".spread", ".line", ".hollow", ".b", ".l"];
-        let others = [".bad", ".lead", ".lost", ".legend"];
-        beginnings.iter().any(|start| line.starts_with(start))
-            && !others.iter().any(|start| line.starts_with(start))
-    };
-    let mut style: String = STYLE.lines().filter(is_of_charts).collect();
+    let mut style = chart::STYLE.replace('\n', "");
     // The first block of variables is that of the day.
-    let day = STYLE.split(['{', '}']).nth(1).unwrap_or("");
+    let day = page::STYLE.split(['{', '}']).nth(1).unwrap_or("");
     for (name, colour) in day.split(';').filter_map(|line| line.split_once(':')) {
         style = style.replace(&format!("var({})", name.trim()), colour.trim());
     }

@@ -1,6 +1,6 @@
 //! A run as one HTML file that needs nothing else: where PMFS loses first, then each figure beside what its source claims.
 
-use super::chart::{draw, escape, legend_mark};
+use super::chart::{STYLE as CHARTS, draw, escape, legend_mark};
 use super::summary::{Cell, Figure, Loss, Measured, Series, Summary, Times};
 use super::table::{figure as digits, times as times_text};
 use crate::experiments::experiment::{Better, Point};
@@ -8,6 +8,7 @@ use anyhow::Context;
 use std::fmt::Write;
 use std::path::Path;
 
+/// The page's own rules, which may change those of charts.
 pub(super) const STYLE: &str = include_str!("page.css");
 /// Of a figure's losses, how many are told before the rest is folded away.
 const TOLD: usize = 5;
@@ -25,7 +26,7 @@ fn html(summary: &Summary) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>PMFS: the papers' experiments, redone</title>\
-         <style>{STYLE}</style></head><body><main>\n<h1>PMFS: the papers' experiments, redone</h1>\n"
+         <style>{CHARTS}{STYLE}</style></head><body><main>\n<h1>PMFS: the papers' experiments, redone</h1>\n"
     );
     let machine = &summary.machine;
     let kind = kind(summary);

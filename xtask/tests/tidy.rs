@@ -12,14 +12,15 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
 /// Who may depend on which of our own crates.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pmfs", &["pmem", "pmfs-format"]),
-    ("pmfs-capi", &["pmfs"]),
+    ("pmfs-posix", &["pmfs"]),
+    ("pmfs-capi", &["pmfs", "pmfs-posix"]),
     ("pmfs-fuse", &["pmem", "pmfs"]),
     ("pmfs-patch", &[]),
-    ("pmfs-shim", &["pmem", "pmfs"]),
+    ("pmfs-shim", &["pmem", "pmfs", "pmfs-posix"]),
     ("pmfs-cli", &["pmem", "pmfs", "pmfs-fuse", "pmfs-patch"]),
     ("yat", &["pmem", "pmfs", "pmfs-format"]),
     ("pmbench", &["pmem", "pmfs"]),

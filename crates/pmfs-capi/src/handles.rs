@@ -123,7 +123,13 @@ impl Shared {
         let creates = flags & O_CREAT != 0;
         let follow = flags & O_NOFOLLOW == 0 && !(creates && flags & O_EXCL != 0);
         loop {
-            let place = self.fs.place(path, follow)?;
+            let place = match creates {
+                true => self.fs.place_of_name(path, follow)?,
+                false => self.fs.place(path, follow)?,
+            };
+            if creates && place.slash {
+                return Err(Error::IsDirectory.into());
+            }
             let attr = match place.attr {
                 Some(_) if creates && flags & O_EXCL != 0 => return Err(Error::Exists.into()),
                 Some(attr) => attr,

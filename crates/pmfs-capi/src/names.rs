@@ -4,7 +4,8 @@ use crate::answer::{Answer, Failure, answer, done};
 use crate::pointers::{bytes, offset, pool, put, room, signed, stat_of, text};
 use crate::pools::Shared;
 use pmfs::types::mode;
-use pmfs::{Attr, Error, NewNode, Place, RenameFlags, SetAttr, SetTime, XattrFlags};
+use pmfs::{Attr, NewNode, Place, SetAttr, SetTime, XattrFlags};
+use pmfs_posix::names::{self as posix, End, Last};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A new inode of the caller's.
@@ -27,25 +28,35 @@ pub fn size_of(size: u64) -> SetAttr {
     }
 }
 
-/// Where something is to be made or removed: a place with a name.
-fn named(shared: &Shared, path: &[u8]) -> Answer<Place> {
-    let place = shared.fs.place(path, false)?;
-    if place.name.is_empty() {
-        return Err(Failure::Wrong(
-            libc::EBUSY,
-            "the path has no name at its end",
-        ));
-    }
-    Ok(place)
+/// Why a path can't be made, removed or moved, of what its last name and a slash behind it allow.
+fn refused(errno: c_int) -> Failure {
+    let words = match errno {
+        libc::EEXIST => "it is there already",
+        libc::ENOENT => "nothing is there",
+        libc::ENOTDIR => "a slash behind what is no directory",
+        libc::EISDIR => "it is a directory",
+        _ => "the path has no name at its end",
+    };
+    Failure::Wrong(errno, words)
 }
 
-/// As [`named`], for what must not be a path with a slash behind a file.
-fn made(shared: &Shared, path: &[u8]) -> Answer<Place> {
-    match shared.fs.place(path, false) {
-        Ok(place) if place.attr.is_some() || place.name.is_empty() => Err(Error::Exists.into()),
-        Ok(place) => Ok(place),
-        Err(error) => Err(error.into()),
+/// How a path to such a place ends.
+fn end_of<'a>(path: &[u8], place: &'a Place) -> End<'a> {
+    let last = path
+        .rsplit(|byte| *byte == b'/')
+        .find(|name| !name.is_empty());
+    End {
+        last: last.map_or(Last::Root, Last::of),
+        slash: place.slash,
+        attr: place.attr.as_ref(),
     }
+}
+
+/// Where something is to be made; a directory, or something else.
+fn made(shared: &Shared, path: &[u8], dir: bool) -> Answer<Place> {
+    let place = shared.fs.place_of_name(path, false)?;
+    posix::allow_making(end_of(path, &place), dir).map_err(refused)?;
+    Ok(place)
 }
 
 /// See `pmfs.h`.
@@ -109,8 +120,7 @@ pub unsafe extern "C" fn pmfs_mkdir(
     done(|| {
         // SAFETY: as the header says.
         let (shared, path) = unsafe { (pool(on)?, text(path)?) };
-        let end = path.iter().rposition(|&byte| byte != b'/');
-        let place = made(shared, &path[..end.map_or(path.len(), |end| end + 1)])?;
+        let place = made(shared, path, true)?;
         shared.fs.mkdir(place.dir.ino, &place.name, &node(bits))?;
         Ok(())
     })
@@ -133,7 +143,7 @@ pub unsafe extern "C" fn pmfs_mknod(
         };
         let (major, minor) = (libc::major(device), libc::minor(device));
         let packed = minor & 0xff | major << 8 | (minor & !0xff) << 12;
-        let place = made(shared, path)?;
+        let place = made(shared, path, false)?;
         shared
             .fs
             .mknod(place.dir.ino, &place.name, &node(bits), kind, packed)?;
@@ -147,7 +157,8 @@ pub unsafe extern "C" fn pmfs_rmdir(on: *mut Shared, path: *const c_char) -> c_i
     done(|| {
         // SAFETY: as the header says.
         let (shared, path) = unsafe { (pool(on)?, text(path)?) };
-        let place = named(shared, path)?;
+        let place = shared.fs.place_of_name(path, false)?;
+        posix::allow_rmdir(end_of(path, &place)).map_err(refused)?;
         Ok(shared.fs.rmdir(place.dir.ino, &place.name)?)
     })
 }
@@ -158,7 +169,8 @@ pub unsafe extern "C" fn pmfs_unlink(on: *mut Shared, path: *const c_char) -> c_
     done(|| {
         // SAFETY: as the header says.
         let (shared, path) = unsafe { (pool(on)?, text(path)?) };
-        let place = named(shared, path)?;
+        let place = shared.fs.place_of_name(path, false)?;
+        posix::allow_unlink(end_of(path, &place)).map_err(refused)?;
         Ok(shared.fs.unlink(place.dir.ino, &place.name)?)
     })
 }
@@ -174,12 +186,15 @@ pub unsafe extern "C" fn pmfs_rename(
     done(|| {
         // SAFETY: as the header says.
         let (shared, from, to) = unsafe { (pool(on)?, text(from)?, text(to)?) };
-        let flags = RenameFlags::from_bits(flags)
-            .ok_or(Failure::Wrong(libc::EINVAL, "flags of renameat2(2)"))?;
-        let (from, to) = (named(shared, from)?, named(shared, to)?);
+        let flags = posix::rename_flags(flags)
+            .map_err(|errno| Failure::Wrong(errno, "flags of renameat2(2)"))?;
+        let place = |path| shared.fs.place_of_name(path, false);
+        let (source, target) = (place(from)?, place(to)?);
+        posix::allow_rename(end_of(from, &source), end_of(to, &target), flags).map_err(refused)?;
+        let (old, new) = (source.dir.ino, target.dir.ino);
         Ok(shared
             .fs
-            .rename(from.dir.ino, &from.name, to.dir.ino, &to.name, flags)?)
+            .rename(old, &source.name, new, &target.name, flags)?)
     })
 }
 
@@ -194,7 +209,7 @@ pub unsafe extern "C" fn pmfs_link(
         // SAFETY: as the header says.
         let (shared, from, to) = unsafe { (pool(on)?, text(from)?, text(to)?) };
         let file = shared.fs.walk(from, false)?;
-        let place = made(shared, to)?;
+        let place = made(shared, to, false)?;
         shared.fs.link(file.ino, place.dir.ino, &place.name)?;
         Ok(())
     })
@@ -210,7 +225,7 @@ pub unsafe extern "C" fn pmfs_symlink(
     done(|| {
         // SAFETY: as the header says.
         let (shared, target, path) = unsafe { (pool(on)?, text(target)?, text(path)?) };
-        let place = made(shared, path)?;
+        let place = made(shared, path, false)?;
         shared
             .fs
             .symlink(place.dir.ino, &place.name, target, &node(0o777))?;

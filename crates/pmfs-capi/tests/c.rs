@@ -72,6 +72,12 @@ fn a_name_that_is_replaced() {
     compile_and_run("tests/replaced.c", true);
 }
 
+/// Links are followed where Linux follows them, and a slash asks for a directory.
+#[test]
+fn slashes_behind_names() {
+    compile_and_run("tests/slashes.c", true);
+}
+
 #[test]
 fn the_archive() {
     assert_eq!(compile_and_run("examples/hello.c", false), "hello\n");

@@ -11,7 +11,7 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
 use crate::loading;
-use crate::names::{Lead, find};
+use crate::names::{AtEnd, Lead, find};
 use crate::program::{self, Answer};
 use crate::target::Target;
 use crate::thread::{Inner, PATH_MAX};
@@ -237,7 +237,7 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
 /// A path relative to a directory of ours, or out of it again, as one that the kernel understands; any other leads the kernel
 /// to the mount as it is.
 fn made_absolute(room: &mut Inner, dirfd: u64, path: u64) -> Result<Option<Vec<u8>>, i32> {
-    match find(room, dirfd, path, true)? {
+    match find(room, dirfd, path, AtEnd::Follow)? {
         Lead::Out(path) => Ok(Some(path.to_vec())),
         Lead::Pool(_, place) if descriptors::get(dirfd).is_some() => {
             let mut dir = promote::directory(place.dir)?;

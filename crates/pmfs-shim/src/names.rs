@@ -6,9 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO};
+use libc::{EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO};
 use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, INODE_NAME, Ino, ROOT_INO};
+pub(crate) use pmfs_posix::names::is_dir;
+use pmfs_posix::names::{self as posix, Last};
 
 use crate::credentials::{self, EXECUTE};
 use crate::cwd::{self, Cwd};
@@ -25,8 +27,8 @@ pub(crate) struct Place<'a> {
     pub dir: Ino,
     /// The last name; empty: the path ends in the directory itself ("." and "..", or nothing).
     pub name: &'a [u8],
-    /// Which way it ended if the name is empty.
-    pub dots: Dots,
+    /// What it ends in.
+    pub last: Last,
     /// What is there: in the thread's room, until the next path is followed.
     pub attr: Option<&'a Attr>,
     /// The path ends with a slash: only a directory will do.
@@ -35,13 +37,39 @@ pub(crate) struct Place<'a> {
     pub by_number: bool,
 }
 
-/// A path's end that is no name.
+/// What a call means by the end of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dots {
-    /// It is a name, or the root.
-    None,
-    One,
-    Two,
+pub(crate) enum AtEnd {
+    /// What a link there leads to.
+    Follow,
+    /// A link itself, unless a slash stands behind it.
+    Stay,
+    /// The name: it is made, removed or moved, and a link is not followed, whatever stands behind it.
+    Name,
+    /// A file, which is made if it is not there (O_CREAT): no slash may stand behind it. A link is followed, or not.
+    Make(bool),
+}
+
+impl AtEnd {
+    /// Of a call that has a flag for it.
+    pub fn following(follow: bool) -> AtEnd {
+        if follow { AtEnd::Follow } else { AtEnd::Stay }
+    }
+
+    /// Whether a link at the end is followed; `slash`: one stands behind it.
+    pub fn follows(self, slash: bool) -> bool {
+        match self {
+            AtEnd::Follow => true,
+            AtEnd::Stay => slash,
+            AtEnd::Name => false,
+            AtEnd::Make(follow) => follow,
+        }
+    }
+
+    /// As [`AtEnd::follows`], by what stands behind the last name: nothing, or slashes. False also where there is more of a path.
+    pub fn stays_at(self, rest: &[u8]) -> bool {
+        rest.iter().all(|byte| *byte == b'/') && !self.follows(!rest.is_empty())
+    }
 }
 
 /// Where a path leads.
@@ -62,10 +90,15 @@ impl<'a> Place<'a> {
     pub fn found(&self) -> Result<&'a Attr, i32> {
         self.attr.ok_or(ENOENT)
     }
-}
 
-pub(crate) fn is_dir(attr: &Attr) -> bool {
-    attr.mode & mode::S_IFMT == mode::S_IFDIR
+    /// For the rules of what may be made, removed or moved.
+    pub fn end(&self) -> posix::End<'a> {
+        posix::End {
+            last: self.last,
+            slash: self.wants_dir,
+            attr: self.attr,
+        }
+    }
 }
 
 /// Names mean something else from now on (another root, other mounts).
@@ -130,8 +163,13 @@ pub(crate) const BY_INODE: [u8; INODE_NAME.len() + 1] = {
 ///
 /// # Errors
 /// EFAULT, ENAMETOOLONG, ENOENT, ENOTDIR, ELOOP, EACCES; those of the engine.
-pub(crate) fn find(room: &mut Inner, dirfd: u64, path: u64, follow: bool) -> Result<Lead<'_>, i32> {
-    find_for(room, dirfd, path, follow, false)
+pub(crate) fn find(
+    room: &mut Inner,
+    dirfd: u64,
+    path: u64,
+    at_end: AtEnd,
+) -> Result<Lead<'_>, i32> {
+    find_for(room, dirfd, path, at_end, false)
 }
 
 /// As [`find`], for a call that merely looks at what is there: the kernel's walk through the mount may do.
@@ -142,9 +180,9 @@ pub(crate) fn find_to_look(
     room: &mut Inner,
     dirfd: u64,
     path: u64,
-    follow: bool,
+    at_end: AtEnd,
 ) -> Result<Lead<'_>, i32> {
-    find_for(room, dirfd, path, follow, true)
+    find_for(room, dirfd, path, at_end, true)
 }
 
 #[inline]
@@ -152,7 +190,7 @@ fn find_for<'a>(
     room: &'a mut Inner,
     dirfd: u64,
     path: u64,
-    follow: bool,
+    at_end: AtEnd,
     looks: bool,
 ) -> Result<Lead<'a>, i32> {
     if !mountless::is() && is_plainly_elsewhere(path) {
@@ -160,9 +198,9 @@ fn find_for<'a>(
     }
     let len = program::path(path, &mut room.paths[0])?;
     let walked = if mountless::is() {
-        outside::find(room, dirfd, len, follow)?
+        outside::find(room, dirfd, len, at_end)?
     } else {
-        begin(room, dirfd, len, follow, looks)?
+        begin(room, dirfd, len, at_end, looks)?
     };
     Ok(walked.lead(room))
 }
@@ -187,7 +225,7 @@ impl Walked {
                 let place = Place {
                     dir: ino,
                     name: &[],
-                    dots: Dots::None,
+                    last: Last::Root,
                     attr: Some(&room.attr),
                     wants_dir: false,
                     by_number: true,
@@ -198,7 +236,7 @@ impl Walked {
                 let place = Place {
                     dir: end.dir,
                     name: &room.paths[page][end.name],
-                    dots: end.dots,
+                    last: end.last,
                     attr: end.found.then_some(&room.attr),
                     wants_dir: end.wants_dir,
                     by_number: false,
@@ -214,7 +252,7 @@ fn begin(
     room: &mut Inner,
     dirfd: u64,
     len: usize,
-    follow: bool,
+    at_end: AtEnd,
     looks: bool,
 ) -> Result<Walked, i32> {
     let by_descriptor = room.paths[0][0] != b'/' && dirfd as i32 != libc::AT_FDCWD;
@@ -228,7 +266,7 @@ fn begin(
                 return Ok(Walked::Kernel);
             }
             Some(from) => (ROOT_INO, from),
-            None => return by_number(room, 0, len, follow),
+            None => return by_number(room, 0, len, at_end),
         }
     } else if dirfd as i32 == libc::AT_FDCWD {
         match cwd::get(room) {
@@ -241,7 +279,7 @@ fn begin(
         }
     } else {
         match descriptors::get(dirfd) {
-            Some(dir) if dir.is_list() => return in_list(room, len, follow),
+            Some(dir) if dir.is_list() => return in_list(room, len, at_end),
             Some(dir) if dir.is_dir => (dir.ino, 0),
             Some(_) => return Err(ENOTDIR),
             None => return Ok(Walked::Kernel),
@@ -257,11 +295,11 @@ fn begin(
     let Some(fs) = pool::get() else {
         return Ok(Walked::Kernel);
     };
-    walk(fs, room, start, 0, from..len, follow)
+    walk(fs, room, start, 0, from..len, at_end)
 }
 
 /// A path that begins in the list of this process's descriptors.
-pub(crate) fn in_list(room: &mut Inner, len: usize, follow: bool) -> Result<Walked, i32> {
+pub(crate) fn in_list(room: &mut Inner, len: usize, at_end: AtEnd) -> Result<Walked, i32> {
     let (first, second) = room.paths.split_at_mut(1);
     let whole = numbered::LIST.len() + len;
     if whole >= PATH_MAX {
@@ -270,7 +308,7 @@ pub(crate) fn in_list(room: &mut Inner, len: usize, follow: bool) -> Result<Walk
     let (head, rest) = second[0].split_at_mut(numbered::LIST.len());
     head.copy_from_slice(numbered::LIST);
     rest[..=len].copy_from_slice(&first[0][..=len]);
-    by_number(room, 1, whole, follow)
+    by_number(room, 1, whole, at_end)
 }
 
 /// An absolute path that does not lead into the pool, unless by way of a descriptor of ours.
@@ -278,11 +316,11 @@ pub(crate) fn by_number(
     room: &mut Inner,
     page: usize,
     len: usize,
-    follow: bool,
+    at_end: AtEnd,
 ) -> Result<Walked, i32> {
     let path = &room.paths[page][..len];
     let Some(named) = numbered::descriptor(path) else {
-        if numbered::is_placeholder_of_another(path, follow) {
+        if numbered::is_placeholder_of_another(path, at_end) {
             // What it stands for is that process's affair: as the kernel answers for a socket.
             return Err(ENXIO);
         }
@@ -298,9 +336,9 @@ pub(crate) fn by_number(
         if !file.is_dir {
             return Err(ENOTDIR);
         }
-        return walk(fs, room, file.ino, page, rest..len, follow);
+        return walk(fs, room, file.ino, page, rest..len, at_end);
     }
-    if tail.is_empty() && !follow {
+    if at_end.stays_at(tail) {
         // The link itself is the kernel's.
         return Ok(Walked::Kernel);
     }
@@ -345,7 +383,7 @@ enum Step {
 pub(crate) struct End {
     dir: Ino,
     name: std::ops::Range<usize>,
-    dots: Dots,
+    last: Last,
     /// Whether something is there; its attributes are in the room.
     found: bool,
     wants_dir: bool,
@@ -357,7 +395,7 @@ pub(crate) fn walk(
     start: Ino,
     page: usize,
     range: std::ops::Range<usize>,
-    follow: bool,
+    at_end: AtEnd,
 ) -> Result<Walked, i32> {
     let (mut start, mut range, mut page, mut links) = (start, range, page, 0);
     loop {
@@ -366,7 +404,7 @@ pub(crate) fn walk(
             &mut start,
             &room.paths[page][..range.end],
             range.start,
-            follow,
+            at_end,
             &mut room.attr,
         )? {
             Step::End(end) => return Ok(Walked::End(fs, page, end)),
@@ -393,7 +431,7 @@ pub(crate) fn walk(
                         return match numbered.and_then(|named| descriptors::inode_at(named.number))
                         {
                             // Links of links were followed as far as they lead: what is left is followed too.
-                            Some(_) => by_number(room, page, len, true),
+                            Some(_) => by_number(room, page, len, AtEnd::Follow),
                             None => Ok(Walked::Out(page, len)),
                         };
                     };
@@ -439,7 +477,7 @@ fn steps(
     dir: &mut Ino,
     path: &[u8],
     from: usize,
-    follow: bool,
+    at_end: AtEnd,
     attr: &mut Attr,
 ) -> Result<Step, i32> {
     let slashes = |at: usize| at + path[at..].iter().take_while(|byte| **byte == b'/').count();
@@ -450,7 +488,7 @@ fn steps(
         let ended = End {
             dir: *dir,
             name: 0..0,
-            dots: Dots::None,
+            last: Last::Root,
             found: true,
             wants_dir: false,
         };
@@ -468,31 +506,30 @@ fn steps(
             }
             allow_search(fs, attr)?;
         }
-        let dots = match &path[name.clone()] {
-            b"." => Dots::One,
-            b".." => Dots::Two,
-            _ => Dots::None,
-        };
-        if dots == Dots::Two && *dir == ROOT_INO {
+        let ended = Last::of(&path[name.clone()]);
+        if ended == Last::DotDot && *dir == ROOT_INO {
             return Ok(Step::Up(end));
+        }
+        if wants_dir && ended == Last::Name && matches!(at_end, AtEnd::Make(_)) {
+            return Err(EISDIR);
         }
         let found = match fs.lookup_into(*dir, &path[name.clone()], attr) {
             Ok(()) => true,
             Err(Error::NotFound) if last => false,
             Err(error) => return Err(errno(error)),
         };
-        if found && is_link(attr) && (!last || follow || wants_dir) {
+        if found && is_link(attr) && (!last || at_end.follows(wants_dir)) {
             return Ok(Step::Link(fs.readlink(attr.ino).map_err(errno)?, end));
         }
         if last {
-            if wants_dir && found && !is_dir(attr) {
+            if wants_dir && found && at_end != AtEnd::Name && !is_dir(attr) {
                 return Err(ENOTDIR);
             }
-            let name = if dots == Dots::None { name } else { 0..0 };
+            let name = if ended == Last::Name { name } else { 0..0 };
             return Ok(Step::End(End {
                 dir: *dir,
                 name,
-                dots,
+                last: ended,
                 found,
                 wants_dir,
             }));

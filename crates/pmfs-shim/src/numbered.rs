@@ -2,6 +2,7 @@
 //! kernel, one of ours would lead to a placeholder, which is empty; so they are understood here (DECISIONS 38).
 
 use crate::kernel::{self, PATH};
+use crate::names::AtEnd;
 
 /// What such a name says.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +116,7 @@ pub(crate) const LIST: &[u8] = b"/proc/self/fd/";
 
 /// Whether a path goes by way of a descriptor of another process, which for that is an open file of a pool, and for the kernel
 /// nothing.
-pub(crate) fn is_placeholder_of_another(path: &[u8], follow: bool) -> bool {
+pub(crate) fn is_placeholder_of_another(path: &[u8], at_end: AtEnd) -> bool {
     if !path.starts_with(b"/proc/") {
         return false;
     }
@@ -132,7 +133,7 @@ pub(crate) fn is_placeholder_of_another(path: &[u8], follow: bool) -> bool {
     let (Some((b"fd", _)), Some((number, end))) = (list, parts.next()) else {
         return false;
     };
-    if decimal(number).is_none() || (end == path.len() && !follow) {
+    if decimal(number).is_none() || at_end.stays_at(&path[end..]) {
         return false;
     }
     let link = [&path[..end], b"\0"].concat();

@@ -9,7 +9,7 @@ use pmfs::ROOT_INO;
 
 use crate::cwd::{self, Cwd};
 use crate::kernel::{self, PATH};
-use crate::names::{self, BY_INODE, LINKS_MAX, Walked, below};
+use crate::names::{self, AtEnd, BY_INODE, LINKS_MAX, Walked, below};
 use crate::thread::{Inner, PATH_MAX};
 use crate::{config, descriptors, exec, numbered, pool};
 
@@ -17,14 +17,14 @@ use crate::{config, descriptors, exec, numbered, pool};
 ///
 /// # Errors
 /// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES; those of the engine; ENFILE and others if the pool can't be attached.
-pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, follow: bool) -> Result<Walked, i32> {
+pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> Result<Walked, i32> {
     let path = room.paths[0][..len].to_vec();
     if path.first() == Some(&b'/') {
-        return enter(room, path, follow, false);
+        return enter(room, path, at_end, false);
     }
     let base = if dirfd as i32 == AT_FDCWD {
         if let Cwd::Inside(ino) = cwd::get(room) {
-            return below_directory(room, ino, len, follow);
+            return below_directory(room, ino, len, at_end);
         }
         match cwd::text(room) {
             Ok(text) => text,
@@ -33,8 +33,8 @@ pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, follow: bool) -> Re
         }
     } else {
         match descriptors::get(dirfd) {
-            Some(dir) if dir.is_list() => return names::in_list(room, len, follow),
-            Some(dir) if dir.is_dir => return below_directory(room, dir.ino, len, follow),
+            Some(dir) if dir.is_list() => return names::in_list(room, len, at_end),
+            Some(dir) if dir.is_dir => return below_directory(room, dir.ino, len, at_end),
             Some(_) if len == 0 => return Err(ENOENT),
             Some(_) => return Err(ENOTDIR),
             None => match link(format!("/proc/self/fd/{}\0", dirfd as i32).as_bytes()) {
@@ -46,23 +46,23 @@ pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, follow: bool) -> Re
     if len == 0 || base.first() != Some(&b'/') {
         return Ok(Walked::Kernel);
     }
-    enter(room, [&base[..], b"/", &path].concat(), follow, false)
+    enter(room, [&base[..], b"/", &path].concat(), at_end, false)
 }
 
 fn below_directory(
     room: &mut Inner,
     ino: pmfs::Ino,
     len: usize,
-    follow: bool,
+    at_end: AtEnd,
 ) -> Result<Walked, i32> {
     if len == 0 {
         return Err(ENOENT);
     }
     let fs = pool::get().ok_or_else(pool::refusal)?;
-    match names::walk(fs, room, ino, 0, 0..len, follow)? {
+    match names::walk(fs, room, ino, 0, 0..len, at_end)? {
         Walked::Out(page, len) => {
             let path = room.paths[page][..len].to_vec();
-            enter(room, path, follow, true)
+            enter(room, path, at_end, true)
         }
         walked => Ok(walked),
     }
@@ -72,20 +72,20 @@ fn below_directory(
 fn enter(
     room: &mut Inner,
     mut path: Vec<u8>,
-    follow: bool,
+    at_end: AtEnd,
     mut is_new: bool,
 ) -> Result<Walked, i32> {
     if names::are_the_kernels() {
         return Ok(Walked::Kernel);
     }
     for _ in 0..LINKS_MAX {
-        if let Some(led) = of_this_process(room, &path, follow) {
+        if let Some(led) = of_this_process(room, &path, at_end) {
             path = led;
             is_new = true;
         }
         if numbered::may_be(&path) {
             let len = put(room, &path)?;
-            match names::by_number(room, 0, len, follow)? {
+            match names::by_number(room, 0, len, at_end)? {
                 Walked::Kernel => {}
                 Walked::Out(page, len) => {
                     path = room.paths[page][..len].to_vec();
@@ -95,7 +95,7 @@ fn enter(
                 walked => return Ok(walked),
             }
         }
-        let Some(rest) = entering(&path, follow)? else {
+        let Some(rest) = entering(&path, at_end)? else {
             if !is_new {
                 return Ok(Walked::Kernel);
             }
@@ -108,7 +108,7 @@ fn enter(
             return names::whole(room, fs, ino);
         }
         let len = put(room, &rest)?;
-        match names::walk(fs, room, ROOT_INO, 0, 0..len, follow)? {
+        match names::walk(fs, room, ROOT_INO, 0, 0..len, at_end)? {
             Walked::Out(page, len) => {
                 path = room.paths[page][..len].to_vec();
                 is_new = true;
@@ -130,9 +130,9 @@ fn put(room: &mut Inner, path: &[u8]) -> Result<usize, i32> {
 }
 
 /// `/proc/self/cwd` and `/proc/self/exe`, where the kernel's are not the program's: the path that they stand for.
-fn of_this_process(room: &mut Inner, path: &[u8], follow: bool) -> Option<Vec<u8>> {
+fn of_this_process(room: &mut Inner, path: &[u8], at_end: AtEnd) -> Option<Vec<u8>> {
     let (link, rest) = numbered::own_link(path)?;
-    if rest.is_empty() && !follow {
+    if at_end.stays_at(rest) {
         return None;
     }
     let to = match link {
@@ -144,21 +144,17 @@ fn of_this_process(room: &mut Inner, path: &[u8], follow: bool) -> Option<Vec<u8
 }
 
 /// What of an absolute path is left where it enters the pool.
-fn entering(path: &[u8], follow: bool) -> Result<Option<Vec<u8>>, i32> {
+fn entering(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
     if let Some(from) = below(path) {
         return Ok(Some(path[from..].to_vec()));
     }
     let goes_up = path.split(|byte| *byte == b'/').any(|part| part == b"..");
-    match links(path, follow) {
+    match links(path, at_end) {
         Links::None => {}
         Links::Unknown if !goes_up => {}
-        _ => return followed(path, follow),
+        _ => return followed(path, at_end),
     }
-    let plain = plain(path);
-    Ok(below(&plain).map(|from| {
-        let slash: &[u8] = if path.ends_with(b"/") { b"/" } else { b"" };
-        [&plain[from..], slash].concat()
-    }))
+    Ok(behind(path).map(<[u8]>::to_vec))
 }
 
 /// What is known of the links in a path.
@@ -169,9 +165,13 @@ enum Links {
     Unknown,
 }
 
-fn links(path: &[u8], follow: bool) -> Links {
+fn links(path: &[u8], at_end: AtEnd) -> Links {
     const RESOLVE_NO_SYMLINKS: u64 = 4;
-    let stay = if follow { 0 } else { O_NOFOLLOW };
+    let stay = if at_end == AtEnd::Follow {
+        0
+    } else {
+        O_NOFOLLOW
+    };
     let how = [(O_PATH | O_CLOEXEC | stay) as u64, 0, RESOLVE_NO_SYMLINKS];
     let at = how.as_ptr().expose_provenance() as u64;
     let text = [path, b"\0"].concat();
@@ -187,20 +187,30 @@ fn links(path: &[u8], follow: bool) -> Links {
     Links::Unknown
 }
 
-/// A path without `.`, `..` and double slashes, which must not have links.
-fn plain(path: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(path.len());
-    for part in path.split(|byte| *byte == b'/') {
+/// What of a path without links follows where it first comes to the pool's directory, as it was said.
+fn behind(path: &[u8]) -> Option<&[u8]> {
+    let mut here = Vec::with_capacity(path.len());
+    let mut rest = path;
+    loop {
+        let start = rest.iter().position(|byte| *byte != b'/')?;
+        let len = rest[start..]
+            .iter()
+            .take_while(|byte| **byte != b'/')
+            .count();
+        let part = &rest[start..start + len];
+        rest = &rest[start + len..];
         match part {
-            b"" | b"." => {}
-            b".." => up(&mut plain),
+            b"." => {}
+            b".." => up(&mut here),
             part => {
-                plain.push(b'/');
-                plain.extend_from_slice(part);
+                here.push(b'/');
+                here.extend_from_slice(part);
             }
         }
+        if here == config::get().at {
+            return Some(rest);
+        }
     }
-    plain
 }
 
 fn up(path: &mut Vec<u8>) {
@@ -209,7 +219,7 @@ fn up(path: &mut Vec<u8>) {
 }
 
 /// Goes along a path link by link.
-fn followed(path: &[u8], follow: bool) -> Result<Option<Vec<u8>>, i32> {
+fn followed(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
     let mut rest = path.to_vec();
     let mut here: Vec<u8> = Vec::new();
     let mut turns = 0;
@@ -238,7 +248,7 @@ fn followed(path: &[u8], follow: bool) -> Result<Option<Vec<u8>>, i32> {
         if here == config::get().at {
             return Ok(Some(rest));
         }
-        if rest.is_empty() && !follow {
+        if at_end.stays_at(&rest) {
             return Ok(None);
         }
         if let Some(target) = link(&[&here[..], b"\0"].concat()) {

@@ -13,7 +13,7 @@ use crate::credentials::{self, EXECUTE};
 use crate::kernel::{self, PATH};
 use crate::loading::{self, Loading};
 use crate::mountless::{self, Refused};
-use crate::names::{Lead, errno, find};
+use crate::names::{AtEnd, Lead, errno, find};
 use crate::target::{self, SCRIPTS_MAX, Target};
 use crate::thread::{Inner, PATH_MAX};
 use crate::{cwd, descriptors, log, program, promote};
@@ -141,8 +141,8 @@ fn stands(room: &mut Inner, dirfd: u64, path: u64, flags: u64) -> Result<Stands,
         name.pop();
         return Ok(Stands::Pool(fs, fs.getattr(file.ino).map_err(errno)?, name));
     }
-    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
-    match find(room, dirfd, path, follow)? {
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
+    match find(room, dirfd, path, at_end)? {
         Lead::Out(path) => Ok(Stands::Kernel(AT_FDCWD as u64, path.to_vec(), flags)),
         Lead::Pool(fs, place) => {
             let attr = place.found()?;

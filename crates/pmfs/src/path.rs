@@ -16,6 +16,20 @@ pub struct Place {
     pub name: Vec<u8>,
     /// What stands there, if anything does.
     pub attr: Option<Attr>,
+    /// A slash stands behind the last name, so that a directory is meant.
+    pub slash: bool,
+}
+
+/// Which links a walk follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtEnd {
+    Follow,
+    /// Not one at the end, unless a slash stands behind it.
+    Stay,
+    /// Not one at the end, whatever stands behind it.
+    Name,
+    /// One at the end, unless a slash stands behind it.
+    Make,
 }
 
 impl Fs {
@@ -32,11 +46,29 @@ impl Fs {
     /// # Errors
     /// As there, of what comes before the last name.
     pub fn place(&self, path: &[u8], follow: bool) -> Result<Place> {
+        let at_end = if follow { AtEnd::Follow } else { AtEnd::Stay };
+        let at = self.lead(path, at_end)?;
+        match at.attr {
+            Some(attr) if at.slash && !is_dir(&attr) => Err(Error::NotDirectory),
+            _ => Ok(at),
+        }
+    }
+
+    /// The place of a name that is to be made, removed or moved: a symbolic link there is meant itself, also with a slash behind
+    /// it, and what the slash allows is the caller's to judge ([`Place::slash`]). `follow`: of a file that is made where a link leads,
+    /// as O_CREAT has it.
+    ///
+    /// # Errors
+    /// As [`Fs::walk`], of what comes before the last name.
+    pub fn place_of_name(&self, path: &[u8], follow: bool) -> Result<Place> {
+        let at_end = if follow { AtEnd::Make } else { AtEnd::Name };
+        self.lead(path, at_end)
+    }
+
+    fn lead(&self, path: &[u8], at_end: AtEnd) -> Result<Place> {
         if path.is_empty() {
             return Err(Error::NotFound);
         }
-        // A slash at the end asks for a directory, through a link too.
-        let wants_dir = path.ends_with(b"/");
         let mut left = names(path);
         let mut links = 0;
         let root = self.getattr(ROOT_INO)?;
@@ -44,6 +76,7 @@ impl Fs {
             dir: root,
             name: Vec::new(),
             attr: Some(root),
+            slash: path.ends_with(b"/"),
         };
         while let Some(name) = left.pop() {
             let dir = at.attr.ok_or(Error::NotFound)?;
@@ -56,12 +89,21 @@ impl Fs {
                 Err(error) => return Err(error),
             };
             let link = found.filter(|found| found.mode & mode::S_IFMT == mode::S_IFLNK);
-            let Some(link) = link.filter(|_| !left.is_empty() || follow || wants_dir) else {
+            let Some(link) = link.filter(|_| {
+                let follows = match at_end {
+                    AtEnd::Follow => true,
+                    AtEnd::Stay => at.slash,
+                    AtEnd::Name => false,
+                    AtEnd::Make => !at.slash,
+                };
+                !left.is_empty() || follows
+            }) else {
                 let is_name = name != b"." && name != b"..";
                 at = Place {
                     dir,
                     name: if is_name { name } else { Vec::new() },
                     attr: found,
+                    slash: at.slash,
                 };
                 continue;
             };
@@ -75,13 +117,12 @@ impl Fs {
                 dir: from,
                 name: Vec::new(),
                 attr: Some(from),
+                // Of a link at the end, also the one that it ends with.
+                slash: at.slash || left.is_empty() && target.ends_with(b"/"),
             };
             left.extend(names(&target));
         }
-        match at.attr {
-            Some(attr) if wants_dir && !is_dir(&attr) => Err(Error::NotDirectory),
-            _ => Ok(at),
-        }
+        Ok(at)
     }
 }
 

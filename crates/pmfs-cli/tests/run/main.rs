@@ -7,6 +7,7 @@
 #[path = "../bench/mod.rs"]
 mod bench;
 mod beneath;
+mod faces;
 mod large_pages;
 mod patching;
 mod program;

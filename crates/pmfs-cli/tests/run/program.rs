@@ -140,6 +140,16 @@ impl Run {
         self.ended(command)
     }
 
+    /// On the pool, through a mount alone.
+    pub fn mounted(&mut self, program: &Path, arguments: &[&str]) -> Said {
+        self.bench.mount(&[]);
+        let mut command = Command::new(program);
+        command.args(arguments).arg(self.bench.path("mnt"));
+        let said = self.ended(command);
+        self.bench.umount();
+        said
+    }
+
     /// On the pool.
     pub fn inside(&self, program: &Path, arguments: &[&str]) -> Said {
         self.below_run(&[], program, arguments)

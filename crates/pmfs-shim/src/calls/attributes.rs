@@ -10,7 +10,7 @@ use crate::credentials::{self, WRITE, capability};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::PATH;
-use crate::names::{errno, is_dir};
+use crate::names::{AtEnd, errno, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
 use crate::{config, limits, mapped_size, pool, promote};
@@ -56,12 +56,12 @@ pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verd
     {
         return fstat(&file, to).into();
     }
-    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (
         libc::SYS_newfstatat,
         [AT_FDCWD as u64, PATH, to, flags, 0, 0],
     );
-    look_at_path(room, (dirfd, path), follow, out, |_, place| {
+    look_at_path(room, (dirfd, path), at_end, out, |_, place| {
         program::write(to, &stat_of(place.found()?)).map(|()| 0)
     })
 }
@@ -107,9 +107,9 @@ pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
         let attr = fs().and_then(|fs| fs.getattr(file.ino).map_err(errno));
         return attr.and_then(|attr| answer(&attr)).into();
     }
-    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (libc::SYS_statx, [AT_FDCWD as u64, PATH, flags, mask, to, 0]);
-    look_at_path(room, (dirfd, path), follow, out, |_, place| {
+    look_at_path(room, (dirfd, path), at_end, out, |_, place| {
         answer(place.found()?)
     })
 }
@@ -131,7 +131,7 @@ pub(crate) fn chmod(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
         libc::SYS_fchmodat,
         [AT_FDCWD as u64, PATH, bits.into(), 0, 0, 0],
     );
-    at_path(room, (dirfd, path), true, out, |fs, place| {
+    at_path(room, (dirfd, path), AtEnd::Follow, out, |fs, place| {
         change_mode(fs, place.found()?, bits)
     })
 }
@@ -179,12 +179,12 @@ pub(crate) fn chown(room: &mut Inner, [dirfd, path, uid, gid, flags]: [u64; 5]) 
     {
         return fchown(&file, [dirfd, uid, gid, 0, 0, 0]).into();
     }
-    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (
         libc::SYS_fchownat,
         [AT_FDCWD as u64, PATH, uid, gid, flags, 0],
     );
-    at_path(room, (dirfd, path), follow, out, |fs, place| {
+    at_path(room, (dirfd, path), at_end, out, |fs, place| {
         change_owner(fs, place.found()?, uid as u32, gid as u32)
     })
 }
@@ -201,25 +201,31 @@ pub(crate) fn fchown(file: &Descriptor, a: [u64; 6]) -> Answer {
 
 pub(crate) fn truncate(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let out = (libc::SYS_truncate, [PATH, a[1], 0, 0, 0, 0]);
-    at_path(room, (AT_FDCWD as u64, a[0]), true, out, |fs, place| {
-        let attr = place.found()?;
-        let size = i64::try_from(a[1]).map_err(|_| EINVAL)? as u64;
-        match attr.mode & mode::S_IFMT {
-            mode::S_IFREG => {}
-            mode::S_IFDIR => return Err(EISDIR),
-            _ => return Err(EINVAL),
-        }
-        credentials::allow(fs, attr, WRITE)?;
-        promote::allow_writing(attr)?;
-        limits::allow_size(size, || Ok(attr.size))?;
-        let set = SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        };
-        let set = fs.setattr(attr.ino, &set).map(drop);
-        mapped_size::changed(attr.ino);
-        done(set)
-    })
+    at_path(
+        room,
+        (AT_FDCWD as u64, a[0]),
+        AtEnd::Follow,
+        out,
+        |fs, place| {
+            let attr = place.found()?;
+            let size = i64::try_from(a[1]).map_err(|_| EINVAL)? as u64;
+            match attr.mode & mode::S_IFMT {
+                mode::S_IFREG => {}
+                mode::S_IFDIR => return Err(EISDIR),
+                _ => return Err(EINVAL),
+            }
+            credentials::allow(fs, attr, WRITE)?;
+            promote::allow_writing(attr)?;
+            limits::allow_size(size, || Ok(attr.size))?;
+            let set = SetAttr {
+                size: Some(size),
+                ..SetAttr::default()
+            };
+            let set = fs.setattr(attr.ino, &set).map(drop);
+            mapped_size::changed(attr.ino);
+            done(set)
+        },
+    )
 }
 
 /// Both times, of which each may be left alone.
@@ -277,12 +283,12 @@ pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     if path == 0 {
         return Verdict::Pass;
     }
-    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (
         libc::SYS_utimensat,
         [AT_FDCWD as u64, PATH, times, flags, 0, 0],
     );
-    at_path(room, (dirfd, path), follow, out, |fs, place| {
+    at_path(room, (dirfd, path), at_end, out, |fs, place| {
         change_times(fs, place.found()?, timespecs(times)?)
     })
 }
@@ -294,20 +300,26 @@ fn of_inode(ino: Ino, times: Result<Times, i32>) -> Answer {
 
 pub(crate) fn utime(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let out = (libc::SYS_utime, [PATH, a[1], 0, 0, 0, 0]);
-    at_path(room, (AT_FDCWD as u64, a[0]), true, out, |fs, place| {
-        let times = if a[1] == 0 {
-            NOW
-        } else {
-            let seconds: [i64; 2] = program::read(a[1])?;
-            seconds.map(|seconds| Some(SetTime::At(seconds.saturating_mul(SECOND))))
-        };
-        change_times(fs, place.found()?, times)
-    })
+    at_path(
+        room,
+        (AT_FDCWD as u64, a[0]),
+        AtEnd::Follow,
+        out,
+        |fs, place| {
+            let times = if a[1] == 0 {
+                NOW
+            } else {
+                let seconds: [i64; 2] = program::read(a[1])?;
+                seconds.map(|seconds| Some(SetTime::At(seconds.saturating_mul(SECOND))))
+            };
+            change_times(fs, place.found()?, times)
+        },
+    )
 }
 
 pub(crate) fn utimes(room: &mut Inner, dirfd: u64, path: u64, at: u64) -> Verdict {
     let out = (libc::SYS_futimesat, [AT_FDCWD as u64, PATH, at, 0, 0, 0]);
-    at_path(room, (dirfd, path), true, out, |fs, place| {
+    at_path(room, (dirfd, path), AtEnd::Follow, out, |fs, place| {
         let times = if at == 0 {
             NOW
         } else {
@@ -349,8 +361,14 @@ pub(crate) fn fstatfs(to: u64) -> Answer {
 
 pub(crate) fn statfs(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let out = (libc::SYS_statfs, [PATH, a[1], 0, 0, 0, 0]);
-    at_path(room, (AT_FDCWD as u64, a[0]), true, out, |fs, place| {
-        place.found()?;
-        put_statfs(fs, a[1])
-    })
+    at_path(
+        room,
+        (AT_FDCWD as u64, a[0]),
+        AtEnd::Follow,
+        out,
+        |fs, place| {
+            place.found()?;
+            put_statfs(fs, a[1])
+        },
+    )
 }

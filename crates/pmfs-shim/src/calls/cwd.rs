@@ -10,7 +10,7 @@ use crate::descriptors::Descriptor;
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
 use crate::mountless::{self, Refused};
-use crate::names::{Lead, errno, find, is_dir};
+use crate::names::{AtEnd, Lead, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
 use crate::{cwd, promote};
@@ -38,7 +38,7 @@ fn away(room: &mut Inner, go: impl FnOnce() -> i64) -> Verdict {
 }
 
 pub(crate) fn chdir(room: &mut Inner, path: u64) -> Verdict {
-    let found = match find(room, AT_FDCWD as u64, path, true) {
+    let found = match find(room, AT_FDCWD as u64, path, AtEnd::Follow) {
         Err(errno) => return Err(errno).into(),
         Ok(Lead::Pool(fs, place)) => {
             let allowed = |attr: &Attr| {
@@ -113,7 +113,7 @@ pub(crate) fn getcwd(room: &mut Inner, args: [u64; 6]) -> Verdict {
 
 /// `None`: the kernel's affair.
 pub(crate) fn chroot(room: &mut Inner, path: u64) -> Option<Verdict> {
-    match find(room, AT_FDCWD as u64, path, true) {
+    match find(room, AT_FDCWD as u64, path, AtEnd::Follow) {
         Err(errno) => Some(Err(errno).into()),
         Ok(Lead::Kernel) => None,
         Ok(Lead::Pool(..)) => Some(Err(mountless::refuse(Refused::Root, EOPNOTSUPP)).into()),

@@ -18,7 +18,7 @@ use pmfs::Fs;
 
 use crate::dispatch::Verdict;
 use crate::kernel;
-use crate::names::{Lead, Place, errno, find, find_to_look};
+use crate::names::{AtEnd, Lead, Place, errno, find, find_to_look};
 use crate::program::Answer;
 use crate::thread::Inner;
 
@@ -32,22 +32,22 @@ fn done(answer: pmfs::Result<()>) -> Answer {
 fn at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),
-    follow: bool,
+    at_end: AtEnd,
     out: (i64, [u64; 6]),
     body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
 ) -> Verdict {
-    done_at(find(room, dirfd, path, follow), out, body)
+    done_at(find(room, dirfd, path, at_end), out, body)
 }
 
 /// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount may do a process's first.
 fn look_at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),
-    follow: bool,
+    at_end: AtEnd,
     out: (i64, [u64; 6]),
     body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
 ) -> Verdict {
-    done_at(find_to_look(room, dirfd, path, follow), out, body)
+    done_at(find_to_look(room, dirfd, path, at_end), out, body)
 }
 
 #[inline]

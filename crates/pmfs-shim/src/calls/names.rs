@@ -2,11 +2,12 @@
 
 use arrayvec::ArrayVec;
 use libc::{
-    AT_EACCESS, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, EBUSY, EEXIST,
-    EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EXDEV,
+    AT_EACCESS, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, EINVAL, EISDIR,
+    ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EXDEV,
 };
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
+use pmfs_posix::names::{self as posix, Last};
 
 use super::{at_path, done, kernel_answer, look_at_path};
 use crate::credentials::{self, EXECUTE, WRITE, capability};
@@ -14,7 +15,7 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
 use crate::mountless::Refused;
-use crate::names::{self, Dots, Lead, Place, errno, find, is_dir};
+use crate::names::{self, AtEnd, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::{Inner, PATH_MAX};
 use crate::{cwd, exec, mountless, process, promote};
@@ -46,12 +47,7 @@ pub(super) fn allow_change(fs: &Fs, dir: Ino) -> Result<Attr, i32> {
 
 /// A place for a new name.
 fn vacant(fs: &Fs, place: &Place<'_>, for_dir: bool) -> Result<(), i32> {
-    if place.attr.is_some() {
-        return Err(EEXIST);
-    }
-    if place.wants_dir && !for_dir {
-        return Err(ENOENT);
-    }
+    posix::allow_making(place.end(), for_dir)?;
     allow_change(fs, place.dir).map(drop)
 }
 
@@ -60,7 +56,7 @@ pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
         libc::SYS_mkdirat,
         [AT_FDCWD as u64, PATH, bits.into(), 0, 0, 0],
     );
-    at_path(room, (dirfd, path), false, out, |fs, place| {
+    at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         vacant(fs, &place, true)?;
         // Of the special bits a new directory takes the sticky one alone.
         let node = new_node(bits & 0o1777);
@@ -74,7 +70,7 @@ pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> 
         libc::SYS_mknodat,
         [AT_FDCWD as u64, PATH, bits, device, 0, 0],
     );
-    at_path(room, (dirfd, path), false, out, |fs, place| {
+    at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         vacant(fs, &place, false)?;
         let kind = bits as u32 & mode::S_IFMT;
         let node = new_node(bits as u32);
@@ -107,30 +103,19 @@ pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Ver
         libc::SYS_unlinkat,
         [AT_FDCWD as u64, PATH, flags as u64, 0, 0, 0],
     );
-    at_path(room, (dirfd, path), false, out, |fs, place| {
+    at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         if flags & !AT_REMOVEDIR != 0 {
             return Err(EINVAL);
         }
         if flags & AT_REMOVEDIR != 0 {
-            match (place.dots, place.name.is_empty()) {
-                (Dots::One, _) => return Err(EINVAL),
-                (Dots::Two, _) => return Err(ENOTEMPTY),
-                (Dots::None, true) => return Err(EBUSY),
-                _ => {}
-            }
+            posix::allow_rmdir(place.end())?;
             let attr = victim(fs, &place)?;
             if !is_dir(attr) {
                 return Err(ENOTDIR);
             }
             return done(fs.rmdir(place.dir, place.name));
         }
-        if place.name.is_empty() {
-            return Err(EISDIR);
-        }
-        if place.wants_dir {
-            place.found()?;
-            return Err(EISDIR);
-        }
+        posix::allow_unlink(place.end())?;
         let attr = victim(fs, &place)?;
         if is_dir(attr) {
             return Err(EISDIR);
@@ -148,7 +133,18 @@ struct Name {
     dir: Ino,
     name: ArrayVec<u8, NAME_MAX>,
     attr: Option<Attr>,
+    last: Last,
     wants_dir: bool,
+}
+
+impl Name {
+    fn end(&self) -> posix::End<'_> {
+        posix::End {
+            last: self.last,
+            slash: self.wants_dir,
+            attr: self.attr.as_ref(),
+        }
+    }
 }
 
 /// One end of a call with two paths.
@@ -160,8 +156,8 @@ enum End {
 }
 
 /// Finds one end; `name` is it if it is in the pool.
-fn end(room: &mut Inner, at: [u64; 2], follow: bool, name: &mut Name) -> Result<End, i32> {
-    Ok(match find(room, at[0], at[1], follow)? {
+fn end(room: &mut Inner, at: [u64; 2], at_end: AtEnd, name: &mut Name) -> Result<End, i32> {
+    Ok(match find(room, at[0], at[1], at_end)? {
         Lead::Kernel => End::Elsewhere,
         Lead::Out(path) => End::Out(path.to_vec()),
         Lead::Pool(fs, place) => {
@@ -170,6 +166,7 @@ fn end(room: &mut Inner, at: [u64; 2], follow: bool, name: &mut Name) -> Result<
                 .try_extend_from_slice(place.name)
                 .map_err(|_| ENAMETOOLONG)?;
             name.attr = place.attr.copied();
+            name.last = place.last;
             name.wants_dir = place.wants_dir;
             End::Pool(fs)
         }
@@ -180,12 +177,12 @@ fn end(room: &mut Inner, at: [u64; 2], follow: bool, name: &mut Name) -> Result<
 fn ends(
     room: &mut Inner,
     [from, to]: [[u64; 2]; 2],
-    follow: bool,
+    at_end: AtEnd,
     (number, flags): (i64, u64),
     [first, second]: [&mut Name; 2],
 ) -> Result<&'static Fs, Verdict> {
-    let first = end(room, from, follow, first).map_err(|errno| Verdict::done(Err(errno)))?;
-    let second = end(room, to, false, second).map_err(|errno| Verdict::done(Err(errno)))?;
+    let first = end(room, from, at_end, first).map_err(|errno| Verdict::done(Err(errno)))?;
+    let second = end(room, to, AtEnd::Name, second).map_err(|errno| Verdict::done(Err(errno)))?;
     match (first, second) {
         (End::Pool(fs), End::Pool(_)) => Ok(fs),
         (End::Pool(..), _) | (_, End::Pool(..)) if mountless::is() => {
@@ -216,23 +213,20 @@ fn told(end: &End, asked: [u64; 2]) -> [u64; 2] {
 
 pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32) -> Verdict {
     let call = (libc::SYS_renameat2, flags.into());
+    // Judged before the names are looked for, and by the kernel of names that are its own.
+    let flags = match posix::rename_flags(flags) {
+        Ok(flags) => flags,
+        Err(errno) => return Verdict::done(Err(errno)),
+    };
     let mut names = [Name::default(), Name::default()];
-    let fs = match ends(room, [from, to], false, call, names.each_mut()) {
+    let fs = match ends(room, [from, to], AtEnd::Name, call, names.each_mut()) {
         Ok(fs) => fs,
         Err(verdict) => return verdict,
     };
     let [from, to] = &names;
     let rename = || {
-        let flags = RenameFlags::from_bits(flags).ok_or(EINVAL)?;
-        if from.name.is_empty() || to.name.is_empty() {
-            return Err(EBUSY);
-        }
+        posix::allow_rename(from.end(), to.end(), flags)?;
         let source = from.attr.as_ref().ok_or(ENOENT)?;
-        if !is_dir(source)
-            && (from.wants_dir || to.wants_dir && !flags.contains(RenameFlags::EXCHANGE))
-        {
-            return Err(ENOTDIR);
-        }
         let dir = allow_change(fs, from.dir)?;
         credentials::allow_removal(&dir, source)?;
         let new_dir = match to.dir == from.dir {
@@ -260,27 +254,22 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
         && let Some(file) = descriptors::inode_at(from[0])
     {
         let out = (libc::SYS_linkat, [0; 6]);
-        return at_path(room, (to[0], to[1]), false, out, |fs, place| {
+        return at_path(room, (to[0], to[1]), AtEnd::Name, out, |fs, place| {
             vacant(fs, &place, false)?;
             done(fs.link(file.ino, place.dir, place.name).map(drop))
         });
     }
-    let follow = flags & AT_SYMLINK_FOLLOW != 0;
+    let at_end = AtEnd::following(flags & AT_SYMLINK_FOLLOW != 0);
     let call = (libc::SYS_linkat, flags as u64);
     let mut names = [Name::default(), Name::default()];
-    let fs = match ends(room, [from, to], follow, call, names.each_mut()) {
+    let fs = match ends(room, [from, to], at_end, call, names.each_mut()) {
         Ok(fs) => fs,
         Err(verdict) => return verdict,
     };
     let [from, to] = &names;
     let link = || {
         let source = from.attr.as_ref().ok_or(ENOENT)?;
-        if to.attr.is_some() || to.name.is_empty() {
-            return Err(EEXIST);
-        }
-        if to.wants_dir {
-            return Err(ENOENT);
-        }
+        posix::allow_making(to.end(), false)?;
         if is_dir(source) {
             return Err(EPERM);
         }
@@ -296,7 +285,7 @@ pub(crate) fn symlink(room: &mut Inner, target: u64, dirfd: u64, path: u64) -> V
         [target, AT_FDCWD as u64, PATH, 0, 0, 0],
     );
     let mut text = Box::new([0; PATH_MAX]);
-    at_path(room, (dirfd, path), false, out, |fs, place| {
+    at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         let len = program::path(target, &mut text)?;
         if len == 0 {
             return Err(ENOENT);
@@ -335,7 +324,7 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
             return Verdict::done(read_open_link(&file, to, size));
         }
     }
-    at_path(room, (dirfd, path), false, out, |fs, place| {
+    at_path(room, (dirfd, path), AtEnd::Stay, out, |fs, place| {
         let attr = place.found()?;
         if attr.mode & mode::S_IFMT != mode::S_IFLNK || size as i32 <= 0 {
             return Err(EINVAL);
@@ -372,14 +361,14 @@ fn tell_link(target: &[u8], to: u64, size: u64) -> Answer {
 
 /// `[dirfd, path, mode, flags]`.
 pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> Verdict {
-    let follow = flags & AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (
         libc::SYS_faccessat2,
         [AT_FDCWD as u64, PATH, want, flags, 0, 0],
     );
     let effective = flags & AT_EACCESS as u64 != 0 || process::ids_agree();
     if !effective && mountless::is() {
-        return at_path(room, (dirfd, path), follow, out, |_, _| {
+        return at_path(room, (dirfd, path), at_end, out, |_, _| {
             Err(mountless::refuse(Refused::Way, libc::EOPNOTSUPP))
         });
     }
@@ -405,7 +394,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         };
         return Verdict::done(answer());
     }
-    look_at_path(room, (dirfd, path), follow, out, |fs, place| {
+    look_at_path(room, (dirfd, path), at_end, out, |fs, place| {
         allow(fs, place.found()?)
     })
 }

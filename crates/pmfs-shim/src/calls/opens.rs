@@ -6,6 +6,7 @@ use libc::{
 };
 use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, Ino, SetAttr};
+use pmfs_posix::names::Last;
 
 use super::names::{allow_change, new_node};
 use super::{kernel_answer, outside};
@@ -14,7 +15,7 @@ use crate::descriptors::{self, Descriptor, PATH_ONLY};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
 use crate::mountless::Refused;
-use crate::names::{Dots, Lead, Place, errno, find, is_dir};
+use crate::names::{AtEnd, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
 use crate::{mountless, numbered, parked, promote, stats};
@@ -36,10 +37,14 @@ enum Tried {
 }
 
 pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u32) -> Verdict {
-    let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
+    let exclusive = flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL;
     let follow = flags & O_NOFOLLOW == 0 && !exclusive;
+    let at_end = match flags & (O_CREAT | O_PATH) {
+        O_CREAT => AtEnd::Make(follow),
+        _ => AtEnd::following(follow),
+    };
     loop {
-        let lead = find(room, dirfd, path, follow);
+        let lead = find(room, dirfd, path, at_end);
         if !matches!(lead, Ok(Lead::Pool(..))) {
             // The kernel is to give the number.
             parked::settle();
@@ -162,8 +167,8 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     }
     match attr.mode & mode::S_IFMT {
         mode::S_IFREG | mode::S_IFDIR => {}
-        mode::S_IFLNK => return Tried::Opened(Err(ELOOP)),
         _ if flags & O_DIRECTORY != 0 => return Tried::Opened(Err(ENOTDIR)),
+        mode::S_IFLNK => return Tried::Opened(Err(ELOOP)),
         _ => return Tried::Through(promote::Way::of(place)),
     }
     if let Err(errno) = allow(fs, attr, flags) {
@@ -206,7 +211,7 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if flags & O_CREAT == 0 {
         return Tried::Opened(Err(ENOENT));
     }
-    if place.wants_dir || place.dots != Dots::None {
+    if place.last != Last::Name {
         return Tried::Opened(Err(EISDIR));
     }
     if flags & O_DIRECTORY != 0 {
@@ -289,7 +294,7 @@ pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
     match program::read::<[u64; 3]>(a[2]) {
         Err(errno) => Err(errno).into(),
         Ok([flags, bits, 0]) => open(room, a[0], a[1], flags as i32, bits as u32),
-        Ok(_) if mountless::is() => match find(room, a[0], a[1], true) {
+        Ok(_) if mountless::is() => match find(room, a[0], a[1], AtEnd::Follow) {
             Err(errno) => Err(errno).into(),
             Ok(Lead::Kernel) => Verdict::Pass,
             // As on a kernel that does not have it.

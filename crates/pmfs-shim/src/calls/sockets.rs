@@ -7,7 +7,7 @@ use crate::dispatch::Verdict;
 use crate::entry::Call;
 use crate::kernel;
 use crate::mountless::{self, Refused};
-use crate::names::{Lead, find};
+use crate::names::{AtEnd, Lead, find};
 use crate::program;
 use crate::thread::Inner;
 
@@ -32,7 +32,11 @@ pub(crate) fn name(room: &mut Inner, call: &Call) -> Verdict {
         return Verdict::Pass;
     }
     let path = named[HEAD..].as_ptr().expose_provenance() as u64;
-    match find(room, libc::AT_FDCWD as u64, path, true) {
+    let at_end = match call.rax as i64 {
+        libc::SYS_bind => AtEnd::Name,
+        _ => AtEnd::Follow,
+    };
+    match find(room, libc::AT_FDCWD as u64, path, at_end) {
         Err(errno) => Err(errno).into(),
         Ok(Lead::Kernel) => Verdict::Pass,
         Ok(Lead::Pool(..)) => Err(mountless::refuse(Refused::Socket, EOPNOTSUPP)).into(),

@@ -6,6 +6,7 @@ use super::at_path;
 use crate::descriptors;
 use crate::dispatch::Verdict;
 use crate::kernel::PATH;
+use crate::names::AtEnd;
 use crate::program::Answer;
 use crate::thread::Inner;
 
@@ -13,9 +14,9 @@ const REFUSED: Answer = Err(EOPNOTSUPP);
 
 pub(crate) fn inotify(room: &mut Inner, args: [u64; 6]) -> Verdict {
     let [queue, path, mask, ..] = args;
-    let follow = mask & u64::from(libc::IN_DONT_FOLLOW) == 0;
+    let at_end = AtEnd::following(mask & u64::from(libc::IN_DONT_FOLLOW) == 0);
     let out = (libc::SYS_inotify_add_watch, [queue, PATH, mask, 0, 0, 0]);
-    at_path(room, (AT_FDCWD as u64, path), follow, out, |_, place| {
+    at_path(room, (AT_FDCWD as u64, path), at_end, out, |_, place| {
         place.found()?;
         REFUSED
     })
@@ -37,8 +38,8 @@ pub(crate) fn fanotify(room: &mut Inner, args: [u64; 6]) -> Verdict {
         libc::SYS_fanotify_mark,
         [group, flags, mask, AT_FDCWD as u64, PATH, 0],
     );
-    let follow = flags & DONT_FOLLOW == 0;
-    at_path(room, (dirfd, path), follow, out, |_, place| {
+    let at_end = AtEnd::following(flags & DONT_FOLLOW == 0);
+    at_path(room, (dirfd, path), at_end, out, |_, place| {
         place.found()?;
         REFUSED
     })

@@ -10,7 +10,7 @@ use crate::credentials::{self, READ, WRITE, capability};
 use crate::descriptors::Descriptor;
 use crate::dispatch::Verdict;
 use crate::kernel::PATH;
-use crate::names::errno;
+use crate::names::{AtEnd, errno};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
 
@@ -141,31 +141,47 @@ fn form(follow: bool, follows: i64, stays: i64) -> i64 {
 pub(crate) fn set(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_setxattr, libc::SYS_lsetxattr);
     let out = (number, [PATH, a[1], a[2], a[3], a[4], 0]);
-    at_path(room, here(a[0]), follow, out, |fs, place| {
-        put(fs, place.found()?, [a[1], a[2], a[3], a[4]])
-    })
+    at_path(
+        room,
+        here(a[0]),
+        AtEnd::following(follow),
+        out,
+        |fs, place| put(fs, place.found()?, [a[1], a[2], a[3], a[4]]),
+    )
 }
 
 pub(crate) fn get(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_getxattr, libc::SYS_lgetxattr);
     let out = (number, [PATH, a[1], a[2], a[3], 0, 0]);
-    at_path(room, here(a[0]), follow, out, |fs, place| {
-        take(fs, place.found()?, [a[1], a[2], a[3]])
-    })
+    at_path(
+        room,
+        here(a[0]),
+        AtEnd::following(follow),
+        out,
+        |fs, place| take(fs, place.found()?, [a[1], a[2], a[3]]),
+    )
 }
 
 pub(crate) fn list(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_listxattr, libc::SYS_llistxattr);
     let out = (number, [PATH, a[1], a[2], 0, 0, 0]);
-    at_path(room, here(a[0]), follow, out, |fs, place| {
-        names(fs, place.found()?, [a[1], a[2]])
-    })
+    at_path(
+        room,
+        here(a[0]),
+        AtEnd::following(follow),
+        out,
+        |fs, place| names(fs, place.found()?, [a[1], a[2]]),
+    )
 }
 
 pub(crate) fn remove(room: &mut Inner, a: [u64; 6], follow: bool) -> Verdict {
     let number = form(follow, libc::SYS_removexattr, libc::SYS_lremovexattr);
     let out = (number, [PATH, a[1], 0, 0, 0, 0]);
-    at_path(room, here(a[0]), follow, out, |fs, place| {
-        drop_one(fs, place.found()?, a[1])
-    })
+    at_path(
+        room,
+        here(a[0]),
+        AtEnd::following(follow),
+        out,
+        |fs, place| drop_one(fs, place.found()?, a[1]),
+    )
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Hot, Inode};
 use crate::locks::{self, LockSet};
 use crate::pool::Pool;
-use crate::types::{Attr, Ino};
+use crate::types::{Attr, Ino, mode};
 
 /// A directory that has gained or lost a name, of a directory or of something else.
 fn with_names(dir: &Inode, by: i64, of_dir: bool, now_ns: i64) -> Hot {
@@ -91,7 +91,13 @@ impl Pool {
     pub(crate) fn lookup_into(&self, dir: Ino, name: &[u8], attr: &mut Attr) -> Result<()> {
         self.alive()?;
         let named = match name {
-            b"." => return self.getattr_into(dir, attr),
+            b"." => {
+                self.getattr_into(dir, attr)?;
+                return match attr.mode & mode::S_IFMT {
+                    mode::S_IFDIR => Ok(()),
+                    _ => Err(Error::NotDirectory),
+                };
+            }
             b".." => None,
             _ => Some(Name::new(self, name)?),
         };

@@ -1,0 +1,61 @@
+//! What POSIX and Linux say of names, rights and flags, on every face: a program says what each of many calls answers, and what became of the
+//! files. It runs on a tmpfs first, then through a mount, then below `pmfs run`, with a mount and without, and has to say the same.
+
+use crate::program::{Run, Said};
+
+/// A line is only told if it differs, and no more than so many of them.
+const TOLD_MAX: usize = 40;
+
+/// A program on all faces.
+fn same(source: &str, arguments: &[&str]) {
+    let mut run = Run::unmounted();
+    let program = run.build(source, &[]);
+    let wanted = run.plain(&program, arguments);
+    assert_eq!(wanted.code, Some(0), "on a tmpfs: {}", wanted.text);
+    let mut said = Vec::new();
+    if crate::bench::can_mount() {
+        said.push(("through the mount", run.mounted(&program, arguments)));
+        said.push(("below pmfs run", run.inside(&program, arguments)));
+    }
+    said.push(("without a mount", run.apart(&program, arguments)));
+    let mut wrong = Vec::new();
+    for (face, said) in &said {
+        differences(face, said, &wanted, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), run.log());
+    run.check();
+}
+
+fn differences(face: &str, said: &Said, wanted: &Said, wrong: &mut Vec<String>) {
+    let (lines, right) = (said.text.lines(), wanted.text.lines());
+    let pairs = lines
+        .zip(right.clone())
+        .filter(|(line, right)| line != right);
+    let count = pairs.clone().count();
+    for (line, right) in pairs.take(TOLD_MAX) {
+        wrong.push(format!("{face}: {line}\n    on a tmpfs: {right}"));
+    }
+    if count > TOLD_MAX {
+        wrong.push(format!("{face}: {count} lines"));
+    }
+    if said.code != wanted.code || said.text.lines().count() != right.count() {
+        let last = said.text.lines().last().unwrap_or_default();
+        wrong.push(format!("{face}: ended with {:?} after: {last}", said.code));
+    }
+}
+
+macro_rules! tests {
+    ($($name:ident: $source:literal $argument:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            same($source, &[$argument]);
+        })*
+    };
+}
+
+tests! {
+    slashes_behind_names: "slashes.c" "absolute";
+    slashes_behind_relative_names: "slashes.c" "relative";
+    slashes_behind_names_in_a_directory: "slashes.c" "descriptor";
+    slashes_behind_links_from_outside: "slashes.c" "outside";
+}

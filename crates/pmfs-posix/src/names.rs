@@ -1,0 +1,141 @@
+//! What the last name of a path, and a slash behind it, allow: `fs/namei.c` of Linux.
+
+use libc::{EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY};
+use pmfs::types::mode;
+use pmfs::{Attr, RenameFlags};
+
+/// How a path ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Last {
+    /// In a name.
+    #[default]
+    Name,
+    /// In the root.
+    Root,
+    /// In `.`.
+    Dot,
+    /// In `..`.
+    DotDot,
+}
+
+impl Last {
+    /// Of a path that ends in this part.
+    #[must_use]
+    pub fn of(part: &[u8]) -> Last {
+        match part {
+            b"." => Last::Dot,
+            b".." => Last::DotDot,
+            _ => Last::Name,
+        }
+    }
+}
+
+/// The end of a path that names what is to be made, removed or moved: a link there is not followed, whatever stands behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    /// What it ends in.
+    pub last: Last,
+    /// A slash stands behind it.
+    pub slash: bool,
+    /// What is there.
+    pub attr: Option<&'a Attr>,
+}
+
+impl End<'_> {
+    fn is_dir(&self) -> bool {
+        self.attr.is_some_and(is_dir)
+    }
+}
+
+/// Whether an inode is a directory.
+#[must_use]
+pub fn is_dir(attr: &Attr) -> bool {
+    attr.mode & mode::S_IFMT == mode::S_IFDIR
+}
+
+/// Whether something new may be made there; a directory, or something else.
+///
+/// # Errors
+/// EEXIST; ENOENT: a slash behind the name of what is no directory.
+pub fn allow_making(end: End<'_>, dir: bool) -> Result<(), i32> {
+    if end.last != Last::Name || end.attr.is_some() {
+        return Err(EEXIST);
+    }
+    if end.slash && !dir {
+        Err(ENOENT)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether unlink may be tried: rights are another matter.
+///
+/// # Errors
+/// EISDIR, ENOENT, ENOTDIR.
+pub fn allow_unlink(end: End<'_>) -> Result<(), i32> {
+    if end.last != Last::Name {
+        return Err(EISDIR);
+    }
+    match end.attr {
+        None => Err(ENOENT),
+        Some(_) if !end.slash => Ok(()),
+        Some(attr) if is_dir(attr) => Err(EISDIR),
+        Some(_) => Err(ENOTDIR),
+    }
+}
+
+/// Whether rmdir may be tried.
+///
+/// # Errors
+/// EINVAL, ENOTEMPTY, EBUSY, ENOENT.
+pub fn allow_rmdir(end: End<'_>) -> Result<(), i32> {
+    match end.last {
+        Last::Dot => Err(EINVAL),
+        Last::DotDot => Err(ENOTEMPTY),
+        Last::Root => Err(EBUSY),
+        Last::Name => end.attr.map(drop).ok_or(ENOENT),
+    }
+}
+
+/// Whether rename may be tried.
+///
+/// # Errors
+/// EBUSY, EEXIST, ENOENT, ENOTDIR.
+pub fn allow_rename(from: End<'_>, to: End<'_>, flags: RenameFlags) -> Result<(), i32> {
+    let new = flags.contains(RenameFlags::NOREPLACE);
+    let exchange = flags.contains(RenameFlags::EXCHANGE);
+    if from.last != Last::Name {
+        return Err(EBUSY);
+    }
+    if to.last != Last::Name {
+        return Err(if new { EEXIST } else { EBUSY });
+    }
+    let source = from.attr.ok_or(ENOENT)?;
+    if new && to.attr.is_some() {
+        return Err(EEXIST);
+    }
+    if exchange && to.attr.is_none() {
+        return Err(ENOENT);
+    }
+    if exchange && to.slash && !to.is_dir() {
+        return Err(ENOTDIR);
+    }
+    let wants_dir = from.slash || to.slash && !exchange;
+    if wants_dir && !is_dir(source) {
+        return Err(ENOTDIR);
+    }
+    Ok(())
+}
+
+/// Flags of renameat2(2).
+///
+/// # Errors
+/// EINVAL: unknown ones, or two that exclude each other.
+pub fn rename_flags(bits: u32) -> Result<RenameFlags, i32> {
+    let flags = RenameFlags::from_bits(bits).ok_or(EINVAL)?;
+    let others = RenameFlags::NOREPLACE | RenameFlags::WHITEOUT;
+    if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(others) {
+        return Err(EINVAL);
+    }
+    Ok(flags)
+}

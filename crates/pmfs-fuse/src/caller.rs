@@ -3,8 +3,19 @@
 //! It never says who may list `trusted.` attributes, nor who is in the group of a file that is written to.
 //! Groups and capabilities are therefore read from /proc: the caller waits for the answer, so its thread is
 //! there. Where it can't be read the caller has no other groups, and capabilities if it is root.
+//!
+//! Nor does it say by which flags of `pwritev2(2)` something is written. These are arguments of the system call that the caller
+//! waits in.
 
 use std::fs;
+
+use linux_raw_sys::general::{
+    __NR_pwrite64, __NR_pwritev, __NR_pwritev2, __NR_sendfile, __NR_splice, __NR_write,
+    __NR_writev, RWF_APPEND,
+};
+
+/// Of `linux/fs.h`, since Linux 6.9.
+const RWF_NOAPPEND: u32 = 0x20;
 
 /// CAP_SYS_ADMIN of capabilities(7).
 pub const SYS_ADMIN: u32 = 21;
@@ -35,12 +46,50 @@ impl Caller {
         effective.map_or(self.uid == 0, |set| set >> capability & 1 != 0)
     }
 
+    /// Whether what it writes, to a file opened with O_APPEND or not, is to go to the end. `None`: it can't be told, as of who uses
+    /// io_uring or libaio, or may not be looked at.
+    #[must_use]
+    pub fn appends(&self, is_opened_so: bool) -> Option<bool> {
+        appends(&self.read("syscall")?, is_opened_so)
+    }
+
     fn status(&self) -> Option<String> {
+        self.read("status")
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
         if self.pid == 0 {
             return None;
         }
-        fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()
+        fs::read_to_string(format!("/proc/{}/{name}", self.pid)).ok()
     }
+}
+
+/// `/proc/PID/syscall`, proc_pid_syscall(5): the number, and six arguments in hexadecimal.
+fn appends(syscall: &str, is_opened_so: bool) -> Option<bool> {
+    /// Without flags.
+    const WRITES: [u32; 6] = [
+        __NR_write,
+        __NR_pwrite64,
+        __NR_writev,
+        __NR_pwritev,
+        __NR_sendfile,
+        __NR_splice,
+    ];
+    /// Which of its arguments the flags are.
+    const FLAGS: usize = 5;
+    let mut fields = syscall.split_whitespace();
+    let number: u32 = fields.next()?.parse().ok()?;
+    if WRITES.contains(&number) {
+        return Some(is_opened_so);
+    }
+    if number != __NR_pwritev2 {
+        return None;
+    }
+    let flags = fields.nth(FLAGS)?.strip_prefix("0x")?;
+    let flags = u64::from_str_radix(flags, 16).ok()?;
+    let has = |flag: u32| flags & u64::from(flag) != 0;
+    Some(has(RWF_APPEND) || is_opened_so && !has(RWF_NOAPPEND))
 }
 
 /// The value of a line of proc_pid_status(5).
@@ -72,6 +121,28 @@ mod tests {
         assert!(!groups(STATUS, 2) && !groups(STATUS, 7));
         assert_eq!(effective(STATUS), Some(1 << 4));
         assert_eq!(effective("Name:\tcat\n"), None);
+    }
+
+    #[test]
+    fn what_a_writer_asks_for() {
+        let write = |number: u32, flags: u32| {
+            format!("{number} 0x3 0x7ff0 0x1 0x0 0x0 {flags:#x} 0x7fff 0x7f9a\n")
+        };
+        let both = |line: &str| [false, true].map(|opened| appends(line, opened));
+        let as_opened = [Some(false), Some(true)];
+        assert_eq!(both(&write(__NR_write, 0x10)), as_opened);
+        assert_eq!(both(&write(__NR_pwritev2, 0)), as_opened);
+        assert_eq!(both(&write(__NR_pwritev2, RWF_APPEND)), [Some(true); 2]);
+        assert_eq!(both(&write(__NR_pwritev2, RWF_NOAPPEND)), [Some(false); 2]);
+        // io_uring_enter; a thread of io_uring; one that runs.
+        for other in [
+            "426 0x3 0x1 0x1 0x1 0x0 0x8 0x7fff 0x7f9a",
+            "-1 0x0 0x0",
+            "running",
+            "",
+        ] {
+            assert_eq!(both(other), [None; 2]);
+        }
     }
 
     #[test]

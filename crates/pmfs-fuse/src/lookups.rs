@@ -1,10 +1,12 @@
-//! Which inodes the kernel knows, and how often it was told of each.
+//! Which inodes the kernel knows, how often it was told of each, and what size it was told last.
 //!
 //! Invariants:
 //! - An inode's count is the number of replies that named it, less what the kernel has forgotten.
 //! - An entry is `held` if it was without a name while the kernel knew it; the engine then keeps the
 //!   inode, and so its number, until the count is 0. A number that the kernel knows is thus never
 //!   given to another file, and an unlinked file that is still open keeps its content.
+//! - As long as an entry is not `contested`, the size that the kernel goes by is the last that it was told: all changes were
+//!   its own. Once others have changed it, answers under way may leave the kernel with any size that was told.
 
 use std::collections::HashMap;
 use std::mem;
@@ -21,6 +23,27 @@ struct Known {
     held: bool,
     /// Of the last reply.
     generation: u32,
+    /// Of the last reply, by which the kernel knows where a file ends.
+    size: u64,
+    /// Somebody beside this kernel has changed that.
+    contested: bool,
+}
+
+impl Known {
+    /// The kernel is told.
+    fn see(&mut self, size: u64) {
+        self.contested |= self.size != size;
+        self.size = size;
+    }
+}
+
+/// What the kernel knows of a file's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownEnd {
+    /// It was told last that it is here.
+    pub told: u64,
+    /// And goes by that.
+    pub is_certain: bool,
 }
 
 /// The table, sharded so that workers seldom meet.
@@ -38,20 +61,63 @@ impl Default for LookupTable {
 
 impl LookupTable {
     /// One more reply names the inode.
-    pub fn add(&self, ino: Ino, generation: u32) {
+    pub fn add(&self, ino: Ino, generation: u32, size: u64) {
         let mut shard = self.shard(ino);
-        let known = shard.entry(ino).or_default();
+        let known = shard.entry(ino).or_insert(Known {
+            generation,
+            size,
+            ..Known::default()
+        });
         known.count += 1;
-        known.generation = generation;
+        if known.generation != generation {
+            (known.generation, known.size, known.contested) = (generation, size, false);
+        }
+        known.see(size);
     }
 
-    /// Whether the kernel was told of another file by this number.
+    /// A reply tells the inode's size. `false`: the kernel was told of another file by this number.
     #[must_use]
-    pub fn is_other(&self, ino: Ino, generation: u32) -> bool {
-        let shard = self.shard(ino);
-        shard
-            .get(&ino)
-            .is_some_and(|known| known.generation != generation)
+    pub fn see(&self, ino: Ino, generation: u32, size: u64) -> bool {
+        let mut shard = self.shard(ino);
+        let Some(known) = shard.get_mut(&ino) else {
+            return true;
+        };
+        let is_same = known.generation == generation;
+        if is_same {
+            known.see(size);
+        }
+        is_same
+    }
+
+    /// The kernel itself has given the file this size.
+    pub fn set_size(&self, ino: Ino, size: u64) {
+        if let Some(known) = self.shard(ino).get_mut(&ino) {
+            known.size = size;
+        }
+    }
+
+    /// The kernel takes the file to reach to this at least.
+    pub fn grow(&self, ino: Ino, end: u64) {
+        if let Some(known) = self.shard(ino).get_mut(&ino) {
+            known.size = known.size.max(end);
+        }
+    }
+
+    /// What the kernel knows of the end of a file that has this size.
+    #[must_use]
+    pub fn end_of(&self, ino: Ino, size: u64) -> KnownEnd {
+        let mut shard = self.shard(ino);
+        let Some(known) = shard.get_mut(&ino) else {
+            return KnownEnd {
+                told: size,
+                is_certain: false,
+            };
+        };
+        known.contested |= known.size != size;
+        KnownEnd {
+            told: known.size,
+            is_certain: !known.contested,
+        }
     }
 
     /// Whether the kernel knows it.
@@ -118,11 +184,11 @@ mod tests {
     #[test]
     fn released_at_the_last_forget_only() {
         let table = LookupTable::default();
-        table.add(7, 1);
-        table.add(7, 1);
-        table.add(71, 1);
+        table.add(7, 1, 0);
+        table.add(7, 1, 0);
+        table.add(71, 1, 0);
         assert!(table.knows(7) && !table.knows(8));
-        assert!(!table.is_other(7, 1) && table.is_other(7, 2) && !table.is_other(8, 2));
+        assert!(table.see(7, 1, 0) && !table.see(7, 2, 0) && table.see(8, 2, 0));
         assert!(table.set_held(7));
         assert!(!table.set_held(7), "one hold is enough");
         assert!(!table.forget(7, 1));
@@ -136,10 +202,37 @@ mod tests {
     fn what_is_forgotten_can_not_be_held() {
         let table = LookupTable::default();
         assert!(!table.set_held(9));
-        table.add(9, 1);
-        table.add(10, 1);
+        table.add(9, 1, 0);
+        table.add(10, 1, 0);
         assert!(table.set_held(9));
         assert_eq!(table.drain_held(), [9]);
         assert!(!table.knows(10));
+    }
+
+    /// Its own writes and truncates leave it certain; a size that it did not make does not, for as long as it knows the file.
+    #[test]
+    fn the_kernel_knows_the_end_until_others_move_it() {
+        let table = LookupTable::default();
+        let end = |size| table.end_of(7, size);
+        let known = |told, is_certain| KnownEnd { told, is_certain };
+        table.add(7, 1, 100);
+        table.grow(7, 150);
+        table.grow(7, 120);
+        assert_eq!(end(150), known(150, true));
+        table.set_size(7, 10);
+        assert!(table.see(7, 1, 10));
+        assert_eq!(end(10), known(10, true));
+        assert_eq!(end(20), known(10, false));
+        assert!(table.see(7, 1, 20));
+        assert_eq!(
+            end(20),
+            known(20, false),
+            "answers under way tell the old one"
+        );
+        assert!(!table.forget(7, 1));
+        table.add(7, 2, 30);
+        assert_eq!(end(30), known(30, true));
+        table.add(7, 2, 31);
+        assert_eq!(end(31), known(31, false));
     }
 }

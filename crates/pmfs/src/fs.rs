@@ -224,7 +224,22 @@ impl Fs {
     }
 
     /// As [`Fs::getattr`], to where the caller wants it, which is a fifth faster; after an error it says nothing.
+    /// Of a file with holes the blocks are counted once stores into them, by mappings below a mount, are written back.
     pub fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
+        self.look(|pool| pool.getattr_into(ino, attr))?;
+        match attr.is_sparse() {
+            true => self.getattr_of_sparse(ino, attr),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn getattr_of_sparse(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
+        while let Err(error) = self.stores_are_written(ino) {
+            if !self.pages_are_back(&error) {
+                return Err(error);
+            }
+        }
         self.look(|pool| pool.getattr_into(ino, attr))
     }
 
@@ -390,6 +405,12 @@ impl Fs {
     /// Writes at the true end; answers the offset and the bytes written.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
         self.change_data(|pool| pool.append(ino, data), |&(_, written)| written)
+    }
+
+    /// Writes at the end, if that is at `end`; `None`, and nothing is done, if it is not.
+    pub fn write_at_end(&self, ino: Ino, end: u64, data: &[u8]) -> Result<Option<usize>> {
+        let written = |done: &Option<usize>| done.unwrap_or(0);
+        self.change_data(|pool| pool.write_at_end(ino, end, data), written)
     }
 
     /// Writes back what the kernel of a mount had in a page: nothing past the true end.

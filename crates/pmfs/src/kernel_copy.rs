@@ -565,6 +565,27 @@ impl Fs {
         }
     }
 
+    /// Before an answer about what a file has where: stores that are still in a kernel's pages, this mount's own too, are not told of in it.
+    ///
+    /// # Errors
+    /// [`Error::PagesElsewhere`]: some may be.
+    pub fn stores_are_written(&self, ino: Ino) -> Result<()> {
+        let pool = self.pool();
+        pool.alive()?;
+        pool.inode_off(ino)?;
+        let line = line_of(pool, ino);
+        let pages = PagesInTheWay {
+            ino,
+            change: false,
+            own: true,
+        };
+        let is_marked = pool.pm.load(line + COPIES) != 0;
+        match is_marked && pool.in_the_way(line, pages).next().is_some() {
+            true => Err(Error::pages(pages)),
+            false => Ok(()),
+        }
+    }
+
     /// The mount's last handle of the file is closed, so nobody can reach its pages; `unless`, asked under the inode's lock:
     /// there is another handle by now.
     pub fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {

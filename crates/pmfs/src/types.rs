@@ -74,6 +74,15 @@ pub struct Attr {
     pub crtime_ns: i64,
 }
 
+impl Attr {
+    /// Whether it is a file with fewer blocks than its size has.
+    #[must_use]
+    #[inline]
+    pub fn is_sparse(&self) -> bool {
+        self.sectors.saturating_mul(512) < self.size && self.mode & mode::S_IFMT == mode::S_IFREG
+    }
+}
+
 /// Who makes a new inode, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode {

@@ -77,10 +77,11 @@ impl Adapter {
         let flags = OFlags::from_bits_retain(asked.flags);
         let kind = WriteKind {
             append: flags.contains(OFlags::APPEND),
-            kill_set_id: (asked.write_flags & WRITE_KILL_SUIDGID != 0).then(|| caller(header)),
+            writer: caller(header),
+            kill_set_id: asked.write_flags & WRITE_KILL_SUIDGID != 0,
         };
         let written =
-            self.run(|server| server.write(header.nodeid, asked.fh, offset, data, kind))?;
+            self.run(|server| server.write(header.nodeid, asked.fh, offset, data, &kind))?;
         reply.put(&WriteOut {
             size: written as u32,
             padding: 0,

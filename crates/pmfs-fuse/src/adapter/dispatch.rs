@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::handshake::Terms;
 use crate::options::Remember;
-use crate::server::{Server, has_set_id};
+use crate::server::{Server, may_remember};
 use crate::wire::message::{Body, Malformed};
 use crate::wire::opcode::Opcode;
 use crate::wire::reply::Reply;
@@ -180,12 +180,11 @@ impl Adapter {
         Ok(work(&self.server)?)
     }
 
-    /// How long the kernel may take these attributes for granted, which the answer in `reply` tells. Not at all with set-id bits:
-    /// a write drops them, and the kernel asks for no new mode after a write.
+    /// How long the kernel may take these attributes for granted, which the answer in `reply` tells.
     pub(super) fn ttl_of(&self, attr: &Attr, reply: &mut Reply) -> Duration {
-        match has_set_id(attr) {
-            true => Duration::ZERO,
-            false => self.ttl(reply),
+        match may_remember(attr) {
+            true => self.ttl(reply),
+            false => Duration::ZERO,
         }
     }
 

@@ -143,6 +143,7 @@ mod tests {
     use pmfs::{NewNode, ROOT_INO};
 
     use super::*;
+    use crate::caller::Caller;
     use crate::server::{Access, WriteKind};
 
     /// A file of ten digits that somebody has open at 2, and a handle that follows.
@@ -190,13 +191,18 @@ mod tests {
         }
 
         fn write(&self, offset: u64, data: &[u8], append: bool) {
+            let nobody = Caller {
+                uid: 0,
+                gid: 0,
+                pid: 0,
+            };
             let kind = WriteKind {
                 append,
-                ..WriteKind::default()
+                ..WriteKind::by(nobody)
             };
             let written = self
                 .server
-                .write(self.node, self.handle, offset, data, kind);
+                .write(self.node, self.handle, offset, data, &kind);
             assert_eq!(written.unwrap(), data.len());
         }
 

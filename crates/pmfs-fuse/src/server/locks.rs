@@ -62,7 +62,7 @@ impl Server {
     /// mapped to be stored to.
     pub fn open(&self, node: u64, access: Access) -> Result<u64> {
         let attr = self.fs.hold(ino_of(node))?;
-        if self.known.is_other(attr.ino, attr.generation) {
+        if !self.known.see(attr.ino, attr.generation, attr.size) {
             self.release(attr.ino);
             return Err(Error::Stale);
         }

@@ -29,20 +29,11 @@ impl Server {
         self.with_space(|| self.fs.write_back(ino, offset, data))
     }
 
-    /// WRITE that came past the kernel's pages: those of the file go first.
-    pub(super) fn write_past(
-        &self,
-        ino: Ino,
-        offset: u64,
-        data: &[u8],
-        append: bool,
-    ) -> Result<usize> {
+    /// Writes past the kernel's pages, or elsewhere than it expects: those of the file go first.
+    pub(super) fn past_pages<T>(&self, ino: Ino, write: impl FnOnce() -> Result<T>) -> Result<T> {
         let _writing = self.past.writing(ino);
         self.fs.own_pages_are_gone(ino)?;
-        if append {
-            return Ok(self.fs.append(ino, data)?.1);
-        }
-        self.fs.write(ino, offset, data)
+        write()
     }
 
     pub(super) fn count_handle(&self, ino: Ino, access: Access) -> Result<()> {
@@ -78,14 +69,6 @@ impl Server {
     /// The handle's writes come past the pages of a kernel that has others go through them.
     pub(super) fn is_past_pages(&self, handle: u64) -> bool {
         self.is_cached && Handles::access(handle) == Access::Writing
-    }
-
-    /// After an append: such a kernel has it in its pages where it took the end to be.
-    pub(super) fn note_cached_append(&self, ino: Ino, in_place: bool) -> Result<()> {
-        if self.is_cached && !in_place {
-            return self.fs.want_own_pages(ino);
-        }
-        Ok(())
     }
 
     /// Waits until pages are back that are in the way of a request. `limit`: for whom nobody stands in.

@@ -9,7 +9,7 @@
 //!   is asked for). At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
 //!   writer lacks CAP_FSETID, and [`Server::write`] drops them, before the data is written.
 //! - **O_TRUNC**: the kernel, by a SETATTR of its own after the open.
-//! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be old.
+//! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be old ([`placing`]).
 //! - **File locks**: the engine, because others have the pool, too ([`locks`]).
 
 mod following;
@@ -17,6 +17,7 @@ mod handles;
 mod locks;
 mod mapped;
 mod pages;
+mod placing;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -53,12 +54,26 @@ const CAPABILITY: &[u8] = b"security.capability";
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// How a write has to be done, from the request's flags.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct WriteKind {
-    /// At the file's end, wherever that is.
+    /// The file was opened with O_APPEND.
     pub append: bool,
-    /// The writer, if it has no right to keep set-id bits.
-    pub kill_set_id: Option<Caller>,
+    /// Whose it is.
+    pub writer: Caller,
+    /// The writer has no right to keep set-id bits.
+    pub kill_set_id: bool,
+}
+
+impl WriteKind {
+    /// To where it says.
+    #[cfg(test)]
+    pub fn by(writer: Caller) -> WriteKind {
+        WriteKind {
+            append: false,
+            writer,
+            kill_set_id: false,
+        }
+    }
 }
 
 /// Answers requests. Inodes are named by the kernel's node numbers: 1 is the root, anything else is
@@ -355,21 +370,31 @@ impl Server {
     pub(crate) fn looked_up(&self, found: &DirEntry<'_>) -> Option<Attr> {
         let is_own = matches!(found.name, b"." | b"..");
         let attr = (!is_own).then(|| self.fs.getattr(found.ino).ok())??;
-        (!has_set_id(&attr)).then(|| self.told(attr))
+        may_remember(&attr).then(|| self.told(attr))
     }
 
     // ---- attributes ----
 
     /// GETATTR.
     pub fn getattr(&self, node: u64) -> Result<Attr> {
-        self.fs
-            .getattr(ino_of(node))
-            .and_then(|attr| self.same(attr))
+        let ino = ino_of(node);
+        let mut attr = self.fs.getattr(ino)?;
+        if attr.is_sparse() {
+            // The kernel asks without writing back first, and programs take a file without blocks for one without data.
+            self.fs.stores_are_written(ino)?;
+            attr = self.fs.getattr(ino)?;
+        }
+        self.same(attr)
     }
 
     /// SETATTR.
     pub fn setattr(&self, node: u64, set: &SetAttr) -> Result<Attr> {
-        self.with_space(|| self.fs.setattr(ino_of(node), set))
+        let attr = self.with_space(|| self.fs.setattr(ino_of(node), set))?;
+        if set.size.is_some() {
+            self.known.set_size(attr.ino, attr.size);
+        }
+        let _ = self.known.see(attr.ino, attr.generation, attr.size);
+        Ok(attr)
     }
 
     /// GETXATTR.
@@ -426,6 +451,8 @@ impl Server {
     /// READ.
     pub fn read(&self, node: u64, handle: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if let Some(follower) = self.following.get(handle) {
+            // The kernel has written back what is at its own offset.
+            self.fs.stores_are_written(ino_of(node))?;
             return follower.read(&self.fs, offset, buffer);
         }
         self.fs.read(ino_of(node), offset, buffer)
@@ -438,73 +465,81 @@ impl Server {
         handle: u64,
         offset: u64,
         data: &[u8],
-        kind: WriteKind,
+        kind: &WriteKind,
     ) -> Result<usize> {
         let ino = ino_of(node);
-        self.drop_privileges(ino, kind.kill_set_id)?;
+        self.drop_privileges(ino, kind.kill_set_id.then_some(kind.writer))?;
         let follower = self.following.get(handle);
-        self.with_space(|| {
-            if let Some(follower) = &follower {
-                return follower.write(&self.fs, offset, data, kind.append);
-            }
-            if self.is_past_pages(handle) {
-                return self.write_past(ino, offset, data, kind.append);
-            }
-            self.note_cached_write(ino)?;
-            if kind.append {
-                let (at, written) = self.fs.append(ino, data)?;
-                self.note_cached_append(ino, at == offset)?;
+        let written = self.with_space(|| match &follower {
+            // Elsewhere than the kernel expects. Who has the offset may wait for pages of this mount, so none are kept from being
+            // filled meanwhile; those that were go afterwards.
+            Some(follower) => {
+                self.fs.own_pages_are_gone(ino)?;
+                let written = follower.write(&self.fs, offset, data, kind.append)?;
+                self.fs.want_own_pages(ino)?;
                 Ok(written)
-            } else {
-                self.fs.write(ino, offset, data)
             }
-        })
+            None => self.write_placed(ino, handle, offset, data, kind),
+        })?;
+        self.known.grow(ino, offset + written as u64);
+        Ok(written)
     }
 
     /// FALLOCATE, `mode` as in `fallocate(2)`.
     pub fn fallocate(&self, node: u64, mode: u32, offset: u64, len: u64) -> Result<()> {
         let mode =
             FallocateMode::from_bits(mode).ok_or(Error::NotSupported(&"this mode of fallocate"))?;
-        self.with_space(|| self.fs.fallocate(ino_of(node), mode, offset, len))
+        let ino = ino_of(node);
+        self.with_space(|| self.fs.fallocate(ino, mode, offset, len))?;
+        if !mode.contains(FallocateMode::KEEP_SIZE) {
+            self.known.grow(ino, offset.saturating_add(len));
+        }
+        Ok(())
     }
 
-    /// LSEEK with SEEK_DATA.
+    /// LSEEK with SEEK_DATA. The kernel asks without writing back first; what is stored in a hole is data.
     pub fn seek_data(&self, node: u64, offset: u64) -> Result<u64> {
-        self.fs.seek_data(ino_of(node), offset)
+        let ino = ino_of(node);
+        match self.fs.seek_data(ino, offset) {
+            Ok(found) if found == offset => Ok(found),
+            _ => {
+                self.fs.stores_are_written(ino)?;
+                self.fs.seek_data(ino, offset)
+            }
+        }
     }
 
-    /// LSEEK with SEEK_HOLE.
+    /// LSEEK with SEEK_HOLE; as [`Server::seek_data`].
     pub fn seek_hole(&self, node: u64, offset: u64) -> Result<u64> {
-        self.fs.seek_hole(ino_of(node), offset)
+        let ino = ino_of(node);
+        self.fs.stores_are_written(ino)?;
+        self.fs.seek_hole(ino, offset)
     }
 
     /// COPY_FILE_RANGE; may stop short.
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u64> {
-        self.with_space(|| {
-            self.fs.copy_range(
-                ino_of(from.0),
-                from.1,
-                ino_of(to.0),
-                to.1,
-                len.min(COPY_MAX),
-            )
-        })
+        let (source, target) = (ino_of(from.0), ino_of(to.0));
+        let len = len.min(COPY_MAX);
+        let copy = || self.fs.copy_range(source, from.1, target, to.1, len);
+        let copied = self.with_space(copy)?;
+        self.known.grow(target, to.1.saturating_add(copied));
+        Ok(copied)
     }
 
     // ---- inodes that the kernel knows ----
 
     fn told(&self, attr: Attr) -> Attr {
-        self.known.add(attr.ino, attr.generation);
+        self.known.add(attr.ino, attr.generation, attr.size);
         attr
     }
 
     /// Refuses an answer about another file than the one that the kernel was told of by this number: somebody
     /// beside this mount has removed that one, and its number was given out anew.
     fn same(&self, attr: Attr) -> Result<Attr> {
-        if self.known.is_other(attr.ino, attr.generation) {
-            return Err(Error::Stale);
+        match self.known.see(attr.ino, attr.generation, attr.size) {
+            true => Ok(attr),
+            false => Err(Error::Stale),
         }
-        Ok(attr)
     }
 
     /// Before a call that may take `victim`'s last name: holds it if the kernel knows it.
@@ -589,10 +624,12 @@ fn ino_of(node: u64) -> Ino {
     if node == ROOT_NODE { ROOT_INO } else { node }
 }
 
-/// Whether it is a file with set-id bits.
-pub(crate) fn has_set_id(attr: &Attr) -> bool {
+/// Whether the kernel may remember these attributes at all. Not of files with set-id bits: a write drops them, and the kernel asks for
+/// no new mode after a write. Nor of files with holes, into which programs may store by mappings.
+pub(crate) fn may_remember(attr: &Attr) -> bool {
     let set_id = attr.mode & (mode::S_ISUID | mode::S_ISGID) != 0;
-    set_id && attr.mode & mode::S_IFMT == mode::S_IFREG
+    let is_file = attr.mode & mode::S_IFMT == mode::S_IFREG;
+    !(set_id && is_file || attr.is_sparse())
 }
 
 fn permissions(new: &NewNode) -> NewNode {
@@ -611,7 +648,7 @@ mod tests {
 
     use super::*;
 
-    fn server(dir: &tempfile::TempDir) -> Server {
+    pub(super) fn server(dir: &tempfile::TempDir) -> Server {
         Server::new(crate::temporary::pool(dir))
     }
 
@@ -629,7 +666,7 @@ mod tests {
     };
 
     /// A file, closed again.
-    fn made(server: &Server, name: &[u8]) -> u64 {
+    pub(super) fn made(server: &Server, name: &[u8]) -> u64 {
         let (attr, handle) = server.create(1, name, &NEW, Access::Both).unwrap();
         server.close_file(attr.ino, handle, None).unwrap();
         attr.ino
@@ -643,12 +680,10 @@ mod tests {
         let node = made(&server, b"a");
         let append = WriteKind {
             append: true,
-            kill_set_id: None,
+            ..WriteKind::by(ROOT)
         };
-        server
-            .write(node, 0, 0, b"first", WriteKind::default())
-            .unwrap();
-        server.write(node, 0, 0, b"second", append).unwrap();
+        server.fs.append(node, b"first").unwrap();
+        server.write(node, 0, 0, b"second", &append).unwrap();
         let mut content = [0; 32];
         let len = server.read(node, 0, 0, &mut content).unwrap();
         assert_eq!(&content[..len], b"firstsecond");
@@ -690,7 +725,7 @@ mod tests {
         assert!(server.getattr(node).is_err());
         let node = tmpfile();
         server
-            .write(node, 0, 0, b"x", WriteKind::default())
+            .write(node, 0, 0, b"x", &WriteKind::by(ROOT))
             .unwrap();
         assert_eq!(server.link(node, 1, b"a").unwrap().links, 1);
         server.unlink(1, b"a").unwrap();
@@ -716,7 +751,7 @@ mod tests {
         let (attr, handle) = server.create(1, b"a", &NEW, Access::Both).unwrap();
         let node = attr.ino;
         server
-            .write(node, 0, 0, b"x", WriteKind::default())
+            .write(node, 0, 0, b"x", &WriteKind::by(ROOT))
             .unwrap();
         other.unlink(ROOT_INO, b"a").unwrap();
         let mut content = [0; 4];
@@ -749,7 +784,7 @@ mod tests {
         let node = made(&server, b"a");
         server.setxattr(node, CAPABILITY, b"cap", 0, false).unwrap();
         server
-            .write(node, 0, 0, b"x", WriteKind::default())
+            .write(node, 0, 0, b"x", &WriteKind::by(ROOT))
             .unwrap();
         assert!(matches!(
             server.getxattr(node, CAPABILITY),

@@ -17,6 +17,8 @@ pub(crate) const ATOMIC_MAX: usize = 64 << 20;
 enum At {
     Offset(u64),
     End,
+    /// At the end, if that is there; else nowhere.
+    EndAt(u64),
     /// At an offset, and not beyond the end.
     Inside(u64),
 }
@@ -49,6 +51,16 @@ impl Pool {
         }
         let first = &data[..data.len().min(ATOMIC_MAX)];
         self.write_piece(ino, At::End, first)
+    }
+
+    /// Writes at the end, if it is at `end`; the first `ATOMIC_MAX` bytes.
+    pub(crate) fn write_at_end(&self, ino: Ino, end: u64, data: &[u8]) -> Result<Option<usize>> {
+        if data.is_empty() {
+            return Ok(Some(0));
+        }
+        let first = &data[..data.len().min(ATOMIC_MAX)];
+        let (_, written) = self.write_piece(ino, At::EndAt(end), first)?;
+        Ok((written > 0).then_some(written))
     }
 
     /// Writes back what a mount's kernel had in a page: nothing past the true end, which another may have moved since the page
@@ -118,6 +130,7 @@ impl Pool {
             let (at, data) = match at {
                 At::Offset(at) => (at, data),
                 At::End => (size, data),
+                At::EndAt(at) => (at, if at == size { data } else { &[] }),
                 At::Inside(at) => {
                     let inside = size.saturating_sub(at).min(data.len() as u64);
                     (at, &data[..inside as usize])

@@ -1,0 +1,156 @@
+//! Where a WRITE goes.
+//!
+//! The kernel turns an append into an offset, by the size that it was told last, and tells only that the file was opened with
+//! O_APPEND. `pwritev2(2)` can ask for the other thing (RWF_APPEND, RWF_NOAPPEND), of which FUSE says nothing. As long as only this
+//! mount's kernel has changed the file's size that does no harm: its offset is the end. Else the caller is looked at, who waits in
+//! the system call ([`Caller::appends`]).
+
+use pmfs::{Error, Ino, Result};
+
+use super::{Server, WriteKind};
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// To the offset that the kernel sent.
+    There,
+    /// To the end, which is elsewhere.
+    End,
+}
+
+impl Server {
+    /// Writes where the caller means.
+    ///
+    /// # Errors
+    /// As the engine's calls; [`Error::Stale`] where an append to a place that is not the end any more can't be told from a write to there.
+    pub(super) fn write_placed(
+        &self,
+        ino: Ino,
+        handle: u64,
+        offset: u64,
+        data: &[u8],
+        kind: &WriteKind,
+    ) -> Result<usize> {
+        loop {
+            let size = self.fs.getattr(ino)?.size;
+            if offset == size {
+                // All that can be meant is the same, if it is still so.
+                if let Some(written) = self.write_at_end(ino, handle, offset, data)? {
+                    return Ok(written);
+                }
+                continue;
+            }
+            return match self.place(ino, offset, size, kind)? {
+                Place::There => self.write_there(ino, handle, offset, data),
+                Place::End => self.write_elsewhere(ino, handle, data),
+            };
+        }
+    }
+
+    /// What is meant by an offset that is not the end of the file, which has this size.
+    fn place(&self, ino: Ino, offset: u64, size: u64, kind: &WriteKind) -> Result<Place> {
+        let end = self.known.end_of(ino, size);
+        if end.is_certain {
+            // An append would have come with the true end.
+            return Ok(Place::There);
+        }
+        let place = |appends| if appends { Place::End } else { Place::There };
+        match kind.writer.appends(kind.append) {
+            Some(appends) => Ok(place(appends)),
+            None if !kind.append && offset == end.told => Err(Error::Stale),
+            None => Ok(place(kind.append)),
+        }
+    }
+
+    fn write_at_end(&self, ino: Ino, handle: u64, end: u64, data: &[u8]) -> Result<Option<usize>> {
+        if self.is_past_pages(handle) {
+            return self.past_pages(ino, || self.fs.write_at_end(ino, end, data));
+        }
+        self.note_cached_write(ino)?;
+        self.fs.write_at_end(ino, end, data)
+    }
+
+    fn write_there(&self, ino: Ino, handle: u64, offset: u64, data: &[u8]) -> Result<usize> {
+        if self.is_past_pages(handle) {
+            return self.past_pages(ino, || self.fs.write(ino, offset, data));
+        }
+        self.note_cached_write(ino)?;
+        self.fs.write(ino, offset, data)
+    }
+
+    /// Appends where the kernel does not expect it: it has dropped no pages there.
+    fn write_elsewhere(&self, ino: Ino, handle: u64, data: &[u8]) -> Result<usize> {
+        if self.is_cached && !self.is_past_pages(handle) {
+            // It has put the data into its pages, which are locked as long as this lasts.
+            self.note_cached_write(ino)?;
+            let (_, written) = self.fs.append(ino, data)?;
+            self.fs.want_own_pages(ino)?;
+            return Ok(written);
+        }
+        self.past_pages(ino, || Ok(self.fs.append(ino, data)?.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{made, server};
+    use super::*;
+    use crate::caller::Caller;
+
+    /// By a caller that can't be looked at.
+    fn kind(append: bool) -> WriteKind {
+        WriteKind {
+            append,
+            ..WriteKind::by(Caller {
+                uid: 0,
+                gid: 0,
+                pid: 0,
+            })
+        }
+    }
+
+    fn content(server: &Server, node: u64) -> Vec<u8> {
+        let mut content = vec![0; 64];
+        let len = server.read(node, 0, 0, &mut content).unwrap();
+        content.truncate(len);
+        content
+    }
+
+    /// As long as the kernel knows the end, an offset that is not there is meant, also of a file opened with O_APPEND.
+    #[test]
+    fn a_kernel_that_knows_the_end_means_what_it_says() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let node = made(&server, b"a");
+        let write = |at, data: &[u8], append| {
+            let written = server.write(node, 0, at, data, &kind(append));
+            assert_eq!(written.unwrap(), data.len());
+        };
+        write(0, b"first", false);
+        write(5, b"second", true);
+        write(0, b"F", true);
+        write(1, b"I", false);
+        assert_eq!(content(&server, node), b"FIrstsecond");
+    }
+
+    /// Goal: nobody's bytes are written over by an append. Method: another process makes the file longer, and then the kernel sends the
+    /// old end.
+    #[test]
+    fn what_may_be_an_append_goes_to_the_true_end_or_nowhere() {
+        let dir = crate::temporary::dir();
+        let server = server(&dir);
+        let node = made(&server, b"a");
+        server.write(node, 0, 0, b"ours", &kind(false)).unwrap();
+        server.fs.append(node, b"theirs").unwrap();
+        let refused = server.write(node, 0, 4, b"more", &kind(false));
+        assert!(matches!(refused, Err(Error::Stale)), "{refused:?}");
+        server.write(node, 0, 4, b"more", &kind(true)).unwrap();
+        assert_eq!(content(&server, node), b"ourstheirsmore");
+        // Nobody appends to a place that never was the end.
+        server.write(node, 0, 1, b"U", &kind(false)).unwrap();
+        // Once it knows the end again it may say so.
+        let size = server.getattr(node).unwrap().size;
+        server.write(node, 0, size, b"!", &kind(false)).unwrap();
+        assert_eq!(content(&server, node), b"oUrstheirsmore!");
+    }
+}

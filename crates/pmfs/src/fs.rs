@@ -248,6 +248,12 @@ impl Fs {
         self.change(|pool| pool.setattr(ino, set))
     }
 
+    /// Changes attributes as they are: `change` is asked under the inode's lock, so nobody else changes them between its look and what it
+    /// says. Set-id bits are taken away so. A size that it says is not set, and with nothing to set nothing is done.
+    pub fn setattr_by(&self, ino: Ino, change: &dyn Fn(&Attr) -> SetAttr) -> Result<Attr> {
+        self.change(|pool| pool.setattr_by(ino, change))
+    }
+
     /// Makes a regular file; does not hold it open.
     pub fn create(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
         self.change(|pool| pool.make(dir, name, node, Kind::File))

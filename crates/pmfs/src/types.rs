@@ -117,6 +117,18 @@ pub struct SetAttr {
     pub ctime_ns: Option<i64>,
 }
 
+impl SetAttr {
+    /// Whether it changes anything but the size.
+    pub(crate) fn has_words(&self) -> bool {
+        self.mode.is_some()
+            || self.uid.is_some()
+            || self.gid.is_some()
+            || self.atime_ns.is_some()
+            || self.mtime_ns.is_some()
+            || self.ctime_ns.is_some()
+    }
+}
+
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {

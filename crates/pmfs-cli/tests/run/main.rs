@@ -53,6 +53,7 @@ tests! {
     forks_in_the_middle_of_calls: "escapes.c" "forks";
     control_blocks_that_go_round: "aio.c" "all";
     files_no_larger_than_allowed: "limits.c" "size";
+    set_id_bits_do_not_come_back: "modes.c" "all";
     a_daemon_on_its_own: "daemon.c" "all";
     exceptions_that_pass_calls: "exceptions.cc" "all";
 }

@@ -18,6 +18,7 @@ mod locks;
 mod mapped;
 mod pages;
 mod placing;
+mod privileges;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -25,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use pmfs::types::mode;
 use pmfs::{
-    Attr, DirEntry, Error, FallocateMode, Fs, Ino, NewNode, ROOT_INO, RenameFlags, Result, SetAttr,
-    StatFs, XattrFlags,
+    Attr, DirEntry, Error, FallocateMode, Fs, Ino, NewNode, ROOT_INO, RenameFlags, Result, StatFs,
+    XattrFlags,
 };
 
 use crate::caller::{Caller, SYS_ADMIN};
@@ -40,6 +41,7 @@ use pages::{Opened, Pace, PastPages};
 
 pub use handles::Access;
 pub(crate) use locks::LockRequest;
+use privileges::has_set_id;
 
 /// The number by which the kernel names the root.
 const ROOT_NODE: u64 = 1;
@@ -50,7 +52,6 @@ const COPY_MAX: u64 = 64 << 20;
 /// How long a call that found no space waits for a release under way.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
-const CAPABILITY: &[u8] = b"security.capability";
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// How a write has to be done, from the request's flags.
@@ -387,16 +388,6 @@ impl Server {
         self.same(attr)
     }
 
-    /// SETATTR.
-    pub fn setattr(&self, node: u64, set: &SetAttr) -> Result<Attr> {
-        let attr = self.with_space(|| self.fs.setattr(ino_of(node), set))?;
-        if set.size.is_some() {
-            self.known.set_size(attr.ino, attr.size);
-        }
-        let _ = self.known.see(attr.ino, attr.generation, attr.size);
-        Ok(attr)
-    }
-
     /// GETXATTR.
     pub fn getxattr(&self, node: u64, name: &[u8]) -> Result<Vec<u8>> {
         self.fs.getxattr(ino_of(node), name)
@@ -591,33 +582,6 @@ impl Server {
         }
         call()
     }
-
-    /// What a write takes away: file capabilities always, set-id bits from who may not keep them (set-gid without
-    /// group execution only if the writer is not in the group).
-    fn drop_privileges(&self, ino: Ino, kill_set_id: Option<Caller>) -> Result<()> {
-        if self.fs.getxattr(ino, CAPABILITY).is_ok() {
-            self.fs.removexattr(ino, CAPABILITY)?;
-        }
-        let Some(writer) = kill_set_id else {
-            return Ok(());
-        };
-        let attr = self.fs.getattr(ino)?;
-        let old = attr.mode & 0o7777;
-        let mut new = old & !mode::S_ISUID;
-        if old & mode::S_ISGID != 0 && (old & 0o010 != 0 || !writer.is_in_group(attr.gid)) {
-            new &= !mode::S_ISGID;
-        }
-        if new != old {
-            self.fs.setattr(
-                ino,
-                &SetAttr {
-                    mode: Some(new),
-                    ..SetAttr::default()
-                },
-            )?;
-        }
-        Ok(())
-    }
 }
 
 fn ino_of(node: u64) -> Ino {
@@ -627,9 +591,7 @@ fn ino_of(node: u64) -> Ino {
 /// Whether the kernel may remember these attributes at all. Not of files with set-id bits: a write drops them, and the kernel asks for
 /// no new mode after a write. Nor of files with holes, into which programs may store by mappings.
 pub(crate) fn may_remember(attr: &Attr) -> bool {
-    let set_id = attr.mode & (mode::S_ISUID | mode::S_ISGID) != 0;
-    let is_file = attr.mode & mode::S_IFMT == mode::S_IFREG;
-    !(set_id && is_file || attr.is_sparse())
+    !(has_set_id(attr) || attr.is_sparse())
 }
 
 fn permissions(new: &NewNode) -> NewNode {
@@ -775,21 +737,6 @@ mod tests {
             server.close_file(node, handle, None).unwrap();
         }
         other.close().unwrap();
-    }
-
-    #[test]
-    fn file_capabilities_go_with_a_write() {
-        let dir = crate::temporary::dir();
-        let server = server(&dir);
-        let node = made(&server, b"a");
-        server.setxattr(node, CAPABILITY, b"cap", 0, false).unwrap();
-        server
-            .write(node, 0, 0, b"x", &WriteKind::by(ROOT))
-            .unwrap();
-        assert!(matches!(
-            server.getxattr(node, CAPABILITY),
-            Err(Error::NoAttribute)
-        ));
     }
 
     #[test]

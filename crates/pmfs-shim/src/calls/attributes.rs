@@ -117,13 +117,15 @@ pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
 /// Changes permission bits, as an owner may.
 fn change_mode(fs: &Fs, attr: &Attr, bits: u32) -> Answer {
     credentials::allow_owner(attr)?;
-    let keeps = credentials::with(|me| me.is_in(attr.gid) || me.has(capability::FSETID));
-    let gone = if keeps { 0 } else { mode::S_ISGID };
-    let set = SetAttr {
-        mode: Some(bits & 0o7777 & !gone),
-        ..SetAttr::default()
+    let set = |now: &Attr| {
+        let keeps = credentials::with(|me| me.is_in(now.gid) || me.has(capability::FSETID));
+        let gone = if keeps { 0 } else { mode::S_ISGID };
+        SetAttr {
+            mode: Some(bits & 0o7777 & !gone),
+            ..SetAttr::default()
+        }
     };
-    done(fs.setattr(attr.ino, &set).map(drop))
+    done(fs.setattr_by(attr.ino, &set).map(drop))
 }
 
 pub(crate) fn chmod(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdict {
@@ -141,6 +143,14 @@ pub(crate) fn fchmod(file: &Descriptor, a: [u64; 6]) -> Answer {
     change_mode(fs, &fs.getattr(file.ino).map_err(errno)?, a[1] as u32)
 }
 
+/// The set-id bits that a mode loses with another owner or content: set-gid without group execution stays.
+pub(super) fn gone_with_change(bits: u32) -> u32 {
+    match bits & 0o010 {
+        0 => bits & mode::S_ISUID,
+        _ => bits & (mode::S_ISUID | mode::S_ISGID),
+    }
+}
+
 /// Changes owner and group; -1 leaves one alone. Set-id bits go, of all but directories.
 fn change_owner(fs: &Fs, attr: &Attr, uid: u32, gid: u32) -> Answer {
     let (uid, gid) = (
@@ -156,20 +166,16 @@ fn change_owner(fs: &Fs, attr: &Attr, uid: u32, gid: u32) -> Answer {
     if !allowed {
         return Err(EPERM);
     }
-    let mut set = SetAttr {
-        uid,
-        gid,
-        ..SetAttr::default()
-    };
-    let set_id = attr.mode & (mode::S_ISUID | mode::S_ISGID);
-    if set_id != 0 && !is_dir(attr) {
-        let mut gone = mode::S_ISUID;
-        if attr.mode & 0o010 != 0 {
-            gone |= mode::S_ISGID;
+    let set = |now: &Attr| {
+        let kept = now.mode & !gone_with_change(now.mode);
+        SetAttr {
+            uid,
+            gid,
+            mode: Some(kept).filter(|&kept| kept != now.mode && !is_dir(now)),
+            ..SetAttr::default()
         }
-        set.mode = Some(attr.mode & 0o7777 & !gone);
-    }
-    done(fs.setattr(attr.ino, &set).map(drop))
+    };
+    done(fs.setattr_by(attr.ino, &set).map(drop))
 }
 
 /// `[dirfd, path, uid, gid, flags]`.

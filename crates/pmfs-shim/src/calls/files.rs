@@ -5,8 +5,9 @@ use std::io::SeekFrom;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{EBADF, EINVAL, EISDIR, ENXIO};
-use pmfs::{FallocateMode, Fs, SetAttr};
+use pmfs::{Attr, FallocateMode, Fs, SetAttr};
 
+use super::attributes::gone_with_change;
 use super::{done, kernel_answer};
 use crate::credentials::{self, capability};
 use crate::descriptors::{self, Descriptor};
@@ -50,23 +51,18 @@ fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
 
 /// A write by somebody without CAP_FSETID takes set-id bits away.
 fn drop_privileges(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
-    use pmfs::types::mode::{S_ISGID, S_ISUID};
     if credentials::with(|me| me.has(capability::FSETID)) {
         return Ok(());
     }
-    let bits = fs.getattr(file.ino).map_err(errno)?.mode;
-    let mut gone = bits & S_ISUID;
-    if bits & S_ISGID != 0 && bits & 0o010 != 0 {
-        gone |= S_ISGID;
-    }
-    if gone == 0 {
+    let gone = |attr: &Attr| gone_with_change(attr.mode);
+    if gone(&fs.getattr(file.ino).map_err(errno)?) == 0 {
         return Ok(());
     }
-    let set = SetAttr {
-        mode: Some(bits & 0o7777 & !gone),
+    let less = |now: &Attr| SetAttr {
+        mode: (gone(now) != 0).then(|| now.mode & !gone(now)),
         ..SetAttr::default()
     };
-    fs.setattr(file.ino, &set).map(drop).map_err(errno)
+    fs.setattr_by(file.ino, &less).map(drop).map_err(errno)
 }
 
 fn offset(value: u64) -> Result<u64, i32> {

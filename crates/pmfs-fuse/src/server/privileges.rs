@@ -1,0 +1,185 @@
+//! What a write, a truncate and a chown take away: file capabilities and set-id bits.
+
+use pmfs::types::mode;
+use pmfs::{Attr, Ino, Result, SetAttr};
+
+use super::{Server, ino_of};
+use crate::caller::Caller;
+
+const CAPABILITY: &[u8] = b"security.capability";
+
+const SET_ID: u32 = mode::S_ISUID | mode::S_ISGID;
+
+/// No call of a program's sets a mode and one of these.
+fn is_chown_or_truncate(set: &SetAttr) -> bool {
+    set.uid.is_some() || set.gid.is_some() || set.size.is_some()
+}
+
+/// Whether it is a file with set-id bits.
+pub(crate) fn has_set_id(attr: &Attr) -> bool {
+    let set_id = attr.mode & SET_ID != 0;
+    set_id && attr.mode & mode::S_IFMT == mode::S_IFREG
+}
+
+impl Server {
+    /// SETATTR.
+    pub fn setattr(&self, node: u64, set: &SetAttr) -> Result<Attr> {
+        let attr = self.changed(ino_of(node), set)?;
+        if set.size.is_some() {
+            self.known.set_size(attr.ino, attr.size);
+        }
+        let _ = self.known.see(attr.ino, attr.generation, attr.size);
+        Ok(attr)
+    }
+
+    fn changed(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        let Some(kept) = set.mode.filter(|_| is_chown_or_truncate(set)) else {
+            return self.with_space(|| self.fs.setattr(ino, set));
+        };
+        // The kernel's own: the mode that it has seen, less the set-id bits that go with the owner or the content.
+        let gone = SET_ID & !kept;
+        if let Some(size) = set.size {
+            let size = SetAttr {
+                size: Some(size),
+                ..SetAttr::default()
+            };
+            self.with_space(|| self.fs.setattr(ino, &size))?;
+        }
+        let less = |now: &Attr| SetAttr {
+            mode: Some(now.mode & !gone).filter(|&mode| mode != now.mode),
+            size: None,
+            ..*set
+        };
+        self.with_space(|| self.fs.setattr_by(ino, &less))
+    }
+
+    /// What a write takes away: file capabilities always, set-id bits from who may not keep them (set-gid without
+    /// group execution only if the writer is not in the group).
+    pub(super) fn drop_privileges(&self, ino: Ino, kill_set_id: Option<Caller>) -> Result<()> {
+        if self.fs.getxattr(ino, CAPABILITY).is_ok() {
+            self.fs.removexattr(ino, CAPABILITY)?;
+        }
+        let Some(writer) = kill_set_id else {
+            return Ok(());
+        };
+        if self.fs.getattr(ino)?.mode & SET_ID == 0 {
+            return Ok(());
+        }
+        let less = |now: &Attr| {
+            let mut kept = now.mode & !mode::S_ISUID;
+            if now.mode & 0o010 != 0 || !writer.is_in_group(now.gid) {
+                kept &= !mode::S_ISGID;
+            }
+            SetAttr {
+                mode: Some(kept).filter(|&kept| kept != now.mode),
+                ..SetAttr::default()
+            }
+        };
+        self.fs.setattr_by(ino, &less).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use pmfs::{Error, NewNode};
+
+    use super::*;
+    use crate::server::{Access, WriteKind};
+
+    const NOBODY: Caller = Caller {
+        uid: 7,
+        gid: 7,
+        pid: 0,
+    };
+
+    /// With an empty file, closed.
+    fn server(dir: &tempfile::TempDir) -> (Server, u64) {
+        let server = Server::new(crate::temporary::pool(dir));
+        let new = NewNode {
+            umask: 0,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        };
+        let (attr, handle) = server.create(1, b"a", &new, Access::Both).unwrap();
+        server.close_file(attr.ino, handle, None).unwrap();
+        (server, attr.ino)
+    }
+
+    #[test]
+    fn file_capabilities_go_with_a_write() {
+        let dir = crate::temporary::dir();
+        let (server, node) = server(&dir);
+        server.setxattr(node, CAPABILITY, b"cap", 0, false).unwrap();
+        server
+            .write(node, 0, 0, b"x", &WriteKind::by(NOBODY))
+            .unwrap();
+        assert!(matches!(
+            server.getxattr(node, CAPABILITY),
+            Err(Error::NoAttribute)
+        ));
+    }
+
+    fn mode(bits: u32) -> SetAttr {
+        SetAttr {
+            mode: Some(bits),
+            ..SetAttr::default()
+        }
+    }
+
+    /// Goal: what the kernel takes away with an owner or a size is taken away of the mode as it is, not as the kernel has seen it.
+    #[test]
+    fn what_the_kernel_takes_away_gives_no_bit_back() {
+        let dir = crate::temporary::dir();
+        let (server, node) = server(&dir);
+        let seen = 0o6755;
+        let truncate = |mode| SetAttr {
+            size: Some(3),
+            ..mode
+        };
+        let chown = |mode| SetAttr {
+            uid: Some(7),
+            ..mode
+        };
+        for call in [truncate, chown] {
+            server.setattr(node, &mode(seen)).unwrap();
+            server.setattr(node, &mode(0o4600)).unwrap();
+            let gone = call(mode(seen & !SET_ID));
+            let after = server.setattr(node, &gone).unwrap();
+            assert_eq!(after.mode & 0o7777, 0o600);
+        }
+        let after = server.getattr(node).unwrap();
+        assert_eq!((after.size, after.uid), (3, 7));
+    }
+
+    /// As that, of a write by somebody who may not keep them, beside a chmod to fewer bits.
+    #[test]
+    fn a_write_gives_no_bit_back() {
+        let dir = crate::temporary::dir();
+        let (server, node) = server(&dir);
+        let kind = WriteKind {
+            kill_set_id: true,
+            ..WriteKind::by(NOBODY)
+        };
+        let changed = || {
+            server.setattr(node, &mode(0o4755)).unwrap();
+            server.setattr(node, &mode(0o600)).unwrap();
+            let look = |_| server.getattr(node).unwrap().mode & 0o7777;
+            (0..50).map(look).max().unwrap()
+        };
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    server.write(node, 0, 0, b"x", &kind).unwrap();
+                }
+            });
+            let left = (0..20_000).map(|_| changed()).find(|&left| left != 0o600);
+            ended.store(true, Ordering::Relaxed);
+            assert_eq!(left, None);
+        });
+    }
+}

@@ -106,6 +106,12 @@ impl Fs {
         self.pool().before_exec_with(files)
     }
 
+    /// As [`Fs::before_exec_with`], for a child that shares this process's memory until then (vfork): what it has locked as
+    /// `owner` is that program's, and what this process has locked is not.
+    pub fn before_exec_of_guest(&self, files: &[FileId], owner: LockOwner) -> Result<ForExec> {
+        self.pool().before_exec_of_guest(files, owner)
+    }
+
     /// If the exec failed.
     pub fn cancel_exec(&self, prepared: ForExec) {
         self.pool().cancel_exec(prepared);
@@ -637,6 +643,14 @@ impl Fs {
     /// Gives up all that an owner has of an inode.
     pub fn unlock_all(&self, ino: Ino, owner: LockOwner) -> Result<()> {
         self.unlock(ino, owner, LockRange::WHOLE)
+    }
+
+    /// Gives up all that an owner has of all inodes.
+    pub fn end_lock_owner(&self, owner: LockOwner) -> Result<()> {
+        self.store(|pool| {
+            pool.end_lock_owner(owner);
+            Ok(())
+        })
     }
 
     /// What would be in the way of a lock; F_GETLK of `fcntl(2)`.

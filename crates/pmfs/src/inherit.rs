@@ -6,12 +6,13 @@
 
 use crate::attach::{attach_lock, attach_lock_by};
 use crate::error::{Error, Result};
+use crate::file_lock::Owner;
 use crate::open_table::Thing;
 use crate::owner::{self, Holder};
 use crate::pool::{BYTE_POOL, Pool};
 use crate::recovery;
 use crate::slot::SLOT_STATE;
-use crate::types::FileId;
+use crate::types::{FileId, LockOwner};
 use pmem::slots::ByteLock;
 use pmfs_format::runtime::SLOT_FREE;
 use std::fmt;
@@ -22,9 +23,16 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub struct ForFork(Successor);
 
-/// A slot taken for a program. Its text is what that program has to know.
+/// A slot taken for a program, and whose locks it was given, if not this process's. Its text is what that program has to know.
 #[derive(Debug)]
-pub struct ForExec(Successor);
+pub struct ForExec(Successor, Option<Heirloom>);
+
+/// Locks of one owner of this process, which are a successor's.
+#[derive(Debug)]
+struct Heirloom {
+    before: Owner,
+    after: Owner,
+}
 
 /// A slot that waits for its holder.
 #[derive(Debug)]
@@ -136,6 +144,29 @@ impl Pool {
 
     /// As [`Pool::before_exec`], with these open files alone: one mention for each descriptor.
     pub(crate) fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
+        let token = self.slot_token(self.holder().slot);
+        self.keep_over_exec(self.prepare_files(token, files)?)
+    }
+
+    /// As [`Pool::before_exec_with`], for a child that shares this process's memory until then: an owner of locks of its own,
+    /// which keeps what it has locked as `owner`.
+    pub(crate) fn before_exec_of_guest(
+        &self,
+        files: &[FileId],
+        owner: LockOwner,
+    ) -> Result<ForExec> {
+        let ForExec(successor, _) = self.keep_over_exec(self.prepare_files(0, files)?)?;
+        let before = self.lock_owner(owner);
+        let after = Owner {
+            token: self.slot_token(successor.holder.slot),
+            id: 0,
+            ..before
+        };
+        self.rename_locks(before, after, successor.holder.slot);
+        Ok(ForExec(successor, Some(Heirloom { before, after })))
+    }
+
+    fn prepare_files(&self, token: u64, files: &[FileId]) -> Result<Successor> {
         let mut things = Vec::new();
         for (at, file) in files.iter().enumerate() {
             things.push((Thing::File(file.index()), 1));
@@ -143,8 +174,7 @@ impl Pool {
                 things.push((Thing::Inode(self.file_state(*file)?.ino), 1));
             }
         }
-        let token = self.slot_token(self.holder().slot);
-        self.keep_over_exec(self.prepare_with(token, things.into_iter())?)
+        self.prepare_with(token, things.into_iter())
     }
 
     fn keep_over_exec(&self, successor: Successor) -> Result<ForExec> {
@@ -152,10 +182,13 @@ impl Pool {
             let kept = lock.keep_over_exec();
             kept.map_err(|source| Error::file("keeping a descriptor over exec", source))?;
         }
-        Ok(ForExec(successor))
+        Ok(ForExec(successor, None))
     }
 
     pub(crate) fn cancel_exec(&self, prepared: ForExec) {
+        if let Some(Heirloom { before, after }) = prepared.1 {
+            self.rename_locks(after, before, self.holder().slot);
+        }
         self.cancel(prepared.0);
     }
 

@@ -78,7 +78,7 @@ impl Pool {
         })
     }
 
-    fn lock_owner(&self, owner: LockOwner) -> Owner {
+    pub(crate) fn lock_owner(&self, owner: LockOwner) -> Owner {
         Owner {
             class: owner.class,
             token: self.slot_token(self.holder().slot),
@@ -226,6 +226,19 @@ impl Pool {
     /// As there.
     pub(crate) fn unlock_of(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<()> {
         self.file_unlock(ino, self.lock_owner(owner), range)
+    }
+
+    /// Gives up all that an owner in this process has of all inodes.
+    pub(crate) fn end_lock_owner(&self, owner: LockOwner) {
+        self.for_each_lock_of(self.lock_owner(owner), |bucket, record| {
+            bucket.remove(record.index);
+            bucket.changed(true);
+        });
+    }
+
+    /// What an owner has locked is another's from now on, and ends with that one's slot.
+    pub(crate) fn rename_locks(&self, before: Owner, after: Owner, slot: u64) {
+        self.for_each_lock_of(before, |bucket, record| bucket.rename(record, after, slot));
     }
 
     /// What would be in the way of a lock.

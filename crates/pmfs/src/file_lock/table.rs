@@ -18,6 +18,8 @@ const STATE: u64 = 0;
 const NEXT: u64 = 8;
 const START: u64 = 24;
 const END: u64 = 32;
+const TOKEN: u64 = 48;
+const ID: u64 = 56;
 
 const FIRST: u64 = 8;
 const CHANGES: u64 = 16;
@@ -259,6 +261,16 @@ impl<'a> Bucket<'a> {
         self.pool.pm.runtime().store(off + STATE, word);
     }
 
+    /// Whose a record is, from now on. The slot first: should this thread die in between, the record ends with a successor that
+    /// never began.
+    pub fn rename(&self, record: &Record, owner: Owner, slot: u64) {
+        self.bequeath(record, slot);
+        let off = self.pool.geometry.file_lock(record.index);
+        let runtime = self.pool.pm.runtime();
+        runtime.store(off + TOKEN, owner.token);
+        runtime.store(off + ID, owner.id);
+    }
+
     /// The count of changes, to sleep on.
     pub fn changes(&self) -> u64 {
         self.pool.pm.load(self.off + CHANGES)
@@ -309,6 +321,18 @@ impl Pool {
                     bucket.remove(now.index);
                     bucket.changed(true);
                 }
+            }
+        }
+    }
+
+    /// Does something with all that an owner has locked, each record under its bucket's lock.
+    pub(crate) fn for_each_lock_of(&self, owner: Owner, body: impl Fn(&Bucket<'_>, &Record)) {
+        let is_its = |record: &Record| record.is_held() && record.lock.owner == owner;
+        for found in records(self).filter(is_its) {
+            let bucket = Bucket::of(self, found.lock.ino);
+            let now = record(self, found.index);
+            if is_its(&now) && now.lock.ino == found.lock.ino {
+                body(&bucket, &now);
             }
         }
     }

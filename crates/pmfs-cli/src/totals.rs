@@ -25,7 +25,7 @@ const WORDS: [&str; 8] = [
 ];
 
 /// What was refused because there is no mount, as the library has it, behind the others.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 9] = [
     ("sent", "open files sent to other processes"),
     (
         "strangers",
@@ -39,6 +39,10 @@ const REFUSED: [(&str, &str); 8] = [
     (
         "ways",
         "ways to resolve names, and questions of the real user",
+    ),
+    (
+        "parts",
+        "children that share descriptors without memory, or memory without descriptors",
     ),
 ];
 

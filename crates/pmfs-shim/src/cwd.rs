@@ -225,6 +225,19 @@ pub(crate) fn take(file: FileId, ino: Ino) {
     CWD.store(ino, Ordering::Relaxed);
 }
 
+/// In a child that a guest has forked: the guest's is the process's.
+pub(crate) fn settle(room: &mut Inner) {
+    let Some(word) = room.guest_cwd.take() else {
+        return;
+    };
+    CWD.store(word, Ordering::Relaxed);
+    let file = std::mem::replace(&mut room.guest_cwd_file, 0);
+    let stays = file == 0 && matches!(Cwd::of(word), Cwd::Inside(_));
+    if !stays {
+        FILE.store(file, Ordering::Relaxed);
+    }
+}
+
 /// Whether one is kept, which a child has to be prepared for.
 pub(crate) fn is_kept() -> bool {
     FILE.load(Ordering::Relaxed) != 0

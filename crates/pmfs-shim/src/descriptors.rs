@@ -367,7 +367,17 @@ pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
     } else {
         libc::F_DUPFD_CLOEXEC
     };
-    let answer = kernel::plain(libc::SYS_fcntl, &[anchor()? as u64, command as u64, from]);
+    let mut anchor = anchor()?;
+    let copy = |anchor| kernel::plain(libc::SYS_fcntl, &[anchor as u64, command as u64, from]);
+    let mut answer = copy(anchor);
+    if answer == -i64::from(libc::EBADF) && is_guest() {
+        // The parent's other threads have made theirs since.
+        anchor = make_anchor()?;
+        answer = copy(anchor);
+    }
+    if ANCHOR.load(Ordering::Relaxed) != anchor {
+        kernel::plain(libc::SYS_close, &[anchor as u64]);
+    }
     if answer >= COUNT as i64 {
         kernel::plain(libc::SYS_close, &[answer as u64]);
         return Err(libc::EMFILE);
@@ -388,12 +398,16 @@ pub(crate) fn number(answer: i64) -> Result<i32, i32> {
     }
 }
 
+/// A guest that is the first to need one makes it for this time alone: its number means nothing in the parent.
 fn anchor() -> Result<i32, i32> {
     let known = ANCHOR.load(Ordering::Acquire);
     if known >= 0 {
         return Ok(known);
     }
     let made = make_anchor()?;
+    if is_guest() {
+        return Ok(made);
+    }
     match ANCHOR.compare_exchange(-1, made, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(made),
         Err(other) => {

@@ -11,7 +11,7 @@ use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
 use crate::program::Answer;
 use crate::thread::{self, Inner};
-use crate::{descriptors, gate, mapped_size, maps, parked, process, retire, signals, stats};
+use crate::{descriptors, gate, guest, mapped_size, maps, parked, process, retire, signals, stats};
 
 /// What is to become of a call.
 pub(crate) enum Verdict {
@@ -82,7 +82,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     }
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
-    process::note_guest(room, left_inside);
+    guest::note(room, left_inside);
     maps::before(call.rax as i64, &call.args);
     let mut followed = false;
     let verdict = loop {

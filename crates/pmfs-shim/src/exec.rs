@@ -15,7 +15,7 @@ use crate::names::{AtEnd, Lead, find};
 use crate::program::{self, Answer};
 use crate::target::Target;
 use crate::thread::{Inner, PATH_MAX};
-use crate::{cwd, gate, maps, mountless, pool, programs, promote, retire, stats, thread};
+use crate::{cwd, gate, guest, maps, mountless, pool, programs, promote, retire, stats, thread};
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -28,13 +28,20 @@ pub(crate) struct Given {
     pointers: Vec<u64>,
     arguments: Vec<u64>,
     prepared: Option<pmfs::ForExec>,
+    /// The descriptor of what it is told of those.
+    handed: Option<i32>,
 }
 
-/// The parent of such a child goes on.
-pub(crate) fn forget(room: &mut Inner) {
-    if let Some(mut given) = room.given.take() {
-        // Its descriptors were the child's, and numbers of it mean nothing here.
+/// The parent of such a child goes on. `shares_table`: the child's descriptors were its own, too.
+pub(crate) fn forget(room: &mut Inner, shares_table: bool) {
+    let Some(mut given) = room.given.take() else {
+        return;
+    };
+    if !shares_table {
+        // Numbers of the child's, which mean nothing here.
         std::mem::forget(given.prepared.take());
+    } else if let Some(file) = given.handed {
+        kernel::plain(libc::SYS_close, &[file as u64]);
     }
 }
 
@@ -278,7 +285,11 @@ fn hand_over(
         .map(|(_, descriptor)| descriptor.file)
         .chain(cwd.map(|(file, _)| file))
         .collect();
-    let prepared = fs.before_exec_with(&files).map_err(|error| {
+    let prepared = match guest::heir() {
+        Some(owner) => fs.before_exec_of_guest(&files, owner),
+        None => fs.before_exec_with(&files),
+    };
+    let prepared = prepared.map_err(|error| {
         crate::log::line(format_args!(
             "exec: {error}; its open files go to the mount"
         ))
@@ -290,6 +301,35 @@ fn hand_over(
         promote_all(inherited);
         return None;
     };
+    let text = told(&prepared, inherited, cwd, own_name);
+    room.given.get_or_insert_default().prepared = Some(prepared);
+    let file = kernel::with_path(
+        libc::SYS_memfd_create,
+        [PATH, 0, 0, 0, 0, 0],
+        b"pmfs-handed\0",
+    );
+    if file < 0 {
+        return None;
+    }
+    let at = text.as_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel reads the text.
+    unsafe {
+        kernel::call(
+            libc::SYS_write,
+            [file as u64, at, text.len() as u64, 0, 0, 0],
+        )
+    };
+    room.given.get_or_insert_default().handed = Some(file as i32);
+    Some(file as i32)
+}
+
+/// What the next program is told (`start.rs` reads it).
+fn told(
+    prepared: &pmfs::ForExec,
+    inherited: &[(i32, Descriptor)],
+    cwd: Option<(pmfs::FileId, pmfs::Ino)>,
+    own_name: Option<&[u8]>,
+) -> Vec<u8> {
     let mut text = format!("{prepared}\n");
     for (number, file) in inherited {
         let (id, ino, access) = (file.file.number(), file.ino, file.access);
@@ -308,24 +348,7 @@ fn hand_over(
         text.extend_from_slice(b"exe ");
         text.extend_from_slice(name);
     }
-    room.given.get_or_insert_default().prepared = Some(prepared);
-    let file = kernel::with_path(
-        libc::SYS_memfd_create,
-        [PATH, 0, 0, 0, 0, 0],
-        b"pmfs-handed\0",
-    );
-    if file < 0 {
-        return None;
-    }
-    let at = text.as_ptr().expose_provenance() as u64;
-    // SAFETY: the kernel reads the text.
-    unsafe {
-        kernel::call(
-            libc::SYS_write,
-            [file as u64, at, text.len() as u64, 0, 0, 0],
-        )
-    };
-    Some(file as i32)
+    text
 }
 
 /// The mount's descriptors in place of ours.

@@ -6,7 +6,7 @@
 //!   interrupt.
 //! - `class`, `dispatch`: which calls concern us, and who serves them; `calls`: those who do.
 //! - `descriptors`: which numbers are ours; `names`: where a path leads, `numbered`: by way of a descriptor; `credentials`: who may, `limits`: how much; `pool`: the attachment.
-//! - `process`, `exec`, `target`, `gate`: fork, threads, the next program. `promote`: what the mount has to do, `mapped_size`: what it has to know; `maps`: the pool's blocks in the program's memory; `retire`: everything is its. `program`: the program's memory; `memory`: our own.
+//! - `process`, `guest`, `exec`, `target`, `gate`: fork, vfork, threads, the next program. `promote`: what the mount has to do, `mapped_size`: what it has to know; `maps`: the pool's blocks in the program's memory; `retire`: everything is its. `program`: the program's memory; `memory`: our own.
 //!
 //! Rules (DECISIONS 33 to 36): system calls of our own are made directly (`kernel`), or while the thread counts as inside; no
 //! thread-locals but the one block of `pmem::thread`; an allocator of our own; no unwinder.
@@ -24,6 +24,7 @@ mod empty_name;
 mod entry;
 mod exec;
 mod gate;
+mod guest;
 #[allow(dead_code)]
 #[path = "../../pmfs-patch/src/header.rs"]
 mod header;

@@ -8,11 +8,13 @@ use libc::EFBIG;
 
 use crate::dispatch::Verdict;
 use crate::entry::Call;
-use crate::kernel;
 use crate::program::Answer;
+use crate::{guest, kernel};
 
 /// Not asked for yet; no limit is so large.
 const UNKNOWN: u64 = u64::MAX - 1;
+/// A guest has another: to be asked for each time, and not kept, until it is over.
+const ASK: u64 = u64::MAX - 2;
 
 static FILE_BYTES: AtomicU64 = AtomicU64::new(UNKNOWN);
 
@@ -20,22 +22,36 @@ static FILE_BYTES: AtomicU64 = AtomicU64::new(UNKNOWN);
 pub(crate) fn change(call: &Call) -> Verdict {
     // SAFETY: the program's own call, as it made it.
     let answer = unsafe { kernel::call(call.rax as i64, call.args) };
-    FILE_BYTES.store(UNKNOWN, Ordering::Relaxed);
+    let known = if guest::own().is_some() { ASK } else { UNKNOWN };
+    FILE_BYTES.store(known, Ordering::Relaxed);
     crate::calls::kernel_answer(answer).into()
 }
 
+/// A guest's own limit, if it set one, is none of its parent's.
+pub(crate) fn guest_is_over() {
+    let _ = FILE_BYTES.compare_exchange(ASK, UNKNOWN, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+#[inline]
 fn file_bytes() -> u64 {
     let known = FILE_BYTES.load(Ordering::Relaxed);
-    if known != UNKNOWN {
-        return known;
+    match known {
+        ASK | UNKNOWN => ask(known),
+        known => known,
     }
+}
+
+#[cold]
+fn ask(known: u64) -> u64 {
     let mut limit = [0u64; 2];
     let at = (&raw mut limit).expose_provenance() as u64;
     let resource = u64::from(libc::RLIMIT_FSIZE);
     // SAFETY: the kernel fills a struct rlimit: two words.
     unsafe { kernel::call(libc::SYS_getrlimit, [resource, at, 0, 0, 0, 0]) };
     let limit = std::hint::black_box(limit)[0];
-    FILE_BYTES.store(limit, Ordering::Relaxed);
+    if known != ASK {
+        FILE_BYTES.store(limit, Ordering::Relaxed);
+    }
     limit
 }
 

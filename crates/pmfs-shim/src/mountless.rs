@@ -29,10 +29,12 @@ pub(crate) enum Refused {
     Socket,
     /// Another way to resolve names, or to ask for rights.
     Way,
+    /// A child that shares descriptors and not memory, or memory and not descriptors.
+    Part,
 }
 
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 8;
+pub(crate) const KINDS: usize = 9;
 
 impl Refused {
     fn why(self) -> &'static str {
@@ -52,6 +54,9 @@ impl Refused {
             Refused::Socket => "a socket can't have a name in the pool",
             Refused::Way => {
                 "the kernel can't resolve names in the pool, nor say what its real user may"
+            }
+            Refused::Part => {
+                "descriptors can't be shared with who does not share the memory, nor memory with who does not share the descriptors"
             }
         }
     }

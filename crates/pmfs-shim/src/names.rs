@@ -15,7 +15,7 @@ use pmfs_posix::names::{self as posix, Last};
 use crate::credentials::{self, EXECUTE};
 use crate::cwd::{self, Cwd};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{config, descriptors, mountless, numbered, outside, parked, pool, program};
+use crate::{config, descriptors, guest, mountless, numbered, outside, parked, pool, program};
 
 /// As many links as the kernel follows.
 pub(crate) const LINKS_MAX: u32 = 40;
@@ -103,14 +103,25 @@ impl<'a> Place<'a> {
 
 /// Names mean something else from now on (another root, other mounts).
 static ELSEWHERE_ALL: AtomicBool = AtomicBool::new(false);
+/// They do for some guest, or did.
+static ELSEWHERE_FOR_GUESTS: AtomicBool = AtomicBool::new(false);
 
 /// Absolute names and those relative to the working directory are the kernel's from now on.
 pub(crate) fn leave_to_kernel() {
     ELSEWHERE_ALL.store(true, Ordering::Relaxed);
 }
 
+/// The same for the guest that asks.
+pub(crate) fn leave_to_kernel_for_guest(own: &mut guest::Own) {
+    own.is_elsewhere = true;
+    ELSEWHERE_FOR_GUESTS.store(true, Ordering::Relaxed);
+}
+
+#[inline]
 pub(crate) fn are_the_kernels() -> bool {
     ELSEWHERE_ALL.load(Ordering::Relaxed)
+        || ELSEWHERE_FOR_GUESTS.load(Ordering::Relaxed)
+            && guest::own().is_some_and(|own| own.is_elsewhere)
 }
 
 /// What of a path lies behind these names, with which it has to begin.
@@ -256,7 +267,7 @@ fn begin(
     looks: bool,
 ) -> Result<Walked, i32> {
     let by_descriptor = room.paths[0][0] != b'/' && dirfd as i32 != libc::AT_FDCWD;
-    if !by_descriptor && ELSEWHERE_ALL.load(Ordering::Relaxed) {
+    if !by_descriptor && are_the_kernels() {
         return Ok(Walked::Kernel);
     }
     let (start, from) = if room.paths[0][0] == b'/' {

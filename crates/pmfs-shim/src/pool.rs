@@ -54,6 +54,10 @@ fn attach() -> Option<&'static Fs> {
     if REFUSED.load(Ordering::Relaxed) != 0 && !mountless::is() {
         return None;
     }
+    if descriptors::is_guest() {
+        // Its descriptors are not the parent's (`guest.rs`).
+        return None;
+    }
     let _guard = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(fs) = attached() {
         return Some(fs);

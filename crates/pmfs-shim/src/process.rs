@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::dispatch::Verdict;
-use crate::entry::{Call, GUEST, word};
+use crate::entry::{Call, word};
 use crate::mountless::Refused;
 use crate::thread::Inner;
 use crate::{
-    credentials, cwd, descriptors, exec, gate, kernel, limits, maps, mountless, names, parked,
-    pool, program, promote, retire, stats, thread,
+    credentials, cwd, descriptors, exec, gate, guest, kernel, limits, maps, mountless, names,
+    parked, pool, program, promote, retire, stats, thread,
 };
 
 /// Calls that are none of the others'.
@@ -17,12 +17,16 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     match call.rax as i64 {
         libc::SYS_umask => {
             let before = kernel::plain(libc::SYS_umask, &args[..1]);
-            UMASK.store(args[0] as u32 & 0o777, Ordering::Relaxed);
+            let umask = args[0] as u32 & 0o777;
+            match guest::own_place() {
+                Some(own) => own.umask = umask,
+                None => UMASK.store(umask, Ordering::Relaxed),
+            }
             Verdict::done(Ok(before as u64))
         }
         libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
         libc::SYS_fork => fork(0, call, room),
-        libc::SYS_vfork => guest(room),
+        libc::SYS_vfork => guest::begin(0, room),
         libc::SYS_clone => clone(args[0], call, room),
         libc::SYS_clone3 => match program::read::<u64>(args[0]) {
             Ok(flags) => clone(flags, call, room),
@@ -63,33 +67,70 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             // SAFETY: the program's own call, as it made it.
             let answer = unsafe { kernel::call(call.rax as i64, args) };
             credentials::forget();
-            IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
+            let known = if room.guest_of.is_some() {
+                ASK
+            } else {
+                UNKNOWN
+            };
+            IDS_AGREE.store(known, Ordering::Relaxed);
             Verdict::done(crate::calls::kernel_answer(answer))
         }
     }
 }
 
 const UNKNOWN: u32 = u32::MAX;
+/// A guest has changed its own: to be asked for each time, and not kept, until it is over.
+const ASK: u32 = u32::MAX - 1;
 
 static UMASK: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// The process's umask.
+/// The umask, if it is known.
+pub(crate) fn known_umask() -> u32 {
+    UMASK.load(Ordering::Relaxed)
+}
+
+/// The process's umask, or a guest's.
 pub(crate) fn umask() -> u32 {
-    let known = UMASK.load(Ordering::Relaxed);
+    let own = guest::own_place();
+    let known = own.as_ref().map_or_else(known_umask, |own| own.umask);
     if known != UNKNOWN {
         return known;
     }
+    let umask = ask_umask();
+    match own {
+        Some(own) => own.umask = umask,
+        None => UMASK.store(umask, Ordering::Relaxed),
+    }
+    umask
+}
+
+fn ask_umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
-    let umask = asked.unwrap_or_else(|| {
+    asked.unwrap_or_else(|| {
         // Without /proc: by setting it, and back.
         let before = kernel::plain(libc::SYS_umask, &[0o077]) as u32;
         kernel::plain(libc::SYS_umask, &[before.into()]);
         before
-    });
-    UMASK.store(umask, Ordering::Relaxed);
-    umask
+    })
+}
+
+/// In a child that a guest has forked: what that one had is the process's.
+pub(crate) fn take_over(place: &guest::Own) {
+    UMASK.store(place.umask, Ordering::Relaxed);
+    if place.is_elsewhere {
+        names::leave_to_kernel();
+        promote::take_root(place.root);
+    }
+}
+
+/// Whether there are, or were, more threads than this one.
+pub(crate) fn has_threads() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    /// Of a directory without directories in it.
+    const LINKS: u64 = 2;
+    std::fs::metadata("/proc/self/task").map_or(true, |tasks| tasks.nlink() > LINKS + 1)
 }
 
 static IDS_AGREE: AtomicU32 = AtomicU32::new(UNKNOWN);
@@ -97,20 +138,33 @@ static IDS_AGREE: AtomicU32 = AtomicU32::new(UNKNOWN);
 /// Whether the real user is the effective one, so that access(2) asks for the same as open.
 pub(crate) fn ids_agree() -> bool {
     let known = IDS_AGREE.load(Ordering::Relaxed);
-    if known != UNKNOWN {
+    if known != UNKNOWN && known != ASK {
         return known == 1;
     }
     let id = |call| kernel::plain(call, &[]);
     let agree = id(libc::SYS_getuid) == id(libc::SYS_geteuid)
         && id(libc::SYS_getgid) == id(libc::SYS_getegid);
-    IDS_AGREE.store(u32::from(agree), Ordering::Relaxed);
+    if known != ASK {
+        IDS_AGREE.store(u32::from(agree), Ordering::Relaxed);
+    }
     agree
+}
+
+/// They may be others: a guest's were asked for, or it is over.
+pub(crate) fn forget_ids() {
+    IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
 }
 
 /// Another root, or other mounts: names are the kernel's from then on, open files stay ours.
 fn other_world(call: &Call, room: &mut Inner) -> Verdict {
     const NAMES: u64 = (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64;
     let number = call.rax as i64;
+    if number == libc::SYS_unshare
+        && call.args[0] & libc::CLONE_FILES as u64 != 0
+        && let Err(errno) = guest::leave_table()
+    {
+        return Verdict::done(Err(errno));
+    }
     // Without a mount no other mounts change what names mean.
     if number == libc::SYS_unshare && (call.args[0] & NAMES == 0 || mountless::is()) {
         return Verdict::Pass;
@@ -122,8 +176,15 @@ fn other_world(call: &Call, room: &mut Inner) -> Verdict {
         return verdict;
     }
     promote::keep_root();
-    names::leave_to_kernel();
-    Verdict::Pass
+    // SAFETY: the program's own call, as it made it.
+    let answer = unsafe { kernel::call(number, call.args) };
+    if answer == 0 {
+        match guest::own_place() {
+            Some(own) => names::leave_to_kernel_for_guest(own),
+            None => names::leave_to_kernel(),
+        }
+    }
+    Verdict::done(crate::calls::kernel_answer(answer))
 }
 
 fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
@@ -131,76 +192,18 @@ fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     if has(libc::CLONE_FILES) || has(libc::CLONE_VM) && !has(libc::CLONE_VFORK) {
         parked::end_for_good();
     }
-    if !has(libc::CLONE_VM) {
-        return fork(flags, call, room);
+    if has(libc::CLONE_VM) && has(libc::CLONE_VFORK) {
+        return guest::begin(flags, room);
     }
-    if has(libc::CLONE_VFORK) {
-        return guest(room);
-    }
-    Verdict::Pass
-}
-
-/// A child that shares our memory until it ends or becomes another program: it sees descriptors of its own over ours.
-fn guest(room: &mut Inner) -> Verdict {
-    if room.guest_of.is_none() {
-        room.guest_of = Some(kernel::thread());
-        room.overlay = Some(Vec::new());
-        room.guest_cwd = Some(cwd::word());
-    }
-    thread::set(word::AFTERWARDS, GUEST);
-    Verdict::Pass
-}
-
-/// At the start of each call: whether it is the parent's again.
-pub(crate) fn note_guest(room: &mut Inner, killed_inside: bool) {
-    let Some(parent) = room.guest_of else {
-        return;
-    };
-    if kernel::thread() != parent {
-        thread::set(word::AFTERWARDS, GUEST);
-        if room.host.is_none() {
-            // It may be killed while it holds something of the pool: that must not look like its parent's.
-            room.host = Some(pmem::thread::with(|thread| {
-                (thread.tag.replace(0), thread.lane.replace(0))
-            }));
-        }
-        return;
-    }
-    crate::MEMORY.guest_is_over();
-    credentials::forget();
-    room.guest_of = None;
-    room.guest_cwd = None;
-    let held = std::mem::replace(&mut room.guest_cwd_file, 0);
-    room.guest_actions = None;
-    if let Some((tag, lane)) = room.host.take() {
-        let guests = pmem::thread::with(|thread| {
-            thread.lane.set(lane);
-            thread.leave_call();
-            thread.tag.replace(tag)
-        });
-        if killed_inside
-            && guests != 0
-            && let Some(fs) = pool::attached()
-        {
-            fs.clean_after_thread(guests);
-        }
-    }
-    let overlay = room.overlay.take().unwrap_or_default();
-    exec::forget(room);
-    // What the child opened itself.
-    if held != 0
-        && let Some(fs) = pool::attached()
+    if has(libc::CLONE_FILES) != has(libc::CLONE_VM)
+        && let Err(errno) = guest::part(room)
     {
-        let _ = fs.close_file(pmfs::FileId::from_number(held));
+        return Verdict::done(Err(errno));
     }
-    for (_, descriptor) in overlay {
-        if let Some(own) = descriptor
-            && !own.borrowed
-            && let Some(fs) = pool::attached()
-        {
-            let _ = fs.close_file(own.file);
-        }
+    if has(libc::CLONE_VM) {
+        return Verdict::Pass;
     }
+    fork(flags, call, room)
 }
 
 /// A child with memory of its own: it is made here, so that it can settle before it runs the program's code.
@@ -299,7 +302,7 @@ impl OwnStack {
 fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
     thread::forked();
     stats::forked();
-    room.guest_of = None;
+    guest::settle(room);
     match (prepared, pool::attached()) {
         (Some(prepared), Some(fs)) => {
             if let Err(error) = fs.after_fork_in_child(prepared) {

@@ -15,7 +15,7 @@ use crate::descriptors::Descriptor;
 use crate::kernel::{self, PATH};
 use crate::names::{Place, errno, is_dir};
 use crate::program::Answer;
-use crate::{config, credentials, descriptors, mountless, pool};
+use crate::{config, credentials, descriptors, guest, mountless, pool};
 
 /// Something in the pool that the kernel is to open.
 pub(crate) struct Way {
@@ -59,7 +59,7 @@ pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
 }
 
 fn opened(path: &[u8], flags: i32, bits: u32) -> Answer {
-    let root = ROOT.load(Ordering::Relaxed);
+    let root = root();
     if root >= 0 {
         // Where the root, or the mounts, are others the mount is reached from here alone.
         let below = [b".", &path[config::get().at.len()..]].concat();
@@ -81,13 +81,30 @@ fn as_who_may<T>(open: impl Fn() -> T) -> T {
 /// The mount's root directory, as it was reached before the program's root or mounts changed; -1: they have not.
 static ROOT: AtomicI32 = AtomicI32::new(-1);
 
+/// A guest may have kept one of its own.
+fn root() -> i32 {
+    let guests = guest::own().map_or(-1, |own| own.root);
+    if guests >= 0 {
+        guests
+    } else {
+        ROOT.load(Ordering::Relaxed)
+    }
+}
+
+/// A guest has kept it, and forked.
+pub(crate) fn take_root(root: i32) {
+    if root >= 0 {
+        ROOT.store(root, Ordering::Relaxed);
+    }
+}
+
 pub(crate) fn is_root(number: u32) -> bool {
-    ROOT.load(Ordering::Relaxed) == number as i32
+    root() == number as i32
 }
 
 /// They are about to change.
 pub(crate) fn keep_root() {
-    if ROOT.load(Ordering::Relaxed) >= 0 || mountless::is() {
+    if root() >= 0 || mountless::is() {
         return;
     }
     let path = [config::get().at.as_slice(), b"\0"].concat();
@@ -101,7 +118,10 @@ pub(crate) fn keep_root() {
     let high = [made as u64, libc::F_DUPFD_CLOEXEC as u64, floor];
     let kept = kernel::plain(libc::SYS_fcntl, &high);
     kernel::plain(libc::SYS_close, &[made as u64]);
-    ROOT.store(kept as i32, Ordering::Relaxed);
+    match guest::own() {
+        Some(own) => own.root = kept as i32,
+        None => ROOT.store(kept as i32, Ordering::Relaxed),
+    }
 }
 
 /// The mount's descriptor for an open file, closed on exec; its offset is not shared.

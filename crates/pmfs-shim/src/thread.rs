@@ -11,6 +11,7 @@ use crate::credentials::Known;
 use crate::descriptors::Overlay;
 use crate::entry::{INSIDE, word};
 use crate::exec::Given;
+use crate::guest::Own;
 use crate::signals::Action;
 use crate::{kernel, parked};
 
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub guest_cwd_file: u64,
     /// Whose guest runs on this stack: the parent's thread.
     pub guest_of: Option<u32>,
+    /// What else of it differs.
+    pub guest: Option<Own>,
     /// The parent's tag in owner words, and the lane that it used last, while its guest has others.
     pub host: Option<(u64, u64)>,
     /// How the guest's signals differ.
@@ -172,6 +175,7 @@ unsafe fn forget_guest(inner: *mut Inner) {
         (&raw mut (*inner).guest_cwd).write(None);
         (&raw mut (*inner).guest_cwd_file).write(0);
         (&raw mut (*inner).guest_of).write(None);
+        (&raw mut (*inner).guest).write(None);
         (&raw mut (*inner).host).write(None);
         (&raw mut (*inner).guest_actions).write(None);
         (&raw mut (*inner).signal_stack).write([0; 2]);

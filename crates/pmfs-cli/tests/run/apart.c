@@ -2,6 +2,7 @@
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/un.h>
@@ -205,8 +206,17 @@ static void special(void) {
     CHECK(chdir("/") == 0);
 }
 
+static int never(void *unused) {
+    (void)unused;
+    return 1;
+}
+
 static void refused(const char *stranger) {
     int fd = file_with("file", "0123456789");
+    /* Descriptors without the memory, and memory without the descriptors. */
+    static char stack[1 << 14];
+    FAILS(EOPNOTSUPP, clone(never, stack + sizeof stack, CLONE_FILES | SIGCHLD, NULL));
+    FAILS(EOPNOTSUPP, clone(never, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL));
     special();
     /* To another process. */
     int ends[2];

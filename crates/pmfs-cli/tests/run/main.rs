@@ -37,6 +37,11 @@ tests! {
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
     a_child_with_a_stack_of_its_own: "children.c" "clone";
+    a_childs_first_call: "guests.c" "first";
+    locks_of_a_child_of_vfork: "guests.c" "locks";
+    what_a_child_of_vfork_sets: "guests.c" "apart";
+    a_child_with_our_descriptors: "guests.c" "tables";
+    children_that_share_one_thing: "guests.c" "others";
     pointers_that_lead_nowhere: "pointers.c" "all";
     each_pointer_of_each_call: "table.c" "all";
     signals_end_waits_for_locks: "signals.c" "waits";
@@ -92,6 +97,10 @@ mountless! {
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
     a_child_with_a_stack_of_its_own: "children.c" "clone";
+    a_childs_first_call: "guests.c" "first";
+    locks_of_a_child_of_vfork: "guests.c" "locks";
+    what_a_child_of_vfork_sets: "guests.c" "apart";
+    a_child_with_our_descriptors: "guests.c" "tables";
     pointers_that_lead_nowhere: "pointers.c" "all";
     signals_end_waits_for_locks: "signals.c" "waits";
     handlers_in_the_middle_of_calls: "signals.c" "storm";
@@ -128,6 +137,7 @@ fn what_needs_a_mount_is_refused() {
         "\"sockets\":3,",
         "\"strangers\":2,",
         "\"roots\":2,",
+        "\"parts\":2,",
     ];
     apart("apart.c", "refused", &lines);
 }

@@ -1,7 +1,7 @@
 //! Descriptors as such: close, dup, fcntl, flock, ioctl.
 
 use libc::{EBADF, EINVAL, ENOTTY, F_RDLCK, F_UNLCK, F_WRLCK};
-use pmfs::{Error, Fs, LockClass, LockKind, LockOwner, LockRange};
+use pmfs::{Error, Fs, LockClass, LockKind, LockRange};
 
 use super::files::fs;
 use super::{done, kernel_answer};
@@ -9,20 +9,17 @@ use crate::descriptors::{self as table, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
 use crate::program::{self, Answer};
-use crate::{kernel, parked, signals};
-
-/// This process as an owner of POSIX locks.
-const POSIX: LockOwner = LockOwner {
-    class: LockClass::Posix,
-    id: 0,
-};
+use crate::{guest, kernel, parked, signals};
 
 /// What ends with a descriptor: its reference, and this process's POSIX locks on the inode.
 fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {
-    if file.borrowed || file.is_path_only() {
+    if file.is_path_only() {
         return Ok(0);
     }
-    let unlocked = fs.unlock_all(file.ino, POSIX);
+    let unlocked = fs.unlock_all(file.ino, guest::lock_owner());
+    if file.borrowed {
+        return done(unlocked);
+    }
     let closed = fs.close_file(file.file);
     done(unlocked.and(closed))
 }
@@ -122,6 +119,11 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
     let (first, last) = (args[0] as u32, args[1] as u32);
     if first > last || args[2] & !(UNSHARE | CLOEXEC) != 0 {
         return Verdict::Pass;
+    }
+    if args[2] & UNSHARE != 0
+        && let Err(errno) = guest::leave_table()
+    {
+        return Err(errno).into();
     }
     for (number, file) in table::all() {
         if !(first..=last).contains(&(number as u32)) {
@@ -280,7 +282,7 @@ fn conflict(file: &Descriptor, class: LockClass, at: u64) -> Answer {
         _ => return Err(EINVAL),
     };
     let there = match class {
-        LockClass::Posix => fs.lock_conflict(file.ino, POSIX, kind, range),
+        LockClass::Posix => fs.lock_conflict(file.ino, guest::lock_owner(), kind, range),
         _ => fs.file_lock_conflict(file.file, class, kind, range),
     };
     match there.map_err(errno)? {
@@ -315,16 +317,19 @@ fn lock(file: &Descriptor, class: LockClass, at: u64, waits: bool) -> Verdict {
         }
         if i32::from(asked.l_type) == F_UNLCK {
             return done(match class {
-                LockClass::Posix => fs.unlock(file.ino, POSIX, range),
+                LockClass::Posix => fs.unlock(file.ino, guest::lock_owner(), range),
                 _ => fs.unlock_file(file.file, class, range),
             });
         }
         let kind = kind_of(file, asked.l_type.into())?;
-        let pid = kernel::process();
+        let (pid, owner) = (kernel::process(), guest::lock_owner());
+        if class == LockClass::Posix {
+            guest::locks();
+        }
         done(match (class, waits) {
-            (LockClass::Posix, false) => fs.lock(file.ino, POSIX, kind, range, pid),
+            (LockClass::Posix, false) => fs.lock(file.ino, owner, kind, range, pid),
             (LockClass::Posix, true) => {
-                fs.lock_wait(file.ino, POSIX, kind, range, pid, &signals::waiting)
+                fs.lock_wait(file.ino, owner, kind, range, pid, &signals::waiting)
             }
             (_, false) => fs.lock_file(file.file, class, kind, range),
             (_, true) => fs.lock_file_wait(file.file, class, kind, range, &signals::waiting),

@@ -1,10 +1,32 @@
 //! Which system calls may concern us, and which of them leave the numbers of descriptors as they are (`parked.rs`).
 
 /// The numbers of libc, and those that it lacks.
+#[expect(non_upper_case_globals, reason = "named as libc names them")]
 pub(crate) mod numbers {
     pub use libc::*;
-    #[expect(non_upper_case_globals, reason = "named as libc names them")]
+    pub const SYS_create_module: i64 = 174;
+    pub const SYS_get_kernel_syms: i64 = 177;
+    pub const SYS_query_module: i64 = 178;
     pub const SYS_io_pgetevents: i64 = 333;
+    pub const SYS_uretprobe: i64 = 335;
+    pub const SYS_uprobe: i64 = 336;
+    pub const SYS_cachestat: i64 = 451;
+    pub const SYS_map_shadow_stack: i64 = 453;
+    pub const SYS_futex_wake: i64 = 454;
+    pub const SYS_futex_wait: i64 = 455;
+    pub const SYS_futex_requeue: i64 = 456;
+    pub const SYS_statmount: i64 = 457;
+    pub const SYS_listmount: i64 = 458;
+    pub const SYS_lsm_get_self_attr: i64 = 459;
+    pub const SYS_lsm_set_self_attr: i64 = 460;
+    pub const SYS_lsm_list_modules: i64 = 461;
+    pub const SYS_setxattrat: i64 = 463;
+    pub const SYS_getxattrat: i64 = 464;
+    pub const SYS_listxattrat: i64 = 465;
+    pub const SYS_removexattrat: i64 = 466;
+    pub const SYS_open_tree_attr: i64 = 467;
+    pub const SYS_file_getattr: i64 = 468;
+    pub const SYS_file_setattr: i64 = 469;
 }
 
 /// Numbers and names.
@@ -13,6 +35,13 @@ macro_rules! calls {
         &[$((numbers::$number, stringify!($number))),*]
     };
 }
+
+#[cfg(test)]
+mod page;
+mod passed;
+
+use passed::PASSED;
+pub(crate) use passed::PROMOTED;
 
 /// Never: passed on at once.
 const PASS: u8 = 0;
@@ -29,9 +58,19 @@ pub(crate) const SETTLE: u8 = 5;
 /// Never, but for the program's memory that the kernel is given (`maps/lazy.rs`).
 pub(crate) const MEMORY: u8 = 6;
 
-/// The class of each number. What is in no list may do anything with descriptors.
+/// The class of each number. What is in no list is refused to descriptors of ours, and may do anything with others.
 pub(crate) static CLASS: [u8; crate::entry::NUMBERS] = {
-    let mut class = [SETTLE; crate::entry::NUMBERS];
+    let mut class = [BY_DESCRIPTOR_OR_SETTLE; crate::entry::NUMBERS];
+    let mut at = 0;
+    while at < PASSED.len() {
+        class = with(class, PASSED[at].calls, SETTLE);
+        at += 1;
+    }
+    at = 0;
+    while at < PROMOTED.len() {
+        class[PROMOTED[at].0 as usize] = LOOK_AND_SETTLE;
+        at += 1;
+    }
     class = with(class, WITHOUT_DESCRIPTORS, PASS);
     class = with(class, WITH_MEMORY, MEMORY);
     class = with(class, DESCRIPTOR_CALLS, BY_DESCRIPTOR);
@@ -134,12 +173,10 @@ const DESCRIPTOR_CALLS: Calls = calls![
     SYS_fgetxattr,
     SYS_flistxattr,
     SYS_fremovexattr,
+    SYS_cachestat,
 ];
 
-const CHANGES_OF_DESCRIPTORS: Calls = calls![
-    // The last one for what it may do with a device.
-    SYS_close, SYS_dup, SYS_fcntl, SYS_ioctl,
-];
+const CHANGES_OF_DESCRIPTORS: Calls = calls![SYS_close, SYS_dup, SYS_fcntl,];
 
 const LOOKED_AT: Calls = calls![
     // By path.
@@ -207,6 +244,11 @@ const LOOKED_AT: Calls = calls![
     SYS_io_getevents,
     SYS_io_pgetevents,
     SYS_io_destroy,
+    SYS_fchmodat2,
+    SYS_setxattrat,
+    SYS_getxattrat,
+    SYS_listxattrat,
+    SYS_removexattrat,
     // About the process.
     SYS_umask,
     SYS_exit_group,
@@ -255,6 +297,10 @@ const LOOKED_AT_AND_SETTLED: Calls = calls![
     SYS_sendmmsg,
     SYS_inotify_add_watch,
     SYS_fanotify_mark,
+    SYS_landlock_add_rule,
+    SYS_kcmp,
+    // By a descriptor, and some by a second one that they carry.
+    SYS_ioctl,
 ];
 
 /// Whether a call never concerns us.
@@ -276,18 +322,20 @@ pub(crate) fn is_ours(number: i64, first: u64) -> bool {
         && (!is_by_descriptor(number) || crate::descriptors::get(first).is_some())
 }
 
-/// A call's name, of those above.
+/// What is served, one way or another.
+const SERVED: [Calls; 4] = [
+    DESCRIPTOR_CALLS,
+    CHANGES_OF_DESCRIPTORS,
+    LOOKED_AT,
+    LOOKED_AT_AND_SETTLED,
+];
+
+/// A call's name.
 pub(crate) fn name(number: i64) -> &'static str {
-    let all = [
-        DESCRIPTOR_CALLS,
-        CHANGES_OF_DESCRIPTORS,
-        LOOKED_AT,
-        LOOKED_AT_AND_SETTLED,
-    ];
-    let found = all
-        .iter()
-        .copied()
-        .flatten()
-        .find(|(other, _)| *other == number);
+    let served = SERVED.into_iter().chain([WITHOUT_DESCRIPTORS, WITH_MEMORY]);
+    let passed = PASSED.iter().map(|passed| passed.calls);
+    let promoted = PROMOTED.iter().map(|(number, name, _)| (*number, *name));
+    let mut all = served.chain(passed).flatten().copied().chain(promoted);
+    let found = all.find(|(other, _)| *other == number);
     found.map_or("?", |(_, name)| name.trim_start_matches("SYS_"))
 }

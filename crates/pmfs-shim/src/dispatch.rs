@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::calls::{
     aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, names,
-    opens, sockets, watches, xattrs,
+    opens, promoted, sockets, watches, xattrs,
 };
 use crate::class::numbers;
 use crate::descriptors::Descriptor;
@@ -161,8 +161,17 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_rt_sigaction => signals::action(args, room),
         libc::SYS_sigaltstack => signals::stack(args, room),
         libc::SYS_rt_sigprocmask => signals::mask(args, room),
+        libc::SYS_ioctl => match promoted::ioctl(args) {
+            Some(verdict) => verdict,
+            None => by_descriptor(number, &args),
+        },
         libc::SYS_io_uring_setup => Verdict::done(Err(libc::ENOSYS)),
-        _ => process::serve(call, room),
+        libc::SYS_landlock_add_rule => promoted::landlock_rule(args),
+        libc::SYS_kcmp => promoted::compare(args),
+        _ => match promoted::descriptors_of(number) {
+            Some(which) => promoted::serve(number, args, which),
+            None => process::serve(call, room),
+        },
     }
 }
 
@@ -239,8 +248,9 @@ fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdi
         libc::SYS_fgetxattr => xattrs::fget(file, *args).into(),
         libc::SYS_flistxattr => xattrs::flist(file, *args).into(),
         libc::SYS_fremovexattr => xattrs::fremove(file, *args).into(),
-        // What is in the table and not here is refused loudly.
-        _ => Err(libc::EBADF).into(),
+        numbers::SYS_cachestat => handles::cachestat(*args).into(),
+        // Nobody has thought of it: it must not be done to a placeholder.
+        _ => Err(libc::ENOSYS).into(),
     }
 }
 
@@ -302,6 +312,7 @@ fn by_path(call: &Call, room: &mut Inner) -> Option<Verdict> {
         libc::SYS_getcwd => cwd::getcwd(room, call.args),
         libc::SYS_chmod => attributes::chmod(room, here, a(0), a(1) as u32),
         libc::SYS_fchmodat => attributes::chmod(room, a(0), a(1), a(2) as u32),
+        libc::SYS_fchmodat2 => attributes::fchmodat2(room, call.args),
         libc::SYS_chown => attributes::chown(room, [here, a(0), a(1), a(2), 0]),
         libc::SYS_lchown => attributes::chown(room, [here, a(0), a(1), a(2), no_follow]),
         libc::SYS_fchownat => attributes::chown(room, [a(0), a(1), a(2), a(3), a(4)]),
@@ -319,6 +330,9 @@ fn by_path(call: &Call, room: &mut Inner) -> Option<Verdict> {
         libc::SYS_llistxattr => xattrs::list(room, call.args, false),
         libc::SYS_removexattr => xattrs::remove(room, call.args, true),
         libc::SYS_lremovexattr => xattrs::remove(room, call.args, false),
+        numbers::SYS_setxattrat | numbers::SYS_getxattrat => xattrs::by_structure(room, call),
+        numbers::SYS_listxattrat => xattrs::list_at(room, call.args),
+        numbers::SYS_removexattrat => xattrs::remove_at(room, call.args),
         _ => return None,
     })
 }

@@ -119,7 +119,8 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
 
 /// Of a call that may free numbers, take them, or look at any: whether this one does, past this library.
 fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
-    let is_ours = class::is_by_descriptor(number) && descriptors::is_placeholder(args[0]);
+    let by_descriptor = class::is_by_descriptor(number) || number == libc::SYS_ioctl;
+    let is_ours = by_descriptor && descriptors::is_placeholder(args[0]);
     let frees_none_below =
         number == libc::SYS_close && args[0] as u32 > USED_BELOW.load(Ordering::Relaxed);
     !is_ours && !frees_none_below

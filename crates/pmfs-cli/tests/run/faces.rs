@@ -15,7 +15,11 @@ fn same(source: &str, arguments: &[&str]) {
     let mut said = Vec::new();
     if crate::bench::can_mount() {
         said.push(("through the mount", run.mounted(&program, arguments)));
+        run.check();
+        run.renew();
         said.push(("below pmfs run", run.inside(&program, arguments)));
+        run.check();
+        run.renew();
     }
     said.push(("without a mount", run.apart(&program, arguments)));
     let mut wrong = Vec::new();
@@ -58,4 +62,5 @@ tests! {
     slashes_behind_relative_names: "slashes.c" "relative";
     slashes_behind_names_in_a_directory: "slashes.c" "descriptor";
     slashes_behind_links_from_outside: "slashes.c" "outside";
+    calls_that_nobody_knows: "unknown.c" "all";
 }

@@ -223,6 +223,8 @@ const WITHOUT_POINTERS: &[&str] = &[
     "io_destroy",
     "io_uring_setup",
     "splice",
+    "kcmp",
+    "landlock_add_rule",
 ];
 
 /// What the library looks at is what `table.c` has bad pointers for: a call that is added there is tried here.

@@ -140,6 +140,12 @@ impl Run {
         self.ended(command)
     }
 
+    /// A pool in which nothing is, in place of the other.
+    pub fn renew(&self) {
+        fs::remove_file(self.pool()).expect("the pool");
+        self.bench.ok(&["mkfs", "--size", "64M", "pool"]);
+    }
+
     /// On the pool, through a mount alone.
     pub fn mounted(&mut self, program: &Path, arguments: &[&str]) -> Said {
         self.bench.mount(&[]);

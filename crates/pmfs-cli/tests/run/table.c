@@ -11,6 +11,18 @@
 #include <sys/prctl.h>
 #include <sys/xattr.h>
 
+/* Newer than the system's headers may be. */
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#define SYS_fchmodat2 452
+#endif
+#ifndef SYS_setxattrat
+#define SYS_setxattrat 463
+#define SYS_getxattrat 464
+#define SYS_listxattrat 465
+#define SYS_removexattrat 466
+#endif
+
 #define PAGE 4096
 static char *const nowhere[] = {NULL, (char *)8, (char *)0x500000000000, (char *)0xffff800000000000, (char *)-1, (char *)0x8000000000000000};
 #define WAYS (sizeof nowhere / sizeof *nowhere)
@@ -103,6 +115,7 @@ static void row_by_row(const struct row *rows, int count) {
 
 static void by_descriptor(void) {
     struct iovec *parts = (struct iovec *)buffer;
+    long range[2] = {0};
     struct row rows[] = {
         ROW(read, ".p.", fd, 0, 16), ROW(write, ".p.", fd, 0, 16), ROW(pread64, ".p..", fd, 0, 16), ROW(pwrite64, ".p..", fd, 0, 16),
         ROW(readv, ".p.", fd, P(parts), 1), ROW(writev, ".p.", fd, P(parts), 1), ROW(preadv, ".p.", fd, P(parts), 1),
@@ -114,6 +127,7 @@ static void by_descriptor(void) {
         ROW(fcntl, "..p", fd, 15 /* F_SETOWN_EX */),
         ROW(fsetxattr, ".pp..", fd, P("user.b"), P(buffer), 10), ROW(fgetxattr, ".pp.", fd, P("user.a"), P(buffer), 100),
         ROW(flistxattr, ".p.", fd, 0, 100), ROW(fremovexattr, ".p", fd),
+        ROW(cachestat, ".pp.", fd, P(range), P(buffer + 100)),
         ROW(sendfile, "..o.", fd, fd, 0, 10), ROW(copy_file_range, ".o.o..", fd, 0, fd, 0, 10),
         ROW(bind, ".p.", pair[0], 0, 110), ROW(connect, ".p.", pair[0], 0, 110),
         ROW(sendmsg, ".p.", pair[0]), ROW(sendmmsg, ".p..", pair[0], 0, 1),
@@ -126,6 +140,10 @@ static void by_descriptor(void) {
 
 static void by_path(void) {
     struct open_how how = {.flags = O_RDONLY};
+    struct {
+        unsigned long value;
+        unsigned size, flags;
+    } given = {P(buffer), 10, 0};
     struct row rows[] = {
         ROW(open, "p..", 0, O_RDONLY), ROW(open, "p..", 0, O_RDWR | O_CREAT | O_TRUNC, 0644), ROW(creat, "p.", 0, 0644),
         ROW(openat, ".p..", HERE, 0, O_RDWR | O_CREAT, 0644), ROW(openat, ".p..", at, 0, O_RDONLY),
@@ -146,6 +164,9 @@ static void by_path(void) {
         ROW(listxattr, "pp.", P(file), P(buffer), 100), ROW(llistxattr, "pp.", P(file), P(buffer), 100),
         ROW(removexattr, "pp", P(file), P("user.a")), ROW(lremovexattr, "pp", P(file), P("user.a")), ROW(statfs, "pp", P(file), P(buffer)),
         ROW(chdir, "p"), ROW(getcwd, "p.", 0, 100),
+        ROW(fchmodat2, ".p..", at, 0, 0600), ROW(setxattrat, ".p.pp.", at, P("file"), 0, P("user.b"), P(&given), sizeof given),
+        ROW(getxattrat, ".p.pp.", at, P("file"), 0, P("user.a"), P(&given), sizeof given),
+        ROW(listxattrat, ".p.p.", at, P("file"), 0, P(buffer), 100), ROW(removexattrat, ".p.p", at, P("file"), 0, P("user.a")),
     };
     row_by_row(rows, sizeof rows / sizeof *rows);
 }

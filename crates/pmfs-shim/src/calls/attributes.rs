@@ -138,6 +138,31 @@ pub(crate) fn chmod(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
     })
 }
 
+/// `[dirfd, path, mode, flags]`.
+pub(crate) fn fchmodat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
+    let [dirfd, path, bits, flags, ..] = a;
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u64 != 0 {
+        return Err(EINVAL).into();
+    }
+    if names_descriptor(path, flags)
+        && let Some(file) = descriptors::inode_at(dirfd)
+    {
+        return fchmod(&file, [dirfd, bits, 0, 0, 0, 0]).into();
+    }
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
+    let out = (
+        libc::SYS_fchmodat2,
+        [AT_FDCWD as u64, PATH, bits, flags, 0, 0],
+    );
+    at_path(room, (dirfd, path), at_end, out, |fs, place| {
+        let attr = place.found()?;
+        if attr.mode & mode::S_IFMT == mode::S_IFLNK {
+            return Err(libc::EOPNOTSUPP);
+        }
+        change_mode(fs, attr, bits as u32)
+    })
+}
+
 pub(crate) fn fchmod(file: &Descriptor, a: [u64; 6]) -> Answer {
     let fs = fs()?;
     change_mode(fs, &fs.getattr(file.ino).map_err(errno)?, a[1] as u32)

@@ -177,8 +177,43 @@ pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
             let set = if on == 0 { 0 } else { libc::O_NONBLOCK as u64 };
             change_flags(file, libc::O_NONBLOCK as u64, set)
         }
+        FIGETBSZ => program::write(args[2], &BLOCK_BYTES).map(|()| 0),
+        FICLONE => clone(file, args[2]),
+        FICLONERANGE => clone(file, program::read::<i64>(args[2])? as u64),
+        FIDEDUPERANGE if file.is_dir => Err(libc::EISDIR),
+        FIDEDUPERANGE => Err(libc::EOPNOTSUPP),
         _ => Err(ENOTTY),
     }
+}
+
+/// Of ioctl(2), from linux/fs.h.
+const FIGETBSZ: u64 = 2;
+const FICLONE: u64 = 0x4004_9409;
+const FICLONERANGE: u64 = 0x4020_940d;
+const FIDEDUPERANGE: u64 = 0xc018_9436;
+const BLOCK_BYTES: i32 = 4096;
+
+/// Blocks are not shared: what a file system says that can't, of what the call could be for.
+fn clone(to: &Descriptor, source: u64) -> Answer {
+    let Some(from) = table::get(source) else {
+        let flags = kernel::plain(libc::SYS_fcntl, &[source, libc::F_GETFL as u64]);
+        return Err(if flags < 0 { EBADF } else { libc::EXDEV });
+    };
+    if to.is_dir || from.is_dir {
+        return Err(libc::EISDIR);
+    }
+    let append = fs()?.file_flags(to.file) & libc::O_APPEND as u64 != 0;
+    let open = from.reads() && to.writes() && !append;
+    Err(if open { libc::EOPNOTSUPP } else { EBADF })
+}
+
+/// cachestat(2): `[file, range, answer, flags]`. Nothing of a pool is in the page cache: a file's blocks are memory themselves.
+pub(crate) fn cachestat(args: [u64; 6]) -> Answer {
+    program::read::<[u64; 2]>(args[1])?;
+    if args[3] as u32 != 0 {
+        return Err(EINVAL);
+    }
+    program::write(args[2], &[0u64; 5]).map(|()| 0)
 }
 
 /// Sets these flags of an open file to what `set` has of them.

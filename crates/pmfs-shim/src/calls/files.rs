@@ -214,7 +214,7 @@ fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
     let mut parts = Vec::with_capacity(count as usize);
     let mut total = 0u64;
     for index in 0..count {
-        let [address, bytes]: [u64; 2] = program::read(at + index * 16)?;
+        let [address, bytes]: [u64; 2] = program::read(at.wrapping_add(index * 16))?;
         if bytes > i64::MAX as u64 {
             return Err(EINVAL);
         }

@@ -10,6 +10,7 @@ pub(crate) mod files;
 pub(crate) mod messages;
 pub(crate) mod names;
 pub(crate) mod opens;
+pub(crate) mod promoted;
 pub(crate) mod sockets;
 pub(crate) mod watches;
 pub(crate) mod xattrs;

@@ -1,18 +1,24 @@
 //! Extended attributes.
 
-use libc::{EINVAL, ENODATA, EOPNOTSUPP, EPERM, ERANGE};
+use libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, EINVAL, ENODATA, EOPNOTSUPP, EPERM, ERANGE};
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, XattrFlags};
 
+use super::attributes::names_descriptor;
 use super::files::fs;
 use super::{at_path, done};
+use crate::class::numbers;
 use crate::credentials::{self, READ, WRITE, capability};
-use crate::descriptors::Descriptor;
+use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
+use crate::entry::Call;
 use crate::kernel::PATH;
 use crate::names::{AtEnd, errno};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
+
+/// A structure that is longer is no structure.
+const PAGE_BYTES: u64 = 4096;
 
 /// Longest value.
 const VALUE_MAX: u64 = 65_536;
@@ -131,6 +137,83 @@ pub(crate) fn flist(file: &Descriptor, a: [u64; 6]) -> Answer {
 
 pub(crate) fn fremove(file: &Descriptor, a: [u64; 6]) -> Answer {
     of(file, |fs, attr| drop_one(fs, attr, a[1]))
+}
+
+/// Which inode a call of the `at` kind means: of a descriptor of ours, or by its path.
+fn at(
+    room: &mut Inner,
+    [dirfd, path, flags]: [u64; 3],
+    out: (i64, [u64; 6]),
+    body: impl FnOnce(&Fs, &Attr) -> Answer,
+) -> Verdict {
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u64 != 0 {
+        return Err(EINVAL).into();
+    }
+    if names_descriptor(path, flags)
+        && let Some(file) = descriptors::inode_at(dirfd)
+    {
+        return of(&file, body).into();
+    }
+    let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
+    at_path(room, (dirfd, path), at_end, out, |fs, place| {
+        body(fs, place.found()?)
+    })
+}
+
+/// setxattrat(2) and getxattrat(2): `[dirfd, path, flags, name, structure, its bytes]`.
+pub(crate) fn by_structure(room: &mut Inner, call: &Call) -> Verdict {
+    /// struct xattr_args: value, u32 size, u32 flags.
+    const BYTES: u64 = 16;
+    let [dirfd, path, flags, name, structure, bytes] = call.args;
+    let read = || {
+        if bytes < BYTES {
+            return Err(EINVAL);
+        }
+        if bytes > PAGE_BYTES {
+            return Err(libc::E2BIG);
+        }
+        let mut more = vec![0; (bytes - BYTES) as usize];
+        program::read_bytes(structure.wrapping_add(BYTES), &mut more)?;
+        if more.iter().any(|byte| *byte != 0) {
+            return Err(libc::E2BIG);
+        }
+        program::read::<[u64; 2]>(structure)
+    };
+    let [value, rest] = match read() {
+        Ok(words) => words,
+        Err(errno) => return Err(errno).into(),
+    };
+    let (size, how) = (rest & u64::from(u32::MAX), rest >> 32);
+    let number = call.rax as i64;
+    let here = libc::AT_FDCWD as u64;
+    let out = (number, [here, PATH, flags, name, structure, bytes]);
+    at(room, [dirfd, path, flags], out, |fs, attr| {
+        if number == numbers::SYS_setxattrat {
+            return put(fs, attr, [name, value, size, how]);
+        }
+        match how {
+            0 => take(fs, attr, [name, value, size]),
+            _ => Err(EINVAL),
+        }
+    })
+}
+
+/// `[dirfd, path, flags, list, size]`.
+pub(crate) fn list_at(room: &mut Inner, [dirfd, path, flags, to, size, _]: [u64; 6]) -> Verdict {
+    let here = libc::AT_FDCWD as u64;
+    let out = (numbers::SYS_listxattrat, [here, PATH, flags, to, size, 0]);
+    at(room, [dirfd, path, flags], out, |fs, attr| {
+        names(fs, attr, [to, size])
+    })
+}
+
+/// `[dirfd, path, flags, name]`.
+pub(crate) fn remove_at(room: &mut Inner, [dirfd, path, flags, name, ..]: [u64; 6]) -> Verdict {
+    let here = libc::AT_FDCWD as u64;
+    let out = (numbers::SYS_removexattrat, [here, PATH, flags, name, 0, 0]);
+    at(room, [dirfd, path, flags], out, |fs, attr| {
+        drop_one(fs, attr, name)
+    })
 }
 
 /// The two forms of a call: following a link at the end, or not.

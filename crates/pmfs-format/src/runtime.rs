@@ -12,7 +12,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 15 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 16 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a log of new words are durable (docs/adr/0017).
 pub const LAYOUT_PROMISES: u64 = 13;
 /// [`LockRaw::debt`]: where the transaction's id starts.
@@ -28,14 +28,16 @@ pub const SLOT_FREE: u64 = 0;
 /// Slot state: a process has it; it is alive while the slot's byte is locked.
 pub const SLOT_LIVE: u64 = 1;
 
-/// Owner words: the thread's tag (low, so that a futex sees it).
-pub const OWNER_THREAD_MASK: u64 = (1 << 20) - 1;
+/// Owner words: the thread's number at the kernel, which has 22 bits at most (low, so that a futex sees it); 0: not known.
+pub const OWNER_THREAD_MASK: u64 = (1 << 22) - 1;
+/// Owner words: where the low bits of the thread's count among those of its process start (9 bits).
+pub const OWNER_COUNT_SHIFT: u32 = 22;
 /// Owner words: somebody sleeps on the word.
 pub const OWNER_WAITERS: u64 = 1 << 31;
 /// Owner words: where the slot's number plus one starts (12 bits).
 pub const OWNER_SLOT_SHIFT: u32 = 32;
-/// Owner words: where the slot's incarnation starts (20 bits).
-pub const OWNER_INCARNATION_SHIFT: u32 = 44;
+/// Owner words: where the rest of that count starts (20 bits).
+pub const OWNER_COUNT_HIGH_SHIFT: u32 = 44;
 
 /// Intent kind: the blocks belong to the inode's tree at this level and index, or to nobody.
 pub const INTENT_TREE: u64 = 1;
@@ -104,7 +106,7 @@ on_media! {
     pub struct SlotRaw[192] {
         /// [`SLOT_FREE`] or [`SLOT_LIVE`].
         @ 0 state: u64,
-        /// Counts the slot's holders; part of every owner word.
+        /// Counts the slot's holders.
         @ 8 incarnation: u64,
         /// Process id, as its holder saw it.
         @ 16 pid: u64,

@@ -103,6 +103,11 @@ impl Counting {
         (take(&self.reads), take(&self.read_bytes))
     }
 
+    /// In a child: the thread that counts there has another tag than the parent's.
+    pub(crate) fn begin_anew(&self) {
+        self.alone.store(0, Ordering::Relaxed);
+    }
+
     #[inline]
     fn is_mine(&self) -> bool {
         let me = thread_tag();

@@ -209,7 +209,7 @@ impl Pool {
             incarnation: incarnation as u64,
         };
         let count = self.geometry.slot_count;
-        if holder.slot >= count || !self.is_marked(holder.slot) || !self.slot_locked(holder.slot) {
+        if holder.slot >= count || !self.is_held_as(holder) || !self.slot_locked(holder.slot) {
             return lost;
         }
         let lock = |number: i64| ByteLock::from_exec(path, i32::try_from(number).ok()?);
@@ -231,6 +231,7 @@ impl Pool {
         self.traces.all();
         // The parent tells of its own.
         self.counting.take_reads();
+        self.counting.begin_anew();
         self.held_as.store(successor.holder);
         self.rename_slot(successor.holder.slot);
         self.life.store(pmem::life::number(), Ordering::Relaxed);

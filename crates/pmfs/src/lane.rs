@@ -9,7 +9,7 @@ use crate::types::Ino;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
-    INTENT_UNDER, INTENT_WORD, INTENT_XATTR,
+    INTENT_UNDER, INTENT_WORD, INTENT_XATTR, OWNER_THREAD_MASK,
 };
 use pmfs_format::{BLOCK_SHIFT, IntentRaw};
 use std::cell::Cell;
@@ -164,7 +164,7 @@ impl<'a> Lane<'a> {
         let me = pool.holder().word();
         let hint = hint();
         let start = if hint == u64::MAX {
-            owner::thread_tag()
+            owner::thread_tag() & OWNER_THREAD_MASK
         } else {
             hint
         };

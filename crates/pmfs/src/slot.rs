@@ -35,8 +35,6 @@ const BUSY_UNTIL: u64 = 208;
 /// There, too: one more than the greatest slot that was ever marked.
 const SLOTS_END: u64 = 216;
 
-const INCARNATION_MASK: u64 = 0xf_ffff;
-
 /// A slot taken: whose, and the lock that keeps it.
 pub(crate) struct Taken {
     pub holder: Holder,
@@ -75,10 +73,9 @@ impl Pool {
                 };
                 lock = Some(taken);
             }
-            let incarnation = runtime.load(off + SLOT_INCARNATION) + 1;
             let holder = Holder {
                 slot,
-                incarnation: incarnation & INCARNATION_MASK,
+                incarnation: runtime.load(off + SLOT_INCARNATION) + 1,
             };
             return Ok(Taken { holder, lock });
         }
@@ -215,6 +212,15 @@ impl Pool {
                 && self.slot_token(other) == token
                 && !self.slot_dead(other)
         })
+    }
+
+    /// Whether a slot is still, or already, the holder's.
+    pub(crate) fn is_held_as(&self, holder: Holder) -> bool {
+        self.is_marked(holder.slot)
+            && self
+                .pm
+                .load(self.geometry.slot(holder.slot) + SLOT_INCARNATION)
+                == holder.incarnation
     }
 
     /// Whether a slot is marked as some process's.

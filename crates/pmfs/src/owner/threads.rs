@@ -6,36 +6,52 @@
 
 //! A table of words and no lock: one that another thread had at the moment of a fork would stay locked in the child.
 
+use pmfs_format::runtime::OWNER_THREAD_MASK;
 use rustix::fs::{Access, access, readlink};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, test_kill_process, waitid};
 use rustix::thread::gettid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that are known at a time. Of one whose place another has taken nothing is known, and it counts as alive.
+/// Threads that are known at a time, by their numbers. Of one whose place another has taken less is known: while the kernel has a thread of
+/// its number, it counts as alive.
 const PLACES: usize = 4096;
-const TAG_SHIFT: u32 = 32;
 
-/// A thread's tag, and its number at the kernel.
+/// The tags of threads, each the last one that had its number.
 static KNOWN: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
-fn place(tag: u64) -> &'static AtomicU64 {
-    &KNOWN[tag as usize % PLACES]
+fn place(number: u64) -> &'static AtomicU64 {
+    &KNOWN[number as usize % PLACES]
+}
+
+/// This thread's number; 0 if it is not to be relied on. A child that shares this process's memory (vfork) may be the first one of a PID
+/// namespace, and the process another's; and no kernel has numbers that are larger.
+#[cold]
+pub(super) fn own_number() -> u64 {
+    let number = gettid().as_raw_nonzero().get() as u64;
+    match number {
+        2..=OWNER_THREAD_MASK => number,
+        _ => 0,
+    }
 }
 
 /// This thread has this tag.
 #[cold]
 pub(super) fn note(tag: u64) {
-    let number = gettid().as_raw_nonzero().get() as u32;
-    place(tag).store(tag << TAG_SHIFT | u64::from(number), Ordering::Relaxed);
+    place(tag & OWNER_THREAD_MASK).store(tag, Ordering::Relaxed);
 }
 
-/// Whether the thread that had a tag is gone. Asked by its number alone: it may be a child that shares this process's memory
+/// Whether the thread that had a tag is gone. The kernel is asked by its number alone: it may be a child that shares this process's memory
 /// (vfork), or this may be one.
 #[cold]
 pub(super) fn is_gone(tag: u64) -> bool {
-    let known = place(tag).load(Ordering::Relaxed);
-    known >> TAG_SHIFT == tag && !runs(known as u32)
+    let number = tag & OWNER_THREAD_MASK;
+    if number == 0 {
+        return false;
+    }
+    let known = place(number).load(Ordering::Relaxed);
+    let has_another = known & OWNER_THREAD_MASK == number && known != tag;
+    has_another || !runs(number as u32)
 }
 
 /// A thread of that number is there, and has not ended. Where nobody can tell it counts as running: undoing what a living one

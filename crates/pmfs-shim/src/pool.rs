@@ -32,7 +32,8 @@ static LOOKS: AtomicU32 = AtomicU32::new(0);
 /// Whether a call that merely looks at a name is one of these. If the mount says ESTALE, the next try is not.
 #[inline]
 pub(crate) fn is_spared() -> bool {
-    attached().is_none() && LOOKS.fetch_add(1, Ordering::Relaxed) < LOOKS_PASSED
+    let may_be = attached().is_none() && LOOKS.load(Ordering::Relaxed) < LOOKS_PASSED;
+    may_be && LOOKS.fetch_add(1, Ordering::Relaxed) < LOOKS_PASSED
 }
 
 /// Why it can't be had.

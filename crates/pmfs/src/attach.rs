@@ -303,7 +303,7 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         let trusted = vouched && whole;
         if !trusted || matches!(origin, Origin::Image) {
             report = walk::rebuild(pool)?;
-            record.recoveries += 1;
+            record.recoveries = record.recoveries.wrapping_add(1);
         } else if state != State::Active {
             pool.forget_strays();
         }
@@ -317,7 +317,7 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         // All who had them are dead, and so is one who began to clean up.
         Err(Error::TooManyProcesses { .. }) if !others => {
             report = walk::rebuild(pool)?;
-            record.recoveries += 1;
+            record.recoveries = record.recoveries.wrapping_add(1);
             superblock::set_run_record(&Restore::new(&pool.pm), record);
             occupy(pool, path)?
         }
@@ -380,7 +380,7 @@ fn identity_of(pool: &Pool, last: Option<RunRecordRaw>, others: bool) -> RunReco
         dev: identity.dev,
         ino: identity.ino,
         layout: LAYOUT,
-        runs: last.map_or(0, |last| last.runs) + 1,
+        runs: last.map_or(0, |last| last.runs).wrapping_add(1),
         recoveries: last.map_or(0, |last| last.recoveries),
         crc: 0,
     }

@@ -44,6 +44,15 @@ impl FileId {
     }
 }
 
+/// The generation after one. Half of it is in a file's number, which is never 0: that means none.
+fn next_generation(last: u64) -> u64 {
+    let next = last.wrapping_add(1);
+    match next << INDEX_BITS {
+        0 => next + 1,
+        _ => next,
+    }
+}
+
 /// What an open file is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
@@ -104,7 +113,7 @@ impl Pool {
                 owner::release(self, line);
                 continue;
             }
-            let generation = runtime.load(line + GENERATION) + 1;
+            let generation = next_generation(runtime.load(line + GENERATION));
             runtime.store(line + OFFSET, 0);
             runtime.store(line + FLAGS, flags);
             runtime.store(line + GENERATION, generation);
@@ -297,6 +306,37 @@ impl Pool {
                 // Died while opening or closing it.
                 self.end_file_unless_had(index);
                 owner::release(self, line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ROOT_INO;
+    use crate::scratch::Scratch;
+
+    /// Goal: the numbers of open files are never 0, and a line that has been so many files as the number counts goes on. Method: it begins
+    /// near the end.
+    #[test]
+    fn the_end_of_a_lines_generations() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let line = fs.pool().geometry.file(0) + GENERATION;
+        for last in [u64::from(u32::MAX) - 1, u64::MAX - 1] {
+            let writable = fs.mapping().writable();
+            fs.pool().pm.runtime().store(line, last);
+            drop(writable);
+            let mut before = None;
+            for _ in 0..3 {
+                let file = fs.open_file(ROOT_INO, 0).unwrap();
+                assert_eq!(file.index(), 0);
+                assert!(file.number() != 0 && before != Some(file));
+                assert_eq!(fs.file(file).unwrap().ino, ROOT_INO);
+                fs.close_file(file).unwrap();
+                assert!(fs.file(file).is_err());
+                before = Some(file);
             }
         }
     }

@@ -1,14 +1,19 @@
 //! Which process has which inode, and which open file: words {thing, slot, count} in lines chosen by the thing's hash.
 //!
 //! Each word has one writer, its slot's process; whether a thing is open is a look at its line. Seven words
-//! a line; the eighth is set for good once something that belonged here had to go to the next line.
+//! a line; the eighth tells for good that something that belonged here had to go to the next line, and that some process has had
+//! something more often than one word can count, and so by several.
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::types::Ino;
 
 const WORDS: u64 = 7;
-const OVERFLOW: u64 = 56;
+const NOTES: u64 = 56;
+/// Note: something went to the next line.
+const GOES_ON: u64 = 1;
+/// Note, of the first line of a thing: a process has had it by several words.
+const SEVERAL: u64 = 2;
 /// Lines that a thing's word may stand in.
 const PROBES: u64 = 64;
 const SLOT_SHIFT: u32 = 32;
@@ -87,7 +92,7 @@ impl Pool {
                     return found;
                 }
             }
-            if self.pm.load(line + OVERFLOW) == 0 {
+            if self.pm.load(line + NOTES) & GOES_ON == 0 {
                 break;
             }
         }
@@ -145,9 +150,13 @@ impl Pool {
         let runtime = self.pm.runtime();
         let counted = self.look_for(thing, |off| {
             let mut word = runtime.load(off);
-            // Others of this process count there too. A second word for the same would let who looks along the line miss both.
-            while thing.is_in(word) && slot_of(word) == slot && count_of(word) + count <= COUNT_MAX
-            {
+            // Others of this process count there too. A second word for the same would let who looks along the line miss both, but for one
+            // that is full, which stays for as long as anybody looks.
+            while thing.is_in(word) && slot_of(word) == slot {
+                if count_of(word) + count > COUNT_MAX {
+                    self.note(self.open_line(thing, 0), SEVERAL);
+                    return None;
+                }
                 match runtime.cas(off, word, word + count * COUNT_ONE) {
                     Ok(_) => return Some(()),
                     Err(found) => word = found,
@@ -166,14 +175,37 @@ impl Pool {
                     return Ok(());
                 }
             }
-            if runtime.load(line + OVERFLOW) == 0 {
-                runtime.store(line + OVERFLOW, 1);
-            }
+            self.note(line, GOES_ON);
         }
         Err(Error::TooManyOpen)
     }
 
-    /// Counts one open by this process less; answers whether that was this process's last.
+    /// Notes something of a line, for good.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn note(&self, line: u64, what: u64) {
+        let runtime = self.pm.runtime();
+        let mut notes = runtime.load(line + NOTES);
+        while notes & what == 0 {
+            match runtime.cas(line + NOTES, notes, notes | what) {
+                Ok(_) => return,
+                Err(found) => notes = found,
+            }
+        }
+    }
+
+    /// Whether this process has it by another word than the one at `word`.
+    fn has_by_another(&self, thing: Thing, word: u64) -> bool {
+        let notes = self.pm.load(self.open_line(thing, 0) + NOTES);
+        let slot = self.holder().slot;
+        let other = |off| {
+            let found = self.pm.load(off);
+            (off != word && thing.is_in(found) && slot_of(found) == slot).then_some(())
+        };
+        notes & SEVERAL != 0 && self.look_for(thing, other).is_some()
+    }
+
+    /// Counts one open by this process less; answers whether that was this process's last: where it has several words for it, of those who
+    /// have locked it against others of the process.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it had none.
@@ -189,7 +221,8 @@ impl Pool {
                 }
                 let last = count_of(word) == 1;
                 let less = if last { 0 } else { word - COUNT_ONE };
-                Some(runtime.cas(off, word, less).is_ok().then_some(last))
+                let gone = last && !self.has_by_another(thing, off);
+                Some(runtime.cas(off, word, less).is_ok().then_some(gone))
             });
             match removed {
                 None => return Err(Error::Invalid(&"release of what is not held")),
@@ -233,5 +266,68 @@ impl Pool {
         self.references()
             .filter(|found| found.slot == slot)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{NODE, Scratch};
+    use crate::{FileId, Fs, ROOT_INO};
+
+    /// An open file without a name, and this process's words for it and its inode.
+    fn unlinked(fs: &Fs) -> (FileId, Ino, Vec<Reference>) {
+        let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+        fs.write(ino, 0, b"here").unwrap();
+        let file = fs.open_file(ino, 0).unwrap();
+        fs.unlink(ROOT_INO, b"file").unwrap();
+        let pool = fs.pool();
+        (file, ino, pool.references_of(pool.holder().slot))
+    }
+
+    /// Counts as if it were had so much more often.
+    fn had_more_often(fs: &Fs, found: &Reference, more: u64) {
+        let word = fs.pool().pm.load(found.off);
+        let _writable = fs.mapping().writable();
+        fs.pool()
+            .pm
+            .runtime()
+            .store(found.off, word + more * COUNT_ONE);
+    }
+
+    /// Goal: what one process has more often than a word can count is there until it has let go of the last. Method: the count begins near
+    /// its end; descriptors of one open file, and holders of its inode.
+    #[test]
+    fn more_often_than_a_word_counts() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let (file, ino, words) = unlinked(&fs);
+        let (before, more) = (COUNT_MAX - 3, 10);
+        for found in &words {
+            had_more_often(&fs, found, before);
+        }
+        for _ in 0..more {
+            fs.dup_file(file).unwrap();
+            fs.hold(ino).unwrap();
+        }
+        let pool = fs.pool();
+        let all = pool.references_of(pool.holder().slot);
+        let had = |thing: Thing| all.iter().filter(move |word| word.thing == thing);
+        let of_inode = || had(Thing::Inode(ino));
+        assert_eq!((all.len(), of_inode().count()), (4, 2));
+        let sum: u64 = of_inode().map(|word| word.count).sum();
+        assert_eq!(sum, 1 + before + more);
+        // All but one, whichever word they are taken from.
+        for _ in 0..before + more {
+            fs.close_file(file).unwrap();
+            fs.release(ino).unwrap();
+        }
+        let mut text = [0; 4];
+        fs.read_file(file, &mut text).unwrap();
+        assert_eq!(&text, b"here");
+        fs.close_file(file).unwrap();
+        assert!(fs.getattr(ino).is_err() && fs.close_file(file).is_err());
+        assert!(pool.references_of(pool.holder().slot).is_empty());
+        assert!(fs.check().unwrap().is_clean());
     }
 }

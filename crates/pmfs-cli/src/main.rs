@@ -31,6 +31,7 @@ mod names;
 mod place;
 mod pool;
 mod preload;
+mod program;
 mod progress;
 mod put;
 mod remount;

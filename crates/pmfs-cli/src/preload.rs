@@ -61,7 +61,7 @@ pub fn may_be_below(dir: &Path, program: &OsStr) -> bool {
 }
 
 /// As execvp(3) looks for it.
-fn found(program: &OsStr) -> Option<PathBuf> {
+pub fn found(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));
     }

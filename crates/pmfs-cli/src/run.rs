@@ -9,9 +9,7 @@ use std::fs::OpenOptions as FileOptions;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
 
 use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions};
 use pmfs_fuse::MountOptions;
@@ -21,8 +19,9 @@ use crate::failure::Failure;
 use crate::images::Patched;
 use crate::keeper::Keeper;
 use crate::place::{Kind, Place};
+use crate::program::{self, Ended, Program};
 use crate::totals::Totals;
-use crate::{Outcome, preload, signals};
+use crate::{Outcome, preload};
 
 /// Tells the library what to do: a name that it knows too.
 const VARIABLE: &str = "PMFS_RUN";
@@ -32,8 +31,6 @@ const LOG: &str = "PMFS_LOG";
 
 /// `place`: libraries are patched where they are, and images not mapped. For tests, and where mapping one is a problem.
 const PATCH_MODE: &str = "PMFS_PATCH_MODE";
-
-const SHELL: &str = "/bin/sh";
 
 /// The library's file.
 const LIBRARY: &str = "libpmfs_shim.so";
@@ -62,7 +59,7 @@ pub fn run(arguments: &Run) -> Outcome {
     if let Some(keeper) = keeper {
         keeper.end();
     }
-    started
+    started.map(|ended| ended.as_code())
 }
 
 /// Starts the program and waits for it, or becomes it where nothing is to be done after it.
@@ -72,42 +69,40 @@ fn start(
     library: &Path,
     patched: &Patched,
     keeper: Option<&Keeper>,
-) -> Outcome {
+) -> Result<Ended, Failure> {
     let totals = arguments.stats.then(Totals::new).transpose()?;
     let mut config = config(arguments, place, library, patched, totals.as_ref())?;
     if let Some(keeper) = keeper {
         config.push(format!("keeper={}\n", keeper.number()));
     }
-    let Some((program, rest)) = arguments.program.split_first() else {
+    let Some((name, rest)) = arguments.program.split_first() else {
         return Err(Failure::new(
             "no program".to_owned(),
             "pmfs run -- PROGRAM ARGUMENTS",
         ));
     };
-    let mut command = Command::new(program);
-    let mut program = program.as_os_str();
-    if matches!(place.kind, Kind::Mountless(_))
-        && !preload::is_found(program)
-        && preload::may_be_below(&place.dir, program)
-    {
-        // The kernel does not see it, if it is in the pool: who has the library does.
-        command = Command::new(SHELL);
-        command.args(["-c", "exec \"$0\" \"$@\""]).arg(program);
-        program = OsStr::new(SHELL);
-    }
-    command.args(rest);
-    match preload::value(library, program) {
-        Some(value) => command.env(VARIABLE, config).env(preload::VARIABLE, value),
-        None => command.env_remove(VARIABLE),
+    // The kernel does not see it, if it is in the pool: who has the library does.
+    let is_hidden = matches!(place.kind, Kind::Mountless(_))
+        && !preload::is_found(name)
+        && preload::may_be_below(&place.dir, name);
+    let mut program = match is_hidden {
+        true => Program::by_shell(name, rest),
+        false => Program::new(name, rest),
     };
+    match preload::value(library, program.name()) {
+        Some(value) => {
+            program.set(VARIABLE, config);
+            program.set(preload::VARIABLE, value);
+        }
+        None => program.unset(VARIABLE),
+    }
     if place.kind != Kind::Private && totals.is_none() {
-        return Ok(refused(program, &command.exec()));
+        return Ok(refused(program.name(), &program.exec()));
     }
-    let mut child = match signals::start(&mut command) {
-        Ok(child) => child,
-        Err(error) => return Ok(refused(program, &error)),
+    let ended = match program.start() {
+        Ok(pid) => program::wait(pid)?,
+        Err(error) => return Ok(refused(program.name(), &error)),
     };
-    let status = child.wait()?;
     if let Some(totals) = totals {
         let why = match &place.kind {
             Kind::Mountless(why) => Some(why.as_str()),
@@ -115,9 +110,7 @@ fn start(
         };
         totals.show(arguments.json, why, options(arguments)?.emulate)?;
     }
-    // As a shell has it: the signal's number and 128.
-    let signal = status.signal().map(|signal| 128 + signal);
-    Ok(ExitCode::from(status.code().or(signal).unwrap_or(1) as u8))
+    Ok(ended)
 }
 
 /// A line where the library has its own: what the run lacks is no word for the program's outputs.
@@ -133,10 +126,10 @@ fn tell_log(text: &str) {
     }
 }
 
-fn refused(program: &OsStr, error: &io::Error) -> ExitCode {
+fn refused(program: &OsStr, error: &io::Error) -> Ended {
     eprintln!("pmfs: {}: {error}", program.display());
     let missing = error.kind() == io::ErrorKind::NotFound;
-    ExitCode::from(if missing { NOT_FOUND } else { NOT_RUNNABLE })
+    Ended::Code(if missing { NOT_FOUND } else { NOT_RUNNABLE })
 }
 
 /// What the library is told: a `key=value` a line.

@@ -1,12 +1,10 @@
-//! Signals that end a mount, as messages; and one that a program is to get in place of who waits for it.
+//! Signals that end a mount, as messages.
 
-use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 use pmfs_fuse::Stop;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use crate::failure::Failure;
 
@@ -28,25 +26,4 @@ pub fn as_messages() -> Result<Receiver<Stop>, Failure> {
         }
     });
     Ok(receiver)
-}
-
-/// Starts a program that this process waits for, and that ends when this process is asked to: SIGTERM is passed on. (A terminal sends its
-/// signals to both.) To be called while there is one thread.
-pub fn start(command: &mut Command) -> std::io::Result<Child> {
-    let set = SigSet::from_iter([Signal::SIGTERM]);
-    // The program does not inherit it: `Command` gives it an empty mask.
-    set.thread_block()?;
-    let child = command.spawn();
-    let by = child.as_ref().ok().map(Pid::from_child);
-    // By this no other process can be meant, later.
-    let Some(Ok(program)) = by.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
-        set.thread_unblock()?;
-        return child;
-    };
-    thread::spawn(move || {
-        while set.wait().is_ok() {
-            let _ = pidfd_send_signal(&program, rustix::process::Signal::TERM);
-        }
-    });
-    child
 }

@@ -11,6 +11,7 @@ mod faces;
 mod large_pages;
 mod patching;
 mod program;
+mod started;
 mod stray;
 
 use std::path::Path;

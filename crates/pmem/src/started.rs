@@ -1,0 +1,43 @@
+//! How this process was started, as far as the standard library changes it before `main`: it ignores SIGPIPE, and opens /dev/null at
+//! each of the numbers 0 to 2 that is closed. Who starts a program in the caller's stead gives it what the caller had.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Before the standard library begins.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+static IGNORES_BROKEN_PIPES: AtomicBool = AtomicBool::new(false);
+/// A bit for each that was closed.
+static CLOSED: AtomicU32 = AtomicU32::new(0);
+
+/// Standard input, output and errors.
+const STANDARD: std::ops::Range<i32> = 0..3;
+
+extern "C" fn look() {
+    // SAFETY: a structure of numbers and a pointer that may be null.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is changed; libc fills the structure.
+    let asked = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
+    let ignores = asked == 0 && action.sa_sigaction == libc::SIG_IGN;
+    IGNORES_BROKEN_PIPES.store(ignores, Ordering::Relaxed);
+    for number in STANDARD {
+        // SAFETY: asks for flags, and touches no memory.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+            CLOSED.fetch_or(1 << number, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether SIGPIPE was ignored.
+#[must_use]
+pub fn ignores_broken_pipes() -> bool {
+    IGNORES_BROKEN_PIPES.load(Ordering::Relaxed)
+}
+
+/// Those of the numbers 0 to 2 that were closed.
+pub fn closed() -> impl Iterator<Item = i32> {
+    let closed = CLOSED.load(Ordering::Relaxed);
+    STANDARD.filter(move |number| closed & 1 << number != 0)
+}

@@ -264,7 +264,9 @@ impl<'a> Bucket<'a> {
     /// Whose a record is, from now on. The slot first: should this thread die in between, the record ends with a successor that
     /// never began.
     pub fn rename(&self, record: &Record, owner: Owner, slot: u64) {
-        self.bequeath(record, slot);
+        if !planted!("bug-guest-lock-not-bequeathed") {
+            self.bequeath(record, slot);
+        }
         let off = self.pool.geometry.file_lock(record.index);
         let runtime = self.pool.pm.runtime();
         runtime.store(off + TOKEN, owner.token);

@@ -353,4 +353,6 @@ bugs! {
         "who dies while he makes a child ready leaves files open for nobody";
     Tables "bug-child-cancelled-with-files", "fork and exec: a child that is not to be",
         "what a child was to have open stays open";
+    Tables "bug-guest-lock-not-bequeathed", "fork and exec: whose a lock is",
+        "what a vfork child has locked ends with its parent, though its program goes on";
 }

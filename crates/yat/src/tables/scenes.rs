@@ -190,6 +190,37 @@ fn programs() -> Vec<Scene> {
             ),
             the_next_program_has_all,
         ),
+        scene(
+            "a program of a child that shares memory, that is not to be",
+            KILL,
+            guest_has_locks,
+            (
+                |stage| {
+                    let ready = stage.first().before_exec_of_guest(&[], GUEST)?;
+                    stage.first().cancel_exec(ready);
+                    stage.first().end_lock_owner(GUEST)?;
+                    let left = stage.first().locked();
+                    must(left.len() == 1, "its parent's lock is left, alone")
+                },
+                nothing,
+            ),
+            nothing_of_others,
+        ),
+        scene(
+            "a program of a child that shares memory, and become",
+            KILL,
+            guest_has_locks,
+            (
+                |stage| {
+                    let ready = stage.first().before_exec_of_guest(&[], GUEST)?;
+                    stage.note(ready.to_string().as_bytes());
+                    std::mem::forget(ready);
+                    Ok(())
+                },
+                become_it,
+            ),
+            the_next_program_has_the_guests,
+        ),
         Scene {
             pool_bytes: LARGE_POOL_BYTES,
             ..scene(
@@ -318,6 +349,57 @@ fn has_all(stage: &mut Stage) -> Answer {
     first.unlink(ROOT_INO, b"file")?;
     stage.file = Some(file);
     Ok(())
+}
+
+/// A child that shares the first one's memory, as an owner of locks.
+const GUEST: LockOwner = LockOwner {
+    class: LockClass::Posix,
+    id: 7,
+};
+
+/// Two files: of one the first has locked a part, and such a child another, of the other the child alone.
+fn guest_has_locks(stage: &mut Stage) -> Answer {
+    stage.file_of(b"0123456789")?;
+    let first = stage.first();
+    lock(first, stage.ino, LockKind::Write, (0, 3))?;
+    let range = LockRange { start: 5, end: 8 };
+    first.lock(stage.ino, GUEST, LockKind::Write, range, 2)?;
+    let another = first.create(ROOT_INO, b"another", &NODE)?.ino;
+    Ok(first.lock(another, GUEST, LockKind::Read, range, 2)?)
+}
+
+/// The locks of the child went over exec, and its parent's did not. A parent that was killed meanwhile has nothing.
+fn the_next_program_has_the_guests(stage: &Stage) -> Answer {
+    let next = stage
+        .third
+        .lock()
+        .expect("no panic while it is held")
+        .take();
+    let Some(next) = next else {
+        return nothing_of_others(stage);
+    };
+    let barred = |locked| matches!(locked, Err(Error::WouldBlock));
+    must(
+        barred(lock(&stage.other, stage.ino, LockKind::Read, (5, 5))),
+        "the child's lock went over exec",
+    )?;
+    let parents = lock(&next, stage.ino, LockKind::Write, (0, 3));
+    must(
+        barred(parents) == (stage.first.is_some()),
+        "its parent's lock is its parent's",
+    )?;
+    let another = next.lookup(ROOT_INO, b"another")?.ino;
+    must(
+        barred(lock(&stage.other, another, LockKind::Write, (5, 8))),
+        "so is that on the other file",
+    )?;
+    next.unlock_all(stage.ino, POSIX)?;
+    next.unlock_all(another, POSIX)?;
+    if let Some(first) = &stage.first {
+        must(first.locked().len() == 1, "its parent's lock is left")?;
+        first.unlock_all(stage.ino, POSIX)?;
+    }
+    nothing_of(&next, stage)
 }
 
 fn nothing_of_others(stage: &Stage) -> Answer {

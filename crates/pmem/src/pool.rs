@@ -24,7 +24,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    pub(crate) fn of(file: &Metadata) -> Identity {
+    /// Of an open file, or of what has a name.
+    #[must_use]
+    pub fn of(file: &Metadata) -> Identity {
         let device = file.file_type().is_char_device();
         Identity {
             dev: if device { file.rdev() } else { file.dev() },

@@ -37,6 +37,23 @@ pub fn request_with_word(file: BorrowedFd<'_>, number: u32, word: u32) -> io::Re
     Ok(answer)
 }
 
+/// ioctl(2) that fills `room`, for numbers that say that this is their argument (made with `_IOR` of so many bytes).
+///
+/// # Errors
+/// The system's word; `EINVAL` for a number that speaks of another size.
+pub fn request_for_bytes(file: BorrowedFd<'_>, number: u32, room: &mut [u8]) -> io::Result<i32> {
+    if (number >> 16 & 0x3fff) as usize != room.len() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: the number says that its handler writes `room.len()` bytes to the address given, and `room` is as long and borrowed
+    // for the call alone.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), room.as_mut_ptr()) };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(answer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +64,8 @@ mod tests {
         let null = std::fs::File::open("/dev/null").unwrap();
         let refused = request_with_word(null.as_fd(), 0x8008_e500, 0).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+        let short = request_for_bytes(null.as_fd(), 0x8008_e500, &mut [0; 7]).unwrap_err();
+        assert_eq!(short.raw_os_error(), Some(libc::EINVAL));
         let unknown = request_with_word(null.as_fd(), 0x8004_e500, 0).unwrap_err();
         assert_eq!(unknown.raw_os_error(), Some(libc::ENOTTY));
     }

@@ -166,6 +166,9 @@ pub struct Mount {
     /// This process is the background process; its stdout is a pipe to the one that started it.
     #[arg(long, hide = true)]
     pub daemon: bool,
+    /// The mount lasts as long as a `pmfs run` uses it.
+    #[arg(long, hide = true)]
+    pub while_used: bool,
 }
 
 /// `pmfs umount`
@@ -185,9 +188,6 @@ pub struct Umount {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-    /// Wait for the end of stdin first: `pmfs run`'s private mounts
-    #[arg(long, hide = true)]
-    pub at_end: bool,
 }
 
 /// `pmfs run`

@@ -21,7 +21,7 @@ use crate::cli::Mount;
 use crate::failure::Failure;
 use crate::logger::{self, Target};
 use crate::mount::{Attached, MountReport, Request};
-use crate::{Outcome, signals};
+use crate::{Outcome, keeper, signals};
 
 /// The line in the pipe.
 #[derive(Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub fn this_program(subcommand: &str) -> Command {
 pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failure> {
     let mut command = this_program("mount");
     command.arg("--daemon");
+    if arguments.while_used {
+        command.arg("--while-used");
+    }
     for list in &arguments.options {
         command.arg("-o").arg(list);
     }
@@ -118,7 +121,7 @@ pub fn run(arguments: &Mount) -> Outcome {
     if told.is_err() {
         // Interrupted while it waited: then nobody wants the mount.
         let (sender, at_once) = channel();
-        let _ = sender.send(Stop("whoever asked for the mount has gone".to_owned()));
+        let _ = sender.send(Stop::soon("whoever asked for the mount has gone"));
         stop = at_once;
     }
     let_go_of_terminal()?;
@@ -128,7 +131,7 @@ pub fn run(arguments: &Mount) -> Outcome {
 type Started = (Attached, MountReport, Receiver<Stop>);
 
 fn attach(arguments: &Mount) -> Result<Started, Failure> {
-    let stop = signals::as_messages()?;
+    let (stopping, stop) = signals::as_messages()?;
     let request = Request::new(arguments)?;
     if let Some(log) = &arguments.log {
         logger::start(&Target::File(log))?;
@@ -138,6 +141,9 @@ fn attach(arguments: &Mount) -> Result<Started, Failure> {
     // A working directory of its own would keep that file system busy.
     rustix::process::chdir("/").map_err(system)?;
     let (attached, report) = Attached::new(&request)?;
+    if arguments.while_used {
+        keeper::listen(attached.name(), stopping)?;
+    }
     Ok((attached, report, stop))
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pmfs::Error;
-use pmfs_fuse::{MountError, mounts, presence};
+use pmfs_fuse::{MountError, presence, served};
 
 /// Why a command was not done.
 #[derive(Debug)]
@@ -82,7 +82,6 @@ impl Failure {
 
     fn held(path: &Path, pid: u32) -> Failure {
         let pool = path.display();
-        let mounts = mounts::pool_mounts().unwrap_or_default();
         let pid = if pid == 0 {
             presence::holder(path)
         } else {
@@ -91,7 +90,7 @@ impl Failure {
         let by = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
         let resolved = path.canonicalize();
         let path = resolved.as_deref().unwrap_or(path);
-        match mounts.iter().find(|mount| mount.pool == path) {
+        match served::mounts_of(path).unwrap_or_default().first() {
             Some(mount) => Failure::new(
                 format!(
                     "{pool} is in use by {by}, which has it mounted on {}",

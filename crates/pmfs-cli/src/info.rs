@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pmfs::{Look, OpenOptions, PoolDetails, PoolInfo, PoolState};
-use pmfs_fuse::{mounts, presence};
+use pmfs_fuse::{presence, served};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -121,9 +121,7 @@ pub fn run(arguments: &Info) -> Outcome {
         return file(&path, name, arguments.json);
     }
     let found = find(&path, arguments)?;
-    let mounted = mounts::pool_mounts()?
-        .into_iter()
-        .rfind(|mount| mount.pool == path);
+    let mounted = served::mounts_of(&path)?.pop();
     let held = found.state == "in use";
     let mounted_on = mounted
         .filter(|_| held)

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use pmem::Identity;
 use pmfs::{Look, PoolState};
 use pmfs_fuse::mounts::{self, PoolMount};
-use pmfs_fuse::presence;
+use pmfs_fuse::{presence, served};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -39,6 +40,7 @@ struct Listed {
 
 pub fn run(arguments: &List) -> Outcome {
     let mounts = mounts::pool_mounts()?;
+    let mounts: Vec<Mounted> = mounts.into_iter().map(Mounted::new).collect();
     let mut found = Found::default();
     for mount in &mounts {
         found.add(&mount.pool);
@@ -77,6 +79,42 @@ pub fn run(arguments: &List) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A mount, and the pool that it serves.
+struct Mounted {
+    dir: PathBuf,
+    /// By its present name.
+    pool: PathBuf,
+    /// `None`: its daemon does not say.
+    file: Option<Identity>,
+}
+
+impl Mounted {
+    fn new(mount: PoolMount) -> Mounted {
+        let served = mount.served();
+        let pool = match &served {
+            None => mount.pool,
+            Some(served) => served.pool.clone().unwrap_or_else(|| {
+                // No other file is to pass for it.
+                let mut gone = mount.pool.into_os_string();
+                gone.push(" (deleted)");
+                gone.into()
+            }),
+        };
+        Mounted {
+            dir: mount.dir,
+            pool,
+            file: served.map(|served| served.file),
+        }
+    }
+
+    fn serves(&self, pool: &Path) -> bool {
+        match (self.file, served::identity_of(pool)) {
+            (Some(file), Some(other)) => file == other,
+            _ => self.pool == pool,
+        }
+    }
+}
+
 /// Pool files, each once whatever its names.
 #[derive(Default)]
 struct Found {
@@ -109,10 +147,10 @@ impl Found {
     }
 }
 
-fn listed(pool: &Path, mounts: &[PoolMount]) -> Listed {
+fn listed(pool: &Path, mounts: &[Mounted]) -> Listed {
     let mounted_on: Vec<String> = mounts
         .iter()
-        .filter(|mount| mount.pool == pool)
+        .filter(|mount| mount.serves(pool))
         .map(|mount| mount.dir.display().to_string())
         .collect();
     let mut listed = Listed {
@@ -141,7 +179,9 @@ fn listed(pool: &Path, mounts: &[PoolMount]) -> Listed {
             }
         }
         Err(error) => {
-            if matches!(error, pmfs::Error::Media(_)) {
+            if !pool.exists() && !listed.mounted_on.is_empty() {
+                listed.state = "mounted";
+            } else if matches!(error, pmfs::Error::Media(_)) {
                 listed.state = "unreadable";
             }
             listed.problem = Some(error.to_string());

@@ -78,7 +78,6 @@ fn main() -> ExitCode {
     let outcome = match typed.command {
         Command::Mkfs(arguments) => mkfs::run(&arguments),
         Command::Mount(arguments) => mount::run(&arguments),
-        Command::Umount(arguments) if arguments.at_end => keeper::run(&arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Fsck(arguments) => fsck::run(&arguments),

@@ -63,7 +63,7 @@ pub fn run(arguments: &Mount) -> Outcome {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let stop = signals::as_messages()?;
+    let (_, stop) = signals::as_messages()?;
     logger::start(
         &arguments
             .log
@@ -101,7 +101,7 @@ impl Request {
         let dir = mount_point(&arguments.dir)?;
         if let Some(there) = mounts::pool_mount_at(&dir)? {
             return Err(MountError::AlreadyMounted {
-                pool: there.pool,
+                pool: there.pool_now(),
                 dir,
             }
             .into());
@@ -171,6 +171,11 @@ impl Attached {
                 Err(refused.into())
             }
         }
+    }
+
+    /// By which it is told from other mounts of the pool.
+    pub fn name(&self) -> u32 {
+        self.presence.name()
     }
 
     /// Serves it to the end.

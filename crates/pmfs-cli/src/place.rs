@@ -1,18 +1,21 @@
 //! Where `pmfs run` has the pool: at a mount that is there, at a private one, or, where FUSE can't be had, at a name alone.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pmfs::Fs;
-use pmfs_fuse::{MountError, mounts};
+use pmfs_fuse::mounts::PoolMount;
+use pmfs_fuse::{MountError, mounts, unmount};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::cli::{Mount, Run};
 use crate::failure::Failure;
+use crate::keeper::{Found, Keeper};
 use crate::mount::Request;
-use crate::{daemon, run};
+use crate::{daemon, run, umount};
 
 /// A pool and a directory.
 pub struct Place {
@@ -22,21 +25,57 @@ pub struct Place {
 }
 
 /// How they belong together.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Kind {
     /// It was mounted before.
     Mounted,
-    /// This command has mounted it.
-    Private,
+    /// It is mounted for as long as a run uses it.
+    Private(Box<Keeper>),
     /// It is not mounted; why.
     Mountless(String),
 }
 
 impl Place {
     pub fn find(arguments: &Run) -> Result<Place, Failure> {
-        let all = mounts::pool_mounts()?;
         let (Some(pool), Some(dir)) = (&arguments.pool, &arguments.at) else {
-            let here = env::current_dir()?;
+            return Place::around();
+        };
+        let pool = resolve(pool)?;
+        if arguments.no_mount {
+            return Place::mountless(arguments, pool, dir, "--no-mount".to_owned());
+        }
+        let dir = resolve_mount_point(dir)?;
+        loop {
+            if let Some(place) = Place::mounted(&pool, &dir)? {
+                return Ok(place);
+            }
+            // Of several that begin at once one makes the mount, and the others use it.
+            let below = File::open(&dir);
+            let locked = below.and_then(|below| {
+                let exclusive = FlockOperation::LockExclusive;
+                flock(&below, exclusive)
+                    .map(|()| below)
+                    .map_err(io::Error::from)
+            });
+            if mounts::pool_mount_at(&dir)?.is_some() {
+                continue;
+            }
+            match mount(arguments, &pool, &dir) {
+                Ok(()) => {}
+                Err(failure) if failure.lacks_fuse() => {
+                    return Place::mountless(arguments, pool, &dir, failure.to_string());
+                }
+                Err(failure) => return Err(failure),
+            }
+            drop(locked);
+        }
+    }
+
+    /// The mount that this directory is in, or the only one.
+    fn around() -> Result<Place, Failure> {
+        let here = env::current_dir()?;
+        loop {
+            let all = mounts::pool_mounts()?;
             let around = all.iter().rev().find(|mount| here.starts_with(&mount.dir));
             let found = around.or(if all.len() == 1 { all.first() } else { None });
             let found = found.ok_or_else(|| {
@@ -45,34 +84,33 @@ impl Place {
                     "name it: pmfs run --pool POOL --at DIR -- PROGRAM",
                 )
             })?;
-            return Ok(Place {
-                pool: found.pool.clone(),
-                dir: found.dir.clone(),
-                kind: Kind::Mounted,
-            });
+            if let Some(kind) = kind_of(found)? {
+                return Ok(Place {
+                    pool: found.pool_now(),
+                    dir: found.dir.clone(),
+                    kind,
+                });
+            }
+        }
+    }
+
+    /// The pool's mount on the directory, if it is there.
+    fn mounted(pool: &Path, dir: &Path) -> Result<Option<Place>, Failure> {
+        let Some(there) = mounts::pool_mount_at(dir)? else {
+            return Ok(None);
         };
-        let pool = resolve(pool)?;
-        if arguments.no_mount {
-            return Place::mountless(arguments, pool, dir, "--no-mount".to_owned());
-        }
-        let dir = resolve(dir)?;
-        if all
-            .iter()
-            .any(|mount| mount.dir == dir && mount.pool == pool)
-        {
-            let kind = Kind::Mounted;
-            return Ok(Place { pool, dir, kind });
-        }
-        match mount(arguments, &pool, &dir) {
-            Ok(()) => {
-                let kind = Kind::Private;
-                Ok(Place { pool, dir, kind })
+        if !there.serves(pool) {
+            return Err(MountError::AlreadyMounted {
+                pool: there.pool_now(),
+                dir: dir.to_owned(),
             }
-            Err(failure) if failure.lacks_fuse() => {
-                Place::mountless(arguments, pool, &dir, failure.to_string())
-            }
-            Err(failure) => Err(failure),
+            .into());
         }
+        Ok(kind_of(&there)?.map(|kind| Place {
+            pool: pool.to_owned(),
+            dir: dir.to_owned(),
+            kind,
+        }))
     }
 
     fn mountless(
@@ -103,6 +141,26 @@ impl Place {
         let minor = FIRST | (mixed >> 45) as u32;
         Ok(rustix::fs::makedev(0, minor))
     }
+}
+
+/// `None`: it was a private one that is gone by now.
+fn kind_of(mount: &PoolMount) -> Result<Option<Kind>, Failure> {
+    Ok(match Keeper::join(mount)? {
+        Found::Kept(keeper) => Some(Kind::Private(keeper)),
+        Found::Stays => Some(Kind::Mounted),
+        Found::Gone => None,
+    })
+}
+
+/// A mount whose daemon was killed is nobody's any more.
+fn resolve_mount_point(dir: &Path) -> Result<PathBuf, Failure> {
+    if umount::is_gone(dir) {
+        let dead = umount::mount_point(dir);
+        if mounts::pool_mount_at(&dead)?.is_some() {
+            unmount::unmount(&dead, true)?;
+        }
+    }
+    resolve(dir)
 }
 
 fn resolve(path: &Path) -> Result<PathBuf, Failure> {
@@ -165,6 +223,7 @@ fn mount(arguments: &Run, pool: &Path, dir: &Path) -> Result<(), Failure> {
         json: false,
         fake: false,
         daemon: false,
+        while_used: true,
     };
     let request = Request::new(&mount)?;
     daemon::start(&mount, &request).map(drop)

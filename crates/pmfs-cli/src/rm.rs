@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pmfs::{Error, Look, PoolState};
-use pmfs_fuse::mounts;
+use pmfs_fuse::served;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -35,10 +35,7 @@ pub fn run(arguments: &Rm) -> Outcome {
 
 /// What would keep it from being deleted; so that of several all go, or none.
 fn judge(path: &Path, force: bool) -> Result<(), Failure> {
-    let of_mount = mounts::pool_mounts()?
-        .into_iter()
-        .find(|mount| mount.pool == path);
-    if let Some(mount) = of_mount {
+    if let Some(mount) = served::mounts_of(path)?.first() {
         return Err(Failure::new(
             format!("{} is mounted on {}", path.display(), mount.dir.display()),
             format!("run `pmfs umount {}` first", mount.dir.display()),

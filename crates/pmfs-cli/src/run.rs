@@ -12,12 +12,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions};
-use pmfs_fuse::MountOptions;
+use pmfs_fuse::{MountOptions, served};
 
 use crate::cli::Run;
 use crate::failure::Failure;
 use crate::images::Patched;
-use crate::keeper::Keeper;
 use crate::place::{Kind, Place};
 use crate::program::{self, Ended, Program};
 use crate::totals::Totals;
@@ -50,13 +49,8 @@ pub fn run(arguments: &Run) -> Outcome {
     for why in &patched.failed {
         tell_log(&format!("not patched: {why}"));
     }
-    let keeper = if place.kind == Kind::Private {
-        Some(Keeper::start(&place.dir)?)
-    } else {
-        None
-    };
-    let started = start(arguments, &place, &library, &patched, keeper.as_ref());
-    if let Some(keeper) = keeper {
+    let started = start(arguments, &place, &library, &patched);
+    if let Kind::Private(keeper) = place.kind {
         keeper.end();
     }
     started.map(|ended| ended.as_code())
@@ -68,12 +62,11 @@ fn start(
     place: &Place,
     library: &Path,
     patched: &Patched,
-    keeper: Option<&Keeper>,
 ) -> Result<Ended, Failure> {
     let totals = arguments.stats.then(Totals::new).transpose()?;
     let mut config = config(arguments, place, library, patched, totals.as_ref())?;
-    if let Some(keeper) = keeper {
-        config.push(format!("keeper={}\n", keeper.number()));
+    if let Kind::Private(keeper) = &place.kind {
+        config.push(format!("keeper={}\n", keeper.number()?));
     }
     let Some((name, rest)) = arguments.program.split_first() else {
         return Err(Failure::new(
@@ -96,7 +89,7 @@ fn start(
         }
         None => program.unset(VARIABLE),
     }
-    if place.kind != Kind::Private && totals.is_none() {
+    if !matches!(place.kind, Kind::Private(_)) && totals.is_none() {
         return Ok(refused(program.name(), &program.exec()));
     }
     let ended = match program.start() {
@@ -158,7 +151,10 @@ fn config(
     if let Some(mode) = &mode {
         fields.push(("patch", mode));
     }
-    let options = words(&options(arguments)?);
+    let mut options = words(&options(arguments)?);
+    if let Some(file) = served::identity_of(&place.pool) {
+        options += &format!(",only={}:{}", file.dev, file.ino);
+    }
     fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
         fields.push(("stats", totals.path().as_os_str()));

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use pmfs::{Error, Freeze, Look, NewFile, OpenOptions, SaveReport};
 use pmfs_fuse::freeze::{self, Frozen};
-use pmfs_fuse::mounts::{self, PoolMount};
+use pmfs_fuse::mounts::PoolMount;
+use pmfs_fuse::served;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -86,8 +87,7 @@ pub fn run(arguments: &Save) -> Outcome {
 
 /// One for each daemon: a mount that is bound elsewhere is there more than once.
 fn mounts_of(path: &Path) -> Result<Vec<PoolMount>, Failure> {
-    let mut all = mounts::pool_mounts()?;
-    all.retain(|mount| mount.pool == path);
+    let mut all = served::mounts_of(path)?;
     let mut seen = HashSet::new();
     all.retain(|mount| seen.insert(mount.device.clone()));
     Ok(all)

@@ -31,6 +31,7 @@ pub mod mounts;
 pub mod options;
 pub mod presence;
 pub mod remount;
+pub mod served;
 mod server;
 pub mod unmount;
 mod wire;

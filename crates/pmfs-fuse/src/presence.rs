@@ -22,7 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::{MountError, mounts};
+use crate::{MountError, served};
 
 /// A mount that was just unmounted lets go of its pool within this time, or something is wrong.
 const ENDING: Duration = Duration::from_secs(10);
@@ -43,7 +43,8 @@ const NAME_MASK: u32 = 0x3fff_ffff;
 pub struct Presence {
     name: u32,
     _name: ByteLock,
-    _file: File,
+    /// Locked.
+    file: File,
 }
 
 impl Presence {
@@ -74,7 +75,7 @@ impl Presence {
             _name: locked.ok_or_else(|| MountError::Served {
                 pool: pool.to_owned(),
             })?,
-            _file: file,
+            file,
         })
     }
 
@@ -82,6 +83,11 @@ impl Presence {
     #[must_use]
     pub fn name(&self) -> u32 {
         self.name
+    }
+
+    /// The pool's file.
+    pub(crate) fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 }
 
@@ -121,8 +127,10 @@ pub fn wait_if_ending(pool: &Path) {
     let Ok(pool) = fs::canonicalize(pool) else {
         return;
     };
-    let is_mounted = |mounts: Vec<mounts::PoolMount>| mounts.iter().any(|at| at.pool == pool);
-    if pool.is_file() && !mounts::pool_mounts().is_ok_and(is_mounted) {
+    if !pool.is_file() || wait_for_end(&pool, Duration::ZERO).is_ok() {
+        return;
+    }
+    if served::mounts_of(&pool).is_ok_and(|mounts| mounts.is_empty()) {
         let _ = wait_for_end(&pool, ENDING);
     }
 }

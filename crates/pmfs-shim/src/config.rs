@@ -88,6 +88,9 @@ impl Config {
                     if let Some(medium) = value(b"emulate=").and_then(|text| text.parse().ok()) {
                         options.map.emulate = medium;
                     }
+                    if let Some(only) = value(b"only=").and_then(identity) {
+                        options.only = Some(only);
+                    }
                     if let Some(mode) = value(b"protect=").and_then(|text| text.parse().ok()) {
                         options.map.protect = mode;
                     }
@@ -151,6 +154,15 @@ fn lines(text: &[u8], name: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 pub(crate) fn descriptor_of(image: &[u8]) -> Option<u32> {
     let number = std::str::from_utf8(image.strip_prefix(b"fd:")?).ok()?;
     number.parse().ok()
+}
+
+/// `DEV:INO`.
+fn identity(text: &str) -> Option<pmem::Identity> {
+    let (dev, ino) = text.split_once(':')?;
+    Some(pmem::Identity {
+        dev: dev.parse().ok()?,
+        ino: ino.parse().ok()?,
+    })
 }
 
 /// The value of `name=value`.

@@ -95,6 +95,9 @@ fn opened(path: &Path, options: &OpenOptions) -> Result<(Pmem, SuperblockRaw, He
         ));
     }
     let mem = observed(Pmem::open(path, &options.map)?, options);
+    if options.only.is_some_and(|only| only != mem.identity()) {
+        return Err(Error::not_a_pool("another file has this name by now"));
+    }
     let (raw, health) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
     Ok((mem, raw, health, geometry))

@@ -61,6 +61,8 @@ pub struct OpenOptions {
     /// Open a pool that was left in use under another name since this machine was started: a copy of one in use, or a
     /// device reached by another node. Safe only if whoever had it is gone.
     pub adopt: bool,
+    /// Open this file alone, and not another that has its name by now.
+    pub only: Option<pmem::Identity>,
     /// What to do about a process that holds a lock of the pool and does not run.
     pub stalled: Stalled,
     /// Where times come from.

@@ -8,6 +8,7 @@ use super::translate::{attr_out, caller, set_attr, statfs_out, statx_out};
 use crate::freeze::{self, Frozen};
 use crate::presence;
 use crate::remount::Manner;
+use crate::served;
 use crate::server::Server;
 use crate::wire::message::Body;
 use crate::wire::reply::{GetxattrOut, IoctlOut, Reply};
@@ -107,6 +108,8 @@ impl Adapter {
             i32::from(frozen == Frozen::Damaged)
         } else if asked.cmd == presence::REQUEST {
             self.name as i32
+        } else if asked.cmd == served::REQUEST {
+            0
         } else if asked.cmd == FOLLOW_REQUEST {
             let FollowIn { file, at } = body.take()?;
             let (uid, node) = (header.uid, header.nodeid);
@@ -121,6 +124,9 @@ impl Adapter {
             in_iovs: 0,
             out_iovs: 0,
         });
+        if asked.cmd == served::REQUEST {
+            reply.append(&self.run(|server| Ok(server.served()))?);
+        }
         Ok(())
     }
 

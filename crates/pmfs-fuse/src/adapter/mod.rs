@@ -64,10 +64,32 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Why [`Mounted::serve`] is to end.
 #[derive(Clone, Debug)]
-pub struct Stop(
+pub struct Stop {
     /// For the log: "signal SIGTERM".
-    pub String,
-);
+    why: String,
+    /// Open files keep it for no longer than this; `None`: for as long as they are open.
+    grace: Option<Duration>,
+}
+
+impl Stop {
+    /// Soon: files that are still open are cut off.
+    #[must_use]
+    pub fn soon(why: impl Into<String>) -> Stop {
+        Stop {
+            why: why.into(),
+            grace: Some(GRACE),
+        }
+    }
+
+    /// With the last open file.
+    #[must_use]
+    pub fn at_end(why: impl Into<String>) -> Stop {
+        Stop {
+            why: why.into(),
+            grace: None,
+        }
+    }
+}
 
 /// How a mount ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +144,7 @@ pub fn mount(
         terms,
         server: Arc::new(
             Server::new(fs)
+                .named(presence.file())
                 .cached(terms.open_flags & OPEN_DIRECT_IO == 0)
                 .leasing(options.remember == Remember::Alone),
         ),
@@ -185,10 +208,10 @@ impl Mounted {
                     outcome = result;
                     break;
                 }
-                Ok(Event::Asked(Stop(why))) => {
+                Ok(Event::Asked(Stop { why, grace })) => {
                     log::info!("{why}: unmounting {}", dir.display());
                     take_away(&dir, device.as_deref());
-                    wait = Some(GRACE);
+                    wait = grace.or(wait);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     log::warn!(

@@ -20,6 +20,8 @@ mod pages;
 mod placing;
 mod privileges;
 
+use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -35,6 +37,7 @@ use crate::freeze::{Frozen, Gate, Pass};
 use crate::lease::{Grant, Lease};
 use crate::lookups::LookupTable;
 use crate::remount::Manner;
+use crate::served::{self, Served};
 use following::Following;
 use handles::Handles;
 use pages::{Opened, Pace, PastPages};
@@ -99,6 +102,8 @@ pub struct Server {
     releasing: AtomicUsize,
     /// What the kernel may remember.
     lease: Arc<Lease>,
+    /// The pool's file, for what it is called by now.
+    named: Option<File>,
 }
 
 impl Server {
@@ -120,6 +125,16 @@ impl Server {
             past: PastPages::default(),
             is_cached: false,
             releasing: AtomicUsize::new(0),
+            named: None,
+        }
+    }
+
+    /// Of the pool in this file.
+    #[must_use]
+    pub(crate) fn named(self, file: io::Result<File>) -> Server {
+        Server {
+            named: file.ok(),
+            ..self
         }
     }
 
@@ -181,6 +196,18 @@ impl Server {
         } else {
             Frozen::Sound
         })
+    }
+
+    /// The answer to who asks which pool this is.
+    pub(crate) fn served(&self) -> Vec<u8> {
+        let file = self.fs.mapping().identity();
+        Served::answer(
+            file,
+            self.named
+                .as_ref()
+                .and_then(|file| served::name_of_open(file).ok())
+                .as_deref(),
+        )
     }
 
     /// Goes on as a remount wants it.

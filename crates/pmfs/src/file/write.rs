@@ -18,7 +18,7 @@ enum At {
     Offset(u64),
     End,
     /// At the end, if that is there; else nowhere.
-    ExpectedEnd(u64),
+    Presumed(u64),
     /// At an offset, and not beyond the end.
     Inside(u64),
 }
@@ -59,7 +59,7 @@ impl Pool {
             return Ok(Some(0));
         }
         let first = &data[..data.len().min(ATOMIC_MAX)];
-        let (_, written) = self.write_piece(ino, At::ExpectedEnd(end), first)?;
+        let (_, written) = self.write_piece(ino, At::Presumed(end), first)?;
         Ok((written > 0).then_some(written))
     }
 
@@ -130,7 +130,7 @@ impl Pool {
             let (at, data) = match at {
                 At::Offset(at) => (at, data),
                 At::End => (size, data),
-                At::ExpectedEnd(at) => (at, if at == size { data } else { &[] }),
+                At::Presumed(at) => (at, if at == size { data } else { &[] }),
                 At::Inside(at) => {
                     let inside = size.saturating_sub(at).min(data.len() as u64);
                     (at, &data[..inside as usize])

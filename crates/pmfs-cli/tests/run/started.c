@@ -16,8 +16,20 @@ static void lines(const char *path, const char *const *heads) {
 }
 
 /* Not the signals that are handled: two are the library's own. */
-static const char *const facts[] = {"SigBlk", "SigIgn", "Umask", "Groups", "NoNewPrivs", "Seccomp:", "Cpus_allowed_list", "Cap", NULL};
+static const char *const facts[] = {"SigBlk", "Umask", "Groups", "NoNewPrivs", "Seccomp:", "Cpus_allowed_list", "Cap", NULL};
 static const char *const all[] = {"", NULL};
+
+/* What is ignored: not of the two signals that libc keeps for itself, which its threads set anew. */
+static void ignored(void) {
+    enum { CANCEL = 32, SETXID = 33 };
+    char line[512];
+    FILE *file = fopen("/proc/self/status", "r");
+    NEED(file);
+    while (fgets(line, sizeof line, file))
+        if (!strncmp(line, "SigIgn:", 7))
+            say("ignored %llx\n", strtoull(line + 7, NULL, 16) & ~(1ull << (CANCEL - 1) | 1ull << (SETXID - 1)));
+    fclose(file);
+}
 
 /* The library keeps its own, and what it inherits for itself, up there. */
 enum { OWN_FROM = 1000 };
@@ -46,6 +58,7 @@ static void descriptors(void) {
 static void tell(void) {
     sigset_t alarm;
     lines("/proc/self/status", facts);
+    ignored();
     lines("/proc/self/limits", all);
     lines("/proc/self/oom_score_adj", all);
     lines("/proc/self/cgroup", all);

@@ -240,6 +240,9 @@ const LOOKED_AT: Calls = calls![
     SYS_mremap,
     SYS_msync,
     SYS_madvise,
+    SYS_remap_file_pages,
+    SYS_mseal,
+    SYS_shmat,
     SYS_vserver,
     SYS_io_getevents,
     SYS_io_pgetevents,
@@ -264,6 +267,8 @@ const LOOKED_AT_AND_SETTLED: Calls = calls![
     SYS_dup3,
     SYS_close_range,
     SYS_io_submit,
+    SYS_vmsplice,
+    SYS_process_madvise,
     // About the process.
     SYS_setrlimit,
     SYS_prlimit64,

@@ -53,6 +53,7 @@ tests! {
     threads_that_are_cancelled: "cancelled.c" "all";
     mapped_files: "mappings.c" "all";
     mapped_holes: "holes.c" "all";
+    rarer_calls_on_addresses: "addresses.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     system_calls_of_its_own: "escapes.c" "raw";
@@ -109,6 +110,7 @@ mountless! {
     threads_that_are_cancelled: "cancelled.c" "all";
     mapped_files: "mappings.c" "all";
     mapped_holes: "holes.c" "all";
+    rarer_calls_on_addresses: "addresses.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";

@@ -9,6 +9,7 @@
 #include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/xattr.h>
 
 /* Newer than the system's headers may be. */
@@ -24,6 +25,9 @@
 #endif
 
 #define PAGE 4096
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
 static char *const nowhere[] = {NULL, (char *)8, (char *)0x500000000000, (char *)0xffff800000000000, (char *)-1, (char *)0x8000000000000000};
 #define WAYS (sizeof nowhere / sizeof *nowhere)
 /* What an argument is: left as it is, a pointer that leads nowhere, or one that may be NULL. */
@@ -195,6 +199,8 @@ static void of_memory(void) {
         ROW(mmap, "o.....", 0, PAGE, all, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 8), ROW(munmap, "o.", 0, PAGE), ROW(mprotect, "p..", 0, PAGE, all),
         ROW(pkey_mprotect, "p...", 0, PAGE, all, -1), ROW(mremap, "p....", 0, PAGE, 2 * PAGE, MREMAP_MAYMOVE), ROW(msync, "p..", 0, PAGE, MS_SYNC),
         ROW(madvise, "p..", 0, PAGE, MADV_DONTNEED), ROW(madvise, "p..", 0, PAGE, MADV_REMOVE),
+        ROW(remap_file_pages, "p....", 0, PAGE), ROW(mseal, "p..", 0, PAGE), ROW(shmat, ".p.", -1, 0, SHM_REMAP),
+        ROW(vmsplice, ".p..", pair[0], 0, 1), ROW(process_madvise, ".p...", fd, 0, 1, MADV_REMOVE),
     };
     row_by_row(rows, sizeof rows / sizeof *rows);
 }

@@ -221,13 +221,13 @@ pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
 }
 
 /// The kernel's answer to the program's own call.
-fn by_kernel(number: i64, args: [u64; 6]) -> Answer {
+pub(super) fn by_kernel(number: i64, args: [u64; 6]) -> Answer {
     // SAFETY: the program's own call on its own addresses.
     kernel_answer(unsafe { kernel::call(number, args) })
 }
 
 /// The end of a range of addresses, as the kernel rounds it.
-fn end_of(at: u64, bytes: u64) -> u64 {
+pub(super) fn end_of(at: u64, bytes: u64) -> u64 {
     at.saturating_add(bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
 }
 
@@ -266,9 +266,18 @@ pub(crate) fn load(args: [u64; 6]) -> Answer {
 
 /// munmap(2), or another call that takes away what was at these addresses.
 pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
-    let Some((mut table, (start, end))) = ours(args) else {
+    unmap_range(number, args, (args[0], end_of(args[0], args[1])))
+}
+
+/// The same of these addresses, which the call has to say in its own way.
+pub(super) fn unmap_range(number: i64, args: [u64; 6], (start, end): (u64, u64)) -> Verdict {
+    if !any() {
         return Verdict::Pass;
-    };
+    }
+    let mut table = table();
+    if !table.overlaps(start, end) {
+        return Verdict::Pass;
+    }
     table.within(start, end).for_each(Stretch::touch);
     let answer = by_kernel(number, args);
     if answer.is_ok() {
@@ -317,7 +326,10 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
         }
         return Verdict::done(answer);
     }
-    let Some(stretch) = table.whole(old, end) else {
+    // Of none of the old bytes: a second mapping of what is shared.
+    let again = old_bytes == 0;
+    let looked = if again { old + PAGE } else { end };
+    let Some(stretch) = table.whole(old, looked) else {
         return Verdict::done(Err(EFAULT));
     };
     let Some(bytes) = bytes
@@ -328,10 +340,30 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
     };
     let target = fixed.then_some(to);
     let all = [old, end, bytes, target.unwrap_or(0)];
-    if old_bytes == 0 || !old.is_multiple_of(PAGE) || !place::are_whole(&all) {
+    let may_move = flags & MREMAP_MAYMOVE as u64 != 0;
+    let stays = flags & MREMAP_DONTUNMAP != 0;
+    let known = (MREMAP_MAYMOVE | MREMAP_FIXED) as u64 | MREMAP_DONTUNMAP;
+    let new_end = target.map_or(Some(0), |to| to.checked_add(bytes));
+    let meets_itself =
+        target.is_some_and(|to| to < end && new_end.is_some_and(|new_end| new_end > old));
+    if flags & !known != 0
+        || (fixed || stays || again) && !may_move
+        || stays && bytes != end - old
+        || again && !stretch.shared
+        || !old.is_multiple_of(PAGE)
+        || new_end.is_none()
+        || meets_itself
+        || !place::are_whole(&all)
+    {
         return Verdict::done(Err(EINVAL));
     }
-    let may_move = flags & MREMAP_MAYMOVE as u64 != 0;
+    if again || stays && stretch.shared {
+        let answer = map_again(table, &stretch, old, (bytes, target));
+        return Verdict::done(answer);
+    }
+    if stays {
+        return Verdict::done(move_and_stay(&mut table, stretch, (old, end), target));
+    }
     Verdict::done(resize(
         &mut table,
         stretch,
@@ -339,6 +371,56 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
         bytes,
         (may_move, target),
     ))
+}
+
+/// mremap(2): what was there stays, too.
+const MREMAP_DONTUNMAP: u64 = 4;
+
+/// What is shown from an address on, at another place too.
+fn map_again(
+    table: MutexGuard<'static, Table>,
+    stretch: &Stretch,
+    old: u64,
+    (bytes, target): (u64, Option<u64>),
+) -> Answer {
+    let at = stretch.at + (old - stretch.start);
+    let file = stretch.as_file();
+    // It takes the table itself; the file stays shown meanwhile, for whoever unmaps it does so against this call.
+    drop(table);
+    let fixed = target.map_or(0, |_| MAP_FIXED);
+    let flags = (MAP_SHARED | fixed) as u64;
+    let wish = [
+        target.unwrap_or(0),
+        bytes,
+        stretch.protection,
+        flags,
+        u64::MAX,
+        at,
+    ];
+    mmap(&file, wish)?.ok_or(ENOMEM)
+}
+
+/// Private memory that moves, and shows its file where it was.
+fn move_and_stay(
+    table: &mut Table,
+    stretch: Stretch,
+    (old, end): (u64, u64),
+    target: Option<u64>,
+) -> Answer {
+    let (before, bytes) = (stretch.part(old, end), end - old);
+    let to = match target {
+        Some(to) => to,
+        None => place::reserve(0, bytes, 0, None)?,
+    };
+    let moved = resize(table, stretch, (old, end), bytes, (true, Some(to)))?;
+    let flags = libc::MAP_FIXED_NOREPLACE as u64;
+    if place::reserve(old, bytes, flags, None) == Ok(old) {
+        place::nothing(old, bytes, before.protection)?;
+        let mut again = Stretch { shown: 0, ..before };
+        again.follow();
+        table.add(again);
+    }
+    Ok(moved)
 }
 
 /// Gives a part of a stretch another length, perhaps at another place.
@@ -518,21 +600,66 @@ fn bytes_of(stretch: &Stretch, start: u64, end: u64) -> (u64, u64) {
     (stretch.at + (from - stretch.start), to - from)
 }
 
-/// madvise(2): only MADV_REMOVE is not what the kernel takes it for, and it has nothing to populate holes with.
+/// madvise(2): some advice is not what the kernel takes it for, and it has nothing to populate holes with.
 pub(crate) fn advise(args: [u64; 6]) -> Verdict {
-    let populates = matches!(
-        args[2] as i32,
-        libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE
-    );
-    if args[2] as i32 != libc::MADV_REMOVE && !populates {
+    let served = [
+        libc::MADV_REMOVE,
+        libc::MADV_POPULATE_READ,
+        libc::MADV_POPULATE_WRITE,
+        libc::MADV_DOFORK,
+        libc::MADV_DONTNEED,
+        MADV_DONTNEED_LOCKED,
+    ];
+    let advice = args[2] as i32;
+    if !served.contains(&advice) {
         return Verdict::Pass;
     }
     let Some((mut table, (start, end))) = ours(args) else {
         return Verdict::Pass;
     };
-    if populates {
-        table.fill_between(start, end);
-        return Verdict::Pass;
+    match advice {
+        libc::MADV_REMOVE => Verdict::done(punch(&table, (start, end), args)),
+        libc::MADV_DOFORK => {
+            let answer = by_kernel(libc::SYS_madvise, args);
+            // As before: a child that is made past the library has no pin.
+            table.for_children_between(start, end, false);
+            Verdict::done(answer)
+        }
+        // Stores that wait for msync are shared ones to the program, and stay.
+        libc::MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
+            let kept = table.within(start, end).any(|stretch| stretch.apart);
+            match kept && start.is_multiple_of(PAGE) {
+                true => Verdict::done(drop_around(&table, (start, end), advice)),
+                false => Verdict::Pass,
+            }
+        }
+        _ => {
+            table.fill_between(start, end);
+            Verdict::Pass
+        }
+    }
+}
+
+const MADV_DONTNEED_LOCKED: i32 = 24;
+
+/// MADV_DONTNEED of what is not kept for an msync.
+fn drop_around(table: &Table, (start, end): (u64, u64), advice: i32) -> Answer {
+    let drop = |from: u64, to: u64| match to > from {
+        true => by_kernel(libc::SYS_madvise, [from, to - from, advice as u64, 0, 0, 0]),
+        false => Ok(0),
+    };
+    let mut from = start;
+    for kept in table.within(start, end).filter(|stretch| stretch.apart) {
+        drop(from, kept.start)?;
+        from = kept.end;
+    }
+    drop(from, end)
+}
+
+/// MADV_REMOVE.
+fn punch(table: &Table, (start, end): (u64, u64), args: [u64; 6]) -> Answer {
+    if !args[0].is_multiple_of(PAGE) {
+        return Err(EINVAL);
     }
     let punch = |fs: &Fs| {
         let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
@@ -551,5 +678,5 @@ pub(crate) fn advise(args: [u64; 6]) -> Verdict {
         }
         Ok(0)
     };
-    Verdict::done(pool::attached().ok_or(libc::EIO).and_then(punch))
+    pool::attached().ok_or(libc::EIO).and_then(punch)
 }

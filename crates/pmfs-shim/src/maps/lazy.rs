@@ -182,6 +182,9 @@ fn is_about_addresses(number: i64) -> bool {
         libc::SYS_mincore,
         libc::SYS_mbind,
         libc::SYS_remap_file_pages,
+        libc::SYS_process_madvise,
+        libc::SYS_mseal,
+        libc::SYS_shmat,
         libc::SYS_munlock,
         maps::FAULT,
     ];

@@ -11,6 +11,7 @@ mod apart;
 mod calls;
 mod lazy;
 mod place;
+mod rarer;
 mod table;
 
 pub(crate) use apart::{may_wait, refuse_write};
@@ -19,6 +20,7 @@ pub(crate) use calls::{
     sync, unmap,
 };
 pub(crate) use lazy::{LAZY, before};
+pub(crate) use rarer::{advise_by_vectors, attach_segment, give_to_pipe, remap, seal};
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use pmfs::{BlockRun, Ino, Shown};
+use pmfs::{BlockRun, FileId, Ino, Shown};
 
 use super::{COUNT, PAGE, apart, lazy, let_go, place};
+use crate::descriptors::Descriptor;
 use crate::pool;
 
 /// Addresses that show a file.
@@ -82,6 +83,22 @@ impl Stretch {
             address: self.start as usize,
             at: self.at,
             len: self.shown,
+        }
+    }
+
+    /// The file, as a descriptor by which it could be mapped so.
+    pub fn as_file(&self) -> Descriptor {
+        Descriptor {
+            // No open file; any number but 0.
+            file: FileId::from_number(u64::MAX),
+            ino: self.ino,
+            access: if self.writes {
+                libc::O_RDWR
+            } else {
+                libc::O_RDONLY
+            },
+            is_dir: false,
+            borrowed: false,
         }
     }
 
@@ -332,6 +349,13 @@ impl Table {
     pub fn for_children(&self, gets: bool) {
         for stretch in self.0.values().filter(|stretch| !stretch.apart) {
             place::for_children(stretch.start, stretch.len(), gets);
+        }
+    }
+
+    pub fn for_children_between(&self, start: u64, end: u64, gets: bool) {
+        for stretch in self.within(start, end) {
+            let (from, to) = (stretch.start.max(start), stretch.end.min(end));
+            place::for_children(from, to - from, gets);
         }
     }
 

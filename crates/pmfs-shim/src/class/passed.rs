@@ -47,7 +47,6 @@ pub(super) const PASSED: &[Passed] = &[
 
 const NOTHING_OF_FILES: Calls = calls![
     SYS_shmget,
-    SYS_shmat,
     SYS_shmctl,
     SYS_semget,
     SYS_semop,
@@ -132,7 +131,6 @@ const OF_MEMORY: Calls = calls![
     SYS_munlock,
     SYS_mlockall,
     SYS_munlockall,
-    SYS_remap_file_pages,
     SYS_mbind,
     SYS_set_mempolicy,
     SYS_get_mempolicy,
@@ -141,10 +139,8 @@ const OF_MEMORY: Calls = calls![
     SYS_process_vm_readv,
     SYS_process_vm_writev,
     SYS_mlock2,
-    SYS_process_madvise,
     SYS_set_mempolicy_home_node,
     SYS_map_shadow_stack,
-    SYS_mseal,
 ];
 
 const MAKES_OTHERS: Calls = calls![
@@ -193,7 +189,6 @@ const OF_OTHERS: Calls = calls![
     SYS_mq_getsetattr,
     SYS_inotify_rm_watch,
     SYS_tee,
-    SYS_vmsplice,
     SYS_epoll_pwait,
     SYS_timerfd_settime,
     SYS_timerfd_gettime,

@@ -432,7 +432,8 @@ impl Pool {
                 count: GROUP_UNITS,
             };
             let _held = map.lock(run.block);
-            if map.group_free(first + group) != GROUP_UNITS {
+            let regions = map.count_regions(first + group);
+            if regions != GROUP_UNITS / REGION {
                 return Err(Error::NoSpace);
             }
             let purpose = purpose(group * GROUP_UNITS);

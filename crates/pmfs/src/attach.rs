@@ -9,6 +9,7 @@ use crate::options::OpenOptions;
 use crate::owner;
 use crate::persist::{Pm, Restore};
 use crate::pool::{BYTE_ATTACH, BYTE_POOL, Pool, holder_pid};
+use crate::rest::is_at_rest;
 use crate::slot::SLOT_STATE;
 use crate::superblock::{self, Health, State};
 use crate::{recovery, walk};
@@ -303,7 +304,8 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         };
         // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
         let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
-        let trusted = vouched && whole;
+        let rests = || state == State::Active || is_at_rest(pool, None);
+        let trusted = vouched && whole && rests();
         if !trusted || matches!(origin, Origin::Image) {
             report = walk::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);
@@ -333,7 +335,9 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
             more => undone.add(&more?),
         }
     }
-    if pool.mending {
+    // What is left when all are cleaned up after is nobody's.
+    let forged = !others && !is_at_rest(pool, Some(pool.holder().slot));
+    if pool.mending || forged {
         rebuild_held(pool)?;
     }
     tell(&mut report, &undone);

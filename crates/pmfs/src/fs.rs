@@ -249,6 +249,11 @@ impl Fs {
         self.look(|pool| pool.getattr_into(ino, attr))
     }
 
+    /// As [`Fs::lookup`], by the number, of what was just listed in a directory. What has another name since may be an error.
+    pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
+        self.look(|pool| pool.listed(dir, entry))
+    }
+
     /// Changes attributes.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.change(|pool| pool.setattr(ino, set))
@@ -797,8 +802,7 @@ impl Fs {
 /// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
 fn stop_at_damage<T>(pool: &Pool, result: Result<T>) -> Result<T> {
     if matches!(result, Err(Error::Corrupt(_))) {
-        pool.damaged.store(true, Ordering::Relaxed);
-        pool.read_only.store(true, Ordering::Relaxed);
+        pool.stop_at_damage();
     }
     pool.pm.intact().and(result)
 }

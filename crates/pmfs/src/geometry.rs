@@ -1,6 +1,7 @@
 //! Where everything is: byte offsets of each region, from the superblock's numbers.
 
 use crate::error::{Error, Result};
+use crate::grow::BLOCKS_MAX;
 use crate::lane::Run;
 use pmfs_format::{
     BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw,
@@ -62,7 +63,7 @@ pub(crate) struct Geometry {
 }
 
 /// What mkfs decides; everything else follows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizing {
     pub blocks: u64,
     pub inodes: u64,
@@ -92,6 +93,25 @@ impl Sizing {
             open_lines: scale(64, 16, 65536).next_power_of_two(),
             intents: if blocks >= 8192 { 512 } else { 48 },
         }
+    }
+
+    /// Blocks kept back for calls that free or overwrite.
+    fn reserve_blocks(&self) -> u64 {
+        (self.lanes * 8 + 256).min(self.blocks / 16)
+    }
+
+    /// Whether mkfs makes such tables, or (not `in_place`) growing a smaller pool does, whose lanes stay. Tables of other sizes would
+    /// have the runtime area, which is believed as a whole, laid out in another way than whoever left it had.
+    fn is_makable(&self, in_place: bool) -> bool {
+        let made = Sizing::for_blocks(self.blocks, Some(self.inodes));
+        let least = Sizing::for_blocks(0, Some(0)).lanes;
+        let lanes = if in_place { made.lanes } else { least };
+        (lanes..=made.lanes).contains(&self.lanes)
+            && *self
+                == Sizing {
+                    lanes: self.lanes,
+                    ..made
+                }
     }
 }
 
@@ -175,7 +195,7 @@ impl Geometry {
         let journal_end = geometry.journal + sizing.lanes * sizing.lane_bytes;
         geometry.inode_table_root = journal_end.div_ceil(BLOCK_BYTES);
         geometry.data_start = geometry.inode_table_root + 1;
-        geometry.reserve_blocks = (sizing.lanes * 8 + 256).min(sizing.blocks / 16);
+        geometry.reserve_blocks = sizing.reserve_blocks();
         geometry.hash_key = hash_key;
         if geometry.data_start + 16 + geometry.reserve_blocks > sizing.blocks {
             return Err(Error::geometry(format!(
@@ -193,27 +213,8 @@ impl Geometry {
     /// [`Error::Corrupt`] if they don't fit together.
     pub fn of(raw: &SuperblockRaw, len: u64) -> Result<Geometry> {
         let bad = |what| Err(Error::corrupt(what, 0));
-        if raw.blocks < 16 || raw.blocks > (1 << 36) || raw.blocks * BLOCK_BYTES > len {
+        if raw.blocks < 16 || raw.blocks > BLOCKS_MAX || raw.blocks * BLOCK_BYTES > len {
             return bad("superblock: the pool is shorter than its superblock says");
-        }
-        let tables = raw.lanes as u64 + raw.slots as u64 + raw.locks as u64 + raw.open_lines as u64;
-        if raw.lanes == 0
-            || raw.lanes > 1 << 16
-            || raw.intents > 1 << 16
-            || raw.lane_bytes > 1 << 24
-            || raw.slots == 0
-            || raw.slots > 4094
-            || !raw.lane_bytes.is_power_of_two()
-            || raw.lane_bytes < 4096
-            || !raw.locks.is_power_of_two()
-            || !raw.open_lines.is_power_of_two()
-            || raw.open_lines < FILE_LOCKS_PER_BUCKET as u32
-            || raw.intents < 16
-            || tables > raw.blocks * 64
-            || raw.inodes < 8
-            || raw.inodes > 1 << 32
-        {
-            return bad("superblock: impossible table sizes");
         }
         let sizing = Sizing {
             blocks: raw.blocks,
@@ -225,6 +226,9 @@ impl Geometry {
             open_lines: raw.open_lines.into(),
             intents: raw.intents.into(),
         };
+        if !sizing.is_makable(raw.runtime_start == 1) {
+            return bad("superblock: impossible table sizes");
+        }
         if raw.runtime_start >= raw.blocks || raw.journal_start >= raw.blocks {
             return bad("superblock: regions overlap");
         }
@@ -242,16 +246,17 @@ impl Geometry {
         if !in_place
             || runtime_end.saturating_mul(BLOCK_BYTES) != geometry.runtime.end
             || raw.journal_blocks != journal_blocks
-            || raw.inode_table_root < raw.journal_start + raw.journal_blocks
-            || raw.data_start <= raw.inode_table_root
+            || raw.inode_table_root != raw.journal_start + raw.journal_blocks
+            || raw.data_start != raw.inode_table_root + 1
             || raw.data_start >= raw.blocks - 1
+            || raw.reserve_blocks != sizing.reserve_blocks()
         {
             return bad("superblock: regions overlap");
         }
         geometry.journal = raw.journal_start * BLOCK_BYTES;
         geometry.inode_table_root = raw.inode_table_root;
         geometry.data_start = raw.data_start;
-        geometry.reserve_blocks = raw.reserve_blocks.min(raw.blocks / 2);
+        geometry.reserve_blocks = raw.reserve_blocks;
         geometry.hash_key = raw.hash_key;
         Ok(geometry)
     }
@@ -308,7 +313,7 @@ impl Geometry {
         geometry.journal = self.journal;
         geometry.inode_table_root = self.inode_table_root;
         geometry.data_start = self.data_start;
-        geometry.reserve_blocks = (sizing.lanes * 8 + 256).min(blocks / 16);
+        geometry.reserve_blocks = sizing.reserve_blocks();
         geometry.hash_key = self.hash_key;
         Ok(geometry)
     }

@@ -32,7 +32,7 @@ use std::path::Path;
 /// Bytes that are zeroed between two words to whoever watches.
 const STEP: u64 = 64 << 20;
 /// The largest pool, blocks.
-const BLOCKS_MAX: u64 = 1 << 32;
+pub(crate) const BLOCKS_MAX: u64 = 1 << 32;
 
 /// What growing did.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::{Attr, Ino, mode};
 use pmfs_format::inode::{
-    CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, TABLE_INO, offset,
+    CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO, offset,
 };
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
@@ -76,7 +76,21 @@ impl Inode {
         if inode.links == 0 && !pool.is_open(ino) {
             return Err(Error::Stale);
         }
-        Ok(inode)
+        inode.possible()
+    }
+
+    /// The gate for inodes: what goes on from here has a type, and a size that a file can have, whoever wrote the pool.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    #[inline(always)]
+    pub fn possible(self) -> Result<Inode> {
+        let kind = self.mode >> 12;
+        let has_kind = kind < u32::BITS / 2 && KINDS >> kind & 1 == 1;
+        if !has_kind || self.size_word & !CTIME_IS_MTIME > SIZE_MAX {
+            return Err(impossible(self.off));
+        }
+        Ok(self)
     }
 
     /// Bytes, or entries of a directory.
@@ -277,7 +291,8 @@ impl Pool {
             } else {
                 inode.size()
             },
-            sectors: blocks.saturating_mul(BLOCK_BYTES / 512),
+            // A count, and no promise: no file has more than all.
+            sectors: blocks.min(self.geometry.blocks) * (BLOCK_BYTES / 512),
             atime_ns: cold[0] as i64,
             mtime_ns: inode.mtime_ns,
             ctime_ns: inode.ctime_ns(),
@@ -328,18 +343,25 @@ impl NewInode<'_> {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn impossible(off: u64) -> Error {
+    corrupt("inode type or size", off)
+}
+
+/// One bit for each number that is a type.
+const KINDS: u32 = 1 << (mode::S_IFREG >> 12)
+    | 1 << (mode::S_IFDIR >> 12)
+    | 1 << (mode::S_IFLNK >> 12)
+    | 1 << (mode::S_IFIFO >> 12)
+    | 1 << (mode::S_IFSOCK >> 12)
+    | 1 << (mode::S_IFBLK >> 12)
+    | 1 << (mode::S_IFCHR >> 12);
+
 /// Whether these type bits are a type.
 pub(crate) fn is_kind(kind: u32) -> bool {
-    matches!(
-        kind,
-        mode::S_IFREG
-            | mode::S_IFDIR
-            | mode::S_IFLNK
-            | mode::S_IFIFO
-            | mode::S_IFSOCK
-            | mode::S_IFBLK
-            | mode::S_IFCHR
-    )
+    let number = kind >> 12;
+    number < u32::BITS / 2 && KINDS >> number & 1 == 1
 }
 
 /// Checks what a damaged inode could make the engine do; live inodes only.
@@ -348,7 +370,7 @@ pub(crate) fn plausible(inode: &Inode) -> Result<()> {
     if !is_kind(inode.kind()) {
         return bad("inode type");
     }
-    if inode.size() > pmfs_format::inode::SIZE_MAX {
+    if inode.size() > SIZE_MAX {
         return bad("inode size");
     }
     if inode.ino < FIRST_INO && (inode.ino == TABLE_INO || !inode.is_dir()) {

@@ -11,7 +11,7 @@ use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
     INTENT_UNDER, INTENT_WORD, INTENT_XATTR, OWNER_THREAD_MASK,
 };
-use pmfs_format::{BLOCK_SHIFT, IntentRaw};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, IntentRaw};
 use std::cell::Cell;
 
 const OWNER: u64 = 0;
@@ -430,6 +430,31 @@ impl<'a> Lane<'a> {
             return None;
         }
         Some((run, decode(kind, ino, index)?))
+    }
+
+    /// Settles what no call can have written down: whoever left the lane may have written anything there.
+    pub fn strike_impossible(&self) {
+        let data = &self.pool.data;
+        let blocks = data.start >> BLOCK_SHIFT..data.end >> BLOCK_SHIFT;
+        let is_word =
+            |off: u64| off.is_multiple_of(8) && off >= data.start - BLOCK_BYTES && off < data.end;
+        for record in 0..self.intent_count() {
+            let Some((word, purpose)) = self.intent(record) else {
+                continue;
+            };
+            let run = Lane::run_of(word);
+            let possible = match purpose {
+                Purpose::Inode { ino } | Purpose::Reclaim { ino, .. } => {
+                    ino < self.pool.geometry.inodes
+                }
+                Purpose::Subtree { slot: off, .. } | Purpose::Word { off } => is_word(off),
+                Purpose::Range { from, to, .. } => from <= to,
+                _ => run.block >= blocks.start && run.block + run.count <= blocks.end,
+            };
+            if !possible {
+                self.settle(record);
+            }
+        }
     }
 
     /// The inode of a record, settled or not.

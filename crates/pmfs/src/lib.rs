@@ -86,6 +86,7 @@ mod pool;
 mod promise;
 mod recovery;
 mod repair;
+mod rest;
 #[cfg(test)]
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;

@@ -99,7 +99,7 @@ impl Pool {
         prober: Option<Prober>,
         options: &OpenOptions,
     ) -> Pool {
-        let data = geometry.inode_table_root * BLOCK_BYTES..geometry.data_end();
+        let data = geometry.data_start * BLOCK_BYTES..geometry.data_end();
         let runtime = geometry.runtime.clone();
         Pool {
             pm: Pm::new(mem, runtime),
@@ -184,6 +184,13 @@ impl Pool {
             return Err(Error::ReadOnly);
         }
         self.pm.intact()
+    }
+
+    /// Damage was met: nothing is changed any more, nor is the pool marked clean.
+    #[cold]
+    pub fn stop_at_damage(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+        self.read_only.store(true, Ordering::Relaxed);
     }
 
     /// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a lock, with

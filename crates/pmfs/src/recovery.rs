@@ -402,7 +402,11 @@ impl<'a> RecoveryLock<'a> {
         let runtime = pool.pm.runtime();
         loop {
             let seen = runtime.load(off);
-            let gone = || pool.owner_dead(seen) || owner::is_gone_thread(pool, seen);
+            let gone = || {
+                pool.owner_dead(seen)
+                    || owner::is_gone_thread(pool, seen)
+                    || owner::is_nobodys(pool, off, seen)
+            };
             let free = seen == 0 || gone();
             if free && runtime.cas(off, seen, me).is_ok() {
                 let began = Began::now();
@@ -495,6 +499,7 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         undone.transactions += done.transactions;
         undone.entries += done.entries;
         undone.calls += 1;
+        lane.strike_impossible();
         undone.intents += lane.intent_count();
         if !planted!("bug-dead-stores-unflushed") {
             flush_behind(pool, &lane);
@@ -592,9 +597,9 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
             owner::release(pool, bucket);
         }
     }
-    for word in [RENAME_OWNER, GROW_OWNER, CLOSING_OWNER] {
-        if is_dead(runtime.load(geometry.header + word)) {
-            owner::release(pool, geometry.header + word);
+    for word in header_words(pool).into_iter().skip(1) {
+        if is_dead(runtime.load(word)) {
+            owner::release(pool, word);
         }
     }
 }
@@ -635,7 +640,12 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
     orphans
 }
 
-/// The lock words of the runtime header, for those who take them.
+/// The lock words of the runtime header.
+pub(crate) fn header_words(pool: &Pool) -> [u64; 4] {
+    [RECOVERY_OWNER, RENAME_OWNER, GROW_OWNER, CLOSING_OWNER].map(|at| pool.geometry.header + at)
+}
+
+/// Those of them that calls take.
 pub(crate) fn rename_word(pool: &Pool) -> u64 {
     pool.geometry.header + RENAME_OWNER
 }

@@ -13,6 +13,7 @@ use crate::tree::entry::{Entry, coverage};
 use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
 use crate::tree::{Shape, Tree};
 use crate::types::Ino;
+use crate::xattr;
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
 
@@ -165,13 +166,14 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
             kept: u64::MAX,
             unless: None,
             cursor,
+            nodes: 0,
         };
         let root = Entry(inode.root);
         if inode.has_tree() && !root.is_hole() {
             freeing.run(root.unrooted(), root.height(), 0)?;
         }
         if inode.xattr != 0 {
-            let run = inode.xattr_run();
+            let run = xattr::place(pool, &inode)?;
             let map = Bitmap::blocks(pool);
             let _held = map.lock(run.block);
             map.mark(run, false);
@@ -220,6 +222,7 @@ fn subtree(
         kept,
         unless: changed.then(|| Tree::file(new.0, slot)),
         cursor,
+        nodes: 0,
     }
     .run(old.unrooted(), level, base)?;
     lane.settle(record);

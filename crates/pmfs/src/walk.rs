@@ -68,8 +68,7 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     report.blocks = maps.used.load(Ordering::Relaxed);
     report.damage = maps.damage.load(Ordering::Relaxed);
     if report.damage > 0 {
-        pool.damaged.store(true, Ordering::Relaxed);
-        pool.read_only.store(true, Ordering::Relaxed);
+        pool.stop_at_damage();
     }
     let has_root = Inode::load(pool, ROOT_INO).is_ok_and(|root| root.links > 0 && root.is_dir());
     if has_root || pool.mending {

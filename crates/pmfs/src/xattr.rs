@@ -104,6 +104,10 @@ fn decode(bytes: &[u8], off: u64) -> Result<Attributes> {
         let value_len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         let (name, tail) = tail.split_at_checked(name_len).ok_or_else(bad)?;
         let (value, tail) = tail.split_at_checked(value_len).ok_or_else(bad)?;
+        // No call has set such a one: others' pools may have it.
+        if check(name, value).is_err() || value_of(&attributes, name).is_some() {
+            return Err(bad());
+        }
         attributes.push((name.to_vec(), value.to_vec()));
         rest = tail;
     }
@@ -126,24 +130,31 @@ fn encode(attributes: &Attributes) -> Vec<u8> {
     bytes
 }
 
+/// The blocks of an inode that has attributes.
+///
+/// # Errors
+/// `Corrupt` if they lie outside the pool's.
+pub(crate) fn place(pool: &Pool, inode: &Inode) -> Result<Run> {
+    let run = inode.xattr_run();
+    let blocks = pool.data.start >> BLOCK_SHIFT..pool.data.end >> BLOCK_SHIFT;
+    let inside = run.block >= blocks.start && run.block + run.count <= blocks.end;
+    if inside && (1..=BLOCKS_MAX).contains(&run.count) {
+        return Ok(run);
+    }
+    Err(corrupt("extended attributes' place", inode.off))
+}
+
 /// All attributes of an inode just read.
 ///
 /// # Errors
 /// `Corrupt` if they fail their checksum, or their run lies outside the pool.
 pub(crate) fn load(pool: &Pool, inode: &Inode) -> Result<Attributes> {
-    let run = inode.xattr_run();
     if inode.xattr == 0 {
         return Ok(Vec::new());
     }
+    let run = place(pool, inode)?;
     let off = run.block << BLOCK_SHIFT;
     let len = run.count * BLOCK_BYTES;
-    if run.count == 0
-        || run.count > BLOCKS_MAX
-        || off < pool.data.start
-        || len > pool.data.end - off.min(pool.data.end)
-    {
-        return Err(corrupt("extended attributes' place", inode.off));
-    }
     let mut bytes = vec![0; len as usize];
     pool.pm.copy_out(off, &mut bytes)?;
     let body_len = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;

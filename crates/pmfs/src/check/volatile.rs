@@ -5,6 +5,7 @@ use crate::alloc::Bitmap;
 use crate::file_lock::table::{self, Bucket, Lock, Record};
 use crate::lane::{Lane, Run};
 use crate::open_table::Thing;
+use crate::recovery::header_words;
 use crate::types::FileId;
 use pmfs_format::LockRaw;
 use pmfs_format::inode::FIRST_INO;
@@ -103,6 +104,12 @@ impl Checker<'_> {
             }
             if pm.load(line + 8) & 1 == 1 {
                 found.push((number::SEQUENCE_ODD, format!("lock {lock} is mid-change")));
+            }
+        }
+        for off in header_words(self.pool) {
+            if pm.load(off) != 0 {
+                let text = format!("the lock at {off:#x} is held");
+                found.push((number::LOCK_HELD, text));
             }
         }
         for map in [Bitmap::blocks(self.pool), Bitmap::inodes(self.pool)] {

@@ -1,14 +1,18 @@
 //! readdir: buckets in hash order, records sorted within each; the cookie of an entry is its hash.
 
-use super::bucket::Bucket;
+use super::Name;
+use super::bucket::{Bucket, Record};
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{Inode, is_kind};
 use crate::locks;
 use crate::pool::Pool;
+use crate::tree::corrupt;
 use crate::tree::entry::coverage;
 use crate::types::{DirEntry, Ino};
 use pmfs_format::directory::{HASH_BITS, HASH_FIRST};
-use pmfs_format::tree::FANOUT;
+use pmfs_format::inode::FIRST_INO;
+use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 struct Listed {
@@ -50,7 +54,12 @@ pub(crate) fn readdir(
         return Ok(());
     }
     let mut from = cookie.saturating_add(1).max(HASH_FIRST);
+    // Nodes that name each other are a directory without end.
+    let mut left = pool.geometry.blocks;
     while from < 1 << HASH_BITS {
+        left = left
+            .checked_sub(1)
+            .ok_or_else(|| corrupt("directory without end", inode.root_slot()))?;
         let (listed, next) = locks::read(pool, dir, || bucket_from(pool, dir, from))?;
         for (at, entry) in listed.iter().enumerate() {
             // Entries with equal hashes can't be told apart by a cookie: until the last of them is
@@ -83,26 +92,51 @@ fn bucket_from(pool: &Pool, dir: Ino, from: u64) -> Result<(Vec<Listed>, u64)> {
     }
     let bucket = Bucket::at(found.entry.off());
     let header = bucket.header(pool);
-    let next = if found.level == 0 {
-        coverage(7)
+    let depth = u32::from(header.depth());
+    let covered = if found.level == 0 {
+        0..coverage(DIRECTORY_HEIGHT)
     } else {
-        let slots = FANOUT >> header.depth().min(9);
+        let slots = FANOUT >> depth.min(FANOUT_SHIFT);
         let place = (found.slot % 4096 / 8) & !(slots - 1);
         let node_base = found.base - found.slot % 4096 / 8 * found.units;
-        node_base + (place + slots) * found.units
+        node_base + place * found.units..node_base + (place + slots) * found.units
     };
+    let depth_max = if found.level == 0 { 0 } else { FANOUT_SHIFT };
+    if depth > depth_max {
+        return Err(corrupt("directory bucket", bucket.off));
+    }
     let mut listed = Vec::new();
     for line in header.starts() {
         let record = bucket.record(pool, line)?;
-        if record.hash >= from {
-            listed.push(Listed {
-                hash: record.hash,
-                ino: Ino::from(record.ino),
-                kind: u32::from(record.kind) << 12,
-                name: record.name(pool)?,
-            });
+        if record.hash < from && covered.contains(&record.hash) {
+            continue;
         }
+        listed.push(shown(pool, &record, &covered)?);
     }
     listed.sort_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.name.cmp(&b.name)));
-    Ok((listed, next))
+    if listed.windows(2).any(|two| two[0].name == two[1].name) {
+        return Err(corrupt("name that is there twice", bucket.off));
+    }
+    Ok((listed, covered.end))
+}
+
+/// The gate for names that are listed: what no call could have made is no answer, whoever wrote the pool. Names that are looked up are the
+/// caller's own.
+///
+/// # Errors
+/// `Corrupt`.
+fn shown(pool: &Pool, record: &Record, covered: &Range<u64>) -> Result<Listed> {
+    let name = record.name(pool)?;
+    let (ino, kind) = (Ino::from(record.ino), u32::from(record.kind) << 12);
+    let is_name = Name::plain(pool, &name).is_ok_and(|name| name.hash == record.hash);
+    let is_inode = (FIRST_INO..pool.geometry.inodes).contains(&ino) && is_kind(kind);
+    if !is_name || !is_inode || !covered.contains(&record.hash) {
+        return Err(corrupt("directory record", record.off));
+    }
+    Ok(Listed {
+        hash: record.hash,
+        ino,
+        kind,
+        name,
+    })
 }

@@ -9,9 +9,10 @@ use crate::locks::LockSet;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::settle;
-use crate::tree::Tree;
 use crate::tree::entry::{Entry, place, span};
+use crate::tree::{Tree, corrupt};
 use crate::types::Ino;
+use pmfs_format::directory::BUCKET_LINES;
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -232,6 +233,9 @@ fn distribute(
         let name = record.name(pool)?;
         let encoded = encode(Ino::from(record.ino), record.kind, record.hash, &name);
         let at = next[side];
+        if at + record.lines > BUCKET_LINES {
+            return Err(corrupt("records that overlap", record.off));
+        }
         for (bytes, word) in halves[side][at * 64..]
             .chunks_exact_mut(8)
             .zip(encoded.words())

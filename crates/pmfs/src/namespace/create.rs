@@ -15,6 +15,7 @@ use crate::open_table::Thing;
 use crate::persist::{FreshSet, Transaction};
 use crate::planted;
 use crate::pool::Pool;
+use crate::tree::corrupt;
 use crate::tree::entry::Entry;
 use crate::types::{Attr, Ino, NewNode, mode};
 use crate::xattr::{self, Attributes};
@@ -163,17 +164,19 @@ pub(crate) fn link_target(pool: &Pool, inode: &Inode) -> Result<Vec<u8>> {
         root.checked(&pool.data, BLOCK_BYTES, inode.root_slot())?
             .off()
     };
-    if len
-        > if root.is_hole() {
-            INLINE_BYTES
-        } else {
-            TARGET_MAX
-        }
-    {
-        return Err(crate::tree::corrupt("symlink length", inode.off));
+    let most = match root.is_hole() {
+        true => INLINE_BYTES,
+        false => TARGET_MAX,
+    };
+    if !(1..=most).contains(&len) || root.is_node() {
+        return Err(corrupt("symlink length", inode.off));
     }
     let mut target = vec![0; len];
     pool.pm.copy_out(off, &mut target)?;
+    // No call has made such a one: others' pools may have it.
+    if target.contains(&0) {
+        return Err(corrupt("symlink target", off));
+    }
     Ok(target)
 }
 

@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::inode::{Hot, Inode};
 use crate::locks::{self, LockSet};
 use crate::pool::Pool;
-use crate::types::{Attr, Ino, mode};
+use crate::types::{Attr, DirEntry, Ino, mode};
+use pmfs_format::inode::ROOT_INO;
 
 /// A directory that has gained or lost a name, of a directory or of something else.
 fn with_names(dir: &Inode, by: i64, of_dir: bool, now_ns: i64) -> Hot {
@@ -42,19 +43,62 @@ pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
         return Err(Error::NotFound);
     }
     inode.require_dir()?;
-    Ok(inode)
+    inode.possible()
+}
+
+/// What a name names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Target {
+    ino: Ino,
+    /// The type that its record tells, as a mode; of a directory's parent none.
+    kind: Option<u32>,
 }
 
 /// What a name names, or no name: the parent.
-fn target(pool: &Pool, dir: Ino, name: Option<&Name<'_>>) -> Result<Ino> {
+fn target(pool: &Pool, dir: Ino, name: Option<&Name<'_>>) -> Result<Target> {
     let inode = Inode::live(pool, dir)?;
     inode.require_dir()?;
-    match name {
-        None => Ok(inode.parent),
-        Some(name) => dir::lookup(pool, &inode, name)?
-            .map(|hit| hit.ino)
-            .ok_or(Error::NotFound),
+    let (ino, kind) = match name {
+        None => (inode.parent, None),
+        Some(name) => {
+            let hit = dir::lookup(pool, &inode, name)?.ok_or(Error::NotFound)?;
+            (hit.ino, Some(u32::from(hit.record.kind) << 12))
+        }
+    };
+    Ok(Target { ino, kind })
+}
+
+/// The gate for names: whether an inode is what a record of directory `dir` says. A directory has one name, in its parent: so names
+/// that lead down never lead back up, and every walk ends.
+///
+/// # Errors
+/// [`Error::Corrupt`]
+#[inline]
+fn fits(dir: Ino, kind: u32, inode: &Inode) -> Result<()> {
+    let own = !inode.is_dir() || inode.parent == dir && inode.ino != ROOT_INO;
+    if inode.kind() == kind && own {
+        return Ok(());
     }
+    Err(misfit(inode.off))
+}
+
+#[cold]
+#[inline(never)]
+fn misfit(off: u64) -> Error {
+    crate::tree::corrupt("name of another inode", off)
+}
+
+/// As [`fits`], of a name found under locks.
+///
+/// # Errors
+/// As there.
+fn named(pool: &Pool, dir: &Inode, hit: &Hit) -> Result<Inode> {
+    let inode = Inode::load(pool, hit.ino).map_err(|_| misfit(hit.record.off))?;
+    if inode.links == 0 {
+        return Err(misfit(hit.record.off));
+    }
+    fits(dir.ino, u32::from(hit.record.kind) << 12, &inode)?;
+    inode.possible()
 }
 
 /// Looks a name up without locks: what it names, so that the right locks can be taken.
@@ -104,12 +148,8 @@ impl Pool {
         // The inode is read while the directory stands still: a name that is moved over has an old inode,
         // then a new one, and is never missing.
         let answer = locks::read_unlocked(self, dir, || {
-            let ino = target(self, dir, named.as_ref())?;
-            // A removed directory's parent.
-            self.getattr_into(ino, attr).map_err(|error| match error {
-                Error::Stale => Error::NotFound,
-                error => error,
-            })
+            let found = target(self, dir, named.as_ref())?;
+            self.getattr_of(dir, found, attr)
         });
         answer.unwrap_or_else(|| self.lookup_locked(dir, named.as_ref(), attr))
     }
@@ -118,14 +158,49 @@ impl Pool {
     #[cold]
     fn lookup_locked(&self, dir: Ino, name: Option<&Name<'_>>, attr: &mut Attr) -> Result<()> {
         loop {
-            let ino = locks::read(self, dir, || target(self, dir, name))?;
-            let _locks = LockSet::take(self, &[dir, ino]);
-            if target(self, dir, name)? == ino {
-                let inode = Inode::live(self, ino).map_err(|_| Error::NotFound)?;
+            let found = locks::read(self, dir, || target(self, dir, name))?;
+            let _locks = LockSet::take(self, &[dir, found.ino]);
+            if target(self, dir, name)? == found {
+                let inode = self.live_of(dir, found)?;
                 *attr = self.attr_of(&inode);
                 return Ok(());
             }
         }
+    }
+
+    /// The inode that was found in a directory.
+    #[inline(always)]
+    fn live_of(&self, dir: Ino, found: Target) -> Result<Inode> {
+        let inode = match Inode::live(self, found.ino) {
+            // A removed directory's parent.
+            Err(Error::Stale) if found.kind.is_none() => return Err(Error::NotFound),
+            Err(Error::Stale) => return Err(misfit(found.ino)),
+            inode => inode?,
+        };
+        match found.kind {
+            Some(kind) => fits(dir, kind, &inode)?,
+            None => inode.require_dir()?,
+        }
+        Ok(inode)
+    }
+
+    #[inline(always)]
+    fn getattr_of(&self, dir: Ino, found: Target, attr: &mut Attr) -> Result<()> {
+        self.alive()?;
+        locks::read(self, found.ino, || {
+            *attr = self.attr_of(&self.live_of(dir, found)?);
+            Ok(())
+        })
+    }
+
+    /// A lookup of what was listed.
+    pub(crate) fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
+        let found = Target {
+            ino: entry.ino,
+            kind: Some(entry.kind),
+        };
+        let mut attr = Attr::default();
+        self.getattr_of(dir, found, &mut attr).map(|()| attr)
     }
 
     /// `getattr`.

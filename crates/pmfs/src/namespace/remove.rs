@@ -1,7 +1,7 @@
 //! unlink and rmdir. The inode's last link and its name go in one transaction; its blocks are then nobody's,
 //! and are freed when nobody holds it open.
 
-use super::{find, named_dir, peek, with_links, with_names};
+use super::{find, named, named_dir, peek, with_links, with_names};
 use crate::alloc::Bitmap;
 use crate::dir::bucket::HeaderEdit;
 use crate::dir::{Hit, Name};
@@ -60,7 +60,7 @@ impl Pool {
                 // What the caller was told may be old in any way: its own look says why.
                 _ => continue,
             };
-            let inode = Inode::load(self, ino)?;
+            let inode = named(self, &parent, &hit)?;
             match what {
                 What::File if inode.is_dir() => return Err(Error::IsDirectory),
                 What::Directory if !inode.is_dir() => return Err(Error::NotDirectory),
@@ -81,7 +81,7 @@ impl Pool {
             header.remove(&hit.record);
             let mut tx = Transaction::begin(&self.pm, &lane);
             let logged = header.log(&mut tx);
-            let named = parent.log(&mut tx, &with_names(&parent, -1, inode.is_dir(), now));
+            let counted = parent.log(&mut tx, &with_names(&parent, -1, inode.is_dir(), now));
             let target = inode.log(&mut tx, &with_links(&inode, links, now));
             if planted!("bug-mtime-apart") {
                 planted::touch(self, &parent, now);
@@ -98,7 +98,7 @@ impl Pool {
             let mut tx = tx.seal();
             locks.change();
             logged.apply(&mut tx);
-            named.apply(&mut tx);
+            counted.apply(&mut tx);
             target.apply(&mut tx);
             locks.commit(tx);
             if planted!("bug-inode-number-freed-early") && links == 0 {

@@ -1,7 +1,7 @@
 //! rename, with NOREPLACE, EXCHANGE and WHITEOUT.
 
 use super::whiteout::Whiteout;
-use super::{find, named_dir, peek, with_links};
+use super::{find, named, named_dir, peek, with_links};
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Hit, Name, bucket_of, expect, split};
 use crate::error::{Error, Result};
@@ -130,12 +130,12 @@ impl Pool {
         };
         let target = match find(self, &to, new_name)? {
             None => None,
-            Some(hit) => Some((Inode::load(self, hit.ino)?, hit)),
+            Some(hit) => Some((named(self, &to, &hit)?, hit)),
         };
         Ok(Some(Situation {
+            source: named(self, &from, &source_hit)?,
             from,
             to,
-            source: Inode::load(self, source_hit.ino)?,
             source_hit,
             target,
         }))

@@ -90,6 +90,18 @@ pub(crate) fn is_gone_thread(pool: &Pool, owner: u64) -> bool {
     slot_of(owner) == Some(pool.holder().slot) && threads::is_gone(owner & TAG_MASK)
 }
 
+/// Whether nobody will ever give back the lock at `off`, which this owner word has: no process that could is attached, or this very thread has
+/// it, which takes no lock twice. Only a pool that somebody has written such a word to has one.
+#[cold]
+pub(crate) fn is_nobodys(pool: &Pool, off: u64, owner: u64) -> bool {
+    let holder = owner & !OWNER_WAITERS;
+    let own = holder == pool.holder().word();
+    let has_process =
+        slot_of(owner).is_some_and(|slot| slot < pool.geometry.slot_count && pool.is_marked(slot));
+    // Whoever is cleaned up after, or leaves, gives back its locks before its slot: looked at in the other order.
+    holder != 0 && (own || !has_process) && pool.pm.load(off) & !OWNER_WAITERS == holder
+}
+
 /// The holder of a slot; the slot is the half of an owner word that is the process's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
@@ -205,6 +217,15 @@ impl protocol::Wait for Waiting<'_> {
 
     fn unchanged(&mut self, owner: u64) {
         let pool = self.place.pool;
+        if is_nobodys(pool, self.place.off, owner) {
+            // No word of such a pool is to be built on: it is read-only from here on.
+            pool.stop_at_damage();
+            let _ = pool
+                .pm
+                .runtime()
+                .cas(self.place.off, owner | OWNER_WAITERS, 0);
+            return;
+        }
         recovery::recover_if_dead(pool, owner);
         if !self.told && self.since.elapsed() > wait_times::STALLED {
             self.told = true;

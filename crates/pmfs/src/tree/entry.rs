@@ -1,6 +1,7 @@
 //! Tree entries as values.
 
 use crate::error::{Error, Result};
+use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::{
     BLOCK_MASK, FANOUT, FANOUT_SHIFT, GROWN, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, UNWRITTEN,
 };
@@ -89,7 +90,8 @@ impl Entry {
         self.0 & UNUSED == 0
     }
 
-    /// Checks that what it names lies among `range` of the pool's bytes, all `bytes` of it.
+    /// Checks that what it names lies among `range` of the pool's bytes, all `bytes` of it. The inode table's root node alone stands
+    /// before them, and only the superblock (a slot of 0) may name it.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -97,16 +99,23 @@ impl Entry {
     pub fn checked(self, range: &std::ops::Range<u64>, bytes: u64, slot: u64) -> Result<Entry> {
         let off = self.off();
         if !self.is_plausible() || off < range.start || off + bytes > range.end {
-            return Err(outside(slot));
+            return self.outside(range, slot);
         }
         Ok(self)
     }
-}
 
-#[cold]
-#[inline(never)]
-fn outside(slot: u64) -> Error {
-    Error::corrupt("tree entry points outside the pool's blocks", slot)
+    #[cold]
+    #[inline(never)]
+    fn outside(self, range: &std::ops::Range<u64>, slot: u64) -> Result<Entry> {
+        let is_table = slot == 0 && self.off() + BLOCK_BYTES == range.start;
+        match is_table && self.is_node() && self.is_plausible() {
+            true => Ok(self),
+            false => Err(Error::corrupt(
+                "tree entry points outside the pool's blocks",
+                slot,
+            )),
+        }
+    }
 }
 
 /// Units that one entry of a node at `level` covers.

@@ -10,6 +10,7 @@ use crate::alloc::Bitmap;
 use crate::error::Result;
 use crate::lane::{Lane, Run};
 use crate::pool::Pool;
+use crate::recovery::cleaning;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -33,6 +34,8 @@ pub(crate) struct Freeing<'a> {
     pub unless: Option<Tree>,
     /// All before it is done.
     pub cursor: u64,
+    /// Nodes entered.
+    pub nodes: u64,
 }
 
 impl Freeing<'_> {
@@ -72,6 +75,14 @@ impl Freeing<'_> {
         }
         if self.stays(level, base, node >> BLOCK_SHIFT)? {
             return Ok(());
+        }
+        // A node that is named twice was freed with the first: who goes on there never ends.
+        if !cleaning(self.pool) && !Bitmap::blocks(self.pool).is_set(node >> BLOCK_SHIFT) {
+            return Err(corrupt("node that is free", node));
+        }
+        self.nodes += 1;
+        if self.nodes > self.pool.geometry.blocks {
+            return Err(corrupt("nodes without end", node));
         }
         if level == 1 && self.shape == Shape::File && self.unless.is_none() {
             self.leaves(node, base, (start, end))?;

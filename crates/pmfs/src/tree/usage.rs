@@ -27,18 +27,25 @@ pub(crate) fn correct(pool: &Pool, inode: &Inode, blocks: u64) {
 
 /// Counts an inode's blocks anew, for recovery.
 pub(crate) fn recount(pool: &Pool, inode: &Inode) {
-    struct Count(u64);
+    struct Count {
+        blocks: u64,
+        all: u64,
+    }
     impl Visitor for Count {
         fn piece(&mut self, piece: Piece) -> bool {
-            self.0 += piece.run.count;
-            true
+            self.blocks = self.blocks.saturating_add(piece.run.count);
+            // Nodes that name each other would be counted without end.
+            self.blocks <= self.all
         }
 
         fn damage(&mut self, _error: Error) {}
     }
-    let mut count = Count(inode.xattr_run().count);
+    let mut count = Count {
+        blocks: inode.xattr_run().count,
+        all: pool.geometry.blocks,
+    };
     if inode.has_tree() {
         inode.tree().visit(pool, &mut count);
     }
-    correct(pool, inode, count.0);
+    correct(pool, inode, count.blocks);
 }

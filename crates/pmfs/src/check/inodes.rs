@@ -1,18 +1,20 @@
 //! Every inode: its fields, its tree, its attributes.
 
 use super::{Checker, Fix, number};
-use crate::dir::bucket::kind_of;
+use crate::dir::bucket::{Bucket, Header, fingerprint, kind_of};
 use crate::error::Error;
 use crate::inode::{Inode, PER_BLOCK, is_kind, plausible};
+use crate::lane::Run;
 use crate::namespace::create::link_target;
 use crate::pool::Pool;
+use crate::tree::entry::coverage;
 use crate::tree::visit::{Piece, Visitor};
 use crate::tree::{NEITHER, Tree, usage};
 use crate::types::mode;
 use crate::xattr;
-use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, ROOT_INO, SIZE_MASK, SIZE_MAX, offset};
-use pmfs_format::tree::PRESENT;
+use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use std::collections::HashSet;
 
 /// What check knows of an inode.
@@ -33,24 +35,42 @@ pub(super) struct Known {
     pub reachable: bool,
     /// A directory's tree is damaged.
     pub torn: bool,
+    /// The table has a place for it.
+    pub there: bool,
 }
 
-/// Collects what a tree names. A node that it meets again is not entered again.
-pub(super) struct Pieces {
+/// Collects what a tree names. A node that is another's, or that it meets again, is not entered: whatever is found below it is not
+/// this tree's to mend.
+pub(super) struct Pieces<'a> {
     pub all: Vec<Piece>,
+    /// What something else names, or this tree twice.
+    pub contested: Vec<Piece>,
     pub damage: Vec<Error>,
     nodes: HashSet<u64>,
+    is_others: &'a dyn Fn(Run) -> bool,
 }
 
-impl Pieces {
-    pub fn of(pool: &Pool, tree: &Tree) -> Pieces {
+impl<'a> Pieces<'a> {
+    pub fn of(pool: &Pool, tree: &Tree) -> Pieces<'a> {
+        Pieces::apart(pool, tree, &|_| false)
+    }
+
+    /// Without what is others' already.
+    pub fn apart(pool: &Pool, tree: &Tree, is_others: &'a dyn Fn(Run) -> bool) -> Pieces<'a> {
         let mut pieces = Pieces {
             all: Vec::new(),
+            contested: Vec::new(),
             damage: Vec::new(),
             nodes: HashSet::new(),
+            is_others,
         };
         tree.visit(pool, &mut pieces);
         pieces
+    }
+
+    /// Whether each of its blocks is named once, and by nobody else, as far as is known.
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty() && self.contested.is_empty()
     }
 
     pub fn leaves(&self) -> impl Iterator<Item = &Piece> {
@@ -62,14 +82,46 @@ impl Pieces {
     }
 }
 
-impl Visitor for Pieces {
+impl Visitor for Pieces<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
+        let again = piece.level > 0 && !self.nodes.insert(piece.run.block);
+        if again || (self.is_others)(piece.run) {
+            self.contested.push(piece);
+            return false;
+        }
         self.all.push(piece);
-        piece.level == 0 || self.nodes.insert(piece.run.block)
+        true
     }
 
     fn damage(&mut self, error: Error) {
         self.damage.push(error);
+    }
+}
+
+/// Whether what a directory names looks like a bucket of that place: each record whole, and its hash one of the place.
+fn is_bucket(pool: &Pool, piece: &Piece) -> bool {
+    let bucket = Bucket::at(piece.run.block << BLOCK_SHIFT);
+    let header = bucket.header(pool);
+    let mut expected = header;
+    expected.0[1..].fill(0);
+    for line in header.starts() {
+        let Ok(record) = bucket.record(pool, line) else {
+            return false;
+        };
+        if record.hash.wrapping_sub(piece.base) >= piece.units {
+            return false;
+        }
+        expected.put(line, record.lines, fingerprint(record.hash));
+    }
+    expected == header && has_depth(&header, piece)
+}
+
+/// Whether a bucket's depth is that of its place: one at the root covers everything; one in a node, its part of the node's entries.
+pub(super) fn has_depth(header: &Header, piece: &Piece) -> bool {
+    let depth = u32::from(header.depth()).min(u64::BITS - 1);
+    match piece.units == coverage(DIRECTORY_HEIGHT) {
+        true => depth == 0,
+        false => piece.entries == FANOUT >> depth,
     }
 }
 
@@ -119,22 +171,91 @@ impl Checker<'_> {
             let text = format!("inode table: a large leaf at {:#x}", piece.slot);
             self.find_to_fix(number::TREE, text, cut(piece));
         }
+        self.contest(&pieces, "the inode table");
         // The root node lies before the blocks that are given out.
         let root = pool.geometry.inode_table_root;
+        let mut leaves = Vec::new();
         for piece in pieces.all.iter().filter(|piece| piece.run.block != root) {
-            self.claim(piece.run, "the inode table", &|| cut(piece));
+            // What is named twice holds the inodes of the first place alone.
+            if self.claim(piece.run, "the inode table", &|| cut(piece))
+                && (piece.level, piece.units) == (0, 1)
+            {
+                leaves.push(piece.base);
+            }
         }
-        let leaves = || pieces.leaves().filter(|leaf| leaf.units == 1);
-        let last = leaves().map(|leaf| leaf.base + 1).max().unwrap_or(0);
+        let last = leaves.iter().max().map_or(0, |base| base + 1);
         let count = (last * PER_BLOCK).min(pool.geometry.inodes);
         self.inodes = vec![Known::default(); count as usize];
-        for leaf in leaves() {
-            for ino in leaf.base * PER_BLOCK..(leaf.base + 1) * PER_BLOCK {
-                if ino >= ROOT_INO && ino < count {
-                    self.inode(ino);
-                }
+        let of = |leaf: u64| leaf * PER_BLOCK..((leaf + 1) * PER_BLOCK).min(count);
+        for &leaf in &leaves {
+            for ino in of(leaf).filter(|&ino| ino >= ROOT_INO) {
+                self.inodes[ino as usize].there = true;
+                self.whole_directory(ino);
+            }
+        }
+        for &leaf in &leaves {
+            for ino in of(leaf).filter(|&ino| ino >= ROOT_INO) {
+                self.inode(ino);
             }
             self.step(PER_BLOCK);
+        }
+        for &leaf in &leaves {
+            for ino in of(leaf) {
+                self.torn_directory(ino);
+            }
+        }
+    }
+
+    /// A directory in which all looks right has its blocks before any file: what a damaged pointer makes of one is hardly ever so, while
+    /// a file may have any bytes.
+    fn whole_directory(&mut self, ino: u64) {
+        let pool = self.pool;
+        let Ok(inode) = Inode::load(pool, ino) else {
+            return;
+        };
+        if !inode.is_dir() || inode.links == 0 && !pool.is_open(ino) {
+            return;
+        }
+        let others = |run: Run| self.is_claimed(run);
+        let pieces = Pieces::apart(pool, &inode.tree(), &others);
+        let mut blocks = HashSet::new();
+        let once = pieces
+            .all
+            .iter()
+            .all(|piece| blocks.insert(piece.run.block));
+        let whole = pieces.is_sound() && once && pieces.leaves().all(|leaf| is_bucket(pool, leaf));
+        let Pieces { all, .. } = pieces;
+        self.inodes[ino as usize].torn = !whole;
+        if whole {
+            for piece in &all {
+                self.claim(piece.run, &format!("directory {ino}"), &|| Fix::Runtime);
+            }
+        }
+    }
+
+    /// What nobody else has of a directory that is to be filled anew.
+    fn torn_directory(&mut self, ino: u64) {
+        if !self.inodes[ino as usize].torn {
+            return;
+        }
+        let Ok(inode) = Inode::load(self.pool, ino) else {
+            return;
+        };
+        let pieces = Pieces::of(self.pool, &inode.tree()).all;
+        for piece in pieces {
+            let by = format!("directory {ino}");
+            if self.claim(piece.run, &by, &|| Fix::Runtime) {
+                self.torn_blocks.insert(piece.run.block);
+            }
+        }
+    }
+
+    /// What is another's stays that one's: the word that names it here goes.
+    fn contest(&mut self, pieces: &Pieces<'_>, by: &str) {
+        for piece in &pieces.contested {
+            let block = piece.run.block;
+            let text = format!("block {block} is named twice, the second time by {by}");
+            self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
         }
     }
 
@@ -152,7 +273,7 @@ impl Checker<'_> {
             links: inode.links,
             kind: inode.kind(),
             parent: inode.parent,
-            ..Known::default()
+            ..self.inodes[ino as usize]
         };
         self.unused_bits(&inode);
         if let Err(error) = plausible(&inode) {
@@ -216,30 +337,42 @@ impl Checker<'_> {
     fn tree(&mut self, inode: &Inode) {
         let ino = inode.ino;
         let pieces = Pieces::of(self.pool, &inode.tree());
-        // A directory is filled anew instead of being cut.
-        let torn = !pieces.damage.is_empty() || pieces.all.iter().any(|p| self.is_claimed(p.run));
-        self.inodes[ino as usize].torn = inode.is_dir() && torn;
-        for error in &pieces.damage {
-            let text = format!("inode {ino}: {error}");
-            if inode.is_dir() {
-                self.find(number::TREE, text);
-            } else {
-                self.find_to_fix(number::TREE, text, cut_damage(self.pool, error));
-            }
-        }
         let blocks = pieces.blocks() + inode.xattr_run().count;
         let counted = usage::blocks(self.pool, inode);
         if counted != blocks {
             let text = format!("inode {ino} says {counted} blocks and has {blocks}");
             self.find_to_fix(number::BLOCKS, text, Fix::Runtime);
         }
-        for piece in &pieces.all {
-            if inode.is_dir() {
-                let text = &format!("directory {ino}");
-                self.claim(piece.run, text, &|| Fix::Runtime);
-            } else {
-                self.claim(piece.run, &format!("inode {ino}"), &|| cut(piece));
+        if inode.is_dir() {
+            // It is filled anew instead of being cut.
+            for error in &pieces.damage {
+                self.find(number::TREE, format!("inode {ino}: {error}"));
             }
+            for piece in &pieces.contested {
+                let block = piece.run.block;
+                let text = format!("block {block} is named twice by directory {ino}");
+                self.find(number::BLOCK_TWICE, text);
+            }
+            return;
+        }
+        let others = |run: Run| self.is_claimed(run);
+        let Pieces {
+            all,
+            contested,
+            damage,
+            ..
+        } = Pieces::apart(self.pool, &inode.tree(), &others);
+        for error in &damage {
+            let text = format!("inode {ino}: {error}");
+            self.find_to_fix(number::TREE, text, cut_damage(self.pool, error));
+        }
+        for piece in &contested {
+            let block = piece.run.block;
+            let text = format!("block {block} is named twice, the second time by inode {ino}");
+            self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
+        }
+        for piece in &all {
+            self.claim(piece.run, &format!("inode {ino}"), &|| cut(piece));
         }
     }
 
@@ -295,7 +428,8 @@ impl Checker<'_> {
     pub(super) fn revival(&self, ino: u64, kind: u8) -> Option<Fix> {
         let inode = Inode::load(self.pool, ino).ok()?;
         let same = kind_of(inode.mode) == kind && ino >= FIRST_INO && inode.links == 0;
-        if !same || plausible(&inode).is_err() || self.inodes.get(ino as usize)?.live {
+        let known = self.inodes.get(ino as usize)?;
+        if !same || plausible(&inode).is_err() || known.live || !known.there {
             return None;
         }
         if inode.kind() == mode::S_IFLNK && link_target(self.pool, &inode).is_err() {
@@ -303,7 +437,7 @@ impl Checker<'_> {
         }
         if inode.has_tree() {
             let pieces = Pieces::of(self.pool, &inode.tree());
-            if !pieces.damage.is_empty() || pieces.all.iter().any(|p| self.is_claimed(p.run)) {
+            if !pieces.is_sound() || pieces.all.iter().any(|p| self.is_claimed(p.run)) {
                 return None;
             }
         }

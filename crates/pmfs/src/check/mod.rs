@@ -16,6 +16,7 @@ use crate::pool::Pool;
 use crate::superblock;
 pub use bad_blocks::{BadBlock, Holds};
 pub(crate) use fix::Fix;
+use std::collections::HashSet;
 use std::fmt;
 
 /// One thing that is wrong.
@@ -142,6 +143,8 @@ pub(crate) struct Checker<'a> {
     fixes: Vec<Fix>,
     /// Blocks that something names.
     seen: Vec<u64>,
+    /// Of those, what directories that are to be filled anew have for themselves.
+    torn_blocks: HashSet<u64>,
     /// Live inodes, by number.
     inodes: Vec<inodes::Known>,
     watch: Watch<'a>,
@@ -171,6 +174,7 @@ pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec
         report: CheckReport::default(),
         fixes: Vec::new(),
         seen: vec![0; pool.geometry.blocks.div_ceil(64) as usize],
+        torn_blocks: HashSet::new(),
         inodes: Vec::new(),
         watch,
         done: 0,
@@ -201,6 +205,14 @@ pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec
     Ok((checker.report, checker.fixes))
 }
 
+/// Whether one of these blocks has its bit.
+fn is_marked(seen: &[u64], run: Run) -> bool {
+    (run.block..run.block + run.count).any(|block| {
+        let word = seen.get((block / 64) as usize).copied().unwrap_or(0);
+        word >> (block % 64) & 1 == 1
+    })
+}
+
 impl Checker<'_> {
     /// So many inodes, or names, more.
     fn step(&mut self, more: u64) {
@@ -223,9 +235,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes that something names these blocks. If something else did before, the later name is to go.
-    ///
-    fn claim(&mut self, run: Run, by: &str, fix: &dyn Fn() -> Fix) {
+    /// Notes that something names these blocks. If something else did before, the later name is to go. Answers whether nothing did.
+    fn claim(&mut self, run: Run, by: &str, fix: &dyn Fn() -> Fix) -> bool {
         let mut twice = None;
         for block in run.block..run.block + run.count {
             let Some(word) = self.seen.get_mut((block / 64) as usize) else {
@@ -242,14 +253,12 @@ impl Checker<'_> {
             let text = format!("block {block} is named twice, the second time by {by}");
             self.find_to_fix(number::BLOCK_TWICE, text, fix());
         }
+        twice.is_none()
     }
 
     /// Whether something names one of these blocks already.
     fn is_claimed(&self, run: Run) -> bool {
-        (run.block..run.block + run.count).any(|block| {
-            let word = self.seen.get((block / 64) as usize).copied().unwrap_or(0);
-            word >> (block % 64) & 1 == 1
-        })
+        is_marked(&self.seen, run)
     }
 
     /// The blocks that are never given out.

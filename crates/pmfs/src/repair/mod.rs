@@ -43,7 +43,7 @@ pub(crate) fn repair(pool: &Pool, watch: check::Watch<'_>) -> Result<RepairRepor
         let (report, fixes) = check::examine(pool, watch)?;
         found.extend(report.findings.iter().cloned());
         left = report;
-        if left.is_clean() || fixes.is_empty() {
+        if fixes.is_empty() {
             break;
         }
         apply(pool, &fixes)?;

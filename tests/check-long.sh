@@ -44,6 +44,12 @@ campaign "yat" '^[0-9]+ (workloads|sites)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINU
 campaign "bit flips" '^[0-9]+ bits flipped' \
     env PMFS_FLIPS="${PMFS_FLIPS:-30000}" PMFS_FLIPS_SEED="${PMFS_FLIPS_SEED:-$(date +%s)}" \
     cargo test --release -p yat --test flips -- --nocapture
+campaign "crafted pools" '^[0-9]+ pools crafted|PMFS_CRAFTED_SEED=' \
+    env PMFS_CRAFTED="${PMFS_CRAFTED:-20000}" PMFS_CRAFTED_SEED="${PMFS_CRAFTED_SEED:-$(date +%s)}" \
+    cargo test --release -p yat --test crafted -- --nocapture
+campaign "every face" '^[0-9]+ pools crafted|PMFS_CRAFTED_SEED=' \
+    env PMFS_CRAFTED_FACES="${PMFS_CRAFTED_FACES:-300}" PMFS_CRAFTED_SEED="${PMFS_CRAFTED_SEED:-$(date +%s)}" \
+    bash -c 'cargo build -p pmfs-shim --release && cargo test --release -p pmfs-cli --test crafted -- --nocapture'
 campaign "fuzzing" '^fuzz: ' bash tests/fuzz.sh
 campaign "10 M inodes" '^(mount|check) ' \
     cargo run --release -p pmbench -- recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3

@@ -1,6 +1,7 @@
 //! Damaged pools: a small pool with one of everything, and looking at, using and repairing what is left of it
 //! after its bytes were changed. Whatever they are, every call has to end, without a panic.
 
+use super::crafted::{Edits, Places, craft};
 use pmem::Pmem;
 use pmem::record::Observer;
 use pmfs::{Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr, XattrFlags};
@@ -204,10 +205,18 @@ pub fn words(attach: impl FnOnce(OpenOptions) -> Fs, sound: &Seen) -> Vec<u64> {
     words.iter().copied().collect()
 }
 
+/// Flags of an input: the superblock's checksum is right.
+const SEALED: u8 = 1;
+/// A crafted pool is what is edited.
+const CRAFTED: u8 = 2;
+/// The runtime area is believed, if the pool was left clean.
+const BELIEVED: u8 = 4;
+
 /// A pool's memory as it is when it was filled, and what can be damaged in it: what a fuzzer starts from.
 pub struct Base {
     image: Vec<u8>,
     words: Vec<u64>,
+    places: Places,
 }
 
 impl Base {
@@ -228,14 +237,38 @@ impl Base {
             |options| Fs::open_private(load(&image), &options).expect("open"),
             &sound,
         );
-        Base { image, words }
+        let places = Places::of(&image);
+        Base {
+            image,
+            words,
+            places,
+        }
     }
 
-    /// The image with the edits that `input` says: a byte of flags, then edits, each of a place (two bytes, one
+    /// The sound pool's bytes.
+    #[must_use]
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// Where things are in it.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The image with the edits that `input` says: a byte of flags, with one of them the number of a crafted pool, then edits, each of a place (two bytes, one
     /// of the words that are read), a kind, and what it takes.
     fn edited(&self, input: &[u8]) -> Vec<u8> {
         let mut image = self.image.clone();
         let (&flags, mut rest) = input.split_first().unwrap_or((&0, &[]));
+        if let Some((number, tail)) = rest.split_first_chunk::<8>()
+            && flags & CRAFTED != 0
+        {
+            let number = u64::from_le_bytes(*number);
+            (image, _) = craft(&image, &self.places, Edits::All, number);
+            rest = tail;
+        }
         while let Some((head, tail)) = rest.split_at_checked(3) {
             let place = usize::from(u16::from_le_bytes([head[0], head[1]]));
             let at = self.words[place % self.words.len()] as usize;
@@ -258,7 +291,7 @@ impl Base {
             };
             image[at..at + 8].copy_from_slice(&new.to_le_bytes());
         }
-        if flags & 1 != 0 {
+        if flags & SEALED != 0 {
             seal(&mut image);
         }
         image
@@ -268,7 +301,11 @@ impl Base {
     /// a panic.
     pub fn try_input(&self, input: &[u8]) {
         let image = self.edited(input);
-        if let Ok(fs) = Fs::open_private(load(&image), &OpenOptions::default()) {
+        let believing = OpenOptions {
+            rebooted: input.first().is_some_and(|flags| flags & BELIEVED != 0),
+            ..OpenOptions::default()
+        };
+        if let Ok(fs) = Fs::open_private(load(&image), &believing) {
             let seen = look(&fs);
             let _ = disturb(&fs, &seen);
             let _ = fs.check();
@@ -300,7 +337,9 @@ fn seal(image: &mut [u8]) {
     image[size - 4..size].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn load(image: &[u8]) -> Pmem {
+/// A private mapping of these bytes.
+#[must_use]
+pub fn load(image: &[u8]) -> Pmem {
     let mem = Pmem::private(image.len() as u64);
     mem.poke(0, image);
     mem

@@ -4,6 +4,7 @@ pub mod ace;
 mod apart;
 pub mod call;
 mod colliding;
+pub mod crafted;
 pub mod damage;
 pub mod debts;
 pub mod kinds;

@@ -1,5 +1,6 @@
 //! Paths inside a pool, and what is said when one leads nowhere.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -58,26 +59,21 @@ impl Names<'_> {
         let mut names = Vec::new();
         let listed = self.fs.readdir(dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
-                names.push((entry.name.to_vec(), entry.ino));
+                names.push(entry.name.to_vec());
             }
             true
         });
         listed.map_err(|error| self.failed(path, &error))?;
         names.sort();
         let mut children = Vec::with_capacity(names.len());
-        for (name, ino) in names {
-            let at = path.join(OsStr::from_bytes(&name));
-            if name.contains(&b'/') || name.contains(&0) || name.is_empty() {
-                // It must not lead out of the place where it is put.
-                return Err(Failure::new(
-                    format!("{}: '{}' is not a name", self.pool.display(), at.display()),
-                    "run `pmfs fsck` on it",
-                ));
+        let mut dirs = HashSet::new();
+        for name in names {
+            let failed = |error| self.failed(&below(path, &name), &error);
+            let attr = self.fs.lookup(dir, &name).map_err(failed)?;
+            if is_dir(&attr) && !dirs.insert(attr.ino) {
+                // The engine has each in one directory alone; two names there would double what is below, again and again.
+                return Err(failed(Error::corrupt("directory with two names", 0)));
             }
-            let attr = self
-                .fs
-                .getattr(ino)
-                .map_err(|error| self.failed(&at, &error))?;
             children.push(Child { name, attr });
         }
         Ok(children)

@@ -203,7 +203,9 @@ impl Adapter {
     ) -> Answer {
         let ttl = self.server.term(&mut reply.grant);
         self.list(header, body, reply, |server, found| {
-            let known = (!ttl.is_zero()).then(|| server.looked_up(found)).flatten();
+            let known = (!ttl.is_zero())
+                .then(|| server.looked_up(header.nodeid, found))
+                .flatten();
             DirentPlus {
                 entry: known.map_or_else(EntryOut::new_zeroed, |attr| entry(&attr, ttl)),
                 dirent: dirent(found),

@@ -395,9 +395,9 @@ impl Server {
     }
 
     /// A LOOKUP of what READDIRPLUS lists. `None`: it is left to a LOOKUP.
-    pub(crate) fn looked_up(&self, found: &DirEntry<'_>) -> Option<Attr> {
+    pub(crate) fn looked_up(&self, node: u64, found: &DirEntry<'_>) -> Option<Attr> {
         let is_own = matches!(found.name, b"." | b"..");
-        let attr = (!is_own).then(|| self.fs.getattr(found.ino).ok())??;
+        let attr = (!is_own).then(|| self.fs.listed(ino_of(node), found).ok())??;
         may_remember(&attr).then(|| self.told(attr))
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
     let before = fs.file(dir.file).map_err(errno)?.offset;
     let listed = fs.at_offset(dir.file, |now| {
         let mut end = now.offset;
-        fs.readdir(dir.ino, now.offset, &mut |entry| {
+        let listed = fs.readdir(dir.ino, now.offset, &mut |entry| {
             met_none = false;
             let bytes = (HEAD + entry.name.len() + 1).next_multiple_of(8);
             if records.len() + bytes > room {
@@ -41,8 +41,12 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
             records.resize(start + bytes, 0);
             end = entry.cookie;
             true
-        })?;
-        Ok((end, records.len()))
+        });
+        // What stands before an error is told first, as on a mount.
+        match listed {
+            Err(error) if records.is_empty() => Err(error),
+            _ => Ok((end, records.len())),
+        }
     });
     let listed = listed.map_err(errno)?;
     if listed == 0 && !met_none {

@@ -43,6 +43,7 @@ mod signals;
 mod time;
 mod top;
 mod totals;
+mod trust;
 mod umount;
 mod xattrs;
 

@@ -18,7 +18,7 @@ use crate::cli::Mount;
 use crate::failure::Failure;
 use crate::logger::{self, Target};
 use crate::report::{self, Recovery};
-use crate::{Outcome, crash, daemon, remount, signals};
+use crate::{Outcome, crash, daemon, remount, signals, trust};
 
 /// What is to be mounted where.
 pub struct Request {
@@ -107,10 +107,9 @@ impl Request {
             .into());
         }
         if options.suid || options.dev {
-            for path in [&pool, &dir] {
-                if fs::metadata(path).is_ok_and(|file| file.uid() != 0) {
-                    return Err(MountError::NotRoots { path: path.clone() }.into());
-                }
+            trust::is_roots(&pool)?;
+            if fs::metadata(&dir).is_ok_and(|file| file.uid() != 0) {
+                return Err(MountError::NotRoots { path: dir }.into());
             }
         }
         Ok(Request { pool, dir, options })

@@ -10,9 +10,9 @@ use pmfs_fuse::{MountError, MountOptions, mounts, remount};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 
-use crate::Outcome;
 use crate::cli::Mount;
 use crate::failure::Failure;
+use crate::{Outcome, trust};
 
 pub fn run(arguments: &Mount) -> Outcome {
     let dir = fs::canonicalize(&arguments.dir).unwrap_or_else(|_| arguments.dir.clone());
@@ -23,8 +23,12 @@ pub fn run(arguments: &Mount) -> Outcome {
     let mut options = MountOptions::new(true);
     (options.suid, options.dev) = (true, true);
     options.parse(&mount.options)?;
+    let had = (options.suid, options.dev);
     for list in &arguments.options {
         options.parse(list)?;
+    }
+    if options.suid && !had.0 || options.dev && !had.1 {
+        trust::is_roots(&mount.pool)?;
     }
     if arguments.emulate.is_some() || !options.emulate.is_off() {
         return Err(Failure::new(

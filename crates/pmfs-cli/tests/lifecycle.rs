@@ -210,6 +210,61 @@ fn options_reach_the_kernel() {
     bench.mount(&[]);
 }
 
+/// Goal: nobody else than root says which programs run as root. Method: each way to write to the pool, or to put another in its place,
+/// given to others; mounting, and mounting anew.
+#[test]
+fn a_pool_that_others_can_write_is_not_mounted_with_suid() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let refused = |bench: &Bench, what: &str, options: &str| {
+        let error = bench.fails(1, &["mount", "-o", options, "pool", "mnt"]);
+        assert!(error.contains("only root can write"), "{what}: {error}");
+    };
+    let (pool, above) = (bench.path("pool"), bench.path("."));
+    let mode = |path: &std::path::Path, bits| {
+        fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+    };
+    mode(&pool, 0o602);
+    refused(&bench, "a mount that is there", "remount,suid");
+    bench.umount();
+    refused(&bench, "everybody", "suid");
+    mode(&pool, 0o620);
+    chown(&pool, None, Some(65534)).unwrap();
+    refused(&bench, "a group", "dev");
+    chown(&pool, None, Some(0)).unwrap();
+    mode(&pool, 0o600);
+    mode(&above, 0o757);
+    refused(&bench, "a directory that all can write to", "suid,dev");
+    mode(&above, 0o1777);
+    bench.mount(&["-o", "suid"]);
+    bench.umount();
+    mode(&above, 0o700);
+    chown(&above, Some(65534), None).unwrap();
+    refused(&bench, "a directory of somebody else", "suid");
+    chown(&above, Some(0), None).unwrap();
+    // An ACL: user 65534 may write, the mask lets him.
+    let entry = |tag: u16, bits: u16, id: u32| {
+        let [tag, bits] = [tag, bits].map(u16::to_le_bytes);
+        [&tag[..], &bits[..], &id.to_le_bytes()].concat()
+    };
+    let acl = [
+        2u32.to_le_bytes().to_vec(),
+        entry(1, 6, u32::MAX),
+        entry(2, 6, 65534),
+        entry(4, 0, u32::MAX),
+        entry(16, 6, u32::MAX),
+        entry(32, 0, u32::MAX),
+    ];
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&pool, "system.posix_acl_access", &acl.concat(), flags).unwrap();
+    refused(&bench, "an ACL", "suid");
+    rustix::fs::removexattr(&pool, "system.posix_acl_access").unwrap();
+    mode(&pool, 0o600);
+    bench.mount(&["-o", "suid,dev"]);
+}
+
 #[test]
 fn remount_changes_flags() {
     let Some(bench) = Bench::mounted(&["-o", "dev"]) else {

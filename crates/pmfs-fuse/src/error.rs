@@ -37,6 +37,18 @@ pub enum MountError {
         /// The pool or the directory.
         path: PathBuf,
     },
+    /// `suid` or `dev` for a pool that others can change.
+    #[error(
+        "options suid and dev are for a pool that only root can write or replace, and {who} can write to {}; \
+         leave them out, or chmod it",
+        path.display()
+    )]
+    OthersWrite {
+        /// The pool, or a directory above it.
+        path: PathBuf,
+        /// Who can.
+        who: &'static str,
+    },
     /// There is nothing at the mount point.
     #[error("no directory {} to mount on; create it with mkdir", path.display())]
     NoDirectory {

@@ -18,7 +18,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("pmfs", &["pmem", "pmfs-format"]),
     ("pmfs-posix", &["pmfs"]),
     ("pmfs-capi", &["pmfs", "pmfs-posix"]),
-    ("pmfs-fuse", &["pmem", "pmfs"]),
+    ("pmfs-fuse", &["pmem", "pmfs", "pmfs-posix"]),
     ("pmfs-patch", &[]),
     ("pmfs-shim", &["pmem", "pmfs", "pmfs-posix"]),
     ("pmfs-cli", &["pmem", "pmfs", "pmfs-fuse", "pmfs-patch"]),

@@ -13,12 +13,12 @@ use linux_raw_sys::general::{
     __NR_pwrite64, __NR_pwritev, __NR_pwritev2, __NR_sendfile, __NR_splice, __NR_write,
     __NR_writev, RWF_APPEND,
 };
+use pmfs_posix::Subject;
+
+pub use pmfs_posix::capability::SYS_ADMIN;
 
 /// Of `linux/fs.h`, since Linux 6.9.
 const RWF_NOAPPEND: u32 = 0x20;
-
-/// CAP_SYS_ADMIN of capabilities(7).
-pub const SYS_ADMIN: u32 = 21;
 
 /// The thread behind a request.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +32,19 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether it is in the group.
-    #[must_use]
-    pub fn is_in_group(&self, gid: u32) -> bool {
-        self.gid == gid || self.status().is_some_and(|status| groups(&status, gid))
-    }
-
     /// Whether it has the capability in effect.
     #[must_use]
     pub fn has_capability(&self, capability: u32) -> bool {
-        let status = self.status();
-        let effective = status.as_deref().and_then(effective);
-        effective.map_or(self.uid == 0, |set| set >> capability & 1 != 0)
+        self.known().has(capability)
+    }
+
+    /// All that is known of it, asked for once.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        Known {
+            caller: *self,
+            status: self.status(),
+        }
     }
 
     /// Whether what it writes, to a file opened with O_APPEND or not, is to go to the end. `None`: it can't be told, as of who uses
@@ -90,6 +91,28 @@ fn appends(syscall: &str, is_opened_so: bool) -> Option<bool> {
     let flags = u64::from_str_radix(flags, 16).ok()?;
     let has = |flag: u32| flags & u64::from(flag) != 0;
     Some(has(RWF_APPEND) || is_opened_so && !has(RWF_NOAPPEND))
+}
+
+/// A caller, with what /proc says of it.
+pub struct Known {
+    caller: Caller,
+    status: Option<String>,
+}
+
+impl Subject for Known {
+    fn user(&self) -> u32 {
+        self.caller.uid
+    }
+
+    fn is_in(&self, group: u32) -> bool {
+        let listed = |status: &String| groups(status, group);
+        self.caller.gid == group || self.status.as_ref().is_some_and(listed)
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        let effective = self.status.as_deref().and_then(effective);
+        effective.map_or(self.caller.uid == 0, |set| set >> capability & 1 != 0)
+    }
 }
 
 /// The value of a line of proc_pid_status(5).
@@ -152,7 +175,7 @@ mod tests {
             gid: 5,
             pid: 0,
         };
-        assert!(hidden(1).is_in_group(5) && !hidden(1).is_in_group(6));
+        assert!(hidden(1).known().is_in(5) && !hidden(1).known().is_in(6));
         assert!(!hidden(1).has_capability(SYS_ADMIN) && hidden(0).has_capability(SYS_ADMIN));
         let me = Caller {
             pid: std::process::id(),

@@ -5,3 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod names;
+pub mod privileges;
+pub mod rights;
+pub mod subject;
+
+pub use subject::{Subject, capability};

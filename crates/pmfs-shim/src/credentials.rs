@@ -2,27 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use libc::{EACCES, EPERM};
-use pmfs::types::mode;
-use pmfs::{Attr, Fs};
+use libc::EACCES;
+use pmfs::{Attr, Fs, Ino};
+pub(crate) use pmfs_posix::capability;
+pub(crate) use pmfs_posix::rights::{EXECUTE, READ, WRITE};
+use pmfs_posix::{Subject, privileges, rights};
 
+use crate::names::errno;
 use crate::{kernel, thread};
-
-/// What somebody wants to do with a file: the bits of a mode's last digit.
-pub(crate) const READ: u32 = 4;
-pub(crate) const WRITE: u32 = 2;
-pub(crate) const EXECUTE: u32 = 1;
-
-/// Capabilities, as capabilities(7) numbers them.
-pub(crate) mod capability {
-    pub const CHOWN: u32 = 0;
-    pub const DAC_OVERRIDE: u32 = 1;
-    pub const DAC_READ_SEARCH: u32 = 2;
-    pub const FOWNER: u32 = 3;
-    pub const FSETID: u32 = 4;
-    pub const SYS_ADMIN: u32 = 21;
-    pub const MKNOD: u32 = 27;
-}
 
 /// A process's credentials, as far as files are concerned.
 #[derive(Clone, Debug, Default)]
@@ -160,80 +147,6 @@ impl Credentials {
     pub fn is_in(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
-
-    pub fn owns(&self, attr: &Attr) -> bool {
-        self.uid == attr.uid || self.has(capability::FOWNER)
-    }
-
-    /// Whether `want` is allowed; with an access ACL, by that.
-    fn may(&self, fs: &Fs, attr: &Attr, want: u32) -> bool {
-        let is_dir = attr.mode & mode::S_IFMT == mode::S_IFDIR;
-        let executable = is_dir || attr.mode & 0o111 != 0;
-        if self.has(capability::DAC_OVERRIDE) && (want & EXECUTE == 0 || executable) {
-            return true;
-        }
-        let searches = want == READ || is_dir && want & WRITE == 0;
-        if self.has(capability::DAC_READ_SEARCH) && searches {
-            return true;
-        }
-        let bits = attr.mode;
-        if self.uid == attr.uid {
-            return bits >> 6 & want == want;
-        }
-        // The group's bits are an ACL's mask: without them nobody named gets anything.
-        if bits & 0o070 != 0
-            && let Ok(acl) = fs.getxattr(attr.ino, b"system.posix_acl_access")
-        {
-            return self.acl_allows(&acl, attr, want);
-        }
-        if self.is_in(attr.gid) {
-            bits >> 3 & want == want
-        } else {
-            bits & want == want
-        }
-    }
-
-    /// The order of acl(5): named users, groups of which one is enough, others.
-    fn acl_allows(&self, acl: &[u8], attr: &Attr, want: u32) -> bool {
-        const USER: u16 = 0x02;
-        const GROUP_OBJ: u16 = 0x04;
-        const GROUP: u16 = 0x08;
-        const MASK: u16 = 0x10;
-        const OTHER: u16 = 0x20;
-        let entries = acl
-            .get(4..)
-            .unwrap_or_default()
-            .chunks_exact(8)
-            .map(|entry| {
-                let half = |at: usize| u16::from_le_bytes([entry[at], entry[at + 1]]);
-                let id = u32::from(half(4)) | u32::from(half(6)) << 16;
-                (half(0), u32::from(half(2)), id)
-            });
-        let entries: Vec<(u16, u32, u32)> = entries.collect();
-        let of = |tag| {
-            entries
-                .iter()
-                .find(|entry| entry.0 == tag)
-                .map(|entry| entry.1)
-        };
-        let mask = of(MASK).unwrap_or(7);
-        let user = entries
-            .iter()
-            .find(|entry| entry.0 == USER && entry.2 == self.uid);
-        if let Some(user) = user {
-            return user.1 & mask & want == want;
-        }
-        let mut in_one = false;
-        for (tag, allowed, id) in &entries {
-            let mine =
-                *tag == GROUP_OBJ && self.is_in(attr.gid) || *tag == GROUP && self.is_in(*id);
-            if mine && allowed & mask & want == want {
-                return true;
-            }
-            in_one |= mine;
-        }
-        !in_one && of(OTHER).unwrap_or(0) & want == want
-    }
 }
 
 /// Whether the program may do `want`.
@@ -245,7 +158,8 @@ pub(crate) fn allow(fs: &Fs, attr: &Attr, want: u32) -> Result<(), i32> {
     if known().all_may.load(Ordering::Relaxed) && want & EXECUTE == 0 {
         return Ok(());
     }
-    if with(|me| me.may(fs, attr, want)) {
+    let acl = || fs.getxattr(attr.ino, rights::ACCESS_ACL).ok();
+    if with(|me| rights::may(attr, want, me, acl)) {
         Ok(())
     } else {
         Err(EACCES)
@@ -257,9 +171,7 @@ pub(crate) fn allow(fs: &Fs, attr: &Attr, want: u32) -> Result<(), i32> {
 /// # Errors
 /// EPERM.
 pub(crate) fn allow_removal(dir: &Attr, victim: &Attr) -> Result<(), i32> {
-    let allowed = dir.mode & mode::S_ISVTX == 0
-        || with(|me| me.uid == victim.uid || me.uid == dir.uid || me.has(capability::FOWNER));
-    if allowed { Ok(()) } else { Err(EPERM) }
+    with(|me| rights::allow_removal(dir, victim, me))
 }
 
 /// Whether the program owns a file, or may do what owners do.
@@ -267,9 +179,56 @@ pub(crate) fn allow_removal(dir: &Attr, victim: &Attr) -> Result<(), i32> {
 /// # Errors
 /// EPERM.
 pub(crate) fn allow_owner(attr: &Attr) -> Result<(), i32> {
-    if with(|me| me.owns(attr)) {
-        Ok(())
-    } else {
-        Err(EPERM)
+    with(|me| rights::allow_owner(attr, me))
+}
+
+impl Subject for Credentials {
+    fn user(&self) -> u32 {
+        self.uid
     }
+
+    fn is_in(&self, group: u32) -> bool {
+        Credentials::is_in(self, group)
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        Credentials::has(self, capability)
+    }
+}
+
+/// Before a change of a file's content: what that takes away of set-id bits and file capabilities.
+///
+/// # Errors
+/// Those of the engine.
+#[inline]
+pub(crate) fn drop_privileges(fs: &Fs, ino: Ino) -> Result<(), i32> {
+    if fs.may_have_privileges(ino) {
+        drop_some(fs, ino).map_err(errno)?;
+    }
+    Ok(())
+}
+
+/// What the file's program may do beyond who runs it, if it has that.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn drop_capability(fs: &Fs, ino: Ino) -> pmfs::Result<()> {
+    if !fs.may_have_privileges(ino) {
+        return Ok(());
+    }
+    match fs.removexattr(ino, privileges::CAPABILITY) {
+        Err(pmfs::Error::NoAttribute) => Ok(()),
+        answer => answer,
+    }
+}
+
+#[cold]
+fn drop_some(fs: &Fs, ino: Ino) -> pmfs::Result<()> {
+    drop_capability(fs, ino)?;
+    let gone = |attr: &Attr| with(|me| privileges::gone_with_content(attr, me));
+    if gone(&fs.getattr(ino)?) == 0 {
+        return Ok(());
+    }
+    fs.setattr_by(ino, &|now| privileges::without(now, gone(now)))
+        .map(drop)
 }

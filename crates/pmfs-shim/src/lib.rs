@@ -48,6 +48,7 @@ mod process;
 mod program;
 mod programs;
 mod promote;
+mod protected;
 mod retire;
 mod signals;
 mod start;

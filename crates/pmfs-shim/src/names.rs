@@ -11,11 +11,14 @@ use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, INODE_NAME, Ino, ROOT_INO};
 pub(crate) use pmfs_posix::names::is_dir;
 use pmfs_posix::names::{self as posix, Last};
+use pmfs_posix::rights;
 
 use crate::credentials::{self, EXECUTE};
 use crate::cwd::{self, Cwd};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{config, descriptors, guest, mountless, numbered, outside, parked, pool, program};
+use crate::{
+    config, descriptors, guest, mountless, numbered, outside, parked, pool, program, protected,
+};
 
 /// As many links as the kernel follows.
 pub(crate) const LINKS_MAX: u32 = 40;
@@ -482,6 +485,11 @@ fn put(
     Ok(len)
 }
 
+/// Where what follows slashes begins.
+fn behind_slashes(path: &[u8], at: usize) -> usize {
+    at + path[at..].iter().take_while(|byte| **byte == b'/').count()
+}
+
 /// Goes along a path until a link has to be followed, or to its end; `attr` is what it has come to.
 fn steps(
     fs: &Fs,
@@ -491,9 +499,8 @@ fn steps(
     at_end: AtEnd,
     attr: &mut Attr,
 ) -> Result<Step, i32> {
-    let slashes = |at: usize| at + path[at..].iter().take_while(|byte| **byte == b'/').count();
     let mut here = false;
-    let mut at = slashes(from);
+    let mut at = behind_slashes(path, from);
     if at == path.len() {
         fs.getattr_into(*dir, attr).map_err(errno)?;
         let ended = End {
@@ -508,7 +515,7 @@ fn steps(
     loop {
         let end = at + path[at..].iter().take_while(|byte| **byte != b'/').count();
         let name = at..end;
-        let next = slashes(end);
+        let next = behind_slashes(path, end);
         let last = next == path.len();
         let wants_dir = last && next > end;
         if !credentials::searches_all() {
@@ -530,6 +537,9 @@ fn steps(
             Err(error) => return Err(errno(error)),
         };
         if found && is_link(attr) && (!last || at_end.follows(wants_dir)) {
+            if last {
+                allow_following(fs, *dir, attr)?;
+            }
             return Ok(Step::Link(fs.readlink(attr.ino).map_err(errno)?, end));
         }
         if last {
@@ -549,6 +559,15 @@ fn steps(
         *dir = attr.ino;
         at = next;
     }
+}
+
+/// Whether a link at the end of a path may be followed, where the machine protects them.
+fn allow_following(fs: &Fs, dir: Ino, link: &Attr) -> Result<(), i32> {
+    if !protected::SYMBOLIC_LINKS.is_on() {
+        return Ok(());
+    }
+    let dir = fs.getattr(dir).map_err(errno)?;
+    credentials::with(|me| rights::allow_following(&dir, link, me))
 }
 
 fn is_link(attr: &Attr) -> bool {

@@ -414,6 +414,13 @@ impl Fs {
         self.pool().expect_byte(ino, offset);
     }
 
+    /// Whether an inode may have set-id bits or file capabilities, which a change of its content takes away: set-id bits, or any extended attribute.
+    /// One look at the line that a write needs anyway, without locks; false of what is not there.
+    #[inline]
+    pub fn may_have_privileges(&self, ino: Ino) -> bool {
+        self.pool().may_have_privileges(ino)
+    }
+
     /// Writes; short where the pool is full, or too scattered for one transaction.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
         self.change_data(|pool| pool.write(ino, offset, data), |&written| written)

@@ -271,6 +271,16 @@ impl Pool {
         Ok(found.entry.off())
     }
 
+    /// See [`crate::Fs::may_have_privileges`].
+    #[inline]
+    pub(crate) fn may_have_privileges(&self, ino: Ino) -> bool {
+        let Ok(off) = self.inode_off(ino) else {
+            return false;
+        };
+        let [xattr, mode] = self.pm.read::<2>(off + offset::XATTR);
+        xattr != 0 || mode as u32 & (mode::S_ISUID | mode::S_ISGID) != 0
+    }
+
     /// Everything `stat` says of an inode just read.
     #[inline]
     pub(crate) fn attr_of(&self, inode: &Inode) -> Attr {

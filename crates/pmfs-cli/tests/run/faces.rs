@@ -62,5 +62,7 @@ tests! {
     slashes_behind_relative_names: "slashes.c" "relative";
     slashes_behind_names_in_a_directory: "slashes.c" "descriptor";
     slashes_behind_links_from_outside: "slashes.c" "outside";
+    what_calls_take_away: "privileges.c" "lost";
+    new_files_in_set_gid_directories: "privileges.c" "made";
     calls_that_nobody_knows: "unknown.c" "all";
 }

@@ -137,6 +137,8 @@ impl Run {
     pub fn plain(&self, program: &Path, arguments: &[&str]) -> Said {
         let mut command = Command::new(program);
         command.args(arguments).arg(self.bench.path("plain"));
+        // Where a tmpfs differs from what a pool is to be like, programs know it.
+        command.env("PMFS_LIKE_TMPFS", "1");
         self.ended(command)
     }
 

@@ -93,7 +93,10 @@ impl Adapter {
         let asked: FallocateIn = body.take()?;
         let offset = within_a_file(asked.offset)?;
         let length = within_a_file(asked.length)?;
-        self.run(|server| server.fallocate(header.nodeid, asked.mode, offset, length))
+        self.run(|server| {
+            let who = caller(header);
+            server.fallocate(header.nodeid, asked.mode, offset, length, &who)
+        })
     }
 
     pub(super) fn lseek(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
@@ -123,7 +126,7 @@ impl Adapter {
         let asked: CopyFileRangeIn = body.take()?;
         let from = (header.nodeid, within_a_file(asked.off_in)?);
         let to = (asked.nodeid_out, within_a_file(asked.off_out)?);
-        let copied = self.run(|server| server.copy_range(from, to, asked.len))?;
+        let copied = self.run(|server| server.copy_range(from, to, asked.len, &caller(header)))?;
         if opcode == Opcode::CopyFileRange64 {
             reply.put(&CopyFileRangeOut {
                 bytes_copied: copied,

@@ -22,10 +22,10 @@ impl Server {
         self.fs.read(ino, offset, buffer)
     }
 
-    /// WRITE of a page that a mapping has changed. Whatever of it lies past the end of the file is nobody's.
+    /// WRITE of a page that a mapping has changed, which takes no set-id bits nor capabilities away. Whatever of it lies past the end of the file is
+    /// nobody's.
     pub fn write_back(&self, node: u64, offset: u64, data: &[u8]) -> Result<()> {
         let ino = ino_of(node);
-        self.drop_privileges(ino, None)?;
         self.with_space(|| self.fs.write_back(ino, offset, data))
     }
 

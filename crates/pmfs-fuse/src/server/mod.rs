@@ -6,7 +6,8 @@
 //! - **umask**: the engine, because a default ACL overrides it. **set-gid directories**: the engine.
 //! - **Set-id bits and file capabilities**: at chown, truncate, fallocate and copy the kernel drops
 //!   them (it sends the new mode in the same SETATTR, as neither of FUSE's HANDLE_KILLPRIV versions
-//!   is asked for). At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
+//!   is asked for), but for set-gid without group execution, which is dropped here, from who is outside
+//!   the group. At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
 //!   writer lacks CAP_FSETID, and [`Server::write`] drops them, before the data is written.
 //! - **O_TRUNC**: the kernel, by a SETATTR of its own after the open.
 //! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be old ([`placing`]).
@@ -504,10 +505,18 @@ impl Server {
     }
 
     /// FALLOCATE, `mode` as in `fallocate(2)`.
-    pub fn fallocate(&self, node: u64, mode: u32, offset: u64, len: u64) -> Result<()> {
+    pub fn fallocate(
+        &self,
+        node: u64,
+        mode: u32,
+        offset: u64,
+        len: u64,
+        caller: &Caller,
+    ) -> Result<()> {
         let mode =
             FallocateMode::from_bits(mode).ok_or(Error::NotSupported(&"this mode of fallocate"))?;
         let ino = ino_of(node);
+        self.drop_privileges(ino, Some(*caller))?;
         self.with_space(|| self.fs.fallocate(ino, mode, offset, len))?;
         if !mode.contains(FallocateMode::KEEP_SIZE) {
             self.known.grow(ino, offset.saturating_add(len));
@@ -535,9 +544,16 @@ impl Server {
     }
 
     /// COPY_FILE_RANGE; may stop short.
-    pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Result<u64> {
+    pub fn copy_range(
+        &self,
+        from: (u64, u64),
+        to: (u64, u64),
+        len: u64,
+        caller: &Caller,
+    ) -> Result<u64> {
         let (source, target) = (ino_of(from.0), ino_of(to.0));
         let len = len.min(COPY_MAX);
+        self.drop_privileges(target, Some(*caller))?;
         let copy = || self.fs.copy_range(source, from.1, target, to.1, len);
         let copied = self.with_space(copy)?;
         self.known.grow(target, to.1.saturating_add(copied));

@@ -2,18 +2,10 @@
 
 use pmfs::types::mode;
 use pmfs::{Attr, Ino, Result, SetAttr};
+use pmfs_posix::privileges::{CAPABILITY, SET_ID, gone_with_content, gone_with_owner, without};
 
 use super::{Server, ino_of};
 use crate::caller::Caller;
-
-const CAPABILITY: &[u8] = b"security.capability";
-
-const SET_ID: u32 = mode::S_ISUID | mode::S_ISGID;
-
-/// No call of a program's sets a mode and one of these.
-fn is_chown_or_truncate(set: &SetAttr) -> bool {
-    set.uid.is_some() || set.gid.is_some() || set.size.is_some()
-}
 
 /// Whether it is a file with set-id bits.
 pub(crate) fn has_set_id(attr: &Attr) -> bool {
@@ -23,8 +15,8 @@ pub(crate) fn has_set_id(attr: &Attr) -> bool {
 
 impl Server {
     /// SETATTR.
-    pub fn setattr(&self, node: u64, set: &SetAttr) -> Result<Attr> {
-        let attr = self.changed(ino_of(node), set)?;
+    pub fn setattr(&self, node: u64, set: &SetAttr, caller: &Caller) -> Result<Attr> {
+        let attr = self.changed(ino_of(node), set, caller)?;
         if set.size.is_some() {
             self.known.set_size(attr.ino, attr.size);
         }
@@ -32,12 +24,18 @@ impl Server {
         Ok(attr)
     }
 
-    fn changed(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        let Some(kept) = set.mode.filter(|_| is_chown_or_truncate(set)) else {
+    /// With an owner or a size the kernel sends the mode that it has seen, less some of the set-id bits that go: no call of a program's sets a
+    /// mode and one of these. It does not know that set-gid without group execution goes, too, from who is outside the group.
+    fn changed(&self, ino: Ino, set: &SetAttr, caller: &Caller) -> Result<Attr> {
+        let changes_owner = set.uid.is_some() || set.gid.is_some();
+        if !changes_owner && set.size.is_none() {
             return self.with_space(|| self.fs.setattr(ino, set));
-        };
-        // The kernel's own: the mode that it has seen, less the set-id bits that go with the owner or the content.
-        let gone = SET_ID & !kept;
+        }
+        let by_kernel = set.mode.map_or(0, |kept| SET_ID & !kept);
+        if set.mode.is_none() && !self.fs.may_have_privileges(ino) {
+            return self.with_space(|| self.fs.setattr(ino, set));
+        }
+        let who = caller.known();
         if let Some(size) = set.size {
             let size = SetAttr {
                 size: Some(size),
@@ -45,36 +43,37 @@ impl Server {
             };
             self.with_space(|| self.fs.setattr(ino, &size))?;
         }
-        let less = |now: &Attr| SetAttr {
-            mode: Some(now.mode & !gone).filter(|&mode| mode != now.mode),
-            size: None,
-            ..*set
+        let less = |now: &Attr| {
+            let gone = match changes_owner {
+                true => gone_with_owner(now, &who),
+                false => gone_with_content(now, &who),
+            };
+            SetAttr {
+                mode: without(now, gone | by_kernel).mode,
+                size: None,
+                ..*set
+            }
         };
         self.with_space(|| self.fs.setattr_by(ino, &less))
     }
 
-    /// What a write takes away: file capabilities always, set-id bits from who may not keep them (set-gid without
-    /// group execution only if the writer is not in the group).
-    pub(super) fn drop_privileges(&self, ino: Ino, kill_set_id: Option<Caller>) -> Result<()> {
+    /// Before a change of the content: what it takes away. `writer`: of a write, who may not keep set-id bits, as the kernel says; of another change,
+    /// who makes it.
+    pub(super) fn drop_privileges(&self, ino: Ino, writer: Option<Caller>) -> Result<()> {
+        if !self.fs.may_have_privileges(ino) {
+            return Ok(());
+        }
         if self.fs.getxattr(ino, CAPABILITY).is_ok() {
             self.fs.removexattr(ino, CAPABILITY)?;
         }
-        let Some(writer) = kill_set_id else {
+        let Some(writer) = writer else {
             return Ok(());
         };
         if self.fs.getattr(ino)?.mode & SET_ID == 0 {
             return Ok(());
         }
-        let less = |now: &Attr| {
-            let mut kept = now.mode & !mode::S_ISUID;
-            if now.mode & 0o010 != 0 || !writer.is_in_group(now.gid) {
-                kept &= !mode::S_ISGID;
-            }
-            SetAttr {
-                mode: Some(kept).filter(|&kept| kept != now.mode),
-                ..SetAttr::default()
-            }
-        };
+        let who = writer.known();
+        let less = |now: &Attr| without(now, gone_with_content(now, &who));
         self.fs.setattr_by(ino, &less).map(drop)
     }
 }
@@ -123,6 +122,12 @@ mod tests {
         ));
     }
 
+    const ROOT: Caller = Caller {
+        uid: 0,
+        gid: 0,
+        pid: 0,
+    };
+
     fn mode(bits: u32) -> SetAttr {
         SetAttr {
             mode: Some(bits),
@@ -145,10 +150,10 @@ mod tests {
             ..mode
         };
         for call in [truncate, chown] {
-            server.setattr(node, &mode(seen)).unwrap();
-            server.setattr(node, &mode(0o4600)).unwrap();
+            server.setattr(node, &mode(seen), &ROOT).unwrap();
+            server.setattr(node, &mode(0o4600), &ROOT).unwrap();
             let gone = call(mode(seen & !SET_ID));
-            let after = server.setattr(node, &gone).unwrap();
+            let after = server.setattr(node, &gone, &ROOT).unwrap();
             assert_eq!(after.mode & 0o7777, 0o600);
         }
         let after = server.getattr(node).unwrap();
@@ -165,8 +170,8 @@ mod tests {
             ..WriteKind::by(NOBODY)
         };
         let changed = || {
-            server.setattr(node, &mode(0o4755)).unwrap();
-            server.setattr(node, &mode(0o600)).unwrap();
+            server.setattr(node, &mode(0o4755), &ROOT).unwrap();
+            server.setattr(node, &mode(0o600), &ROOT).unwrap();
             let look = |_| server.getattr(node).unwrap().mode & 0o7777;
             (0..50).map(look).max().unwrap()
         };

@@ -1,12 +1,13 @@
 //! stat(2) and its kin, and what changes an inode's attributes.
 
-use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, EINVAL, EISDIR, EPERM};
+use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, EINVAL, EISDIR};
 use pmfs::types::{SetTime, mode};
 use pmfs::{Attr, Fs, Ino, SetAttr};
+use pmfs_posix::{privileges, rights};
 
 use super::files::fs;
 use super::{at_path, done, look_at_path};
-use crate::credentials::{self, WRITE, capability};
+use crate::credentials::{self, WRITE};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::PATH;
@@ -118,10 +119,9 @@ pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
 fn change_mode(fs: &Fs, attr: &Attr, bits: u32) -> Answer {
     credentials::allow_owner(attr)?;
     let set = |now: &Attr| {
-        let keeps = credentials::with(|me| me.is_in(now.gid) || me.has(capability::FSETID));
-        let gone = if keeps { 0 } else { mode::S_ISGID };
+        let bits = credentials::with(|me| privileges::bits_by_chmod(bits, now.gid, me));
         SetAttr {
-            mode: Some(bits & 0o7777 & !gone),
+            mode: Some(bits),
             ..SetAttr::default()
         }
     };
@@ -168,38 +168,24 @@ pub(crate) fn fchmod(file: &Descriptor, a: [u64; 6]) -> Answer {
     change_mode(fs, &fs.getattr(file.ino).map_err(errno)?, a[1] as u32)
 }
 
-/// The set-id bits that a mode loses with another owner or content: set-gid without group execution stays.
-pub(super) fn gone_with_change(bits: u32) -> u32 {
-    match bits & 0o010 {
-        0 => bits & mode::S_ISUID,
-        _ => bits & (mode::S_ISUID | mode::S_ISGID),
-    }
-}
-
 /// Changes owner and group; -1 leaves one alone. Set-id bits go, of all but directories.
 fn change_owner(fs: &Fs, attr: &Attr, uid: u32, gid: u32) -> Answer {
     let (uid, gid) = (
         (uid != u32::MAX).then_some(uid),
         (gid != u32::MAX).then_some(gid),
     );
-    let allowed = credentials::with(|me| {
-        me.has(capability::CHOWN)
-            || me.uid == attr.uid
-                && uid.is_none_or(|uid| uid == attr.uid)
-                && gid.is_none_or(|gid| gid == attr.gid || me.is_in(gid))
-    });
-    if !allowed {
-        return Err(EPERM);
-    }
+    credentials::with(|me| rights::allow_chown(attr, uid, gid, me))?;
     let set = |now: &Attr| {
-        let kept = now.mode & !gone_with_change(now.mode);
+        let gone = credentials::with(|me| privileges::gone_with_owner(now, me));
         SetAttr {
             uid,
             gid,
-            mode: Some(kept).filter(|&kept| kept != now.mode && !is_dir(now)),
-            ..SetAttr::default()
+            ..privileges::without(now, gone)
         }
     };
+    if !is_dir(attr) {
+        credentials::drop_capability(fs, attr.ino).map_err(errno)?;
+    }
     done(fs.setattr_by(attr.ino, &set).map(drop))
 }
 
@@ -248,6 +234,7 @@ pub(crate) fn truncate(room: &mut Inner, a: [u64; 6]) -> Verdict {
             credentials::allow(fs, attr, WRITE)?;
             promote::allow_writing(attr)?;
             limits::allow_size(size, || Ok(attr.size))?;
+            credentials::drop_privileges(fs, attr.ino)?;
             let set = SetAttr {
                 size: Some(size),
                 ..SetAttr::default()

@@ -5,11 +5,10 @@ use std::io::SeekFrom;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{EBADF, EINVAL, EISDIR, ENXIO};
-use pmfs::{Attr, FallocateMode, Fs, SetAttr};
+use pmfs::{FallocateMode, Fs, SetAttr};
 
-use super::attributes::gone_with_change;
 use super::{done, kernel_answer};
-use crate::credentials::{self, capability};
+use crate::credentials;
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::names::errno;
@@ -37,32 +36,21 @@ fn for_writing(file: &Descriptor) -> Result<&'static Fs, i32> {
     if !file.writes() {
         return Err(EBADF);
     }
-    let fs = fs()?;
-    drop_privileges(fs, file)?;
+    fs()
+}
+
+/// As [`for_writing`], for calls that change what is there or how much it is.
+fn for_change(file: &Descriptor) -> Result<&'static Fs, i32> {
+    let fs = for_writing(file)?;
+    credentials::drop_privileges(fs, file.ino)?;
     Ok(fs)
 }
 
-/// As [`for_writing`], for calls that change what is there.
+/// As [`for_change`], for calls that change what is there.
 fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
-    let fs = for_writing(file)?;
+    let fs = for_change(file)?;
     maps::refuse_write(file.ino)?;
     Ok(fs)
-}
-
-/// A write by somebody without CAP_FSETID takes set-id bits away.
-fn drop_privileges(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
-    if credentials::with(|me| me.has(capability::FSETID)) {
-        return Ok(());
-    }
-    let gone = |attr: &Attr| gone_with_change(attr.mode);
-    if gone(&fs.getattr(file.ino).map_err(errno)?) == 0 {
-        return Ok(());
-    }
-    let less = |now: &Attr| SetAttr {
-        mode: (gone(now) != 0).then(|| now.mode & !gone(now)),
-        ..SetAttr::default()
-    };
-    fs.setattr_by(file.ino, &less).map(drop).map_err(errno)
 }
 
 fn offset(value: u64) -> Result<u64, i32> {
@@ -119,6 +107,9 @@ pub(crate) fn read(file: &Descriptor, args: &[u64; 6]) -> Verdict {
 
 pub(crate) fn write(file: &Descriptor, args: &[u64; 6]) -> Verdict {
     let write = || {
+        if args[2] == 0 {
+            return for_writing(file).map(|_| 0);
+        }
         let fs = for_storing(file)?;
         let append = appends(fs, file);
         let bytes = limits::cut(args[2], || end(fs, file, append))?;
@@ -162,6 +153,9 @@ pub(crate) fn pread(file: &Descriptor, args: &[u64; 6]) -> Answer {
 
 pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
+    if args[2] == 0 {
+        return for_writing(file).map(|_| 0);
+    }
     let fs = for_storing(file)?;
     let append = appends(fs, file);
     let place = || {
@@ -265,11 +259,15 @@ pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict 
 
 pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
     let write = || {
-        let fs = for_storing(file)?;
+        for_writing(file)?;
         let parts = vector(args[1], args[2])?;
         if let Place::Bad(error) = place {
             return Err(error);
         }
+        if parts.iter().all(|(_, bytes)| *bytes == 0) {
+            return Ok(0);
+        }
+        let fs = for_storing(file)?;
         let append = appends(fs, file);
         let gathered;
         let mut room = program::NOTHING;
@@ -342,7 +340,7 @@ pub(crate) fn ftruncate(file: &Descriptor, args: [u64; 6]) -> Answer {
         return Err(EINVAL);
     }
     let size = offset(args[1])?;
-    let fs = for_writing(file)?;
+    let fs = for_change(file)?;
     limits::allow_size(size, || end(fs, file, true))?;
     let set = SetAttr {
         size: Some(size),
@@ -361,7 +359,7 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
     }
     const KEEP_SIZE: u32 = 0x01;
     let fs = match mode & !KEEP_SIZE {
-        0 => for_writing(file)?,
+        0 => for_change(file)?,
         _ => for_storing(file)?,
     };
     let (at, len) = (at as u64, len as u64);
@@ -479,7 +477,7 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
 
 /// sendfile(2) from a file of others into one of ours. A source without offsets is refused, as the kernel does.
 fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
-    let fs = for_storing(to)?;
+    let fs = for_writing(to)?;
     let number = |answer: i64| kernel_answer(answer);
     let own = number(kernel::plain(
         libc::SYS_lseek,

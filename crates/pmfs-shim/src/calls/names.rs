@@ -8,9 +8,10 @@ use libc::{
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
 use pmfs_posix::names::{self as posix, Last};
+use pmfs_posix::{privileges, rights};
 
 use super::{at_path, done, kernel_answer, look_at_path};
-use crate::credentials::{self, EXECUTE, WRITE, capability};
+use crate::credentials::{self, EXECUTE, READ, WRITE, capability};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
@@ -18,11 +19,12 @@ use crate::mountless::Refused;
 use crate::names::{self, AtEnd, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{cwd, exec, mountless, process, promote};
+use crate::{cwd, exec, mountless, process, promote, protected};
 
 /// What is made now, by this program.
-pub(super) fn new_node(bits: u32) -> NewNode {
-    let (uid, gid) = credentials::with(|me| (me.uid, me.gid));
+pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
+    let (uid, gid, bits) =
+        credentials::with(|me| (me.uid, me.gid, privileges::bits_of_new(bits, dir, me)));
     NewNode {
         mode: bits & 0o7777,
         umask: process::umask(),
@@ -46,9 +48,9 @@ pub(super) fn allow_change(fs: &Fs, dir: Ino) -> Result<Attr, i32> {
 }
 
 /// A place for a new name.
-fn vacant(fs: &Fs, place: &Place<'_>, for_dir: bool) -> Result<(), i32> {
+fn vacant(fs: &Fs, place: &Place<'_>, for_dir: bool) -> Result<Attr, i32> {
     posix::allow_making(place.end(), for_dir)?;
-    allow_change(fs, place.dir).map(drop)
+    allow_change(fs, place.dir)
 }
 
 pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdict {
@@ -57,9 +59,9 @@ pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
         [AT_FDCWD as u64, PATH, bits.into(), 0, 0, 0],
     );
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
-        vacant(fs, &place, true)?;
+        let dir = vacant(fs, &place, true)?;
         // Of the special bits a new directory takes the sticky one alone.
-        let node = new_node(bits & 0o1777);
+        let node = new_node(bits & 0o1777, &dir);
         done(fs.mkdir(place.dir, place.name, &node).map(drop))
     })
 }
@@ -71,9 +73,9 @@ pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> 
         [AT_FDCWD as u64, PATH, bits, device, 0, 0],
     );
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
-        vacant(fs, &place, false)?;
+        let dir = vacant(fs, &place, false)?;
         let kind = bits as u32 & mode::S_IFMT;
-        let node = new_node(bits as u32);
+        let node = new_node(bits as u32, &dir);
         let made = match kind {
             0 | mode::S_IFREG => fs.create(place.dir, place.name, &node),
             mode::S_IFIFO | mode::S_IFSOCK => fs.mknod(place.dir, place.name, &node, kind, 0),
@@ -249,6 +251,15 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
     Verdict::done(rename())
 }
 
+/// Whether this file may get one more name.
+fn allow_link(fs: &Fs, source: &Attr) -> Result<(), i32> {
+    if !protected::HARD_LINKS.is_on() || is_dir(source) {
+        return Ok(());
+    }
+    let both = || credentials::allow(fs, source, READ | WRITE).is_ok();
+    credentials::with(|me| rights::allow_link(source, me, both))
+}
+
 pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
     if super::attributes::names_descriptor(from[1], flags as u64)
         && let Some(file) = descriptors::inode_at(from[0])
@@ -256,6 +267,7 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
         let out = (libc::SYS_linkat, [0; 6]);
         return at_path(room, (to[0], to[1]), AtEnd::Name, out, |fs, place| {
             vacant(fs, &place, false)?;
+            allow_link(fs, &fs.getattr(file.ino).map_err(errno)?)?;
             done(fs.link(file.ino, place.dir, place.name).map(drop))
         });
     }
@@ -270,10 +282,11 @@ pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -
     let link = || {
         let source = from.attr.as_ref().ok_or(ENOENT)?;
         posix::allow_making(to.end(), false)?;
+        allow_change(fs, to.dir)?;
+        allow_link(fs, source)?;
         if is_dir(source) {
             return Err(EPERM);
         }
-        allow_change(fs, to.dir)?;
         done(fs.link(source.ino, to.dir, &to.name).map(drop))
     };
     Verdict::done(link())
@@ -290,8 +303,8 @@ pub(crate) fn symlink(room: &mut Inner, target: u64, dirfd: u64, path: u64) -> V
         if len == 0 {
             return Err(ENOENT);
         }
-        vacant(fs, &place, false)?;
-        let node = new_node(0o777);
+        let dir = vacant(fs, &place, false)?;
+        let node = new_node(0o777, &dir);
         done(
             fs.symlink(place.dir, place.name, &text[..len], &node)
                 .map(drop),

@@ -217,10 +217,11 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if flags & O_DIRECTORY != 0 {
         return Tried::Opened(Err(EINVAL));
     }
-    if let Err(errno) = allow_change(fs, place.dir) {
-        return Tried::Opened(Err(errno));
-    }
-    match fs.create(place.dir, place.name, &new_node(bits)) {
+    let dir = match allow_change(fs, place.dir) {
+        Ok(dir) => dir,
+        Err(errno) => return Tried::Opened(Err(errno)),
+    };
+    match fs.create(place.dir, place.name, &new_node(bits, &dir)) {
         Ok(attr) => match finish(fs, &attr, flags & !O_TRUNC) {
             Err(libc::ESTALE) => Tried::Again,
             Err(libc::ENFILE) => Tried::Full(promote::Way::of_inode(&attr)),
@@ -241,7 +242,7 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
         return Err(EINVAL);
     }
     allow_change(fs, dir.ino).map_err(|_| EACCES)?;
-    let attr = fs.tmpfile(dir.ino, &new_node(bits)).map_err(errno)?;
+    let attr = fs.tmpfile(dir.ino, &new_node(bits, dir)).map_err(errno)?;
     let opened = finish(fs, &attr, flags & !(O_TMPFILE | O_TRUNC));
     // The open file holds it from now on.
     let _ = fs.release(attr.ino);
@@ -253,6 +254,9 @@ fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
     let kept = flags & KEPT | LARGE;
     let file = fs.open_found(attr, kept as u64).map_err(errno)?;
     let opened = (|| {
+        if flags & O_TRUNC != 0 && !is_dir(attr) {
+            credentials::drop_privileges(fs, attr.ino)?;
+        }
         if flags & O_TRUNC != 0 && !is_dir(attr) && attr.size > 0 {
             let set = SetAttr {
                 size: Some(0),

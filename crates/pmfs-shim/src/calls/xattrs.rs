@@ -1,8 +1,8 @@
 //! Extended attributes.
 
-use libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, EINVAL, ENODATA, EOPNOTSUPP, EPERM, ERANGE};
-use pmfs::types::mode;
+use libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, EINVAL, ERANGE};
 use pmfs::{Attr, Fs, XattrFlags};
+use pmfs_posix::{privileges, rights};
 
 use super::attributes::names_descriptor;
 use super::files::fs;
@@ -27,39 +27,12 @@ fn here(path: u64) -> (u64, u64) {
     (libc::AT_FDCWD as u64, path)
 }
 
-/// Whether the program may read or write the attribute: by its namespace, as in xattr(7).
+/// Whether the program may read or write the attribute.
 fn allow(fs: &Fs, attr: &Attr, name: &[u8], want: u32) -> Result<(), i32> {
-    let kind = attr.mode & mode::S_IFMT;
-    if name.starts_with(b"user.") {
-        let refused = if want == READ { ENODATA } else { EPERM };
-        if kind != mode::S_IFREG && kind != mode::S_IFDIR {
-            return Err(refused);
-        }
-        if kind == mode::S_IFDIR && attr.mode & mode::S_ISVTX != 0 && want == WRITE {
-            credentials::allow_owner(attr)?;
-        }
-        return credentials::allow(fs, attr, want);
+    match credentials::with(|me| rights::allow_attribute(attr, name, want, me))? {
+        Some(want) => credentials::allow(fs, attr, want),
+        None => Ok(()),
     }
-    let admin = || credentials::with(|me| me.has(capability::SYS_ADMIN));
-    if name.starts_with(b"trusted.") {
-        let refused = if want == READ { ENODATA } else { EPERM };
-        return if admin() { Ok(()) } else { Err(refused) };
-    }
-    if name.starts_with(b"system.posix_acl_") {
-        return if want == READ {
-            Ok(())
-        } else {
-            credentials::allow_owner(attr)
-        };
-    }
-    if name.starts_with(b"security.") {
-        return if want == READ || admin() {
-            Ok(())
-        } else {
-            Err(EPERM)
-        };
-    }
-    Err(EOPNOTSUPP)
 }
 
 fn put(fs: &Fs, attr: &Attr, [name, value, size, flags]: [u64; 4]) -> Answer {
@@ -74,8 +47,8 @@ fn put(fs: &Fs, attr: &Attr, [name, value, size, flags]: [u64; 4]) -> Answer {
     let mut bytes = vec![0; size as usize];
     program::read_bytes(value, &mut bytes)?;
     let mut flags = XattrFlags::from_bits_retain(flags as u32);
-    let keeps = credentials::with(|me| me.has(capability::FSETID) || me.is_in(attr.gid));
-    if name == b"system.posix_acl_access" && !keeps {
+    let goes = credentials::with(|me| privileges::acl_takes_set_gid(attr, me));
+    if name == b"system.posix_acl_access" && goes {
         flags |= XattrFlags::KILL_SGID;
     }
     done(fs.setxattr(attr.ino, &name, &bytes, flags))

@@ -21,7 +21,10 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("pmfs-fuse", &["pmem", "pmfs", "pmfs-posix"]),
     ("pmfs-patch", &[]),
     ("pmfs-shim", &["pmem", "pmfs", "pmfs-posix"]),
-    ("pmfs-cli", &["pmem", "pmfs", "pmfs-fuse", "pmfs-patch"]),
+    (
+        "pmfs-cli",
+        &["pmem", "pmfs", "pmfs-fuse", "pmfs-patch", "pmfs-posix"],
+    ),
     ("yat", &["pmem", "pmfs", "pmfs-format"]),
     ("pmbench", &["pmem", "pmfs"]),
 ];

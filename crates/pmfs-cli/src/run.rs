@@ -11,8 +11,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions};
 use pmfs_fuse::{MountOptions, served};
+use pmfs_posix::options::to_words;
 
 use crate::cli::Run;
 use crate::failure::Failure;
@@ -151,10 +151,11 @@ fn config(
     if let Some(mode) = &mode {
         fields.push(("patch", mode));
     }
-    let mut options = words(&options(arguments)?);
-    if let Some(file) = served::identity_of(&place.pool) {
-        options += &format!(",only={}:{}", file.dev, file.ino);
+    let only = served::identity_of(&place.pool).map(|file| format!("{}:{}", file.dev, file.ino));
+    if let Some(only) = &only {
+        fields.push(("only", only.as_ref()));
     }
+    let options = to_words(&options(arguments)?.open_options());
     fields.push(("options", options.as_ref()));
     if let Some(totals) = totals {
         fields.push(("stats", totals.path().as_os_str()));
@@ -198,45 +199,6 @@ pub fn options(arguments: &Run) -> Result<MountOptions, Failure> {
     options.emulate = arguments.emulate.unwrap_or(options.emulate);
     options.protect = arguments.protect.unwrap_or(options.protect);
     Ok(options)
-}
-
-/// How the library is to attach, as words that it knows.
-fn words(options: &MountOptions) -> String {
-    let OpenOptions {
-        read_only,
-        data,
-        large,
-        atime,
-        nodiratime,
-        map,
-        ..
-    } = options.open_options();
-    let atime = match atime {
-        AtimeMode::Relatime => "relatime",
-        AtimeMode::Strictatime => "strictatime",
-        AtimeMode::Noatime => "noatime",
-    };
-    let mut words = vec![
-        atime.to_owned(),
-        format!("flush={}", map.flush),
-        format!("protect={}", map.protect),
-    ];
-    if !map.emulate.is_off() {
-        words.push(format!("emulate={}", map.emulate.as_option()));
-    }
-    for (word, wanted) in [
-        ("ro", read_only),
-        ("ordered", data == DataMode::Ordered),
-        ("large=never", large == LargePages::Never),
-        ("large=always", large == LargePages::Always),
-        ("nodiratime", nodiratime),
-        ("durable", map.durable),
-    ] {
-        if wanted {
-            words.push(word.to_owned());
-        }
-    }
-    words.join(",")
 }
 
 /// The library: beside this program, or where it is installed.

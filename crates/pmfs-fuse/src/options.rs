@@ -435,6 +435,35 @@ mod tests {
         assert_eq!(options.open_options().atime, AtimeMode::Strictatime);
     }
 
+    /// What the engine is told, without what no option changes.
+    fn told(options: &OpenOptions) -> impl PartialEq + std::fmt::Debug + use<> {
+        let how = (
+            options.read_only,
+            options.data,
+            options.large,
+            options.stalled,
+        );
+        (how, options.atime, options.nodiratime, options.map)
+    }
+
+    /// Goal: no option gets lost on its way to the library of `pmfs run`. Method: each value of each one goes there as words.
+    #[test]
+    fn options_reach_programs() {
+        for known in KNOWN {
+            for value in known
+                .values
+                .map_or(vec![""], |values| values.split(" or ").collect())
+            {
+                let mut options = MountOptions::new(true);
+                assert!((known.apply)(&mut options, value), "{}={value}", known.name);
+                let open = options.open_options();
+                let words = pmfs_posix::options::to_words(&open);
+                let again = pmfs_posix::options::from_words(&words).unwrap();
+                assert_eq!(told(&open), told(&again), "{}={value}: {words}", known.name);
+            }
+        }
+    }
+
     #[test]
     fn options_reach_the_engine() {
         let mut options = MountOptions::new(false);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod names;
+pub mod options;
 pub mod privileges;
 pub mod rights;
 pub mod subject;

@@ -2,9 +2,10 @@
 
 use std::sync::OnceLock;
 
-use pmem::FlushMode;
-use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions};
+use pmfs::OpenOptions;
+use pmfs_posix::options::from_words;
 
+use crate::log;
 use crate::start::Environment;
 
 /// The variable.
@@ -31,6 +32,8 @@ pub(crate) struct Config {
     pub mountless: bool,
     /// How to attach, in words.
     options: Vec<u8>,
+    /// The file that the pool is, whatever has its name by now.
+    only: Option<pmem::Identity>,
     /// The patched image of libc: a path, or `fd:NUMBER`.
     pub image: Vec<u8>,
     /// Other libraries to be patched: names, and images likewise.
@@ -68,36 +71,17 @@ impl Config {
 
     /// How to attach to the pool.
     pub fn open_options(&self) -> OpenOptions {
-        let mut options = OpenOptions::default();
-        for word in self.options.split(|byte| *byte == b',') {
-            match word {
-                b"ro" => options.read_only = true,
-                b"ordered" => options.data = DataMode::Ordered,
-                b"large=never" => options.large = LargePages::Never,
-                b"large=always" => options.large = LargePages::Always,
-                b"noatime" => options.atime = AtimeMode::Noatime,
-                b"strictatime" => options.atime = AtimeMode::Strictatime,
-                b"nodiratime" => options.nodiratime = true,
-                b"durable" => options.map.durable = true,
-                b"flush=always" => options.map.flush = FlushMode::Always,
-                word => {
-                    let value = |name: &[u8]| {
-                        let text = word.strip_prefix(name)?;
-                        std::str::from_utf8(text).ok()
-                    };
-                    if let Some(medium) = value(b"emulate=").and_then(|text| text.parse().ok()) {
-                        options.map.emulate = medium;
-                    }
-                    if let Some(only) = value(b"only=").and_then(identity) {
-                        options.only = Some(only);
-                    }
-                    if let Some(mode) = value(b"protect=").and_then(|text| text.parse().ok()) {
-                        options.map.protect = mode;
-                    }
-                }
-            }
+        let words = String::from_utf8_lossy(&self.options);
+        let options = from_words(&words).unwrap_or_else(|word| {
+            log::line(format_args!(
+                "the option {word} is not known to this library"
+            ));
+            OpenOptions::default()
+        });
+        OpenOptions {
+            only: self.only,
+            ..options
         }
-        options
     }
 }
 
@@ -127,6 +111,7 @@ pub(crate) fn read(environment: Environment) -> Option<&'static Config> {
         atomic_msync: field(b"atomic-msync").is_some(),
         mountless: field(b"mountless").is_some(),
         options: field(b"options")?,
+        only: field(b"only").and_then(|text| identity(std::str::from_utf8(&text).ok()?)),
         image: field(b"image")?,
         others: lines(&text, b"also"),
         patch_in_place: field(b"patch").as_deref() == Some(b"place"),

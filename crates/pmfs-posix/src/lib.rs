@@ -4,6 +4,7 @@
 //! Plain functions of attributes, flags and who asks: no system calls, no state, nothing of the pool. An error is an errno.
 #![forbid(unsafe_code)]
 
+pub mod flags;
 pub mod names;
 pub mod options;
 pub mod privileges;

@@ -6,6 +6,8 @@ use crate::calls::{
     aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, names,
     opens, promoted, sockets, watches, xattrs,
 };
+use pmfs_posix::flags::{allow_advice, allow_sync_range};
+
 use crate::class::numbers;
 use crate::descriptors::Descriptor;
 use crate::entry::{Call, word};
@@ -242,7 +244,11 @@ fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdi
         libc::SYS_fcntl => handles::fcntl(file, *args),
         libc::SYS_flock => handles::flock(file, *args),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Ok(0).into(),
-        libc::SYS_sync_file_range | libc::SYS_fadvise64 | libc::SYS_readahead => Ok(0).into(),
+        libc::SYS_sync_file_range => done(allow_sync_range(args[1], args[2], args[3])),
+        libc::SYS_fadvise64 => done(allow_advice(args[2], args[3])),
+        libc::SYS_readahead if !file.reads() => Err(libc::EBADF).into(),
+        libc::SYS_readahead if file.is_dir => Err(libc::EINVAL).into(),
+        libc::SYS_readahead => Ok(0).into(),
         libc::SYS_ftruncate => files::ftruncate(file, *args).into(),
         libc::SYS_fallocate => files::fallocate(file, *args).into(),
         libc::SYS_getdents64 => directories::getdents64(file, *args).into(),
@@ -257,6 +263,11 @@ fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdi
         // Nobody has thought of it: it must not be done to a placeholder.
         _ => Err(libc::ENOSYS).into(),
     }
+}
+
+/// A call that does nothing, once its arguments are good.
+fn done(judged: Result<(), i32>) -> Verdict {
+    judged.map(|()| 0).into()
 }
 
 /// How often a name is looked up again whose file was gone between its lookup and its use, because others replaced it.

@@ -64,5 +64,6 @@ tests! {
     slashes_behind_links_from_outside: "slashes.c" "outside";
     what_calls_take_away: "privileges.c" "lost";
     new_files_in_set_gid_directories: "privileges.c" "made";
+    flags_of_each_call: "flags.c" "all";
     calls_that_nobody_knows: "unknown.c" "all";
 }

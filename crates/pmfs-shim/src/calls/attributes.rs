@@ -3,6 +3,7 @@
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, EINVAL, EISDIR};
 use pmfs::types::{SetTime, mode};
 use pmfs::{Attr, Fs, Ino, SetAttr};
+use pmfs_posix::flags::{self, AtCall};
 use pmfs_posix::{privileges, rights};
 
 use super::files::fs;
@@ -52,6 +53,9 @@ pub(super) fn names_descriptor(path: u64, flags: u64) -> bool {
 
 /// `[dirfd, path, buffer, flags]`.
 pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verdict {
+    if let Err(errno) = flags::allow_at(AtCall::Stat, flags) {
+        return Err(errno).into();
+    }
     if names_descriptor(path, flags)
         && let Some(file) = descriptors::inode_at(dirfd)
     {
@@ -101,6 +105,9 @@ fn statx_of(attr: &Attr) -> libc::statx {
 
 pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, flags, mask, to, _] = a;
+    if let Err(errno) = flags::allow_statx(flags, mask) {
+        return Err(errno).into();
+    }
     let answer = |attr: &Attr| program::write(to, &statx_of(attr)).map(|()| 0);
     if names_descriptor(path, flags)
         && let Some(file) = descriptors::inode_at(dirfd)
@@ -141,8 +148,8 @@ pub(crate) fn chmod(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
 /// `[dirfd, path, mode, flags]`.
 pub(crate) fn fchmodat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, bits, flags, ..] = a;
-    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u64 != 0 {
-        return Err(EINVAL).into();
+    if let Err(errno) = flags::allow_at(AtCall::Attribute, flags) {
+        return Err(errno).into();
     }
     if names_descriptor(path, flags)
         && let Some(file) = descriptors::inode_at(dirfd)
@@ -191,6 +198,9 @@ fn change_owner(fs: &Fs, attr: &Attr, uid: u32, gid: u32) -> Answer {
 
 /// `[dirfd, path, uid, gid, flags]`.
 pub(crate) fn chown(room: &mut Inner, [dirfd, path, uid, gid, flags]: [u64; 5]) -> Verdict {
+    if let Err(errno) = flags::allow_at(AtCall::Attribute, flags) {
+        return Err(errno).into();
+    }
     if names_descriptor(path, flags)
         && let Some(file) = descriptors::inode_at(dirfd)
     {
@@ -294,9 +304,21 @@ fn timespecs(at: u64) -> Result<Times, i32> {
 
 pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, times, flags, ..] = a;
+    let set = match timespecs(times) {
+        // Not even the flags are looked at, nor has the name to be there.
+        Ok([None, None]) => return Ok(0).into(),
+        Ok(set) => set,
+        Err(errno) => return Err(errno).into(),
+    };
+    if let Err(errno) = flags::allow_at(AtCall::Attribute, flags) {
+        return Err(errno).into();
+    }
+    if path == 0 && flags as u32 != 0 && dirfd as i32 != AT_FDCWD {
+        return Err(EINVAL).into();
+    }
     let by_descriptor = path == 0 || names_descriptor(path, flags);
     if by_descriptor && let Some(file) = descriptors::inode_at(dirfd) {
-        return of_inode(file.ino, timespecs(times)).into();
+        return of_inode(file.ino, Ok(set)).into();
     }
     if path == 0 {
         return Verdict::Pass;
@@ -307,7 +329,7 @@ pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
         [AT_FDCWD as u64, PATH, times, flags, 0, 0],
     );
     at_path(room, (dirfd, path), at_end, out, |fs, place| {
-        change_times(fs, place.found()?, timespecs(times)?)
+        change_times(fs, place.found()?, set)
     })
 }
 

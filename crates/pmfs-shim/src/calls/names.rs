@@ -7,6 +7,7 @@ use libc::{
 };
 use pmfs::types::mode;
 use pmfs::{Attr, Fs, Ino, NewNode, RenameFlags};
+use pmfs_posix::flags::{self, AtCall};
 use pmfs_posix::names::{self as posix, Last};
 use pmfs_posix::{privileges, rights};
 
@@ -101,14 +102,14 @@ fn victim<'a>(fs: &Fs, place: &Place<'a>) -> Result<&'a Attr, i32> {
 }
 
 pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Verdict {
+    if let Err(errno) = flags::allow_at(AtCall::Unlink, flags as u64) {
+        return Err(errno).into();
+    }
     let out = (
         libc::SYS_unlinkat,
         [AT_FDCWD as u64, PATH, flags as u64, 0, 0, 0],
     );
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
-        if flags & !AT_REMOVEDIR != 0 {
-            return Err(EINVAL);
-        }
         if flags & AT_REMOVEDIR != 0 {
             posix::allow_rmdir(place.end())?;
             let attr = victim(fs, &place)?;
@@ -261,6 +262,9 @@ fn allow_link(fs: &Fs, source: &Attr) -> Result<(), i32> {
 }
 
 pub(crate) fn link(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: i32) -> Verdict {
+    if let Err(errno) = flags::allow_at(AtCall::Link, flags as u64) {
+        return Err(errno).into();
+    }
     if super::attributes::names_descriptor(from[1], flags as u64)
         && let Some(file) = descriptors::inode_at(from[0])
     {
@@ -374,6 +378,10 @@ fn tell_link(target: &[u8], to: u64, size: u64) -> Answer {
 
 /// `[dirfd, path, mode, flags]`.
 pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> Verdict {
+    let judged = flags::allow_access(want).and_then(|()| flags::allow_at(AtCall::Access, flags));
+    if let Err(errno) = judged {
+        return Err(errno).into();
+    }
     let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (
         libc::SYS_faccessat2,
@@ -390,9 +398,6 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         return Verdict::Pass;
     }
     let allow = |fs: &Fs, attr: &Attr| {
-        if want & !7 != 0 {
-            return Err(EINVAL);
-        }
         if want != 0 {
             credentials::allow(fs, attr, want as u32)?;
         }

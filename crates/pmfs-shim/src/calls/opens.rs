@@ -2,10 +2,12 @@
 
 use libc::{
     AT_FDCWD, EACCES, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, EPERM, O_ACCMODE, O_CLOEXEC,
-    O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC,
+    O_CREAT, O_DIRECT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE,
+    O_TRUNC,
 };
 use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, Ino, SetAttr};
+use pmfs_posix::flags::{allow_openat2, open_flags};
 use pmfs_posix::names::Last;
 
 use super::names::{allow_change, new_node};
@@ -36,7 +38,11 @@ enum Tried {
     Again,
 }
 
-pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, flags: i32, bits: u32) -> Verdict {
+pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u32) -> Verdict {
+    let flags = match open_flags(asked) {
+        Ok(flags) => flags,
+        Err(errno) => return Err(errno).into(),
+    };
     let exclusive = flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL;
     let follow = flags & O_NOFOLLOW == 0 && !exclusive;
     let at_end = match flags & (O_CREAT | O_PATH) {
@@ -174,6 +180,13 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if let Err(errno) = allow(fs, attr, flags) {
         return Tried::Opened(Err(errno));
     }
+    // Neither to be read nor to be written, but for requests to a device, as Linux has it.
+    if flags & O_ACCMODE == O_ACCMODE {
+        return match mountless::is() {
+            true => Tried::Opened(Err(EINVAL)),
+            false => Tried::Through(promote::Way::of(place)),
+        };
+    }
     match finish(fs, attr, flags) {
         Err(libc::ESTALE) => Tried::Again,
         Err(libc::ENFILE) => Tried::Full(promote::Way::of(place)),
@@ -184,9 +197,6 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
 /// Whether what is there may be opened so.
 fn allow(fs: &Fs, attr: &Attr, flags: i32) -> Result<(), i32> {
     let access = flags & O_ACCMODE;
-    if access == O_ACCMODE {
-        return Err(EINVAL);
-    }
     if is_dir(attr) && (access != O_RDONLY || flags & (O_CREAT | O_TRUNC) != 0) {
         return Err(EISDIR);
     }
@@ -201,6 +211,9 @@ fn allow(fs: &Fs, attr: &Attr, flags: i32) -> Result<(), i32> {
     if want & WRITE != 0 {
         promote::allow_writing(attr)?;
     }
+    if is_dir(attr) && flags & O_DIRECT != 0 {
+        return Err(EINVAL);
+    }
     if flags & O_NOATIME != 0 {
         credentials::allow_owner(attr).map_err(|_| EPERM)?;
     }
@@ -213,9 +226,6 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     }
     if place.last != Last::Name {
         return Tried::Opened(Err(EISDIR));
-    }
-    if flags & O_DIRECTORY != 0 {
-        return Tried::Opened(Err(EINVAL));
     }
     let dir = match allow_change(fs, place.dir) {
         Ok(dir) => dir,
@@ -237,9 +247,6 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
     let dir = place.found()?;
     if !is_dir(dir) {
         return Err(ENOTDIR);
-    }
-    if flags & O_ACCMODE == O_RDONLY {
-        return Err(EINVAL);
     }
     allow_change(fs, dir.ino).map_err(|_| EACCES)?;
     let attr = fs.tmpfile(dir.ino, &new_node(bits, dir)).map_err(errno)?;
@@ -290,12 +297,29 @@ fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
     }
 }
 
+/// The program's struct open_how, which later kernels may have made longer: then what is new has to be 0.
+fn how(at: u64, bytes: u64) -> Result<[u64; 3], i32> {
+    const BYTES: u64 = 24;
+    const PAGE_BYTES: u64 = 4096;
+    if bytes < BYTES {
+        return Err(EINVAL);
+    }
+    if bytes > PAGE_BYTES {
+        return Err(libc::E2BIG);
+    }
+    let how = program::read(at)?;
+    let mut more = vec![0; (bytes - BYTES) as usize];
+    program::read_bytes(at.wrapping_add(BYTES), &mut more)?;
+    if more.iter().any(|byte| *byte != 0) {
+        return Err(libc::E2BIG);
+    }
+    allow_openat2(how)?;
+    Ok(how)
+}
+
 /// openat2(2): without ways to resolve it is openat; with them the kernel does it, at the mount.
 pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
-    if a[3] != 24 {
-        return Verdict::Pass;
-    }
-    match program::read::<[u64; 3]>(a[2]) {
+    match how(a[2], a[3]) {
         Err(errno) => Err(errno).into(),
         Ok([flags, bits, 0]) => open(room, a[0], a[1], flags as i32, bits as u32),
         Ok(_) if mountless::is() => match find(room, a[0], a[1], AtEnd::Follow) {

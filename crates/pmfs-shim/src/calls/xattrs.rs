@@ -1,7 +1,8 @@
 //! Extended attributes.
 
-use libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, EINVAL, ERANGE};
+use libc::{AT_SYMLINK_NOFOLLOW, EINVAL, ERANGE};
 use pmfs::{Attr, Fs, XattrFlags};
+use pmfs_posix::flags::{self, AtCall};
 use pmfs_posix::{privileges, rights};
 
 use super::attributes::names_descriptor;
@@ -119,8 +120,8 @@ fn at(
     out: (i64, [u64; 6]),
     body: impl FnOnce(&Fs, &Attr) -> Answer,
 ) -> Verdict {
-    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u64 != 0 {
-        return Err(EINVAL).into();
+    if let Err(errno) = flags::allow_at(AtCall::Attribute, flags) {
+        return Err(errno).into();
     }
     if names_descriptor(path, flags)
         && let Some(file) = descriptors::inode_at(dirfd)

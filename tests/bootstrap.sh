@@ -29,6 +29,9 @@ groff groff
 binutils strip
 strace strace
 liburing-dev /usr/include/liburing.h
+libpmem-dev /usr/include/libpmem.h
+libpmemobj-dev /usr/include/libpmemobj.h
+pmdk-tools /usr/bin/pmempool
 '
 suites= guest= media= programs=
 for part in "$@"; do

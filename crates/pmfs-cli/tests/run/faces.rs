@@ -1,6 +1,8 @@
 //! What POSIX and Linux say of names, rights and flags, on every face: a program says what each of many calls answers, and what became of the
 //! files. It runs on a tmpfs first, then through a mount, then below `pmfs run`, with a mount and without, and has to say the same.
 
+use std::path::Path;
+
 use crate::program::{Run, Said};
 
 /// A line is only told if it differs, and no more than so many of them.
@@ -8,20 +10,24 @@ const TOLD_MAX: usize = 40;
 
 /// A program on all faces.
 fn same(source: &str, arguments: &[&str]) {
-    let mut run = Run::unmounted();
+    let run = Run::unmounted();
     let program = run.build(source, &[]);
-    let wanted = run.plain(&program, arguments);
+    same_of(run, &program, arguments);
+}
+
+fn same_of(mut run: Run, program: &Path, arguments: &[&str]) {
+    let wanted = run.plain(program, arguments);
     assert_eq!(wanted.code, Some(0), "on a tmpfs: {}", wanted.text);
     let mut said = Vec::new();
     if crate::bench::can_mount() {
-        said.push(("through the mount", run.mounted(&program, arguments)));
+        said.push(("through the mount", run.mounted(program, arguments)));
         run.check();
         run.renew();
-        said.push(("below pmfs run", run.inside(&program, arguments)));
+        said.push(("below pmfs run", run.inside(program, arguments)));
         run.check();
         run.renew();
     }
-    said.push(("without a mount", run.apart(&program, arguments)));
+    said.push(("without a mount", run.apart(program, arguments)));
     let mut wrong = Vec::new();
     for (face, said) in &said {
         differences(face, said, &wanted, &mut wrong);
@@ -65,5 +71,33 @@ tests! {
     what_calls_take_away: "privileges.c" "lost";
     new_files_in_set_gid_directories: "privileges.c" "made";
     flags_of_each_call: "flags.c" "all";
+    mappings_that_are_validated: "validated.c" "all";
     calls_that_nobody_knows: "unknown.c" "all";
+}
+
+/// PMDK's libraries map files with MAP_SHARED_VALIDATE.
+#[test]
+fn programs_for_persistent_memory() {
+    if !Path::new("/usr/include/libpmemobj.h").exists() {
+        eprintln!("skipped: libpmemobj.h is missing (apt-get install libpmem-dev libpmemobj-dev)");
+        return;
+    }
+    let run = Run::unmounted();
+    let program = run.build("pmdk.c", &["-lpmem", "-lpmemobj"]);
+    same_of(run, &program, &["all"]);
+}
+
+#[test]
+fn pools_of_pmempool() {
+    if !Path::new("/usr/bin/pmempool").exists() {
+        eprintln!("skipped: pmempool is missing (apt-get install pmdk-tools)");
+        return;
+    }
+    let script = r#"pmempool create --layout=l obj "$1/objects" && pmempool create blk 512 "$1/blocks" &&
+        pmempool check "$1/objects" && pmempool info "$1/blocks" | grep -c 'Block size'"#;
+    same_of(
+        Run::unmounted(),
+        Path::new("/bin/sh"),
+        &["-c", script, "sh"],
+    );
 }

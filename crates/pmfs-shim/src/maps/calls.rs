@@ -38,12 +38,16 @@ struct Wish {
 }
 
 impl Wish {
-    fn of(file: &Descriptor, args: [u64; 6]) -> Result<Option<Wish>, i32> {
+    fn of(file: &Descriptor, args: [u64; 6]) -> Result<Wish, i32> {
         let [at, bytes, protection, flags, _, offset] = args;
         let kind = flags & MAP_TYPE as u64;
         let shared = kind == MAP_SHARED as u64 || kind == MAP_SHARED_VALIDATE as u64;
         if bytes == 0 || !offset.is_multiple_of(PAGE) || !shared && kind != MAP_PRIVATE as u64 {
             return Err(EINVAL);
+        }
+        let apart = apart::wanted(shared && file.writes());
+        if kind == MAP_SHARED_VALIDATE as u64 {
+            allow_validated(flags, apart)?;
         }
         let stores = shared && protection & WRITE != 0;
         if !file.reads() || stores && !file.writes() {
@@ -56,9 +60,7 @@ impl Wish {
         {
             return Err(libc::EOVERFLOW);
         }
-        // What the kernel checks for its own files (MAP_SYNC among it) it is to answer.
-        let known = kind != MAP_SHARED_VALIDATE as u64;
-        Ok(known.then_some(Wish {
+        Ok(Wish {
             at,
             bytes,
             protection,
@@ -66,8 +68,8 @@ impl Wish {
             offset,
             shared,
             writes: shared && file.writes(),
-            apart: apart::wanted(shared && file.writes()),
-        }))
+            apart,
+        })
     }
 
     /// Whether it can be had on a medium with large pages: shared memory, in whole ones.
@@ -98,11 +100,43 @@ impl Wish {
     }
 }
 
+/// Flags of MAP_SHARED_VALIDATE, which are not left out if nobody knows them: those of always, and MAP_SYNC where what has been stored is durable once the
+/// program has flushed it.
+///
+/// # Errors
+/// EOPNOTSUPP.
+fn allow_validated(flags: u64, apart: bool) -> Result<(), i32> {
+    /// LEGACY_MAP_MASK of linux/mman.h; what says how large pages are to be is in it by two sizes alone.
+    const KNOWN: i32 = MAP_TYPE
+        | MAP_FIXED
+        | libc::MAP_ANONYMOUS
+        | libc::MAP_DENYWRITE
+        | libc::MAP_EXECUTABLE
+        | libc::MAP_GROWSDOWN
+        | MAP_LOCKED
+        | libc::MAP_NORESERVE
+        | MAP_POPULATE
+        | libc::MAP_NONBLOCK
+        | libc::MAP_STACK
+        | libc::MAP_HUGETLB
+        | libc::MAP_32BIT
+        | ABOVE_4G
+        | libc::MAP_HUGE_2MB
+        | libc::MAP_HUGE_1GB;
+    const ABOVE_4G: i32 = 0x80;
+    let sync = match place::is_synchronous() && !apart {
+        true => libc::MAP_SYNC,
+        false => 0,
+    };
+    match flags & !((KNOWN | sync) as u32 as u64) {
+        0 => Ok(()),
+        _ => Err(libc::EOPNOTSUPP),
+    }
+}
+
 /// Maps a file of ours; `None`: the mount is to do it.
 pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32> {
-    let Some(wish) = Wish::of(file, args)? else {
-        return Ok(None);
-    };
+    let wish = Wish::of(file, args)?;
     let fs = pool::get().ok_or(libc::EIO)?;
     if !wish.suits_medium() {
         return if wish.apart {

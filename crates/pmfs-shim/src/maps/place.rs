@@ -1,6 +1,10 @@
 //! Putting things at addresses: blocks of the pool, or nothing.
 
-use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE};
+use libc::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE,
+    MAP_SYNC, PROT_NONE,
+};
+use pmem::MediumKind;
 use pmfs::BlockRun;
 
 use super::PAGE;
@@ -15,6 +19,12 @@ const LARGE: u64 = 2 << 20;
 /// The pages that the pool's medium is mapped by: 4 KiB; on hugetlbfs and most DAX devices 2 MiB or 1 GiB, and nothing less.
 pub(super) fn page() -> u64 {
     pool::attached().map_or(PAGE, |fs| fs.mapping().medium().page_size)
+}
+
+/// Whether stores to the medium are durable once they are flushed from the caches: MAP_SYNC can be had, or holds anyway.
+pub(super) fn is_synchronous() -> bool {
+    let kind = pool::attached().map(|fs| fs.mapping().medium().kind);
+    matches!(kind, Some(MediumKind::FsDax | MediumKind::DevDax))
 }
 
 /// Whether all these are whole pages of the medium.
@@ -96,7 +106,12 @@ pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> An
 /// no pin, so it is not to have this memory either.
 pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
     let file = pool_file()?;
-    let kind = if how.shared { MAP_SHARED } else { MAP_PRIVATE };
+    let kind = match pool::attached().map(|fs| fs.mapping().medium().kind) {
+        _ if !how.shared => MAP_PRIVATE,
+        // As the pool itself is mapped.
+        Some(MediumKind::FsDax) => MAP_SHARED_VALIDATE | MAP_SYNC,
+        _ => MAP_SHARED,
+    };
     let flags = (kind | MAP_FIXED) as u64 | how.more;
     let mut end = to;
     let mapped = runs.iter().try_for_each(|run| {

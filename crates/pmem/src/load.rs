@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::flush::LINE;
+use crate::program::BadAddress;
 use crate::{Fault, Pmem, Side, copy, emulate};
 
 /// Bytes that are copied between a few prefetches and the next ones.
@@ -79,6 +80,25 @@ impl Pmem {
         // source is in the mapping.
         unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) }
             .map_err(|(done, address)| self.stopped(off, to, done, address))
+    }
+
+    /// Fills a caller's buffer with zeros, where a program reads what was never written.
+    ///
+    /// # Errors
+    /// A buffer that can't be reached.
+    pub fn zero_out(&self, to: &mut [u8]) -> Result<(), BadAddress> {
+        static ZEROS: [u8; 4096] = [0; 4096];
+        let mut done = 0;
+        for part in to.chunks_mut(ZEROS.len()) {
+            // SAFETY: the caller's exclusive buffer, and no more of the zeros than there are.
+            unsafe {
+                self.copier
+                    .copy(part.as_mut_ptr(), ZEROS.as_ptr(), part.len())
+            }
+            .map_err(|(more, _)| BadAddress { done: done + more })?;
+            done += part.len();
+        }
+        Ok(())
     }
 
     /// As [`Pmem::copy_out`], and asks for the lines of `next` meanwhile, a few at a time: the processor's own prefetching begins anew on

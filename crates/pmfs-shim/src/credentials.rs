@@ -9,7 +9,7 @@ pub(crate) use pmfs_posix::rights::{EXECUTE, READ, WRITE};
 use pmfs_posix::{Subject, privileges, rights};
 
 use crate::names::errno;
-use crate::{kernel, thread};
+use crate::{guest, kernel, thread};
 
 /// A process's credentials, as far as files are concerned.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +22,10 @@ pub(crate) struct Credentials {
 
 /// What is known of a thread's: the kernel has them by thread, and only libc makes them those of a process. In the thread's room.
 pub(crate) struct Known {
-    /// Leaked when it changes, which is rare: a child that shares this memory could be killed at any moment.
+    /// A box. A guest (`guest.rs`) leaks those that it asked for: it could be killed in the middle of giving one back.
     all: AtomicPtr<Credentials>,
+    /// What was known last, which is given back when something else is.
+    before: AtomicPtr<Credentials>,
     /// Nothing is denied: the common case of root, kept apart so that a walk need not ask.
     all_may: AtomicBool,
 }
@@ -32,7 +34,15 @@ impl Known {
     /// They may have changed.
     pub fn forget(&self) {
         self.all_may.store(false, Ordering::Relaxed);
-        self.all.store(std::ptr::null_mut(), Ordering::Release);
+        let all = self.all.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if all.is_null() {
+            return;
+        }
+        let before = self.before.swap(all, Ordering::AcqRel);
+        if !before.is_null() && guest::own().is_none() {
+            // SAFETY: a box that this thread alone knew, and by nothing but this word.
+            drop(unsafe { Box::from_raw(before) });
+        }
     }
 }
 
@@ -49,7 +59,7 @@ pub(crate) fn forget() {
 /// Does something with them.
 pub(crate) fn with<T>(body: impl FnOnce(&Credentials) -> T) -> T {
     let known = known();
-    // SAFETY: a leaked box, or nothing.
+    // SAFETY: a box, or nothing; it is given back two changes later, none of which happens in `body`.
     if let Some(all) = unsafe { known.all.load(Ordering::Acquire).as_ref() } {
         return body(all);
     }

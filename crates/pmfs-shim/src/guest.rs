@@ -136,7 +136,6 @@ pub(crate) fn note(room: &mut Inner, killed_inside: bool) {
 /// The parent runs again.
 fn is_over(room: &mut Inner, killed_inside: bool) {
     crate::MEMORY.guest_is_over();
-    credentials::forget();
     process::forget_ids();
     limits::guest_is_over();
     room.guest_of = None;
@@ -159,6 +158,7 @@ fn is_over(room: &mut Inner, killed_inside: bool) {
     let overlay = room.overlay.take();
     exec::forget(room, overlay.is_none());
     let own = room.guest.take();
+    credentials::forget();
     room.signal_stack = own.map_or(room.signal_stack, |own| own.signal_stack);
     let Some(fs) = pool::attached() else {
         return;

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::file_lock::Owner;
+use crate::fs::Fs;
 use crate::locks::LockSet;
 use crate::open_table::Thing;
 use crate::owner::{self, Held};
@@ -62,6 +63,18 @@ pub struct OpenFile {
     pub offset: u64,
     /// As they were given.
     pub flags: u64,
+}
+
+impl Fs {
+    /// Does something at the offsets of two open files, of those that are named, and moves them to what `body` answers first; nobody
+    /// else moves either meanwhile.
+    pub fn at_offsets(
+        &self,
+        files: [Option<FileId>; 2],
+        body: impl FnOnce([u64; 2]) -> Result<([u64; 2], u64)>,
+    ) -> Result<u64> {
+        self.pool().at_offsets(files, body)
+    }
 }
 
 impl Pool {
@@ -192,6 +205,43 @@ impl Pool {
         let (end, done) = body(self.file_state(file)?)?;
         let _writable = self.pm.mapping().writable();
         self.pm.runtime().store(line + OFFSET, end);
+        drop(held);
+        Ok(done)
+    }
+
+    /// As [`Pool::at_offset`], of two open files, of those that are named. In the order of their lines, so that two who go opposite ways
+    /// don't wait for each other.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn at_offsets(
+        &self,
+        files: [Option<FileId>; 2],
+        body: impl FnOnce([u64; 2]) -> Result<([u64; 2], u64)>,
+    ) -> Result<u64> {
+        let mut lines = [None; 2];
+        for (line, file) in lines.iter_mut().zip(files) {
+            *line = file.map(|file| self.file_line(file)).transpose()?;
+        }
+        let mut order = lines;
+        order.sort_unstable();
+        let writable = self.pm.mapping().writable();
+        let first = order[0].map(|line| Held::new(self, line));
+        let second = order[1].filter(|_| order[0] != order[1]);
+        let held = (first, second.map(|line| Held::new(self, line)));
+        drop(writable);
+        let offset = |line: Option<u64>| line.map_or(0, |line| self.pm.load(line + OFFSET));
+        // What was opened and closed meanwhile is another's now.
+        for file in files.into_iter().flatten() {
+            self.file_line(file)?;
+        }
+        let (ends, done) = body(lines.map(offset))?;
+        let _writable = self.pm.mapping().writable();
+        for (line, end) in lines.into_iter().zip(ends) {
+            if let Some(line) = line {
+                self.pm.runtime().store(line + OFFSET, end);
+            }
+        }
         drop(held);
         Ok(done)
     }

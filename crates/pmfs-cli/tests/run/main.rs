@@ -54,6 +54,7 @@ tests! {
     mapped_files: "mappings.c" "all";
     mapped_holes: "holes.c" "all";
     rarer_calls_on_addresses: "addresses.c" "all";
+    buffers_that_are_not_there: "buffers.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     system_calls_of_its_own: "escapes.c" "raw";
@@ -111,6 +112,7 @@ mountless! {
     mapped_files: "mappings.c" "all";
     mapped_holes: "holes.c" "all";
     rarer_calls_on_addresses: "addresses.c" "all";
+    buffers_that_are_not_there: "buffers.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
@@ -276,6 +278,19 @@ fn stores_that_wait_for_msync() {
         assert_eq!(said.code, Some(0), "{}\n{log}", said.text);
         assert!(!log.contains("lost"), "{log}");
         assert_eq!(run.copied_out("left").trim_end_matches('\0'), "L");
+        run.check();
+    }
+}
+
+/// Where offsets are shared, and where what is known is forgotten. Not on a plain directory: Linux locks no offset for these copies.
+#[test]
+fn copies_by_shared_offsets() {
+    let ways: [&[&str]; 2] = [&["--no-mount"], &[]];
+    for options in &ways[..1 + usize::from(bench::can_mount())] {
+        let run = Run::unmounted();
+        let program = run.build("copies.c", &["-pthread"]);
+        let said = run.below_run(options, &program, &["all"]);
+        assert_eq!(said.code, Some(0), "{}\n{}", said.text, run.log());
         run.check();
     }
 }

@@ -65,23 +65,80 @@ fn offset(value: u64) -> Result<u64, i32> {
 /// that for a lock of ours: so no memory of the program's is touched under one from then on.
 static MAPS: AtomicBool = AtomicBool::new(false);
 
-/// Reads into the program's memory; answers the bytes read.
+/// Reads at a place of a file into the program's memory; answers the bytes read.
 #[inline(always)]
-fn into_program(
-    at: u64,
-    bytes: u64,
-    read: impl FnOnce(&mut [u8]) -> pmfs::Result<usize>,
-) -> Answer {
+fn into_program(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64)) -> Answer {
     let bytes = bytes.min(IO_MAX) as usize;
     if MAPS.load(Ordering::Relaxed) {
-        let mut kept = vec![0; bytes];
-        let read = read(&mut kept).map_err(errno)?;
-        program::write_bytes(at, &kept[..read])?;
-        return Ok(read as u64);
+        return by_steps(fs, file, at, (address, bytes as u64));
     }
     // SAFETY: the program's buffer, for this call.
-    let buffer = unsafe { program::buffer(at, bytes) };
-    read(buffer).map(|read| read as u64).map_err(errno)
+    let buffer = unsafe { program::buffer(address, bytes) };
+    fs.read(file.ino, at, buffer)
+        .map(|read| read as u64)
+        .map_err(errno)
+}
+
+/// Bytes that are read at once where they are kept in between.
+const KEPT_STEP: u64 = 1 << 20;
+
+/// The same with nothing of the program's touched meanwhile.
+#[cold]
+fn by_steps(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64)) -> Answer {
+    let there = fs.getattr(file.ino).map_err(errno)?.size;
+    let bytes = bytes.min(there.saturating_sub(at));
+    let mut kept = vec![0; bytes.min(KEPT_STEP) as usize];
+    let mut done = 0;
+    while done < bytes {
+        let want = (bytes - done).min(KEPT_STEP) as usize;
+        let read = fs.read(file.ino, at + done, &mut kept[..want]);
+        let step = read.map_err(errno).and_then(|read| {
+            program::write_bytes(address.wrapping_add(done), &kept[..read])?;
+            Ok(read)
+        });
+        match step {
+            Ok(read) => {
+                done += read as u64;
+                if read < want {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done)
+}
+
+/// Reads at an open file's offset where nothing of the program's may be touched while others wait for that: as many bytes as there are
+/// are taken first, and those given back that could not be read.
+#[cold]
+fn at_taken_offset(
+    fs: &Fs,
+    file: &Descriptor,
+    bytes: u64,
+    read: impl FnOnce(u64, u64) -> Answer,
+) -> Answer {
+    let mut start = 0;
+    let take = |now: pmfs::OpenFile| {
+        start = now.offset;
+        let there = fs.getattr(now.ino)?.size.saturating_sub(start);
+        let taken = bytes.min(IO_MAX).min(there);
+        Ok((start + taken, taken as usize))
+    };
+    let taken = fs.at_offset(file.file, take).map_err(errno)? as u64;
+    let answer = read(start, taken);
+    give_back(fs, file, taken - answer.unwrap_or(0).min(taken))?;
+    answer
+}
+
+/// Moves an offset back by what was taken and not used.
+fn give_back(fs: &Fs, file: &Descriptor, bytes: u64) -> Result<(), i32> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let back = SeekFrom::Current(-(bytes as i64));
+    fs.seek_file(file.file, back).map(drop).map_err(errno)
 }
 
 /// Writes from the program's memory; answers the bytes written.
@@ -100,7 +157,16 @@ fn from_program(at: u64, bytes: u64, write: impl FnOnce(&[u8]) -> pmfs::Result<u
 pub(crate) fn read(file: &Descriptor, args: &[u64; 6]) -> Verdict {
     let read = || {
         let fs = for_reading(file)?;
-        into_program(args[1], args[2], |buffer| fs.read_file(file.file, buffer))
+        if MAPS.load(Ordering::Relaxed) {
+            return at_taken_offset(fs, file, args[2], |at, bytes| {
+                by_steps(fs, file, at, (args[1], bytes))
+            });
+        }
+        // SAFETY: the program's buffer, for this call.
+        let buffer = unsafe { program::buffer(args[1], args[2].min(IO_MAX) as usize) };
+        fs.read_file(file.file, buffer)
+            .map(|read| read as u64)
+            .map_err(errno)
     };
     Verdict::done(read())
 }
@@ -148,7 +214,7 @@ pub(crate) fn expect(args: &[u64; 6]) {
 pub(crate) fn pread(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let at = offset(args[3])?;
     let fs = for_reading(file)?;
-    into_program(args[1], args[2], |buffer| fs.read(file.ino, at, buffer))
+    into_program(fs, file, at, (args[1], args[2]))
 }
 
 pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
@@ -219,39 +285,50 @@ fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
     Ok(parts)
 }
 
-pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
-    let failed = Cell::new(0);
-    let all = |fs: &Fs, mut at: u64, parts: &[(u64, u64)]| -> pmfs::Result<(u64, usize)> {
-        let start = at;
-        for &(address, bytes) in parts {
-            let read = into_program(address, bytes, |buffer| fs.read(file.ino, at, buffer));
-            match read {
-                Ok(read) => {
-                    at += read;
-                    if read < bytes {
-                        break;
-                    }
-                }
-                Err(_) if at > start => break,
-                Err(errno) => {
-                    failed.set(errno);
+/// Reads into several buffers, one after the other.
+fn into_parts(fs: &Fs, file: &Descriptor, start: u64, parts: &[(u64, u64)]) -> Answer {
+    let mut at = start;
+    for &(address, bytes) in parts {
+        match into_program(fs, file, at, (address, bytes)) {
+            Ok(read) => {
+                at += read;
+                if read < bytes {
                     break;
                 }
             }
+            Err(_) if at > start => break,
+            Err(errno) => return Err(errno),
         }
-        Ok((at, (at - start) as usize))
+    }
+    Ok(at - start)
+}
+
+pub(crate) fn readv(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict {
+    let at_own_offset = |fs: &Fs, parts: &[(u64, u64)]| {
+        if MAPS.load(Ordering::Relaxed) {
+            let all = parts.iter().map(|(_, bytes)| bytes).sum();
+            let read = |at, _| into_parts(fs, file, at, parts);
+            return at_taken_offset(fs, file, all, read);
+        }
+        let failed = Cell::new(0);
+        let read = fs.at_offset(file.file, |now| {
+            let read = into_parts(fs, file, now.offset, parts);
+            failed.set(read.err().unwrap_or(0));
+            let read = read.unwrap_or(0);
+            Ok((now.offset + read, read as usize))
+        });
+        match failed.get() {
+            0 => read.map(|read| read as u64).map_err(errno),
+            errno => Err(errno),
+        }
     };
     let read = || {
         let fs = for_reading(file)?;
         let parts = vector(args[1], args[2])?;
-        let read = match place {
-            Place::Bad(error) => return Err(error),
-            Place::Own => fs.at_offset(file.file, |now| all(fs, now.offset, &parts)),
-            Place::At(at) => all(fs, at, &parts).map(|(_, read)| read),
-        };
-        match failed.get() {
-            0 => read.map(|read| read as u64).map_err(errno),
-            errno => Err(errno),
+        match place {
+            Place::Bad(error) => Err(error),
+            Place::Own => at_own_offset(fs, &parts),
+            Place::At(at) => into_parts(fs, file, at, &parts),
         }
     };
     Verdict::done(read())
@@ -302,12 +379,18 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
 fn gather(parts: &[(u64, u64)]) -> Result<Vec<u8>, i32> {
     let mut all = Vec::new();
     for &(address, bytes) in parts {
-        let start = all.len();
-        all.resize(start + bytes as usize, 0);
-        if let Err(error) = program::read_bytes(address, &mut all[start..]) {
-            // What came before it is written, as the kernel does.
-            all.truncate(start);
-            return if start == 0 { Err(error) } else { Ok(all) };
+        let mut done = 0;
+        // By steps: a length that a program says need not be there.
+        while done < bytes {
+            let (start, step) = (all.len(), (bytes - done).min(KEPT_STEP));
+            all.resize(start + step as usize, 0);
+            let from = address.wrapping_add(done);
+            if let Err(error) = program::read_bytes(from, &mut all[start..]) {
+                // What came before it is written, as the kernel does.
+                all.truncate(start);
+                return if start == 0 { Err(error) } else { Ok(all) };
+            }
+            done += step;
         }
     }
     Ok(all)
@@ -437,42 +520,98 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
     };
     let send = || {
         let fs = for_reading(&from)?;
-        let given: Option<u64> = if args[2] == 0 {
-            None
-        } else {
-            Some(program::read(args[2])?)
+        let given = match args[2] {
+            0 => None,
+            pointer => Some(offset(program::read(pointer)?)?),
         };
-        let start = match given {
-            Some(at) => offset(at)?,
-            None => fs.file(from.file).map_err(errno)?.offset,
+        let bytes = args[3].min(IO_MAX);
+        let sent = match to {
+            Some(to) => send_within(fs, (&from, given), &to, bytes)?,
+            None => send_out(fs, (&from, given), args[0], bytes)?,
         };
-        let mut buffer = vec![0; STEP.min(args[3].max(1) as usize)];
-        let mut sent = 0;
-        while sent < args[3].min(IO_MAX) {
-            let want = (args[3] - sent).min(STEP as u64) as usize;
-            let read = fs
-                .read(from.ino, start + sent, &mut buffer[..want])
-                .map_err(errno)?;
-            let wrote = match put(fs, to.as_ref(), args[0], &buffer[..read]) {
-                Ok(wrote) => wrote,
-                Err(_) if sent > 0 => break,
-                Err(error) => return Err(error),
-            };
-            sent += wrote;
-            if wrote < want as u64 {
-                break;
-            }
-        }
-        match given {
-            Some(_) => program::write(args[2], &(start + sent))?,
-            None => {
-                let to = SeekFrom::Start(start + sent);
-                fs.seek_file(from.file, to).map_err(errno)?;
-            }
+        if let Some(start) = given {
+            program::write(args[2], &(start + sent))?;
         }
         Ok(sent)
     };
     Verdict::done(send())
+}
+
+/// sendfile(2) from one file of ours into another; nobody who shares their offsets comes between.
+fn send_within(
+    fs: &Fs,
+    (from, given): (&Descriptor, Option<u64>),
+    to: &Descriptor,
+    bytes: u64,
+) -> Answer {
+    for_storing(to)?;
+    let append = appends(fs, to);
+    let mut buffer = vec![0; STEP.min(bytes.max(1) as usize)];
+    let failed = Cell::new(0);
+    let own = given.is_none().then_some(from.file);
+    let moved = fs.at_offsets([own, Some(to.file)], |[at, target]| {
+        let (start, mut target) = (given.unwrap_or(at), target);
+        let mut sent = 0;
+        let mut step = || {
+            let want = (bytes - sent).min(STEP as u64) as usize;
+            let read = fs.read(from.ino, start + sent, &mut buffer[..want]);
+            let read = read.map_err(errno)?;
+            let at = if append { end(fs, to, true)? } else { target };
+            let fits = limits::cut(read as u64, || Ok(at))? as usize;
+            let data = &buffer[..fits];
+            let written = match append {
+                true => fs.append(to.ino, data),
+                false => fs.write(to.ino, at, data).map(|written| (at, written)),
+            };
+            let (at, written) = written.map_err(errno)?;
+            target = at + written as u64;
+            sent += written as u64;
+            Ok(written == want && sent < bytes)
+        };
+        let stopped = loop {
+            match step() {
+                Ok(true) => {}
+                Ok(false) => break 0,
+                Err(errno) => break errno,
+            }
+        };
+        failed.set(if sent > 0 { 0 } else { stopped });
+        Ok(([start + sent, target], sent))
+    });
+    mapped_size::changed(to.ino);
+    match failed.get() {
+        0 => moved.map_err(errno),
+        errno => Err(errno),
+    }
+}
+
+/// sendfile(2) from a file of ours to another descriptor, which may make it wait: so an offset is taken step by step, before.
+fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: u64) -> Answer {
+    let mut buffer = vec![0; STEP.min(bytes.max(1) as usize)];
+    let mut sent = 0;
+    while sent < bytes {
+        let want = (bytes - sent).min(STEP as u64) as usize;
+        let room = &mut buffer[..want];
+        let read = match given {
+            Some(start) => fs.read(from.ino, start + sent, room),
+            None => fs.read_file(from.file, room),
+        };
+        let read = read.map_err(errno)?;
+        let wrote = put(fs, None, to, &buffer[..read]);
+        let taken = read as u64 - wrote.unwrap_or(0).min(read as u64);
+        if given.is_none() {
+            give_back(fs, from, taken)?;
+        }
+        match wrote {
+            Ok(wrote) => sent += wrote,
+            Err(_) if sent > 0 => break,
+            Err(error) => return Err(error),
+        }
+        if taken > 0 || read < want {
+            break;
+        }
+    }
+    Ok(sent)
 }
 
 /// sendfile(2) from a file of others into one of ours. A source without offsets is refused, as the kernel does.
@@ -488,30 +627,39 @@ fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
         0 => own,
         pointer => offset(program::read(pointer)?)?,
     };
+    let is_own = args[2] == 0;
     let mut buffer = vec![0; STEP.min(args[3].max(1) as usize)];
     let mut sent = 0;
     while sent < args[3].min(IO_MAX) {
         let want = (args[3] - sent).min(STEP as u64);
         let at = buffer.as_mut_ptr().expose_provenance() as u64;
+        // By its own offset the kernel reads each byte for one alone of those who share it.
+        let (call, place) = match is_own {
+            true => (libc::SYS_read, 0),
+            false => (libc::SYS_pread64, start + sent),
+        };
         // SAFETY: the kernel fills the buffer.
-        let read = number(unsafe {
-            kernel::call(libc::SYS_pread64, [args[1], at, want, start + sent, 0, 0])
-        });
+        let read = number(unsafe { kernel::call(call, [args[1], at, want, place, 0, 0]) });
         let wrote = match read {
             Ok(0) => break,
             Ok(read) => put(fs, Some(to), args[0], &buffer[..read as usize]),
             Err(error) => Err(error),
         };
+        let left = read.unwrap_or(0) - wrote.unwrap_or(0);
+        if is_own && left > 0 {
+            let back = -(left as i64) as u64;
+            kernel::plain(libc::SYS_lseek, &[args[1], back, libc::SEEK_CUR as u64]);
+        }
         match wrote {
             Ok(wrote) => sent += wrote,
             Err(_) if sent > 0 => break,
             Err(error) => return Err(error),
         }
+        if left > 0 {
+            break;
+        }
     }
-    if args[2] == 0 {
-        let to = start + sent;
-        kernel::plain(libc::SYS_lseek, &[args[1], to, libc::SEEK_SET as u64]);
-    } else {
+    if !is_own {
         program::write(args[2], &(start + sent))?;
     }
     Ok(sent)
@@ -554,27 +702,38 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
         if appends(fs, &to) {
             return Err(EBADF);
         }
-        let place = |pointer: u64, file: &Descriptor| -> Result<u64, i32> {
-            if pointer == 0 {
-                return Ok(fs.file(file.file).map_err(errno)?.offset);
-            }
-            offset(program::read(pointer)?)
+        let given = |pointer: u64| match pointer {
+            0 => Ok(None),
+            pointer => offset(program::read(pointer)?).map(Some),
         };
-        let (start, target) = (place(args[1], &from)?, place(args[3], &to)?);
-        let bytes = limits::cut(args[4].min(IO_MAX), || Ok(target))?;
-        let copied = fs
-            .copy_range(from.ino, start, to.ino, target, bytes)
-            .map_err(errno)?;
-        let advance = |pointer: u64, file: &Descriptor, at: u64| -> Result<(), i32> {
+        let (start, target) = (given(args[1])?, given(args[3])?);
+        let own = [
+            start.is_none().then_some(from.file),
+            target.is_none().then_some(to.file),
+        ];
+        let failed = Cell::new(0);
+        let mut ends = [0; 2];
+        let copied = fs.at_offsets(own, |[at, to_at]| {
+            let places = [start.unwrap_or(at), target.unwrap_or(to_at)];
+            let bytes = limits::cut(args[4].min(IO_MAX), || Ok(places[1]));
+            failed.set(bytes.err().unwrap_or(0));
+            let [at, to_at] = places;
+            let copied = match bytes {
+                Ok(bytes) => fs.copy_range(from.ino, at, to.ino, to_at, bytes)?,
+                Err(_) => 0,
+            };
+            ends = places.map(|at| at + copied);
+            Ok((ends, copied))
+        });
+        if failed.get() != 0 {
+            return Err(failed.get());
+        }
+        let copied = copied.map_err(errno)?;
+        for (pointer, end) in [(args[1], ends[0]), (args[3], ends[1])] {
             if pointer != 0 {
-                return program::write(pointer, &at);
+                program::write(pointer, &end)?;
             }
-            fs.seek_file(file.file, SeekFrom::Start(at))
-                .map(drop)
-                .map_err(errno)
-        };
-        advance(args[1], &from, start + copied)?;
-        advance(args[3], &to, target + copied)?;
+        }
         mapped_size::changed(to.ino);
         Ok(copied)
     };

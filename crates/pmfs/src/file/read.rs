@@ -118,23 +118,19 @@ impl Pool {
                 false => None,
             };
             let piece = &mut buffer[done..done + len];
-            if extent.written {
-                let off = extent.off + within;
-                let coming = next.and_then(|next| next.first_bytes(left - len));
-                let copied = match coming {
-                    Some(coming) => self.pm.copy_out_before(off, piece, coming),
-                    None => self.pm.copy_out(off, piece),
-                };
-                match copied {
-                    Ok(()) => {}
-                    Err(Error::Medium { offset }) if done > 0 || offset > extent.off + within => {
-                        let before = offset.saturating_sub(extent.off + within) as usize;
-                        return Ok(done + before.min(len));
-                    }
-                    Err(error) => return Err(error),
+            let off = extent.off + within;
+            let copied = match next.and_then(|next| next.first_bytes(left - len)) {
+                _ if !extent.written => self.pm.zero_out(piece),
+                Some(coming) => self.pm.copy_out_before(off, piece, coming),
+                None => self.pm.copy_out(off, piece),
+            };
+            match copied {
+                Ok(()) => {}
+                Err(Error::Medium { offset }) if done > 0 || offset > off => {
+                    return Ok(done + (offset.saturating_sub(off) as usize).min(len));
                 }
-            } else {
-                piece.fill(0);
+                Err(Error::BadAddress) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
             }
             done += len;
             match next {

@@ -165,6 +165,14 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
+    /// Zeros for a caller, in place of what was never written.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`].
+    pub fn zero_out(&self, to: &mut [u8]) -> Result<()> {
+        self.mem.zero_out(to).map_err(|_| Error::BadAddress)
+    }
+
     /// As [`Pm::copy_out`], and what is copied next comes nearer meanwhile.
     ///
     /// # Errors

@@ -162,6 +162,13 @@ impl Pmem {
         self.len
     }
 
+    /// Where it is mapped.
+    #[must_use]
+    pub fn addresses(&self) -> std::ops::Range<u64> {
+        let start = self.range(0, 1).addr() as u64;
+        start..start + self.len
+    }
+
     /// What the pool lies on.
     pub fn medium(&self) -> &Medium {
         &self.medium

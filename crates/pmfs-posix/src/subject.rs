@@ -8,6 +8,7 @@ pub mod capability {
     pub const DAC_READ_SEARCH: u32 = 2;
     pub const FOWNER: u32 = 3;
     pub const FSETID: u32 = 4;
+    pub const IPC_LOCK: u32 = 14;
     pub const SYS_ADMIN: u32 = 21;
     pub const MKNOD: u32 = 27;
 }

@@ -243,6 +243,7 @@ const LOOKED_AT: Calls = calls![
     SYS_remap_file_pages,
     SYS_mseal,
     SYS_shmat,
+    SYS_mlockall,
     SYS_vserver,
     SYS_io_getevents,
     SYS_io_pgetevents,

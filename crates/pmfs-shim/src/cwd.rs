@@ -87,6 +87,13 @@ fn kernels(room: &mut Inner) -> usize {
 /// Asks the kernel: by name first, for that costs no request to the mount.
 fn look(room: &mut Inner) -> u64 {
     let len = kernels(room);
+    if len == 0 {
+        // Removed, or too deep for a name.
+        return match mountless::is() {
+            true => ELSEWHERE,
+            false => mounted_here(),
+        };
+    }
     let text = &room.paths[2][..len];
     if let Some(from) = below(text) {
         if mountless::is() {

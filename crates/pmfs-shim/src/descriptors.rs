@@ -27,6 +27,15 @@ static FACTS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 /// One more than the highest number that was ever ours.
 static END: AtomicU32 = AtomicU32::new(0);
 
+/// Where these tables are: nearly all of them is never touched.
+pub(crate) fn tables() -> [std::ops::Range<u64>; 3] {
+    fn of<T>(table: &T) -> std::ops::Range<u64> {
+        let start = std::ptr::from_ref(table).expose_provenance() as u64;
+        start..start + size_of::<T>() as u64
+    }
+    [of(&OURS), of(&FILES), of(&FACTS)]
+}
+
 const ACCESS_SHIFT: u32 = 32;
 const DIRECTORY: u64 = 1 << 34;
 const BORROWED: u64 = 1 << 35;

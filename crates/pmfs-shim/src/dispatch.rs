@@ -150,6 +150,7 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_madvise => maps::advise(args),
         libc::SYS_remap_file_pages => maps::remap(args),
         libc::SYS_mseal => maps::seal(args),
+        libc::SYS_mlockall => maps::lock_all(args),
         libc::SYS_shmat => maps::attach_segment(args),
         libc::SYS_process_madvise => maps::advise_by_vectors(args),
         libc::SYS_vmsplice => maps::give_to_pipe(call),

@@ -15,6 +15,7 @@ use crate::descriptors::Descriptor;
 use crate::kernel::{self, PATH};
 use crate::names::{Place, errno, is_dir};
 use crate::program::Answer;
+use crate::thread::PATH_MAX;
 use crate::{config, credentials, descriptors, guest, mountless, pool};
 
 /// Something in the pool that the kernel is to open.
@@ -58,19 +59,49 @@ pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
     }
 }
 
-fn opened(path: &[u8], flags: i32, bits: u32) -> Answer {
+/// By the kernel, also along a path that is too long for it.
+pub(crate) fn opened(path: &[u8], flags: i32, bits: u32) -> Answer {
     let root = root();
     if root >= 0 {
         // Where the root, or the mounts, are others the mount is reached from here alone.
         let below = [b".", &path[config::get().at.len()..]].concat();
-        let args = [root as u64, PATH, flags as u64, bits.into(), 0, 0];
-        let answer = kernel_answer(kernel::with_path(libc::SYS_openat, args, &below));
+        let answer = opened_from(root as u64, &below, flags, bits);
         if answer != Err(libc::EBADF) {
             return answer;
         }
     }
-    let args = [AT_FDCWD as u64, PATH, flags as u64, bits.into(), 0, 0];
-    kernel_answer(kernel::with_path(libc::SYS_openat, args, path))
+    opened_from(AT_FDCWD as u64, path, flags, bits)
+}
+
+fn opened_from(dir: u64, path: &[u8], flags: i32, bits: u32) -> Answer {
+    let open = |dir: u64, path: &[u8], flags: i32, bits: u32| {
+        let args = [dir, PATH, flags as u64, bits.into(), 0, 0];
+        kernel_answer(kernel::with_path(libc::SYS_openat, args, path))
+    };
+    let (mut dir, mut rest, mut on_the_way) = (dir, path, None);
+    let answer = loop {
+        if rest.len() <= PATH_MAX {
+            break open(dir, rest, flags, bits);
+        }
+        let Some(len) = rest[..PATH_MAX].iter().rposition(|byte| *byte == b'/') else {
+            break Err(libc::ENAMETOOLONG);
+        };
+        let part = [&rest[..len], b"\0"].concat();
+        let way = libc::O_PATH | libc::O_DIRECTORY | O_CLOEXEC;
+        let next = open(dir, &part, way, 0);
+        if let Some(before) = on_the_way.take() {
+            kernel::plain(libc::SYS_close, &[before]);
+        }
+        match next {
+            Ok(next) => (dir, on_the_way) = (next, Some(next)),
+            Err(errno) => break Err(errno),
+        }
+        rest = &rest[len + 1..];
+    };
+    if let Some(last) = on_the_way {
+        kernel::plain(libc::SYS_close, &[last]);
+    }
+    answer
 }
 
 /// Tries again as the user that this program may become again, and whom the mount lets open anything.

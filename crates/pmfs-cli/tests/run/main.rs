@@ -55,6 +55,8 @@ tests! {
     mapped_holes: "holes.c" "all";
     rarer_calls_on_addresses: "addresses.c" "all";
     buffers_that_are_not_there: "buffers.c" "all";
+    memory_that_is_locked: "locked.c" "all";
+    directories_deeper_than_a_path: "deep.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     system_calls_of_its_own: "escapes.c" "raw";
@@ -113,6 +115,8 @@ mountless! {
     mapped_holes: "holes.c" "all";
     rarer_calls_on_addresses: "addresses.c" "all";
     buffers_that_are_not_there: "buffers.c" "all";
+    memory_that_is_locked: "locked.c" "all";
+    directories_deeper_than_a_path: "deep.c" "all";
     names_that_are_replaced: "replaced.c" "all";
     ways_round_the_library: "escapes.c" "ways";
     forks_in_the_middle_of_calls: "escapes.c" "forks";
@@ -230,6 +234,7 @@ const WITHOUT_POINTERS: &[&str] = &[
     "splice",
     "kcmp",
     "landlock_add_rule",
+    "mlockall",
 ];
 
 /// What the library looks at is what `table.c` has bad pointers for: a call that is added there is tried here.

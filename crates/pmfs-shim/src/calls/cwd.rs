@@ -12,7 +12,7 @@ use crate::kernel::{self, PATH};
 use crate::mountless::{self, Refused};
 use crate::names::{AtEnd, Lead, errno, find, is_dir};
 use crate::program::{self, Answer};
-use crate::thread::Inner;
+use crate::thread::{Inner, PATH_MAX};
 use crate::{cwd, promote};
 
 /// Goes to a directory: the kernel has to be there too, unless there is no mount.
@@ -21,7 +21,14 @@ fn go(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {
         return cwd::enter(room, fs, dir);
     }
     let path = promote::directory(dir.ino)?;
-    let answer = outside(libc::SYS_chdir, [PATH, 0, 0, 0, 0, 0], &path);
+    let answer = match path.len() > PATH_MAX {
+        false => outside(libc::SYS_chdir, [PATH, 0, 0, 0, 0, 0], &path),
+        true => promote::opened(&path, libc::O_PATH | libc::O_DIRECTORY, 0).and_then(|dir| {
+            let answer = kernel_answer(kernel::plain(libc::SYS_fchdir, &[dir]));
+            kernel::plain(libc::SYS_close, &[dir]);
+            answer
+        }),
+    };
     if answer.is_ok() {
         cwd::set(room, Some(dir.ino));
     }
@@ -102,6 +109,10 @@ pub(crate) fn getcwd(room: &mut Inner, args: [u64; 6]) -> Verdict {
     }
     let tell = |mut text: Vec<u8>| {
         text.push(0);
+        // What the kernel has no room for libc puts together by itself.
+        if text.len() > PATH_MAX {
+            return Err(libc::ENAMETOOLONG);
+        }
         if text.len() as u64 > args[1] {
             return Err(ERANGE);
         }

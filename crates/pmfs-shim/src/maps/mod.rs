@@ -10,6 +10,7 @@
 mod apart;
 mod calls;
 mod lazy;
+mod locked;
 mod place;
 mod rarer;
 mod table;
@@ -20,6 +21,7 @@ pub(crate) use calls::{
     sync, unmap,
 };
 pub(crate) use lazy::{LAZY, before};
+pub(crate) use locked::lock_all;
 pub(crate) use rarer::{advise_by_vectors, attach_segment, give_to_pipe, remap, seal};
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 //!
 //! Passed, as they change how memory is had and not what is in it: mbind, set_mempolicy_home_node, move_pages, migrate_pages, mincore, munlock,
 //! get_mempolicy, userfaultfd (what it fills in is the program's to store to), map_shadow_stack (never over something), process_vm_readv and
-//! process_vm_writev, futexes. What locks is `limits`' affair, io_uring is refused when it is set up.
+//! process_vm_writev, futexes. What locks is in `locked`; io_uring is refused when it is set up.
 
 use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
 

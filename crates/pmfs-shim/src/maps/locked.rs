@@ -1,0 +1,126 @@
+//! mlockall(2): what is the program's is to stay in memory. The pool's mapping and this library's tables are none of it: all of the pool would be
+//! read in and held, and an ordinary user's limit is far below. So each of the program's mappings is locked by itself.
+//!
+//! What is mapped later the kernel locks. The pool is attached before, as its mapping would be of these.
+
+use std::ops::Range;
+
+use libc::{ENOMEM, EPERM, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MCL_CURRENT, MCL_FUTURE};
+
+use super::{any, table};
+use crate::calls::kernel_answer;
+use crate::credentials::{self, capability};
+use crate::dispatch::Verdict;
+use crate::program::Answer;
+use crate::{descriptors, guest, kernel, pool};
+
+const CURRENT: u64 = MCL_CURRENT as u64;
+const FUTURE: u64 = MCL_FUTURE as u64;
+const ON_FAULT: u64 = 4;
+
+/// One line of /proc/self/maps.
+struct Mapped {
+    addresses: Range<u64>,
+    /// A store makes a page of this process's own.
+    is_copied: bool,
+}
+
+pub(crate) fn lock_all(args: [u64; 6]) -> Verdict {
+    let flags = args[0];
+    let is_valid = flags & !(CURRENT | FUTURE | ON_FAULT) == 0 && flags & (CURRENT | FUTURE) != 0;
+    if !is_valid || guest::own().is_some() {
+        return Verdict::Pass;
+    }
+    if flags & FUTURE != 0 {
+        // If it can't be had, the kernel has nothing of it to lock.
+        let _ = pool::get();
+    }
+    let Some(all) = mapped() else {
+        return Verdict::Pass;
+    };
+    Verdict::done(lock(flags, &all))
+}
+
+fn lock(flags: u64, all: &[Mapped]) -> Answer {
+    if flags & CURRENT != 0 {
+        allow(all)?;
+    }
+    // Also forgets that what comes is to be locked.
+    kernel::plain(libc::SYS_munlockall, &[]);
+    if flags & FUTURE != 0 {
+        kernel_answer(kernel::plain(libc::SYS_mlockall, &[flags & !CURRENT]))?;
+    }
+    if flags & CURRENT == 0 {
+        return Ok(0);
+    }
+    let at_once = flags & ON_FAULT == 0;
+    if at_once && any() {
+        table().fill_between(0, u64::MAX);
+    }
+    for Mapped {
+        addresses,
+        is_copied,
+    } in all
+    {
+        let (start, bytes) = (addresses.start, addresses.end - addresses.start);
+        let on_fault = libc::MLOCK_ONFAULT.into();
+        // As the kernel has it, some mappings can't be locked, and some not be read in, and nobody is told.
+        kernel::plain(libc::SYS_mlock2, &[start, bytes, on_fault]);
+        if at_once {
+            let advice = if *is_copied {
+                MADV_POPULATE_WRITE
+            } else {
+                MADV_POPULATE_READ
+            };
+            kernel::plain(libc::SYS_madvise, &[start, bytes, advice as u64]);
+        }
+    }
+    Ok(0)
+}
+
+/// As the kernel would judge.
+///
+/// # Errors
+/// EPERM, ENOMEM.
+fn allow(all: &[Mapped]) -> Result<(), i32> {
+    let mut limit = [0u64; 2];
+    let at = (&raw mut limit).expose_provenance() as u64;
+    let resource = u64::from(libc::RLIMIT_MEMLOCK);
+    // SAFETY: the kernel fills a struct rlimit: two words.
+    unsafe { kernel::call(libc::SYS_getrlimit, [resource, at, 0, 0, 0, 0]) };
+    let limit = std::hint::black_box(limit)[0];
+    if credentials::with(|me| me.has(capability::IPC_LOCK)) {
+        return Ok(());
+    }
+    let bytes: u64 = all
+        .iter()
+        .map(|one| one.addresses.end - one.addresses.start)
+        .sum();
+    match limit {
+        0 => Err(EPERM),
+        limit if bytes > limit => Err(ENOMEM),
+        _ => Ok(()),
+    }
+}
+
+/// What is mapped in this process, but for the pool and this library's tables; `None`: it can't be told.
+fn mapped() -> Option<Vec<Mapped>> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let tables = descriptors::tables();
+    let pool = pool::attached().map(|fs| fs.mapping().addresses());
+    let is_ours = |addresses: &Range<u64>| {
+        let meets = |other: &Range<u64>| addresses.start < other.end && other.start < addresses.end;
+        pool.as_ref().is_some_and(meets) || tables.iter().any(meets)
+    };
+    let parsed = text.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let rights = words.next()?.as_bytes();
+        Some(Mapped {
+            addresses: number(start)?..number(end)?,
+            is_copied: rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b'p'),
+        })
+    });
+    Some(parsed.filter(|one| !is_ours(&one.addresses)).collect())
+}

@@ -2,13 +2,16 @@
 
 mod bench;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use bench::{Bench, is_daemon, wait_until};
-use pmfs::{Fs, Look, NewNode, OpenOptions, RenameFlags, SetAttr};
+use pmfs::{Fs, INODE_NAME, Ino, Look, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
 use rustix::process::{Signal, kill_process};
 
 const NODE: NewNode = NewNode {
@@ -167,4 +170,66 @@ fn a_dead_mount_has_no_lease() {
     assert_eq!(library.walk(b"/d/longer", true).unwrap().size, 4);
     library.close().unwrap();
     end(bench);
+}
+
+/// A file that the mount's kernel has looked up, by its name.
+fn seen(bench: &Bench, library: &Fs, name: &str) -> Ino {
+    fs::write(bench.file(name), name).unwrap();
+    library.lookup(ROOT_INO, name.as_bytes()).unwrap().ino
+}
+
+/// Goal: what has lost its last name goes when nobody has it open any more, also where the kernel has looked it up by its number, as programs
+/// below `pmfs run` do that map it. Method: such a look, before the name is taken away, and after; open meanwhile.
+#[test]
+fn a_name_by_number_keeps_nothing() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let library = Fs::open(&bench.path("pool"), &OpenOptions::default()).unwrap();
+    let by_number = |ino: Ino| {
+        let name = [INODE_NAME, ino.to_string().as_bytes()].concat();
+        bench.file("").join(OsStr::from_bytes(&name))
+    };
+    let inos = ["before", "after"].map(|name| seen(&bench, &library, name));
+    drop(fs::read(by_number(inos[0])).unwrap());
+    let open = fs::File::open(bench.file("after")).unwrap();
+    for name in ["before", "after"] {
+        fs::remove_file(bench.file(name)).unwrap();
+    }
+    assert_eq!(fs::read(by_number(inos[1])).unwrap(), b"after");
+    wait_until("the first is gone", || library.getattr(inos[0]).is_err());
+    // More looks than it takes.
+    thread::sleep(Duration::from_secs(3));
+    assert!(library.getattr(inos[1]).is_ok(), "it is open");
+    drop(open);
+    wait_until("and the second", || library.getattr(inos[1]).is_err());
+    library.close().unwrap();
+}
+
+/// As that, where others have moved a name that the kernel has kept.
+#[test]
+fn a_name_that_others_moved_keeps_nothing() {
+    if !knows_to_prune() {
+        eprintln!("skipped: needs Linux 6.18");
+        return;
+    }
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let library = Fs::open(&bench.path("pool"), &OpenOptions::default()).unwrap();
+    let ino = seen(&bench, &library, "old");
+    let none = RenameFlags::empty();
+    library
+        .rename(ROOT_INO, b"old", ROOT_INO, b"new", none)
+        .unwrap();
+    fs::remove_file(bench.file("new")).unwrap();
+    wait_until("it is gone", || library.getattr(ino).is_err());
+    library.close().unwrap();
+}
+
+/// FUSE_NOTIFY_PRUNE.
+fn knows_to_prune() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse().ok());
+    (numbers.next().flatten(), numbers.next().flatten()) >= (Some(6), Some(18))
 }

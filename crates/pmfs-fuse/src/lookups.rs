@@ -7,6 +7,7 @@
 //!   given to another file, and an unlinked file that is still open keeps its content.
 //! - As long as an entry is not `contested`, the size that the kernel goes by is the last that it was told: all changes were
 //!   its own. Once others have changed it, answers under way may leave the kernel with any size that was told.
+//! - The held ones are in a list of their own: the kernel may keep one by a name that it has remembered, and is told to drop it.
 
 use std::collections::HashMap;
 use std::mem;
@@ -46,9 +47,19 @@ pub struct KnownEnd {
     pub is_certain: bool,
 }
 
+/// Held ones that are told of in one look.
+const TOLD_MAX: usize = 256;
+
+#[derive(Default)]
+struct Shard {
+    known: HashMap<Ino, Known>,
+    /// In how many looks each held one was seen, and nobody had it open.
+    held: HashMap<Ino, u32>,
+}
+
 /// The table, sharded so that workers seldom meet.
 pub struct LookupTable {
-    shards: Vec<Mutex<HashMap<Ino, Known>>>,
+    shards: Vec<Mutex<Shard>>,
 }
 
 impl Default for LookupTable {
@@ -63,7 +74,7 @@ impl LookupTable {
     /// One more reply names the inode.
     pub fn add(&self, ino: Ino, generation: u32, size: u64) {
         let mut shard = self.shard(ino);
-        let known = shard.entry(ino).or_insert(Known {
+        let known = shard.known.entry(ino).or_insert(Known {
             generation,
             size,
             ..Known::default()
@@ -79,7 +90,7 @@ impl LookupTable {
     #[must_use]
     pub fn see(&self, ino: Ino, generation: u32, size: u64) -> bool {
         let mut shard = self.shard(ino);
-        let Some(known) = shard.get_mut(&ino) else {
+        let Some(known) = shard.known.get_mut(&ino) else {
             return true;
         };
         let is_same = known.generation == generation;
@@ -91,14 +102,14 @@ impl LookupTable {
 
     /// The kernel itself has given the file this size.
     pub fn set_size(&self, ino: Ino, size: u64) {
-        if let Some(known) = self.shard(ino).get_mut(&ino) {
+        if let Some(known) = self.shard(ino).known.get_mut(&ino) {
             known.size = size;
         }
     }
 
     /// The kernel takes the file to reach to this at least.
     pub fn grow(&self, ino: Ino, end: u64) {
-        if let Some(known) = self.shard(ino).get_mut(&ino) {
+        if let Some(known) = self.shard(ino).known.get_mut(&ino) {
             known.size = known.size.max(end);
         }
     }
@@ -107,7 +118,7 @@ impl LookupTable {
     #[must_use]
     pub fn end_of(&self, ino: Ino, size: u64) -> KnownEnd {
         let mut shard = self.shard(ino);
-        let Some(known) = shard.get_mut(&ino) else {
+        let Some(known) = shard.known.get_mut(&ino) else {
             return KnownEnd {
                 told: size,
                 is_certain: false,
@@ -123,17 +134,42 @@ impl LookupTable {
     /// Whether the kernel knows it.
     #[must_use]
     pub fn knows(&self, ino: Ino) -> bool {
-        self.shard(ino).contains_key(&ino)
+        self.shard(ino).known.contains_key(&ino)
     }
 
     /// It has no name and the engine holds it. `false` if the kernel has forgotten it in the meantime, or if it
     /// was held before (a file made without a name, linked, unlinked): then the caller has to release it.
     #[must_use]
     pub fn set_held(&self, ino: Ino) -> bool {
-        match self.shard(ino).get_mut(&ino) {
-            Some(known) => !mem::replace(&mut known.held, true),
-            None => false,
+        let mut shard = self.shard(ino);
+        let Some(known) = shard.known.get_mut(&ino) else {
+            return false;
+        };
+        let fresh = !mem::replace(&mut known.held, true);
+        if fresh {
+            shard.held.insert(ino, 0);
         }
+        fresh
+    }
+
+    /// Held ones that the kernel should have forgotten by now: those that nobody had open in two looks, in four, and so on.
+    pub fn long_held(&self, is_open: impl Fn(Ino) -> bool) -> Vec<Ino> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            for (&ino, looks) in &mut lock(shard).held {
+                if found.len() == TOLD_MAX {
+                    return found;
+                }
+                *looks = match is_open(ino) {
+                    true => 0,
+                    false => looks.saturating_add(1),
+                };
+                if *looks > 1 && looks.is_power_of_two() {
+                    found.push(ino);
+                }
+            }
+        }
+        found
     }
 
     /// The kernel forgets `count` replies. `true` if it was the last of a held inode: then the
@@ -141,14 +177,18 @@ impl LookupTable {
     #[must_use]
     pub fn forget(&self, ino: Ino, count: u64) -> bool {
         let mut shard = self.shard(ino);
-        let Some(known) = shard.get_mut(&ino) else {
+        let Some(known) = shard.known.get_mut(&ino) else {
             return false;
         };
         known.count = known.count.saturating_sub(count);
         if known.count > 0 {
             return false;
         }
-        shard.remove(&ino).is_some_and(|known| known.held)
+        let held = shard.known.remove(&ino).is_some_and(|known| known.held);
+        if held {
+            shard.held.remove(&ino);
+        }
+        held
     }
 
     /// Empties the table, at the end of a mount: the kernel forgets nothing after an unmount. The
@@ -157,17 +197,13 @@ impl LookupTable {
         let mut held = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
-            held.extend(
-                shard
-                    .drain()
-                    .filter(|(_, known)| known.held)
-                    .map(|(ino, _)| ino),
-            );
+            shard.known.clear();
+            held.extend(shard.held.drain().map(|(ino, _)| ino));
         }
         held
     }
 
-    fn shard(&self, ino: Ino) -> MutexGuard<'_, HashMap<Ino, Known>> {
+    fn shard(&self, ino: Ino) -> MutexGuard<'_, Shard> {
         lock(&self.shards[ino as usize % SHARDS])
     }
 }
@@ -196,6 +232,22 @@ mod tests {
         assert!(!table.knows(7));
         assert!(!table.forget(7, 1), "a second release of the same hold");
         assert!(!table.forget(71, 1), "never held");
+    }
+
+    /// Not at once, not for as long as somebody has it open, and seldom if it does not help.
+    #[test]
+    fn what_is_held_for_long_is_told_of() {
+        let table = LookupTable::default();
+        table.add(9, 1, 0);
+        table.add(10, 1, 0);
+        assert!(table.set_held(9));
+        let told = |open| !table.long_held(|_| open).is_empty();
+        let looks: Vec<bool> = (0..9).map(|_| told(false)).collect();
+        assert_eq!(looks.iter().filter(|&&told| told).count(), 3);
+        assert!(!looks[0] && looks[1] && looks[3] && looks[7]);
+        assert!(!told(true) && !told(false) && told(false));
+        assert!(table.forget(9, 1));
+        assert!(!told(false) && !told(false));
     }
 
     #[test]

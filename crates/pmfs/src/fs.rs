@@ -531,6 +531,11 @@ impl Fs {
         self.store(|pool| pool.dup_file(file))
     }
 
+    /// As [`Fs::dup_file`], of an open file that may be another process's alone.
+    pub fn share_file(&self, file: FileId) -> Result<()> {
+        self.store(|pool| pool.share_file(file))
+    }
+
     /// One descriptor less; the last one of all ends the file and its locks.
     pub fn close_file(&self, file: FileId) -> Result<()> {
         self.store(|pool| pool.close_file(file))

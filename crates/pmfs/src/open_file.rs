@@ -267,13 +267,34 @@ impl Pool {
         Ok(offset)
     }
 
-    /// One descriptor more of this process.
+    /// One descriptor more of this process, which has the file.
     ///
     /// # Errors
     /// [`Error::NotOpen`], [`Error::TooManyOpen`].
     pub(crate) fn dup_file(&self, file: FileId) -> Result<()> {
         self.file_line(file)?;
         self.open_add(Thing::File(file.index()))
+    }
+
+    /// As [`Pool::dup_file`], of a file that this process may not have yet: then it holds the inode from now on, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn share_file(&self, file: FileId) -> Result<()> {
+        let line = self.file_line(file)?;
+        let _held = Held::new(self, line);
+        self.file_line(file)?;
+        let ino = self.file_state(file)?.ino;
+        let mine = self.holder().slot;
+        let is_new = !self.is_had_by(Thing::File(file.index()), |slot| slot == mine);
+        if is_new {
+            self.hold(ino)?;
+        }
+        let added = self.open_add(Thing::File(file.index()));
+        if added.is_err() && is_new {
+            self.release(ino)?;
+        }
+        added
     }
 
     /// One descriptor less. The last one of all ends the file, its locks, and its hold on the inode.

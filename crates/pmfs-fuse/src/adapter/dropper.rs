@@ -1,4 +1,4 @@
-//! Has the kernel drop pages, from a process of its own.
+//! Has the kernel drop pages, and names of what has none, from a process of its own.
 //!
 //! The kernel does that in a call that no signal ends, while it waits for answers of the daemon. A thread of the daemon in that call
 //! would keep a killed daemon from ending: with its descriptors open the kernel goes on waiting for answers that nobody gives,
@@ -26,6 +26,41 @@ use crate::wire::device::Device;
 use crate::wire::opcode::Opcode;
 use crate::wire::request::InHeader;
 
+/// What the kernel is to drop of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drop {
+    /// Its pages.
+    Pages(Ino),
+    /// Names by which it still finds it.
+    Names(Ino),
+}
+
+/// Of a word that says it: names.
+const NAMES: u64 = 1 << 63;
+
+impl Drop {
+    fn word(self) -> u64 {
+        match self {
+            Drop::Pages(ino) => ino,
+            Drop::Names(ino) => ino | NAMES,
+        }
+    }
+
+    fn of(word: u64) -> Drop {
+        match word & NAMES {
+            0 => Drop::Pages(word),
+            _ => Drop::Names(word & !NAMES),
+        }
+    }
+
+    fn by(self, device: &Device) -> Result<(), Errno> {
+        match self {
+            Drop::Pages(ino) => device.drop_pages(ino),
+            Drop::Names(ino) => device.drop_names(ino),
+        }
+    }
+}
+
 /// The daemon's end.
 pub(super) struct Dropper {
     command: Command,
@@ -40,9 +75,9 @@ struct Helper {
 
 impl Helper {
     /// What the kernel said.
-    fn ask(&mut self, ino: Ino) -> io::Result<Result<(), Errno>> {
+    fn ask(&mut self, drop: Drop) -> io::Result<Result<(), Errno>> {
         let mut number = [0; 4];
-        self.stream.write_all(&ino.to_ne_bytes())?;
+        self.stream.write_all(&drop.word().to_ne_bytes())?;
         self.stream.read_exact(&mut number)?;
         Ok(match i32::from_ne_bytes(number) {
             0 => Ok(()),
@@ -85,9 +120,9 @@ impl Dropper {
         Ok(())
     }
 
-    /// Returns when the kernel has none of the inode's pages any more. One that was killed is started again; where that can't be
-    /// done this thread makes the call itself.
-    pub(super) fn drop_pages(&mut self, ino: Ino) -> Result<(), Errno> {
+    /// Returns when the kernel has dropped it. A process that was killed is started again; where that can't be done this thread makes the
+    /// call itself.
+    pub(super) fn drop(&mut self, what: Drop) -> Result<(), Errno> {
         for _ in 0..2 {
             if self.helper.is_none()
                 && let Err(error) = self.start()
@@ -96,14 +131,14 @@ impl Dropper {
                 break;
             }
             if let Some(helper) = &mut self.helper {
-                match helper.ask(ino) {
+                match helper.ask(what) {
                     Ok(said) => return said,
                     Err(error) => log::error!("the process that drops pages: {error}"),
                 }
             }
             self.end();
         }
-        self.device.drop_pages(ino)
+        what.by(&self.device)
     }
 
     fn end(&mut self) {
@@ -114,7 +149,7 @@ impl Dropper {
     }
 }
 
-impl Drop for Dropper {
+impl std::ops::Drop for Dropper {
     fn drop(&mut self) {
         self.end();
     }
@@ -130,14 +165,14 @@ pub fn serve() -> io::Result<()> {
     stream.peer_addr()?;
     let device = Device::from_file(io::stdout().as_fd().try_clone_to_owned()?.into());
     let device = Arc::new(device);
-    let (sender, told) = channel::<Ino>();
+    let (sender, told) = channel::<Drop>();
     let (mut answers, notices) = (stream.try_clone()?, Arc::clone(&device));
     let busy = Arc::new(AtomicBool::new(false));
     let is_busy = Arc::clone(&busy);
     let dropping = thread::Builder::new().name("pmfs-dropper".to_owned());
     dropping.spawn(move || {
-        for ino in told {
-            let said = notices.drop_pages(ino);
+        for what in told {
+            let said = what.by(&notices);
             let number = said.map_or_else(Errno::raw_os_error, |()| 0);
             is_busy.store(false, Ordering::SeqCst);
             let _ = answers.write_all(&number.to_ne_bytes());
@@ -147,7 +182,7 @@ pub fn serve() -> io::Result<()> {
     let mut number = [0; 8];
     while stream.read_exact(&mut number).is_ok() {
         busy.store(true, Ordering::SeqCst);
-        let _ = sender.send(Ino::from_ne_bytes(number));
+        let _ = sender.send(Drop::of(u64::from_ne_bytes(number)));
     }
     if !busy.load(Ordering::SeqCst) {
         return Ok(());

@@ -1,5 +1,5 @@
 //! Gives pages of the mount's kernel back to others of the pool who ask for them (docs/adr/0008), and ends the mount's lease for who
-//! arrives (docs/adr/0015).
+//! arrives (docs/adr/0015). And it has the kernel let go of what has no name any more, and is found by one that the kernel has kept.
 //!
 //! A thread of its own: the kernel, told to drop a file's pages, writes dirty ones back by requests to the workers, and waits for
 //! pages that READs are about to fill. So this holds nothing that an answer to a request needs.
@@ -7,12 +7,12 @@
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pmfs::{Ino, WantedPages};
 use rustix::io::Errno;
 
-use super::dropper::Dropper;
+use super::dropper::{Drop, Dropper};
 use crate::server::Server;
 
 /// How long a mount keeps pages at least, so that the program that faulted them in gets to use them.
@@ -29,6 +29,7 @@ pub(super) fn start(server: Arc<Server>, mut dropper: Dropper) -> io::Result<()>
     let revoker = thread::Builder::new().name("pmfs-revoker".to_owned());
     let revoker = revoker.spawn(move || {
         let mut seen = 0;
+        let mut looked = Instant::now();
         while let Ok((asked, wanted)) = server.wait_for_askers(seen, SLEEP) {
             seen = asked;
             if server.tend_lease().is_err() {
@@ -38,6 +39,10 @@ pub(super) fn start(server: Arc<Server>, mut dropper: Dropper) -> io::Result<()>
                 if take_back(&server, &mut dropper, pages).is_err() {
                     return;
                 }
+            }
+            if looked.elapsed() >= SLEEP {
+                looked = Instant::now();
+                drop_names(&server, &mut dropper);
             }
         }
     });
@@ -63,9 +68,18 @@ fn take_back(server: &Server, dropper: &mut Dropper, mut wanted: WantedPages) ->
     Ok(())
 }
 
+/// Has the kernel let go of files without a name that nobody has open. It does so by itself, but where it has kept a name that others have
+/// taken away, or one that a program below `pmfs run` has looked up by the inode's number.
+fn drop_names(server: &Server, dropper: &mut Dropper) {
+    for ino in server.long_held() {
+        // An older kernel keeps some. What is there no more it does not know.
+        let _ = dropper.drop(Drop::Names(ino));
+    }
+}
+
 /// That the kernel does not know the file, or is gone, is as good.
 fn drop_pages(dropper: &mut Dropper, ino: Ino) {
-    match dropper.drop_pages(ino) {
+    match dropper.drop(Drop::Pages(ino)) {
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}
         Err(errno) => log::error!("taking back the pages of inode {ino}: {errno}"),
     }

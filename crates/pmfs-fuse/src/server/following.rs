@@ -119,7 +119,7 @@ impl Server {
         if self.fs.file(file)?.ino != ino_of(node) {
             return Err(Error::NotOpen);
         }
-        self.fs.dup_file(file)?;
+        self.fs.share_file(file)?;
         let follower = Arc::new(Follower {
             file,
             kernel: Mutex::new(at),
@@ -266,5 +266,33 @@ mod tests {
             Err(Error::NotOpen)
         ));
         assert!(case.server.following.get(case.handle).is_none());
+    }
+
+    /// Goal: a handle that follows gives up what it has taken, and nothing of others. Method: another process's open file; one more handle,
+    /// and the file loses its name.
+    #[test]
+    fn whose_open_file_it_was_does_not_matter() {
+        let case = Case::new();
+        let path = case._dir.path().join("pool");
+        let program = Fs::open(&path, &pmfs::OpenOptions::default()).unwrap();
+        case.server.fs.close_file(case.file).unwrap();
+        let file = program.open_file(case.node, 0).unwrap();
+        let handles = [0; 2].map(|_| case.server.open(case.node, Access::Both).unwrap());
+        for _ in 0..2 {
+            let followed = case
+                .server
+                .follow(0, case.node, handles[0], file.number(), 0);
+            followed.unwrap();
+        }
+        program.close_file(file).unwrap();
+        program.unlink(ROOT_INO, b"file").unwrap();
+        let close = |handle| case.server.close_file(case.node, handle, None).unwrap();
+        close(case.handle);
+        close(handles[0]);
+        assert!(case.server.fs.getattr(case.node).is_ok(), "one is open");
+        close(handles[1]);
+        assert!(case.server.fs.getattr(case.node).is_err());
+        assert!(program.holdings().is_empty());
+        program.close().unwrap();
     }
 }

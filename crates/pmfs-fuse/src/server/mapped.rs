@@ -116,6 +116,11 @@ impl Server {
         self.pace.hold_up(ino, round);
     }
 
+    /// Files without a name that the kernel does not forget, though nobody has them open.
+    pub(crate) fn long_held(&self) -> Vec<Ino> {
+        self.known.long_held(|ino| self.opened.is_open(ino))
+    }
+
     /// What is wanted of a file by now.
     pub(crate) fn still_wanted(&self, ino: Ino) -> Result<Option<WantedPages>> {
         let _attached = self.enter()?;

@@ -39,6 +39,7 @@ use crate::lease::{Grant, Lease};
 use crate::lookups::LookupTable;
 use crate::remount::Manner;
 use crate::served::{self, Served};
+use crate::wire::device::ROOT_NODE;
 use following::Following;
 use handles::Handles;
 use pages::{Opened, Pace, PastPages};
@@ -46,9 +47,6 @@ use pages::{Opened, Pace, PastPages};
 pub use handles::Access;
 pub(crate) use locks::LockRequest;
 use privileges::has_set_id;
-
-/// The number by which the kernel names the root.
-const ROOT_NODE: u64 = 1;
 
 /// A copy may stop short; this keeps a request from lasting long, bytes.
 const COPY_MAX: u64 = 64 << 20;

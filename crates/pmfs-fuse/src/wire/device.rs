@@ -4,15 +4,22 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use pmfs::INODE_NAME;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::reply::{InvalInodeOut, NOTIFY_INVAL_INODE, OutHeader};
+use super::reply::{
+    InvalEntryOut, InvalInodeOut, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_PRUNE, OutHeader,
+    PruneOut,
+};
 
 const PATH: &str = "/dev/fuse";
 
 /// `FUSE_DEV_IOC_CLONE`, `_IOR(229, 0, uint32_t)`.
 const CLONE: u32 = 0x8004_e500;
+
+/// The number by which the kernel names the root.
+pub(crate) const ROOT_NODE: u64 = 1;
 
 /// In the number of an INTERRUPT, and of the answer to one.
 const INTERRUPT_BIT: u64 = 1;
@@ -102,21 +109,48 @@ impl Device {
     /// # Errors
     /// ENOENT: the kernel does not know the inode. Others: the mount is gone.
     pub(crate) fn drop_pages(&self, node: u64) -> Result<(), Errno> {
-        let header = OutHeader {
-            len: (size_of::<OutHeader>() + size_of::<InvalInodeOut>()) as u32,
-            error: NOTIFY_INVAL_INODE,
-            unique: 0,
-        };
         let whole = InvalInodeOut {
             ino: node,
             off: 0,
             len: 0,
         };
-        let parts = [
-            IoSlice::new(header.as_bytes()),
-            IoSlice::new(whole.as_bytes()),
-        ];
-        rustix::io::writev(&self.0, &parts).map(drop)
+        self.notify(NOTIFY_INVAL_INODE, &[whole.as_bytes()])
+    }
+
+    /// Has the kernel let go of names by which it still finds an inode that has none, unless a program is there: the name that means the inode
+    /// by its number, and, from Linux 6.18 on, all. Returns when nothing waits for these names' directories any more.
+    ///
+    /// # Errors
+    /// EINVAL: the kernel can do the first alone.
+    pub(crate) fn drop_names(&self, node: u64) -> Result<(), Errno> {
+        let name = [INODE_NAME, node.to_string().as_bytes(), b"\0"].concat();
+        let entry = InvalEntryOut {
+            parent: ROOT_NODE,
+            namelen: name.len() as u32 - 1,
+            flags: 0,
+        };
+        // Most have no such name.
+        let _ = self.notify(NOTIFY_INVAL_ENTRY, &[entry.as_bytes(), &name]);
+        let one = PruneOut {
+            count: 1,
+            padding: 0,
+            spare: 0,
+        };
+        self.notify(NOTIFY_PRUNE, &[one.as_bytes(), node.as_bytes()])
+    }
+
+    /// Tells the kernel something that it did not ask for.
+    fn notify(&self, what: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let header = OutHeader {
+            len: (size_of::<OutHeader>() + len) as u32,
+            error: what,
+            unique: 0,
+        };
+        let head = IoSlice::new(header.as_bytes());
+        let rest = parts.iter().map(|part| IoSlice::new(part));
+        let all: Vec<IoSlice<'_>> = std::iter::once(head).chain(rest).collect();
+        rustix::io::writev(&self.0, &all).map(drop)
     }
 
     /// Asks the kernel to say again that the request `unique` is interrupted. Nothing happens if that request

@@ -40,6 +40,10 @@ wire! {
     LseekOut: 8 { offset: u64 }
     /// `struct fuse_notify_inval_inode_out`.
     InvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
+    /// `struct fuse_notify_inval_entry_out`; the name follows, with its NUL.
+    InvalEntryOut: 16 { parent: u64, namelen: u32, flags: u32 }
+    /// `struct fuse_notify_prune_out`, of 7.45; the inodes follow.
+    PruneOut: 16 { count: u32, padding: u32, spare: u64 }
     CopyFileRangeOut: 8 { bytes_copied: u64 }
     /// A directory entry; its name follows, and padding to eight bytes.
     Dirent: 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
@@ -56,6 +60,10 @@ pub(crate) const PAST_PAGES: u32 = OPEN_DIRECT_IO | OPEN_PARALLEL_DIRECT_WRITES;
 
 /// `FUSE_NOTIFY_INVAL_INODE`: in place of an error, where the answer is to nothing.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INVAL_ENTRY`.
+pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// `FUSE_NOTIFY_PRUNE`, of 7.45 (Linux 6.18).
+pub(crate) const NOTIFY_PRUNE: i32 = 9;
 
 /// What goes behind the header of an answer: kept from one request to the next, so that it is made and zeroed
 /// once.

@@ -133,6 +133,25 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// Gives the bytes `off..off + len`, of whole pages, memory of the file's. `false`: there is none to be had. An older kernel (before
+    /// Linux 5.14) can't be asked: `true`.
+    pub(crate) fn populate(&self, off: usize, len: usize) -> bool {
+        assert!(off <= self.len && len <= self.len - off, "inside");
+        loop {
+            let at = self.base.wrapping_add(off).cast();
+            // SAFETY: inside the range, which is ours; the advice changes no byte of it.
+            if unsafe { libc::madvise(at, len, libc::MADV_POPULATE_WRITE) } == 0 {
+                return true;
+            }
+            match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN) => {}
+                errno => return errno == Some(libc::EINVAL),
+            }
+        }
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is ours and nothing refers to it any more.

@@ -227,6 +227,8 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         guard,
         path: Some(path.into()),
         identity: Identity::of(&metadata),
+        sparse: matches!(medium.kind, MediumKind::Tmpfs | MediumKind::File)
+            && metadata.blocks().saturating_mul(512) < len,
     });
     Ok(mem.emulating(options.emulate))
 }

@@ -60,6 +60,7 @@ pub struct Pmem {
     pub(crate) guard: Guard,
     path: Option<PathBuf>,
     identity: Identity,
+    sparse: bool,
     #[cfg(feature = "record")]
     pub(crate) observer: Option<std::sync::Arc<dyn crate::record::Observer>>,
     mapping: Mapping,
@@ -80,6 +81,8 @@ pub(crate) struct Parts {
     pub guard: Guard,
     pub path: Option<PathBuf>,
     pub identity: Identity,
+    /// The file had less space than bytes.
+    pub sparse: bool,
 }
 
 impl Pmem {
@@ -113,6 +116,7 @@ impl Pmem {
                 dev: 0,
                 ino: NEXT.fetch_add(1, Ordering::Relaxed),
             },
+            sparse: false,
         })
     }
 
@@ -138,6 +142,7 @@ impl Pmem {
             guard: parts.guard,
             path: parts.path,
             identity: parts.identity,
+            sparse: parts.sparse,
             #[cfg(feature = "record")]
             observer: None,
             mapping: parts.mapping,
@@ -148,6 +153,21 @@ impl Pmem {
     pub(crate) fn populate(&self) -> bool {
         let _writable = self.writable();
         self.mapping.advise(libc::MADV_POPULATE_WRITE)
+    }
+
+    /// Whether the file had less space than bytes when it was mapped: a store to where it has none may fail.
+    pub fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// Gives the bytes `off..off + len`, of whole pages, space of the file's, by this thread, in a write window. `false`: there is none.
+    ///
+    /// # Panics
+    /// If they are not inside the pool.
+    #[must_use]
+    pub fn back(&self, off: u64, len: u64) -> bool {
+        assert!(off + len <= self.len, "inside the pool");
+        self.mapping.populate(off as usize, len as usize)
     }
 
     /// Where the pool is; `None` for private memory.

@@ -296,9 +296,15 @@ impl Pool {
         let cursor = lane.block_cursor(zone).min(self.geometry.blocks - 1);
         for place in map.places(cursor, lane.block_cursor(zone.other()), wish) {
             let _held = map.lock(place.group() * GROUP_UNITS);
-            let Some(run) = map.search(place, wish.want) else {
+            let Some(mut run) = map.search(place, wish.want) else {
                 continue;
             };
+            if !self.has_space(run) {
+                run.count = 1;
+                if !self.has_space(run) {
+                    continue;
+                }
+            }
             if planted!("bug-bit-before-intent") {
                 map.mark(run, true);
             }
@@ -313,7 +319,19 @@ impl Pool {
             }
             return Ok(run);
         }
+        if self.is_sparse() {
+            let taken = self.spaced_block(&map, |run| self.take(lane, &map, run, purpose));
+            return taken.unwrap_or(Err(Error::NoSpace));
+        }
         Err(Error::NoSpace)
+    }
+
+    /// Gives a lane a run that was found free, in a group that is locked.
+    fn take(&self, lane: &Lane<'_>, map: &Bitmap<'_>, run: Run, purpose: Purpose) -> Result<Run> {
+        lane.intend_run(run, purpose)?;
+        map.mark(run, true);
+        lane.count_blocks(purpose, run.count as i64);
+        Ok(run)
     }
 
     /// Allocates one block in a region, if that is broken into and has one. Moving makes the pool no fuller.
@@ -325,6 +343,7 @@ impl Pool {
         let map = Bitmap::blocks(self);
         let _held = map.lock(region);
         let run = map.search(search::Place::Broken(region, 1), 1);
+        let run = run.filter(|&run| self.has_space(run));
         let run = run.ok_or(Error::NoSpace)?;
         lane.intend_run(run, purpose)?;
         map.mark(run, true);
@@ -353,6 +372,9 @@ impl Pool {
             }
             let _held = map.lock(group * GROUP_UNITS);
             if let Some(run) = map.search_whole(group, want) {
+                if !self.has_space(run) {
+                    return Err(Error::NoSpace);
+                }
                 lane.intend_run(run, purpose)?;
                 map.mark(run, true);
                 lane.count_blocks(purpose, run.count as i64);
@@ -394,6 +416,9 @@ impl Pool {
                     block,
                     count: REGION,
                 };
+                if !self.has_space(run) {
+                    return Err(Error::NoSpace);
+                }
                 lane.intend_run(run, purpose)?;
                 map.mark(run, true);
                 lane.count_blocks(purpose, run.count as i64);
@@ -433,7 +458,7 @@ impl Pool {
             };
             let _held = map.lock(run.block);
             let regions = map.count_regions(first + group);
-            if regions != GROUP_UNITS / REGION {
+            if regions != GROUP_UNITS / REGION || !self.has_space(run) {
                 return Err(Error::NoSpace);
             }
             let purpose = purpose(group * GROUP_UNITS);

@@ -285,6 +285,9 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         before,
         state,
     } = arrive(pool, origin)?;
+    if !others {
+        pool.back_tables()?;
+    }
     let last = superblock::run_record(pool.pm.mapping());
     let mut record = identity_of(pool, last, others);
     let other_boot = path.is_none() && !matches!(origin, Origin::Image);

@@ -92,6 +92,7 @@ mod rest;
 mod scratch;
 mod settle;
 mod slot;
+mod sparse;
 mod statfs;
 mod stored;
 mod strays;

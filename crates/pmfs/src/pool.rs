@@ -59,6 +59,7 @@ pub(crate) struct Pool {
     /// Blocks that ordinary calls may take before the free ones are counted again.
     pub budget: AtomicI64,
     pub hints: Hints,
+    pub backed: crate::sparse::Backed,
     pub prober: Option<Prober>,
     pub counting: Counting,
     pub cleaning: crate::recovery::Cleaning,
@@ -101,6 +102,7 @@ impl Pool {
     ) -> Pool {
         let data = geometry.data_start * BLOCK_BYTES..geometry.data_end();
         let runtime = geometry.runtime.clone();
+        let backed = crate::sparse::Backed::of(&mem, geometry.blocks);
         Pool {
             pm: Pm::new(mem, runtime),
             geometry,
@@ -122,6 +124,7 @@ impl Pool {
             discarded: Mutex::new(Vec::new()),
             budget: AtomicI64::new(0),
             hints: Hints::default(),
+            backed,
             prober,
             counting: Counting::default(),
             cleaning: Default::default(),

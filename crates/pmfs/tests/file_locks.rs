@@ -265,10 +265,24 @@ fn a_full_table() {
         }
     }
     assert!(count > 30);
-    // What splits a lock needs a record, and there is none: it stays whole.
-    let split = first.unlock(ino, POSIX, range(1, 1));
-    assert!(matches!(split, Err(Error::NoLocks)));
-    let refused = second.lock(ino, POSIX, LockKind::Read, range(1, 1), 2);
+    // What splits a lock needs a record, and some are kept for that.
+    let split = |at: u64| first.unlock(ino, POSIX, range(at * 4 + 1, at * 4 + 1));
+    let splits = (0..count).take_while(|&at| split(at).is_ok()).count() as u64;
+    assert!(splits * 7 >= count, "{splits} of {count}");
+    let there = second.lock(ino, POSIX, LockKind::Read, range(1, 1), 2);
+    assert!(
+        matches!(there, Err(Error::NoLocks)),
+        "it is free, and the table full"
+    );
+    // Beyond those it stays whole.
+    assert!(matches!(split(splits), Err(Error::NoLocks)));
+    let refused = second.lock(
+        ino,
+        POSIX,
+        LockKind::Read,
+        range(splits * 4 + 1, splits * 4 + 1),
+        2,
+    );
     assert!(matches!(refused, Err(Error::WouldBlock)));
     // Giving up whole ones needs none.
     first.unlock(ino, POSIX, range(0, 3)).unwrap();

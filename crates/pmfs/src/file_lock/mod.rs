@@ -201,7 +201,7 @@ impl Pool {
     /// Gives up what the owner has of a range.
     ///
     /// # Errors
-    /// [`Error::NoLocks`] if the rest takes one more record than there is.
+    /// [`Error::NoLocks`] if the rest takes one more record than there is: not before an eighth of the table are such rests.
     pub(crate) fn file_unlock(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
         self.alive()?;
         self.take_lock_away(ino, owner, range)
@@ -301,7 +301,7 @@ fn replace(
     // At most one: an owner's locks don't overlap.
     let split = mine.iter().find(splits);
     let for_new = wanted.map(|_| bucket.claim()).transpose()?;
-    let for_rest = match split.map(|_| bucket.claim()).transpose() {
+    let for_rest = match split.map(|_| bucket.claim_for_rest()).transpose() {
         Ok(rest) => rest,
         Err(error) => {
             for_new.into_iter().for_each(|new| bucket.unclaim(new));

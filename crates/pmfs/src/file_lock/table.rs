@@ -26,6 +26,9 @@ const CHANGES: u64 = 16;
 
 const STATE_MASK: u64 = 0xff;
 
+/// Of so many records one is kept for the rests of locks.
+const KEPT_SHARE: u64 = 8;
+
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
@@ -169,10 +172,22 @@ impl<'a> Bucket<'a> {
     /// # Errors
     /// [`Error::NoLocks`].
     pub fn claim(&self) -> Result<Claimed> {
+        let count = self.pool.geometry.file_lock_count();
+        self.claim_among(count - count / KEPT_SHARE)
+    }
+
+    /// As [`Bucket::claim`], for what is left of a lock of which a part is given up: some records are kept for that.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim_for_rest(&self) -> Result<Claimed> {
+        self.claim_among(self.pool.geometry.file_lock_count())
+    }
+
+    fn claim_among(&self, count: u64) -> Result<Claimed> {
         self.pool.traces.locks.leave();
         let runtime = self.pool.pm.runtime();
         let taken = state_word(FILE_LOCK_TAKEN, Some(self.pool.holder().slot));
-        let count = self.pool.geometry.file_lock_count();
         // Buckets begin in different places.
         let start = self.off / 64 % count;
         for step in 0..count {

@@ -60,7 +60,7 @@ impl Failure {
             Error::Held { pid } => Failure::held(path, *pid),
             Error::Geometry(_) => Failure::new(
                 format!("{pool}: {error}"),
-                "choose another --size or --inodes",
+                "choose another --size, --inodes or --open-files",
             ),
             Error::Medium { .. } => Failure::new(
                 format!("{pool}: {error}"),

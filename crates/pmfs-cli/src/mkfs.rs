@@ -18,6 +18,7 @@ pub fn run(arguments: &Mkfs) -> Outcome {
         force: arguments.force,
         sparse: arguments.sparse,
         inodes: arguments.inodes,
+        open_files: arguments.open_files,
         ..MkfsOptions::default()
     };
     let there = std::fs::metadata(&arguments.pool).ok();

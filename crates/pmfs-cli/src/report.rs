@@ -35,6 +35,9 @@ pub struct PoolReport {
     inodes_free: u64,
     lanes: u32,
     lane_bytes: u64,
+    processes_max: u64,
+    open_files_max: u64,
+    file_locks_max: u64,
     overhead_bytes: u64,
     medium: String,
     durability: String,
@@ -69,6 +72,9 @@ impl PoolReport {
             inodes_free: info.inodes_free,
             lanes: info.lanes,
             lane_bytes: info.lane_bytes,
+            processes_max: info.processes,
+            open_files_max: info.open_files,
+            file_locks_max: info.file_locks,
             overhead_bytes: info.overhead_bytes,
             medium: info.medium.clone(),
             durability: info.durability.clone(),
@@ -99,6 +105,10 @@ impl PoolReport {
             format!("free        {}", Size(self.blocks_free * self.block_bytes)),
             format!("inodes      {} ({} free)", self.inodes, self.inodes_free),
             format!("lanes       {} of {}", self.lanes, Size(self.lane_bytes)),
+            format!(
+                "tables      {} processes, {} open files, {} file locks",
+                self.processes_max, self.open_files_max, self.file_locks_max
+            ),
             format!(
                 "overhead    {} ({overhead_percent:.2} %)",
                 Size(self.overhead_bytes)

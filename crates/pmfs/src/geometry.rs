@@ -10,6 +10,8 @@ use pmfs_format::{
 
 /// Open files for each line of the open table, which names who has what open.
 const FILES_PER_LINE: u64 = 2;
+/// Lines of the open table, at most: each process that ends looks through them.
+const OPEN_LINES_MAX: u64 = 1 << 21;
 /// File locks, of which there are as many as open lines, for each bucket of them.
 const FILE_LOCKS_PER_BUCKET: u64 = 4;
 
@@ -79,6 +81,11 @@ impl Sizing {
     /// Sizes for a pool of `blocks` blocks: 64 lanes, 1,024 slots and 4,096 locks at 1 GiB, and in
     /// proportion below, down to what a 256 KiB test pool needs.
     pub fn for_blocks(blocks: u64, inodes: Option<u64>) -> Sizing {
+        Sizing::with_open_files(blocks, inodes, None)
+    }
+
+    /// As [`Sizing::for_blocks`], with tables for so many open files, should that be wished.
+    pub fn with_open_files(blocks: u64, inodes: Option<u64>, open_files: Option<u64>) -> Sizing {
         let scale = |per: u64, least: u64, most: u64| (blocks / per).clamp(least, most);
         Sizing {
             blocks,
@@ -90,7 +97,10 @@ impl Sizing {
             lane_bytes: 8192,
             slots: scale(256, 4, 1024),
             locks: scale(64, 32, 65536).next_power_of_two(),
-            open_lines: scale(64, 16, 65536).next_power_of_two(),
+            open_lines: open_files
+                .map(|files| files.div_ceil(FILES_PER_LINE).clamp(16, OPEN_LINES_MAX))
+                .unwrap_or_else(|| scale(64, 16, 65536))
+                .next_power_of_two(),
             intents: if blocks >= 8192 { 512 } else { 48 },
         }
     }
@@ -347,7 +357,7 @@ impl Geometry {
         self.slots + index * SlotRaw::SIZE
     }
 
-    /// Open files that there is room for.
+    /// Open files that there is room for, of programs that have them themselves.
     pub fn file_count(&self) -> u64 {
         self.open_lines * FILES_PER_LINE
     }

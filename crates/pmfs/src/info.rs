@@ -103,6 +103,12 @@ pub struct PoolInfo {
     pub lanes: u32,
     /// Bytes a lane.
     pub lane_bytes: u64,
+    /// Processes that there is room for.
+    pub processes: u64,
+    /// Open files that there is room for.
+    pub open_files: u64,
+    /// File locks that there is room for.
+    pub file_locks: u64,
     /// Bytes that files can never have: superblocks, runtime area, journal.
     pub overhead_bytes: u64,
     /// What it stands on, and in which pages.
@@ -253,6 +259,10 @@ impl Pool {
             inodes_free: Bitmap::inodes(self).free(),
             lanes: self.geometry.lanes as u32,
             lane_bytes: self.geometry.lane_bytes,
+            // The last slot is kept for cleaning up.
+            processes: self.geometry.slot_count - 1,
+            open_files: self.geometry.file_count(),
+            file_locks: self.geometry.file_lock_count(),
             overhead_bytes: self.geometry.overhead_blocks() * BLOCK_BYTES,
             medium: format!(
                 "{}, {} pages",

@@ -38,10 +38,7 @@ pub(crate) fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
         Some(size) if is_file => {
             let size = size / BLOCK_BYTES * BLOCK_BYTES;
             // What can't be a pool must not cost the old file.
-            Geometry::plan(
-                &Sizing::for_blocks(size / BLOCK_BYTES, options.inodes),
-                [0; 2],
-            )?;
+            Geometry::plan(&sizing(size / BLOCK_BYTES, options), [0; 2])?;
             if has_bytes {
                 // A forced mkfs starts from nothing: no byte of the old file shows.
                 std::fs::remove_file(path).map_err(|error| {
@@ -81,6 +78,10 @@ pub(crate) fn guard(path: &Path, options: &MkfsOptions, has_bytes: bool) -> Resu
     Err(Error::NotEmptyFile)
 }
 
+fn sizing(blocks: u64, options: &MkfsOptions) -> Sizing {
+    Sizing::with_open_files(blocks, options.inodes, options.open_files)
+}
+
 /// Formats a mapping.
 ///
 /// # Errors
@@ -94,7 +95,7 @@ pub(crate) fn format(mem: Pmem, options: &MkfsOptions) -> Result<Pool> {
         let bytes = random();
         [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
     });
-    let geometry = Geometry::plan(&Sizing::for_blocks(blocks, options.inodes), key)?;
+    let geometry = Geometry::plan(&sizing(blocks, options), key)?;
     let mut raw = superblock::blank();
     raw.uuid = options.uuid.unwrap_or_else(random);
     raw.crtime_ns = options.clock.now_ns();

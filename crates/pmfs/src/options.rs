@@ -15,6 +15,8 @@ pub struct MkfsOptions {
     pub sparse: bool,
     /// Inode numbers; `None` for two a block.
     pub inodes: Option<u64>,
+    /// Open files that the tables have room for, and half as many file locks; `None` for one for each 32 blocks, at most 131,072.
+    pub open_files: Option<u64>,
     /// The pool's uuid; `None` for a random one.
     pub uuid: Option<[u8; 16]>,
     /// Key of the hashes; `None` for a random one.

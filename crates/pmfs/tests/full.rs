@@ -240,3 +240,34 @@ fn out_of_inodes_and_back() {
     }
     sound(&fs);
 }
+
+/// Goal: there can be as many open files and file locks as mkfs was told.
+#[test]
+fn tables_as_large_as_they_are_wanted() {
+    let wanted = 20_000;
+    let scratch = Scratch::with(MkfsOptions {
+        size: Some(64 << 20),
+        open_files: Some(wanted),
+        ..MkfsOptions::default()
+    });
+    let fs = scratch.open();
+    let info = fs.info();
+    assert!(info.open_files >= wanted && info.file_locks >= wanted / 2);
+    let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    let files: Vec<_> = (0..wanted).map(|_| fs.open_file(ino, 0)).collect();
+    for file in files {
+        fs.close_file(file.unwrap()).unwrap();
+    }
+    fs.close().unwrap();
+    assert!(scratch.open().check().unwrap().is_clean());
+    let small = scratch.dir.path().join("small");
+    let options = MkfsOptions {
+        size: Some(1 << 20),
+        open_files: Some(1 << 40),
+        ..MkfsOptions::default()
+    };
+    assert!(matches!(
+        Fs::mkfs(&small, &options),
+        Err(Error::Geometry(_))
+    ));
+}

@@ -157,7 +157,7 @@ real_paths() {
         cd / && mkdir "$at/m"
         mkfs -t pmfs "$at/pool" 64M
         mount -t pmfs "$at/pool" "$at/m" && echo hello >"$at/m/file"
-        [ "$(PMFS_LOG=$at/log HOME=$at pmfs run -- cat "$at/m/file")" = hello ] && [ ! -e "$at/log" ]
+        [ "$(PMFS_LOG=$at/log HOME=$at pmfs run --pool "$at/pool" --at "$at/m" -- cat "$at/m/file")" = hello ] && [ ! -e "$at/log" ]
         umount "$at/m" && fsck -t pmfs "$at/pool"
         man pmfs-mount | grep -q remount
         bash -c "source /usr/local/share/bash-completion/completions/pmfs; complete -p pmfs"

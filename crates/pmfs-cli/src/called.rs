@@ -92,6 +92,7 @@ fn own(mut typed: Vec<OsString>) -> Vec<OsString> {
 /// `mount.pmfs POOL DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`
 fn mount(typed: &[OsString]) -> Result<Vec<OsString>, String> {
     let mut words = own_words("mount");
+    words.push("--by-mount8".into());
     let parts = parts(typed, "otN");
     let sloppy = parts.contains(&Part::Flag('s'));
     words.extend(quiet(&parts));
@@ -269,22 +270,22 @@ mod tests {
         for name in ["/sbin/mount.pmfs", "mount.fuse.pmfs"] {
             assert_eq!(
                 turned(&format!("{name} /p /d -o rw,noatime")),
-                "pmfs mount --quiet /p /d -o rw,noatime"
+                "pmfs mount --by-mount8 --quiet /p /d -o rw,noatime"
             );
         }
         assert_eq!(
             turned("mount.pmfs /p /d -s -f -n -v -o rw,lazytime,user -t fuse.pmfs"),
-            "pmfs mount /p /d --fake -o rw,user"
+            "pmfs mount --by-mount8 /p /d --fake -o rw,user"
         );
         assert_eq!(
             turned("mount.pmfs -fno ro,nonsense /p /d"),
-            "pmfs mount --quiet --fake -o ro,nonsense /p /d"
+            "pmfs mount --by-mount8 --quiet --fake -o ro,nonsense /p /d"
         );
         assert!(turned("mount.pmfs /p /d -N /proc/1/ns/mnt").contains("nsenter"));
         assert_eq!(turned("mount.pmfs -V"), "pmfs --version");
         assert_eq!(
             turned("mount.pmfs --json /p /d -v"),
-            "pmfs mount --json /p /d"
+            "pmfs mount --by-mount8 --json /p /d"
         );
     }
 
@@ -315,8 +316,8 @@ mod tests {
 
     #[test]
     fn odd_lines_do_no_harm() {
-        assert_eq!(turned("mount.pmfs"), "pmfs mount --quiet");
-        assert_eq!(turned("mount.pmfs -o"), "pmfs mount --quiet -o");
+        assert_eq!(turned("mount.pmfs"), "pmfs mount --by-mount8 --quiet");
+        assert_eq!(turned("mount.pmfs -o"), "pmfs mount --by-mount8 --quiet -o");
         assert_eq!(turned("mkfs.pmfs - -"), "pmfs mkfs - --size -");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use pmem::{Emulation, ProtectMode};
 
 use crate::size::Size;
@@ -39,6 +39,10 @@ pub enum Command {
 Example: a build in a pool, with what it did to it:
 
   pmfs run --pool /dev/shm/pool --at /mnt/pool --stats -- make -C /mnt/pool/src
+
+And one whose temporary files are in a pool that is made for it, and goes with it:
+
+  pmfs run --temp 2G -- make test
 
 The program and all that it starts reach these files by load and store; what can't (static and set-uid programs, for \
 example) uses the mount, which is made for the time if there is none. The exit code is the program's; 126: it can't be \
@@ -172,6 +176,12 @@ pub struct Mount {
     /// The mount lasts as long as a `pmfs run` uses it.
     #[arg(long, hide = true)]
     pub while_used: bool,
+    /// Remove these files and empty directories when the mount has ended.
+    #[arg(long, hide = true)]
+    pub and_remove: Vec<PathBuf>,
+    /// mount(8) asks: it names only what differs from its own defaults, which are suid and dev.
+    #[arg(long, hide = true)]
+    pub by_mount8: bool,
 }
 
 /// `pmfs umount`
@@ -195,13 +205,23 @@ pub struct Umount {
 
 /// `pmfs run`
 #[derive(Args)]
+#[command(group(ArgGroup::new("which").args(["pool", "temp"])))]
 pub struct Run {
     /// The pool file [default: of the mount that this directory is in, or the only one]
     #[arg(long, requires = "at")]
     pub pool: Option<PathBuf>,
-    /// The directory whose files are the pool's
-    #[arg(long, value_name = "DIR", requires = "pool")]
+    /// The directory whose files are the pool's [default with --temp: a new one, which TMPDIR names]
+    #[arg(long, value_name = "DIR", requires = "which")]
     pub at: Option<PathBuf>,
+    /// Make a pool of this size for the run, and DIR where it is missing; both go with its last program. Space is taken as it is used
+    #[arg(long, value_name = "SIZE")]
+    pub temp: Option<Size>,
+    /// The directory that the pool of --temp is made in [default: /dev/shm, memory]
+    #[arg(long, value_name = "PATH", requires = "temp")]
+    pub on: Option<PathBuf>,
+    /// Make the pool of --temp there, and leave it
+    #[arg(long, value_name = "POOL", requires = "temp", conflicts_with = "on")]
+    pub keep: Option<PathBuf>,
     /// Options as of `pmfs mount`: what a write promises, when it flushes, when reads update atime
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
@@ -218,7 +238,7 @@ pub struct Run {
     #[arg(long, value_name = "HOW")]
     pub protect: Option<ProtectMode>,
     /// Do not mount: DIR, which need not be there, is a name for these programs alone
-    #[arg(long, requires = "at")]
+    #[arg(long, requires = "which")]
     pub no_mount: bool,
     /// Say at the end what was served, and what it cost
     #[arg(long)]
@@ -372,12 +392,12 @@ pub struct Put {
 /// `pmfs list`
 #[derive(Args)]
 #[command(after_help = "\
-Example: the pools on a DAX file system, and whatever is mounted:
+Example: the pools on a DAX file system:
 
   pmfs list /mnt/pmem
 
-Without DIR it looks into /dev/shm, the top of each tmpfs, hugetlbfs and DAX mount, and the
-current directory. States: mounted, in use (by a program that has no mount), clean, needs recovery
+Without DIR it shows whatever is mounted, and looks into /dev/shm, the top of each tmpfs, hugetlbfs and
+DAX mount, and the current directory. States: mounted, in use (by a program that has no mount), clean, needs recovery
 (the next mount does it), damaged (see `pmfs fsck` and `pmfs dump POOL superblock`).")]
 pub struct List {
     /// Directories to look into, or pool files
@@ -510,13 +530,27 @@ pub struct Grow {
     /// The pool file
     pub pool: PathBuf,
     /// Size of the pool afterwards, like 512M, 1G, 1.5T
-    pub size: Size,
+    #[arg(
+        required_unless_present = "size_option",
+        conflicts_with = "size_option"
+    )]
+    size: Option<Size>,
+    /// The same, as `pmfs mkfs` takes it
+    #[arg(id = "size_option", long = "size", short, value_name = "SIZE")]
+    size_option: Option<Size>,
     /// Don't allocate the file's space now; it is taken as it is used, and may run out
     #[arg(long)]
     pub sparse: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl Grow {
+    /// The size, whichever way it was given.
+    pub fn size(&self) -> Size {
+        self.size.or(self.size_option).unwrap_or(Size(0))
+    }
 }
 
 /// `pmfs defrag`

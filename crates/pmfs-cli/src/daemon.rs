@@ -21,7 +21,7 @@ use crate::cli::Mount;
 use crate::failure::Failure;
 use crate::logger::{self, Target};
 use crate::mount::{Attached, MountReport, Request};
-use crate::{Outcome, keeper, signals};
+use crate::{Outcome, keeper, signals, temp};
 
 /// The line in the pipe.
 #[derive(Serialize, Deserialize)]
@@ -42,11 +42,17 @@ pub fn this_program(subcommand: &str) -> Command {
 pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failure> {
     let mut command = this_program("mount");
     command.arg("--daemon");
-    if arguments.while_used {
-        command.arg("--while-used");
+    for (wanted, flag) in [
+        (arguments.while_used, "--while-used"),
+        (arguments.by_mount8, "--by-mount8"),
+    ] {
+        command.args(wanted.then_some(flag));
     }
     for list in &arguments.options {
         command.arg("-o").arg(list);
+    }
+    for path in &arguments.and_remove {
+        command.arg("--and-remove").arg(path);
     }
     if let Some(medium) = &arguments.emulate {
         command.arg("--emulate").arg(medium.to_string());
@@ -125,7 +131,9 @@ pub fn run(arguments: &Mount) -> Outcome {
         stop = at_once;
     }
     let_go_of_terminal()?;
-    attached.serve(stop)
+    let ended = attached.serve(stop);
+    temp::remove(&arguments.and_remove);
+    ended
 }
 
 type Started = (Attached, MountReport, Receiver<Stop>);

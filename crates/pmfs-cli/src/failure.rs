@@ -76,7 +76,25 @@ impl Failure {
                 "wait for the `pmfs save` that does it, or end it",
             ),
             Error::ReadOnly => Failure::new(format!("{pool}: {error}"), "mount it without -o ro"),
-            _ => Failure::new(format!("{pool}: {error}"), "run `pmfs fsck` on it"),
+            _ => Failure::other(&pool, error),
+        }
+    }
+
+    /// What has its way out in its own words, and what has none that is known.
+    fn other(pool: &impl fmt::Display, error: &Error) -> Failure {
+        let text = format!("{pool}: {error}");
+        match error {
+            Error::NoSpace | Error::NoInodes => {
+                Failure::new(text, "delete files, or `pmfs grow` it while nobody uses it")
+            }
+            Error::ShutDown => Failure::new(text, "run it again"),
+            Error::Interrupted => Failure::new(text, "run it again"),
+            Error::TooManyOpen | Error::NoLocks => Failure::new(
+                text,
+                "close files of it, or end programs that have some open",
+            ),
+            _ if text.contains("; ") => Failure::whole(text),
+            _ => Failure::new(text, "nothing of it was done"),
         }
     }
 

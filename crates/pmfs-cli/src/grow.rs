@@ -27,10 +27,10 @@ struct GrowReport {
 pub fn run(arguments: &Grow) -> Outcome {
     let path = pool::resolved(&arguments.pool);
     crash::arm();
-    let mut progress = Progress::new(arguments.json, "growing", arguments.size.0);
+    let mut progress = Progress::new(arguments.json, "growing", arguments.size().0);
     let grown = pmfs::grow(
         &path,
-        arguments.size.0,
+        arguments.size().0,
         arguments.sparse,
         &mut |done, of| {
             progress.of(done, of);

@@ -42,10 +42,10 @@ pub fn run(arguments: &List) -> Outcome {
     let mounts = mounts::pool_mounts()?;
     let mounts: Vec<Mounted> = mounts.into_iter().map(Mounted::new).collect();
     let mut found = Found::default();
-    for mount in &mounts {
-        found.add(&mount.pool);
-    }
     if arguments.dirs.is_empty() {
+        for mount in &mounts {
+            found.add(&mount.pool);
+        }
         let usual = ["/dev/shm".into(), ".".into()];
         for dir in usual.into_iter().chain(mounts::memory_mounts()?) {
             // Some of these are not ours to look into.

@@ -40,6 +40,7 @@ mod rm;
 mod run;
 mod save;
 mod signals;
+mod temp;
 mod time;
 mod top;
 mod totals;

@@ -41,6 +41,8 @@ pub struct MountReport {
     /// What keeps stray stores of the daemon away from it.
     pub protection: String,
     pub recovery: Recovery,
+    /// Entries of the directory that the mount hides.
+    pub hides: u64,
 }
 
 pub fn run(arguments: &Mount) -> Outcome {
@@ -79,7 +81,12 @@ pub fn run(arguments: &Mount) -> Outcome {
 }
 
 fn options(arguments: &Mount) -> Result<MountOptions, MountError> {
-    let mut options = MountOptions::new(rustix::process::geteuid().is_root());
+    let is_root = rustix::process::geteuid().is_root();
+    let mut options = MountOptions::new(is_root);
+    (options.suid, options.dev) = (
+        is_root && arguments.by_mount8,
+        is_root && arguments.by_mount8,
+    );
     for list in &arguments.options {
         options.parse(list)?;
     }
@@ -91,11 +98,14 @@ fn options(arguments: &Mount) -> Result<MountOptions, MountError> {
 impl Request {
     /// Checks what can be checked before the pool is touched.
     pub fn new(arguments: &Mount) -> Result<Request, Failure> {
-        let options = options(arguments)?;
+        let mut options = options(arguments)?;
         let pool = fs::canonicalize(&arguments.pool).map_err(|error| {
             Failure::new(
                 format!("{}: {error}", arguments.pool.display()),
-                "name a pool file; `pmfs mkfs` makes one",
+                format!(
+                    "name a pool file; `pmfs mkfs --size 1G {}` makes one",
+                    arguments.pool.display()
+                ),
             )
         })?;
         let dir = mount_point(&arguments.dir)?;
@@ -106,14 +116,28 @@ impl Request {
             }
             .into());
         }
-        if options.suid || options.dev {
-            trust::is_roots(&pool)?;
-            if fs::metadata(&dir).is_ok_and(|file| file.uid() != 0) {
-                return Err(MountError::NotRoots { path: dir }.into());
+        if (options.suid || options.dev)
+            && let Err(refused) = may_honour(&pool, &dir)
+        {
+            if !arguments.by_mount8 {
+                return Err(refused.into());
             }
+            // Nobody has asked for them in so many words.
+            (options.suid, options.dev) = (false, false);
         }
         Ok(Request { pool, dir, options })
     }
+}
+
+/// Whether set-id bits and devices of the pool are root's word.
+fn may_honour(pool: &Path, dir: &Path) -> Result<(), MountError> {
+    trust::is_roots(pool)?;
+    if fs::metadata(dir).is_ok_and(|file| file.uid() != 0) {
+        return Err(MountError::NotRoots {
+            path: dir.to_owned(),
+        });
+    }
+    Ok(())
 }
 
 fn mount_point(dir: &Path) -> Result<PathBuf, MountError> {
@@ -152,6 +176,7 @@ impl Attached {
         crash::arm();
         let fs = Arc::new(Fs::open(pool, &options.open_options()).map_err(failed)?);
         let info = fs.info();
+        let hides = fs::read_dir(dir).map_or(0, |entries| entries.count() as u64);
         let report = MountReport {
             pool: pool.display().to_string(),
             dir: dir.display().to_string(),
@@ -162,6 +187,7 @@ impl Attached {
             emulates: (!options.emulate.is_off()).then(|| options.emulate.to_string()),
             protection: fs.mapping().protection().to_string(),
             recovery: Recovery::from(fs.recovery()),
+            hides,
         };
         match pmfs_fuse::mount(Arc::clone(&fs), pool, dir, options, &presence) {
             Ok(mounted) => Ok((Attached { mounted, presence }, report)),
@@ -204,8 +230,15 @@ fn text(report: &MountReport) -> String {
     let emulates: String = emulates
         .map(|medium| format!("\nemulates: {medium}"))
         .collect();
+    let hides = match report.hides {
+        0 => String::new(),
+        count => format!(
+            "\nhidden until it is unmounted: what was in {} before ({count})",
+            report.dir
+        ),
+    };
     format!(
-        "mounted {} on {}{} (process {})\nrecovery: {}\nmedium: {}; {}{emulates}\nprotection: {}",
+        "mounted {} on {}{} (process {})\nrecovery: {}\nmedium: {}; {}{emulates}\nprotection: {}{hides}",
         report.pool,
         report.dir,
         if report.read_only { ", read-only" } else { "" },

@@ -15,6 +15,7 @@ use crate::cli::{Mount, Run};
 use crate::failure::Failure;
 use crate::keeper::{Found, Keeper};
 use crate::mount::Request;
+use crate::temp::Temp;
 use crate::{daemon, run, umount};
 
 /// A pool and a directory.
@@ -36,11 +37,14 @@ pub enum Kind {
 }
 
 impl Place {
-    pub fn find(arguments: &Run) -> Result<Place, Failure> {
-        let (Some(pool), Some(dir)) = (&arguments.pool, &arguments.at) else {
-            return Place::around();
+    /// `temp`: of what was made for this run.
+    pub fn find(arguments: &Run, mut temp: Option<&mut Temp>) -> Result<Place, Failure> {
+        let (pool, dir) = match (&temp, &arguments.pool, &arguments.at) {
+            (Some(temp), ..) => (&temp.pool.clone(), &temp.dir.clone()),
+            (None, Some(pool), Some(dir)) => (pool, dir),
+            _ => return Place::around(),
         };
-        let pool = resolve(pool)?;
+        let pool = resolve(pool, "make it first: pmfs mkfs --size 1G")?;
         if arguments.no_mount {
             return Place::mountless(arguments, pool, dir, "--no-mount".to_owned());
         }
@@ -60,8 +64,13 @@ impl Place {
             if mounts::pool_mount_at(&dir)?.is_some() {
                 continue;
             }
-            match mount(arguments, &pool, &dir) {
-                Ok(()) => {}
+            let goes = temp.as_ref().map_or(&[][..], |temp| temp.goes());
+            match mount(arguments, &pool, &dir, goes) {
+                Ok(()) => {
+                    if let Some(temp) = &mut temp {
+                        temp.hand_over();
+                    }
+                }
                 Err(failure) if failure.lacks_fuse() => {
                     return Place::mountless(arguments, pool, &dir, failure.to_string());
                 }
@@ -81,7 +90,7 @@ impl Place {
             let found = found.ok_or_else(|| {
                 Failure::new(
                     "which pool? none is mounted here, nor is there just one".to_owned(),
-                    "name it: pmfs run --pool POOL --at DIR -- PROGRAM",
+                    "name it (pmfs run --pool POOL --at DIR -- PROGRAM), or have one for the time: pmfs run --temp 1G -- PROGRAM",
                 )
             })?;
             if let Some(kind) = kind_of(found)? {
@@ -160,17 +169,21 @@ fn resolve_mount_point(dir: &Path) -> Result<PathBuf, Failure> {
             unmount::unmount(&dead, true)?;
         }
     }
-    resolve(dir)
+    resolve(dir, MAKE_DIR)
 }
 
-fn resolve(path: &Path) -> Result<PathBuf, Failure> {
+/// `make`: how to get one, but for its name.
+fn resolve(path: &Path, make: &str) -> Result<PathBuf, Failure> {
     fs::canonicalize(path).map_err(|error| {
-        Failure::new(
-            format!("{}: {error}", path.display()),
-            "name one that is there",
-        )
+        let way_out = match error.kind() {
+            io::ErrorKind::NotFound => format!("{make} {}", path.display()),
+            _ => "see who may look there".to_owned(),
+        };
+        Failure::new(format!("{}: {error}", path.display()), way_out)
     })
 }
+
+const MAKE_DIR: &str = "create it first: mkdir -p";
 
 /// A directory that need not be there, and else has nothing in it that the pool would hide from some programs and not from others.
 fn name_for_pool(dir: &Path) -> Result<PathBuf, Failure> {
@@ -182,7 +195,7 @@ fn name_for_pool(dir: &Path) -> Result<PathBuf, Failure> {
                 "name another directory",
             ));
         };
-        return Ok(resolve(above)?.join(name));
+        return Ok(resolve(above, MAKE_DIR)?.join(name));
     };
     let entries = fs::read_dir(&there).map(|mut entries| entries.next().is_none());
     match entries {
@@ -198,7 +211,7 @@ fn name_for_pool(dir: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-fn mount(arguments: &Run, pool: &Path, dir: &Path) -> Result<(), Failure> {
+fn mount(arguments: &Run, pool: &Path, dir: &Path, goes: &[PathBuf]) -> Result<(), Failure> {
     /// Major and minor number.
     const FUSE: (u32, u32) = (10, 229);
     let device = fs::metadata("/dev/fuse").is_ok_and(|file| {
@@ -224,6 +237,8 @@ fn mount(arguments: &Run, pool: &Path, dir: &Path) -> Result<(), Failure> {
         fake: false,
         daemon: false,
         while_used: true,
+        by_mount8: false,
+        and_remove: goes.to_vec(),
     };
     let request = Request::new(&mount)?;
     daemon::start(&mount, &request).map(drop)

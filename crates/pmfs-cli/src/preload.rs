@@ -49,6 +49,21 @@ fn first_of(program: &OsStr) -> Option<Option<Vec<u8>>> {
     Some(None)
 }
 
+/// Why a program will not load the library, if that can be seen from its file.
+pub fn stranger(program: &OsStr) -> Option<&'static str> {
+    let mut next = found(program);
+    for _ in 0..SCRIPTS_MAX {
+        let file = next.take().and_then(|path| File::open(path).ok())?;
+        match loading::of(|at, bytes| file.read_at(bytes, at).unwrap_or(0)) {
+            Loading::Preloads(_) => return None,
+            Loading::Static => return Some("is linked statically"),
+            Loading::Foreign => return Some("has another loader, or is Go's"),
+            Loading::Script(path, _) => next = Some(PathBuf::from(OsString::from_vec(path))),
+        }
+    }
+    None
+}
+
 /// Whether the kernel finds it.
 pub fn is_found(program: &OsStr) -> bool {
     found(program).is_some_and(|path| path.exists())

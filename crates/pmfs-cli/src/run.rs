@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::images::Patched;
 use crate::place::{Kind, Place};
 use crate::program::{self, Ended, Program};
+use crate::temp::Temp;
 use crate::totals::Totals;
 use crate::{Outcome, preload};
 
@@ -40,7 +41,8 @@ const NOT_FOUND: u8 = 127;
 
 pub fn run(arguments: &Run) -> Outcome {
     let library = library()?;
-    let place = Place::find(arguments)?;
+    let mut temp = Temp::make(arguments)?;
+    let place = Place::find(arguments, temp.as_mut())?;
     let mountless = matches!(place.kind, Kind::Mountless(_));
     if let Kind::Mountless(why) = &place.kind {
         tell_log(&format!("without a mount: {why}"));
@@ -49,7 +51,7 @@ pub fn run(arguments: &Run) -> Outcome {
     for why in &patched.failed {
         tell_log(&format!("not patched: {why}"));
     }
-    let started = start(arguments, &place, &library, &patched);
+    let started = start(arguments, &place, &library, &patched, temp.as_ref());
     if let Kind::Private(keeper) = place.kind {
         keeper.end();
     }
@@ -62,6 +64,7 @@ fn start(
     place: &Place,
     library: &Path,
     patched: &Patched,
+    temp: Option<&Temp>,
 ) -> Result<Ended, Failure> {
     let totals = arguments.stats.then(Totals::new).transpose()?;
     let mut config = config(arguments, place, library, patched, totals.as_ref())?;
@@ -82,6 +85,14 @@ fn start(
         true => Program::by_shell(name, rest),
         false => Program::new(name, rest),
     };
+    if let Some(why) = preload::stranger(program.name()) {
+        let instead = if matches!(place.kind, Kind::Mountless(_)) {
+            "nothing serves it"
+        } else {
+            "the mount serves it"
+        };
+        tell_log(&format!("{} {why}; {instead}", program.name().display()));
+    }
     match preload::value(library, program.name()) {
         Some(value) => {
             program.set(VARIABLE, config);
@@ -89,7 +100,10 @@ fn start(
         }
         None => program.unset(VARIABLE),
     }
-    if !matches!(place.kind, Kind::Private(_)) && totals.is_none() {
+    if let Some(temp) = temp.filter(|temp| temp.is_told) {
+        program.set("TMPDIR", temp.dir.as_os_str().to_owned());
+    }
+    if !matches!(place.kind, Kind::Private(_)) && totals.is_none() && temp.is_none() {
         return Ok(refused(program.name(), &program.exec()));
     }
     let ended = match program.start() {

@@ -159,3 +159,29 @@ fn nothing_is_said_unless_asked_for() {
         "1",
     );
 }
+
+/// Goal: an option that was typed holds, though mount(8) leaves out what are its own defaults. Method: set-id bits and devices asked for, not
+/// asked for, refused, and of a pool that is not root's.
+#[test]
+fn suid_and_dev_are_the_callers_defaults() {
+    prints(
+        r#"
+        "$PMFS" mkfs -s 64M "$pool" >/dev/null
+        flags() { findmnt -no OPTIONS "$mnt" | tr , '\n' | grep -E '^no(suid|dev|exec)$' | sort | paste -sd ' ' || true; }
+        for options in suid,dev defaults nosuid nodev,noexec; do
+            mount -t pmfs -o "$options" "$pool" "$mnt"
+            echo "$options: $(flags)"
+            umount "$mnt"
+        done
+        "$PMFS" mount "$pool" "$mnt" >/dev/null
+        echo "pmfs mount: $(flags)"
+        umount "$mnt"
+        chown nobody "$pool"
+        mount -t pmfs "$pool" "$mnt"
+        echo "not root's: $(flags)"
+        umount "$mnt"
+        "#,
+        "suid,dev: \ndefaults: \nnosuid: nosuid\nnodev,noexec: nodev noexec\npmfs mount: nodev nosuid\n\
+         not root's: nodev nosuid",
+    );
+}

@@ -527,3 +527,57 @@ fn umount(bench: &Bench) {
         bench.run(&["umount", "mnt"]).status.success()
     });
 }
+
+/// Where directories are named only what is there is shown, whatever others have mounted.
+#[test]
+fn list_of_a_directory_is_of_that_alone() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::create_dir(bench.path("empty")).unwrap();
+    let list = bench.json(&["list", "--json", "empty"]);
+    assert_eq!(list["pools"].as_array().unwrap().len(), 0, "{list}");
+    assert!(bench.ok(&["list", "pool"]).contains("mounted on"));
+    bench.umount();
+}
+
+#[test]
+fn sizes_are_taken_as_they_are_given() {
+    let bench = Bench::pool();
+    bench.ok(&["grow", "pool", "--size", "96M"]);
+    bench.ok(&["grow", "pool", "128M"]);
+    assert_eq!(
+        bench.json(&["info", "--json", "pool"])["size_bytes"],
+        128 << 20
+    );
+    assert_eq!(bench.run(&["grow", "pool"]).status.code(), Some(2));
+    assert_eq!(
+        bench
+            .run(&["grow", "pool", "1G", "--size", "1G"])
+            .status
+            .code(),
+        Some(2)
+    );
+    // What is named as the least is enough, and less is not.
+    let said = bench.fails(1, &["mkfs", "--size", "1K", "least"]);
+    let (_, least) = said.split_once("it takes ").expect("a size");
+    let least: u64 = least.split(' ').next().unwrap().parse().unwrap();
+    let size = |kib: u64| format!("{kib}K");
+    bench.ok(&["mkfs", "--size", &size(least), "least"]);
+    bench.fails(1, &["mkfs", "--force", "--size", &size(least - 4), "least"]);
+}
+
+#[test]
+fn what_a_mount_hides_is_told() {
+    let Some(mut bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    bench.umount();
+    assert_eq!(bench.mount(&[])["hides"], 0);
+    bench.umount();
+    fs::write(bench.file("there"), "").unwrap();
+    let said = bench.ok(&["mount", "pool", "mnt"]);
+    assert!(said.contains("hidden until it is unmounted"), "{said}");
+    assert!(!bench.file("there").exists());
+    bench.umount();
+}

@@ -3,7 +3,7 @@
 mod bench;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -218,7 +218,7 @@ fn a_pool_is_not_its_name() {
     // Without any name.
     bench.ok(&["mount", "renamed", "mnt"]);
     fs::remove_file(bench.path("renamed")).unwrap();
-    let list = bench.ok(&["list", &path("")]);
+    let list = bench.ok(&["list"]);
     assert!(
         list.contains(&format!("{} (deleted)", path("renamed"))),
         "{list}"
@@ -253,4 +253,183 @@ fn umount_says_where_a_pool_is_mounted() {
     bench.umount();
     let said = bench.fails(1, &["umount", "pool"]);
     assert!(said.contains("not mounted"), "{said}");
+}
+
+/// What a program by a description in words is told, where nothing is mounted that could be meant.
+#[test]
+fn who_has_no_pool_is_told_how_to_get_one() {
+    let Some(runs) = runs() else { return };
+    let said = |arguments: &[&str]| {
+        let mut command = Command::new(&runs.pmfs);
+        let output = command
+            .args(arguments)
+            .current_dir(runs.bench.path(""))
+            .output();
+        text(&output.unwrap().stderr)
+    };
+    // Others of this machine may have one mounted.
+    let none = Command::new("unshare")
+        .args([
+            "-m",
+            "sh",
+            "-c",
+            "umount -alt fuse.pmfs; exec \"$0\" run -- true",
+        ])
+        .arg(&runs.pmfs)
+        .output();
+    let none = text(&none.unwrap().stderr);
+    assert!(
+        none.contains("pmfs run --temp 1G -- PROGRAM") && none.lines().count() == 1,
+        "{none}"
+    );
+    let absent = said(&["run", "--pool", "pool", "--at", "absent", "--", "true"]);
+    assert!(
+        absent.contains("create it first: mkdir -p absent"),
+        "{absent}"
+    );
+    let absent = said(&["run", "--pool", "absent", "--at", "mnt", "--", "true"]);
+    assert!(
+        absent.contains("make it first: pmfs mkfs --size 1G absent"),
+        "{absent}"
+    );
+}
+
+/// A program that the library is not loaded into is in the log, the first as any other.
+#[test]
+fn the_log_says_who_goes_through_the_mount() {
+    let Some(runs) = runs() else { return };
+    let bench = &runs.bench;
+    fs::write(bench.path("static.c"), "int main(void) { return 0; }").unwrap();
+    let built = Command::new("cc")
+        .args(["-static", "-o", "static", "static.c"])
+        .current_dir(bench.path(""))
+        .status();
+    assert!(built.unwrap().success());
+    let log = bench.path("log");
+    for program in [&["./static"][..], &["sh", "-c", "./static; true"]] {
+        let _ = fs::remove_file(&log);
+        let mut command = Command::new(&runs.pmfs);
+        command
+            .args(["run", "--pool", "pool", "--at", "mnt", "--"])
+            .args(program);
+        output(command.env("PMFS_LOG", &log).current_dir(bench.path("")));
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(
+            said.contains("static is linked statically; the mount serves it"),
+            "{said}"
+        );
+    }
+}
+
+/// What stands below a directory, by name.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Goal: nothing is left of a pool for a run but what was asked for, however it ends. Method: runs that end well, badly, by a signal to them, to their
+/// program and to both, with a mount and without.
+#[test]
+fn a_pool_for_the_time_of_a_run() {
+    let Some(runs) = runs() else { return };
+    let bench = &runs.bench;
+    for dir in ["on", "tmp"] {
+        fs::create_dir(bench.path(dir)).unwrap();
+    }
+    let before = names(&bench.path(""));
+    let run = |options: &[&str], script: &str| {
+        let mut command = Command::new(&runs.pmfs);
+        command
+            .args(["run", "--temp", "32M"])
+            .args(options)
+            .args(["--", "sh", "-c", script]);
+        command
+            .env("TMPDIR", bench.path("tmp"))
+            .current_dir(bench.path(""))
+            .stdin(Stdio::null());
+        command
+    };
+    let is_clean = |what: &str| {
+        wait_until(what, || {
+            names(&bench.path("on")).is_empty() && names(&bench.path("tmp")).is_empty()
+        });
+        wait_until(what, || names(&bench.path("")) == before);
+    };
+    for face in [&[][..], &["--no-mount"]] {
+        let with = |options: &[&'static str]| [face, &["--on", "on"][..], options].concat();
+        let said = output(&mut run(
+            &with(&[]),
+            "mktemp && df --output=size -B1M $TMPDIR | tail -n 1",
+        ));
+        let said = text(&said.stdout);
+        assert!(
+            said.starts_with(&bench.path("tmp/pmfs-temp-").display().to_string()),
+            "{said}"
+        );
+        is_clean("a directory of its own");
+        output(&mut run(
+            &with(&["--at", "some/where"]),
+            "echo > some/where/file && ls -d some/where/file",
+        ));
+        is_clean("a directory that was not there");
+        let failed = run(&with(&["--at", "mnt"]), "exit 7").status().unwrap();
+        assert_eq!(failed.code(), Some(7));
+        is_clean("a program that fails");
+        run(&with(&["--at", "mnt"]), "kill -9 $$").status().unwrap();
+        is_clean("a program that is killed");
+        let mut child = run(&with(&["--at", "mnt"]), "echo > begun; exec sleep 60")
+            .spawn()
+            .unwrap();
+        wait_until("it begins", || bench.path("begun").exists());
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        child.wait().unwrap();
+        fs::remove_file(bench.path("begun")).unwrap();
+        is_clean("SIGTERM");
+    }
+    // Killed: its programs go on, and what it made goes with them.
+    let script = "echo > begun; while [ ! -e end ]; do sleep 0.02; done; echo > tmp/../done";
+    let mut child = run(&["--on", "on"], script)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("it begins", || bench.path("begun").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(names(&bench.path("on")).len(), 1);
+    runs.says("end");
+    wait_until("it ends", || bench.path("done").exists());
+    for file in ["begun", "end", "done"] {
+        fs::remove_file(bench.path(file)).unwrap();
+    }
+    is_clean("a run that was killed");
+    // Without a mount nobody is left to see to it, but for the next run.
+    let mut child = run(&["--on", "on", "--no-mount"], "echo > begun; exec sleep 60")
+        .spawn()
+        .unwrap();
+    wait_until("it begins", || bench.path("begun").exists());
+    let program = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    kill(program.trim().parse().unwrap());
+    fs::remove_file(bench.path("begun")).unwrap();
+    assert_eq!(names(&bench.path("on")).len(), 1);
+    output(&mut run(&["--on", "on"], "true"));
+    is_clean("what others left");
+    // What is to be kept is.
+    output(&mut run(
+        &["--keep", "kept", "--at", "some"],
+        "echo hello > some/file",
+    ));
+    assert!(!bench.path("some").exists());
+    assert_eq!(bench.ok(&["get", "kept", "file", "-"]), "hello\n");
+    let again = run(&["--keep", "kept", "--at", "mnt"], "true")
+        .output()
+        .unwrap();
+    assert!(text(&again.stderr).contains("exists and is not empty"));
 }

@@ -147,6 +147,11 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     room.given = Some(Given::default());
     let inherited = inherited();
     let target = Target::of(dirfd, known.as_deref(), rest[2]);
+    if !target.has_library && crate::log::is_wanted() {
+        let name = known.as_deref().and_then(|name| name.strip_suffix(b"\0"));
+        let name = String::from_utf8_lossy(name.unwrap_or(b"the next program"));
+        crate::log::line(format_args!("{name} {}; the mount serves it", target.why));
+    }
     let next = Next {
         dirfd: if absolute.is_some() {
             AT_FDCWD as u64

@@ -21,6 +21,11 @@ pub(crate) fn read(mut environment: Environment) {
     }
 }
 
+/// Whether there is a file.
+pub(crate) fn is_wanted() -> bool {
+    FILE.get().is_some()
+}
+
 /// A line, with the process's number before it.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     if let Some(name) = FILE.get() {

@@ -17,6 +17,8 @@ pub(crate) struct Target {
     pub takes_variables: bool,
     /// What it has to load first.
     first: Option<Vec<u8>>,
+    /// Why it does not load the library.
+    pub why: &'static str,
 }
 
 impl Target {
@@ -24,13 +26,17 @@ impl Target {
         has_library: false,
         takes_variables: false,
         first: None,
+        why: "has another loader, or is Go's",
     };
 
     /// The program at a path, which ends with NUL; `None`: it can't be read.
     pub fn of(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Target {
         if names::are_the_kernels() {
             // Under another root, or with other mounts, the library, the pool and its directory may be other ones.
-            return Target::WITHOUT;
+            return Target {
+                why: "has another root, or other mounts",
+                ..Target::WITHOUT
+            };
         }
         // The loader leaves it out where users differ, and takes the variable away.
         let differ = !process::ids_agree();
@@ -39,6 +45,7 @@ impl Target {
             has_library: !differ,
             takes_variables: true,
             first: None,
+            why: "runs with other rights than its caller",
         };
         for _ in 0..SCRIPTS_MAX {
             let Some(file) = next.take() else {
@@ -54,6 +61,7 @@ impl Target {
                 }
                 Loading::Static => {
                     target.has_library = false;
+                    target.why = "is linked statically";
                     return target;
                 }
                 Loading::Foreign => return Target::WITHOUT,

@@ -12,6 +12,8 @@ use pmfs_format::{
 const FILES_PER_LINE: u64 = 2;
 /// Lines of the open table, at most: each process that ends looks through them.
 const OPEN_LINES_MAX: u64 = 1 << 21;
+/// And at least.
+const OPEN_LINES_MIN: u64 = 16;
 /// File locks, of which there are as many as open lines, for each bucket of them.
 const FILE_LOCKS_PER_BUCKET: u64 = 4;
 
@@ -98,8 +100,12 @@ impl Sizing {
             slots: scale(256, 4, 1024),
             locks: scale(64, 32, 65536).next_power_of_two(),
             open_lines: open_files
-                .map(|files| files.div_ceil(FILES_PER_LINE).clamp(16, OPEN_LINES_MAX))
-                .unwrap_or_else(|| scale(64, 16, 65536))
+                .map(|files| {
+                    files
+                        .div_ceil(FILES_PER_LINE)
+                        .clamp(OPEN_LINES_MIN, OPEN_LINES_MAX)
+                })
+                .unwrap_or_else(|| scale(64, OPEN_LINES_MIN, 65536))
                 .next_power_of_two(),
             intents: if blocks >= 8192 { 512 } else { 48 },
         }
@@ -116,12 +122,27 @@ impl Sizing {
         let made = Sizing::for_blocks(self.blocks, Some(self.inodes));
         let least = Sizing::for_blocks(0, Some(0)).lanes;
         let lanes = if in_place { made.lanes } else { least };
+        let open_lines = self.open_lines;
         (lanes..=made.lanes).contains(&self.lanes)
+            && open_lines.is_power_of_two()
+            && (OPEN_LINES_MIN..=OPEN_LINES_MAX).contains(&open_lines)
             && *self
                 == Sizing {
                     lanes: self.lanes,
+                    open_lines,
                     ..made
                 }
+    }
+
+    /// Of a larger pool like this one, the smallest that has room for files.
+    fn least_blocks(&self) -> u64 {
+        let usual = Sizing::for_blocks(self.blocks, None).inodes;
+        let inodes = (self.inodes != usual).then_some(self.inodes);
+        let has_room = |blocks: &u64| {
+            let larger = Sizing::for_blocks(*blocks, inodes);
+            Geometry::planned(&larger, [0; 2]).has_room(&larger)
+        };
+        (self.blocks..).find(has_room).unwrap_or(u64::MAX)
     }
 }
 
@@ -139,6 +160,17 @@ impl Regions {
 }
 
 impl Geometry {
+    /// As [`Geometry::plan`], whether or not there is room.
+    fn planned(sizing: &Sizing, hash_key: [u64; 2]) -> Geometry {
+        let mut geometry = Geometry::place(sizing, BLOCK_BYTES);
+        let journal_end = geometry.journal + sizing.lanes * sizing.lane_bytes;
+        geometry.inode_table_root = journal_end.div_ceil(BLOCK_BYTES);
+        geometry.data_start = geometry.inode_table_root + 1;
+        geometry.reserve_blocks = sizing.reserve_blocks();
+        geometry.hash_key = hash_key;
+        geometry
+    }
+
     fn place(sizing: &Sizing, start: u64) -> Geometry {
         let mut regions = Regions { at: start };
         let header = regions.take(RuntimeHeaderRaw::SIZE);
@@ -201,20 +233,21 @@ impl Geometry {
     /// # Errors
     /// [`Error::Geometry`] if its parts leave no room for data.
     pub fn plan(sizing: &Sizing, hash_key: [u64; 2]) -> Result<Geometry> {
-        let mut geometry = Geometry::place(sizing, BLOCK_BYTES);
-        let journal_end = geometry.journal + sizing.lanes * sizing.lane_bytes;
-        geometry.inode_table_root = journal_end.div_ceil(BLOCK_BYTES);
-        geometry.data_start = geometry.inode_table_root + 1;
-        geometry.reserve_blocks = sizing.reserve_blocks();
-        geometry.hash_key = hash_key;
-        if geometry.data_start + 16 + geometry.reserve_blocks > sizing.blocks {
+        let geometry = Geometry::planned(sizing, hash_key);
+        if !geometry.has_room(sizing) {
             return Err(Error::geometry(format!(
-                "{} KiB leave no room for files beside {} KiB of lanes and tables; make the pool larger",
+                "{} KiB leave no room for files beside {} KiB of lanes and tables; it takes {} KiB at least",
                 sizing.blocks * 4,
-                geometry.data_start * 4
+                geometry.data_start * 4,
+                sizing.least_blocks() * 4
             )));
         }
         Ok(geometry)
+    }
+
+    /// For files, beside its tables.
+    fn has_room(&self, sizing: &Sizing) -> bool {
+        self.data_start + 16 + self.reserve_blocks <= sizing.blocks
     }
 
     /// The geometry that a superblock describes, each number checked against the pool's `len` in bytes.

@@ -100,6 +100,11 @@ impl Adapter {
         if asked.flags & IOCTL_UNRESTRICTED != 0 {
             return Err(Errno::NOSYS.into());
         }
+        if let Some(bytes) = flags_answer(asked.cmd, &mut body)? {
+            put_ioctl(reply, 0);
+            reply.append(&[0; FSXATTR_BYTES][..bytes]);
+            return Ok(());
+        }
         let result = if let Some(manner) = Manner::of(asked.cmd) {
             self.run(|server| server.remount(header.uid, manner))?;
             0
@@ -119,12 +124,7 @@ impl Adapter {
         } else {
             return Err(Errno::NOTTY.into());
         };
-        reply.put(&IoctlOut {
-            result,
-            flags: 0,
-            in_iovs: 0,
-            out_iovs: 0,
-        });
+        put_ioctl(reply, result);
         if asked.cmd == served::REQUEST {
             reply.append(&self.run(|server| Ok(server.served()))?);
         }
@@ -138,6 +138,37 @@ impl Adapter {
         }
         Ok(name)
     }
+}
+
+/// Of `linux/fs.h`: what lsattr(1) and chattr(1) ask for. No file here has any of these flags.
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+const FSXATTR_BYTES: usize = 28;
+/// The kernel passes flags as 32 bits, whatever the number says.
+const FLAGS_BYTES: usize = 4;
+
+/// How many zeros answer a request about such flags; `None`: it is another one.
+fn flags_answer(number: u32, body: &mut Body<'_>) -> Result<Option<usize>, Refusal> {
+    let sets = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
+    match number {
+        FS_IOC_GETFLAGS => Ok(Some(FLAGS_BYTES)),
+        FS_IOC_FSGETXATTR => Ok(Some(FSXATTR_BYTES)),
+        FS_IOC_SETFLAGS if !sets(body.bytes(FLAGS_BYTES)?) => Ok(Some(0)),
+        FS_IOC_FSSETXATTR if !sets(body.bytes(FSXATTR_BYTES)?) => Ok(Some(0)),
+        FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR => Err(Errno::OPNOTSUPP.into()),
+        _ => Ok(None),
+    }
+}
+
+fn put_ioctl(reply: &mut Reply, result: i32) {
+    reply.put(&IoctlOut {
+        result,
+        flags: 0,
+        in_iovs: 0,
+        out_iovs: 0,
+    });
 }
 
 /// The caller's room is `size` bytes, and 0 asks how much it takes.

@@ -44,6 +44,8 @@ impl Filesystem for Handshake {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_HAS_IOCTL_DIR,
+            // Handles of files outlive what the kernel remembers: it looks numbers up by the name ".".
+            InitFlags::FUSE_EXPORT_SUPPORT,
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_FLOCK_LOCKS,
         ] {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use pmfs::{Attr, NewNode, SetAttr, SetTime, StatFs};
+use pmfs::{Attr, NewNode, ROOT_INO, SetAttr, SetTime, StatFs};
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
 use crate::caller::Caller;
+use crate::server::ROOT_NODE;
 use crate::wire::reply::{AttrOut, Attributes, EntryOut, StatfsOut, Statx, StatxOut, SxTime};
 use crate::wire::request::{InHeader, SetattrIn, fattr};
 
@@ -37,9 +38,14 @@ pub(super) fn new_node(header: &InHeader, mode: u32, umask: u32) -> NewNode {
 
 /// An entry; name and attributes hold for `ttl`.
 pub(super) fn entry(attr: &Attr, ttl: Duration) -> EntryOut {
+    // The kernel has a number of its own for the root, and no generation.
+    let (nodeid, generation) = match attr.ino {
+        ROOT_INO => (ROOT_NODE, 0),
+        ino => (ino, attr.generation.into()),
+    };
     EntryOut {
-        nodeid: attr.ino,
-        generation: attr.generation.into(),
+        nodeid,
+        generation,
         entry_valid: ttl.as_secs(),
         attr_valid: ttl.as_secs(),
         entry_valid_nsec: ttl.subsec_nanos(),

@@ -262,9 +262,24 @@ impl Server {
     /// # Errors
     /// As the engine's call of this name; so for all methods below.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr> {
-        self.fs
-            .lookup(ino_of(parent), name)
-            .map(|attr| self.told(attr))
+        let ino = ino_of(parent);
+        if name == b"." {
+            return self.lookup_itself(ino);
+        }
+        self.fs.lookup(ino, name).map(|attr| self.told(attr))
+    }
+
+    /// A number out of a handle (`open_by_handle_at(2)`, NFS): it may be no file's any more, and of which it was its generation tells.
+    fn lookup_itself(&self, ino: Ino) -> Result<Attr> {
+        let attr = self.fs.getattr(ino).map_err(|error| match error {
+            Error::ShutDown | Error::Medium { .. } => error,
+            _ => Error::NotFound,
+        })?;
+        // Nobody holds one without a name for the kernel.
+        match attr.links {
+            0 => Err(Error::NotFound),
+            _ => Ok(self.told(attr)),
+        }
     }
 
     /// LOOKUP of [`pmfs::INODE_NAME`].
@@ -561,6 +576,9 @@ impl Server {
     // ---- inodes that the kernel knows ----
 
     fn told(&self, attr: Attr) -> Attr {
+        if attr.ino == ROOT_INO {
+            return attr;
+        }
         self.known.add(attr.ino, attr.generation, attr.size);
         attr
     }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # `make demo`: PMFS at work. A pool is made and mounted; a source tree, git and SQLite use it; its daemon is
-# killed in the middle of that; and everything that had returned is there. Then how long it all took, beside
-# tmpfs and ext4. A few minutes; leaves nothing behind.
+# killed in the middle of that; and everything that had returned is there. Then the same work below `pmfs run`,
+# on tmpfs and on ext4, and how long it all took. A few minutes; leaves nothing behind.
 
 # shellcheck source=tests/place.sh
 . "$(dirname "$0")/place.sh"
@@ -79,7 +79,16 @@ show "$pmfs" umount "$mnt" || stop "umount failed"
 show "$pmfs" fsck "$place/pool" || stop "fsck found something"
 rm "$place/pool"
 
-title "4. The same work elsewhere"
+title "4. The same work below \`pmfs run\`"
+[ -e "${pmfs%/*}/libpmfs_shim.so" ] || stop "there is no ${pmfs%/*}/libpmfs_shim.so; make build makes it"
+show "$pmfs" mkfs --size "${POOL_MIB}M" "$place/pool" || stop "mkfs failed"
+show "$pmfs" mount "$place/pool" "$mnt" || stop "mount failed"
+run_steps run "$mnt/work" below_run || stop "the work below pmfs run failed"
+show "$pmfs" umount "$mnt" || stop "umount failed"
+show "$pmfs" fsck "$place/pool" || stop "fsck found something"
+rm "$place/pool"
+
+title "5. The same work elsewhere"
 run_steps tmpfs "$ram/work" || stop "the work on tmpfs failed"
 rm -rf "$ram/work"
 make_ext4

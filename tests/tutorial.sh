@@ -37,14 +37,14 @@ prepare_as_root() {
             -o "lowerdir=$dir,upperdir=$place/over$dir,workdir=$place/work$dir" "$dir" || return 1
     done
     mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /mnt || return 1
-    mkdir "$place/built" && cp "$pmfs" "$place/built/pmfs" || return 1
+    mkdir "$place/built" && cp "$pmfs" "${pmfs%/*}/libpmfs_shim.so" "$place/built/" || return 1
     "$xtask" man "$place/built/man" && "$xtask" completions "$place/built/completions" || return 1
     BUILT=$place/built make -s install >/dev/null
 }
 if is_root; then
     prepare_as_root || exit 1
 else
-    cp "$pmfs" "$place/bin/pmfs" && mkdir "$place/shm" && shm=$place/shm
+    cp "$pmfs" "${pmfs%/*}/libpmfs_shim.so" "$place/bin/" && mkdir "$place/shm" && shm=$place/shm
     PATH=$place/bin:$PATH
 fi
 cd "$HOME" || exit 1

@@ -18,6 +18,13 @@ declare -A step_names=(
     [wal]="SQLite, WAL, $WAL_TRANSACTIONS commits"
 )
 
+declare -A step_places=(
+    [pmfs]="on the mount"
+    [run]="below pmfs run"
+    [tmpfs]="on tmpfs"
+    [ext4]="on ext4"
+)
+
 # real_tree FILE: a tar of the sources of the crates in Cargo.lock, or of the headers of this machine.
 real_tree() {
     local from list=$logs/tree.list
@@ -61,14 +68,21 @@ sqlite_commits() {
     } | sqlite3 "$2" >"$logs/sqlite" && [ "$(tail -n 2 "$logs/sqlite" | paste -sd ' ')" = "$3 ok" ]
 }
 
-# run_steps COLUMN DIR: everything, in DIR.
+# below_run STEP: in a shell of its own, which has the pool.
+below_run() {
+    # shellcheck disable=SC2016
+    place=$place logs=$logs "$pmfs" run --pool "$place/pool" --at "$mnt" -- bash -c \
+        '. "$1/demo/steps.sh" && "$2"' bash "$root/tests" "$1"
+}
+
+# run_steps COLUMN DIR [HOW]: everything, in DIR; each step is an argument of HOW, if that is given.
 run_steps() {
-    local column=$1 dir=$2 step since
+    local column=$1 dir=$2 how=${3:-} step since
     mkdir "$dir" || return
-    say "on $column:"
+    say "${step_places[$column]}:"
     for step in "${steps[@]}"; do
         since=${EPOCHREALTIME/./}
-        if ! (cd "$dir" && "step_$step") >"$logs/step" 2>&1; then
+        if ! (cd "$dir" && $how "step_$step") >"$logs/step" 2>&1; then
             say "${step_names[$step]}: failed"
             tail -n 20 "$logs/step"
             return 1
@@ -85,12 +99,14 @@ seconds() {
 
 print_table() {
     local step
-    printf '  %-40s %8s %8s %8s\n' "" PMFS tmpfs ext4
+    printf '  %-40s %8s %8s %8s %8s\n' "" "pmfs run" mount tmpfs ext4
     for step in "${steps[@]}"; do
-        printf '  %-40s %8s %8s %8s\n' "${step_names[$step]}" "$(seconds "${took_ms[pmfs.$step]:-}")" \
-            "$(seconds "${took_ms[tmpfs.$step]:-}")" "$(seconds "${took_ms[ext4.$step]:-}")"
+        printf '  %-40s %8s %8s %8s %8s\n' "${step_names[$step]}" "$(seconds "${took_ms[run.$step]:-}")" \
+            "$(seconds "${took_ms[pmfs.$step]:-}")" "$(seconds "${took_ms[tmpfs.$step]:-}")" \
+            "$(seconds "${took_ms[ext4.$step]:-}")"
     done
-    say "PMFS: through its FUSE mount, where each call goes to a daemon and back; each call is atomic and"
-    say "durable when it returns. tmpfs: in the kernel, nothing survives. ext4: in the kernel, on a loop"
-    say "device in the same tmpfs; durable at fsync. One run each, on a machine as it is: no benchmark."
+    say "pmfs run: the programs have the pool in their own process. mount: PMFS through FUSE, where each call goes"
+    say "to a daemon and back. In both, each call is atomic and durable when it returns. tmpfs: in the kernel, with"
+    say "pages of 4 KiB (huge=never), as it is mounted everywhere; nothing survives. ext4: in the kernel, on a loop"
+    say "device in the tmpfs of the pool; durable at fsync. One run each, on a machine as it is: no benchmark."
 }

@@ -38,6 +38,13 @@ fn shown(command: &Command) -> Command {
                 .filter(|it| !it.is_hide_set())
                 .map(shown),
         );
+    let has = |id| copy.get_arguments().any(|it| it.get_id() == id);
+    let groups = command.get_groups();
+    let whole: Vec<_> = groups
+        .filter(|group| group.get_args().all(has))
+        .cloned()
+        .collect();
+    copy = copy.groups(whole);
     if let Some(about) = command.get_about() {
         copy = copy.about(about.clone());
     }

@@ -203,3 +203,33 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
     let plain = Pmem::open(&path, &unprotected()).unwrap();
     assert_eq!(plain.medium().durability, Durability::Process);
 }
+
+/// Goal: nobody who writes first waits for the kernel to zero a page. Method: all of a new pool on tmpfs is in this process's memory, also
+/// where several threads have put it there.
+#[test]
+fn a_new_pool_is_all_there() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("skipped: needs /dev/shm");
+        return;
+    };
+    let path = dir.path().join("pool");
+    // No whole number of what a thread does at once.
+    let len = 100 * MIB;
+    let pool = create(&path, len, false, true).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (_, ours) = maps
+        .split_once(path.to_str().unwrap())
+        .expect("it is mapped");
+    let resident = ours
+        .lines()
+        .find_map(|line| line.strip_prefix("Rss:"))
+        .expect("a count");
+    let kib: u64 = resident
+        .trim()
+        .trim_end_matches(" kB")
+        .trim()
+        .parse()
+        .unwrap();
+    assert_eq!(kib, len >> 10);
+    drop(pool);
+}

@@ -1,4 +1,5 @@
-//! A bar on stderr for what takes more than a second: only on a terminal, and never beside `--json`.
+//! A bar on stderr for what takes more than a second, on a terminal; elsewhere a line now and then for what takes much longer. Never
+//! beside `--json`.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// What is done sooner needs no bar.
 const QUIET: Duration = Duration::from_secs(1);
 
+/// Where there is no terminal, from one line to the next.
+const LINES: Duration = Duration::from_secs(10);
+
 const POLL: Duration = Duration::from_millis(100);
 
 /// Work of a known number of bytes. The bar goes when this does.
@@ -23,6 +27,8 @@ pub struct Progress {
     /// Not bytes.
     counts: bool,
     bar: Option<ProgressBar>,
+    /// Lines are written instead; so many were.
+    lines: Option<u32>,
 }
 
 impl Progress {
@@ -32,9 +38,10 @@ impl Progress {
             what,
             total_bytes,
             since: Instant::now(),
-            wanted: wanted(json),
+            wanted: !json,
             counts: false,
             bar: None,
+            lines: (!std::io::stderr().is_terminal()).then_some(0),
         }
     }
 
@@ -56,6 +63,17 @@ impl Progress {
     /// So many bytes are done.
     pub fn at(&mut self, bytes: u64) {
         if !self.wanted || self.bar.is_none() && self.since.elapsed() < QUIET {
+            return;
+        }
+        if let Some(lines) = &mut self.lines {
+            if let Some(line) = line(
+                self.what,
+                lines,
+                self.since.elapsed(),
+                (bytes, self.total_bytes),
+            ) {
+                eprintln!("pmfs: {line}");
+            }
             return;
         }
         let bar = self
@@ -102,7 +120,7 @@ impl Watch {
     ) -> Watch {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        let thread = wanted(json).then(|| {
+        let thread = (!json).then(|| {
             thread::spawn(move || {
                 let mut progress = Progress::new(false, what, total_bytes);
                 while !seen.load(Ordering::Relaxed) {
@@ -128,8 +146,27 @@ impl Drop for Watch {
     }
 }
 
-fn wanted(json: bool) -> bool {
-    !json && std::io::stderr().is_terminal()
+/// The next line, if it is time for it.
+fn line(
+    what: &str,
+    lines: &mut u32,
+    elapsed: Duration,
+    (done, total): (u64, u64),
+) -> Option<String> {
+    let due = LINES * (*lines + 1);
+    if elapsed < due {
+        return None;
+    }
+    *lines = (elapsed.as_secs() / LINES.as_secs()) as u32;
+    let seconds = elapsed.as_secs();
+    let share = match total {
+        0 => String::new(),
+        total => format!(
+            "{} %, ",
+            u128::from(done.min(total)) * 100 / u128::from(total)
+        ),
+    };
+    Some(format!("{what}: {share}{seconds} s"))
 }
 
 fn bar(what: &'static str, total_bytes: u64, counts: bool) -> ProgressBar {
@@ -154,4 +191,30 @@ fn bar(what: &'static str, total_bytes: u64, counts: bool) -> ProgressBar {
     }
     bar.set_message(what);
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_now_and_then() {
+        let mut lines = 0;
+        let mut at = |seconds, done| {
+            line(
+                "growing",
+                &mut lines,
+                Duration::from_secs(seconds),
+                (done, 200),
+            )
+        };
+        assert_eq!(at(9, 1), None);
+        assert_eq!(at(10, 50).as_deref(), Some("growing: 25 %, 10 s"));
+        assert_eq!(at(19, 60), None);
+        assert_eq!(at(45, 300).as_deref(), Some("growing: 100 %, 45 s"));
+        assert_eq!(at(49, 300), None);
+        let mut none = 0;
+        let unknown = line("opening", &mut none, Duration::from_secs(11), (5, 0));
+        assert_eq!(unknown.as_deref(), Some("opening: 11 s"));
+    }
 }

@@ -9,10 +9,9 @@ use crate::options::OpenOptions;
 use crate::owner;
 use crate::persist::{Pm, Restore};
 use crate::pool::{BYTE_ATTACH, BYTE_POOL, Pool, holder_pid};
-use crate::rest::is_at_rest;
 use crate::slot::SLOT_STATE;
 use crate::superblock::{self, Health, State};
-use crate::{recovery, walk};
+use crate::{recovery, rest, walk};
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::runtime::{LAYOUT, SLOT_FREE};
@@ -302,13 +301,13 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     }
     if !others {
         let whole = match state {
-            State::Clean(crc) => runtime_crc(pool)? == crc,
+            // Who wrote the pool may have made its checksum right.
+            State::Clean(crc) => rest::crc_at_rest(pool)? == Some(crc),
             State::Active => same,
         };
         // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
         let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
-        let rests = || state == State::Active || is_at_rest(pool, None);
-        let trusted = vouched && whole && rests();
+        let trusted = vouched && whole;
         if !trusted || matches!(origin, Origin::Image) {
             report = walk::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);
@@ -339,8 +338,8 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         }
     }
     // What is left when all are cleaned up after is nobody's.
-    let forged = !others && !is_at_rest(pool, Some(pool.holder().slot));
-    if pool.mending || forged {
+    let left = !others && state == State::Active && report.kind != RecoveryKind::Walk;
+    if pool.mending || left && !rest::is_at_rest(pool, Some(pool.holder().slot))? {
         rebuild_held(pool)?;
     }
     tell(&mut report, &undone);

@@ -29,7 +29,7 @@ pub(crate) const SLOT_COUNTERS: u64 = 64;
 const SLOT_EMULATES: u64 = 144;
 
 /// In the runtime area's header: tokens given out.
-const TOKENS: u64 = 200;
+pub(crate) const TOKENS: u64 = 200;
 /// There, too: until when an emulated medium is busy.
 const BUSY_UNTIL: u64 = 208;
 /// There, too: one more than the greatest slot that was ever marked.

@@ -214,6 +214,18 @@ pub(crate) fn set_state(restore: &Restore<'_>, state: State) {
 /// # Errors
 /// `Medium`.
 pub(crate) fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u32> {
+    crc_of_parts(mem, range, |_, _| {})
+}
+
+/// As [`crc_of_range`]; `see` is shown the bytes, part by part, and where each part stands.
+///
+/// # Errors
+/// As there.
+pub(crate) fn crc_of_parts(
+    mem: &Pmem,
+    range: std::ops::Range<u64>,
+    mut see: impl FnMut(u64, &[u8]),
+) -> Result<u32> {
     let mut part = vec![0; CRC_PART];
     let mut crc = 0;
     let mut off = range.start;
@@ -223,6 +235,7 @@ pub(crate) fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u3
             offset: fault.offset,
         })?;
         crc = crc32c::crc32c_append(crc, part);
+        see(off, part);
         off += part.len() as u64;
     }
     Ok(crc)

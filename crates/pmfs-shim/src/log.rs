@@ -1,4 +1,4 @@
-//! What the library has to say: to the file that `PMFS_LOG` names, never to the program's own outputs.
+//! What the library has to say: to the file that `PMFS_LOG` names, never to the program's own outputs, unless nothing serves it at all.
 
 use std::fmt;
 use std::io::Write;
@@ -31,6 +31,15 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     if let Some(name) = FILE.get() {
         append(name, text);
     }
+}
+
+/// A line on the program's own stderr, where it can't do what it was started for.
+pub(crate) fn loudly(text: fmt::Arguments<'_>) {
+    let line = format!("pmfs: {text}\n");
+    let at = line.as_ptr().expose_provenance() as u64;
+    let stderr = libc::STDERR_FILENO as u64;
+    // SAFETY: the kernel reads the line.
+    unsafe { kernel::call(libc::SYS_write, [stderr, at, line.len() as u64, 0, 0, 0]) };
 }
 
 /// Appends a line to a file, whose name ends with NUL.

@@ -76,6 +76,10 @@ fn begin(config: &Config) {
             "the mount serves this process"
         };
         log::line(format_args!("{why}; {instead}"));
+        if config.mountless {
+            // All below the directory is missing to it, and no call of its would say why.
+            log::loudly(format_args!("{why}; {instead}"));
+        }
     }
     // After the image, whose stubs need a place near libc: the pool's mapping may be anywhere.
     if let Some(handed) = &config.handed {

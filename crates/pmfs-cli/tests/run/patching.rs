@@ -181,3 +181,14 @@ fn memory_that_denies_execution() {
         "{log}"
     );
 }
+
+/// Without a mount nothing serves such a process: it is told where its user sees it, and not by missing files alone.
+#[test]
+fn a_process_that_nothing_serves_says_so() {
+    let mut run = Run::unmounted();
+    let program = run.build("denied.c", &[]);
+    run.set("PMFS_PATCH_MODE", "place".as_ref());
+    let left = run.apart(&program, &["left"]);
+    let said = "(MDWE); nothing serves this process";
+    assert!(left.text.contains(said), "{}", left.text);
+}

@@ -64,13 +64,18 @@ pub(crate) fn process() -> u32 {
 
 /// Fresh memory; `None` if there is none.
 pub(crate) fn map(bytes: usize, flags: i32) -> Option<*mut u8> {
+    map_at(0, bytes, flags)
+}
+
+/// As [`map`], at that address if it is free; 0: wherever.
+pub(crate) fn map_at(wish: usize, bytes: usize, flags: i32) -> Option<*mut u8> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags) as u64;
     // SAFETY: a new anonymous mapping where there was none.
     let at = unsafe {
         call(
             libc::SYS_mmap,
-            [0, bytes as u64, protection, flags, u64::MAX, 0],
+            [wish as u64, bytes as u64, protection, flags, u64::MAX, 0],
         )
     };
     (at > 0).then(|| std::ptr::with_exposed_provenance_mut(at as usize))

@@ -5,7 +5,7 @@
 use pmfs::Attr;
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use crate::credentials::Known;
 use crate::descriptors::Overlay;
@@ -135,10 +135,29 @@ fn free() -> Option<*mut Room> {
     None
 }
 
+/// How far below the first room the others are: further than programs map.
+const APART: usize = 64 << 30;
+/// Below here is the next one, once there are two.
+static BELOW: AtomicUsize = AtomicUsize::new(0);
+
+/// Where a room is best. The kernel's choice is right below what the program has mapped last, and that may be the stack of the very thread, which
+/// grows downwards.
+fn wish(bytes: usize) -> usize {
+    let first = ROOMS.load(Ordering::Acquire).addr();
+    if first == 0 {
+        return 0;
+    }
+    let below = first.saturating_sub(APART) & !4095;
+    let order = Ordering::Relaxed;
+    let _ = BELOW.compare_exchange(0, below, order, order);
+    BELOW.fetch_sub(bytes, order).wrapping_sub(bytes)
+}
+
 #[cold]
 fn make() -> *mut Room {
     let bytes = (STACK_BYTES + ROOM_WITHIN + size_of::<Room>()).next_multiple_of(4096);
-    let Some(base) = kernel::map(bytes, libc::MAP_NORESERVE | libc::MAP_STACK) else {
+    let flags = libc::MAP_NORESERVE | libc::MAP_STACK;
+    let Some(base) = kernel::map_at(wish(bytes), bytes, flags) else {
         // Without a stack nothing can be served or told.
         kernel::plain(libc::SYS_exit_group, &[127]);
         unreachable!("the process has ended");

@@ -50,6 +50,7 @@ tests! {
     small_stacks_in_a_storm: "signals.c" "crowd";
     faults_of_the_program_itself: "signals.c" "faults";
     alternate_and_small_stacks: "signals.c" "stacks";
+    stacks_that_grow: "growing.c" "all";
     threads_that_are_cancelled: "cancelled.c" "all";
     mapped_files: "mappings.c" "all";
     mapped_holes: "holes.c" "all";

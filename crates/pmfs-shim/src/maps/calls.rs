@@ -278,10 +278,35 @@ fn ours(args: [u64; 6]) -> Option<(MutexGuard<'static, Table>, (u64, u64))> {
 
 /// mmap(2) of something else, which may replace what is ours.
 pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
-    if args[3] & MAP_FIXED as u64 == 0 {
-        return Verdict::Pass;
+    let has = |flag: i32| args[3] & flag as u64 != 0;
+    if has(MAP_FIXED) {
+        return unmap(libc::SYS_mmap, args);
     }
-    unmap(libc::SYS_mmap, args)
+    match args[0] == 0 && has(libc::MAP_GROWSDOWN) && has(libc::MAP_ANONYMOUS) {
+        true => with_room_below(args),
+        false => Verdict::Pass,
+    }
+}
+
+/// How far a stack that grows by itself may, bytes: as a first thread's.
+const GROWS_MAX: u64 = 16 << 20;
+
+/// mmap(2) of memory that grows downwards. The kernel would put it where it fits, and that may be right above this library, whose mappings
+/// leave gaps that would not be there without it: so it is wished where there is room to grow, too.
+fn with_room_below(args: [u64; 6]) -> Verdict {
+    let Some(bytes) = args[1].checked_add(GROWS_MAX) else {
+        return Verdict::Pass;
+    };
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+    let Ok(room) = by_kernel(libc::SYS_mmap, [0, bytes, 0, flags, u64::MAX, 0]) else {
+        return Verdict::Pass;
+    };
+    kernel::plain(libc::SYS_munmap, &[room, bytes]);
+    let [_, rest @ ..] = args;
+    let [bytes, protection, flags, file, offset] = rest;
+    let wish = room + GROWS_MAX;
+    let args = [wish, bytes, protection, flags, file, offset];
+    Verdict::done(by_kernel(libc::SYS_mmap, args))
 }
 
 /// Whether the loader may be mapping code that is to be patched.

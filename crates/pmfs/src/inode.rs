@@ -76,21 +76,29 @@ impl Inode {
         if inode.links == 0 && !pool.is_open(ino) {
             return Err(Error::Stale);
         }
-        inode.possible()
+        if !inode.is_possible() {
+            return Err(impossible(inode.off));
+        }
+        Ok(inode)
     }
 
     /// The gate for inodes: what goes on from here has a type, and a size that a file can have, whoever wrote the pool.
+    #[inline(always)]
+    fn is_possible(&self) -> bool {
+        let kind = self.mode >> 12;
+        let has_kind = kind < u32::BITS / 2 && KINDS >> kind & 1 == 1;
+        has_kind & (self.size_word & !CTIME_IS_MTIME <= SIZE_MAX)
+    }
+
+    /// As it was read under a lock, through that gate.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
-    #[inline(always)]
     pub fn possible(self) -> Result<Inode> {
-        let kind = self.mode >> 12;
-        let has_kind = kind < u32::BITS / 2 && KINDS >> kind & 1 == 1;
-        if !has_kind || self.size_word & !CTIME_IS_MTIME > SIZE_MAX {
-            return Err(impossible(self.off));
+        match self.is_possible() {
+            true => Ok(self),
+            false => Err(impossible(self.off)),
         }
-        Ok(self)
     }
 
     /// Bytes, or entries of a directory.

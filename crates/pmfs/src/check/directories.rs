@@ -3,7 +3,7 @@
 use super::inodes::{Pieces, has_depth};
 use super::{Checker, Fix, number};
 use crate::dir::bucket::{Bucket, Header, Record, fingerprint, kind_of};
-use crate::dir::hash;
+use crate::dir::{hash, is_name};
 use crate::inode::{Inode, is_kind};
 use crate::namespace::create::link_target;
 use crate::tree::visit::Piece;
@@ -151,7 +151,7 @@ impl Checker<'_> {
         }
         let shown = String::from_utf8_lossy(&name).into_owned();
         let at = format!("directory {dir}, name '{shown}'");
-        if name.contains(&0) || name.contains(&b'/') || name == b"." || name == b".." {
+        if !is_name(&name) {
             self.find(number::RECORD, format!("{at}: not a name"));
             return false;
         }

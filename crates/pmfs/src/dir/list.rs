@@ -1,7 +1,7 @@
 //! readdir: buckets in hash order, records sorted within each; the cookie of an entry is its hash.
 
-use super::Name;
 use super::bucket::{Bucket, Record};
+use super::is_name;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, is_kind};
 use crate::locks;
@@ -111,10 +111,20 @@ fn bucket_from(pool: &Pool, dir: Ino, from: u64) -> Result<(Vec<Listed>, u64)> {
         if record.hash < from && covered.contains(&record.hash) {
             continue;
         }
-        listed.push(shown(pool, &record, &covered)?);
+        let name = record.name(pool)?;
+        if !is_shown(pool, &record, &name, &covered) {
+            return Err(corrupt("directory record", record.off));
+        }
+        listed.push(Listed {
+            hash: record.hash,
+            ino: Ino::from(record.ino),
+            kind: u32::from(record.kind) << 12,
+            name,
+        });
     }
     listed.sort_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.name.cmp(&b.name)));
-    if listed.windows(2).any(|two| two[0].name == two[1].name) {
+    let same = |two: &[Listed]| two[0].hash == two[1].hash && two[0].name == two[1].name;
+    if listed.windows(2).any(same) {
         return Err(corrupt("name that is there twice", bucket.off));
     }
     Ok((listed, covered.end))
@@ -122,21 +132,10 @@ fn bucket_from(pool: &Pool, dir: Ino, from: u64) -> Result<(Vec<Listed>, u64)> {
 
 /// The gate for names that are listed: what no call could have made is no answer, whoever wrote the pool. Names that are looked up are the
 /// caller's own.
-///
-/// # Errors
-/// `Corrupt`.
-fn shown(pool: &Pool, record: &Record, covered: &Range<u64>) -> Result<Listed> {
-    let name = record.name(pool)?;
-    let (ino, kind) = (Ino::from(record.ino), u32::from(record.kind) << 12);
-    let is_name = Name::plain(pool, &name).is_ok_and(|name| name.hash == record.hash);
-    let is_inode = (FIRST_INO..pool.geometry.inodes).contains(&ino) && is_kind(kind);
-    if !is_name || !is_inode || !covered.contains(&record.hash) {
-        return Err(corrupt("directory record", record.off));
-    }
-    Ok(Listed {
-        hash: record.hash,
-        ino,
-        kind,
-        name,
-    })
+#[inline(always)]
+fn is_shown(pool: &Pool, record: &Record, name: &[u8], covered: &Range<u64>) -> bool {
+    is_name(name)
+        && (FIRST_INO..pool.geometry.inodes).contains(&Ino::from(record.ino))
+        && is_kind(u32::from(record.kind) << 12)
+        && covered.contains(&record.hash)
 }

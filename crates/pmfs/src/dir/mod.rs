@@ -62,6 +62,11 @@ impl<'a> Name<'a> {
     }
 }
 
+/// Whether a record may have such a name.
+pub(crate) fn is_name(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && !matches!(bytes, b"." | b"..") && !has_nul_or_slash(bytes)
+}
+
 /// Eight bytes at a time: a rename comes here four times.
 fn has_nul_or_slash(name: &[u8]) -> bool {
     let Some(last) = name.last_chunk::<8>() else {

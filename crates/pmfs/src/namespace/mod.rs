@@ -46,40 +46,66 @@ pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
     inode.possible()
 }
 
-/// What a name names.
+/// What a name names, in one word, which is answered in a register: the number, above it the type that the record tells, and [`NAMED`].
+/// Of a directory's parent the number alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Target {
-    ino: Ino,
-    /// The type that its record tells, as a mode; of a directory's parent none.
-    kind: Option<u32>,
+struct Target(u64);
+
+const KIND_SHIFT: u32 = 32;
+const NAMED: u64 = 1 << 63;
+
+impl Target {
+    #[inline(always)]
+    fn of(ino: Ino, kind: u8) -> Target {
+        Target(ino | u64::from(kind) << KIND_SHIFT | NAMED)
+    }
+
+    #[inline(always)]
+    fn ino(self) -> Ino {
+        self.0 & u64::from(u32::MAX)
+    }
+
+    /// Whether an inode is what was found in `dir`.
+    #[inline(always)]
+    fn is(self, dir: Ino, inode: &Inode) -> bool {
+        if self.0 & NAMED == 0 {
+            return inode.is_dir();
+        }
+        let kind = (self.0 >> KIND_SHIFT) as u8;
+        is_own(dir, u32::from(kind) << 12, inode)
+    }
 }
 
 /// What a name names, or no name: the parent.
+#[inline]
 fn target(pool: &Pool, dir: Ino, name: Option<&Name<'_>>) -> Result<Target> {
     let inode = Inode::live(pool, dir)?;
     inode.require_dir()?;
-    let (ino, kind) = match name {
-        None => (inode.parent, None),
-        Some(name) => {
-            let hit = dir::lookup(pool, &inode, name)?.ok_or(Error::NotFound)?;
-            (hit.ino, Some(u32::from(hit.record.kind) << 12))
-        }
+    let Some(name) = name else {
+        let parent = Some(inode.parent).filter(|&ino| ino <= Ino::from(u32::MAX));
+        return parent.map(Target).ok_or_else(|| misfit(inode.off));
     };
-    Ok(Target { ino, kind })
+    let hit = dir::lookup(pool, &inode, name)?.ok_or(Error::NotFound)?;
+    Ok(Target::of(hit.ino, hit.record.kind))
 }
 
 /// The gate for names: whether an inode is what a record of directory `dir` says. A directory has one name, in its parent: so names
 /// that lead down never lead back up, and every walk ends.
-///
-/// # Errors
-/// [`Error::Corrupt`]
-#[inline]
-fn fits(dir: Ino, kind: u32, inode: &Inode) -> Result<()> {
-    let own = !inode.is_dir() || inode.parent == dir && inode.ino != ROOT_INO;
-    if inode.kind() == kind && own {
-        return Ok(());
+#[inline(always)]
+fn is_own(dir: Ino, kind: u32, inode: &Inode) -> bool {
+    let one_name = !inode.is_dir() || inode.parent == dir && inode.ino != ROOT_INO;
+    inode.kind() == kind && one_name
+}
+
+/// A name of no inode is damage; the parent of a directory that was removed may have gone before.
+#[cold]
+#[inline(never)]
+fn without_inode(found: Target, error: Error) -> Error {
+    match error {
+        Error::Stale if found.0 & NAMED == 0 => Error::NotFound,
+        Error::Stale => misfit(found.ino()),
+        error => error,
     }
-    Err(misfit(inode.off))
 }
 
 #[cold]
@@ -88,16 +114,15 @@ fn misfit(off: u64) -> Error {
     crate::tree::corrupt("name of another inode", off)
 }
 
-/// As [`fits`], of a name found under locks.
+/// The inode of a name found under locks, through that gate.
 ///
 /// # Errors
-/// As there.
+/// [`Error::Corrupt`].
 fn named(pool: &Pool, dir: &Inode, hit: &Hit) -> Result<Inode> {
     let inode = Inode::load(pool, hit.ino).map_err(|_| misfit(hit.record.off))?;
-    if inode.links == 0 {
+    if inode.links == 0 || !is_own(dir.ino, u32::from(hit.record.kind) << 12, &inode) {
         return Err(misfit(hit.record.off));
     }
-    fits(dir.ino, u32::from(hit.record.kind) << 12, &inode)?;
     inode.possible()
 }
 
@@ -159,46 +184,37 @@ impl Pool {
     fn lookup_locked(&self, dir: Ino, name: Option<&Name<'_>>, attr: &mut Attr) -> Result<()> {
         loop {
             let found = locks::read(self, dir, || target(self, dir, name))?;
-            let _locks = LockSet::take(self, &[dir, found.ino]);
+            let _locks = LockSet::take(self, &[dir, found.ino()]);
             if target(self, dir, name)? == found {
-                let inode = self.live_of(dir, found)?;
+                let live = Inode::live(self, found.ino());
+                let inode = live.map_err(|error| without_inode(found, error))?;
+                if !found.is(dir, &inode) {
+                    return Err(misfit(inode.off));
+                }
                 *attr = self.attr_of(&inode);
                 return Ok(());
             }
         }
     }
 
-    /// The inode that was found in a directory.
-    #[inline(always)]
-    fn live_of(&self, dir: Ino, found: Target) -> Result<Inode> {
-        let inode = match Inode::live(self, found.ino) {
-            // A removed directory's parent.
-            Err(Error::Stale) if found.kind.is_none() => return Err(Error::NotFound),
-            Err(Error::Stale) => return Err(misfit(found.ino)),
-            inode => inode?,
-        };
-        match found.kind {
-            Some(kind) => fits(dir, kind, &inode)?,
-            None => inode.require_dir()?,
-        }
-        Ok(inode)
-    }
-
+    /// The attributes of what was found in a directory.
     #[inline(always)]
     fn getattr_of(&self, dir: Ino, found: Target, attr: &mut Attr) -> Result<()> {
-        self.alive()?;
-        locks::read(self, found.ino, || {
-            *attr = self.attr_of(&self.live_of(dir, found)?);
+        let read = locks::read(self, found.ino(), || {
+            let inode = Inode::live(self, found.ino())?;
+            if !found.is(dir, &inode) {
+                return Err(misfit(inode.off));
+            }
+            *attr = self.attr_of(&inode);
             Ok(())
-        })
+        });
+        read.map_err(|error| without_inode(found, error))
     }
 
     /// A lookup of what was listed.
     pub(crate) fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
-        let found = Target {
-            ino: entry.ino,
-            kind: Some(entry.kind),
-        };
+        self.alive()?;
+        let found = Target::of(entry.ino, (entry.kind >> 12) as u8);
         let mut attr = Attr::default();
         self.getattr_of(dir, found, &mut attr).map(|()| attr)
     }

@@ -126,16 +126,10 @@ impl Mapping {
 
     /// madvise(2) over all of it. Advice may be refused: nothing depends on it.
     pub(crate) fn advise(&self, advice: libc::c_int) -> bool {
-        self.advise_part(0, self.len, advice)
-    }
-
-    /// As [`Mapping::advise`], over `len` bytes from `at` on, as far as they are its own.
-    pub(crate) fn advise_part(&self, at: usize, len: usize, advice: libc::c_int) -> bool {
-        let at = at.min(self.len);
-        let len = len.min(self.len - at);
-        // SAFETY: the range is ours, being cut at the mapping's end, and the advice given in this crate
-        // (MADV_HUGEPAGE, MADV_DONTDUMP, MADV_DONTFORK, MADV_POPULATE_WRITE) changes no byte of it.
-        unsafe { libc::madvise(self.base.add(at).cast(), len, advice) == 0 }
+        // SAFETY: the range is ours, and the advice given in this crate
+        // (MADV_HUGEPAGE, MADV_DONTDUMP, MADV_DONTFORK, MADV_POPULATE_WRITE)
+        // changes no byte of it.
+        unsafe { libc::madvise(self.base.cast(), self.len, advice) == 0 }
     }
 }
 

@@ -4,8 +4,7 @@ use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Medium;
 use crate::copy::Copier;
@@ -35,10 +34,6 @@ impl Identity {
         }
     }
 }
-
-/// Threads that populate a new pool, and what each does in one step, bytes.
-const POPULATING_MAX: usize = 8;
-const POPULATED_AT_ONCE: usize = 32 << 20;
 
 /// One mapping of one pool, shared with any number of processes.
 ///
@@ -154,26 +149,10 @@ impl Pmem {
         }
     }
 
-    /// Touches every page for writing, so that none is zeroed later under a store; by several threads, for zeroing is all the work.
-    pub(crate) fn populate(&self) {
-        let threads = thread::available_parallelism().map_or(1, |n| n.get().min(POPULATING_MAX));
-        let next = AtomicUsize::new(0);
-        let populate = || {
-            let _writable = self.writable();
-            let mut at = next.fetch_add(POPULATED_AT_ONCE, Ordering::Relaxed);
-            while at < self.mapping.len()
-                && (self.mapping).advise_part(at, POPULATED_AT_ONCE, libc::MADV_POPULATE_WRITE)
-            {
-                at = next.fetch_add(POPULATED_AT_ONCE, Ordering::Relaxed);
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..threads {
-                // Where there is no thread to be had it takes longer.
-                let _ = thread::Builder::new().spawn_scoped(scope, populate);
-            }
-            populate();
-        });
+    /// Touches every page for writing, so that none is zeroed later under a store.
+    pub(crate) fn populate(&self) -> bool {
+        let _writable = self.writable();
+        self.mapping.advise(libc::MADV_POPULATE_WRITE)
     }
 
     /// Whether the file had less space than bytes when it was mapped: a store to where it has none may fail.

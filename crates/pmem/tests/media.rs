@@ -204,8 +204,7 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
     assert_eq!(plain.medium().durability, Durability::Process);
 }
 
-/// Goal: nobody who writes first waits for the kernel to zero a page. Method: all of a new pool on tmpfs is in this process's memory, also
-/// where several threads have put it there.
+/// Goal: nobody who writes first waits for the kernel to zero a page. Method: all of a new pool on tmpfs is in this process's memory.
 #[test]
 fn a_new_pool_is_all_there() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
@@ -213,7 +212,6 @@ fn a_new_pool_is_all_there() {
         return;
     };
     let path = dir.path().join("pool");
-    // No whole number of what a thread does at once.
     let len = 100 * MIB;
     let pool = create(&path, len, false, true).unwrap();
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();

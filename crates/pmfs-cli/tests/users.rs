@@ -331,104 +331,131 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Goal: nothing is left of a pool for a run but what was asked for, however it ends. Method: runs that end well, badly, by a signal to them, to their
-/// program and to both, with a mount and without.
-#[test]
-fn a_pool_for_the_time_of_a_run() {
-    let Some(runs) = runs() else { return };
-    let bench = &runs.bench;
-    for dir in ["on", "tmp"] {
-        fs::create_dir(bench.path(dir)).unwrap();
+/// Runs that make their pool, in `on`, and have `tmp` for temporary files.
+struct Temporary {
+    runs: Runs,
+    before: Vec<String>,
+}
+
+impl Temporary {
+    fn new() -> Option<Temporary> {
+        let runs = runs()?;
+        for dir in ["on", "tmp"] {
+            fs::create_dir(runs.bench.path(dir)).unwrap();
+        }
+        let before = names(&runs.bench.path(""));
+        Some(Temporary { runs, before })
     }
-    let before = names(&bench.path(""));
-    let run = |options: &[&str], script: &str| {
-        let mut command = Command::new(&runs.pmfs);
+
+    fn run(&self, options: &[&str], script: &str) -> Command {
+        let bench = &self.runs.bench;
+        let mut command = Command::new(&self.runs.pmfs);
+        command.args(["run", "--temp", "32M"]).args(options);
         command
-            .args(["run", "--temp", "32M"])
-            .args(options)
-            .args(["--", "sh", "-c", script]);
-        command
-            .env("TMPDIR", bench.path("tmp"))
-            .current_dir(bench.path(""))
+            .args(["--", "sh", "-c", script])
             .stdin(Stdio::null());
         command
-    };
-    let is_clean = |what: &str| {
-        wait_until(what, || {
-            names(&bench.path("on")).is_empty() && names(&bench.path("tmp")).is_empty()
-        });
-        wait_until(what, || names(&bench.path("")) == before);
-    };
-    for face in [&[][..], &["--no-mount"]] {
-        let with = |options: &[&'static str]| [face, &["--on", "on"][..], options].concat();
-        let said = output(&mut run(
-            &with(&[]),
-            "mktemp && df --output=size -B1M $TMPDIR | tail -n 1",
-        ));
-        let said = text(&said.stdout);
-        assert!(
-            said.starts_with(&bench.path("tmp/pmfs-temp-").display().to_string()),
-            "{said}"
-        );
-        is_clean("a directory of its own");
-        output(&mut run(
-            &with(&["--at", "some/where"]),
-            "echo > some/where/file && ls -d some/where/file",
-        ));
-        is_clean("a directory that was not there");
-        let failed = run(&with(&["--at", "mnt"]), "exit 7").status().unwrap();
-        assert_eq!(failed.code(), Some(7));
-        is_clean("a program that fails");
-        run(&with(&["--at", "mnt"]), "kill -9 $$").status().unwrap();
-        is_clean("a program that is killed");
-        let mut child = run(&with(&["--at", "mnt"]), "echo > begun; exec sleep 60")
+            .env("TMPDIR", bench.path("tmp"))
+            .current_dir(bench.path(""));
+        command
+    }
+
+    /// One that has begun, and says nothing.
+    fn begun(&self, options: &[&str], script: &str) -> Child {
+        let mut command = self.run(options, &format!("echo > begun; {script}"));
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        wait_until("it begins", || bench.path("begun").exists());
+        let begun = self.runs.bench.path("begun");
+        wait_until("it begins", || begun.exists());
+        fs::remove_file(begun).unwrap();
+        child
+    }
+
+    fn made(&self) -> usize {
+        names(&self.runs.bench.path("on")).len()
+    }
+
+    fn is_clean(&self, what: &str) {
+        let names = |dir: &str| names(&self.runs.bench.path(dir));
+        wait_until(what, || names("on").is_empty() && names("tmp").is_empty());
+        wait_until(what, || names("") == self.before);
+    }
+}
+
+/// Goal: nothing is left of a pool for a run, however it ends. Method: runs that end well, badly, and by a signal to them or to their program, with a
+/// mount and without.
+#[test]
+fn a_pool_for_the_time_of_a_run() {
+    let Some(all) = Temporary::new() else { return };
+    let tmp = all.runs.bench.path("tmp/pmfs-temp-").display().to_string();
+    for face in [&[][..], &["--no-mount"]] {
+        let with = |options: &[&'static str]| [face, &["--on", "on"][..], options].concat();
+        let said = output(&mut all.run(&with(&[]), "mktemp && ls $TMPDIR"));
+        assert!(
+            text(&said.stdout).starts_with(&tmp),
+            "{}",
+            text(&said.stdout)
+        );
+        all.is_clean("a directory of its own");
+        let script = "echo > some/where/file && ls -d some/where/file";
+        output(&mut all.run(&with(&["--at", "some/where"]), script));
+        all.is_clean("a directory that was not there");
+        let failed = all.run(&with(&["--at", "mnt"]), "exit 7").status().unwrap();
+        assert_eq!(failed.code(), Some(7));
+        all.is_clean("a program that fails");
+        all.run(&with(&["--at", "mnt"]), "kill -9 $$")
+            .status()
+            .unwrap();
+        all.is_clean("a program that is killed");
+        let mut child = all.begun(&with(&["--at", "mnt"]), "exec sleep 60");
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         child.wait().unwrap();
-        fs::remove_file(bench.path("begun")).unwrap();
-        is_clean("SIGTERM");
+        all.is_clean("SIGTERM");
     }
-    // Killed: its programs go on, and what it made goes with them.
-    let script = "echo > begun; while [ ! -e end ]; do sleep 0.02; done; echo > tmp/../done";
-    let mut child = run(&["--on", "on"], script)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_until("it begins", || bench.path("begun").exists());
+}
+
+/// A run that is killed: its programs go on, and what it made goes with them, or with the next run.
+#[test]
+fn what_killed_runs_have_made_goes_too() {
+    let Some(all) = Temporary::new() else { return };
+    let script = "for i in $(seq 900); do [ -e end ] && break; sleep 0.02; done; echo > done";
+    let mut child = all.begun(&["--on", "on"], script);
     child.kill().unwrap();
     child.wait().unwrap();
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(names(&bench.path("on")).len(), 1);
-    runs.says("end");
-    wait_until("it ends", || bench.path("done").exists());
-    for file in ["begun", "end", "done"] {
-        fs::remove_file(bench.path(file)).unwrap();
+    assert_eq!(all.made(), 1);
+    all.runs.says("end");
+    wait_until("it ends", || all.runs.bench.path("done").exists());
+    for file in ["end", "done"] {
+        fs::remove_file(all.runs.bench.path(file)).unwrap();
     }
-    is_clean("a run that was killed");
-    // Without a mount nobody is left to see to it, but for the next run.
-    let mut child = run(&["--on", "on", "--no-mount"], "echo > begun; exec sleep 60")
-        .spawn()
-        .unwrap();
-    wait_until("it begins", || bench.path("begun").exists());
+    all.is_clean("a run that was killed");
+    // Without a mount nobody is left to see to it.
+    let mut child = all.begun(&["--on", "on", "--no-mount"], "exec sleep 60");
     let program = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     kill(program.trim().parse().unwrap());
-    fs::remove_file(bench.path("begun")).unwrap();
-    assert_eq!(names(&bench.path("on")).len(), 1);
-    output(&mut run(&["--on", "on"], "true"));
-    is_clean("what others left");
-    // What is to be kept is.
-    output(&mut run(
+    assert_eq!(all.made(), 1);
+    output(&mut all.run(&["--on", "on"], "true"));
+    all.is_clean("what others left");
+}
+
+#[test]
+fn what_is_to_be_kept_is() {
+    let Some(all) = Temporary::new() else { return };
+    let bench = &all.runs.bench;
+    output(&mut all.run(
         &["--keep", "kept", "--at", "some"],
         "echo hello > some/file",
     ));
     assert!(!bench.path("some").exists());
     assert_eq!(bench.ok(&["get", "kept", "file", "-"]), "hello\n");
-    let again = run(&["--keep", "kept", "--at", "mnt"], "true")
+    let again = all
+        .run(&["--keep", "kept", "--at", "mnt"], "true")
         .output()
         .unwrap();
     assert!(text(&again.stderr).contains("exists and is not empty"));

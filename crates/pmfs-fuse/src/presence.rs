@@ -22,7 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::{MountError, served};
+use crate::{MountError, mounts, served};
 
 /// A mount that was just unmounted lets go of its pool within this time, or something is wrong.
 const ENDING: Duration = Duration::from_secs(10);
@@ -128,6 +128,11 @@ pub fn wait_if_ending(pool: &Path) {
         return;
     };
     if !pool.is_file() || wait_for_end(&pool, Duration::ZERO).is_ok() {
+        return;
+    }
+    // One that has the name is not asked: its daemon may stand still.
+    let is_named = |mounts: Vec<mounts::PoolMount>| mounts.iter().any(|at| at.pool == pool);
+    if mounts::pool_mounts().is_ok_and(is_named) {
         return;
     }
     if served::mounts_of(&pool).is_ok_and(|mounts| mounts.is_empty()) {

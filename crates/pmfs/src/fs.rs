@@ -239,16 +239,6 @@ impl Fs {
         }
     }
 
-    #[cold]
-    fn getattr_of_sparse(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
-        while let Err(error) = self.stores_are_written(ino) {
-            if !self.pages_are_back(&error) {
-                return Err(error);
-            }
-        }
-        self.look(|pool| pool.getattr_into(ino, attr))
-    }
-
     /// As [`Fs::lookup`], by the number, of what was just listed in a directory. What has another name since may be an error.
     pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
         self.look(|pool| pool.listed(dir, entry))

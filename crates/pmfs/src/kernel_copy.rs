@@ -33,7 +33,7 @@ use crate::patrol::now_ns;
 use crate::pool::Pool;
 use crate::recovery;
 use crate::slot::SLOT_ASKED;
-use crate::types::Ino;
+use crate::types::{Attr, Ino};
 use pmfs_format::runtime::{
     KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,
     KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE, KERNEL_COPY_READ, KERNEL_COPY_SLOT_SHIFT,
@@ -584,6 +584,17 @@ impl Fs {
             true => Err(Error::pages(pages)),
             false => Ok(()),
         }
+    }
+
+    /// As [`Fs::getattr_into`], once its blocks count.
+    #[cold]
+    pub(crate) fn getattr_of_sparse(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
+        while let Err(error) = self.stores_are_written(ino) {
+            if !self.pages_are_back(&error) {
+                return Err(error);
+            }
+        }
+        self.pool().getattr_into(ino, attr)
     }
 
     /// The mount's last handle of the file is closed, so nobody can reach its pages; `unless`, asked under the inode's lock:

@@ -46,6 +46,7 @@ use pages::{Opened, Pace, PastPages};
 
 pub use handles::Access;
 pub(crate) use locks::LockRequest;
+pub use placing::WriteKind;
 use privileges::has_set_id;
 
 /// A copy may stop short; this keeps a request from lasting long, bytes.
@@ -55,29 +56,6 @@ const COPY_MAX: u64 = 64 << 20;
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-
-/// How a write has to be done, from the request's flags.
-#[derive(Clone, Copy, Debug)]
-pub struct WriteKind {
-    /// The file was opened with O_APPEND.
-    pub append: bool,
-    /// Whose it is.
-    pub writer: Caller,
-    /// The writer has no right to keep set-id bits.
-    pub kill_set_id: bool,
-}
-
-impl WriteKind {
-    /// To where it says.
-    #[cfg(test)]
-    pub fn by(writer: Caller) -> WriteKind {
-        WriteKind {
-            append: false,
-            writer,
-            kill_set_id: false,
-        }
-    }
-}
 
 /// Answers requests. Inodes are named by the kernel's node numbers: 1 is the root, anything else is
 /// the engine's number (1 is never given out by the engine, and its root, 2, never by a lookup).

@@ -7,7 +7,31 @@
 
 use pmfs::{Error, Ino, Result};
 
-use super::{Server, WriteKind};
+use super::Server;
+use crate::caller::Caller;
+
+/// How a write has to be done, from the request's flags.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteKind {
+    /// The file was opened with O_APPEND.
+    pub append: bool,
+    /// Whose it is.
+    pub writer: Caller,
+    /// The writer has no right to keep set-id bits.
+    pub kill_set_id: bool,
+}
+
+impl WriteKind {
+    /// To where it says.
+    #[cfg(test)]
+    pub fn by(writer: Caller) -> WriteKind {
+        WriteKind {
+            append: false,
+            writer,
+            kill_set_id: false,
+        }
+    }
+}
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +119,6 @@ impl Server {
 mod tests {
     use super::super::tests::{made, server};
     use super::*;
-    use crate::caller::Caller;
 
     /// By a caller that can't be looked at.
     fn kind(append: bool) -> WriteKind {

@@ -219,3 +219,35 @@ impl From<io::Error> for Failure {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each error has one way out, and none is sent to `pmfs fsck` for want of a better one.
+    #[test]
+    fn advice_is_given_once_and_is_meant() {
+        let errors = [
+            (Error::Elsewhere, true),
+            (Error::corrupt("a bucket", 64), true),
+            (Error::NoSpace, false),
+            (Error::NoLocks, false),
+            (Error::TooManyOpen, false),
+            (Error::ShutDown, false),
+            (Error::TooManyProcesses { slots: 4 }, false),
+            (Error::UnlikeBuild { theirs: 1 }, false),
+            (Error::Mapped, false),
+            (Error::Forked, false),
+            (Error::Deadlock, false),
+        ];
+        for (error, is_for_fsck) in errors {
+            let text = Failure::engine(Path::new("pool"), &error).to_string();
+            assert_eq!(text.matches("; ").count(), 1, "{text}");
+            assert_eq!(
+                text.matches("fsck").count(),
+                usize::from(is_for_fsck),
+                "{text}"
+            );
+        }
+    }
+}

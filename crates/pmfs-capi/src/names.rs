@@ -6,6 +6,7 @@ use crate::pools::Shared;
 use pmfs::types::mode;
 use pmfs::{Attr, NewNode, Place, SetAttr, SetTime, XattrFlags};
 use pmfs_posix::names::{self as posix, End, Last};
+use pmfs_posix::times::time_ns;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A new inode of the caller's.
@@ -311,13 +312,13 @@ fn time(time: &libc::timespec) -> Answer<Option<SetTime>> {
     match time.tv_nsec {
         libc::UTIME_NOW => Ok(Some(SetTime::Now)),
         libc::UTIME_OMIT => Ok(None),
-        ns @ 0..1_000_000_000 => {
-            let whole = time.tv_sec.checked_mul(1_000_000_000);
-            let at = whole.and_then(|whole| whole.checked_add(ns));
-            let at = at.ok_or(Failure::Wrong(libc::EINVAL, "a time beyond the year 2262"))?;
-            Ok(Some(SetTime::At(at)))
-        }
-        _ => Err(Failure::Wrong(libc::EINVAL, "nanoseconds of a second")),
+        ns => match time_ns(time.tv_sec, ns) {
+            Ok(at) => Ok(Some(SetTime::At(at))),
+            Err(errno) => Err(Failure::Wrong(
+                errno,
+                "no nanoseconds of a second, or a time beyond the year 2262",
+            )),
+        },
     }
 }
 

@@ -10,5 +10,6 @@ pub mod options;
 pub mod privileges;
 pub mod rights;
 pub mod subject;
+pub mod times;
 
 pub use subject::{Subject, capability};

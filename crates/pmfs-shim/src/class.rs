@@ -232,6 +232,7 @@ const LOOKED_AT: Calls = calls![
     SYS_sendfile,
     SYS_copy_file_range,
     SYS_splice,
+    SYS_tee,
     // Memory, and what is under way.
     SYS_mmap,
     SYS_munmap,

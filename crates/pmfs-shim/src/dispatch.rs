@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::calls::{
-    aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, names,
-    opens, promoted, sockets, watches, xattrs,
+    aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, moves,
+    names, opens, promoted, sockets, watches, xattrs,
 };
 use pmfs_posix::flags::{allow_advice, allow_sync_range};
 
@@ -155,9 +155,10 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_process_madvise => maps::advise_by_vectors(args),
         libc::SYS_vmsplice => maps::give_to_pipe(call),
         maps::FAULT => maps::serve_fault(args, room),
-        libc::SYS_sendfile => files::sendfile(args),
-        libc::SYS_copy_file_range => files::copy_file_range(args),
-        libc::SYS_splice => files::splice(args),
+        libc::SYS_sendfile => moves::sendfile(args),
+        libc::SYS_copy_file_range => moves::copy_file_range(args),
+        libc::SYS_splice => moves::splice(args),
+        libc::SYS_tee => moves::tee(args),
         libc::SYS_io_submit => aio::submit(args),
         libc::SYS_io_getevents | numbers::SYS_io_pgetevents => completions::take(number, args),
         libc::SYS_io_destroy => completions::destroy(args),
@@ -218,6 +219,10 @@ fn by_path_only(number: i64, file: &Descriptor, args: &[u64; 6]) -> Option<Verdi
 
 #[inline(always)]
 fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
+    // A length that ends outside of all addresses.
+    if (args[2] as i64) < 0 && is_plain_transfer(number) {
+        return Err(libc::EFAULT).into();
+    }
     // By reference as far as the common ones: what was just stored word by word is slow to copy in larger pieces.
     match number {
         libc::SYS_read => files::read(file, args),
@@ -227,6 +232,13 @@ fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
         libc::SYS_fstat => attributes::fstat(file, args[1]).into(),
         _ => others_by_open_file(number, file, args),
     }
+}
+
+fn is_plain_transfer(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_read | libc::SYS_write | libc::SYS_pread64 | libc::SYS_pwrite64
+    )
 }
 
 #[inline(never)]

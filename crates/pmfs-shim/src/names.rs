@@ -295,6 +295,7 @@ fn begin(
         match descriptors::get(dirfd) {
             Some(dir) if dir.is_list() => return in_list(room, len, at_end),
             Some(dir) if dir.is_dir => (dir.ino, 0),
+            Some(_) if len == 0 => return Err(ENOENT),
             Some(_) => return Err(ENOTDIR),
             None => return Ok(Walked::Kernel),
         }

@@ -236,7 +236,7 @@ pub enum LargePages {
 /// When a read updates atime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AtimeMode {
-    /// If it is older than mtime or ctime, or than a day.
+    /// If it is not newer than mtime and ctime, or older than a day.
     #[default]
     Relatime,
     /// Always.

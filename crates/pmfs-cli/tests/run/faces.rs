@@ -72,6 +72,7 @@ tests! {
     new_files_in_set_gid_directories: "privileges.c" "made";
     flags_of_each_call: "flags.c" "all";
     mappings_that_are_validated: "validated.c" "all";
+    calls_at_their_edges: "edges.c" "all";
     calls_that_nobody_knows: "unknown.c" "all";
 }
 

@@ -233,6 +233,7 @@ const WITHOUT_POINTERS: &[&str] = &[
     "io_destroy",
     "io_uring_setup",
     "splice",
+    "tee",
     "kcmp",
     "landlock_add_rule",
     "mlockall",

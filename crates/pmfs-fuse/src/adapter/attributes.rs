@@ -41,8 +41,8 @@ impl Adapter {
         reply: &mut Reply,
     ) -> Answer {
         let asked: SetattrIn = body.take()?;
-        let attr =
-            self.run(|server| server.setattr(header.nodeid, &set_attr(&asked), &caller(header)))?;
+        let set = set_attr(&asked)?;
+        let attr = self.run(|server| server.setattr(header.nodeid, &set, &caller(header)))?;
         let ttl = self.ttl_of(&attr, reply);
         reply.put(&attr_out(&attr, ttl));
         Ok(())

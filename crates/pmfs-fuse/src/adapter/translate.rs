@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pmfs::{Attr, NewNode, ROOT_INO, SetAttr, SetTime, StatFs};
+use pmfs_posix::times::time_ns;
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
@@ -146,35 +147,34 @@ pub(super) fn statfs_out(stat: &StatFs) -> StatfsOut {
 
 /// What a SETATTR asks for. The kernel sends its own ctime only under the writeback cache; the engine's clock it
 /// is.
-pub(super) fn set_attr(asked: &SetattrIn) -> SetAttr {
+///
+/// # Errors
+/// EINVAL: a time that can't be kept.
+pub(super) fn set_attr(asked: &SetattrIn) -> Result<SetAttr, Errno> {
     let given = |bit: u32| asked.valid & bit != 0;
-    let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| {
-        given(set).then(|| match given(now) {
-            true => SetTime::Now,
-            false => SetTime::At(join(seconds as i64, nanoseconds)),
-        })
+    let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| match given(set) {
+        false => Ok(None),
+        true if given(now) => Ok(Some(SetTime::Now)),
+        true => {
+            let at = time_ns(seconds as i64, nanoseconds.into()).map_err(|_| Errno::INVAL)?;
+            Ok(Some(SetTime::At(at)))
+        }
     };
-    SetAttr {
+    Ok(SetAttr {
         mode: given(fattr::MODE).then_some(asked.mode & 0o7777),
         uid: given(fattr::UID).then_some(asked.uid),
         gid: given(fattr::GID).then_some(asked.gid),
         size: given(fattr::SIZE).then_some(asked.size),
-        atime_ns: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime, asked.atimensec),
-        mtime_ns: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime, asked.mtimensec),
+        atime_ns: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime, asked.atimensec)?,
+        mtime_ns: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime, asked.mtimensec)?,
         ctime_ns: None,
-    }
+    })
 }
 
 /// Nanoseconds since the epoch as seconds and, counted from there onwards, nanoseconds.
 fn split(ns: i64) -> (i64, u32) {
     let nanoseconds = ns.rem_euclid(NANOSECONDS);
     (ns.div_euclid(NANOSECONDS), nanoseconds as u32)
-}
-
-/// The way back, kept within what 64 bits hold (the years 1677 to 2262).
-fn join(seconds: i64, nanoseconds: u32) -> i64 {
-    let ns = i128::from(seconds) * i128::from(NANOSECONDS) + i128::from(nanoseconds);
-    ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 /// Offsets and lengths are signed to the kernel.
@@ -203,10 +203,8 @@ mod tests {
         assert_eq!(split(-1_200_000_000), (-2, 800_000_000));
         for ns in [i64::MIN, -1, 0, 1, 1_700_000_000_123_456_789, i64::MAX] {
             let (seconds, nanoseconds) = split(ns);
-            assert_eq!(join(seconds, nanoseconds), ns);
+            assert_eq!(time_ns(seconds, nanoseconds.into()), Ok(ns));
         }
-        assert_eq!(join(i64::MIN, 999_999_999), i64::MIN);
-        assert_eq!(join(i64::MAX, 0), i64::MAX);
     }
 
     /// makedev(3)'s 32-bit form: 12 bits of major, 20 of minor, in three pieces.
@@ -255,10 +253,10 @@ mod tests {
             gid: 2,
             unused5: 0,
         };
-        let nothing = set_attr(&all);
+        let nothing = set_attr(&all).unwrap();
         assert!(nothing.mode.is_none() && nothing.size.is_none() && nothing.mtime_ns.is_none());
         let valid = fattr::MODE | fattr::ATIME | fattr::MTIME | fattr::MTIME_NOW;
-        let some = set_attr(&SetattrIn { valid, ..all });
+        let some = set_attr(&SetattrIn { valid, ..all }).unwrap();
         assert_eq!(some.mode, Some(0o644));
         assert_eq!(some.atime_ns, Some(SetTime::At(-1_200_000_000)));
         assert_eq!(some.mtime_ns, Some(SetTime::Now));

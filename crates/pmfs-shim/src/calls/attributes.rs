@@ -4,6 +4,7 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, EINVAL, EISDIR}
 use pmfs::types::{SetTime, mode};
 use pmfs::{Attr, Fs, Ino, SetAttr};
 use pmfs_posix::flags::{self, AtCall};
+use pmfs_posix::times::{SECOND_NS as SECOND, time_ns};
 use pmfs_posix::{privileges, rights};
 
 use super::files::fs;
@@ -18,7 +19,6 @@ use crate::thread::Inner;
 use crate::{config, limits, mapped_size, pool, promote};
 
 const BLOCK_BYTES: i64 = 4096;
-const SECOND: i64 = 1_000_000_000;
 
 fn stat_of(attr: &Attr) -> libc::stat {
     // SAFETY: a structure of numbers.
@@ -293,10 +293,7 @@ fn timespecs(at: u64) -> Result<Times, i32> {
         *set = match ns {
             libc::UTIME_NOW => Some(SetTime::Now),
             libc::UTIME_OMIT => None,
-            0..SECOND => Some(SetTime::At(
-                seconds.saturating_mul(SECOND).saturating_add(ns),
-            )),
-            _ => return Err(EINVAL),
+            ns => Some(SetTime::At(time_ns(seconds, ns)?)),
         };
     }
     Ok(set)
@@ -350,7 +347,8 @@ pub(crate) fn utime(room: &mut Inner, a: [u64; 6]) -> Verdict {
                 NOW
             } else {
                 let seconds: [i64; 2] = program::read(a[1])?;
-                seconds.map(|seconds| Some(SetTime::At(seconds.saturating_mul(SECOND))))
+                let [atime, mtime] = seconds.map(|seconds| time_ns(seconds, 0));
+                [Some(SetTime::At(atime?)), Some(SetTime::At(mtime?))]
             };
             change_times(fs, place.found()?, times)
         },
@@ -367,11 +365,8 @@ pub(crate) fn utimes(room: &mut Inner, dirfd: u64, path: u64, at: u64) -> Verdic
             if parts.iter().any(|part| !(0..1_000_000).contains(&part[1])) {
                 return Err(EINVAL);
             }
-            parts.map(|[seconds, us]| {
-                Some(SetTime::At(
-                    seconds.saturating_mul(SECOND).saturating_add(us * 1000),
-                ))
-            })
+            let [atime, mtime] = parts.map(|[seconds, us]| time_ns(seconds, us * 1000));
+            [Some(SetTime::At(atime?)), Some(SetTime::At(mtime?))]
         };
         change_times(fs, place.found()?, times)
     })

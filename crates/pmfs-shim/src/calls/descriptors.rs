@@ -261,7 +261,37 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         libc::F_GETOWN | libc::F_SETOWN | F_GETOWN_EX | F_SETOWN_EX | F_GETSIG | F_SETSIG => {
             Verdict::Pass
         }
-        _ => Err(EINVAL).into(),
+        _ => rarer(file, command, args[2]).into(),
+    }
+}
+
+/// Of fcntl(2), from the kernel's headers.
+const F_DUPFD_QUERY: i32 = 1027;
+const F_GET_RW_HINT: i32 = 1035;
+const F_SET_RW_HINT: i32 = 1036;
+
+/// Leases, notes of changes and hints: nobody would keep them, and hints need not be.
+fn rarer(file: &Descriptor, command: i32, argument: u64) -> Answer {
+    /// RWH_WRITE_LIFE_NOT_SET to RWH_WRITE_LIFE_EXTREME.
+    const HINTS: u64 = 5;
+    match command {
+        libc::F_GETLEASE => Ok(F_UNLCK as u64),
+        libc::F_SETLEASE if argument as i32 == F_UNLCK => Err(libc::EAGAIN),
+        libc::F_NOTIFY if !file.is_dir => Err(libc::ENOTDIR),
+        libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => Err(EBADF),
+        F_GET_RW_HINT => program::write(argument, &0u64).map(|()| 0),
+        F_SET_RW_HINT => match program::read::<u64>(argument)? <= HINTS {
+            true => Ok(0),
+            false => Err(EINVAL),
+        },
+        F_DUPFD_QUERY => match table::get(argument) {
+            Some(other) => Ok((other.file == file.file).into()),
+            None if kernel::plain(libc::SYS_fcntl, &[argument, libc::F_GETFD as u64]) < 0 => {
+                Err(EBADF)
+            }
+            None => Ok(0),
+        },
+        _ => Err(EINVAL),
     }
 }
 

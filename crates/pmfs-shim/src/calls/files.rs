@@ -739,13 +739,3 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
     };
     Verdict::done(copy())
 }
-
-/// Between a pipe and a file of ours: refused as for files without it, and programs copy instead.
-pub(crate) fn splice(args: [u64; 6]) -> Verdict {
-    let ours = descriptors::get(args[0]).is_some() || descriptors::get(args[2]).is_some();
-    if ours {
-        Verdict::done(Err(EINVAL))
-    } else {
-        Verdict::Pass
-    }
-}

@@ -8,6 +8,7 @@ pub(crate) mod descriptors;
 pub(crate) mod directories;
 pub(crate) mod files;
 pub(crate) mod messages;
+pub(crate) mod moves;
 pub(crate) mod names;
 pub(crate) mod opens;
 pub(crate) mod promoted;

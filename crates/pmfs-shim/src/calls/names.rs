@@ -20,7 +20,7 @@ use crate::mountless::Refused;
 use crate::names::{self, AtEnd, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::{Inner, PATH_MAX};
-use crate::{cwd, exec, mountless, process, promote, protected};
+use crate::{config, cwd, exec, mountless, process, promote, protected};
 
 /// What is made now, by this program.
 pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
@@ -186,10 +186,15 @@ fn ends(
 ) -> Result<&'static Fs, Verdict> {
     let first = end(room, from, at_end, first).map_err(|errno| Verdict::done(Err(errno)))?;
     let second = end(room, to, AtEnd::Name, second).map_err(|errno| Verdict::done(Err(errno)))?;
+    let first_is_ours = matches!(first, End::Pool(_));
     match (first, second) {
         (End::Pool(fs), End::Pool(_)) => Ok(fs),
-        (End::Pool(..), _) | (_, End::Pool(..)) if mountless::is() => {
-            Err(Verdict::done(Err(EXDEV)))
+        (End::Pool(..), other) | (other, End::Pool(..)) if mountless::is() => {
+            let asked = if first_is_ours { to } else { from };
+            Err(Verdict::done(Err(why_not(
+                &told(&other, asked),
+                first_is_ours,
+            ))))
         }
         (End::Elsewhere, End::Elsewhere) if mountless::is() => Err(Verdict::Pass),
         (first, second) if mountless::is() => {
@@ -202,7 +207,25 @@ fn ends(
         _ if !descriptors::is_placeholder(from[0]) && !descriptors::is_placeholder(to[0]) => {
             Err(Verdict::Pass)
         }
-        _ => Err(Verdict::done(Err(EXDEV))),
+        _ => {
+            let asked = if first_is_ours { to } else { from };
+            Err(Verdict::done(Err(why_not(&asked, first_is_ours))))
+        }
+    }
+}
+
+/// Why there is no linking or moving between the pool and a path of the kernel's: what is wrong with that, else EXDEV. `is_new`: it need not be there.
+fn why_not([dirfd, path]: &[u64; 2], is_new: bool) -> i32 {
+    let mut stat = [0u64; 18];
+    let at = stat.as_mut_ptr().expose_provenance() as u64;
+    let stay = AT_SYMLINK_NOFOLLOW as u64;
+    let args = [*dirfd, *path, at, stay, 0, 0];
+    // SAFETY: the program's path; the kernel fills a struct stat.
+    let answer = unsafe { kernel::call(libc::SYS_newfstatat, args) };
+    match -answer as i32 {
+        0 => EXDEV,
+        ENOENT if is_new => EXDEV,
+        errno => errno,
     }
 }
 
@@ -354,6 +377,12 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
 fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     if size as i32 <= 0 {
         return Err(EINVAL);
+    }
+    let fs = super::files::fs()?;
+    if fs.getattr(file.ino).map_err(errno)?.links == 0 {
+        // The kernel says so of what never had a name.
+        let gone = format!("/#{} (deleted)", file.ino);
+        return tell_link(&[&config::get().at, gone.as_bytes()].concat(), to, size);
     }
     let mut path = promote::path(file)?;
     path.pop();

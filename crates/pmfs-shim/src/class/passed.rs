@@ -188,7 +188,6 @@ const OF_OTHERS: Calls = calls![
     SYS_mq_notify,
     SYS_mq_getsetattr,
     SYS_inotify_rm_watch,
-    SYS_tee,
     SYS_epoll_pwait,
     SYS_timerfd_settime,
     SYS_timerfd_gettime,

@@ -157,7 +157,8 @@ impl Pool {
         let now = self.clock.now_ns();
         if mode == AtimeMode::Relatime {
             let atime = self.pm.load(inode.off + offset::ATIME) as i64;
-            let newer = atime >= inode.mtime_ns && atime >= inode.ctime_ns();
+            // As Linux: one that is as old as a change may have been read before it.
+            let newer = atime > inode.mtime_ns && atime > inode.ctime_ns();
             if newer && now.saturating_sub(atime) < DAY_NS {
                 return None;
             }

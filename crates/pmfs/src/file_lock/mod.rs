@@ -250,7 +250,9 @@ impl Pool {
         loop {
             let records = Bucket::of(self, request.lock.ino).records();
             let blocks = |record: &Record| record.is_held() && record.lock.conflicts(&request.lock);
-            let Some(by) = records.into_iter().find(blocks) else {
+            // The first in the file, whoever asked first.
+            let blocking = records.into_iter().filter(blocks);
+            let Some(by) = blocking.min_by_key(|record| record.lock.range.start) else {
                 return Ok(None);
             };
             if !self.bury(&by)? {

@@ -1,0 +1,171 @@
+//! Calls that move data between two descriptors: what is wrong with them is judged here, in the kernel's order, before anything is moved.
+
+use libc::{
+    EBADF, EINVAL, EISDIR, EXDEV, O_ACCMODE, O_APPEND, O_RDONLY, O_WRONLY, S_IFDIR, S_IFMT,
+};
+
+use super::files::{self, fs};
+use crate::descriptors::{self, Descriptor};
+use crate::dispatch::Verdict;
+use crate::kernel;
+
+/// One end of such a call.
+struct End {
+    kind: u32,
+    flags: i32,
+}
+
+impl End {
+    /// Of a descriptor of ours, or of the kernel's.
+    ///
+    /// # Errors
+    /// EBADF.
+    fn of(number: u64, ours: Option<&Descriptor>) -> Result<End, i32> {
+        if let Some(file) = ours {
+            let append = fs()?.file_flags(file.file) as i32 & O_APPEND;
+            let kind = if file.is_dir { S_IFDIR } else { libc::S_IFREG };
+            return Ok(End {
+                kind,
+                flags: file.access | append,
+            });
+        }
+        let flags = kernel::plain(libc::SYS_fcntl, &[number, libc::F_GETFL as u64]);
+        if flags < 0 || flags as i32 & libc::O_PATH != 0 || descriptors::is_own(number) {
+            return Err(EBADF);
+        }
+        let mut stat = [0u64; 18];
+        let at = stat.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: the kernel fills a struct stat.
+        let told = unsafe { kernel::call(libc::SYS_fstat, [number, at, 0, 0, 0, 0]) };
+        if told < 0 {
+            return Err(EBADF);
+        }
+        Ok(End {
+            // Behind st_dev, st_ino and st_nlink.
+            kind: std::hint::black_box(stat)[3] as u32 & S_IFMT,
+            flags: flags as i32,
+        })
+    }
+
+    fn reads(&self) -> bool {
+        self.flags & O_ACCMODE != O_WRONLY
+    }
+
+    fn writes(&self) -> bool {
+        self.flags & O_ACCMODE != O_RDONLY
+    }
+}
+
+/// The program's offset; none: the file's own, of which nothing is wrong.
+fn offset_at(pointer: u64) -> Result<u64, i32> {
+    match pointer {
+        0 => Ok(0),
+        pointer => crate::program::read(pointer),
+    }
+}
+
+pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
+    let (to, from) = (descriptors::get(args[0]), descriptors::get(args[1]));
+    if to.is_none() && from.is_none() {
+        return Verdict::Pass;
+    }
+    let judge = || {
+        let negative = offset_at(args[2])? > i64::MAX as u64;
+        let source = End::of(args[1], from.as_ref())?;
+        if !source.reads() {
+            return Err(EBADF);
+        }
+        if negative {
+            return Err(EINVAL);
+        }
+        let target = End::of(args[0], to.as_ref())?;
+        if !target.writes() {
+            return Err(EBADF);
+        }
+        let appends = target.flags & O_APPEND != 0 && target.kind != libc::S_IFIFO;
+        if appends || source.kind == S_IFDIR {
+            return Err(EINVAL);
+        }
+        Ok(())
+    };
+    match judge() {
+        Ok(()) => files::sendfile(args),
+        Err(errno) => Err(errno).into(),
+    }
+}
+
+pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
+    let (from, to) = (descriptors::get(args[0]), descriptors::get(args[2]));
+    if to.is_none() && from.is_none() {
+        return Verdict::Pass;
+    }
+    let judge = || {
+        let source = End::of(args[0], from.as_ref())?;
+        let target = End::of(args[2], to.as_ref())?;
+        let places = [offset_at(args[1])?, offset_at(args[3])?];
+        let kinds = [source.kind, target.kind];
+        if args[5] as u32 != 0 {
+            return Err(EINVAL);
+        }
+        if kinds.contains(&S_IFDIR) {
+            return Err(EISDIR);
+        }
+        if kinds.iter().any(|kind| *kind != libc::S_IFREG) {
+            return Err(EINVAL);
+        }
+        if !source.reads() || !target.writes() || target.flags & O_APPEND != 0 {
+            return Err(EBADF);
+        }
+        // Between file systems the program copies by itself.
+        if from.is_none() || to.is_none() {
+            return Err(EXDEV);
+        }
+        if places.iter().any(|at| at.checked_add(args[4]).is_none()) {
+            return Err(libc::EOVERFLOW);
+        }
+        match places.iter().any(|at| *at > i64::MAX as u64) {
+            true => Err(EINVAL),
+            false => Ok(()),
+        }
+    };
+    match judge() {
+        Ok(()) => files::copy_file_range(args),
+        Err(errno) => Err(errno).into(),
+    }
+}
+
+/// splice(2) between a pipe and a file of ours is refused as for files without it, and programs copy instead.
+pub(crate) fn splice(args: [u64; 6]) -> Verdict {
+    let (from, to) = (descriptors::get(args[0]), descriptors::get(args[2]));
+    if to.is_none() && from.is_none() {
+        return Verdict::Pass;
+    }
+    let ends = End::of(args[0], from.as_ref()).and_then(|_| End::of(args[2], to.as_ref()));
+    match (args[4], ends) {
+        (0, _) => Ok(0).into(),
+        (_, Err(errno)) => Err(errno).into(),
+        (_, Ok(_)) => Err(EINVAL).into(),
+    }
+}
+
+/// tee(2), which is for pipes alone.
+pub(crate) fn tee(args: [u64; 6]) -> Verdict {
+    let (from, to) = (descriptors::get(args[0]), descriptors::get(args[1]));
+    if to.is_none() && from.is_none() {
+        return Verdict::Pass;
+    }
+    let judge = || {
+        if args[2] == 0 {
+            return Ok(0);
+        }
+        let (source, target) = (
+            End::of(args[0], from.as_ref())?,
+            End::of(args[1], to.as_ref())?,
+        );
+        match source.reads() && target.writes() {
+            true => Err(EINVAL),
+            false => Err(EBADF),
+        }
+    };
+    judge().into()
+}

@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Failure};
 use crate::pools::Shared;
 use pmfs::Attr;
+use pmfs_posix::stat::fill_stat;
 use std::ffi::{CStr, c_char, c_void};
 
 const NULL: Failure = Failure::Wrong(libc::EFAULT, "a pointer is NULL");
@@ -84,24 +85,8 @@ pub unsafe fn put<T>(into: *mut T, value: T) -> Answer<()> {
 pub fn stat_of(attr: &Attr) -> libc::stat {
     // SAFETY: all-zero is a valid struct stat.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    stat.st_ino = attr.ino;
-    stat.st_mode = attr.mode;
-    stat.st_nlink = attr.links.into();
-    stat.st_uid = attr.uid;
-    stat.st_gid = attr.gid;
-    // The kernel's 32-bit form: minor's upper bits stand above major.
-    let (major, minor) = (
-        attr.rdev >> 8 & 0xfff,
-        attr.rdev & 0xff | attr.rdev >> 12 & 0xf_ff00,
-    );
-    stat.st_rdev = libc::makedev(major, minor);
-    stat.st_size = attr.size as i64;
-    stat.st_blksize = 4096;
-    stat.st_blocks = attr.sectors as i64;
-    let time = |ns: i64| (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
-    (stat.st_atime, stat.st_atime_nsec) = time(attr.atime_ns);
-    (stat.st_mtime, stat.st_mtime_nsec) = time(attr.mtime_ns);
-    (stat.st_ctime, stat.st_ctime_nsec) = time(attr.ctime_ns);
+    // A pool is no device.
+    fill_stat(&mut stat, attr, 0);
     stat
 }
 

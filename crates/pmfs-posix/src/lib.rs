@@ -9,6 +9,7 @@ pub mod names;
 pub mod options;
 pub mod privileges;
 pub mod rights;
+pub mod stat;
 pub mod subject;
 pub mod times;
 

@@ -4,7 +4,8 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, EINVAL, EISDIR}
 use pmfs::types::{SetTime, mode};
 use pmfs::{Attr, Fs, Ino, SetAttr};
 use pmfs_posix::flags::{self, AtCall};
-use pmfs_posix::times::{SECOND_NS as SECOND, time_ns};
+use pmfs_posix::stat::{fill_stat, fill_statx};
+use pmfs_posix::times::time_ns;
 use pmfs_posix::{privileges, rights};
 
 use super::files::fs;
@@ -18,25 +19,10 @@ use crate::program::{self, Answer};
 use crate::thread::Inner;
 use crate::{config, limits, mapped_size, pool, promote};
 
-const BLOCK_BYTES: i64 = 4096;
-
 fn stat_of(attr: &Attr) -> libc::stat {
     // SAFETY: a structure of numbers.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    stat.st_dev = config::get().device;
-    stat.st_ino = attr.ino;
-    stat.st_nlink = attr.links.into();
-    stat.st_mode = attr.mode;
-    stat.st_uid = attr.uid;
-    stat.st_gid = attr.gid;
-    stat.st_rdev = attr.rdev.into();
-    stat.st_size = attr.size as i64;
-    stat.st_blksize = BLOCK_BYTES;
-    stat.st_blocks = attr.sectors as i64;
-    let parts = |ns: i64| (ns.div_euclid(SECOND), ns.rem_euclid(SECOND));
-    (stat.st_atime, stat.st_atime_nsec) = parts(attr.atime_ns);
-    (stat.st_mtime, stat.st_mtime_nsec) = parts(attr.mtime_ns);
-    (stat.st_ctime, stat.st_ctime_nsec) = parts(attr.ctime_ns);
+    fill_stat(&mut stat, attr, config::get().device);
     stat
 }
 
@@ -74,32 +60,7 @@ pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verd
 fn statx_of(attr: &Attr) -> libc::statx {
     // SAFETY: a structure of numbers.
     let mut all: libc::statx = unsafe { std::mem::zeroed() };
-    let time = |ns: i64| {
-        // SAFETY: a structure of numbers.
-        let mut time: libc::statx_timestamp = unsafe { std::mem::zeroed() };
-        time.tv_sec = ns.div_euclid(SECOND);
-        time.tv_nsec = ns.rem_euclid(SECOND) as u32;
-        time
-    };
-    let split = |device: u64| {
-        let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00);
-        (major as u32, minor as u32)
-    };
-    all.stx_mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
-    all.stx_blksize = BLOCK_BYTES as u32;
-    all.stx_nlink = attr.links;
-    all.stx_uid = attr.uid;
-    all.stx_gid = attr.gid;
-    all.stx_mode = attr.mode as u16;
-    all.stx_ino = attr.ino;
-    all.stx_size = attr.size;
-    all.stx_blocks = attr.sectors;
-    all.stx_atime = time(attr.atime_ns);
-    all.stx_btime = time(attr.crtime_ns);
-    all.stx_ctime = time(attr.ctime_ns);
-    all.stx_mtime = time(attr.mtime_ns);
-    (all.stx_rdev_major, all.stx_rdev_minor) = split(attr.rdev.into());
-    (all.stx_dev_major, all.stx_dev_minor) = split(config::get().device);
+    fill_statx(&mut all, attr, config::get().device);
     all
 }
 

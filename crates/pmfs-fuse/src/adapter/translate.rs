@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use zerocopy::FromZeros;
 
 use crate::caller::Caller;
-use crate::server::ROOT_NODE;
+use crate::wire::device::ROOT_NODE;
 use crate::wire::reply::{AttrOut, Attributes, EntryOut, StatfsOut, Statx, StatxOut, SxTime};
 use crate::wire::request::{InHeader, SetattrIn, fattr};
 

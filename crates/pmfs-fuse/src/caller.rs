@@ -8,6 +8,8 @@
 //! waits in.
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use linux_raw_sys::general::{
     __NR_pwrite64, __NR_pwritev, __NR_pwritev2, __NR_sendfile, __NR_splice, __NR_write,
@@ -19,6 +21,11 @@ pub use pmfs_posix::capability::SYS_ADMIN;
 
 /// Of `linux/fs.h`, since Linux 6.9.
 const RWF_NOAPPEND: u32 = 0x20;
+
+/// How long a caller may take to fall asleep in its system call, on a machine that is busy; and from one look to the next.
+const PATIENCE: Duration = Duration::from_secs(1);
+const NAP_MIN: Duration = Duration::from_micros(10);
+const NAP_MAX: Duration = Duration::from_millis(2);
 
 /// The thread behind a request.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +58,17 @@ impl Caller {
     /// io_uring or libaio, or may not be looked at.
     #[must_use]
     pub fn appends(&self, is_opened_so: bool) -> Option<bool> {
-        appends(&self.read("syscall")?, is_opened_so)
+        let began = Instant::now();
+        let mut nap = NAP_MIN;
+        loop {
+            let syscall = self.read("syscall")?;
+            if !syscall.starts_with("running") || began.elapsed() > PATIENCE {
+                return appends(&syscall, is_opened_so);
+            }
+            // It has sent the request, and is about to sleep until that is answered.
+            thread::sleep(nap);
+            nap = (nap * 2).min(NAP_MAX);
+        }
     }
 
     fn status(&self) -> Option<String> {

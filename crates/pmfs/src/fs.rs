@@ -229,16 +229,6 @@ impl Fs {
         self.look(|pool| pool.getattr(ino))
     }
 
-    /// As [`Fs::getattr`], to where the caller wants it, which is a fifth faster; after an error it says nothing.
-    /// Of a file with holes the blocks are counted once stores into them, by mappings below a mount, are written back.
-    pub fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
-        self.look(|pool| pool.getattr_into(ino, attr))?;
-        match attr.is_sparse() {
-            true => self.getattr_of_sparse(ino, attr),
-            false => Ok(()),
-        }
-    }
-
     /// As [`Fs::lookup`], by the number, of what was just listed in a directory. What has another name since may be an error.
     pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
         self.look(|pool| pool.listed(dir, entry))
@@ -744,7 +734,7 @@ impl Fs {
 
     /// Counts a call that reads.
     #[inline]
-    fn look<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
+    pub(crate) fn look<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
         let pool = self.pool();
         let answer = call(pool);
         pool.count_read(answer.is_ok().then_some(0));

@@ -17,6 +17,7 @@ mod following;
 mod handles;
 mod locks;
 mod mapped;
+mod numbers;
 mod pages;
 mod placing;
 mod privileges;
@@ -245,24 +246,6 @@ impl Server {
             return self.lookup_itself(ino);
         }
         self.fs.lookup(ino, name).map(|attr| self.told(attr))
-    }
-
-    /// A number out of a handle (`open_by_handle_at(2)`, NFS): it may be no file's any more, and of which it was its generation tells.
-    fn lookup_itself(&self, ino: Ino) -> Result<Attr> {
-        let attr = self.fs.getattr(ino).map_err(|error| match error {
-            Error::ShutDown | Error::Medium { .. } => error,
-            _ => Error::NotFound,
-        })?;
-        // Nobody holds one without a name for the kernel.
-        match attr.links {
-            0 => Err(Error::NotFound),
-            _ => Ok(self.told(attr)),
-        }
-    }
-
-    /// LOOKUP of [`pmfs::INODE_NAME`].
-    pub fn lookup_number(&self, ino: Ino) -> Result<Attr> {
-        self.fs.getattr(ino).map(|attr| self.told(attr))
     }
 
     /// FORGET.

@@ -129,7 +129,6 @@ const OF_MEMORY: Calls = calls![
     SYS_mincore,
     SYS_mlock,
     SYS_munlock,
-    SYS_mlockall,
     SYS_munlockall,
     SYS_mbind,
     SYS_set_mempolicy,

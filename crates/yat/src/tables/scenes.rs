@@ -24,6 +24,7 @@ pub(super) fn all() -> Vec<Scene> {
     let mut all = open_files();
     all.extend(file_locks());
     all.extend(programs());
+    all.extend(programs_of_guests());
     all
 }
 
@@ -190,6 +191,30 @@ fn programs() -> Vec<Scene> {
             ),
             the_next_program_has_all,
         ),
+        Scene {
+            pool_bytes: LARGE_POOL_BYTES,
+            ..scene(
+                "a write into a large leaf from memory that ends, and others' writes",
+                KILL,
+                |stage| {
+                    stage.file_of(b"")?;
+                    let keep = FallocateMode::KEEP_SIZE;
+                    stage.other.fallocate(stage.ino, keep, 0, 2 << 20)?;
+                    stage.other.write(stage.ino, 0, &pattern(100_000, 5))?;
+                    Ok(())
+                },
+                (write_from_nowhere, |stage| {
+                    fill(&stage.other, 300, &[0xee; 16384])
+                }),
+                |stage| has(&stage.other, stage.ino, &pattern(100_000, 5)),
+            )
+        },
+    ]
+}
+
+/// As [`programs`], of a child that shares its parent's memory until then (vfork).
+fn programs_of_guests() -> Vec<Scene> {
+    vec![
         scene(
             "a program of a child that shares memory, that is not to be",
             KILL,
@@ -221,24 +246,6 @@ fn programs() -> Vec<Scene> {
             ),
             the_next_program_has_the_guests,
         ),
-        Scene {
-            pool_bytes: LARGE_POOL_BYTES,
-            ..scene(
-                "a write into a large leaf from memory that ends, and others' writes",
-                KILL,
-                |stage| {
-                    stage.file_of(b"")?;
-                    let keep = FallocateMode::KEEP_SIZE;
-                    stage.other.fallocate(stage.ino, keep, 0, 2 << 20)?;
-                    stage.other.write(stage.ino, 0, &pattern(100_000, 5))?;
-                    Ok(())
-                },
-                (write_from_nowhere, |stage| {
-                    fill(&stage.other, 300, &[0xee; 16384])
-                }),
-                |stage| has(&stage.other, stage.ino, &pattern(100_000, 5)),
-            )
-        },
     ]
 }
 

@@ -308,6 +308,13 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
         // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
         let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
         let trusted = vouched && whole;
+        if state != State::Active && trusted {
+            walk::require_root(pool).inspect_err(|_| {
+                before
+                    .into_iter()
+                    .for_each(|before| superblock::unclaim(&pool.pm, before));
+            })?;
+        }
         if !trusted || matches!(origin, Origin::Image) {
             report = walk::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);

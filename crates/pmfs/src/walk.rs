@@ -70,15 +70,21 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     if report.damage > 0 {
         pool.stop_at_damage();
     }
-    let has_root = Inode::load(pool, ROOT_INO).is_ok_and(|root| root.links > 0 && root.is_dir());
-    if has_root || pool.mending {
-        Ok(report)
-    } else {
-        Err(Error::corrupt(
-            "no root directory",
-            geometry.inode_table_root * pmfs_format::BLOCK_BYTES,
-        ))
+    require_root(pool)?;
+    Ok(report)
+}
+
+/// Refuses a pool in which nothing can be reached, but to who mends it.
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub(crate) fn require_root(pool: &Pool) -> Result<()> {
+    let is_root = |root: Inode| root.links > 0 && root.is_dir();
+    if pool.mending || Inode::live(pool, ROOT_INO).is_ok_and(is_root) {
+        return Ok(());
     }
+    let table = pool.geometry.inode_table_root * pmfs_format::BLOCK_BYTES;
+    Err(Error::corrupt("no root directory", table))
 }
 
 /// Throws away a log that can't be undone: what its transaction had begun stays half done, for check to find.

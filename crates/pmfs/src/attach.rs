@@ -292,29 +292,18 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     let other_boot = path.is_none() && !matches!(origin, Origin::Image);
     let same = !other_boot && last.is_some_and(|last| is_same_run(&last, &record));
     let mut report = RecoveryReport::default();
+    let unclaim = || {
+        if let Some(before) = before {
+            superblock::unclaim(&pool.pm, before);
+        }
+    };
     if let Some(last) = last.filter(|_| state == State::Active) {
-        keep_apart(&last, &record, others, adopt).inspect_err(|_| {
-            before
-                .into_iter()
-                .for_each(|before| superblock::unclaim(&pool.pm, before));
-        })?;
+        keep_apart(&last, &record, others, adopt).inspect_err(|_| unclaim())?;
     }
     if !others {
-        let whole = match state {
-            // Who wrote the pool may have made its checksum right.
-            State::Clean(crc) => rest::crc_at_rest(pool)? == Some(crc),
-            State::Active => same,
-        };
         // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
         let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
-        let trusted = vouched && whole;
-        if state != State::Active && trusted {
-            walk::require_root(pool).inspect_err(|_| {
-                before
-                    .into_iter()
-                    .for_each(|before| superblock::unclaim(&pool.pm, before));
-            })?;
-        }
+        let trusted = vouched && is_whole(pool, state, same).inspect_err(|_| unclaim())?;
         if !trusted || matches!(origin, Origin::Image) {
             report = walk::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);
@@ -352,6 +341,22 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     tell(&mut report, &undone);
     report.elapsed = since.elapsed();
     Ok(report)
+}
+
+/// Whether the runtime area can be believed, of a pool that was left by the same run or clean.
+///
+/// # Errors
+/// `Medium`; [`Error::Corrupt`] of a clean pool without a root directory.
+fn is_whole(pool: &Pool, state: State, same: bool) -> Result<bool> {
+    let State::Clean(crc) = state else {
+        return Ok(same);
+    };
+    // Who wrote the pool may have made its checksum right.
+    let whole = rest::crc_at_rest(pool)? == Some(crc);
+    if whole {
+        walk::require_root(pool)?;
+    }
+    Ok(whole)
 }
 
 /// Whether two are of one boot, one file, and builds whose tables stand in the same places.

@@ -40,7 +40,7 @@ campaign "threads" '^[0-9]+ (threads cancelled|changes of user)' \
     bash -c 'cargo build -p pmfs-shim --release && cargo test --release -p pmfs-cli --test run -- --nocapture threads_that_are_cancelled users_that_come_and_go'
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
     cargo test --release -p yat -- --nocapture --test-threads=1
-campaign "yat" '^[0-9]+ (workloads|sites)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh
+campaign "yat" '^[0-9]+ (workloads|mutants)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh
 campaign "bit flips" '^[0-9]+ bits flipped' \
     env PMFS_FLIPS="${PMFS_FLIPS:-30000}" PMFS_FLIPS_SEED="${PMFS_FLIPS_SEED:-$(date +%s)}" \
     cargo test --release -p yat --test flips -- --nocapture

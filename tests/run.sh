@@ -57,7 +57,7 @@ counted() {
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
     note "$name" "$ok passed, $bad failed, $left skipped ($((SECONDS - since)) s)"
     # What campaigns say of themselves.
-    grep -E '^[0-9]+ kills|^release |PMFS_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|sites)|YAT_SEED=' "$log" | sed 's/^/    /'
+    grep -E '^[0-9]+ kills|^release |PMFS_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|mutants)|YAT_SEED=' "$log" | sed 's/^/    /'
     if [ "$bad" != 0 ]; then
         tail -n 60 "$log"
         for rest in "${failures[@]}"; do

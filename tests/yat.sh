@@ -37,7 +37,7 @@ campaign "pairs at random" "$yat" fuzz --pairs --workloads 1000 --seed "$(date +
 campaign "kill: kinds" "$yat" kill --set kinds
 campaign "kill: one call" "$yat" kill --set ace1
 campaign "kill: two calls" "$yat" kill --set ace2
-campaign "sites" "$yat" sites
+campaign "mutants" "$yat" mutants --one-in 61
 [ "$minutes" = 0 ] || campaign "power: three calls" "$yat" power --set ace3 --beyond ace2 --minutes "$minutes" --seed "$(date +%s)"
 # Last: its build replaces the binary.
 campaign "planted bugs" cargo run --release -p yat --features planted-bugs -- bugs

@@ -53,7 +53,7 @@ impl Pmem {
         let count = (off + len - first).div_ceil(LINE);
         counters::flushed(count);
         let due = self.writes(count);
-        self.note_flush(first, count);
+        self.note_flush(off, len);
         if self.medium.flush != FlushInstr::None {
             let line = self.base.wrapping_add(first as usize);
             // SAFETY: lines of a range that was checked; the mapping is whole

@@ -49,9 +49,10 @@ pub trait Observer: Send + Sync {
         Verdict::Do
     }
 
-    /// The write-back of the line at `line`, also where the medium needs none.
-    fn flush(&self, mem: &Pmem, line: u64, at: &'static Location<'static>) {
-        let _ = (mem, line, at);
+    /// The write-back of the line at `line`, also where the medium needs none. `asked`: offset and length in bytes of the
+    /// range that the caller flushes, which this line is a part of.
+    fn flush(&self, mem: &Pmem, line: u64, asked: (u64, u64), at: &'static Location<'static>) {
+        let _ = (mem, line, asked, at);
     }
 
     /// A fence.
@@ -126,10 +127,10 @@ impl Pmem {
 
     #[inline]
     #[track_caller]
-    pub(crate) fn note_flush(&self, first_line: u64, count: u64) {
+    pub(crate) fn note_flush(&self, off: u64, len: u64) {
         if let Some(observer) = &self.observer {
-            for i in 0..count {
-                observer.flush(self, first_line + i * LINE, Location::caller());
+            for line in (off & !(LINE - 1)..off + len).step_by(LINE as usize) {
+                observer.flush(self, line, (off, len), Location::caller());
             }
         }
     }

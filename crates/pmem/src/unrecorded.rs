@@ -25,7 +25,7 @@ impl Pmem {
     }
 
     #[inline(always)]
-    pub(crate) fn note_flush(&self, _first_line: u64, _count: u64) {}
+    pub(crate) fn note_flush(&self, _off: u64, _len: u64) {}
 
     #[inline(always)]
     pub(crate) fn note_fence(&self) {}

@@ -65,7 +65,7 @@ impl Observer for Log {
         }
     }
 
-    fn flush(&self, _: &Pmem, line: u64, at: &'static Location<'static>) {
+    fn flush(&self, _: &Pmem, line: u64, _: (u64, u64), at: &'static Location<'static>) {
         self.push(Flush(line), at);
     }
 

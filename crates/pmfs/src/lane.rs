@@ -48,6 +48,16 @@ pub fn prefer_lane(index: u64) {
     set_hint(index);
 }
 
+/// Entries that a lane's log has room for before it begins at its start again.
+#[cfg(feature = "record")]
+#[must_use]
+pub fn lane_entries_left(fs: &crate::Fs, index: u64) -> u64 {
+    let pool = fs.pool();
+    let entries = pool.geometry.lane_entries();
+    let head = pool.pm.runtime().load(pool.geometry.lane_line(index) + HEAD);
+    entries - head % entries
+}
+
 /// What a block is for: data spreads over the pool lane by lane, the rest stays together near its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {

@@ -119,7 +119,7 @@ pub use info::{FilePages, FreePages, PoolDetails, PoolInfo, RecoveryKind, Recove
 pub use inherit::{ForExec, ForFork};
 pub use kernel_copy::{KernelCopy, PagesInTheWay, WantedPages};
 #[cfg(feature = "record")]
-pub use lane::prefer_lane;
+pub use lane::{lane_entries_left, prefer_lane};
 pub use lease::Alone;
 pub use look::{Look, PoolState, is_pool, remove};
 pub use map::{FileMap, MapMode};

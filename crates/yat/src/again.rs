@@ -32,7 +32,7 @@ impl Again {
         let first = FileSystem::of_kind(kind, mode);
         let recording = record(&first)?;
         let trace = &recording.trace;
-        let mut image = recording.base.clone();
+        let mut image = recording.base.to_vec();
         let mut all = Vec::new();
         let (mut returned, mut stores) = (false, 0);
         for event in &trace.events {

@@ -2,9 +2,9 @@
 
 use crate::image::{Chooser, CrashImage};
 use crate::memory::Pending;
+use crate::mutants::{Mutant, Scope, Site, site_of};
 use crate::program::{Moment, Program};
 use crate::quiet::quietly;
-use crate::sites::{Site, site_of};
 use crate::trace::{Event, Place, Recorder, Trace};
 use pmem::Pmem;
 use std::collections::{BTreeSet, HashSet};
@@ -60,8 +60,8 @@ pub struct Options {
     pub from: usize,
     /// Crashes inside recovery, that many deep.
     pub depth: usize,
-    /// A flush or fence that is taken out, as if it were not in the source.
-    pub without: Option<Site>,
+    /// A store, flush or fence that is got wrong, as if the source were so.
+    pub mutant: Option<Mutant>,
     /// For samples.
     pub seed: u64,
     /// How many images one crash point may have before they are sampled.
@@ -75,7 +75,7 @@ impl Default for Options {
         Options {
             from: 0,
             depth: 0,
-            without: None,
+            mutant: None,
             seed: 1,
             images_max: IMAGES_MAX,
             durable_first: false,
@@ -130,7 +130,7 @@ pub struct Violation {
 /// A workload that ran: where it began, what it did, and what could be seen after each step.
 pub struct Recording<V> {
     /// The pool before.
-    pub base: Vec<u8>,
+    pub base: Arc<[u8]>,
     /// What was done to it.
     pub trace: Trace,
     /// Before the first step, after it, ...
@@ -149,7 +149,7 @@ impl<V> Recording<V> {
         mem.poke(0, &base);
         Recording {
             volatile: program.volatile(&mem),
-            base,
+            base: base.into(),
             trace,
             history: Vec::new(),
         }
@@ -162,7 +162,7 @@ impl<V> Recording<V> {
 /// A step that failed, in words.
 pub fn record<P: Program>(program: &P) -> Result<Recording<P::Visible>, String> {
     let mem = program.setup()?;
-    let base = mem.snapshot_image();
+    let base = mem.snapshot_image().into();
     let volatile = program.volatile(&mem);
     let recorder = Arc::new(Recorder::new(volatile.clone()));
     recorder.start();
@@ -310,13 +310,10 @@ impl<'a, P: Program> Explorer<'a, P> {
     /// The first violation.
     pub fn explore(&mut self) -> Result<(), Box<Violation>> {
         let trace = &self.recording.trace;
-        let mut pending = Pending::new(self.recording.base.clone());
+        let mut pending = Pending::new(self.recording.base.to_vec());
         // The first return is that of what came before the first step.
         let (mut returns, mut fence) = (0, 0);
-        for event in &trace.events {
-            if self.options.without.is_some() && site_of(event) == self.options.without {
-                continue;
-            }
+        for event in trace.without(self.options.mutant, Scope::Prepared) {
             match *event {
                 Event::Fence { at, .. } => {
                     if returns > self.options.from {
@@ -356,7 +353,7 @@ impl<'a, P: Program> Explorer<'a, P> {
     /// The violation, if it is one.
     pub fn replay(mut self, crash: &Crash) -> Result<(), Box<Violation>> {
         let trace = &self.recording.trace;
-        let mut pending = Pending::new(self.recording.base.clone());
+        let mut pending = Pending::new(self.recording.base.to_vec());
         let (mut returns, mut fence) = (0, 0);
         self.crash.step = crash.step;
         for event in &trace.events {
@@ -518,12 +515,8 @@ impl<'a, P: Program> Explorer<'a, P> {
         returned: bool,
     ) -> Result<(), Box<Violation>> {
         let mut fence = 0;
-        for event in &trace.events {
-            let site = site_of(event);
-            if site.is_some() && site == self.options.without {
-                continue;
-            }
-            self.sites.extend(site);
+        for event in trace.without(self.options.mutant, Scope::Whole) {
+            self.sites.extend(site_of(event));
             if let Event::Fence { at, .. } = *event {
                 if self.nested.insert(self.fingerprint(after, depth)) {
                     let when = When::Fence(fence);
@@ -543,7 +536,7 @@ impl<'a, P: Program> Explorer<'a, P> {
         (trace, seen): &(Trace, P::Visible),
         depth: usize,
     ) -> Result<(), Box<Violation>> {
-        after.follow(trace, When::Return, self.options.without);
+        after.follow(trace, When::Return, self.options.mutant);
         let outer = self.shown.replace(Arc::new([seen.clone(), seen.clone()]));
         if self.nested.insert(self.fingerprint(after, depth)) {
             self.images(after, depth + 1, When::Return, None, true, &[])?;
@@ -561,7 +554,7 @@ impl<'a, P: Program> Explorer<'a, P> {
         depth: usize,
         place: Option<Place>,
     ) -> Result<(), Box<Violation>> {
-        after.follow(trace, When::Return, self.options.without);
+        after.follow(trace, When::Return, self.options.mutant);
         let outer = self.shown.replace(Arc::new([seen.clone(), seen.clone()]));
         if !self.nested.insert(self.fingerprint(after, depth)) {
             self.shown = outer;

@@ -496,9 +496,14 @@ impl Observer for CrashImage {
         Verdict::Do
     }
 
-    fn flush(&self, _mem: &Pmem, line: u64, at: Place) {
+    fn flush(&self, _mem: &Pmem, line: u64, asked: (u64, u64), at: Place) {
         if !self.ignored.contains(&line) {
-            self.note(Event::Flush { line, cpu: 0, at });
+            self.note(Event::Flush {
+                line,
+                asked,
+                cpu: 0,
+                at,
+            });
         }
     }
 

@@ -60,9 +60,9 @@ impl Observer for Killer {
         }
     }
 
-    fn flush(&self, mem: &Pmem, line: u64, at: Place) {
+    fn flush(&self, mem: &Pmem, line: u64, asked: (u64, u64), at: Place) {
         if self.step() {
-            self.recorder.flush(mem, line, at);
+            self.recorder.flush(mem, line, asked, at);
         }
     }
 

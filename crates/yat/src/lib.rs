@@ -23,6 +23,7 @@ pub mod kill;
 pub mod lines;
 pub mod making;
 pub mod memory;
+pub mod mutants;
 pub mod pairs;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
@@ -30,7 +31,6 @@ pub mod program;
 pub mod quiet;
 pub mod report;
 pub mod shrink;
-pub mod sites;
 mod stopper;
 pub mod stops;
 pub mod tables;

@@ -32,7 +32,7 @@ impl Observer for Watcher {
         Verdict::Do
     }
 
-    fn flush(&self, _: &Pmem, _: u64, _: Place) {
+    fn flush(&self, _: &Pmem, _: u64, _: (u64, u64), _: Place) {
         // Only stores make a line move.
     }
 

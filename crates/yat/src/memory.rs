@@ -7,7 +7,7 @@
 
 use crate::explore::When;
 use crate::image::Open;
-use crate::sites::{Site, site_of};
+use crate::mutants::{Mutant, Scope};
 use crate::trace::{CPUS, Cpu, Event, Place, Trace};
 use pmem::record::StoreKind;
 use std::collections::BTreeMap;
@@ -198,19 +198,16 @@ impl Pending {
         }
     }
 
-    /// Follows a trace, but for a site, until power fails in it; answers where in the source that was, if it was at a
+    /// Follows a trace, as a mutant does it, until power fails in it; answers where in the source that was, if it was at a
     /// fence.
     pub(crate) fn follow(
         &mut self,
         trace: &Trace,
         when: When,
-        without: Option<Site>,
+        mutant: Option<Mutant>,
     ) -> Option<Place> {
         let mut fence = 0;
-        for event in &trace.events {
-            if without.is_some() && site_of(event) == without {
-                continue;
-            }
+        for event in trace.without(mutant, Scope::Whole) {
             if let Event::Fence { at, .. } = *event {
                 if when == When::Fence(fence) {
                     return Some(at);

@@ -9,9 +9,9 @@ use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{Attached, FileSystem, Steps, pool};
 use crate::image::Chooser;
 use crate::memory::Pending;
+use crate::mutants::{Mutant, Scope};
 use crate::program::{Moment, Program};
 use crate::quiet::quietly;
-use crate::sites::{Site, site_of};
 use crate::trace::{Event, Recorder, Trace};
 use crate::turns::Turns;
 use pmem::Pmem;
@@ -130,8 +130,8 @@ pub struct Pair {
     pub pool_bytes: u64,
     setup: Vec<Call>,
     calls: [Vec<Call>; 2],
-    /// A flush or fence that is taken out, as if it were not in the source.
-    pub without: Option<Site>,
+    /// A store, flush or fence that is got wrong, as if the source were so.
+    pub mutant: Option<Mutant>,
     /// Schedules after which the rest is left.
     pub schedules_max: u64,
     /// How many images one crash point may have before they are sampled.
@@ -228,7 +228,7 @@ pub(crate) fn without_order(tree: &Tree) -> Tree {
         let mut node = node.clone();
         let next = numbers.len() as u64;
         node.ino = *numbers.entry(node.ino).or_insert(next);
-        node.times = (0, 0);
+        (node.times, node.used) = ((0, 0), 0);
         (path.clone(), node)
     });
     renumbered.collect()
@@ -252,7 +252,7 @@ impl Pair {
             pool_bytes: pool::POOL_BYTES,
             setup,
             calls,
-            without: None,
+            mutant: None,
             schedules_max: SCHEDULES_MAX,
             images_max: IMAGES_MAX,
         }
@@ -261,6 +261,7 @@ impl Pair {
     /// What comes before the two.
     pub(crate) fn program(&self) -> FileSystem {
         FileSystem {
+            entries_left: None,
             mode: self.mode,
             steps: Steps::Calls(self.setup.clone()),
             pool_bytes: self.pool_bytes,
@@ -423,10 +424,7 @@ impl Pair {
         let mut explorer = Explorer::new(&judge, &recording, options);
         let mut pending = Pending::new(run.base.clone());
         let mut returned = 0;
-        for (at, event) in run.trace.events.iter().enumerate() {
-            if self.without.is_some() && site_of(event) == self.without {
-                continue;
-            }
+        for (at, event) in run.trace.without(self.mutant, Scope::Whole).enumerate() {
             let place = match *event {
                 Event::Fence { at, .. } => Some(at),
                 _ => None,

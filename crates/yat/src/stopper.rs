@@ -97,7 +97,7 @@ impl Observer for Stopper {
         }
     }
 
-    fn flush(&self, _mem: &Pmem, _line: u64, _at: Place) {
+    fn flush(&self, _mem: &Pmem, _line: u64, _asked: (u64, u64), _at: Place) {
         self.step();
     }
 

@@ -1,5 +1,6 @@
 //! The trace: what each CPU did to the pool, in order.
 
+use crate::mutants::{Mutant, Scope};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
 use std::cell::Cell;
@@ -48,6 +49,8 @@ pub enum Event {
     Flush {
         /// Byte offset of the line.
         line: u64,
+        /// The range that its flush was asked for: byte offset and length.
+        asked: (u64, u64),
         /// By whom.
         cpu: Cpu,
         /// Where in the source.
@@ -89,6 +92,18 @@ impl Trace {
     #[must_use]
     pub fn bytes(&self, (start, len): (u32, u32)) -> &[u8] {
         &self.bytes[start as usize..(start + len) as usize]
+    }
+
+    /// The events, as a mutant would have done them.
+    pub(crate) fn without(
+        &self,
+        mutant: Option<Mutant>,
+        scope: Scope,
+    ) -> impl Iterator<Item = &Event> {
+        let out = mutant.map(|mutant| mutant.leaves_out(self, scope));
+        let kept = move |at: usize| out.as_ref().is_none_or(|out| !out[at]);
+        let events = self.events.iter().enumerate();
+        events.filter_map(move |(at, event)| kept(at).then_some(event))
     }
 
     /// Notes a store.
@@ -189,10 +204,11 @@ impl Observer for Recorder {
         Verdict::Do
     }
 
-    fn flush(&self, _mem: &Pmem, line: u64, at: Place) {
+    fn flush(&self, _mem: &Pmem, line: u64, asked: (u64, u64), at: Place) {
         if !self.ignored.contains(&line) {
             self.push(Event::Flush {
                 line,
+                asked,
                 cpu: self.cpu(),
                 at,
             });

@@ -139,8 +139,8 @@ impl Observer for Turns {
         self.recorder().store(mem, off, bytes, kind, at)
     }
 
-    fn flush(&self, mem: &Pmem, line: u64, at: Place) {
-        self.recorder().flush(mem, line, at);
+    fn flush(&self, mem: &Pmem, line: u64, asked: (u64, u64), at: Place) {
+        self.recorder().flush(mem, line, asked, at);
     }
 
     fn fence(&self, mem: &Pmem, at: Place) {

@@ -4,12 +4,12 @@ mod bugs;
 mod fuzz;
 mod kill;
 mod lines;
+mod mutants;
 mod pairs;
 mod power;
 mod replay;
 mod selection;
 mod show;
-mod sites;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use pmfs::DataMode;
@@ -59,8 +59,8 @@ enum Command {
     Kill(kill::Kill),
     /// Two calls at once, in two lanes, interleaved before their fences in every order, and power lost at each of them
     Pairs(pairs::Pairs),
-    /// Every flush and fence taken out in turn: what goes wrong without it
-    Sites(sites::Sites),
+    /// Every place that stores, flushes or fences got wrong by rule: what catches it
+    Mutants(mutants::Mutants),
     /// Power loss in workloads at random: sizes, descriptors, names and full pools that the sets leave out
     Fuzz(fuzz::Fuzz),
     /// Every bug that the engine can be given on purpose: what finds it
@@ -95,7 +95,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Power(power) => power::run(power, arguments.json),
         Command::Kill(kill) => kill::run(kill, arguments.json),
         Command::Pairs(pairs) => pairs::run(pairs, arguments.json),
-        Command::Sites(sites) => sites::run(sites, arguments.json),
+        Command::Mutants(mutants) => mutants::run(mutants, arguments.json),
         Command::Fuzz(fuzz) => fuzz::run(fuzz, arguments.json),
         Command::Bugs(bugs) => bugs::run(bugs, arguments.json),
         Command::Lines(lines) => lines::run(lines, arguments.json),

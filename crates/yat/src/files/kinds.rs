@@ -146,6 +146,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(from_nowhere());
     all.extend(super::pinned::kinds());
     all.extend(super::apart::kinds());
+    all.extend(super::edges::kinds());
     all.push(table_growth());
     all
 }

@@ -7,6 +7,7 @@ mod colliding;
 pub mod crafted;
 pub mod damage;
 pub mod debts;
+mod edges;
 pub mod kinds;
 mod nowhere;
 mod pinned;
@@ -48,6 +49,8 @@ pub struct FileSystem {
     pub steps: Steps,
     /// Bytes of the pool.
     pub pool_bytes: u64,
+    /// Entries that are left in the lane before its log begins at its start again, when the call of a kind begins.
+    pub entries_left: Option<u64>,
 }
 
 /// An attached pool.
@@ -76,6 +79,16 @@ impl FileSystem {
             mode,
             pool_bytes: kind.pool_bytes,
             steps: Steps::Kind(kind.clone()),
+            entries_left: None,
+        }
+    }
+
+    /// As [`FileSystem::of_kind`]: the lane's log begins at its start again inside of the call's transaction.
+    #[must_use]
+    pub fn of_kind_at_wrap(kind: &Kind, mode: DataMode) -> FileSystem {
+        FileSystem {
+            entries_left: Some(1),
+            ..FileSystem::of_kind(kind, mode)
         }
     }
 
@@ -86,6 +99,7 @@ impl FileSystem {
             mode,
             pool_bytes: pool::POOL_BYTES,
             steps: Steps::Calls(calls.to_vec()),
+            entries_left: None,
         }
     }
 
@@ -132,6 +146,36 @@ impl FileSystem {
     }
 }
 
+/// Writes entries to the first lane until so many are left before its log begins at its start again.
+fn fill_lane(fs: &Fs, left: u64) -> pmfs::Result<()> {
+    let name = b"fills the lane";
+    fs.create(pmfs::ROOT_INO, name, &pool::NODE)?;
+    let chmod = |mode| {
+        let attr = pmfs::SetAttr {
+            mode: Some(mode),
+            ..Default::default()
+        };
+        fs.setattr(fs.lookup(pmfs::ROOT_INO, name)?.ino, &attr)
+    };
+    for mode in 0..1000 {
+        let now = pmfs::lane_entries_left(fs, 0);
+        if now == left {
+            return Ok(());
+        }
+        // A link takes an odd number of entries, and what undoes it mostly too; a change of the mode takes two.
+        if (now - left) % 2 == 1 {
+            let ino = fs.lookup(pmfs::ROOT_INO, name)?.ino;
+            match fs.link(ino, pmfs::ROOT_INO, b"linked to fill") {
+                Ok(_) => {}
+                Err(_) => fs.unlink(pmfs::ROOT_INO, b"linked to fill")?,
+            }
+        } else {
+            chmod(0o600 | mode % 2)?;
+        }
+    }
+    panic!("a lane's log that never gets to {left} entries before its end");
+}
+
 /// What the contract lets go either way after a crash, by the steps that may write over what a file has, and whether one that is cut short may
 /// have been done in part.
 fn exceptions(
@@ -174,6 +218,9 @@ impl Program for FileSystem {
 
     fn name(&self) -> String {
         match &self.steps {
+            Steps::Kind(kind) if self.entries_left.is_some() => {
+                format!("{:?}: {}, where the lane wraps", self.mode, kind.name)
+            }
             Steps::Kind(kind) => format!("{:?}: {}", self.mode, kind.name),
             Steps::Calls(calls) => format!("{:?}: {}", self.mode, call::text(calls)),
         }
@@ -199,6 +246,9 @@ impl Program for FileSystem {
         if let Steps::Kind(kind) = &self.steps {
             let prepared = kinds::prepare(&running.fs).map_err(|error| error.to_string())?;
             (kind.first)(&running.fs, &prepared).map_err(|error| error.to_string())?;
+            if let Some(left) = self.entries_left {
+                fill_lane(&running.fs, left).map_err(|error| error.to_string())?;
+            }
             running.prepared = Some(prepared);
         }
         Ok(())

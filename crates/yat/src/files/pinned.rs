@@ -55,6 +55,7 @@ pub fn kinds() -> Vec<Kind> {
         "pinned: truncate into a block", false, |fs, p| resize(fs, p.large, 5000)?;
         "pinned: truncate up", false, |fs, p| resize(fs, p.large, 70_000)?;
         "pinned: punch", true, |fs, p| fs.fallocate(p.large, PUNCH, 4060, 80)?;
+        "pinned: punch of lines in a block", true, |fs, p| fs.fallocate(p.large, PUNCH, 8250, 70)?;
         "pinned: zero a range past the end", true,
             |fs, p| fs.fallocate(p.large, FallocateMode::ZERO_RANGE, 20_540, 9_000)?;
         "pinned: holes filled, and one written to", true, |fs, p| {

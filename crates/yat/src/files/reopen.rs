@@ -48,7 +48,7 @@ impl Reopen {
         Options {
             from: 0,
             depth: 0,
-            without: None,
+            mutant: None,
             seed: 1,
             images_max: 256,
             durable_first,

@@ -21,6 +21,8 @@ pub struct Node {
     pub size: u64,
     /// Last change of content, of the inode.
     pub times: (i64, i64),
+    /// Last use of its content: workloads that set it do so by a call, for their pools are open without access times.
+    pub used: i64,
     /// Content, or a symlink's target.
     pub data: Vec<u8>,
     /// Extended attributes.
@@ -91,6 +93,7 @@ fn node(fs: &Fs, attr: &Attr) -> pmfs::Result<Node> {
         rdev: attr.rdev,
         size: attr.size,
         times: (attr.mtime_ns, attr.ctime_ns),
+        used: attr.atime_ns,
         data,
         attributes,
     })
@@ -124,6 +127,7 @@ impl Exceptions {
             && (found.ino, found.mode, found.owner) == (expected.ino, expected.mode, expected.owner)
             && (found.links, found.rdev, found.size)
                 == (expected.links, expected.rdev, expected.size)
+            && found.used == expected.used
             && found.attributes == expected.attributes
     }
 }
@@ -167,6 +171,11 @@ fn brief(found: &Node, expected: &Node) -> String {
     say("size", found.size.to_string(), expected.size.to_string());
     let times = |node: &Node| format!("{:?}", node.times);
     say("times", times(found), times(expected));
+    say(
+        "last use",
+        found.used.to_string(),
+        expected.used.to_string(),
+    );
     let attributes = |node: &Node| format!("{:?}", node.attributes);
     say("attributes", attributes(found), attributes(expected));
     let first = found

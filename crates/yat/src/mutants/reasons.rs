@@ -1,0 +1,127 @@
+//! Why a mutant is not caught, where that is known.
+
+use super::{Mutant, RULES, Rule, What, source};
+
+/// Mutants of a place that nothing catches, and why.
+struct Reason {
+    /// The end of the source file's name.
+    file: &'static str,
+    /// What the source says there.
+    text: &'static str,
+    /// What the place does.
+    what: &'static [What],
+    /// How it is got wrong.
+    rules: &'static [Rule],
+    why: &'static str,
+}
+
+use What::{Fence, Flush, Store};
+
+const ALL: &[Rule] = &RULES;
+const ANY: &[What] = &[Store, Flush, Fence];
+const ORDER: &[What] = &[Flush, Fence];
+/// Rules that leave out what the calls before owe, where this call's own lines are done.
+const OWING: &[Rule] = &[
+    Rule::FirstLine,
+    Rule::AllButLast,
+    Rule::AtHandover,
+    Rule::AtWrap,
+    Rule::OneEarly,
+];
+
+const TIMES: &str =
+    "times of an overwrite may be older after a crash (docs/SEMANTICS.md, exception 1)";
+const COUNTS: &str =
+    "a count of blocks, which recovery makes anew (docs/SEMANTICS.md, exception 2)";
+const OWED: &str = "what the call before owes is made durable there; it is of other words than those that this call stores to";
+const CLOSED: &str =
+    "it closes a log of new words before a store in place; that store is of other words";
+const PROGRAMS: &str = "what programs store in mapped blocks is not recorded";
+const COVERED: &str =
+    "the call's own transaction flushes the line again, unless it fails before that";
+const MOVED: &str =
+    "both places read the same; it shows once another thread has the old blocks again";
+const PLACEMENT: &str =
+    "it keeps space reserved; what has it is not looked at, for the file reads as zeros there";
+const NEIGHBOUR: &str = "once for a write past the end: the bytes beside it flush the line again";
+const UNLINKED: &str = "nothing durable names an O_TMPFILE; its link logs the inode";
+const TAKEN_BACK: &str = "a log that stays open shows when the blocks that it saved to are had again: bug-put-back-unclosed";
+
+macro_rules! reasons {
+    ($( $file:literal, $text:literal, $what:expr, $rules:expr, $why:expr; )+) => {
+        &[ $( Reason { file: $file, text: $text, what: $what, rules: $rules, why: $why } ),+ ]
+    };
+}
+
+const REASONS: &[Reason] = reasons! {
+    "", "stray_times()", &[Store], ALL, TIMES;
+    "", "settle_account()", &[Store], ALL, COUNTS;
+    "file/overwrite.rs", "self.locks.redo(tx,", &[Store], ALL, TIMES;
+    "defrag.rs", "publish(swing.slot, swing.new.0, durable)", ANY, ALL, MOVED;
+    "defrag.rs", "publish(slot, new, durable)", ANY, ALL, MOVED;
+    "dir/split.rs", "pool.pm.publish_early(dir.root_slot()", ORDER, ALL, COVERED;
+    "dir/split.rs", "pool.pm.publish(slot, word.0, durable)", ORDER, OWING, OWED;
+    "dir/split.rs", "fresh.barrier() };", &[Flush], ALL,
+        "of what is owed, before a change of words that it seldom speaks of";
+    "file/allocate.rs", "pm.barrier()", ORDER, ALL, PLACEMENT;
+    "file/allocate.rs", "pm.publish_hidden(", ANY, ALL, PLACEMENT;
+    "file/allocate.rs", "self.publish_both(&swing, size)", &[Flush], OWING, OWED;
+    "file/expose.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
+    "file/expose.rs", "fresh.barrier()", &[Flush], OWING, OWED;
+    "file/expose.rs", "publish(found.slot, word, durable)", &[Fence], ALL,
+        "who writes to the block, or has it mapped, fences before anything is promised of what is in it";
+    "file/extend.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
+    "file/extend.rs", "self.swing(Class::Ordinary", &[Flush], OWING, OWED;
+    "file/extend.rs", "publish_hidden_run(", &[Fence], ALL,
+        "what is owed is paid before any store in place; that of a leaf into a hole is of a word that no log has which is owed";
+    "file/extend.rs", "zero(0, head)", ORDER, ALL, NEIGHBOUR;
+    "file/overwrite.rs", "let durable = fresh.barrier()", &[Flush], OWING, OWED;
+    "file/overwrite.rs", "self.pool.pm.stray_write(", &[Fence], OWING, OWED;
+    "file/overwrite.rs", "self.locks.change(); self.pool.pm.publish_bytes", &[Fence], ALL,
+        "what is owed there is a log of new bytes; it matters where who stores the word is killed, others see it, and then the power fails";
+    "file/overwrite.rs", "tx.commit(); }", ANY, ALL, TAKEN_BACK;
+    "file/overwrite.rs", "tx.put_back(", &[Store], &[Rule::FirstLine],
+        "the write that fails has not come past the first line of what it was to store";
+    "file/pages.rs", "fresh.barrier()", &[Flush], OWING, OWED;
+    "file/replace.rs", "fresh.range(off, BLOCK_BYTES).bytes(0, piece)", ORDER, ALL,
+        "only a copy that fails in the middle of a line flushes; nothing will name that block";
+    "file/truncate.rs", "publish_size(size, durable)", &[Flush], OWING, OWED;
+    "file/truncate.rs", "self.swing(Class::Privileged", &[Store], OWING, CLOSED;
+    "file/truncate.rs", "self.swing(Class::Privileged", &[Flush], OWING, OWED;
+    "namespace/create.rs", "LINKABLE", ANY, ALL, UNLINKED;
+    "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL,
+        "it closes a log of new words of a file that goes; its lane's next transaction closes it too, and no workload has the block again before";
+    "pin.rs", "self.pool.pm.stray_zero(", &[Store], &[Rule::FirstLine],
+        "several pages are zeroed at once past the end alone: whoever exposes them zeroes them again, and only who has them mapped sees them";
+    "persist/runtime.rs", ".flush(self.area.start", ORDER, ALL,
+        "a runtime area of which a line is lost fails the pool's checksum, and is rebuilt";
+    "persist/runtime.rs", "self.mem.fence()", ORDER, ALL,
+        "it keeps the zeros before what other processes load; nothing there has to be durable";
+    "pin.rs", "self.pm.barrier()", ORDER, ALL, PROGRAMS;
+    "pin.rs", "self.pm.flush_mapped(", ORDER, ALL, PROGRAMS;
+    "promise.rs", "restore.commit(last)", &[Flush], ALL,
+        "a pool at rest has no open log; but its locks keep what is owed, and whoever meets that closes the promise";
+    "recovery.rs", "restore.close(", ORDER, ALL,
+        "at a mount the superblock's next fence covers it; the kill model needs it";
+    "settle.rs", "pool.free_front(lane, record, same)", ORDER, ALL, OWED;
+    "superblock.rs", "words(CLAIM_OFFSET", ORDER, ALL,
+        "a claim that comes back after power loss is of another boot";
+    "superblock.rs", "restore.barrier()", ORDER, ALL,
+        "the first change of the pool fences too, unless another thread makes it";
+    "superblock.rs", "restore.words(RUN_RECORD_OFFSET", ORDER, ALL,
+        "a record that is lost or torn fails its CRC and counts as another boot's";
+};
+
+/// Why a mutant is not caught, if that is known.
+#[must_use]
+pub fn why_unseen(mutant: &Mutant) -> Option<&'static str> {
+    let (site, rule) = (&mutant.site, mutant.rule);
+    let source = source(site);
+    let is_it = |reason: &&Reason| {
+        site.place.file().ends_with(reason.file)
+            && source.contains(reason.text)
+            && reason.what.contains(&site.what)
+            && reason.rules.contains(&rule)
+    };
+    REASONS.iter().find(is_it).map(|reason| reason.why)
+}

@@ -54,7 +54,10 @@ pub fn prefer_lane(index: u64) {
 pub fn lane_entries_left(fs: &crate::Fs, index: u64) -> u64 {
     let pool = fs.pool();
     let entries = pool.geometry.lane_entries();
-    let head = pool.pm.runtime().load(pool.geometry.lane_line(index) + HEAD);
+    let head = pool
+        .pm
+        .runtime()
+        .load(pool.geometry.lane_line(index) + HEAD);
     entries - head % entries
 }
 

@@ -35,7 +35,7 @@ pub fn run(mutants: &Mutants, as_json: bool) -> Result<bool, String> {
     let chosen = |number: usize, mutant: &yat::mutants::Mutant| {
         let name = format!("{} {}", mutant.site.place, mutant.rule.words());
         let only = mutants.only.as_ref();
-        number % mutants.sample.max(1) == 0 && only.is_none_or(|only| name.contains(only))
+        number.is_multiple_of(mutants.sample.max(1)) && only.is_none_or(|only| name.contains(only))
     };
     let verdicts = hunt(&recorded, cores, chosen, |done, all| {
         if done % 50 == 0 {

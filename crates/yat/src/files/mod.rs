@@ -170,7 +170,7 @@ fn fill_lane(fs: &Fs, left: u64) -> pmfs::Result<()> {
                 Err(_) => fs.unlink(pmfs::ROOT_INO, b"linked to fill")?,
             }
         } else {
-            chmod(0o600 | mode % 2)?;
+            chmod(0o600 | (mode % 2))?;
         }
     }
     panic!("a lane's log that never gets to {left} entries before its end");

@@ -16,6 +16,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bench::Bench;
+use bench::installed::install;
 use crafted::{Edits, Places};
 use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
 use rustix::process::{Pid, Signal, kill_process};
@@ -72,6 +73,8 @@ enum Face {
 
 struct Faces {
     bench: Bench,
+    /// The command, beside the library that it preloads.
+    pmfs: PathBuf,
     walker: PathBuf,
 }
 
@@ -84,7 +87,12 @@ impl Faces {
         let bench = Bench::empty();
         fs::create_dir(bench.path("esc")).unwrap();
         let walker = compiled(&bench);
-        Some(Faces { bench, walker })
+        let pmfs = install(&bench.path("installed"));
+        Some(Faces {
+            bench,
+            pmfs,
+            walker,
+        })
     }
 
     /// Has to end by itself, and not by a panic or a signal.
@@ -165,8 +173,13 @@ impl Faces {
     fn used(&self, face: Face) {
         let walk = |arguments: &[&str]| {
             let program = format!("cd mnt && {PROGRAM}");
-            let all = [&["run", "--pool", "pool", "--at", "mnt"], arguments].concat();
-            self.pmfs(&[&all[..], &["--", "sh", "-c", &program]].concat());
+            let mut command = Command::new(&self.pmfs);
+            command
+                .args(["run", "--pool", "pool", "--at", "mnt"])
+                .stdin(Stdio::null());
+            command.args(arguments).args(["--", "sh", "-c", &program]);
+            command.current_dir(self.bench.path("."));
+            self.ends(&format!("run {arguments:?}"), command);
         };
         match face {
             Face::Commands => self.commands(),
@@ -185,6 +198,19 @@ impl Faces {
                 let status = self.ends("the walk in C", command);
                 assert!(status.success(), "the walk in C: {status}");
             }
+        }
+    }
+
+    /// What programs list of a sound pool, by the faces that have programs: none of them is blind.
+    fn list_all(&self, image: &[u8]) {
+        for face in [Face::Mount, Face::Run, Face::Mountless] {
+            fs::write(self.bench.path("pool"), image).unwrap();
+            self.used(face);
+            let listed = fs::read(self.bench.path("listed")).unwrap_or_default();
+            let name = b"./dir/file-79\0";
+            let found = listed.windows(name.len()).any(|part| part == name);
+            assert!(found, "{face:?} lists it");
+            fs::remove_file(self.bench.path("listed")).unwrap();
         }
     }
 
@@ -235,6 +261,7 @@ fn names_that_lead_out() {
     let Some(faces) = Faces::new() else { return };
     let image = sound(&faces.bench);
     let places = Places::of(&image);
+    faces.list_all(&image);
     for name in ["../../esc/owned", "../esc/owned", ".."] {
         let image = crafted::renamed(&image, &places, name.as_bytes());
         faces.all(&image, name);

@@ -55,8 +55,16 @@ static int numbered(int fd) {
     return fd;
 }
 
+/* A file elsewhere. No memfd: the kernel holds no lock over the offset of one. */
+static int unnamed(void) {
+    char name[] = "/tmp/pmfs-copies-XXXXXX";
+    int fd = mkstemp(name);
+    NEED(fd >= 0 && unlink(name) == 0);
+    return fd;
+}
+
 static void shared(void) {
-    int ours = numbered(open(in("from"), O_RDWR | O_CREAT | O_TRUNC, 0600)), outside = numbered(memfd_create("outside", 0));
+    int ours = numbered(open(in("from"), O_RDWR | O_CREAT | O_TRUNC, 0600)), outside = numbered(unnamed());
     from = ours;
     to = open(in("ranges"), O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(by_all(by_range) == BYTES && is_the_same(from, to) && close(to) == 0);
@@ -66,7 +74,8 @@ static void shared(void) {
     CHECK(by_all(by_sendfile) == BYTES && close(to) == 0);
     from = outside;
     to = open(in("received"), O_RDWR | O_CREAT | O_TRUNC, 0600);
-    CHECK(by_all(by_sendfile) == BYTES && lseek(to, 0, SEEK_CUR) == BYTES && lseek(from, 0, SEEK_CUR) == BYTES && close(to) == 0);
+    CHECK(by_all(by_sendfile) == BYTES);
+    CHECK(lseek(to, 0, SEEK_CUR) == BYTES && lseek(from, 0, SEEK_CUR) == BYTES && close(to) == 0);
     /* A file of its own offset, and one that takes less. */
     from = ours;
     CHECK(lseek(from, 0, SEEK_SET) == 0);

@@ -14,6 +14,13 @@ static long locked(void) {
     return found;
 }
 
+/* What may be locked, KiB. */
+static long locked_most(void) {
+    struct rlimit limit;
+    NEED(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    return limit.rlim_cur / 1024;
+}
+
 static int is_resident(char *at) {
     unsigned char there = 0;
     return mincore(at, 4096, &there) == 0 && (there & 1);
@@ -37,6 +44,11 @@ static void one(int flags, int looks_before) {
     /* What comes later. */
     CHECK(holds("file", "content"));
     char *more = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED && errno == EAGAIN && now + 1024 > locked_most()) {
+        /* A library that is not optimised is large, and is locked too: the limit is used up, as the kernel says. */
+        CHECK(munlockall() == 0 && munmap(own, 1 << 20) == 0);
+        return;
+    }
     CHECK(more != MAP_FAILED && (locked() - now >= 1024) == !!(flags & MCL_FUTURE) && locked() < most);
     if (flags == (MCL_CURRENT | MCL_FUTURE))
         CHECK(is_resident(more + (1 << 19)));

@@ -51,6 +51,7 @@ pub mod record;
 mod renew;
 pub mod request;
 pub mod slots;
+#[cfg(feature = "started")]
 pub mod started;
 mod store;
 mod stray;

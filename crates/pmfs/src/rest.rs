@@ -2,7 +2,7 @@
 //! clean, and whoever wrote the pool may have written anything there: a lock that it left would be waited for without end, and a count
 //! would run over.
 //!
-//! The tables are looked at while their checksum is made, part by part: that takes a fifth more, by itself it would take as long again.
+//! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
 use crate::alloc::Bitmap;
 use crate::error::Result;

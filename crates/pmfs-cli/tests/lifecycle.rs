@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use bench::{Bench, Bystander, is_daemon, wait_until};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
+use std::thread;
+use std::time::Duration;
 
 #[test]
 fn mounted_means_it_answers_and_unmounted_that_the_pool_is_free() {
@@ -93,6 +95,28 @@ fn busy_names_who_uses_it() {
         !is_daemon(bench.daemon().as_raw_nonzero().get() as u32)
     });
     bench.ok(&["fsck", "pool"]);
+}
+
+/// A command of this program that looks at a mount keeps it busy for that moment.
+#[test]
+fn a_command_that_passes_by_does_not_keep_a_mount() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    let mut command = bench.command(&["load", "-", bench.path("new").to_str().unwrap()]);
+    command
+        .current_dir(bench.path("mnt"))
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut passing = command.spawn().unwrap();
+    let end = passing.stdin.take().unwrap();
+    let ends = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(400));
+        drop(end);
+        passing.wait().unwrap();
+    });
+    bench.umount();
+    ends.join().unwrap();
 }
 
 #[test]

@@ -14,9 +14,9 @@ use crate::MountError;
 /// How many holders an error names.
 const HOLDERS_MAX: usize = 5;
 
-/// How long a mount that nobody is seen to hold is asked again. Who reads a link below `/proc` that
-/// leads into a mount, as `lsof` does, holds the mount for that moment.
-const PASSERS_BY: Duration = Duration::from_millis(500);
+/// How long a mount is asked again that is busy for a moment only: nobody is seen to hold it
+/// (`lsof` reads links below `/proc`), or this program does (`pmfs list` asks every mount).
+const PASSERS_BY: Duration = Duration::from_secs(2);
 
 /// Takes the mount away. `lazy`: at once for names, and for open files when the last is closed.
 ///
@@ -26,7 +26,7 @@ pub fn unmount(dir: &Path, lazy: bool) -> Result<(), MountError> {
     let deadline = Instant::now() + PASSERS_BY;
     while !unmount_now(dir, lazy)? {
         let holders = holders(dir);
-        if !holders.is_empty() || Instant::now() > deadline {
+        if holders.iter().any(|holder| !holder.is_ours) || Instant::now() > deadline {
             return Err(busy(dir, &holders));
         }
         thread::sleep(Duration::from_millis(20));
@@ -81,10 +81,12 @@ fn by_helper(dir: &Path, lazy: bool) -> Result<bool, MountError> {
     })
 }
 
-fn busy(dir: &Path, holders: &[String]) -> MountError {
-    let holders = match holders.len() {
+fn busy(dir: &Path, holders: &[Holder]) -> MountError {
+    let names: Vec<&str> = holders.iter().map(|holder| holder.name.as_str()).collect();
+    let holders = match names.len() {
         0 => ": files of it are open, or a process has its working directory there".to_owned(),
-        _ => format!(": in use by {}", holders.join(", ")),
+        1..=HOLDERS_MAX => format!(": in use by {}", names.join(", ")),
+        _ => format!(": in use by {}, ...", names[..HOLDERS_MAX].join(", ")),
     };
     MountError::Busy {
         path: dir.to_owned(),
@@ -92,29 +94,34 @@ fn busy(dir: &Path, holders: &[String]) -> MountError {
     }
 }
 
-/// Processes with an open file, a working directory, a root or a program below `dir`, as
-/// `name[pid]`, as far as this user may look.
-fn holders(dir: &Path) -> Vec<String> {
+/// A process that keeps a mount busy.
+struct Holder {
+    /// `name[pid]`.
+    name: String,
+    /// It runs the program of this process.
+    is_ours: bool,
+}
+
+/// Processes with an open file, a working directory, a root or a program below `dir`, as far as
+/// this user may look.
+fn holders(dir: &Path) -> Vec<Holder> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let mut found = Vec::new();
-    for process in processes.flatten() {
-        let name = process.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        if !holds(&process.path(), dir) {
-            continue;
+    let ours = fs::read_link("/proc/self/exe").ok();
+    let holder = |process: fs::DirEntry| {
+        let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+        let path = process.path();
+        if !holds(&path, dir) {
+            return None;
         }
-        if found.len() == HOLDERS_MAX {
-            found.push("...".to_owned());
-            break;
-        }
-        let command = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        found.push(format!("{}[{pid}]", command.trim()));
-    }
-    found
+        let command = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        Some(Holder {
+            name: format!("{}[{pid}]", command.trim()),
+            is_ours: ours.is_some() && fs::read_link(path.join("exe")).ok() == ours,
+        })
+    };
+    processes.flatten().filter_map(holder).collect()
 }
 
 fn holds(process: &Path, dir: &Path) -> bool {

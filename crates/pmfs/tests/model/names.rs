@@ -32,6 +32,7 @@ impl Reference {
     pub fn may_lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, Errno> {
         if name == b"." {
             self.live(dir)?;
+            self.entries(dir)?;
             return Ok(dir);
         }
         if name == b".." {

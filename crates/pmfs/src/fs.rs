@@ -2,7 +2,7 @@
 
 use crate::attach;
 use crate::check::{self, CheckReport};
-use crate::counters::{CountedRead, Totals};
+use crate::counters::Totals;
 use crate::dir::list;
 use crate::entrance::Entrance;
 use crate::error::{Error, Result};
@@ -335,9 +335,20 @@ impl Fs {
         cookie: u64,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
+        self.readdir_for(dir, cookie, true, emit)
+    }
+
+    /// As [`Fs::readdir`], with the time of access left as it is unless `wants_atime`.
+    pub fn readdir_for(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        wants_atime: bool,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
         self.look(|pool| {
             pool.alive()?;
-            list::readdir(pool, dir, cookie, emit)
+            list::readdir(pool, dir, cookie, wants_atime, emit)
         })
     }
 
@@ -349,43 +360,6 @@ impl Fs {
     /// Ends one hold.
     pub fn release(&self, ino: Ino) -> Result<()> {
         self.store(|pool| pool.release(ino))
-    }
-
-    /// Reads; short only at the end of the file.
-    #[inline]
-    pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let pool = self.pool();
-        let mut counted = CountedRead::default();
-        let count = |bytes| pool.count_ahead(&mut counted, bytes);
-        match pool.read_at_once(ino, offset, buffer, count) {
-            Some(read) => Ok(read),
-            None => self.read_in_tries(ino, offset, buffer, counted),
-        }
-    }
-
-    #[inline(never)]
-    fn read_in_tries(
-        &self,
-        ino: Ino,
-        offset: u64,
-        buffer: &mut [u8],
-        mut counted: CountedRead,
-    ) -> Result<usize> {
-        let pool = self.pool();
-        loop {
-            let count = |bytes| pool.count_ahead(&mut counted, bytes);
-            match pool.read(ino, offset, buffer, count) {
-                Ok(read) => {
-                    pool.count_done(&counted, Some(read as u64));
-                    return Ok(read);
-                }
-                Err(error) if self.pages_are_back(&error) => {}
-                Err(error) => {
-                    pool.count_done(&counted, None);
-                    return Err(error);
-                }
-            }
-        }
     }
 
     /// Hints that a read from `offset` on comes next: its first byte's line is asked for while the call is still on its way.
@@ -524,7 +498,8 @@ impl Fs {
     /// Reads at an open file's offset and moves it.
     pub fn read_file(&self, file: FileId, buffer: &mut [u8]) -> Result<usize> {
         self.pool().at_offset(file, |now| {
-            let read = self.read(now.ino, now.offset, buffer)?;
+            let wants_atime = || now.wants_atime();
+            let read = self.read_for(now.ino, now.offset, buffer, wants_atime)?;
             Ok((now.offset + read as u64, read))
         })
     }

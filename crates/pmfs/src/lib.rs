@@ -124,7 +124,7 @@ pub use lease::Alone;
 pub use look::{Look, PoolState, is_pool, remove};
 pub use map::{FileMap, MapMode};
 pub use new_file::NewFile;
-pub use open_file::OpenFile;
+pub use open_file::{OpenFile, wants_atime};
 pub use options::{MkfsOptions, OpenOptions, Stalled};
 #[doc(hidden)]
 pub use owner::protocol as lock_protocol;

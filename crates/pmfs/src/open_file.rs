@@ -65,6 +65,19 @@ pub struct OpenFile {
     pub flags: u64,
 }
 
+/// Whether reads by an open file with these flags of open(2) set the time of access: not with O_NOATIME.
+pub fn wants_atime(flags: u64) -> bool {
+    const O_NOATIME: u64 = 0o1000000;
+    flags & O_NOATIME == 0
+}
+
+impl OpenFile {
+    /// [`wants_atime`] of its flags.
+    pub fn wants_atime(&self) -> bool {
+        wants_atime(self.flags)
+    }
+}
+
 impl Fs {
     /// Does something at the offsets of two open files, of those that are named, and moves them to what `body` answers first; nobody
     /// else moves either meanwhile.

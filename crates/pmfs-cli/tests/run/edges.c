@@ -105,6 +105,27 @@ static void atimes(void) {
     }
 }
 
+/* Reads by a descriptor with O_NOATIME, given at the open or later, of a file and of a directory whose atime is due. */
+static void quiet(void) {
+    const char *names[] = {"file", "."};
+    for (int i = 0; i < 2; i++)
+        for (int late = 0; late < 3; late++) {
+            char room[512];
+            struct stat before, after;
+            struct timespec set[2] = {{100, 0}, {200, 0}};
+            const char *name = in(names[i]);
+            NEED(utimensat(AT_FDCWD, name, set, 0) == 0 && stat(name, &before) == 0);
+            int fd = open(name, O_RDONLY | (late == 0 ? O_NOATIME : 0));
+            NEED(fd >= 0);
+            if (late == 1)
+                TOLD(fcntl(fd, F_SETFL, O_NOATIME));
+            NEED((i == 0 ? read(fd, room, 3) : syscall(SYS_getdents64, fd, room, sizeof room)) > 0);
+            NEED(fstat(fd, &after) == 0);
+            say("%s, way %d: atime %s\n", names[i], late, before.st_atime == after.st_atime ? "stays" : "is renewed");
+            close(fd);
+        }
+}
+
 static void times(void) {
     struct timespec good[2] = {{9000000000, 5}, {-9000000000, 999999999}};
     struct stat stat;
@@ -185,6 +206,7 @@ int main(int count, char **arguments) {
     lengths();
     names();
     atimes();
+    quiet();
     times();
     locks();
     controls();

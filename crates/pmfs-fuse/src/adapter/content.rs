@@ -44,18 +44,20 @@ impl Adapter {
             offset,
             size,
             read_flags,
+            flags,
             ..
         } = body.take()?;
         let offset = within_a_file(offset)?;
         if size > READ_MAX {
             return Err(Errno::INVAL.into());
         }
+        let wants_atime = pmfs::wants_atime(flags.into());
         self.run(|server| {
             reply.fill(size as usize, |room| {
                 if read_flags & READ_LOCKOWNER == 0 {
-                    server.read_pages(header.nodeid, offset, room)
+                    server.read_pages(header.nodeid, offset, room, wants_atime)
                 } else {
-                    server.read(header.nodeid, fh, offset, room)
+                    server.read(header.nodeid, (fh, wants_atime), offset, room)
                 }
             })
         })

@@ -222,16 +222,26 @@ impl Adapter {
         reply: &mut Reply,
         entry: impl Fn(&Server, &DirEntry<'_>) -> T,
     ) -> Answer {
-        let ReadIn { offset, size, .. } = body.take()?;
+        let ReadIn {
+            offset,
+            size,
+            flags,
+            ..
+        } = body.take()?;
         let offset = within_a_file(offset)?;
         let listed = self.run(|server| {
-            server.readdir(header.nodeid, offset, &mut |found| {
-                let has_room = reply.has_room::<T>(size as usize, found.name);
-                if has_room {
-                    reply.named(&entry(server, &found), found.name);
-                }
-                has_room
-            })
+            server.readdir(
+                header.nodeid,
+                offset,
+                pmfs::wants_atime(flags.into()),
+                &mut |found| {
+                    let has_room = reply.has_room::<T>(size as usize, found.name);
+                    if has_room {
+                        reply.named(&entry(server, &found), found.name);
+                    }
+                    has_room
+                },
+            )
         });
         match listed {
             Err(_) if !reply.bytes().is_empty() => Ok(()),

@@ -40,9 +40,9 @@ impl Follower {
     }
 
     pub(super) fn read(&self, fs: &Fs, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let ino = fs.file(self.file)?.ino;
+        let open = fs.file(self.file)?;
         self.at(fs, offset, false, |at| {
-            let read = fs.read(ino, at, buffer)?;
+            let read = fs.read_for(open.ino, at, buffer, || open.wants_atime())?;
             Ok((at + read as u64, read))
         })
     }
@@ -185,7 +185,7 @@ mod tests {
             let mut buffer = vec![0; len];
             let read = self
                 .server
-                .read(self.node, self.handle, offset, &mut buffer);
+                .read(self.node, (self.handle, true), offset, &mut buffer);
             buffer.truncate(read.unwrap());
             buffer
         }

@@ -13,13 +13,19 @@ impl Server {
     ///
     /// # Errors
     /// As the engine's call; [`Error::PagesElsewhere`]; so for all below.
-    pub fn read_pages(&self, node: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub fn read_pages(
+        &self,
+        node: u64,
+        offset: u64,
+        buffer: &mut [u8],
+        wants_atime: bool,
+    ) -> Result<usize> {
         let ino = ino_of(node);
         self.pace.wait(ino);
         let _filling = self.past.filling(ino);
         self.fs
             .note_kernel_read(ino, &|| self.opened.is_writing(ino))?;
-        self.fs.read(ino, offset, buffer)
+        self.fs.read_for(ino, offset, buffer, || wants_atime)
     }
 
     /// WRITE of a page that a mapping has changed, which takes no set-id bits nor capabilities away. Whatever of it lies past the end of the file is

@@ -364,9 +364,10 @@ impl Server {
         &self,
         node: u64,
         cookie: u64,
+        wants_atime: bool,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        self.fs.readdir(ino_of(node), cookie, emit)
+        self.fs.readdir_for(ino_of(node), cookie, wants_atime, emit)
     }
 
     /// A LOOKUP of what READDIRPLUS lists. `None`: it is left to a LOOKUP.
@@ -442,13 +443,20 @@ impl Server {
     // ---- data ----
 
     /// READ.
-    pub fn read(&self, node: u64, handle: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub fn read(
+        &self,
+        node: u64,
+        (handle, wants_atime): (u64, bool),
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         if let Some(follower) = self.following.get(handle) {
             // The kernel has written back what is at its own offset.
             self.fs.stores_are_written(ino_of(node))?;
             return follower.read(&self.fs, offset, buffer);
         }
-        self.fs.read(ino_of(node), offset, buffer)
+        self.fs
+            .read_for(ino_of(node), offset, buffer, || wants_atime)
     }
 
     /// WRITE.
@@ -667,7 +675,7 @@ mod tests {
         server.fs.append(node, b"first").unwrap();
         server.write(node, 0, 0, b"second", &append).unwrap();
         let mut content = [0; 32];
-        let len = server.read(node, 0, 0, &mut content).unwrap();
+        let len = server.read(node, (0, true), 0, &mut content).unwrap();
         assert_eq!(&content[..len], b"firstsecond");
     }
 
@@ -737,7 +745,7 @@ mod tests {
             .unwrap();
         other.unlink(ROOT_INO, b"a").unwrap();
         let mut content = [0; 4];
-        assert_eq!(server.read(node, 0, 0, &mut content).unwrap(), 1);
+        assert_eq!(server.read(node, (0, true), 0, &mut content).unwrap(), 1);
         server.close_file(node, handle, None).unwrap();
         assert!(server.getattr(node).is_err());
         // Its number comes back with another file.

@@ -134,7 +134,7 @@ mod tests {
 
     fn content(server: &Server, node: u64) -> Vec<u8> {
         let mut content = vec![0; 64];
-        let len = server.read(node, 0, 0, &mut content).unwrap();
+        let len = server.read(node, (0, true), 0, &mut content).unwrap();
         content.truncate(len);
         content
     }

@@ -23,10 +23,11 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
     let room = (args[2] as u32 as usize).min(ROOM);
     let mut records = Vec::with_capacity(room.min(32 << 10));
     let mut met_none = true;
-    let before = fs.file(dir.file).map_err(errno)?.offset;
+    let open = fs.file(dir.file).map_err(errno)?;
+    let (before, wants_atime) = (open.offset, open.wants_atime());
     let listed = fs.at_offset(dir.file, |now| {
         let mut end = now.offset;
-        let listed = fs.readdir(dir.ino, now.offset, &mut |entry| {
+        let listed = fs.readdir_for(dir.ino, now.offset, wants_atime, &mut |entry| {
             met_none = false;
             let bytes = (HEAD + entry.name.len() + 1).next_multiple_of(8);
             if records.len() + bytes > room {

@@ -74,9 +74,15 @@ fn into_program(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64
     }
     // SAFETY: the program's buffer, for this call.
     let buffer = unsafe { program::buffer(address, bytes) };
-    fs.read(file.ino, at, buffer)
+    fs.read_for(file.ino, at, buffer, || wants_atime(fs, file))
         .map(|read| read as u64)
         .map_err(errno)
+}
+
+/// Whether reads by this descriptor set the file's time of access.
+#[cold]
+fn wants_atime(fs: &Fs, file: &Descriptor) -> bool {
+    fs.file(file.file).is_ok_and(|open| open.wants_atime())
 }
 
 /// Bytes that are read at once where they are kept in between.
@@ -91,7 +97,8 @@ fn by_steps(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64)) -
     let mut done = 0;
     while done < bytes {
         let want = (bytes - done).min(KEPT_STEP) as usize;
-        let read = fs.read(file.ino, at + done, &mut kept[..want]);
+        let wants_atime = || wants_atime(fs, file);
+        let read = fs.read_for(file.ino, at + done, &mut kept[..want], wants_atime);
         let step = read.map_err(errno).and_then(|read| {
             program::write_bytes(address.wrapping_add(done), &kept[..read])?;
             Ok(read)
@@ -554,7 +561,8 @@ fn send_within(
         let mut sent = 0;
         let mut step = || {
             let want = (bytes - sent).min(STEP as u64) as usize;
-            let read = fs.read(from.ino, start + sent, &mut buffer[..want]);
+            let wants_atime = || wants_atime(fs, from);
+            let read = fs.read_for(from.ino, start + sent, &mut buffer[..want], wants_atime);
             let read = read.map_err(errno)?;
             let at = if append { end(fs, to, true)? } else { target };
             let fits = limits::cut(read as u64, || Ok(at))? as usize;
@@ -593,7 +601,7 @@ fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: 
         let want = (bytes - sent).min(STEP as u64) as usize;
         let room = &mut buffer[..want];
         let read = match given {
-            Some(start) => fs.read(from.ino, start + sent, room),
+            Some(start) => fs.read_for(from.ino, start + sent, room, || wants_atime(fs, from)),
             None => fs.read_file(from.file, room),
         };
         let read = read.map_err(errno)?;

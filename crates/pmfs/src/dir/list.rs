@@ -30,6 +30,7 @@ pub(crate) fn readdir(
     pool: &Pool,
     dir: Ino,
     cookie: u64,
+    wants_atime: bool,
     emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
 ) -> Result<()> {
     let inode = locks::read(pool, dir, || {
@@ -40,7 +41,7 @@ pub(crate) fn readdir(
     if inode.links == 0 {
         return Err(Error::NotFound);
     }
-    if !pool.nodiratime.load(Ordering::Relaxed) {
+    if wants_atime && !pool.nodiratime.load(Ordering::Relaxed) {
         pool.accessed(&inode);
     }
     let parent = inode.parent;

@@ -56,7 +56,7 @@ impl Pool {
                 continue;
             }
             buffer.resize(want as usize, 0);
-            let got = match self.read(from, here, &mut buffer, |_| ()) {
+            let got = match self.read(from, here, &mut buffer, |_| (), &|| true) {
                 Ok(0) => break,
                 Ok(got) => got,
                 Err(error) if done == 0 => return Err(error),

@@ -97,6 +97,9 @@ static void advised(void) {
     }
     CHECK(madvise(own, PAGE, MADV_DONTNEED) == 0 && own[0] == 'A');
     FAILS(EINVAL, madvise(at + 1, PAGE, MADV_REMOVE));
+    CHECK(mlock(at, PAGE) == 0);
+    FAILS(EINVAL, madvise(at, PAGE, MADV_REMOVE));
+    CHECK(munlock(at, PAGE) == 0 && at[0] == 'A');
     /* By vectors, of this process: with a kernel that does not know that of its own memory, nothing. */
     int self = syscall(SYS_pidfd_open, getpid(), 0);
     struct iovec parts[] = {{at + PAGE, PAGE}, {at + 3 * PAGE, 2 * PAGE}};

@@ -2,6 +2,7 @@
 #include "check.h"
 #include <linux/fs.h>
 #include <stdint.h>
+#include <utime.h>
 
 static int file, at, other, null, pair[2];
 
@@ -126,6 +127,25 @@ static void quiet(void) {
         }
 }
 
+/* Of times that can't be, once the file is found. */
+static void bad_times(void) {
+    struct timespec set[2] = {{0, -5}, {0, 0}};
+    struct timeval micro[2] = {{0, -5}, {0, 0}};
+    struct utimbuf seconds = {INT64_MAX, INT64_MAX};
+    NEED(symlink("nowhere", in("dangling")) == 0 && symlink("loop", in("loop")) == 0);
+    const char *names[] = {"nowhere", "dangling", "loop", "file/below"};
+    for (int i = 0; i < 4; i++) {
+        say("%s\n", names[i]);
+        TOLD(utimensat(AT_FDCWD, in(names[i]), set, 0));
+        TOLD(utimes(in(names[i]), micro));
+        TOLD(utime(in(names[i]), &seconds));
+    }
+    TOLD(utimensat(AT_FDCWD, in("file"), set, 0));
+    TOLD(utimes(in("file"), micro));
+    TOLD(futimens(file, set));
+    TOLD(futimens(-1, set));
+}
+
 static void times(void) {
     struct timespec good[2] = {{9000000000, 5}, {-9000000000, 999999999}};
     struct stat stat;
@@ -207,6 +227,7 @@ int main(int count, char **arguments) {
     names();
     atimes();
     quiet();
+    bad_times();
     times();
     locks();
     controls();

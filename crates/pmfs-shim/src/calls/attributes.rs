@@ -265,8 +265,9 @@ pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let set = match timespecs(times) {
         // Not even the flags are looked at, nor has the name to be there.
         Ok([None, None]) => return Ok(0).into(),
-        Ok(set) => set,
-        Err(errno) => return Err(errno).into(),
+        Err(libc::EFAULT) => return Err(libc::EFAULT).into(),
+        // Times that can't be are judged when the file is found.
+        set => set,
     };
     if let Err(errno) = flags::allow_at(AtCall::Attribute, flags) {
         return Err(errno).into();
@@ -276,7 +277,7 @@ pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     }
     let by_descriptor = path == 0 || names_descriptor(path, flags);
     if by_descriptor && let Some(file) = descriptors::inode_at(dirfd) {
-        return of_inode(file.ino, Ok(set)).into();
+        return of_inode(file.ino, set).into();
     }
     if path == 0 {
         return Verdict::Pass;
@@ -287,7 +288,7 @@ pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
         [AT_FDCWD as u64, PATH, times, flags, 0, 0],
     );
     at_path(room, (dirfd, path), at_end, out, |fs, place| {
-        change_times(fs, place.found()?, set)
+        change_times(fs, place.found()?, set?)
     })
 }
 
@@ -304,6 +305,7 @@ pub(crate) fn utime(room: &mut Inner, a: [u64; 6]) -> Verdict {
         AtEnd::Follow,
         out,
         |fs, place| {
+            let attr = place.found()?;
             let times = if a[1] == 0 {
                 NOW
             } else {
@@ -311,7 +313,7 @@ pub(crate) fn utime(room: &mut Inner, a: [u64; 6]) -> Verdict {
                 let [atime, mtime] = seconds.map(|seconds| time_ns(seconds, 0));
                 [Some(SetTime::At(atime?)), Some(SetTime::At(mtime?))]
             };
-            change_times(fs, place.found()?, times)
+            change_times(fs, attr, times)
         },
     )
 }

@@ -727,10 +727,15 @@ fn punch(table: &Table, (start, end): (u64, u64), args: [u64; 6]) -> Answer {
                 return Err(if stretch.shared { EACCES } else { EINVAL });
             }
             let (at, len) = bytes_of(stretch, start, end);
+            let from = stretch.start + (at - stretch.at);
+            // The kernel ages no pages that are locked, and nothing else here is refused so.
+            let aged = [from, len, libc::MADV_COLD as u64, 0, 0, 0];
+            if by_kernel(libc::SYS_madvise, aged) == Err(EINVAL) {
+                return Err(EINVAL);
+            }
             fs.fallocate(stretch.ino, mode, at, len).map_err(errno)?;
             if stretch.apart {
                 // What was stored there, too.
-                let from = stretch.start + (at - stretch.at);
                 let args = [from, len, libc::MADV_DONTNEED as u64, 0, 0, 0];
                 by_kernel(libc::SYS_madvise, args)?;
             }

@@ -138,7 +138,7 @@ prepare_apart() {
     export HOME=$place/home PMFS_LOG=$place/home/log
 }
 
-# Those that DECISIONS 28 names have to work without a mount; most others do too.
+# Those that docs/adr/0043-always-a-mount.md names have to work without a mount; most others do too.
 checks_apart() {
     check "git: add, commit, branch, merge, fsck, gc, clone, pull" git_history "git" '\.git/(index|logs|FETCH_HEAD|config|objects/info/packs|worktrees)|three/\.git|\.(pack|idx|rev)'
     check "sqlite3: rollback journal" sqlite_rollback "sqlite3"

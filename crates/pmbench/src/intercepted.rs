@@ -1,5 +1,6 @@
-//! A program below `pmfs run`: the rows of DESIGN 8 by system calls that are served in the process, beside the same calls on
-//! tmpfs in the same process; what calls on other files cost more; what starting costs.
+//! A program below `pmfs run`: the rows of docs/design/targets.md by system calls that are served in
+//! the process, beside the same calls on tmpfs in the same process; what calls on other files cost
+//! more; what starting costs.
 
 use crate::ground::Ground;
 use crate::limit::Wait;

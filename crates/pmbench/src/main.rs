@@ -53,7 +53,7 @@ enum What {
     Experiments(experiments::Command),
     #[command(flatten)]
     Driver(drivers::Driver),
-    /// DESIGN 8's rows: the engine as a library, tmpfs by system calls, the memory's own limit.
+    /// The rows of docs/design/targets.md: the engine as a library, tmpfs by system calls, the memory's own limit.
     Rows {
         /// Size of the file that is read and written, in MiB.
         #[arg(long, default_value_t = 1024)]
@@ -98,7 +98,7 @@ enum What {
     },
     /// One, two, four and eight processes on one pool, on files and directories of their own and on the same ones.
     Sharing,
-    /// DESIGN 8's rows as a program below `pmfs run` has them, what it pays for other files, and starting.
+    /// The rows of docs/design/targets.md as a program below `pmfs run` has them, what it pays for other files, and starting.
     Intercepted {
         /// The program `pmfs`, with the library beside it.
         pmfs: std::path::PathBuf,

@@ -1,4 +1,4 @@
-//! The rows of DESIGN 8.
+//! The rows of docs/design/targets.md.
 
 use crate::ground::Ground;
 use crate::limit::Limit;

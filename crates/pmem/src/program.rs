@@ -1,5 +1,5 @@
-//! Memory of the program that a preloaded library serves: its pointers may be anything, so each copy has a landing pad
-//! (DECISIONS 34).
+//! Memory of the program that a preloaded library serves: its pointers may be anything, so each
+//! copy has a landing pad (docs/adr/0048-program-memory.md).
 
 use crate::copy::Copier;
 use crate::{landing, stray};

@@ -1,7 +1,8 @@
 //! What a thread keeps for itself: one block of thread-local words, reached by one addition.
 //!
-//! Initial-exec by hand, because Rust's thread-locals of a shared library go through `__tls_get_addr`, which may allocate:
-//! not allowed in a preloaded library, whose callers may be inside malloc or a signal handler (DECISIONS 35). No Drop, and all
+//! Initial-exec by hand, because Rust's thread-locals of a shared library go through
+//! `__tls_get_addr`, which may allocate: not allowed in a preloaded library, whose callers may be
+//! inside malloc or a signal handler (docs/adr/0049-stack-and-thread-locals.md). No Drop, and all
 //! zero at first. A child of vfork shares its parent's block.
 
 use std::arch::{asm, global_asm};

@@ -1,5 +1,6 @@
-//! A part of a pool, mapped once more for a program to load from and store to: pieces from here and there in the pool, in one row of
-//! addresses. It is apart from the engine's own mapping, and no write window closes it (DECISIONS 24).
+//! A part of a pool, mapped once more for a program to load from and store to: pieces from here and
+//! there in the pool, in one row of addresses. It is apart from the engine's own mapping, and no
+//! write window closes it (docs/adr/0012-windows.md).
 
 use std::fs::{File, OpenOptions};
 use std::io;

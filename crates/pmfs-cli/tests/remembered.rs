@@ -1,4 +1,5 @@
-//! What the kernel remembers of a mount that is alone in its pool (docs/adr/0015), and that nothing of it outlives that.
+//! What the kernel remembers of a mount that is alone in its pool (docs/adr/0015-leases.md), and
+//! that nothing of it outlives that.
 
 mod bench;
 

@@ -1,8 +1,9 @@
 //! The PMFS-Log, cut into lanes: circular logs of 64-byte entries.
 //!
-//! A lane runs one transaction at a time, under an id that it never uses again. Recovery takes the greatest
-//! id in the lane; if no entry of it closes it, its undo entries are restored in reverse. All smaller ids are
-//! done: that a transaction has begun proves that the one before had ended (DECISIONS 1).
+//! A lane runs one transaction at a time, under an id that it never uses again. Recovery takes the
+//! greatest id in the lane; if no entry of it closes it, its undo entries are restored in reverse.
+//! All smaller ids are done: that a transaction has begun proves that the one before had ended
+//! (docs/adr/0019-log-validity.md).
 //!
 //! An entry of old words holds as many ranges as go into its line, up to three: each is a line to be flushed, and most calls change a word
 //! or two in each of some places.

@@ -13,7 +13,8 @@ use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
 pub const LAYOUT: u64 = 16 + cfg!(feature = "other-layout") as u64;
-/// First layout of builds that go on before the words of a log of new words are durable (docs/adr/0017).
+/// First layout of builds that go on before the words of a log of new words are durable
+/// (docs/adr/0017-promised-and-not-waited-for.md).
 pub const LAYOUT_PROMISES: u64 = 13;
 /// [`LockRaw::debt`]: where the transaction's id starts.
 pub const DEBT_ID_SHIFT: u32 = 24;

@@ -1,4 +1,4 @@
-//! What the kernel may remember while the mount is alone in the pool (docs/adr/0015).
+//! What the kernel may remember while the mount is alone in the pool (docs/adr/0015-leases.md).
 //!
 //! Then, and only then, an answer about a name or an inode holds for [`TERM`]; a path's directories are asked for once in that time
 //! instead of at each look. The engine knows who is alone, and lets nobody in before the mount's lease has ended ([`Fs::lease`]).

@@ -1,4 +1,5 @@
-//! Who the program is, and what it may do: the kernel's rules for files, as the engine has none (DECISIONS 37).
+//! Who the program is, and what it may do: the kernel's rules for files, as the engine has none
+//! (docs/adr/0051-credentials.md).
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 

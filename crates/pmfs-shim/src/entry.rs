@@ -1,8 +1,9 @@
 //! Where libc's system calls arrive, and how they go on.
 //!
-//! A patched call site jumps to its stub, which jumps here: rax has the number, the arguments are where the kernel wants them,
-//! rcx is the stub's `pass`. Only rcx and r11 are free, as `syscall` destroys them, and the program's stack is not touched: its red
-//! zone is in use, and there may be little of it (DECISIONS 35). The answer is a jump to
+//! A patched call site jumps to its stub, which jumps here: rax has the number, the arguments are
+//! where the kernel wants them, rcx is the stub's `pass`. Only rcx and r11 are free, as `syscall`
+//! destroys them, and the program's stack is not touched: its red zone is in use, and there may be
+//! little of it (docs/adr/0049-stack-and-thread-locals.md). The answer is a jump to
 //! - `pass`: the kernel is to do it;
 //! - `pass + 2`, behind that `syscall`: it is done, rax is the answer;
 //! - `pass - 13`, where the stub jumped here: it is to be done again, after a signal's handler has run.

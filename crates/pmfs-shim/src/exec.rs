@@ -1,4 +1,5 @@
-//! exec: the next program finds this library, the pool, and the open files that it inherits (DECISIONS 8, 32).
+//! exec: the next program finds this library, the pool, and the open files that it inherits
+//! (docs/adr/0026-fork-exec-threads.md, docs/adr/0046-exec-targets.md).
 
 use std::fmt::Write;
 use std::sync::OnceLock;

@@ -8,9 +8,12 @@
 //! - `descriptors`: which numbers are ours; `names`: where a path leads, `numbered`: by way of a descriptor; `credentials`: who may, `limits`: how much; `pool`: the attachment.
 //! - `process`, `guest`, `exec`, `target`, `gate`: fork, vfork, threads, the next program. `promote`: what the mount has to do, `mapped_size`: what it has to know; `maps`: the pool's blocks in the program's memory; `retire`: everything is its. `program`: the program's memory; `memory`: our own.
 //!
-//! Rules (DECISIONS 33 to 36): system calls of our own are made directly (`kernel`), or while the thread counts as inside; no
-//! thread-locals but the one block of `pmem::thread`; an allocator of our own; no unwinder.
-//! Absent on purpose: anything that the engine could decide, and starting a mount (the command's affair).
+//! Rules (docs/adr/0047-signals.md, docs/adr/0048-program-memory.md,
+//! docs/adr/0049-stack-and-thread-locals.md, docs/adr/0050-own-descriptors.md): system calls of our
+//! own are made directly (`kernel`), or while the thread counts as inside; no thread-locals but the
+//! one block of `pmem::thread`; an allocator of our own; no unwinder.
+//! Absent on purpose: anything that the engine could decide, and starting a mount (the command's
+//! affair).
 
 mod calls;
 mod class;

@@ -1,8 +1,9 @@
 //! Where a path of the program's leads: to a place in the pool, or to somewhere that the kernel has to look for.
 //!
-//! Only names that surely lead into the pool are walked here: absolute ones below the directory that stands for it, and those relative to
-//! a directory in it. What leaves again (`..` at the root, a link to elsewhere) and what enters on other ways is the kernel's, whose walk
-//! ends at the mount (DECISIONS 38).
+//! Only names that surely lead into the pool are walked here: absolute ones below the directory
+//! that stands for it, and those relative to a directory in it. What leaves again (`..` at the
+//! root, a link to elsewhere) and what enters on other ways is the kernel's, whose walk ends at the
+//! mount (docs/adr/0052-other-names.md).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

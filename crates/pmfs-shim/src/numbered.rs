@@ -1,5 +1,6 @@
-//! Names that the kernel makes of descriptors: below `/proc/self/fd` and `/dev/fd`, `/dev/stdin` and its kin. Followed by the
-//! kernel, one of ours would lead to a placeholder, which is empty; so they are understood here (DECISIONS 38).
+//! Names that the kernel makes of descriptors: below `/proc/self/fd` and `/dev/fd`, `/dev/stdin`
+//! and its kin. Followed by the kernel, one of ours would lead to a placeholder, which is empty; so
+//! they are understood here (docs/adr/0052-other-names.md).
 
 use crate::kernel::{self, PATH};
 use crate::names::AtEnd;

@@ -1,4 +1,5 @@
-//! Signals: no handler of the program runs while the library is in the middle of a call (DECISIONS 33).
+//! Signals: no handler of the program runs while the library is in the middle of a call
+//! (docs/adr/0047-signals.md).
 //!
 //! Every handler is installed behind one of ours. One that comes while a thread is inside is put off: it is blocked in the mask that the
 //! interrupted code goes back to, and sent to the thread again, so that the kernel delivers it, as it was, when the entry opens the mask

@@ -1,4 +1,5 @@
-//! What a program that is about to start will be: whether this library can come with it (DECISIONS 32).
+//! What a program that is about to start will be: whether this library can come with it
+//! (docs/adr/0046-exec-targets.md).
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CLOEXEC, O_RDONLY};
 

@@ -31,7 +31,7 @@ pub(crate) const REGION: u64 = 512;
 pub(crate) enum Class {
     /// It makes the pool fuller.
     Ordinary,
-    /// It frees or replaces: it must go through on a full pool (DECISIONS 18).
+    /// It frees or replaces: it must go through on a full pool (docs/adr/0035-space.md).
     Privileged,
 }
 

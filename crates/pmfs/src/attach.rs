@@ -1,4 +1,4 @@
-//! Attaching to a pool and leaving it: first opener, last closer (DECISIONS 12).
+//! Attaching to a pool and leaving it: first opener, last closer (docs/adr/0030-first-and-last.md).
 
 use crate::error::{Error, Result};
 use crate::freeze::is_frozen;
@@ -449,8 +449,9 @@ fn occupy(pool: &Pool, path: Option<&Path>) -> Result<recovery::Undone> {
     Ok(undone)
 }
 
-/// Refuses a pool that others have, or may have, by means that don't meet ours: unlike builds, whose tables stand
-/// elsewhere; another device node, mount or container, through which locks are not the same (DECISIONS 7).
+/// Refuses a pool that others have, or may have, by means that don't meet ours: unlike builds,
+/// whose tables stand elsewhere; another device node, mount or container, through which locks are
+/// not the same (docs/adr/0025-life-of-a-process.md).
 fn keep_apart(last: &RunRecordRaw, ours: &RunRecordRaw, others: bool, adopt: bool) -> Result<()> {
     if others && last.layout != ours.layout {
         return Err(Error::UnlikeBuild {

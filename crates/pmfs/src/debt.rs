@@ -1,4 +1,5 @@
-//! What a transaction leaves to be done that was not closed for good (docs/adr/0016, 0017).
+//! What a transaction leaves to be done that was not closed for good
+//! (docs/adr/0016-closing-without-waiting.md, docs/adr/0017-promised-and-not-waited-for.md).
 //!
 //! Closed by a proof, that holds as long as the words that it logged are what they became; promised by a log of new words, recovery
 //! may make it again. So before one of these words changes again, or is somebody else's, the transaction must be closed for good. Each

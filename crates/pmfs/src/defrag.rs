@@ -1,5 +1,6 @@
-//! Defragmenting, while others use the pool: small leaves of a file become one large leaf, and regions of which little is
-//! used are emptied, so that they are whole again (docs/adr/0013).
+//! Defragmenting, while others use the pool: small leaves of a file become one large leaf, and
+//! regions of which little is used are emptied, so that they are whole again
+//! (docs/adr/0013-defrag.md).
 //!
 //! Each step is one call on one file, under its lock, of at most one 2 MiB region: others wait no longer than for a copy of
 //! that. What a file holds and its times stay as they are. Steps change the medium as overwrites do: a copy in blocks that

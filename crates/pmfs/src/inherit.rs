@@ -1,4 +1,5 @@
-//! Handing an attachment on: to a forked child, and to the program that a process becomes by exec (DECISIONS 8).
+//! Handing an attachment on: to a forked child, and to the program that a process becomes by exec
+//! (docs/adr/0026-fork-exec-threads.md).
 //!
 //! A slot's life is that of an address space, so a successor needs one of its own, taken before: with a reference to
 //! all that the old one has, and with locks kept by descriptors, which both inherit. Should the successor die before it has

@@ -1,4 +1,5 @@
-//! Pages of files that the kernels of mounts hold, and how others get them back (docs/adr/0008).
+//! Pages of files that the kernels of mounts hold, and how others get them back
+//! (docs/adr/0008-pages-are-taken-back.md).
 //!
 //! A program below a mount that maps a file works on pages of that mount's kernel; nothing that others store in the pool reaches
 //! them, and what the program stores stays there until the kernel writes it back. So an inode's pages belong to one mount at a

@@ -1,4 +1,4 @@
-//! Who is alone in a pool, and the lease that a mount has while it is (docs/adr/0015).
+//! Who is alone in a pool, and the lease that a mount has while it is (docs/adr/0015-leases.md).
 //!
 //! The kernel asks a mount again at each look, unless an answer says how long it holds; what others change meanwhile, the kernel
 //! would not see. While a mount is the only process in the pool nobody else changes anything, and answers may hold for a moment.

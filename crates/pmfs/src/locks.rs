@@ -1,4 +1,5 @@
-//! The lock table: one line {owner, sequence} for every inode whose keyed hash falls on it (DECISIONS 10).
+//! The lock table: one line {owner, sequence} for every inode whose keyed hash falls on it
+//! (docs/adr/0028-lock-table.md).
 //!
 //! Writers hold the line's owner word; while they change what readers may be looking at, its sequence is
 //! odd. Readers take nothing: they read the sequence, read, and read the sequence again.

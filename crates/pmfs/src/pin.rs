@@ -1,4 +1,5 @@
-//! Pins: files whose own blocks programs have mapped (DECISIONS 13, 17; docs/adr/0010).
+//! Pins: files whose own blocks programs have mapped (docs/adr/0010-pins.md,
+//! docs/adr/0031-atomic-writes.md).
 //!
 //! What a program stores there goes past the engine. So as long as an inode has a pin, of any process:
 //! - none of its blocks moves or is freed: it is written in place, as in `ordered` mode, and no byte beside those that are asked

@@ -1,4 +1,5 @@
-//! Changes that are promised by their log and not closed (docs/adr/0017).
+//! Changes that are promised by their log and not closed
+//! (docs/adr/0017-promised-and-not-waited-for.md).
 //!
 //! Once a log of new words is durable ([`crate::persist::Redo`]), its change is certain: the words are stored in place, and the call
 //! returns. Recovery makes the last transaction of a lane again if it is such a one, and also the one before it, if the last one was cut

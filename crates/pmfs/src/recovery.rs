@@ -1,10 +1,11 @@
 //! Recovery of a dead process's slot, while others go on, and of lanes after power loss: one code.
 //!
-//! Under the recovery lock, for all dead slots together: undo what their lanes began, settle their intents, and
-//! only then release their locks (DECISIONS 5, 6). That takes group locks alone, so whoever waits for a lock may do
-//! it, whatever locks it holds. What the dead held open is closed later, under the closing lock, by somebody who holds
-//! nothing: it takes the locks of inodes. Every step may be repeated: whoever finds a recoverer dead takes its lock over
-//! and starts again.
+//! Under the recovery lock, for all dead slots together: undo what their lanes began, settle their
+//! intents, and only then release their locks (docs/adr/0023-barriers.md,
+//! docs/adr/0024-shared-volatile-state.md). That takes group locks alone, so whoever waits for a
+//! lock may do it, whatever locks it holds. What the dead held open is closed later, under the
+//! closing lock, by somebody who holds nothing: it takes the locks of inodes. Every step may be
+//! repeated: whoever finds a recoverer dead takes its lock over and starts again.
 
 use crate::alloc::Bitmap;
 use crate::counters::Total;

@@ -1,7 +1,7 @@
 //! A process's slot: the mark that it is attached, its name among the owners of locks, and its counters.
 //!
-//! A slot is alive while its byte of the pool file is locked, which lasts as long as the address space that took it
-//! (DECISIONS 7).
+//! A slot is alive while its byte of the pool file is locked, which lasts as long as the address
+//! space that took it (docs/adr/0025-life-of-a-process.md).
 
 use crate::counters::Totals;
 use crate::error::{Error, Result};

@@ -1,5 +1,6 @@
-//! Pools whose file has less space than bytes (`mkfs --sparse`): a block gets space before it is given out, so that where there is none
-//! the caller is told so (DECISIONS 18). A store would be a signal, and the end of this process's use of the pool.
+//! Pools whose file has less space than bytes (`mkfs --sparse`): a block gets space before it is
+//! given out, so that where there is none the caller is told so (docs/adr/0035-space.md). A store
+//! would be a signal, and the end of this process's use of the pool.
 
 use crate::alloc::Bitmap;
 use crate::error::{Error, Result};

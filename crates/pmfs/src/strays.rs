@@ -1,5 +1,6 @@
-//! Strays: words of inodes that are stored and not flushed, for nothing is promised of them across a power loss
-//! (DECISIONS 16). A clean close promises all, so it has to know which inodes may have some.
+//! Strays: words of inodes that are stored and not flushed, for nothing is promised of them across
+//! a power loss (docs/adr/0034-times.md). A clean close promises all, so it has to know which
+//! inodes may have some.
 
 use crate::persist::Restore;
 use crate::pool::Pool;

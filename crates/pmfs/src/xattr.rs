@@ -1,5 +1,5 @@
-//! Extended attributes: all of an inode's in one run of blocks, replaced whole by a shadow and one word
-//! (DECISIONS 21).
+//! Extended attributes: all of an inode's in one run of blocks, replaced whole by a shadow and one
+//! word (docs/adr/0038-xattrs.md).
 //!
 //! The run holds: u32 length of what follows, u32 CRC-32C of it, then for each attribute u16 name length,
 //! u16 zero, u32 value length, name, value.

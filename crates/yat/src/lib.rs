@@ -1,6 +1,6 @@
 //! yat: every state in which a crash or a kill may leave a pool, recovered and judged.
 //!
-//! Two models (DECISIONS 26):
+//! Two models (docs/adr/0042-yat-models.md):
 //!
 //! - **Power loss** ([`explore`]): a workload is recorded ([`trace`]); at each of its fences and at the return of each
 //!   step every image that x86 allows ([`memory`]) is recovered by the real code, checked, what can be seen of it

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A place in the source.
 pub type Place = &'static Location<'static>;
 
-/// Which CPU: a fence covers what its own flushed and streamed (DECISIONS 5). One for each thread that is told apart.
+/// Which CPU: a fence covers what its own flushed and streamed (docs/adr/0023-barriers.md). One for
+/// each thread that is told apart.
 pub type Cpu = u8;
 
 /// CPUs that a trace can tell apart.

@@ -1,4 +1,5 @@
-//! Large holes of files get memory when they are touched, not before (DECISIONS 34).
+//! Large holes of files get memory when they are touched, not before
+//! (docs/adr/0048-program-memory.md).
 //!
 //! What a mapping shows there is an empty file, so that a touch is SIGBUS; before a program sees that signal, a piece of the hole
 //! gets memory and is mapped. To the kernel such addresses are bad, too. So while a process has any, every call that is given memory

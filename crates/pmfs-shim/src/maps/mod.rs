@@ -1,4 +1,5 @@
-//! Mappings of the pool's own blocks (docs/adr/0010): which addresses show which bytes of which file.
+//! Mappings of the pool's own blocks (docs/adr/0010-pins.md): which addresses show which bytes of
+//! which file.
 //!
 //! A mapping is one of the pool's file, piece by piece as the file's blocks lie. Their file is pinned in the pool as long as any
 //! address shows it. What lies behind its end, or was not there yet, shows an empty file, so that a touch is SIGBUS, as it has to

@@ -1,4 +1,4 @@
-//! Directories: an extendible hash whose table is a tree (DECISIONS 20).
+//! Directories: an extendible hash whose table is a tree (docs/adr/0037-directories.md).
 //!
 //! A name's keyed 63-bit hash leads through at most a few nodes to one bucket ([`bucket`]); a look at its
 //! header line and at the one record whose fingerprint fits decides. A full bucket is split into two fresh

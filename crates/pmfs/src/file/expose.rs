@@ -1,4 +1,5 @@
-//! Bytes past the end are undefined (DECISIONS 15). Whoever moves the end over them makes them zeros first.
+//! Bytes past the end are undefined (docs/adr/0033-past-the-end.md). Whoever moves the end over
+//! them makes them zeros first.
 
 use super::{Work, block_of};
 use crate::error::Result;

@@ -118,7 +118,7 @@ impl Work<'_> {
         self.inode.size_word = pair[0];
     }
 
-    /// mtime and ctime of an overwrite: stored, not flushed (DECISIONS 16).
+    /// mtime and ctime of an overwrite: stored, not flushed (docs/adr/0034-times.md).
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_times(&self) {
         self.locks.change();

@@ -284,7 +284,7 @@ impl Work<'_> {
     }
 
     /// Part of a large leaf: its old bytes to scratch blocks, entries that name them, then in place
-    /// (DECISIONS 14).
+    /// (docs/adr/0032-large-leaves.md).
     fn overwrite_saved(&mut self, off: u64, data: &[u8]) -> Result<()> {
         let mut fresh = self.pool.pm.fresh();
         let mut saved: Vec<(u64, u64, u64)> = Vec::new();

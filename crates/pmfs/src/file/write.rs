@@ -9,7 +9,7 @@ use crate::types::{DataMode, Ino};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::{SIZE_MAX, offset};
 
-/// A write up to this long is atomic (DECISIONS 13).
+/// A write up to this long is atomic (docs/adr/0031-atomic-writes.md).
 pub(crate) const ATOMIC_MAX: usize = 64 << 20;
 
 /// Where a write goes.

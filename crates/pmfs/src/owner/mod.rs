@@ -1,4 +1,6 @@
-//! Owner words: who holds a lock, a lane or a group, as one word that a CAS sets (DECISIONS 6, 8, 10).
+//! Owner words: who holds a lock, a lane or a group, as one word that a CAS sets
+//! (docs/adr/0024-shared-volatile-state.md, docs/adr/0026-fork-exec-threads.md,
+//! docs/adr/0028-lock-table.md).
 
 pub mod protocol;
 pub(crate) mod stalled;
@@ -12,7 +14,7 @@ use pmfs_format::runtime::{
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pauses before a waiter sleeps (DECISIONS 41).
+/// Pauses before a waiter sleeps (docs/adr/0055-waiting.md).
 const SPINS: u32 = 100;
 
 /// How long a waiter sleeps.

@@ -1,5 +1,6 @@
-//! A process that holds a lock of the pool and does not run: it was stopped. Killed it would be cleaned up after; stopped it
-//! holds up whoever needs what it holds, until it goes on (DECISIONS 9).
+//! A process that holds a lock of the pool and does not run: it was stopped. Killed it would be
+//! cleaned up after; stopped it holds up whoever needs what it holds, until it goes on
+//! (docs/adr/0027-stopped-holders.md).
 
 use super::slot_of;
 use crate::options::Stalled;

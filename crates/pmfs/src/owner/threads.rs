@@ -1,5 +1,5 @@
-//! Which threads of this process live: a lane whose thread is gone is recovered by its own process, for to all others that
-//! process lives (DECISIONS 8).
+//! Which threads of this process live: a lane whose thread is gone is recovered by its own process,
+//! for to all others that process lives (docs/adr/0026-fork-exec-threads.md).
 //!
 //! A thread can go without a word of its own (exit(2) by itself, a seccomp filter), so the kernel is asked. In a forked child the
 //! numbers of the parent's threads mean nothing: who attaches or settles there says which is his.

@@ -1,4 +1,4 @@
-//! The ways to change persistent memory, each a method of a type (DESIGN 4).
+//! The ways to change persistent memory, each a method of a type (docs/design/consistency.md).
 //!
 //! No other module of the engine can store to the pool: [`Pm`] gives the rest of the crate loads, and
 //!
@@ -359,7 +359,7 @@ impl Pm {
     }
 
     /// Way 4: a 16-byte store that may be lost or come early, for the times of an overwrite
-    /// (DECISIONS 16). It is not flushed.
+    /// (docs/adr/0034-times.md). It is not flushed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {

@@ -128,7 +128,8 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Logs `len` bytes at `off` whose old content was saved at `saved`, which must be durable (DECISIONS 14).
+    /// Logs `len` bytes at `off` whose old content was saved at `saved`, which must be durable
+    /// (docs/adr/0032-large-leaves.md).
     #[must_use]
     pub fn log_saved(&mut self, off: u64, len: u64, saved: u64, _durable: &Durable) -> Logged {
         self.push(KIND_DATA, off, 0);

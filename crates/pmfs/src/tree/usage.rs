@@ -1,5 +1,5 @@
 //! How many blocks a file takes: a count beside the inode, kept without log or flush. It is derived
-//! (DECISIONS 16): whoever recovers counts anew.
+//! (docs/adr/0034-times.md): whoever recovers counts anew.
 
 use super::entry::Entry;
 use super::visit::{Piece, Visitor};

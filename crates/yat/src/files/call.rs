@@ -97,7 +97,8 @@ pub type Held = Vec<Option<Ino>>;
 const ATTRIBUTE: &[u8] = b"user.yat";
 
 impl Call {
-    /// Whether it may write over what a file has: DECISIONS 13 and 16.
+    /// Whether it may write over what a file has: docs/adr/0031-atomic-writes.md
+    /// and docs/adr/0034-times.md.
     #[must_use]
     pub fn overwrites(&self) -> bool {
         match self {

@@ -71,7 +71,8 @@ pub struct Kind {
     pub first: fn(&Fs, &Prepared) -> Result<()>,
     /// Does it.
     pub call: fn(&Fs, &Prepared) -> Result<()>,
-    /// It writes over what a file has: DECISIONS 13 and 16.
+    /// It writes over what a file has: docs/adr/0031-atomic-writes.md and
+    /// docs/adr/0034-times.md.
     pub overwrites: bool,
     /// And may tear, in any mode.
     pub in_place: bool,

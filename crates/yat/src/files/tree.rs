@@ -99,7 +99,8 @@ fn node(fs: &Fs, attr: &Attr) -> pmfs::Result<Node> {
     })
 }
 
-/// What a comparison lets go either way: the exceptions of DECISIONS 13 and 16, and no others.
+/// What a comparison lets go either way: the exceptions of docs/adr/0031-atomic-writes.md
+/// and docs/adr/0034-times.md, and no others.
 #[derive(Clone, Debug, Default)]
 pub struct Exceptions {
     /// Times that files which were overwritten had at some time: mtimes, ctimes. An overwrite's are stored

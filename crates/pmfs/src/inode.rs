@@ -72,12 +72,35 @@ impl Inode {
     /// [`Error::Stale`] if it is neither.
     #[inline(always)]
     pub fn live(pool: &Pool, ino: Ino) -> Result<Inode> {
+        Inode::had(pool, ino)?.possible()
+    }
+
+    /// As [`Inode::live`], of a regular file.
+    ///
+    /// # Errors
+    /// As there, and of [`Inode::require_file`].
+    #[inline(always)]
+    pub fn live_file(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::had(pool, ino)?;
+        inode.possible_as(mode::S_IFREG, unlike_file)
+    }
+
+    /// As [`Inode::live`], of a directory.
+    ///
+    /// # Errors
+    /// As there, and of [`Inode::require_dir`].
+    #[inline(always)]
+    pub fn live_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::had(pool, ino)?;
+        inode.possible_as(mode::S_IFDIR, |_| Error::NotDirectory)
+    }
+
+    /// What has links, or is held open; whatever it is.
+    #[inline(always)]
+    fn had(pool: &Pool, ino: Ino) -> Result<Inode> {
         let inode = Inode::load(pool, ino)?;
         if inode.links == 0 && !pool.is_open(ino) {
             return Err(Error::Stale);
-        }
-        if !inode.is_possible() {
-            return Err(impossible(inode.off));
         }
         Ok(inode)
     }
@@ -85,15 +108,24 @@ impl Inode {
     /// The gate for inodes: what goes on from here has a type, and a size that a file can have, whoever wrote the pool.
     #[inline(always)]
     fn is_possible(&self) -> bool {
-        let kind = self.mode >> 12;
-        let has_kind = kind < u32::BITS / 2 && KINDS >> kind & 1 == 1;
-        has_kind & (self.size_word & !CTIME_IS_MTIME <= SIZE_MAX)
+        is_kind(self.mode & !0o7777) & is_size(self.size_word)
+    }
+
+    /// Through that gate, as what has one type. `unlike`: what is said of the others.
+    #[inline(always)]
+    fn possible_as(self, kind: u32, unlike: fn(u32) -> Error) -> Result<Inode> {
+        if self.mode & !0o7777 == kind && is_size(self.size_word) {
+            return Ok(self);
+        }
+        // Not the inode itself: what is told of by its address stays in memory.
+        Err(refused(self.off, self.mode, self.size_word, unlike))
     }
 
     /// As it was read under a lock, through that gate.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
+    #[inline(always)]
     pub fn possible(self) -> Result<Inode> {
         match self.is_possible() {
             true => Ok(self),
@@ -151,8 +183,7 @@ impl Inode {
     pub fn require_file(&self) -> Result<()> {
         match self.kind() {
             mode::S_IFREG => Ok(()),
-            mode::S_IFDIR => Err(Error::IsDirectory),
-            _ => Err(Error::Invalid(&"not a regular file")),
+            other => Err(unlike_file(other)),
         }
     }
 
@@ -290,32 +321,35 @@ impl Pool {
     }
 
     /// Everything `stat` says of an inode just read.
-    #[inline]
     pub(crate) fn attr_of(&self, inode: &Inode) -> Attr {
+        let mut attr = Attr::default();
+        self.attr_into(inode, &mut attr);
+        attr
+    }
+
+    /// As [`Pool::attr_of`], to where it is wanted: to move it costs more than to find it.
+    #[inline(always)]
+    pub(crate) fn attr_into(&self, inode: &Inode, attr: &mut Attr) {
         let cold = self.pm.read::<3>(inode.off + offset::ATIME);
-        let links = inode.links;
         let blocks = crate::tree::usage::blocks(self, inode);
         let device = matches!(inode.kind(), mode::S_IFBLK | mode::S_IFCHR);
-        Attr {
-            ino: inode.ino,
-            generation: inode.generation,
-            mode: inode.mode,
-            links,
-            uid: cold[1] as u32,
-            gid: (cold[1] >> 32) as u32,
-            rdev: if device { inode.parent as u32 } else { 0 },
-            size: if inode.is_dir() {
-                inode.size() * 64
-            } else {
-                inode.size()
-            },
-            // A count, and no promise: no file has more than all.
-            sectors: blocks.min(self.geometry.blocks) * (BLOCK_BYTES / 512),
-            atime_ns: cold[0] as i64,
-            mtime_ns: inode.mtime_ns,
-            ctime_ns: inode.ctime_ns(),
-            crtime_ns: cold[2] as i64,
-        }
+        attr.ino = inode.ino;
+        attr.generation = inode.generation;
+        attr.mode = inode.mode;
+        attr.links = inode.links;
+        attr.uid = cold[1] as u32;
+        attr.gid = (cold[1] >> 32) as u32;
+        attr.rdev = if device { inode.parent as u32 } else { 0 };
+        attr.size = match inode.is_dir() {
+            true => inode.size() * 64,
+            false => inode.size(),
+        };
+        // A count, and no promise: no file has more than all.
+        attr.sectors = blocks.min(self.geometry.blocks) * (BLOCK_BYTES / 512);
+        attr.atime_ns = cold[0] as i64;
+        attr.mtime_ns = inode.mtime_ns;
+        attr.ctime_ns = inode.ctime_ns();
+        attr.crtime_ns = cold[2] as i64;
     }
 }
 
@@ -358,6 +392,31 @@ impl NewInode<'_> {
             words[11] = self.xattr & (BLOCK_BYTES - 1);
         }
         words
+    }
+}
+
+/// Whether a word of size and flag has a size that a file can have.
+#[inline(always)]
+fn is_size(word: u64) -> bool {
+    // The flag goes out at the top.
+    const { assert!(CTIME_IS_MTIME == 1 << 63) };
+    word << 1 <= SIZE_MAX << 1
+}
+
+/// What is said of another type where a regular file is needed.
+fn unlike_file(kind: u32) -> Error {
+    match kind {
+        mode::S_IFDIR => Error::IsDirectory,
+        _ => Error::Invalid(&"not a regular file"),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refused(off: u64, mode: u32, size_word: u64, unlike: fn(u32) -> Error) -> Error {
+    match is_kind(mode & !0o7777) && is_size(size_word) {
+        true => unlike(mode & mode::S_IFMT),
+        false => impossible(off),
     }
 }
 

@@ -79,7 +79,7 @@ impl Attr {
     #[must_use]
     #[inline]
     pub fn is_sparse(&self) -> bool {
-        self.sectors.saturating_mul(512) < self.size && self.mode & mode::S_IFMT == mode::S_IFREG
+        self.sectors < self.size.div_ceil(512) && self.mode & mode::S_IFMT == mode::S_IFREG
     }
 }
 

@@ -87,8 +87,7 @@ impl Pool {
         }
         self.alive().ok()?;
         locks::read_content_at_once(self, ino, || {
-            let inode = Inode::live(self, ino).ok()?;
-            inode.require_file().ok()?;
+            let inode = Inode::live_file(self, ino).ok()?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
             if len == 0 || self.atime_due(&inode).is_some() {
                 return None;
@@ -120,8 +119,7 @@ impl Pool {
         // Nothing is handed out of the closure: what a `Result` has in it is moved several times, each a store that is
         // loaded again before it is done.
         locks::read_content(self, ino, || {
-            let inode = Inode::live(self, ino)?;
-            inode.require_file()?;
+            let inode = Inode::live_file(self, ino)?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
             atime = if len > 0 {
                 self.atime_due(&inode)

@@ -79,8 +79,7 @@ impl Target {
 /// What a name names, or no name: the parent.
 #[inline]
 fn target(pool: &Pool, dir: Ino, name: Option<&Name<'_>>) -> Result<Target> {
-    let inode = Inode::live(pool, dir)?;
-    inode.require_dir()?;
+    let inode = Inode::live_dir(pool, dir)?;
     let Some(name) = name else {
         let parent = Some(inode.parent).filter(|&ino| ino <= Ino::from(u32::MAX));
         return parent.map(Target).ok_or_else(|| misfit(inode.off));
@@ -129,8 +128,7 @@ fn named(pool: &Pool, dir: &Inode, hit: &Hit) -> Result<Inode> {
 /// Looks a name up without locks: what it names, so that the right locks can be taken.
 pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>> {
     locks::read(pool, dir, || {
-        let inode = Inode::live(pool, dir)?;
-        inode.require_dir()?;
+        let inode = Inode::live_dir(pool, dir)?;
         let found = dir::lookup(pool, &inode, name)?.map(|hit| hit.ino);
         // Whoever asks takes the inode's lock next, and reads it.
         if let Some(ino) = found
@@ -205,7 +203,7 @@ impl Pool {
             if !found.is(dir, &inode) {
                 return Err(misfit(inode.off));
             }
-            *attr = self.attr_of(&inode);
+            self.attr_into(&inode, attr);
             Ok(())
         });
         read.map_err(|error| without_inode(found, error))
@@ -229,7 +227,7 @@ impl Pool {
     pub(crate) fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         self.alive()?;
         locks::read(self, ino, || {
-            *attr = self.attr_of(&Inode::live(self, ino)?);
+            self.attr_into(&Inode::live(self, ino)?, attr);
             Ok(())
         })
     }

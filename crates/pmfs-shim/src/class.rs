@@ -40,8 +40,7 @@ macro_rules! calls {
 mod page;
 mod passed;
 
-use passed::PASSED;
-pub(crate) use passed::PROMOTED;
+use passed::{PASSED, PROMOTED};
 
 /// Never: passed on at once.
 const PASS: u8 = 0;
@@ -337,12 +336,74 @@ const SERVED: [Calls; 4] = [
     LOOKED_AT_AND_SETTLED,
 ];
 
+/// Longest name of a call, with what is left of its room.
+const NAME_MAX: usize = 24;
+type Names = [[u8; NAME_MAX]; crate::entry::NUMBERS];
+
+/// The names in one piece: as pointers they would be some 500 relocations at each program's start.
+static NAMES: Names = {
+    let mut names = [[0; NAME_MAX]; crate::entry::NUMBERS];
+    let mut at = 0;
+    while at < SERVED.len() {
+        names = named(names, SERVED[at]);
+        at += 1;
+    }
+    at = 0;
+    while at < PASSED.len() {
+        names = named(names, PASSED[at].calls);
+        at += 1;
+    }
+    at = 0;
+    while at < PROMOTED.len() {
+        let (number, name, _) = PROMOTED[at];
+        names[number as usize] = padded(name);
+        at += 1;
+    }
+    names = named(names, WITHOUT_DESCRIPTORS);
+    named(names, WITH_MEMORY)
+};
+
+const fn named(mut names: Names, calls: Calls) -> Names {
+    let mut at = 0;
+    while at < calls.len() {
+        names[calls[at].0 as usize] = padded(calls[at].1);
+        at += 1;
+    }
+    names
+}
+
+/// Without what stands before it, which all have.
+const fn padded(name: &str) -> [u8; NAME_MAX] {
+    const BEFORE: usize = "SYS_".len();
+    let (name, mut padded) = (name.as_bytes(), [0; NAME_MAX]);
+    let mut at = BEFORE;
+    while at < name.len() {
+        padded[at - BEFORE] = name[at];
+        at += 1;
+    }
+    padded
+}
+
 /// A call's name.
 pub(crate) fn name(number: i64) -> &'static str {
-    let served = SERVED.into_iter().chain([WITHOUT_DESCRIPTORS, WITH_MEMORY]);
-    let passed = PASSED.iter().map(|passed| passed.calls);
-    let promoted = PROMOTED.iter().map(|(number, name, _)| (*number, *name));
-    let mut all = served.chain(passed).flatten().copied().chain(promoted);
-    let found = all.find(|(other, _)| *other == number);
-    found.map_or("?", |(_, name)| name.trim_start_matches("SYS_"))
+    let name = usize::try_from(number).ok().and_then(|at| NAMES.get(at));
+    let name = name.and_then(|name| name.split(|byte| *byte == 0).next());
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    name.filter(|name| !name.is_empty()).unwrap_or("?")
 }
+
+/// Which arguments of a promoted call are descriptors, a bit for each; 0: it is no such call.
+pub(crate) static PROMOTES: [u8; crate::entry::NUMBERS] = {
+    let mut all = [0; crate::entry::NUMBERS];
+    let mut at = 0;
+    while at < PROMOTED.len() {
+        let (number, _, which) = PROMOTED[at];
+        let mut argument = 0;
+        while argument < which.len() {
+            all[number as usize] |= 1 << which[argument];
+            argument += 1;
+        }
+        at += 1;
+    }
+    all
+};

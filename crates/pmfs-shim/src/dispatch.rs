@@ -177,10 +177,8 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_io_uring_setup => Verdict::done(Err(libc::ENOSYS)),
         libc::SYS_landlock_add_rule => promoted::landlock_rule(args),
         libc::SYS_kcmp => promoted::compare(args),
-        _ => match promoted::descriptors_of(number) {
-            Some(which) => promoted::serve(number, args, which),
-            None => process::serve(call, room),
-        },
+        _ if promoted::is(number) => promoted::serve(number, args),
+        _ => process::serve(call, room),
     }
 }
 

@@ -4,16 +4,16 @@
 use libc::{ENOSYS, EOPNOTSUPP};
 
 use super::kernel_answer;
-use crate::class::{PROMOTED, numbers};
+use crate::class::{PROMOTES, numbers};
 use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::program::{self, Answer};
 use crate::{kernel, mountless, promote};
 
-/// Which of a call's arguments are descriptors, if it is one of these.
-pub(crate) fn descriptors_of(number: i64) -> Option<&'static [usize]> {
-    let found = PROMOTED.iter().find(|(other, ..)| *other == number);
-    found.map(|(_, _, which)| *which)
+/// Whether a call is one of these.
+#[inline(always)]
+pub(crate) fn is(number: i64) -> bool {
+    PROMOTES[number as usize] != 0
 }
 
 /// The open file or directory of the pool that a number is, if the kernel has only a placeholder there.
@@ -22,13 +22,12 @@ fn ours(number: u64) -> Option<Descriptor> {
 }
 
 /// Does the call with the mount's descriptors in place of ours.
-pub(crate) fn serve(number: i64, args: [u64; 6], which: &[usize]) -> Verdict {
+pub(crate) fn serve(number: i64, args: [u64; 6]) -> Verdict {
+    let which = PROMOTES[number as usize];
     // fsconfig(2) has a descriptor there with some commands alone: FSCONFIG_SET_PATH, _SET_PATH_EMPTY and _SET_FD.
     let has = number != libc::SYS_fsconfig || (3..=5).contains(&args[1]);
-    let which: Vec<usize> = which
-        .iter()
-        .copied()
-        .filter(|at| has && ours(args[*at]).is_some())
+    let which: Vec<usize> = (0..args.len())
+        .filter(|at| which >> at & 1 == 1 && has && ours(args[*at]).is_some())
         .collect();
     if which.is_empty() {
         return Verdict::Pass;

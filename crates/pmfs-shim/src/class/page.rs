@@ -76,6 +76,16 @@ fn each_call_is_listed_once() {
     }
 }
 
+#[test]
+fn calls_have_names() {
+    for (number, with_prefix, _) in all() {
+        assert_eq!(name(number), &with_prefix[4..]);
+    }
+    for number in [-1, 400, 511, 512, i64::MAX] {
+        assert_eq!(name(number), "?");
+    }
+}
+
 /// What is called served is served somewhere: the identity's calls by one arm for all of them.
 #[test]
 fn served_calls_have_an_arm() {

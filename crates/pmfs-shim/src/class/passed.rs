@@ -238,7 +238,7 @@ const GONE: Calls = calls![
 ];
 
 /// Calls that concern a file as such, each with the arguments that are descriptors: those of the pool become the mount's for the call.
-pub(crate) const PROMOTED: &[(i64, &str, &[usize])] = &[
+pub(super) const PROMOTED: &[(i64, &str, &[usize])] = &[
     (
         numbers::SYS_name_to_handle_at,
         "SYS_name_to_handle_at",

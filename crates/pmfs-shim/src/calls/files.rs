@@ -48,9 +48,15 @@ fn for_change(file: &Descriptor) -> Result<&'static Fs, i32> {
 
 /// As [`for_change`], for calls that change what is there.
 fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
-    let fs = for_change(file)?;
-    maps::refuse_write(file.ino)?;
+    let fs = for_writing(file)?;
+    before_storing(fs, file)?;
     Ok(fs)
+}
+
+/// Of a file that may be written, before what is there is changed.
+fn before_storing(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
+    credentials::drop_privileges(fs, file.ino)?;
+    maps::refuse_write(file.ino)
 }
 
 fn offset(value: u64) -> Result<u64, i32> {
@@ -517,31 +523,24 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
 /// Bytes that one step of a copy between the pool and elsewhere takes.
 const STEP: usize = 256 << 10;
 
-pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
-    let (to, from) = (descriptors::get(args[0]), descriptors::get(args[1]));
-    if to.is_none() && from.is_none() {
-        return Verdict::Pass;
+/// sendfile(2), once it is judged (`moves.rs`); `given`: the program's offset, if it gives one.
+pub(crate) fn sendfile(
+    args: [u64; 6],
+    given: Option<u64>,
+    [from, to]: [Option<Descriptor>; 2],
+) -> Answer {
+    let fs = fs()?;
+    let bytes = args[3].min(IO_MAX);
+    let sent = match (&from, &to) {
+        (Some(from), Some(to)) => send_within(fs, (from, given), to, bytes)?,
+        (Some(from), None) => send_out(fs, (from, given), args[0], bytes)?,
+        (None, Some(to)) => receive(fs, (args[1], given), to, bytes)?,
+        (None, None) => return Err(EBADF),
+    };
+    if let Some(start) = given {
+        program::write(args[2], &(start + sent))?;
     }
-    let Some(from) = from else {
-        return Verdict::done(to.map_or(Err(EBADF), |to| receive(&to, args)));
-    };
-    let send = || {
-        let fs = for_reading(&from)?;
-        let given = match args[2] {
-            0 => None,
-            pointer => Some(offset(program::read(pointer)?)?),
-        };
-        let bytes = args[3].min(IO_MAX);
-        let sent = match to {
-            Some(to) => send_within(fs, (&from, given), &to, bytes)?,
-            None => send_out(fs, (&from, given), args[0], bytes)?,
-        };
-        if let Some(start) = given {
-            program::write(args[2], &(start + sent))?;
-        }
-        Ok(sent)
-    };
-    Verdict::done(send())
+    Ok(sent)
 }
 
 /// sendfile(2) from one file of ours into another; nobody who shares their offsets comes between.
@@ -551,8 +550,7 @@ fn send_within(
     to: &Descriptor,
     bytes: u64,
 ) -> Answer {
-    for_storing(to)?;
-    let append = appends(fs, to);
+    before_storing(fs, to)?;
     let mut buffer = vec![0; STEP.min(bytes.max(1) as usize)];
     let failed = Cell::new(0);
     let own = given.is_none().then_some(from.file);
@@ -564,15 +562,10 @@ fn send_within(
             let wants_atime = || wants_atime(fs, from);
             let read = fs.read_for(from.ino, start + sent, &mut buffer[..want], wants_atime);
             let read = read.map_err(errno)?;
-            let at = if append { end(fs, to, true)? } else { target };
-            let fits = limits::cut(read as u64, || Ok(at))? as usize;
-            let data = &buffer[..fits];
-            let written = match append {
-                true => fs.append(to.ino, data),
-                false => fs.write(to.ino, at, data).map(|written| (at, written)),
-            };
-            let (at, written) = written.map_err(errno)?;
-            target = at + written as u64;
+            let fits = limits::cut(read as u64, || Ok(target))? as usize;
+            let written = fs.write(to.ino, target, &buffer[..fits]);
+            let written = written.map_err(errno)?;
+            target += written as u64;
             sent += written as u64;
             Ok(written == want && sent < bytes)
         };
@@ -605,7 +598,7 @@ fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: 
             None => fs.read_file(from.file, room),
         };
         let read = read.map_err(errno)?;
-        let wrote = put(fs, None, to, &buffer[..read]);
+        let wrote = put(to, &buffer[..read]);
         let taken = read as u64 - wrote.unwrap_or(0).min(read as u64);
         if given.is_none() {
             give_back(fs, from, taken)?;
@@ -623,23 +616,19 @@ fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: 
 }
 
 /// sendfile(2) from a file of others into one of ours. A source without offsets is refused, as the kernel does.
-fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
-    let fs = for_writing(to)?;
+fn receive(fs: &Fs, (from, given): (u64, Option<u64>), to: &Descriptor, bytes: u64) -> Answer {
     let number = |answer: i64| kernel_answer(answer);
     let own = number(kernel::plain(
         libc::SYS_lseek,
-        &[args[1], 0, libc::SEEK_CUR as u64],
+        &[from, 0, libc::SEEK_CUR as u64],
     ))
     .map_err(|_| EINVAL)?;
-    let start = match args[2] {
-        0 => own,
-        pointer => offset(program::read(pointer)?)?,
-    };
-    let is_own = args[2] == 0;
-    let mut buffer = vec![0; STEP.min(args[3].max(1) as usize)];
+    let start = given.unwrap_or(own);
+    let is_own = given.is_none();
+    let mut buffer = vec![0; STEP.min(bytes.max(1) as usize)];
     let mut sent = 0;
-    while sent < args[3].min(IO_MAX) {
-        let want = (args[3] - sent).min(STEP as u64);
+    while sent < bytes {
+        let want = (bytes - sent).min(STEP as u64);
         let at = buffer.as_mut_ptr().expose_provenance() as u64;
         // By its own offset the kernel reads each byte for one alone of those who share it.
         let (call, place) = match is_own {
@@ -647,16 +636,16 @@ fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
             false => (libc::SYS_pread64, start + sent),
         };
         // SAFETY: the kernel fills the buffer.
-        let read = number(unsafe { kernel::call(call, [args[1], at, want, place, 0, 0]) });
+        let read = number(unsafe { kernel::call(call, [from, at, want, place, 0, 0]) });
         let wrote = match read {
             Ok(0) => break,
-            Ok(read) => put(fs, Some(to), args[0], &buffer[..read as usize]),
+            Ok(read) => store(fs, to, &buffer[..read as usize]),
             Err(error) => Err(error),
         };
         let left = read.unwrap_or(0) - wrote.unwrap_or(0);
         if is_own && left > 0 {
             let back = -(left as i64) as u64;
-            kernel::plain(libc::SYS_lseek, &[args[1], back, libc::SEEK_CUR as u64]);
+            kernel::plain(libc::SYS_lseek, &[from, back, libc::SEEK_CUR as u64]);
         }
         match wrote {
             Ok(wrote) => sent += wrote,
@@ -667,83 +656,63 @@ fn receive(to: &Descriptor, args: [u64; 6]) -> Answer {
             break;
         }
     }
-    if !is_own {
-        program::write(args[2], &(start + sent))?;
-    }
     Ok(sent)
 }
 
-/// Writes to a file of ours, or to any other descriptor.
-fn put(fs: &Fs, to: Option<&Descriptor>, number: u64, data: &[u8]) -> Answer {
-    let Some(to) = to else {
-        let at = data.as_ptr().expose_provenance() as u64;
-        let args = [number, at, data.len() as u64, 0, 0, 0];
-        // A pipe may take it only when somebody reads.
-        // SAFETY: the kernel reads the data.
-        let answer = gate::away(|| unsafe { kernel::call(libc::SYS_write, args) });
-        return kernel_answer(answer);
-    };
-    for_storing(to)?;
-    let append = appends(fs, to);
-    let bytes = limits::cut(data.len() as u64, || end(fs, to, append))?;
-    let written = fs.write_file(to.file, &data[..bytes as usize], append);
+/// Writes to a descriptor that is none of ours.
+fn put(number: u64, data: &[u8]) -> Answer {
+    let at = data.as_ptr().expose_provenance() as u64;
+    let args = [number, at, data.len() as u64, 0, 0, 0];
+    // A pipe may take it only when somebody reads.
+    // SAFETY: the kernel reads the data.
+    let answer = gate::away(|| unsafe { kernel::call(libc::SYS_write, args) });
+    kernel_answer(answer)
+}
+
+/// Writes to a file of ours, at its offset.
+fn store(fs: &Fs, to: &Descriptor, data: &[u8]) -> Answer {
+    before_storing(fs, to)?;
+    let bytes = limits::cut(data.len() as u64, || end(fs, to, false))?;
+    let written = fs.write_file(to.file, &data[..bytes as usize], false);
     mapped_size::changed(to.ino);
     written.map(|written| written as u64).map_err(errno)
 }
 
-pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
-    let (from, to) = match (descriptors::get(args[0]), descriptors::get(args[2])) {
-        (None, None) => return Verdict::Pass,
-        (Some(from), Some(to)) => (from, to),
-        // Between file systems: the program copies by itself.
-        _ => return Verdict::done(Err(libc::EXDEV)),
-    };
-    let copy = || {
-        let fs = for_reading(&from)?;
-        for_storing(&to)?;
-        if args[5] != 0 {
-            return Err(EINVAL);
-        }
-        if to.is_dir {
-            return Err(EISDIR);
-        }
-        if appends(fs, &to) {
-            return Err(EBADF);
-        }
-        let given = |pointer: u64| match pointer {
-            0 => Ok(None),
-            pointer => offset(program::read(pointer)?).map(Some),
+/// copy_file_range(2), once it is judged; the program's offsets, if it gives them.
+pub(crate) fn copy_file_range(
+    args: [u64; 6],
+    [start, target]: [Option<u64>; 2],
+    [from, to]: [&Descriptor; 2],
+) -> Answer {
+    let fs = fs()?;
+    before_storing(fs, to)?;
+    let own = [
+        start.is_none().then_some(from.file),
+        target.is_none().then_some(to.file),
+    ];
+    let failed = Cell::new(0);
+    let mut ends = [0; 2];
+    let copied = fs.at_offsets(own, |[at, to_at]| {
+        let places = [start.unwrap_or(at), target.unwrap_or(to_at)];
+        let bytes = limits::cut(args[4].min(IO_MAX), || Ok(places[1]));
+        failed.set(bytes.err().unwrap_or(0));
+        let [at, to_at] = places;
+        let copied = match bytes {
+            Ok(bytes) => fs.copy_range(from.ino, at, to.ino, to_at, bytes)?,
+            Err(_) => 0,
         };
-        let (start, target) = (given(args[1])?, given(args[3])?);
-        let own = [
-            start.is_none().then_some(from.file),
-            target.is_none().then_some(to.file),
-        ];
-        let failed = Cell::new(0);
-        let mut ends = [0; 2];
-        let copied = fs.at_offsets(own, |[at, to_at]| {
-            let places = [start.unwrap_or(at), target.unwrap_or(to_at)];
-            let bytes = limits::cut(args[4].min(IO_MAX), || Ok(places[1]));
-            failed.set(bytes.err().unwrap_or(0));
-            let [at, to_at] = places;
-            let copied = match bytes {
-                Ok(bytes) => fs.copy_range(from.ino, at, to.ino, to_at, bytes)?,
-                Err(_) => 0,
-            };
-            ends = places.map(|at| at + copied);
-            Ok((ends, copied))
-        });
-        if failed.get() != 0 {
-            return Err(failed.get());
+        ends = places.map(|at| at + copied);
+        Ok((ends, copied))
+    });
+    if failed.get() != 0 {
+        return Err(failed.get());
+    }
+    let copied = copied.map_err(errno)?;
+    for (pointer, end) in [(args[1], ends[0]), (args[3], ends[1])] {
+        if pointer != 0 {
+            program::write(pointer, &end)?;
         }
-        let copied = copied.map_err(errno)?;
-        for (pointer, end) in [(args[1], ends[0]), (args[3], ends[1])] {
-            if pointer != 0 {
-                program::write(pointer, &end)?;
-            }
-        }
-        mapped_size::changed(to.ino);
-        Ok(copied)
-    };
-    Verdict::done(copy())
+    }
+    mapped_size::changed(to.ino);
+    Ok(copied)
 }

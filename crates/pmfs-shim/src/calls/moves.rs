@@ -22,6 +22,9 @@ impl End {
     /// EBADF.
     fn of(number: u64, ours: Option<&Descriptor>) -> Result<End, i32> {
         if let Some(file) = ours {
+            if file.has_path_only() {
+                return Err(EBADF);
+            }
             let append = fs()?.file_flags(file.file) as i32 & O_APPEND;
             let kind = if file.is_dir { S_IFDIR } else { libc::S_IFREG };
             return Ok(End {
@@ -57,11 +60,15 @@ impl End {
 }
 
 /// The program's offset; none: the file's own, of which nothing is wrong.
-fn offset_at(pointer: u64) -> Result<u64, i32> {
+fn offset_at(pointer: u64) -> Result<Option<u64>, i32> {
     match pointer {
-        0 => Ok(0),
-        pointer => crate::program::read(pointer),
+        0 => Ok(None),
+        pointer => crate::program::read(pointer).map(Some),
     }
+}
+
+fn is_negative(offset: Option<u64>) -> bool {
+    offset.is_some_and(|at| at > i64::MAX as u64)
 }
 
 pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
@@ -70,12 +77,12 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
         return Verdict::Pass;
     }
     let judge = || {
-        let negative = offset_at(args[2])? > i64::MAX as u64;
+        let given = offset_at(args[2])?;
         let source = End::of(args[1], from.as_ref())?;
         if !source.reads() {
             return Err(EBADF);
         }
-        if negative {
+        if is_negative(given) {
             return Err(EINVAL);
         }
         let target = End::of(args[0], to.as_ref())?;
@@ -86,12 +93,10 @@ pub(crate) fn sendfile(args: [u64; 6]) -> Verdict {
         if appends || source.kind == S_IFDIR {
             return Err(EINVAL);
         }
-        Ok(())
+        Ok(given)
     };
-    match judge() {
-        Ok(()) => files::sendfile(args),
-        Err(errno) => Err(errno).into(),
-    }
+    let sent = judge().and_then(|given| files::sendfile(args, given, [from, to]));
+    sent.into()
 }
 
 pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
@@ -117,21 +122,20 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
             return Err(EBADF);
         }
         // Between file systems the program copies by itself.
-        if from.is_none() || to.is_none() {
+        let (Some(from), Some(to)) = (&from, &to) else {
             return Err(EXDEV);
-        }
-        if places.iter().any(|at| at.checked_add(args[4]).is_none()) {
+        };
+        let overflows = |at: &Option<u64>| at.unwrap_or(0).checked_add(args[4]).is_none();
+        if places.iter().any(overflows) {
             return Err(libc::EOVERFLOW);
         }
-        match places.iter().any(|at| *at > i64::MAX as u64) {
-            true => Err(EINVAL),
-            false => Ok(()),
+        if places.into_iter().any(is_negative) {
+            return Err(EINVAL);
         }
+        Ok((places, [from, to]))
     };
-    match judge() {
-        Ok(()) => files::copy_file_range(args),
-        Err(errno) => Err(errno).into(),
-    }
+    let copied = judge().and_then(|(places, ends)| files::copy_file_range(args, places, ends));
+    copied.into()
 }
 
 /// splice(2) between a pipe and a file of ours is refused as for files without it, and programs copy instead.

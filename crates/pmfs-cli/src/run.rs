@@ -40,6 +40,8 @@ const NOT_RUNNABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub fn run(arguments: &Run) -> Outcome {
+    // What is wrong with them is told before anything is made.
+    options(arguments)?;
     let library = library()?;
     let mut temp = Temp::make(arguments)?;
     let place = Place::find(arguments, temp.as_mut())?;
@@ -208,7 +210,7 @@ fn config(
 pub fn options(arguments: &Run) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::new(rustix::process::geteuid().is_root());
     for list in &arguments.options {
-        options.parse(list)?;
+        options.parse_for_run(list)?;
     }
     options.emulate = arguments.emulate.unwrap_or(options.emulate);
     options.protect = arguments.protect.unwrap_or(options.protect);

@@ -140,3 +140,21 @@ fn read_only_comes_and_goes() {
     assert_eq!(fs::metadata(bench.file("a")).unwrap().atime_nsec(), before);
     assert!(fs::write(bench.file("a"), "y").is_err());
 }
+
+/// Goal: an option that a run has no use for is refused before anything is made.
+/// Method: options of remounts, and of a table of mounts, with a mount and without.
+#[test]
+fn a_run_refuses_what_is_for_mounts_alone() {
+    let bench = Bench::pool();
+    for option in ["remount", "nofail", "ro,x-mount.mkdir", "user_id=0"] {
+        for more in [&[][..], &["--no-mount"]] {
+            let mut arguments = vec!["run", "-o", option];
+            arguments.extend(more);
+            arguments.extend(["--temp", "64M", "--at", "made", "--", "true"]);
+            let said = bench.fails(1, &arguments);
+            let name = option.trim_start_matches("ro,");
+            assert!(said.contains(&format!("option '{name}'")), "{said}");
+            assert!(!bench.path("made").exists(), "{option}");
+        }
+    }
+}

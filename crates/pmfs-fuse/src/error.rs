@@ -27,6 +27,12 @@ pub enum MountError {
         /// What it takes.
         expected: &'static str,
     },
+    /// A `-o` option that `pmfs run` has no use for.
+    #[error("option '{name}' is for mounts alone; leave it out, or give it to `pmfs mount`")]
+    OfMountAlone {
+        /// As it was given.
+        name: String,
+    },
     /// `suid` or `dev` on what is not root's.
     #[error(
         "options suid and dev are for a pool and a directory that belong to root, and {} does not; \

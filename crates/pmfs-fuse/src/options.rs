@@ -128,6 +128,20 @@ impl MountOptions {
         Ok(())
     }
 
+    /// As [`MountOptions::parse`], of a run: it makes a mount or finds one, and no table of mounts (fstab(5)) is about it.
+    ///
+    /// # Errors
+    /// As there, and [`MountError::OfMountAlone`].
+    pub fn parse_for_run(&mut self, list: &str) -> Result<(), MountError> {
+        let mut items = list.split(',');
+        match items.find(|item| *item == REMOUNT || is_someone_elses(item)) {
+            Some(name) => Err(MountError::OfMountAlone {
+                name: name.to_owned(),
+            }),
+            None => self.parse(list),
+        }
+    }
+
     /// What the engine has to know of it. `ro` refuses changes; the pool is mapped for writing all the
     /// same, because recovery, and the table of open files, write to it.
     #[must_use]
@@ -150,6 +164,8 @@ impl MountOptions {
         }
     }
 }
+
+const REMOUNT: &str = "remount";
 
 /// What mount(8) adds of its own, from fstab and, at a remount, from the kernel's table: words, and
 /// beginnings of words.
@@ -185,7 +201,7 @@ pub struct Known {
 }
 
 macro_rules! switch {
-    ($name:literal, $about:literal, $field:ident = $value:expr) => {
+    ($name:expr, $about:literal, $field:ident = $value:expr) => {
         Known {
             name: $name,
             values: None,
@@ -362,7 +378,7 @@ pub const KNOWN: &[Known] = &[
     switch!("exec", "programs may be run (default)", exec = true),
     switch!("noexec", "they may not", exec = false),
     switch!(
-        "remount",
+        REMOUNT,
         "change ro, noatime, suid, dev or exec of a mount that is there",
         remount = true
     ),
@@ -419,6 +435,33 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("atomic or ordered"), "{error}");
+    }
+
+    /// Goal: a run takes what a mount takes, but for what is about mounts that are there, or in a table.
+    #[test]
+    fn some_options_are_a_mounts_alone() {
+        let alone = [
+            "remount",
+            "defaults",
+            "nofail",
+            "x-mount.mkdir",
+            "user_id=0",
+        ];
+        for known in KNOWN {
+            let value = known.values.map(|values| values.split(" or ").next());
+            let item = match value.flatten() {
+                Some(value) => format!("{}={value}", known.name),
+                None => known.name.to_owned(),
+            };
+            let parsed = MountOptions::new(true).parse_for_run(&item);
+            assert_eq!(parsed.is_ok(), !alone.contains(&known.name), "{item}");
+        }
+        for item in alone {
+            let list = format!("ro,{item},noatime");
+            MountOptions::new(true).parse(&list).unwrap();
+            let error = MountOptions::new(true).parse_for_run(&list).unwrap_err();
+            assert!(error.to_string().contains(&format!("'{item}'")), "{error}");
+        }
     }
 
     #[test]

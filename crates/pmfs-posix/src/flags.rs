@@ -124,8 +124,17 @@ const WITH_PATH: i32 = O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC;
 ///
 /// # Errors
 /// EINVAL: a directory that is to be made; a file without a name that can't be written.
+#[inline]
 pub fn open_flags(flags: i32) -> Result<i32, i32> {
     let flags = flags & OPEN;
+    // Mostly there is none of those that do not go together with all others.
+    if flags & (O_PATH | O_DIRECTORY | O_TMPFILE) == 0 {
+        return Ok(flags);
+    }
+    rarer_open_flags(flags)
+}
+
+fn rarer_open_flags(flags: i32) -> Result<i32, i32> {
     if flags & O_PATH != 0 {
         return Ok(flags & WITH_PATH);
     }

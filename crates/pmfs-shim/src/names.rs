@@ -50,8 +50,10 @@ pub(crate) enum AtEnd {
     Stay,
     /// The name: it is made, removed or moved, and a link is not followed, whatever stands behind it.
     Name,
-    /// A file, which is made if it is not there (O_CREAT): no slash may stand behind it. A link is followed, or not.
-    Make(bool),
+    /// A file, made if it is not there (O_CREAT): no slash may stand behind. A link is followed.
+    Make,
+    /// The same, and a link is not followed.
+    MakeNoLink,
 }
 
 impl AtEnd {
@@ -63,10 +65,9 @@ impl AtEnd {
     /// Whether a link at the end is followed; `slash`: one stands behind it.
     pub fn follows(self, slash: bool) -> bool {
         match self {
-            AtEnd::Follow => true,
+            AtEnd::Follow | AtEnd::Make => true,
             AtEnd::Stay => slash,
-            AtEnd::Name => false,
-            AtEnd::Make(follow) => follow,
+            AtEnd::Name | AtEnd::MakeNoLink => false,
         }
     }
 
@@ -530,7 +531,7 @@ fn steps(
         if ended == Last::DotDot && *dir == ROOT_INO {
             return Ok(Step::Up(end));
         }
-        if wants_dir && ended == Last::Name && matches!(at_end, AtEnd::Make(_)) {
+        if wants_dir && ended == Last::Name && matches!(at_end, AtEnd::Make | AtEnd::MakeNoLink) {
             return Err(EISDIR);
         }
         let found = match fs.lookup_into(*dir, &path[name.clone()], attr) {

@@ -38,17 +38,26 @@ enum Tried {
     Again,
 }
 
+/// What an open with flags that mean something means by the end of its path.
+#[inline(always)]
+fn at_end(flags: i32) -> AtEnd {
+    // Mostly there is none of them.
+    if flags & (O_CREAT | O_NOFOLLOW) == 0 {
+        return AtEnd::Follow;
+    }
+    match flags & (O_CREAT | O_EXCL | O_NOFOLLOW) {
+        O_CREAT => AtEnd::Make,
+        _ if flags & O_CREAT != 0 => AtEnd::MakeNoLink,
+        _ => AtEnd::Stay,
+    }
+}
+
 pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u32) -> Verdict {
     let flags = match open_flags(asked) {
         Ok(flags) => flags,
         Err(errno) => return Err(errno).into(),
     };
-    let exclusive = flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL;
-    let follow = flags & O_NOFOLLOW == 0 && !exclusive;
-    let at_end = match flags & (O_CREAT | O_PATH) {
-        O_CREAT => AtEnd::Make(follow),
-        _ => AtEnd::following(follow),
-    };
+    let at_end = at_end(flags);
     loop {
         let lead = find(room, dirfd, path, at_end);
         if !matches!(lead, Ok(Lead::Pool(..))) {

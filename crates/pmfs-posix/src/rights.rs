@@ -144,6 +144,32 @@ pub fn allow_following(dir: &Attr, link: &Attr, who: &impl Subject) -> Result<()
     if safe { Ok(()) } else { Err(EACCES) }
 }
 
+/// Whether somebody may open (O_CREAT) what others have in a sticky directory that many may write:
+/// `may_create_in_sticky()`. `level`: of the type's setting, `fs.protected_regular` or `_fifos`.
+///
+/// # Errors
+/// EACCES, also of root.
+pub fn allow_opening_to_make(
+    dir: &Attr,
+    file: &Attr,
+    who: &impl Subject,
+    level: impl FnOnce(u32) -> u8,
+) -> Result<(), i32> {
+    if dir.mode & mode::S_ISVTX == 0 || file.uid == dir.uid || file.uid == who.user() {
+        return Ok(());
+    }
+    let kind = file.mode & mode::S_IFMT;
+    let (first, second) = match kind {
+        mode::S_IFREG | mode::S_IFIFO => {
+            let level = level(kind);
+            (level >= 1, level >= 2)
+        }
+        _ => (true, false),
+    };
+    let refused = first && dir.mode & 0o002 != 0 || second && dir.mode & 0o020 != 0;
+    if refused { Err(EACCES) } else { Ok(()) }
+}
+
 /// Whether somebody may give a file another owner or group. A change to nobody is for all, where it takes no set-user-ID bit away.
 ///
 /// # Errors

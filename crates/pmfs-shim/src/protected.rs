@@ -1,4 +1,5 @@
-//! What the machine protects of links, in `/proc/sys/fs`: asked for once, by the first call that it matters to.
+//! What the machine protects in directories that many may write (`/proc/sys/fs/protected_*`):
+//! asked for once, by the first call that it matters to.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -7,27 +8,35 @@ const UNKNOWN: u8 = u8::MAX;
 /// One setting.
 pub(crate) struct Setting {
     path: &'static str,
-    is_on: AtomicU8,
+    level: AtomicU8,
 }
 
 impl Setting {
     const fn new(path: &'static str) -> Setting {
         Setting {
             path,
-            is_on: AtomicU8::new(UNKNOWN),
+            level: AtomicU8::new(UNKNOWN),
         }
     }
 
-    pub fn is_on(&self) -> bool {
-        let known = self.is_on.load(Ordering::Relaxed);
+    /// How much of it; 0: nothing, as where nobody tells.
+    pub fn level(&self) -> u8 {
+        let known = self.level.load(Ordering::Relaxed);
         if known != UNKNOWN {
-            return known == 1;
+            return known;
         }
-        let is_on = std::fs::read_to_string(self.path).is_ok_and(|text| text.trim() != "0");
-        self.is_on.store(is_on.into(), Ordering::Relaxed);
-        is_on
+        let text = std::fs::read_to_string(self.path).unwrap_or_default();
+        let level = text.trim().parse().unwrap_or(0).min(UNKNOWN - 1);
+        self.level.store(level, Ordering::Relaxed);
+        level
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.level() != 0
     }
 }
 
 pub(crate) static HARD_LINKS: Setting = Setting::new("/proc/sys/fs/protected_hardlinks");
 pub(crate) static SYMBOLIC_LINKS: Setting = Setting::new("/proc/sys/fs/protected_symlinks");
+pub(crate) static FILES: Setting = Setting::new("/proc/sys/fs/protected_regular");
+pub(crate) static FIFOS: Setting = Setting::new("/proc/sys/fs/protected_fifos");

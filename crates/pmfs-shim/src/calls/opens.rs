@@ -9,6 +9,7 @@ use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, Ino, SetAttr};
 use pmfs_posix::flags::{allow_openat2, open_flags};
 use pmfs_posix::names::Last;
+use pmfs_posix::rights;
 
 use super::names::{allow_change, new_node};
 use super::{kernel_answer, outside};
@@ -20,7 +21,7 @@ use crate::mountless::Refused;
 use crate::names::{AtEnd, Lead, Place, errno, find, is_dir};
 use crate::program::{self, Answer};
 use crate::thread::Inner;
-use crate::{mountless, numbered, parked, promote, stats};
+use crate::{mountless, numbered, parked, promote, protected, stats};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
@@ -180,6 +181,11 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if flags & O_CREAT != 0 && flags & O_EXCL != 0 {
         return Tried::Opened(Err(EEXIST));
     }
+    if flags & O_CREAT != 0
+        && let Err(errno) = allow_to_make(fs, place, attr)
+    {
+        return Tried::Opened(Err(errno));
+    }
     match attr.mode & mode::S_IFMT {
         mode::S_IFREG | mode::S_IFDIR => {}
         _ if flags & O_DIRECTORY != 0 => return Tried::Opened(Err(ENOTDIR)),
@@ -201,6 +207,21 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
         Err(libc::ENFILE) => Tried::Full(promote::Way::of(place)),
         answer => Tried::Opened(answer),
     }
+}
+
+/// Whether what is there may be opened with O_CREAT, as far as the machine protects that.
+#[cold]
+fn allow_to_make(fs: &Fs, place: &Place<'_>, attr: &Attr) -> Result<(), i32> {
+    // A descriptor's name is in no such directory.
+    if is_dir(attr) || place.by_number || credentials::with(|me| me.uid == attr.uid) {
+        return Ok(());
+    }
+    let dir = fs.getattr(place.dir).map_err(errno)?;
+    let level = |kind| match kind {
+        mode::S_IFIFO => protected::FIFOS.level(),
+        _ => protected::FILES.level(),
+    };
+    credentials::with(|me| rights::allow_opening_to_make(&dir, attr, me, level))
 }
 
 /// Whether what is there may be opened so.

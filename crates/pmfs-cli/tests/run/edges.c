@@ -192,6 +192,38 @@ static void locks(void) {
     waitpid(pid, NULL, 0);
 }
 
+/* Whether this very open has made the file, which all know who have it. */
+static void created(void) {
+    enum { CREATED_QUERY = 1028 };
+    TOLD(fcntl(file, CREATED_QUERY));
+    TOLD(fcntl(at, CREATED_QUERY));
+    int made = open(in("made"), O_RDWR | O_CREAT | O_APPEND, 0644);
+    int again = open(in("made"), O_RDWR | O_CREAT, 0644), twin = dup(made);
+    int exclusive = open(in("exclusive"), O_RDWR | O_CREAT | O_EXCL, 0644);
+    int unnamed = open(dir, O_TMPFILE | O_RDWR, 0644);
+    TOLD(fcntl(made, CREATED_QUERY));
+    TOLD(fcntl(again, CREATED_QUERY));
+    TOLD(fcntl(twin, CREATED_QUERY));
+    TOLD(fcntl(exclusive, CREATED_QUERY));
+    TOLD(fcntl(unnamed, CREATED_QUERY));
+    TOLD(fcntl(made, F_GETFL) & ~0100000);
+    TOLD(fcntl(made, F_SETFL, O_NONBLOCK));
+    TOLD(fcntl(made, CREATED_QUERY));
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(fcntl(made, CREATED_QUERY) == 1 ? 0 : 1);
+    TOLD(child_ends_with(pid, 0));
+    /* What has no place of its own moves nothing. */
+    int place = open(in("file"), O_PATH);
+    TOLD(sendfile(other, place, NULL, 1));
+    TOLD(sendfile(place, file, NULL, 1));
+    TOLD(copy_file_range(place, NULL, other, NULL, 1, 0));
+    TOLD(copy_file_range(file, NULL, place, NULL, 1, 0));
+    int all[] = {made, again, twin, exclusive, unnamed, place};
+    for (size_t which = 0; which < sizeof all / sizeof *all; which++)
+        close(all[which]);
+}
+
 static void controls(void) {
     unsigned long hint = 77;
     TOLD(fcntl(file, F_GETLEASE));
@@ -210,6 +242,7 @@ static void controls(void) {
     int twin = dup(file);
     TOLD(fcntl(file, 1027, twin));
     close(twin);
+    created();
     TOLD(fcntl(file, F_NOTIFY, DN_CREATE));
     TOLD(fcntl(file, F_GETPIPE_SZ));
     TOLD(fcntl(file, 999));

@@ -4,6 +4,7 @@ use libc::{EBADF, EINVAL, ENOTTY, F_RDLCK, F_UNLCK, F_WRLCK};
 use pmfs::{Error, Fs, LockClass, LockKind, LockRange};
 
 use super::files::fs;
+use super::opens::CREATED;
 use super::{done, kernel_answer};
 use crate::descriptors::{self as table, Descriptor};
 use crate::dispatch::Verdict;
@@ -251,7 +252,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         }
         libc::F_GETFL => {
             let flags = fs().and_then(|fs| fs.file(file.file).map_err(errno));
-            flags.map(|file| file.flags).into()
+            flags.map(|file| file.flags & !CREATED).into()
         }
         libc::F_SETFL => change_flags(file, CHANGEABLE, args[2]).into(),
         libc::F_GETLK | libc::F_OFD_GETLK => conflict(file, class, args[2]).into(),
@@ -267,6 +268,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
 
 /// Of fcntl(2), from the kernel's headers.
 const F_DUPFD_QUERY: i32 = 1027;
+const F_CREATED_QUERY: i32 = 1028;
 const F_GET_RW_HINT: i32 = 1035;
 const F_SET_RW_HINT: i32 = 1036;
 
@@ -284,6 +286,7 @@ fn rarer(file: &Descriptor, command: i32, argument: u64) -> Answer {
             true => Ok(0),
             false => Err(EINVAL),
         },
+        F_CREATED_QUERY => Ok((fs()?.file_flags(file.file) & CREATED != 0).into()),
         F_DUPFD_QUERY => match table::get(argument) {
             Some(other) => Ok((other.file == file.file).into()),
             None if kernel::plain(libc::SYS_fcntl, &[argument, libc::F_GETFD as u64]) < 0 => {

@@ -27,6 +27,8 @@ use crate::{mountless, numbered, parked, promote, protected, stats};
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
 /// O_LARGEFILE as the kernel shows it.
 const LARGE: i32 = 0o100_000;
+/// Of an open file's flags, above those of open(2): this open has made the file.
+pub(crate) const CREATED: u64 = 1 << 32;
 
 /// What became of an attempt.
 enum Tried {
@@ -262,7 +264,7 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
         Err(errno) => return Tried::Opened(Err(errno)),
     };
     match fs.create(place.dir, place.name, &new_node(bits, &dir)) {
-        Ok(attr) => match finish(fs, &attr, flags & !O_TRUNC) {
+        Ok(attr) => match finish_as(fs, &attr, flags & !O_TRUNC, CREATED) {
             Err(libc::ESTALE) => Tried::Again,
             Err(libc::ENFILE) => Tried::Full(promote::Way::of_inode(&attr)),
             answer => Tried::Opened(answer),
@@ -288,8 +290,13 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
 
 /// A descriptor for an inode that may be opened.
 fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
-    let kept = flags & KEPT | LARGE;
-    let file = fs.open_found(attr, kept as u64).map_err(errno)?;
+    finish_as(fs, attr, flags, 0)
+}
+
+/// As [`finish`], with more to be known of the open file.
+fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Answer {
+    let kept = (flags & KEPT | LARGE) as u32;
+    let file = fs.open_found(attr, u64::from(kept) | more).map_err(errno)?;
     let opened = (|| {
         if flags & O_TRUNC != 0 && !is_dir(attr) {
             credentials::drop_privileges(fs, attr.ino)?;

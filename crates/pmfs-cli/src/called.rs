@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use pmfs_fuse::MountOptions;
+use pmfs_posix::mount_options::MountOptions;
 
 use crate::failure::Failure;
 

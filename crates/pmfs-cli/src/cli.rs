@@ -589,7 +589,7 @@ pub struct Doctor {
 
 fn option_help() -> String {
     let mut help = String::from("Mount options (-o):\n");
-    for known in pmfs_fuse::options::KNOWN {
+    for known in pmfs_posix::mount_options::KNOWN {
         let name = match known.values {
             Some(values) => format!("{}={}", known.name, values.replace(" or ", "|")),
             None => known.name.to_owned(),

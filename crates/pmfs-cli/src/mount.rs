@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use pmfs::Fs;
 use pmfs_fuse::presence::Presence;
-use pmfs_fuse::{Ending, MountError, MountOptions, Mounted, mounts};
+use pmfs_fuse::{Ending, MountError, Mounted, mounts};
+use pmfs_posix::mount_options::MountOptions;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 

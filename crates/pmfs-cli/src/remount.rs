@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use pmem::ProtectMode;
 use pmfs::AtimeMode;
-use pmfs_fuse::{MountError, MountOptions, mounts, remount};
+use pmfs_fuse::{MountError, mounts, remount};
+use pmfs_posix::mount_options::MountOptions;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 
@@ -22,10 +23,10 @@ pub fn run(arguments: &Mount) -> Outcome {
     // What is not mentioned stays as it is.
     let mut options = MountOptions::new(true);
     (options.suid, options.dev) = (true, true);
-    options.parse(&mount.options)?;
+    options.parse(&mount.options).map_err(MountError::from)?;
     let had = (options.suid, options.dev);
     for list in &arguments.options {
-        options.parse(list)?;
+        options.parse(list).map_err(MountError::from)?;
     }
     if options.suid && !had.0 || options.dev && !had.1 {
         trust::is_roots(&mount.pool)?;

@@ -11,7 +11,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use pmfs_fuse::{MountOptions, served};
+use pmfs_fuse::{MountError, served};
+use pmfs_posix::mount_options::MountOptions;
 use pmfs_posix::options::to_words;
 
 use crate::cli::Run;
@@ -210,7 +211,7 @@ fn config(
 pub fn options(arguments: &Run) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::new(rustix::process::geteuid().is_root());
     for list in &arguments.options {
-        options.parse_for_run(list)?;
+        options.parse_for_run(list).map_err(MountError::from)?;
     }
     options.emulate = arguments.emulate.unwrap_or(options.emulate);
     options.protect = arguments.protect.unwrap_or(options.protect);

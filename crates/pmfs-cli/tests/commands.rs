@@ -17,7 +17,7 @@ fn help_names_commands_and_mount_options() {
         );
     }
     let help = bench.ok(&["mount", "--help"]);
-    for option in pmfs_fuse::options::KNOWN {
+    for option in pmfs_posix::mount_options::KNOWN {
         assert!(
             help.contains(&format!("\n  {}", option.name)),
             "{} in {help}",

@@ -3,36 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 
+use pmfs_posix::mount_options::OptionError;
 use thiserror::Error;
 
 /// Why a mount could not be made, served or ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// A `-o` option that nobody knows.
-    #[error("unknown mount option '{name}'; the options are {known}")]
-    UnknownOption {
-        /// As it was given.
-        name: String,
-        /// All of them, for the message.
-        known: String,
-    },
-    /// A `-o` option with a value that it can't take.
-    #[error("mount option '{name}' can't be '{value}'; use {expected}")]
-    BadOption {
-        /// The option.
-        name: &'static str,
-        /// What was given.
-        value: String,
-        /// What it takes.
-        expected: &'static str,
-    },
-    /// A `-o` option that `pmfs run` has no use for.
-    #[error("option '{name}' is for mounts alone; leave it out, or give it to `pmfs mount`")]
-    OfMountAlone {
-        /// As it was given.
-        name: String,
-    },
+    /// A `-o` option.
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// `suid` or `dev` on what is not root's.
     #[error(
         "options suid and dev are for a pool and a directory that belong to root, and {} does not; \

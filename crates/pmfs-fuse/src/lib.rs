@@ -12,7 +12,6 @@
 //! - [`freeze`]: standing still while the pool is copied. [`remount`]: other flags.
 //! - [`lease`]: what the kernel may remember while nobody else is there.
 //! - [`lookups`]: which inodes the kernel knows, so that none is reused under it.
-//! - [`options`]: the `-o` options, named once.
 //! - [`mounts`], [`unmount`], [`presence`]: finding a mount, ending it, and knowing that the pool
 //!   was let go.
 //!
@@ -28,7 +27,6 @@ pub mod freeze;
 pub mod lease;
 pub mod lookups;
 pub mod mounts;
-pub mod options;
 pub mod presence;
 pub mod remount;
 pub mod served;
@@ -38,7 +36,6 @@ mod wire;
 
 pub use adapter::{Ending, Mounted, Stop, drop_pages, mount};
 pub use error::MountError;
-pub use options::MountOptions;
 
 #[cfg(test)]
 mod temporary {

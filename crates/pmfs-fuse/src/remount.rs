@@ -6,8 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use pmfs::AtimeMode;
-
-use crate::MountOptions;
+use pmfs_posix::mount_options::MountOptions;
 
 /// `_IO('P', 0xe0)` and the fifteen after it.
 const REQUESTS: std::ops::Range<u32> = (b'P' as u32) << 8 | 0xe0..(b'P' as u32) << 8 | 0xf0;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod flags;
+pub mod mount_options;
 pub mod names;
 pub mod options;
 pub mod privileges;

@@ -8,12 +8,12 @@ use pmfs::{Attr, Error};
 use rustix::io::Errno;
 
 use super::handshake::Terms;
-use crate::options::Remember;
 use crate::server::{Server, may_remember};
 use crate::wire::message::{Body, Malformed};
 use crate::wire::opcode::Opcode;
 use crate::wire::reply::Reply;
 use crate::wire::request::InHeader;
+use pmfs_posix::mount_options::Remember;
 
 /// How long the kernel may remember names and attributes, if it may at any time.
 const REMEMBERED: Duration = Duration::from_secs(1);

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use fuser::{Filesystem, InitFlags, KernelConfig, Request};
 use rustix::io::Errno;
 
-use crate::options::Paged;
 use crate::wire::reply::PAST_PAGES;
+use pmfs_posix::mount_options::Paged;
 
 /// Bytes a request may carry; a larger write is cut by the kernel, in order.
 pub(super) const WRITE_MAX: u32 = 1 << 20;

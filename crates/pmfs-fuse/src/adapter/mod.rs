@@ -45,7 +45,6 @@ use std::time::Duration;
 use fuser::{Config, MountOption, Session, SessionACL};
 use pmfs::{AtimeMode, Fs};
 
-use crate::options::{MountOptions, Remember};
 use crate::presence::Presence;
 use crate::server::Server;
 use crate::wire::device::Device;
@@ -55,6 +54,7 @@ use dispatch::Adapter;
 use dropper::Dropper;
 pub use dropper::serve as drop_pages;
 use handshake::{Handshake, Terms};
+use pmfs_posix::mount_options::{MountOptions, Remember};
 
 /// More workers than this only meet in the same queue.
 const WORKERS_MAX: usize = 4;

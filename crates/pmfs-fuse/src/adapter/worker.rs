@@ -308,8 +308,8 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
     use crate::adapter::handshake::Terms;
-    use crate::options::Remember;
     use crate::server::Server;
+    use pmfs_posix::mount_options::Remember;
     use zerocopy::IntoBytes;
 
     fn adapter(dir: &tempfile::TempDir, only: Option<u32>) -> Adapter {

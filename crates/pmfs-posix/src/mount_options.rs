@@ -1,10 +1,38 @@
-//! The `-o` options of a mount. Each is named once, in [`KNOWN`]; the parser, the error for an
-//! unknown name and the help text all read that list.
+//! The `-o` options of a mount, and of a run. Each is named once, in [`KNOWN`]; the parser, the
+//! error for an unknown name and the help text all read that list.
 
-use pmem::{Emulation, FlushMode, MapOptions, ProtectMode};
-use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions, Stalled};
+use pmfs::{AtimeMode, DataMode, Emulation, FlushMode, LargePages};
+use pmfs::{MapOptions, OpenOptions, ProtectMode, Stalled};
+use thiserror::Error;
 
-use crate::MountError;
+/// What can be wrong with `-o`. Each message names the cause and a way out.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum OptionError {
+    /// An option that nobody knows.
+    #[error("unknown mount option '{name}'; the options are {known}")]
+    Unknown {
+        /// As it was given.
+        name: String,
+        /// All of them, for the message.
+        known: String,
+    },
+    /// An option with a value that it can't take.
+    #[error("mount option '{name}' can't be '{value}'; use {expected}")]
+    Bad {
+        /// The option.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// An option that `pmfs run` has no use for.
+    #[error("option '{name}' is for mounts alone; leave it out, or give it to `pmfs mount`")]
+    OfMountAlone {
+        /// As it was given.
+        name: String,
+    },
+}
 
 /// How a pool is to be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +76,7 @@ pub struct MountOptions {
 /// When the kernel may remember names and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remember {
-    /// For a moment, while nobody else has the pool ([`crate::lease`]).
+    /// For a moment, while nobody else has the pool (`pmfs_fuse::lease`).
     #[default]
     Alone,
     /// Never.
@@ -100,8 +128,8 @@ impl MountOptions {
     /// contradict each other the later holds.
     ///
     /// # Errors
-    /// [`MountError::UnknownOption`], [`MountError::BadOption`].
-    pub fn parse(&mut self, list: &str) -> Result<(), MountError> {
+    /// [`OptionError::Unknown`], [`OptionError::Bad`].
+    pub fn parse(&mut self, list: &str) -> Result<(), OptionError> {
         for item in list.split(',').filter(|item| !item.is_empty()) {
             if is_someone_elses(item) {
                 continue;
@@ -113,12 +141,12 @@ impl MountOptions {
             let known = KNOWN
                 .iter()
                 .find(|known| known.name == name && known.values.is_some() == value.is_some())
-                .ok_or_else(|| MountError::UnknownOption {
+                .ok_or_else(|| OptionError::Unknown {
                     name: item.to_owned(),
                     known: known_names(),
                 })?;
             if !(known.apply)(self, value.unwrap_or_default()) {
-                return Err(MountError::BadOption {
+                return Err(OptionError::Bad {
                     name: known.name,
                     value: value.unwrap_or_default().to_owned(),
                     expected: known.values.unwrap_or_default(),
@@ -128,14 +156,14 @@ impl MountOptions {
         Ok(())
     }
 
-    /// As [`MountOptions::parse`], of a run: it makes a mount or finds one, and no table of mounts (fstab(5)) is about it.
+    /// As [`MountOptions::parse`], of a run: it changes no mount, and is in no table (fstab(5)).
     ///
     /// # Errors
-    /// As there, and [`MountError::OfMountAlone`].
-    pub fn parse_for_run(&mut self, list: &str) -> Result<(), MountError> {
+    /// As there, and [`OptionError::OfMountAlone`].
+    pub fn parse_for_run(&mut self, list: &str) -> Result<(), OptionError> {
         let mut items = list.split(',');
         match items.find(|item| *item == REMOUNT || is_someone_elses(item)) {
-            Some(name) => Err(MountError::OfMountAlone {
+            Some(name) => Err(OptionError::OfMountAlone {
                 name: name.to_owned(),
             }),
             None => self.parse(list),
@@ -437,7 +465,7 @@ mod tests {
         assert!(error.contains("atomic or ordered"), "{error}");
     }
 
-    /// Goal: a run takes what a mount takes, but for what is about mounts that are there, or in a table.
+    /// Goal: a run takes what a mount takes, but for remounts and what tables of mounts say.
     #[test]
     fn some_options_are_a_mounts_alone() {
         let alone = [
@@ -500,8 +528,8 @@ mod tests {
                 let mut options = MountOptions::new(true);
                 assert!((known.apply)(&mut options, value), "{}={value}", known.name);
                 let open = options.open_options();
-                let words = pmfs_posix::options::to_words(&open);
-                let again = pmfs_posix::options::from_words(&words).unwrap();
+                let words = crate::options::to_words(&open);
+                let again = crate::options::from_words(&words).unwrap();
                 assert_eq!(told(&open), told(&again), "{}={value}: {words}", known.name);
             }
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::calls::{
     aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, moves,
-    names, opens, promoted, sockets, watches, xattrs,
+    names, opens, promoted, sockets, splice, watches, xattrs,
 };
 use pmfs_posix::flags::{allow_advice, allow_sync_range};
 
@@ -157,7 +157,7 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
         maps::FAULT => maps::serve_fault(args, room),
         libc::SYS_sendfile => moves::sendfile(args),
         libc::SYS_copy_file_range => moves::copy_file_range(args),
-        libc::SYS_splice => moves::splice(args),
+        libc::SYS_splice => splice::splice(args),
         libc::SYS_tee => moves::tee(args),
         libc::SYS_io_submit => aio::submit(args),
         libc::SYS_io_getevents | numbers::SYS_io_pgetevents => completions::take(number, args),

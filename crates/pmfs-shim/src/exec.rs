@@ -12,7 +12,7 @@ use crate::descriptors::{self, Descriptor};
 use crate::dispatch::Verdict;
 use crate::kernel::{self, PATH};
 use crate::loading;
-use crate::names::{AtEnd, Lead, find};
+use crate::names::{AtEnd, Lead, errno, find};
 use crate::program::{self, Answer};
 use crate::target::Target;
 use crate::thread::{Inner, PATH_MAX};
@@ -178,21 +178,25 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
         if alone && descriptors::none() && !maps::any() {
             pool::leave();
         }
-        None
+        Ok(None)
     } else if next.target.has_library {
-        hand_over(room, inherited, next.own_name)
+        hand_over(room, inherited, next.own_name).map(Some)
     } else {
         promote_all(inherited);
-        None
+        Ok(None)
     };
-    if handed.is_none() && !nothing && next.target.has_library && mountless::is() {
-        // Nobody else could serve what is open.
-        if alone {
-            gate::open();
+    let handed = match handed {
+        Ok(handed) => handed,
+        Err(errno) if mountless::is() && !finds_nothing(errno, inherited) => {
+            // Nobody else could serve what is open.
+            if alone {
+                gate::open();
+            }
+            take_back(room, None);
+            return Verdict::done(Err(errno));
         }
-        take_back(room, handed);
-        return Verdict::done(Err(libc::ENFILE));
-    }
+        Err(_) => None,
+    };
     let given = room.given.get_or_insert_default();
     let environment = match environment(given, next.environment, handed, next.target) {
         Ok(environment) => environment,
@@ -225,6 +229,11 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     }
     take_back(room, handed);
     Verdict::done(kernel_answer(answer))
+}
+
+/// Whether the next program can do without what could not be handed over: a user who may not open the pool finds nothing there, and stands nowhere.
+fn finds_nothing(errno: i32, inherited: &[(i32, Descriptor)]) -> bool {
+    errno == libc::EACCES && inherited.is_empty()
 }
 
 /// With no system call but the program's own: others may be forbidden, to the next program too.
@@ -273,12 +282,15 @@ fn inherited() -> Vec<(i32, Descriptor)> {
 }
 
 /// Writes down for the next program what it inherits; answers the descriptor of that text.
+///
+/// # Errors
+/// ENFILE, and others if nothing can be handed over: with a mount, that serves what is open.
 fn hand_over(
     room: &mut Inner,
     inherited: &[(i32, Descriptor)],
     own_name: Option<&[u8]>,
-) -> Option<i32> {
-    let fs = pool::attached()?;
+) -> Result<i32, i32> {
+    let fs = pool::attached().ok_or(libc::ENFILE)?;
     let cwd = cwd::file(room);
     // A child that shares its parent's memory has placeholders of what other threads of that have closed since: those stay
     // what they are, and say EBADF.
@@ -295,18 +307,18 @@ fn hand_over(
         Some(owner) => fs.before_exec_of_guest(&files, owner),
         None => fs.before_exec_with(&files),
     };
+    let instead = match mountless::is() {
+        true => "nothing serves the next program",
+        false => "its open files go to the mount",
+    };
     let prepared = prepared.map_err(|error| {
-        crate::log::line(format_args!(
-            "exec: {error}; its open files go to the mount"
-        ))
+        crate::log::line(format_args!("exec: {error}; {instead}"));
+        errno(error)
     });
     if alone {
         gate::open();
     }
-    let Ok(prepared) = prepared else {
-        promote_all(inherited);
-        return None;
-    };
+    let prepared = prepared.inspect_err(|_| promote_all(inherited))?;
     let text = told(&prepared, inherited, cwd, own_name);
     room.given.get_or_insert_default().prepared = Some(prepared);
     let file = kernel::with_path(
@@ -315,7 +327,7 @@ fn hand_over(
         b"pmfs-handed\0",
     );
     if file < 0 {
-        return None;
+        return Err(-file as i32);
     }
     let at = text.as_ptr().expose_provenance() as u64;
     // SAFETY: the kernel reads the text.
@@ -326,7 +338,7 @@ fn hand_over(
         )
     };
     room.given.get_or_insert_default().handed = Some(file as i32);
-    Some(file as i32)
+    Ok(file as i32)
 }
 
 /// What the next program is told (`start.rs` reads it).

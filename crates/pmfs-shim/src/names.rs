@@ -299,6 +299,7 @@ fn begin(
             Some(dir) if dir.is_dir => (dir.ino, 0),
             Some(_) if len == 0 => return Err(ENOENT),
             Some(_) => return Err(ENOTDIR),
+            None if descriptors::is_own(dirfd) => return Err(libc::EBADF),
             None => return Ok(Walked::Kernel),
         }
     };

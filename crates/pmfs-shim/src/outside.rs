@@ -37,6 +37,7 @@ pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> R
             Some(dir) if dir.is_dir => return below_directory(room, dir.ino, len, at_end),
             Some(_) if len == 0 => return Err(ENOENT),
             Some(_) => return Err(ENOTDIR),
+            None if descriptors::is_own(dirfd) => return Err(libc::EBADF),
             None => match link(format!("/proc/self/fd/{}\0", dirfd as i32).as_bytes()) {
                 Some(text) => text,
                 None => return Ok(Walked::Kernel),

@@ -280,7 +280,10 @@ pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
         return of_inode(file.ino, set).into();
     }
     if path == 0 {
-        return Verdict::Pass;
+        return match descriptors::is_own(dirfd) {
+            true => Err(libc::EBADF).into(),
+            false => Verdict::Pass,
+        };
     }
     let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (

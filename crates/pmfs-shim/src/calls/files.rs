@@ -24,7 +24,7 @@ pub(crate) fn fs() -> Result<&'static Fs, i32> {
     pool::get().ok_or(libc::EIO)
 }
 
-fn for_reading(file: &Descriptor) -> Result<&'static Fs, i32> {
+pub(super) fn for_reading(file: &Descriptor) -> Result<&'static Fs, i32> {
     match (file.reads(), file.is_dir) {
         (false, _) => Err(EBADF),
         (_, true) => Err(EISDIR),
@@ -47,7 +47,7 @@ fn for_change(file: &Descriptor) -> Result<&'static Fs, i32> {
 }
 
 /// As [`for_change`], for calls that change what is there.
-fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
+pub(super) fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
     let fs = for_writing(file)?;
     before_storing(fs, file)?;
     Ok(fs)
@@ -87,7 +87,7 @@ fn into_program(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64
 
 /// Whether reads by this descriptor set the file's time of access.
 #[cold]
-fn wants_atime(fs: &Fs, file: &Descriptor) -> bool {
+pub(super) fn wants_atime(fs: &Fs, file: &Descriptor) -> bool {
     fs.file(file.file).is_ok_and(|open| open.wants_atime())
 }
 
@@ -146,7 +146,7 @@ fn at_taken_offset(
 }
 
 /// Moves an offset back by what was taken and not used.
-fn give_back(fs: &Fs, file: &Descriptor, bytes: u64) -> Result<(), i32> {
+pub(super) fn give_back(fs: &Fs, file: &Descriptor, bytes: u64) -> Result<(), i32> {
     if bytes == 0 {
         return Ok(());
     }
@@ -200,7 +200,7 @@ pub(crate) fn write(file: &Descriptor, args: &[u64; 6]) -> Verdict {
 }
 
 /// Where the next write begins.
-fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
+pub(super) fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
     if append {
         return fs.getattr(file.ino).map(|attr| attr.size).map_err(errno);
     }
@@ -208,7 +208,7 @@ fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
 }
 
 /// Whether writes go to the end: a flag that all who share the open file may change.
-fn appends(fs: &Fs, file: &Descriptor) -> bool {
+pub(super) fn appends(fs: &Fs, file: &Descriptor) -> bool {
     fs.file_flags(file.file) & libc::O_APPEND as u64 != 0
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod names;
 pub(crate) mod opens;
 pub(crate) mod promoted;
 pub(crate) mod sockets;
+pub(crate) mod splice;
 pub(crate) mod watches;
 pub(crate) mod xattrs;
 

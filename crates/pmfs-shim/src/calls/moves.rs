@@ -10,9 +10,9 @@ use crate::dispatch::Verdict;
 use crate::kernel;
 
 /// One end of such a call.
-struct End {
-    kind: u32,
-    flags: i32,
+pub(super) struct End {
+    pub kind: u32,
+    pub flags: i32,
 }
 
 impl End {
@@ -20,7 +20,7 @@ impl End {
     ///
     /// # Errors
     /// EBADF.
-    fn of(number: u64, ours: Option<&Descriptor>) -> Result<End, i32> {
+    pub fn of(number: u64, ours: Option<&Descriptor>) -> Result<End, i32> {
         if let Some(file) = ours {
             if file.has_path_only() {
                 return Err(EBADF);
@@ -50,17 +50,17 @@ impl End {
         })
     }
 
-    fn reads(&self) -> bool {
+    pub fn reads(&self) -> bool {
         self.flags & O_ACCMODE != O_WRONLY
     }
 
-    fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         self.flags & O_ACCMODE != O_RDONLY
     }
 }
 
 /// The program's offset; none: the file's own, of which nothing is wrong.
-fn offset_at(pointer: u64) -> Result<Option<u64>, i32> {
+pub(super) fn offset_at(pointer: u64) -> Result<Option<u64>, i32> {
     match pointer {
         0 => Ok(None),
         pointer => crate::program::read(pointer).map(Some),
@@ -136,20 +136,6 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
     };
     let copied = judge().and_then(|(places, ends)| files::copy_file_range(args, places, ends));
     copied.into()
-}
-
-/// splice(2) between a pipe and a file of ours is refused as for files without it, and programs copy instead.
-pub(crate) fn splice(args: [u64; 6]) -> Verdict {
-    let (from, to) = (descriptors::get(args[0]), descriptors::get(args[2]));
-    if to.is_none() && from.is_none() {
-        return Verdict::Pass;
-    }
-    let ends = End::of(args[0], from.as_ref()).and_then(|_| End::of(args[2], to.as_ref()));
-    match (args[4], ends) {
-        (0, _) => Ok(0).into(),
-        (_, Err(errno)) => Err(errno).into(),
-        (_, Ok(_)) => Err(EINVAL).into(),
-    }
 }
 
 /// tee(2), which is for pipes alone.

@@ -57,6 +57,7 @@ campaign "suites" '^suites, ' \
     bash -c 'sh tests/bootstrap.sh suites && make build && bash tests/suites.sh long'
 campaign "programs" '^programs.*passed' \
     bash -c 'sh tests/bootstrap.sh programs && make build && bash tests/programs.sh long && bash tests/programs.sh run long'
+campaign "CPython" '^CPython.s tests: ' bash -c 'make build && bash tests/cpython.sh'
 campaign "6.1 kernel" '^(guest: Linux|suites, |programs under)' \
     bash -c 'sh tests/bootstrap.sh suites guest && bash tests/guest.sh'
 campaign "real media" '^(media, |guest: Linux)' \

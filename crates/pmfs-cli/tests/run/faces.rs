@@ -75,6 +75,7 @@ tests! {
     mappings_that_are_validated: "validated.c" "all";
     calls_at_their_edges: "edges.c" "all";
     calls_that_nobody_knows: "unknown.c" "all";
+    answers_of_each_call: "answers.c" "all";
     splices_of_files_and_pipes: "splices.c" "all";
     descriptors_that_nobody_opened: "unseen.c" "numbers";
     descriptors_that_the_next_program_did_not_open: "unseen.c" "next";

@@ -243,10 +243,13 @@ fn change_times(fs: &Fs, attr: &Attr, [atime_ns, mtime_ns]: Times) -> Answer {
     done(fs.setattr(attr.ino, &set).map(drop))
 }
 
-/// Two struct timespec of the program's; none: now.
-fn timespecs(at: u64) -> Result<Times, i32> {
+/// Two struct timespec of the program's; none: now. What is wrong with a time itself is said once the file is found.
+///
+/// # Errors
+/// EFAULT; within: EINVAL.
+fn timespecs(at: u64) -> Result<Result<Times, i32>, i32> {
     if at == 0 {
-        return Ok(NOW);
+        return Ok(Ok(NOW));
     }
     let times: [[i64; 2]; 2] = program::read(at)?;
     let mut set = [None; 2];
@@ -254,20 +257,22 @@ fn timespecs(at: u64) -> Result<Times, i32> {
         *set = match ns {
             libc::UTIME_NOW => Some(SetTime::Now),
             libc::UTIME_OMIT => None,
-            ns => Some(SetTime::At(time_ns(seconds, ns)?)),
+            ns => match time_ns(seconds, ns) {
+                Ok(time) => Some(SetTime::At(time)),
+                Err(errno) => return Ok(Err(errno)),
+            },
         };
     }
-    Ok(set)
+    Ok(Ok(set))
 }
 
 pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, times, flags, ..] = a;
     let set = match timespecs(times) {
         // Not even the flags are looked at, nor has the name to be there.
-        Ok([None, None]) => return Ok(0).into(),
-        Err(libc::EFAULT) => return Err(libc::EFAULT).into(),
-        // Times that can't be are judged when the file is found.
-        set => set,
+        Ok(Ok([None, None])) => return Ok(0).into(),
+        Ok(set) => set,
+        Err(errno) => return Err(errno).into(),
     };
     if let Err(errno) = flags::allow_at(AtCall::Attribute, flags) {
         return Err(errno).into();

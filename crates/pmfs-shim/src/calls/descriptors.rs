@@ -418,6 +418,11 @@ pub(crate) fn flock(file: &Descriptor, args: [u64; 6]) -> Verdict {
     let lock = || {
         let fs = fs()?;
         let operation = args[1] as i32;
+        const LOCK_MAND: i32 = 32;
+        // A kind of lock that Linux no longer has, and takes.
+        if operation & LOCK_MAND != 0 {
+            return Ok(0);
+        }
         let kind = match operation & !libc::LOCK_NB {
             libc::LOCK_SH => LockKind::Read,
             libc::LOCK_EX => LockKind::Write,

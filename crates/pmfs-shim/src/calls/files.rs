@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::SeekFrom;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{EBADF, EINVAL, EISDIR, ENXIO};
+use libc::{EBADF, EFAULT, EINVAL, EISDIR, ENXIO};
 use pmfs::{FallocateMode, Fs, SetAttr};
 
 use super::{done, kernel_answer};
@@ -261,41 +261,60 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// From the arguments of the calls with an offset; those with flags take -1 for the file's own.
-    pub fn of(args: [u64; 6], with_flags: bool) -> Place {
-        const APPEND: u64 = 0x10;
-        const KNOWN: u64 = 0x1f;
-        if with_flags && args[5] & !KNOWN != 0 {
-            return Place::Bad(libc::EOPNOTSUPP);
-        }
-        if with_flags && args[5] & APPEND != 0 {
-            return Place::Bad(libc::EOPNOTSUPP);
-        }
+    /// From the arguments of the calls with an offset.
+    pub fn of(args: [u64; 6]) -> Place {
         match args[3] {
-            u64::MAX if with_flags => Place::Own,
             at if at > i64::MAX as u64 => Place::Bad(EINVAL),
             at => Place::At(at),
         }
     }
+
+    /// And of those with flags, which take -1 for the file's own: the offset is judged first.
+    pub fn with_flags(args: [u64; 6], reads: bool) -> Place {
+        const KNOWN: u32 = 0x0f;
+        /// RWF_APPEND, RWF_NOAPPEND and RWF_NOSIGNAL: reads take them, and they mean nothing to it.
+        const OF_WRITES: u32 = 0x130;
+        let known = if reads { KNOWN | OF_WRITES } else { KNOWN };
+        let place = match args[3] {
+            u64::MAX => Place::Own,
+            _ => Place::of(args),
+        };
+        match place {
+            Place::Own | Place::At(_) if args[5] as u32 & !known != 0 => {
+                Place::Bad(libc::EOPNOTSUPP)
+            }
+            place => place,
+        }
+    }
 }
+
+/// The end of what a program can have; none of a vector's buffers may lie behind it.
+const ADDRESS_END: u64 = 0x7fff_ffff_f000;
 
 /// The program's vector of buffers, as (address, bytes).
 fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
     if count > libc::UIO_MAXIOV as u64 {
         return Err(EINVAL);
     }
-    let mut parts = Vec::with_capacity(count as usize);
-    let mut total = 0u64;
-    for index in 0..count {
-        let [address, bytes]: [u64; 2] = program::read(at.wrapping_add(index * 16))?;
-        if bytes > i64::MAX as u64 {
-            return Err(EINVAL);
-        }
-        let bytes = bytes.min(IO_MAX - total);
-        total += bytes;
-        parts.push((address, bytes));
+    let part = |index: u64| program::read::<[u64; 2]>(at.wrapping_add(index * 16));
+    let mut parts = (0..count).map(part).collect::<Result<Vec<_>, _>>()?;
+    if parts.iter().any(|[_, bytes]| *bytes > i64::MAX as u64) {
+        return Err(EINVAL);
     }
-    Ok(parts)
+    // Of a buffer alone what is read or written counts, of several all that they say.
+    let ends = |[address, bytes]: &[u64; 2]| address.saturating_add(*bytes) <= ADDRESS_END;
+    if count > 1 && !parts.iter().all(ends) {
+        return Err(EFAULT);
+    }
+    let mut total = 0u64;
+    for [_, bytes] in &mut parts {
+        *bytes = (*bytes).min(IO_MAX - total);
+        total += *bytes;
+    }
+    Ok(parts
+        .into_iter()
+        .map(|[address, bytes]| (address, bytes))
+        .collect())
 }
 
 /// Reads into several buffers, one after the other.
@@ -445,10 +464,21 @@ pub(crate) fn ftruncate(file: &Descriptor, args: [u64; 6]) -> Answer {
     done(fs.setattr(file.ino, &set).map(drop))
 }
 
+/// Whether fallocate(2) has such a mode, whoever can do it: none or one way, and the size kept where it must be, or not where it can't.
+fn names_one_way(mode: u32) -> bool {
+    matches!(
+        mode,
+        0 | 1 | 3 | 0x08 | 0x10 | 0x11 | 0x20 | 0x40 | 0x41 | 0x80
+    )
+}
+
 pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
     let (mode, at, len) = (args[1] as u32, args[2] as i64, args[3] as i64);
     if at < 0 || len <= 0 {
         return Err(EINVAL);
+    }
+    if !names_one_way(mode) {
+        return Err(libc::EOPNOTSUPP);
     }
     if !file.writes() {
         return Err(EBADF);

@@ -69,25 +69,28 @@ pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
 
 /// `[dirfd, path, mode, device]`.
 pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> Verdict {
+    use mode::{S_IFBLK, S_IFCHR, S_IFIFO, S_IFREG, S_IFSOCK};
+    let kind = bits as u32 & mode::S_IFMT;
+    if ![0, S_IFREG, S_IFCHR, S_IFBLK, S_IFIFO, S_IFSOCK].contains(&kind) {
+        // The kernel refuses it, wherever the path leads.
+        return Verdict::Pass;
+    }
     let out = (
         libc::SYS_mknodat,
         [AT_FDCWD as u64, PATH, bits, device, 0, 0],
     );
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         let dir = vacant(fs, &place, false)?;
-        let kind = bits as u32 & mode::S_IFMT;
         let node = new_node(bits as u32, &dir);
         let made = match kind {
-            0 | mode::S_IFREG => fs.create(place.dir, place.name, &node),
-            mode::S_IFIFO | mode::S_IFSOCK => fs.mknod(place.dir, place.name, &node, kind, 0),
-            mode::S_IFCHR | mode::S_IFBLK => {
+            S_IFIFO | S_IFSOCK => fs.mknod(place.dir, place.name, &node, kind, 0),
+            S_IFCHR | S_IFBLK => {
                 if !credentials::with(|me| me.has(capability::MKNOD)) {
                     return Err(EPERM);
                 }
                 fs.mknod(place.dir, place.name, &node, kind, device as u32)
             }
-            mode::S_IFDIR => return Err(EPERM),
-            _ => return Err(EINVAL),
+            _ => fs.create(place.dir, place.name, &node),
         };
         done(made.map(drop))
     })
@@ -184,7 +187,13 @@ fn ends(
     (number, flags): (i64, u64),
     [first, second]: [&mut Name; 2],
 ) -> Result<&'static Fs, Verdict> {
-    let first = end(room, from, at_end, first).map_err(|errno| Verdict::done(Err(errno)))?;
+    let links = number == libc::SYS_linkat;
+    let name = &mut *first;
+    let first = end(room, from, at_end, name).map_err(|errno| Verdict::done(Err(errno)))?;
+    // A link's source is looked for before its name, which a move's is not.
+    if links && matches!(first, End::Pool(_)) && name.attr.is_none() {
+        return Err(Verdict::done(Err(ENOENT)));
+    }
     let second = end(room, to, AtEnd::Name, second).map_err(|errno| Verdict::done(Err(errno)))?;
     let first_is_ours = matches!(first, End::Pool(_));
     match (first, second) {

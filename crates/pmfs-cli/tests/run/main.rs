@@ -111,6 +111,7 @@ mountless! {
     signals_end_waits_for_locks: "signals.c" "waits";
     handlers_in_the_middle_of_calls: "signals.c" "storm";
     faults_of_the_program_itself: "signals.c" "faults";
+    stacks_that_grow: "growing.c" "all";
     threads_that_are_cancelled: "cancelled.c" "all";
     mapped_files: "mappings.c" "all";
     mapped_holes: "holes.c" "all";

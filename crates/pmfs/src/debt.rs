@@ -81,6 +81,7 @@ mod tests {
     use crate::lane::Lane;
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, ROOT_INO, RenameFlags};
+    use pmfs_format::LockRaw;
 
     /// Every lane's next transaction has this id.
     fn go_on_at(fs: &Fs, id: u64) {
@@ -92,8 +93,19 @@ mod tests {
         }
     }
 
+    /// What each lock owes.
+    fn debts(fs: &Fs) -> Vec<Option<Debt>> {
+        let g = &fs.pool().geometry;
+        let lines = (0..g.lock_count).map(|lock| g.locks + lock * LockRaw::SIZE);
+        let word = std::mem::offset_of!(LockRaw, debt) as u64;
+        lines
+            .map(|line| Debt::load(fs.pool(), line + word))
+            .collect()
+    }
+
     /// Goal: transactions whose ids are too large for a lock's word owe nothing, and all else goes on. Method: ids that pass that end, by two
-    /// attachments in turn, each call on what the other has changed; then the pool as its next opener finds it.
+    /// attachments in turn, each call on what the other has changed; what locks owe is of ids from before it. Then the pool as its next
+    /// opener finds it.
     #[test]
     fn ids_beyond_a_locks_word() {
         let end = DEBT_PROMISED >> DEBT_ID_SHIFT;
@@ -102,6 +114,7 @@ mod tests {
         let all = [scratch.open(), scratch.open()];
         let ino = all[0].create(ROOT_INO, b"a", &NODE).unwrap().ino;
         all[0].write(ino, 0, &[7; 8000]).unwrap();
+        let before = debts(&all[0]);
         go_on_at(&all[0], end - 20);
         let names: [&[u8]; 2] = [b"a", b"b"];
         for turn in 0..60 {
@@ -114,6 +127,11 @@ mod tests {
             let mut got = [0; 64];
             all[0].read(ino, 100, &mut got).unwrap();
             assert_eq!(got, [byte; 64]);
+            for (now, before) in debts(&all[0]).into_iter().zip(&before) {
+                let is_of_late =
+                    |debt: &Debt| now != *before && !(end - 20..end).contains(&debt.id());
+                assert_eq!(now.filter(is_of_late), None, "turn {turn}");
+            }
         }
         let lanes = 0..all[0].pool().geometry.lanes;
         let ids = lanes.map(|lane| Lane::at(all[0].pool(), lane).last_id());

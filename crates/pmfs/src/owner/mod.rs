@@ -415,4 +415,43 @@ mod tests {
         assert!(threads::is_gone(before) && !threads::is_gone(alive));
         assert!(!threads::is_gone(tag_of(0, 7)), "nobody can tell");
     }
+
+    /// Goal: a lock that a dead holder is cleaned up after while somebody waits for it does not count as nobody's, which would make the
+    /// pool read-only. Method: the waiter has read the word, and looks at the holder when its slot is free and the lock is given back, or
+    /// another's; then the same word where it stands for good.
+    #[test]
+    fn a_holder_cleaned_up_after_meanwhile() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let pool = fs.pool();
+        let gone = scratch.open();
+        let seen = gone.pool().holder().word();
+        gone.close().unwrap();
+        let line = line_of(pool, ROOT_INO);
+        let place = Place { pool, off: line };
+        let looks = || {
+            let mut waiting = Waiting {
+                place,
+                me: pool.holder().word(),
+                sleep: wait_times::FIRST,
+                since: Instant::now(),
+                told: false,
+            };
+            protocol::Wait::unchanged(&mut waiting, seen);
+            pool.read_only.load(Ordering::Relaxed)
+        };
+        let _writable = pool.pm.mapping().writable();
+        let runtime = pool.pm.runtime();
+        for now in [
+            0,
+            pool.holder().word(),
+            pool.holder().word() | OWNER_WAITERS,
+        ] {
+            runtime.store(line, now);
+            assert!(!looks(), "{now:#x}");
+            assert_eq!(pool.pm.load(line), now);
+        }
+        runtime.store(line, seen | OWNER_WAITERS);
+        assert!(looks() && pool.pm.load(line) == 0);
+    }
 }

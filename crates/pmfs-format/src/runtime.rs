@@ -2,8 +2,13 @@
 //!
 //! Nothing here is logged. It is trusted while a process holds the pool or since one closed it cleanly; else
 //! the first opener resets it and rebuilds the bitmaps by walking the trees. In order:
-//! header, slots, lanes, intents, locks, open table, open files, file locks, their buckets, kernel copies, block groups,
-//! block bitmap, inode groups, inode bitmap, strays.
+//! header, slots, lanes, intents, locks, open table, open files, file locks, their buckets, kernel copies, roots of annexes,
+//! block groups, block bitmap, inode groups, inode bitmap, strays.
+//!
+//! Annexes: blocks of the pool that hold more lines of the open table, of open files and of file locks. Root words name nodes, and a node's
+//! words, but its first, name annexes: the block's first byte, and in the low 12 bits how much stands there, at most. A node's first
+//! word and an annex's first line tell its own number. The roots' nodes are of the three tables in this order. A pool that nobody has
+//! has none.
 //!
 //! Strays: a word for each group of inodes, a bit for each [`STRAY_INODES`] of them: set before a word of one of
 //! these inodes is stored that nobody flushes (times of an overwrite, atime, the count of blocks). A clean close
@@ -12,7 +17,7 @@
 use crate::layout::on_media;
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 16 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 17 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a log of new words are durable
 /// (docs/adr/0017-promised-and-not-waited-for.md).
 pub const LAYOUT_PROMISES: u64 = 13;
@@ -24,6 +29,22 @@ pub const DEBT_PROMISED: u64 = 1 << 63;
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
 pub const STRAY_INODES: u64 = GROUP_UNITS / 64;
+/// Lines of a table in an annex: a block, but for its first line.
+pub const ANNEX_LINES: u64 = 63;
+/// Words of a node that name annexes.
+pub const ANNEX_NODE_WORDS: u64 = 511;
+/// Of an annex's first word: it is a node, of this number.
+pub const ANNEX_NODE: u64 = 1 << 63;
+/// The part of a word that names an annex in which how much stands there is counted; there is no going beyond it.
+pub const ANNEX_COUNT_MAX: u64 = 0xfff;
+/// Nodes of annexes of the open table.
+pub const ANNEX_REFERENCE_ROOTS: u64 = 22;
+/// Nodes of annexes of open files: room for 2^20 and more.
+pub const ANNEX_FILE_ROOTS: u64 = 33;
+/// Nodes of annexes of file locks.
+pub const ANNEX_LOCK_ROOTS: u64 = 33;
+/// Nodes of annexes.
+pub const ANNEX_ROOTS: u64 = ANNEX_REFERENCE_ROOTS + ANNEX_FILE_ROOTS + ANNEX_LOCK_ROOTS;
 /// Slot state: nobody's.
 pub const SLOT_FREE: u64 = 0;
 /// Slot state: a process has it; it is alive while the slot's byte is locked.
@@ -73,8 +94,14 @@ on_media! {
         @ 16 recoveries: u64,
         /// When somebody last looked for dead processes, ns of CLOCK_MONOTONIC.
         @ 24 looked_ns: u64,
+        /// Owner of the lock under which tables get annexes.
+        @ 32 annex_owner: u64,
+        /// The block that is being made one; 0: none.
+        @ 40 annex_block: u64,
+        /// The word that is to name it.
+        @ 48 annex_slot: u64,
         /// Zero.
-        @ 32 unused: [u64; 4],
+        @ 56 unused: u64,
         /// Owner of the rename lock, taken before any other by a rename that moves a directory.
         @ 64 rename_owner: u64,
         /// Zero.

@@ -334,6 +334,36 @@ impl Pool {
         Ok(run)
     }
 
+    /// Takes one block for what no tree has; `tell` writes down which one, under its group's lock, before its bit is set.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn alloc_alone(&self, class: Class, tell: impl Fn(u64)) -> Option<u64> {
+        if class == Class::Ordinary && self.afford(1).is_err() {
+            return None;
+        }
+        let map = Bitmap::blocks(self);
+        let take = |run: Run| {
+            tell(run.block);
+            map.mark(run, true);
+            run.block
+        };
+        let start = self.geometry.data_start;
+        let wish = Wish {
+            want: 1,
+            after: None,
+        };
+        for place in map.places(start, start, wish) {
+            let _held = map.lock(place.group() * GROUP_UNITS);
+            let found = map.search(place, 1);
+            if let Some(run) = found.filter(|&run| self.has_space(run)) {
+                return Some(take(run));
+            }
+        }
+        match self.is_sparse() {
+            true => self.spaced_block(&map, take),
+            false => None,
+        }
+    }
+
     /// Allocates one block in a region, if that is broken into and has one. Moving makes the pool no fuller.
     ///
     /// # Errors

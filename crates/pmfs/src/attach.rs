@@ -335,6 +335,9 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     }
     // What is left when all are cleaned up after is nobody's.
     let left = !others && state == State::Active && report.kind != RecoveryKind::Walk;
+    if left && pool.annexes_rest() {
+        pool.give_annexes_back();
+    }
     if pool.mending || left && !rest::is_at_rest(pool, Some(pool.holder().slot))? {
         rebuild_held(pool)?;
     }
@@ -520,6 +523,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         distrust(pool);
     } else if !occupied && !pool.damaged.load(Ordering::Relaxed) {
         pool.flush_strays();
+        pool.give_annexes_back();
         if !planted!("bug-closings-unflushed") {
             Lane::close_all(pool);
         }

@@ -5,7 +5,9 @@ use crate::grow::BLOCKS_MAX;
 use crate::lane::Run;
 use pmfs_format::{
     BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw,
-    LockRaw, OpenFileRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw, runtime::GROUP_UNITS, tree,
+    LockRaw, OpenFileRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw,
+    runtime::{ANNEX_ROOTS, GROUP_UNITS},
+    tree,
 };
 
 /// Open files for each line of the open table, which names who has what open.
@@ -59,6 +61,7 @@ pub(crate) struct Geometry {
     pub file_locks: u64,
     pub file_lock_buckets: u64,
     pub kernel_copies: u64,
+    pub annex_roots: u64,
     pub block_map: BitmapPlace,
     pub inode_map: BitmapPlace,
     pub strays: u64,
@@ -184,6 +187,7 @@ impl Geometry {
         let buckets = sizing.open_lines / FILE_LOCKS_PER_BUCKET;
         let file_lock_buckets = regions.take(buckets * FileLockBucketRaw::SIZE);
         let kernel_copies = regions.take(sizing.open_lines * KernelCopyRaw::SIZE);
+        let annex_roots = regions.take(ANNEX_ROOTS * 8);
         let mut bitmap = |units: u64| {
             let groups = regions.take(units.div_ceil(GROUP_UNITS) * GroupRaw::SIZE);
             let bits = regions.take(units.div_ceil(64) * 8);
@@ -220,6 +224,7 @@ impl Geometry {
             file_locks,
             file_lock_buckets,
             kernel_copies,
+            annex_roots,
             block_map,
             inode_map,
             strays,
@@ -390,7 +395,7 @@ impl Geometry {
         self.slots + index * SlotRaw::SIZE
     }
 
-    /// Open files that there is room for, of programs that have them themselves.
+    /// Open files that there is room for in the runtime area, of programs that have them themselves.
     pub fn file_count(&self) -> u64 {
         self.open_lines * FILES_PER_LINE
     }
@@ -400,7 +405,7 @@ impl Geometry {
         self.files + index * OpenFileRaw::SIZE
     }
 
-    /// File locks that there is room for.
+    /// File locks that there is room for in the runtime area.
     pub fn file_lock_count(&self) -> u64 {
         self.open_lines
     }

@@ -1,6 +1,7 @@
 //! What a pool tells about itself: geometry, medium, and what attaching had to do.
 
 use crate::alloc::Bitmap;
+use crate::annex::Table;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::locks::LockSet;
@@ -237,8 +238,9 @@ impl Pool {
             runs: record.map_or(0, |record| record.runs),
             recoveries: record.map_or(0, |record| record.recoveries),
             attached: self.slots().filter(live).count() as u64,
-            open_files: (0..geometry.file_count())
-                .filter(|&index| self.file_ino(index) != 0)
+            open_files: self
+                .file_lines()
+                .filter(|&(index, _)| self.file_ino(index) != 0)
                 .count() as u64,
             file_locks: crate::file_lock::table::records(self).count() as u64,
             reserve_blocks: geometry.reserve_blocks,
@@ -261,8 +263,8 @@ impl Pool {
             lane_bytes: self.geometry.lane_bytes,
             // The last slot is kept for cleaning up.
             processes: self.geometry.slot_count - 1,
-            open_files: self.geometry.file_count(),
-            file_locks: self.geometry.file_lock_count(),
+            open_files: self.geometry.file_count() + Table::Files.lines(),
+            file_locks: self.geometry.file_lock_count() + Table::FileLocks.lines(),
             overhead_bytes: self.geometry.overhead_blocks() * BLOCK_BYTES,
             medium: format!(
                 "{}, {} pages",

@@ -40,6 +40,7 @@ pub mod planted;
 
 mod acl;
 mod alloc;
+mod annex;
 mod attach;
 pub mod check;
 mod clock;

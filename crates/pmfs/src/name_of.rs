@@ -17,6 +17,9 @@ impl Pool {
         if off / BLOCK_BYTES == self.superblock.blocks - 1 {
             return "the superblock's copy".into();
         }
+        if self.pm.annexes().contain(self.pm.mapping(), off, 1) {
+            return "annex of a table".into();
+        }
         self.name_in_runtime(off)
             .or_else(|| self.name_in_journal(off))
             .or_else(|| self.name_in_inode_table(off))
@@ -48,6 +51,7 @@ impl Pool {
                 FileLockBucketRaw::SIZE,
             ),
             ("kernel copy", g.kernel_copies, KernelCopyRaw::SIZE),
+            ("annexes of node", g.annex_roots, 8),
             ("group of blocks", blocks.groups, GroupRaw::SIZE),
             ("bits of group of blocks", blocks.bits, GROUP_UNITS / 8),
             ("group of inodes", inodes.groups, GroupRaw::SIZE),

@@ -4,12 +4,14 @@
 //! A file's line is claimed, changed in offset, and given up under its owner word. Which processes have it is told by words
 //! of the open table; each of those also holds the inode once. A line without such a word is nobody's.
 
+use crate::alloc::Class;
+use crate::annex::{HeldLine, Line, Table};
 use crate::error::{Error, Result};
 use crate::file_lock::Owner;
 use crate::fs::Fs;
 use crate::locks::LockSet;
 use crate::open_table::Thing;
-use crate::owner::{self, Held};
+use crate::owner;
 use crate::pool::Pool;
 use crate::types::{Attr, FileId, Ino, LockClass, LockRange};
 use std::io::SeekFrom;
@@ -123,52 +125,111 @@ impl Pool {
     }
 
     fn new_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
-        let runtime = self.pm.runtime();
         let count = self.geometry.file_count();
         let start = self.next_file.load(Ordering::Relaxed);
-        let me = self.holder().word();
-        for index in (0..count).map(|step| (start + step) % count) {
-            let line = self.geometry.file(index);
-            if runtime.load(line + INO) != 0 || runtime.load(line) != 0 {
-                continue;
-            }
-            if !planted!("bug-file-unowned") && runtime.cas(line + OWNER, 0, me).is_err() {
-                continue;
-            }
-            if runtime.load(line + INO) != 0 {
-                owner::release(self, line);
-                continue;
-            }
-            let generation = next_generation(runtime.load(line + GENERATION));
-            runtime.store(line + OFFSET, 0);
-            runtime.store(line + FLAGS, flags);
-            runtime.store(line + GENERATION, generation);
-            runtime.store(line + INO, ino);
-            let added = self.open_add(Thing::File(index));
-            if added.is_err() {
-                runtime.store(line + INO, 0);
-            }
-            owner::release(self, line);
-            added?;
-            // Again, if it is free by then: its lines are near, and those of the next one in no cache.
-            self.next_file.store(index, Ordering::Relaxed);
-            return Ok(FileId::new(index, generation));
+        if let Some(number) = start.checked_sub(count)
+            && let Some(made) = self.new_file_near(number, ino, flags)
+        {
+            return made;
         }
-        Err(Error::TooManyOpen)
+        for index in (0..count).map(|step| (start + step) % count) {
+            if let Some(made) = self.make_file(index, self.own_file(index), ino, flags) {
+                return made;
+            }
+        }
+        self.new_file_in_annexes(ino, flags)
+    }
+
+    #[cold]
+    fn new_file_near(&self, number: u64, ino: Ino, flags: u64) -> Option<Result<FileId>> {
+        let count = self.geometry.file_count();
+        let make = |number, line| self.make_file(count + number, line, ino, flags);
+        self.take_line_near(Table::Files, number, &make)
+    }
+
+    #[cold]
+    fn new_file_in_annexes(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        let count = self.geometry.file_count();
+        let make = |number, line| self.make_file(count + number, line, ino, flags);
+        self.take_line_in_annexes(Table::Files, Class::Ordinary, &make)
+            .unwrap_or(Err(Error::TooManyOpen))
+    }
+
+    /// Makes a line an open file, if it is free. What fails is no more in the line's annex.
+    fn make_file(
+        &self,
+        index: u64,
+        Line { off: line, annex }: Line,
+        ino: Ino,
+        flags: u64,
+    ) -> Option<Result<FileId>> {
+        let runtime = self.pm.runtime();
+        let me = self.holder().word();
+        if runtime.load(line + INO) != 0 || runtime.load(line) != 0 {
+            return None;
+        }
+        if !planted!("bug-file-unowned") && runtime.cas(line + OWNER, 0, me).is_err() {
+            return None;
+        }
+        if runtime.load(line + INO) != 0 {
+            owner::release(self, line);
+            return None;
+        }
+        let generation = next_generation(runtime.load(line + GENERATION));
+        runtime.store(line + OFFSET, 0);
+        runtime.store(line + FLAGS, flags);
+        runtime.store(line + GENERATION, generation);
+        runtime.store(line + INO, ino);
+        let added = self.open_add(Thing::File(index));
+        if added.is_err() {
+            runtime.store(line + INO, 0);
+        }
+        owner::release(self, line);
+        if let Err(error) = added {
+            self.leave_annex(annex);
+            return Some(Err(error));
+        }
+        // Again, if it is free by then: its lines are near, and those of the next one in no cache.
+        self.next_file.store(index, Ordering::Relaxed);
+        Some(Ok(FileId::new(index, generation)))
+    }
+
+    /// A line of the runtime area.
+    #[inline]
+    fn own_file(&self, index: u64) -> Line {
+        Line {
+            off: self.geometry.file(index),
+            annex: None,
+        }
+    }
+
+    /// The line of an open file, by index.
+    #[inline]
+    fn line_of_file(&self, index: u64) -> Option<Line> {
+        match index.checked_sub(self.geometry.file_count()) {
+            None => Some(self.own_file(index)),
+            Some(number) => self.line_in_annexes(Table::Files, number),
+        }
+    }
+
+    /// All lines that may be an open file's, or somebody's, by index.
+    pub(crate) fn file_lines(&self) -> impl Iterator<Item = (u64, Line)> + '_ {
+        let count = self.geometry.file_count();
+        let own = (0..count).map(|index| (index, self.own_file(index)));
+        let more = self.lines_in_annexes(Table::Files);
+        own.chain(more.map(move |(number, line)| (count + number, line)))
     }
 
     /// Where an open file's line is.
-    fn file_line(&self, file: FileId) -> Result<u64> {
+    fn file_line(&self, file: FileId) -> Result<Line> {
         self.alive()?;
-        if file.index() >= self.geometry.file_count() {
-            return Err(Error::NotOpen);
-        }
-        let line = self.geometry.file(file.index());
+        let found = self.line_of_file(file.index()).ok_or(Error::NotOpen)?;
+        let line = found.off;
         let generation = self.pm.load(line + GENERATION);
         if FileId::new(file.index(), generation) != file || self.pm.load(line + INO) == 0 {
             return Err(Error::NotOpen);
         }
-        Ok(line)
+        Ok(found)
     }
 
     /// What an open file is.
@@ -177,17 +238,15 @@ impl Pool {
     /// [`Error::NotOpen`].
     pub(crate) fn file_state(&self, file: FileId) -> Result<OpenFile> {
         let line = self.file_line(file)?;
-        let [ino, offset, flags] = self.pm.read::<3>(line + INO);
+        let [ino, offset, flags] = self.pm.read::<3>(line.off + INO);
         Ok(OpenFile { ino, offset, flags })
     }
 
     /// The flags of an open file that this process has; of one that it doesn't have they may be another's by now.
     #[inline]
     pub(crate) fn file_flags(&self, file: FileId) -> u64 {
-        if file.index() >= self.geometry.file_count() {
-            return 0;
-        }
-        self.pm.load(self.geometry.file(file.index()) + FLAGS)
+        let line = self.line_of_file(file.index());
+        line.map_or(0, |line| self.pm.load(line.off + FLAGS))
     }
 
     /// Sets what of the flags may change.
@@ -196,8 +255,8 @@ impl Pool {
     /// [`Error::NotOpen`].
     pub(crate) fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
         let line = self.file_line(file)?;
-        let _held = Held::new(self, line);
-        self.pm.runtime().store(line + FLAGS, flags);
+        let _held = HeldLine::new(self, line);
+        self.pm.runtime().store(line.off + FLAGS, flags);
         Ok(())
     }
 
@@ -213,11 +272,11 @@ impl Pool {
     ) -> Result<usize> {
         let line = self.file_line(file)?;
         let writable = self.pm.mapping().writable();
-        let held = (!planted!("bug-offset-unlocked")).then(|| Held::new(self, line));
+        let held = (!planted!("bug-offset-unlocked")).then(|| HeldLine::new(self, line));
         drop(writable);
         let (end, done) = body(self.file_state(file)?)?;
         let _writable = self.pm.mapping().writable();
-        self.pm.runtime().store(line + OFFSET, end);
+        self.pm.runtime().store(line.off + OFFSET, end);
         drop(held);
         Ok(done)
     }
@@ -239,11 +298,11 @@ impl Pool {
         let mut order = lines;
         order.sort_unstable();
         let writable = self.pm.mapping().writable();
-        let first = order[0].map(|line| Held::new(self, line));
+        let first = order[0].map(|line| HeldLine::new(self, line));
         let second = order[1].filter(|_| order[0] != order[1]);
-        let held = (first, second.map(|line| Held::new(self, line)));
+        let held = (first, second.map(|line| HeldLine::new(self, line)));
         drop(writable);
-        let offset = |line: Option<u64>| line.map_or(0, |line| self.pm.load(line + OFFSET));
+        let offset = |line: Option<Line>| line.map_or(0, |line| self.pm.load(line.off + OFFSET));
         // What was opened and closed meanwhile is another's now.
         for file in files.into_iter().flatten() {
             self.file_line(file)?;
@@ -252,7 +311,7 @@ impl Pool {
         let _writable = self.pm.mapping().writable();
         for (line, end) in lines.into_iter().zip(ends) {
             if let Some(line) = line {
-                self.pm.runtime().store(line + OFFSET, end);
+                self.pm.runtime().store(line.off + OFFSET, end);
             }
         }
         drop(held);
@@ -265,7 +324,7 @@ impl Pool {
     /// [`Error::NotOpen`], [`Error::Invalid`] before the start.
     pub(crate) fn seek_file(&self, file: FileId, to: SeekFrom) -> Result<u64> {
         let line = self.file_line(file)?;
-        let _held = Held::new(self, line);
+        let _held = HeldLine::new(self, line);
         let now = self.file_state(file)?;
         let (base, by) = match to {
             SeekFrom::Start(offset) => (offset, 0),
@@ -276,7 +335,7 @@ impl Pool {
             .checked_add_signed(by)
             .filter(|&offset| i64::try_from(offset).is_ok())
             .ok_or(Error::Invalid(&"an offset before the start of the file"))?;
-        self.pm.runtime().store(line + OFFSET, offset);
+        self.pm.runtime().store(line.off + OFFSET, offset);
         Ok(offset)
     }
 
@@ -295,7 +354,7 @@ impl Pool {
     /// As there.
     pub(crate) fn share_file(&self, file: FileId) -> Result<()> {
         let line = self.file_line(file)?;
-        let _held = Held::new(self, line);
+        let _held = HeldLine::new(self, line);
         self.file_line(file)?;
         let ino = self.file_state(file)?.ino;
         let mine = self.holder().slot;
@@ -318,7 +377,7 @@ impl Pool {
         let line = self.file_line(file)?;
         let (ino, gone) = {
             // Should this thread die in between, whoever finds the owner word ends the file.
-            let _held = Held::new(self, line);
+            let _held = HeldLine::new(self, line);
             let ino = self.file_state(file)?.ino;
             let _locks = LockSet::take(self, &[ino]);
             let gone = self
@@ -338,10 +397,10 @@ impl Pool {
     /// As [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead, is taken away: who dies in between leaves the
     /// word, by which the next one finds the file.
     pub(crate) fn end_file_unless_had_beside(&self, index: u64, word: u64) {
-        let line = self
-            .geometry
-            .file(index.min(self.geometry.file_count() - 1));
-        let ino = self.pm.load(line + INO);
+        let Some(line) = self.line_of_file(index) else {
+            return;
+        };
+        let ino = self.pm.load(line.off + INO);
         if ino == 0 || self.is_had_beside(Thing::File(index), word) {
             return;
         }
@@ -352,44 +411,46 @@ impl Pool {
             // Nothing to split, so it can't fail.
             let _ = self.take_lock_away(ino, owner, LockRange::WHOLE);
         }
-        self.pm.runtime().store(line + INO, 0);
+        if self.pm.runtime().swap(line.off + INO, 0) != 0 {
+            self.leave_annex(line.annex);
+        }
+    }
+
+    /// How often a line has been a file; 0 of none.
+    fn file_generation(&self, index: u64) -> u64 {
+        let line = self.line_of_file(index);
+        line.map_or(0, |line| self.pm.load(line.off + GENERATION))
     }
 
     /// An open file as an owner of locks.
     pub(crate) fn file_owner(&self, index: u64, class: LockClass) -> Owner {
-        let generation = self.pm.load(self.geometry.file(index) + GENERATION);
         Owner {
             class,
             token: 0,
-            id: FileId::new(index, generation).0,
+            id: FileId::new(index, self.file_generation(index)).0,
         }
     }
 
     /// An open file by index, with its offset.
     pub(crate) fn file_at(&self, index: u64) -> (FileId, u64) {
-        let line = self
-            .geometry
-            .file(index.min(self.geometry.file_count() - 1));
-        let generation = self.pm.load(line + GENERATION);
-        (FileId::new(index, generation), self.pm.load(line + OFFSET))
+        let line = self.line_of_file(index);
+        let offset = line.map_or(0, |line| self.pm.load(line.off + OFFSET));
+        (FileId::new(index, self.file_generation(index)), offset)
     }
 
     /// The inode of an open file, by index; 0 if it is none.
     pub(crate) fn file_ino(&self, index: u64) -> Ino {
-        if index >= self.geometry.file_count() {
-            return 0;
-        }
-        self.pm.load(self.geometry.file(index) + INO)
+        let line = self.line_of_file(index);
+        line.map_or(0, |line| self.pm.load(line.off + INO))
     }
 
     /// Gives back the lines whose owner is dead, under the recovery lock.
     pub(crate) fn release_files(&self, is_dead: &impl Fn(u64) -> bool) {
-        for index in 0..self.geometry.file_count() {
-            let line = self.geometry.file(index);
-            if is_dead(self.pm.load(line + OWNER)) {
+        for (index, line) in self.file_lines() {
+            if is_dead(self.pm.load(line.off + OWNER)) {
                 // Died while opening or closing it.
                 self.end_file_unless_had(index);
-                owner::release(self, line);
+                owner::release(self, line.off);
             }
         }
     }

@@ -2,11 +2,15 @@
 //!
 //! Each word has one writer, its slot's process; whether a thing is open is a look at its line. Seven words
 //! a line; the eighth tells for good that something that belonged here had to go to the next line, and that some process has had
-//! something more often than one word can count, and so by several.
+//! something more often than one word can count, and so by several. After the lines of the runtime area come those of annexes
+//! ([`crate::annex`]), in levels of four times as many each: a thing has some neighbouring lines in each level.
 
+use crate::alloc::Class;
+use crate::annex::{Line, Table};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::types::Ino;
+use pmfs_format::runtime::ANNEX_LINES;
 
 const WORDS: u64 = 7;
 const NOTES: u64 = 56;
@@ -14,8 +18,14 @@ const NOTES: u64 = 56;
 const GOES_ON: u64 = 1;
 /// Note, of the first line of a thing: a process has had it by several words.
 const SEVERAL: u64 = 2;
-/// Lines that a thing's word may stand in.
-const PROBES: u64 = 64;
+/// Lines of the runtime area that a thing's word may stand in.
+const PROBES: u64 = 16;
+/// Lines of each level of annexes.
+const PROBES_IN_ANNEX: u64 = 8;
+/// Annexes of the first level.
+const FIRST_ANNEXES: u64 = 8;
+/// Levels.
+const LEVELS: u32 = 6;
 const SLOT_SHIFT: u32 = 32;
 const COUNT_SHIFT: u32 = 44;
 const COUNT_ONE: u64 = 1 << COUNT_SHIFT;
@@ -67,6 +77,7 @@ fn count_of(word: u64) -> u64 {
 pub(crate) struct Reference {
     /// Where it stands.
     pub off: u64,
+    annex: Option<u64>,
     pub thing: Thing,
     pub slot: u64,
     /// How often the slot's process has it.
@@ -80,20 +91,58 @@ impl Pool {
         self.geometry.open + ((hash + probe) & (self.geometry.open_lines - 1)) * 64
     }
 
+    /// The annex of a level in which a thing may stand, and its first line there.
+    fn annex_for(&self, thing: Thing, level: u32) -> (u64, u64) {
+        let before: u64 = (0..level).map(|level| FIRST_ANNEXES << (2 * level)).sum();
+        let key = thing.key() ^ self.geometry.hash_key[1];
+        let hash = key.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+        let count = FIRST_ANNEXES << (2 * level);
+        let annex = Table::References.annexes().start + before + (hash & (count - 1));
+        (annex, (hash >> 16) % ANNEX_LINES)
+    }
+
     /// Looks at the words of all lines in which a thing may stand, by their places, until one answers. Plain loops: as an
     /// iterator this made an open and its close 4 % slower.
     #[inline]
-    fn look_for<T>(&self, thing: Thing, mut look: impl FnMut(u64) -> Option<T>) -> Option<T> {
+    fn look_for<T>(&self, thing: Thing, mut look: impl FnMut(Line) -> Option<T>) -> Option<T> {
         for probe in 0..PROBES.min(self.geometry.open_lines) {
             let line = self.open_line(thing, probe);
             for word in 0..WORDS {
-                let found = look(line + word * 8);
+                let found = look(Line {
+                    off: line + word * 8,
+                    annex: None,
+                });
                 if found.is_some() {
                     return found;
                 }
             }
             if self.pm.load(line + NOTES) & GOES_ON == 0 {
-                break;
+                return None;
+            }
+        }
+        self.look_in_annexes(thing, look)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_in_annexes<T>(
+        &self,
+        thing: Thing,
+        mut look: impl FnMut(Line) -> Option<T>,
+    ) -> Option<T> {
+        for level in 0..LEVELS {
+            let (annex, first) = self.annex_for(thing, level);
+            for probe in 0..PROBES_IN_ANNEX {
+                let line = self.annex_line(annex, (first + probe) % ANNEX_LINES)?;
+                for off in (0..WORDS).map(|word| line.off + word * 8) {
+                    let found = look(Line { off, ..line });
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                if self.pm.load(line.off + NOTES) & GOES_ON == 0 {
+                    return None;
+                }
             }
         }
         None
@@ -115,17 +164,17 @@ impl Pool {
             let mine = slot_of(found) == self.holder().slot;
             mine || !planted!("bug-other-holders-overlooked")
         };
-        let other = |off| {
-            let found = self.pm.load(off);
-            (off != word && thing.is_in(found) && counts(found)).then_some(())
+        let other = |line: Line| {
+            let found = self.pm.load(line.off);
+            (line.off != word && thing.is_in(found) && counts(found)).then_some(())
         };
         self.look_for(thing, other).is_some()
     }
 
     /// Whether a process has it whose slot is as asked for.
     pub(crate) fn is_had_by(&self, thing: Thing, asked: impl Fn(u64) -> bool) -> bool {
-        let has = |off| {
-            let found = self.pm.load(off);
+        let has = |line: Line| {
+            let found = self.pm.load(line.off);
             (thing.is_in(found) && asked(slot_of(found))).then_some(())
         };
         self.look_for(thing, has).is_some()
@@ -148,7 +197,7 @@ impl Pool {
     pub(crate) fn open_add_for(&self, slot: u64, thing: Thing, count: u64) -> Result<()> {
         self.traces.opens.leave();
         let runtime = self.pm.runtime();
-        let counted = self.look_for(thing, |off| {
+        let counted = self.look_for(thing, |Line { off, .. }| {
             let mut word = runtime.load(off);
             // Others of this process count there too. A second word for the same would let who looks along the line miss both, but for one
             // that is full, which stays for as long as anybody looks.
@@ -177,7 +226,43 @@ impl Pool {
             }
             self.note(line, GOES_ON);
         }
+        self.open_add_in_annex(thing, mine)
+    }
+
+    /// Puts a word into the first line with room for it in annexes, which are made where they are missing.
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn open_add_in_annex(&self, thing: Thing, word: u64) -> Result<()> {
+        let runtime = self.pm.runtime();
+        for level in 0..LEVELS {
+            let (annex, first) = self.annex_for(thing, level);
+            if self.annex_line(annex, 0).is_none() && !self.add_annex(annex, Class::Ordinary) {
+                return Err(Error::TooManyOpen);
+            }
+            self.enter_annex(Some(annex));
+            for probe in 0..PROBES_IN_ANNEX {
+                let Some(line) = self.annex_line(annex, (first + probe) % ANNEX_LINES) else {
+                    return Err(Error::TooManyOpen);
+                };
+                for off in (0..WORDS).map(|word| line.off + word * 8) {
+                    if runtime.load(off) == 0 && runtime.cas(off, 0, word).is_ok() {
+                        return Ok(());
+                    }
+                }
+                self.note(line.off, GOES_ON);
+            }
+            self.leave_annex(Some(annex));
+        }
         Err(Error::TooManyOpen)
+    }
+
+    /// Takes a word away.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn drop_reference(&self, found: &Reference) {
+        if self.pm.runtime().swap(found.off, 0) != 0 {
+            self.leave_annex(found.annex);
+        }
     }
 
     /// Notes something of a line, for good.
@@ -197,9 +282,9 @@ impl Pool {
     fn has_by_another(&self, thing: Thing, word: u64) -> bool {
         let notes = self.pm.load(self.open_line(thing, 0) + NOTES);
         let slot = self.holder().slot;
-        let other = |off| {
-            let found = self.pm.load(off);
-            (off != word && thing.is_in(found) && slot_of(found) == slot).then_some(())
+        let other = |line: Line| {
+            let found = self.pm.load(line.off);
+            (line.off != word && thing.is_in(found) && slot_of(found) == slot).then_some(())
         };
         notes & SEVERAL != 0 && self.look_for(thing, other).is_some()
     }
@@ -214,7 +299,7 @@ impl Pool {
         let runtime = self.pm.runtime();
         let slot = self.holder().slot;
         loop {
-            let removed = self.look_for(thing, |off| {
+            let removed = self.look_for(thing, |Line { off, annex }| {
                 let word = runtime.load(off);
                 if !thing.is_in(word) || slot_of(word) != slot {
                     return None;
@@ -222,7 +307,11 @@ impl Pool {
                 let last = count_of(word) == 1;
                 let less = if last { 0 } else { word - COUNT_ONE };
                 let gone = last && !self.has_by_another(thing, off);
-                Some(runtime.cas(off, word, less).is_ok().then_some(gone))
+                let taken = runtime.cas(off, word, less).is_ok();
+                if taken && last {
+                    self.leave_annex(annex);
+                }
+                Some(taken.then_some(gone))
             });
             match removed {
                 None => return Err(Error::Invalid(&"release of what is not held")),
@@ -237,8 +326,8 @@ impl Pool {
     pub(crate) fn open_is_last(&self, ino: Ino) -> bool {
         let thing = Thing::Inode(ino);
         let mut count = 0;
-        self.look_for(thing, |off| {
-            let word = self.pm.load(off);
+        self.look_for(thing, |line| {
+            let word = self.pm.load(line.off);
             count += if thing.is_in(word) { count_of(word) } else { 0 };
             None::<()>
         });
@@ -248,17 +337,28 @@ impl Pool {
     /// All words in use.
     pub(crate) fn references(&self) -> impl Iterator<Item = Reference> + '_ {
         let words = (0..self.geometry.open_lines * 8).filter(|word| word % 8 < WORDS);
-        words
-            .map(|word| self.geometry.open + word * 8)
-            .filter_map(|off| {
-                let word = self.pm.load(off);
-                (word != 0).then(|| Reference {
-                    off,
-                    thing: Thing::of(word),
-                    slot: slot_of(word),
-                    count: count_of(word),
+        let own = words.map(|word| Line {
+            off: self.geometry.open + word * 8,
+            annex: None,
+        });
+        let more = self
+            .lines_in_annexes(Table::References)
+            .flat_map(|(_, line)| {
+                (0..WORDS).map(move |word| Line {
+                    off: line.off + word * 8,
+                    ..line
                 })
+            });
+        own.chain(more).filter_map(|Line { off, annex }| {
+            let word = self.pm.load(off);
+            (word != 0).then(|| Reference {
+                off,
+                annex,
+                thing: Thing::of(word),
+                slot: slot_of(word),
+                count: count_of(word),
             })
+        })
     }
 
     /// The words of a slot.

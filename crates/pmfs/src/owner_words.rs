@@ -2,6 +2,7 @@
 //! nothing stays held; see [`crate::holders`] for what a process has between calls. All of it may change while it is read.
 
 use crate::alloc::Bitmap;
+use crate::annex::annex_word;
 use crate::file_lock::table;
 use crate::lane::Lane;
 use crate::look::Look;
@@ -72,9 +73,10 @@ impl Look {
             held.groups += map.owner_words().filter(|&line| counts(line)).count() as u64;
         }
         let words = |words: [u64; 2]| words.into_iter().filter(|&word| counts(word)).count() as u64;
-        held.tables = words([recovery::rename_word(pool), recovery::grow_word(pool)]);
+        held.tables = words([recovery::rename_word(pool), recovery::grow_word(pool)])
+            + u64::from(counts(annex_word(pool)));
         held.recovery = words(recovery::recovery_words(pool));
-        let files = (0..geometry.file_count()).map(|index| geometry.file(index));
+        let files = pool.file_lines().map(|(_, line)| line.off);
         let files = files.chain(pool.file_lock_buckets());
         held.files = files.filter(|&line| counts(line)).count() as u64;
         let is_its = |one: Option<u64>| slot.is_none() || one == slot;

@@ -1,6 +1,7 @@
 //! An attached pool: the mapping, its geometry, and who we are in it.
 
 use crate::alloc::Hints;
+use crate::annex::Annexes;
 use crate::clock::Clock;
 use crate::counters::Counting;
 use crate::error::{Error, Result};
@@ -71,6 +72,8 @@ pub(crate) struct Pool {
     pub watching: crate::stored::Watching,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
+    /// And a file lock, in annexes: its number there, plus one; 0: in none.
+    pub next_lock: AtomicU64,
     /// The locks whose life is ours: slot and pool.
     pub locks: Mutex<Vec<ByteLock>>,
 }
@@ -102,9 +105,13 @@ impl Pool {
     ) -> Pool {
         let data = geometry.data_start * BLOCK_BYTES..geometry.data_end();
         let runtime = geometry.runtime.clone();
+        let annexes = Annexes {
+            roots: geometry.annex_roots,
+            data: data.clone(),
+        };
         let backed = crate::sparse::Backed::of(&mem, geometry.blocks);
         Pool {
-            pm: Pm::new(mem, runtime),
+            pm: Pm::new(mem, runtime).with_annexes(annexes),
             geometry,
             superblock,
             data,
@@ -135,6 +142,7 @@ impl Pool {
             maps: crate::map::Maps::default(),
             watching: Default::default(),
             next_file: AtomicU64::new(0),
+            next_lock: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),
         }
     }

@@ -8,6 +8,7 @@
 //! repeated: whoever finds a recoverer dead takes its lock over and starts again.
 
 use crate::alloc::Bitmap;
+use crate::annex::annex_word;
 use crate::counters::Total;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -514,6 +515,9 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
             }
         }
     }
+    if is_dead(pool.pm.load(annex_word(pool))) {
+        pool.settle_annex();
+    }
     release_locks(pool, &is_dead);
     for &index in &lanes {
         owner::release(pool, pool.geometry.lane_line(index));
@@ -611,30 +615,31 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
     if !planted!("bug-pages-of-the-dead-stay") {
         pool.free_kernel_copies_of(slot);
     }
-    for Reference { off, thing, .. } in pool.references_of(slot) {
+    for found in pool.references_of(slot) {
+        let Reference { off, thing, .. } = found;
         let ino = match thing {
             Thing::Inode(ino) => ino,
             Thing::File(_) if planted!("bug-dead-files-skipped") => continue,
             Thing::File(index) => {
                 let _locks = LockSet::take(pool, &[pool.file_ino(index)]);
                 pool.end_file_unless_had_beside(index, off);
-                pool.pm.runtime().store(off, 0);
+                pool.drop_reference(&found);
                 continue;
             }
         };
         let locks = LockSet::take(pool, &[ino]);
         let unlinked = Inode::load(pool, ino).is_ok_and(|inode| inode.links == 0);
         if planted!("bug-dead-orphan-let-go-first") {
-            pool.pm.runtime().store(off, 0);
+            pool.drop_reference(&found);
         }
         if unlinked && !planted!("bug-dead-orphans-left") {
             let lane = Claim::new(pool);
             let _ = settle::intend_reclaim(&lane, ino);
-            pool.pm.runtime().store(off, 0);
+            pool.drop_reference(&found);
             orphans += u64::from(!pool.is_open(ino));
             drop(lane);
         } else {
-            pool.pm.runtime().store(off, 0);
+            pool.drop_reference(&found);
         }
         drop(locks);
     }
@@ -642,8 +647,10 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
 }
 
 /// The lock words of the runtime header.
-pub(crate) fn header_words(pool: &Pool) -> [u64; 4] {
-    [RECOVERY_OWNER, RENAME_OWNER, GROW_OWNER, CLOSING_OWNER].map(|at| pool.geometry.header + at)
+pub(crate) fn header_words(pool: &Pool) -> [u64; 5] {
+    let [rename, grow] = [RENAME_OWNER, GROW_OWNER].map(|at| pool.geometry.header + at);
+    let [recovery, closing] = recovery_words(pool);
+    [recovery, rename, grow, closing, annex_word(pool)]
 }
 
 /// Those of them that calls take.

@@ -5,6 +5,7 @@
 //! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
 use crate::alloc::Bitmap;
+use crate::annex::told_words;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::lane::{LAST_ID, Run};
@@ -13,7 +14,7 @@ use crate::recovery::header_words;
 use crate::slot::{SLOT_INCARNATION, TOKENS};
 use crate::superblock::crc_of_parts;
 use pmfs_format::inode::FIRST_INO;
-use pmfs_format::runtime::{FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
+use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
 use pmfs_format::{
     FileLockBucketRaw, FileLockRaw, GroupRaw, KernelCopyRaw, LINE_BYTES, LaneRaw, LockRaw,
     OpenFileRaw,
@@ -77,7 +78,7 @@ fn word(line: &[u8], at: usize) -> u64 {
 }
 
 /// The tables whose lines are a line each of the processor's.
-fn tables(geometry: &Geometry) -> [Table; 9] {
+fn tables(geometry: &Geometry) -> [Table; 10] {
     let table = |start: u64, count: u64, is_at_rest| Table {
         place: start..start + count * LINE_BYTES,
         is_at_rest,
@@ -125,6 +126,9 @@ fn tables(geometry: &Geometry) -> [Table; 9] {
             geometry.kernel_copy_count(),
             |line| word(line, offset_of!(KernelCopyRaw, state)) & STATE_MASK == KERNEL_COPY_FREE,
         ),
+        table(geometry.annex_roots, ANNEX_ROOTS.div_ceil(8), |line| {
+            line.iter().all(|&byte| byte == 0)
+        }),
         groups(&geometry.block_map),
         groups(&geometry.inode_map),
     ]
@@ -135,6 +139,7 @@ fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
     let mut slots = 0..pool.geometry.slot_count;
     pool.pm.load(pool.geometry.header + TOKENS) < COUNT_MAX
         && header_words(pool).iter().all(|&off| pool.pm.load(off) == 0)
+        && pool.pm.load(told_words(pool)[0]) == 0
         && slots.all(|slot| {
             let incarnation = pool.geometry.slot(slot) + SLOT_INCARNATION;
             (Some(slot) == own || !pool.is_marked(slot)) && pool.pm.load(incarnation) < COUNT_MAX

@@ -18,6 +18,7 @@ impl Checker<'_> {
     /// Compares both bitmaps with what was seen.
     pub(super) fn bitmaps(&mut self) {
         self.spares();
+        self.annexes();
         let blocks = Bitmap::blocks(self.pool);
         let seen = std::mem::take(&mut self.seen);
         let named = |block: u64| seen[(block / 64) as usize] >> (block % 64) & 1 == 1;
@@ -40,6 +41,15 @@ impl Checker<'_> {
                 self.claim(run, &by, &|| Fix::Runtime);
                 self.report.blocks -= 1;
             }
+        }
+    }
+
+    /// Nor does any tree name the blocks that tables have got.
+    fn annexes(&mut self) {
+        for block in self.pool.lent_blocks() {
+            let run = Run { block, count: 1 };
+            self.claim(run, "a table, as its annex", &|| Fix::Runtime);
+            self.report.blocks -= 1;
         }
     }
 
@@ -143,8 +153,8 @@ impl Checker<'_> {
                 ));
             }
         }
-        for index in 0..self.pool.geometry.file_count() {
-            if pm.load(self.pool.geometry.file(index)) != 0 {
+        for (index, line) in self.pool.file_lines() {
+            if pm.load(line.off) != 0 {
                 found.push((number::LOCK_HELD, format!("open file {index} is locked")));
             }
         }
@@ -181,7 +191,10 @@ impl Checker<'_> {
                 ));
             }
         }
-        for index in (0..pool.geometry.file_count()).filter(|&index| pool.file_ino(index) != 0) {
+        for (index, _) in pool
+            .file_lines()
+            .filter(|&(index, _)| pool.file_ino(index) != 0)
+        {
             if !pool.is_had(Thing::File(index)) {
                 found.push(format!("open file {index} is nobody's"));
             }

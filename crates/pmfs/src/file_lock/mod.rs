@@ -201,7 +201,8 @@ impl Pool {
     /// Gives up what the owner has of a range.
     ///
     /// # Errors
-    /// [`Error::NoLocks`] if the rest takes one more record than there is: not before an eighth of the table are such rests.
+    /// [`Error::NoLocks`] if the rest takes one more record than there is: not before an eighth of the table are such rests, and the pool has
+    /// no block at all for more.
     pub(crate) fn file_unlock(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
         self.alive()?;
         self.take_lock_away(ino, owner, range)
@@ -231,7 +232,7 @@ impl Pool {
     /// Gives up all that an owner in this process has of all inodes.
     pub(crate) fn end_lock_owner(&self, owner: LockOwner) {
         self.for_each_lock_of(self.lock_owner(owner), |bucket, record| {
-            bucket.remove(record.index);
+            bucket.remove(record);
             bucket.changed(true);
         });
     }
@@ -331,7 +332,7 @@ fn replace(
     for old in mine {
         if same_kind(old) {
             if old.lock.range.touches(merged) {
-                bucket.remove(old.index);
+                bucket.remove(old);
             }
         } else if old.lock.range.overlaps(range) {
             given_up = true;
@@ -349,12 +350,12 @@ fn cut(bucket: &Bucket<'_>, old: &Record, range: LockRange) {
     let was = old.lock.range;
     if was.start < range.start {
         let end = range.start - 1;
-        bucket.shrink(old.index, LockRange { end, ..was });
+        bucket.shrink(old, LockRange { end, ..was });
     } else if was.end > range.end {
         let start = range.end + 1;
-        bucket.shrink(old.index, LockRange { start, ..was });
+        bucket.shrink(old, LockRange { start, ..was });
     } else {
-        bucket.remove(old.index);
+        bucket.remove(old);
     }
 }
 
@@ -362,7 +363,7 @@ fn cut(bucket: &Bucket<'_>, old: &Record, range: LockRange) {
 struct Waiting<'a> {
     pool: &'a Pool,
     request: &'a Request,
-    record: Option<u64>,
+    record: Option<Record>,
     began: Began,
 }
 
@@ -372,8 +373,8 @@ impl Waiting<'_> {
             let bucket = Bucket::of(self.pool, self.request.lock.ino);
             let claimed = bucket.claim()?;
             let slot = Some(self.pool.holder().slot);
-            let index = bucket.insert(claimed, FILE_LOCK_WAITING, slot, &self.request.lock);
-            self.record = Some(index);
+            let record = bucket.insert(claimed, FILE_LOCK_WAITING, slot, &self.request.lock);
+            self.record = Some(record);
         }
         Ok(())
     }
@@ -384,8 +385,8 @@ impl Drop for Waiting<'_> {
         if self.pool.gives_up(self.began) {
             return;
         }
-        if let Some(index) = self.record {
-            Bucket::of(self.pool, self.request.lock.ino).remove(index);
+        if let Some(record) = &self.record {
+            Bucket::of(self.pool, self.request.lock.ino).remove(record);
         }
     }
 }

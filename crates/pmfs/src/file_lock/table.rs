@@ -5,6 +5,8 @@
 //! unlinked and not freed, is found by that (see [`Pool::drop_file_locks`]).
 
 use super::Owner;
+use crate::alloc::Class;
+use crate::annex::{Line, Table};
 use crate::error::{Error, Result};
 use crate::owner::Held;
 use crate::pool::Pool;
@@ -13,6 +15,7 @@ use pmfs_format::runtime::{
     FILE_LOCK_CLASS_SHIFT, FILE_LOCK_FREE, FILE_LOCK_HELD, FILE_LOCK_PID_SHIFT,
     FILE_LOCK_SLOT_SHIFT, FILE_LOCK_TAKEN, FILE_LOCK_WAITING, FILE_LOCK_WRITE,
 };
+use std::sync::atomic::Ordering;
 
 const STATE: u64 = 0;
 const NEXT: u64 = 8;
@@ -56,6 +59,8 @@ impl Lock {
 pub(crate) struct Record {
     /// Its number.
     pub index: u64,
+    /// Where it stands.
+    line: Line,
     /// FILE_LOCK_*.
     pub state: u64,
     /// Whose death ends it; `None`: that of an open file.
@@ -77,11 +82,35 @@ fn state_word(state: u64, slot: Option<u64>) -> u64 {
     state | slot.map_or(0, |slot| slot + 1) << FILE_LOCK_SLOT_SHIFT
 }
 
-/// Record `index` as it stands.
-pub(crate) fn record(pool: &Pool, index: u64) -> Record {
-    let [state, _, ino, start, end, mode, token, id] =
-        pool.pm.read::<8>(pool.geometry.file_lock(index));
+/// The line of record `index`, if there is one.
+fn line(pool: &Pool, index: u64) -> Option<Line> {
+    match index.checked_sub(pool.geometry.file_lock_count()) {
+        None => Some(own_line(pool, index)),
+        Some(number) => pool.line_in_annexes(Table::FileLocks, number),
+    }
+}
+
+/// As [`line`], in the runtime area.
+fn own_line(pool: &Pool, index: u64) -> Line {
+    Line {
+        off: pool.geometry.file_lock(index),
+        annex: None,
+    }
+}
+
+/// All records that there may be, by number.
+fn lines(pool: &Pool) -> impl Iterator<Item = (u64, Line)> + '_ {
+    let count = pool.geometry.file_lock_count();
+    let own = (0..count).map(|index| (index, own_line(pool, index)));
+    let more = pool.lines_in_annexes(Table::FileLocks);
+    own.chain(more.map(move |(number, line)| (count + number, line)))
+}
+
+/// Record `index` as it stands in its line.
+pub(crate) fn record(pool: &Pool, index: u64, line: Line) -> Record {
+    let [state, _, ino, start, end, mode, token, id] = pool.pm.read::<8>(line.off);
     Record {
+        line,
         index,
         state: state & STATE_MASK,
         slot: (state >> FILE_LOCK_SLOT_SHIFT).checked_sub(1),
@@ -105,9 +134,10 @@ pub(crate) fn record(pool: &Pool, index: u64) -> Record {
 
 /// All records in use, linked or not.
 pub(crate) fn records(pool: &Pool) -> impl Iterator<Item = Record> + '_ {
-    let all = 0..pool.geometry.file_lock_count();
-    all.filter(|&index| pool.pm.load(pool.geometry.file_lock(index)) & STATE_MASK != FILE_LOCK_FREE)
-        .map(|index| record(pool, index))
+    let used = |line: &Line| pool.pm.load(line.off) & STATE_MASK != FILE_LOCK_FREE;
+    lines(pool)
+        .filter(move |(_, line)| used(line))
+        .map(|(index, line)| record(pool, index, line))
 }
 
 /// Where an inode's bucket is.
@@ -153,13 +183,12 @@ impl<'a> Bucket<'a> {
     pub fn records(&self) -> Vec<Record> {
         let mut found = Vec::new();
         let mut next = self.pool.pm.load(self.off + FIRST);
-        let most = self.pool.geometry.file_lock_count();
-        while let Some(index) = next.checked_sub(1).filter(|&index| index < most) {
-            found.push(record(self.pool, index));
-            next = self
-                .pool
-                .pm
-                .load(self.pool.geometry.file_lock(index) + NEXT);
+        let most = self.pool.geometry.file_lock_count() + Table::FileLocks.lines();
+        while let Some(index) = next.checked_sub(1)
+            && let Some(at) = line(self.pool, index)
+        {
+            found.push(record(self.pool, index, at));
+            next = self.pool.pm.load(at.off + NEXT);
             if found.len() as u64 > most {
                 break;
             }
@@ -173,7 +202,7 @@ impl<'a> Bucket<'a> {
     /// [`Error::NoLocks`].
     pub fn claim(&self) -> Result<Claimed> {
         let count = self.pool.geometry.file_lock_count();
-        self.claim_among(count - count / KEPT_SHARE)
+        self.claim_among(count - count / KEPT_SHARE, Class::Ordinary)
     }
 
     /// As [`Bucket::claim`], for what is left of a lock of which a part is given up: some records are kept for that.
@@ -181,38 +210,57 @@ impl<'a> Bucket<'a> {
     /// # Errors
     /// As there.
     pub fn claim_for_rest(&self) -> Result<Claimed> {
-        self.claim_among(self.pool.geometry.file_lock_count())
+        let count = self.pool.geometry.file_lock_count();
+        self.claim_among(count, Class::Privileged)
     }
 
-    fn claim_among(&self, count: u64) -> Result<Claimed> {
-        self.pool.traces.locks.leave();
-        let runtime = self.pool.pm.runtime();
-        let taken = state_word(FILE_LOCK_TAKEN, Some(self.pool.holder().slot));
+    /// From the first so many of the table's own, or from its annexes.
+    fn claim_among(&self, count: u64, class: Class) -> Result<Claimed> {
+        let pool = self.pool;
+        pool.traces.locks.leave();
+        let runtime = pool.pm.runtime();
+        let taken = state_word(FILE_LOCK_TAKEN, Some(pool.holder().slot));
+        let take = |index: u64, line: Line| {
+            let free = runtime.load(line.off) == FILE_LOCK_FREE
+                && runtime.cas(line.off, FILE_LOCK_FREE, taken).is_ok();
+            free.then_some(Claimed { index, line })
+        };
+        let all = pool.geometry.file_lock_count();
+        let take_more = |number, line| {
+            pool.next_lock.store(number + 1, Ordering::Relaxed);
+            take(all + number, line)
+        };
         // Buckets begin in different places.
         let start = self.off / 64 % count;
-        for step in 0..count {
-            let index = (start + step) % count;
-            let off = self.pool.geometry.file_lock(index);
-            if runtime.load(off) == FILE_LOCK_FREE
-                && runtime.cas(off, FILE_LOCK_FREE, taken).is_ok()
-            {
-                return Ok(Claimed(index));
-            }
-        }
-        Err(Error::NoLocks)
+        let own = || {
+            let mut all = (0..count).map(|step| (start + step) % count);
+            all.find_map(|index| take(index, own_line(pool, index)))
+        };
+        let near = pool.next_lock.load(Ordering::Relaxed).checked_sub(1);
+        near.and_then(|number| pool.take_line_near(Table::FileLocks, number, &take_more))
+            .or_else(own)
+            .or_else(|| pool.take_line_in_annexes(Table::FileLocks, class, &take_more))
+            .ok_or(Error::NoLocks)
     }
 
     /// Gives a claimed record back.
     pub fn unclaim(&self, claimed: Claimed) {
-        let off = self.pool.geometry.file_lock(claimed.0);
-        self.pool.pm.runtime().store(off, FILE_LOCK_FREE);
+        self.free(claimed.line);
+    }
+
+    /// Nobody's from now on.
+    fn free(&self, line: Line) {
+        let was = self.pool.pm.runtime().swap(line.off, FILE_LOCK_FREE);
+        if was != FILE_LOCK_FREE {
+            self.pool.leave_annex(line.annex);
+        }
     }
 
     /// Fills a claimed record and links it. `slot` as in [`Record`].
-    pub fn insert(&self, claimed: Claimed, state: u64, slot: Option<u64>, lock: &Lock) -> u64 {
-        let Claimed(index) = claimed;
+    pub fn insert(&self, claimed: Claimed, state: u64, slot: Option<u64>, lock: &Lock) -> Record {
+        let Claimed { index, line } = claimed;
         let runtime = self.pool.pm.runtime();
-        let off = self.pool.geometry.file_lock(index);
+        let off = line.off;
         let mode = u64::from(lock.kind == LockKind::Write)
             | (lock.owner.class as u64) << FILE_LOCK_CLASS_SHIFT
             | u64::from(lock.pid) << FILE_LOCK_PID_SHIFT;
@@ -234,44 +282,49 @@ impl<'a> Bucket<'a> {
         );
         runtime.store(self.off + FIRST, index + 1);
         runtime.store(off + STATE, state_word(state, slot));
-        index
+        Record {
+            index,
+            line,
+            state,
+            slot,
+            lock: *lock,
+        }
     }
 
     /// Makes a record shorter.
-    pub fn shrink(&self, index: u64, range: LockRange) {
-        let off = self.pool.geometry.file_lock(index);
+    pub fn shrink(&self, record: &Record, range: LockRange) {
+        let off = record.line.off;
         let runtime = self.pool.pm.runtime();
         runtime.store(off + START, range.start);
         runtime.store(off + END, range.end);
     }
 
     /// Unlinks a record, if it is linked, and frees it.
-    pub fn remove(&self, index: u64) {
+    pub fn remove(&self, record: &Record) {
         let runtime = self.pool.pm.runtime();
-        let off = self.pool.geometry.file_lock(index);
+        let off = record.line.off;
         let mine = Some(self.pool.holder().slot);
         runtime.store(off + STATE, state_word(FILE_LOCK_TAKEN, mine));
         let mut link = self.off + FIRST;
-        for _ in 0..=self.pool.geometry.file_lock_count() {
+        for _ in 0..=self.pool.geometry.file_lock_count() + Table::FileLocks.lines() {
             let Some(at) = self.pool.pm.load(link).checked_sub(1) else {
                 break;
             };
-            if at == index {
+            if at == record.index {
                 runtime.store(link, self.pool.pm.load(off + NEXT));
                 break;
             }
-            link = self
-                .pool
-                .geometry
-                .file_lock(at.min(self.pool.geometry.file_lock_count() - 1))
-                + NEXT;
+            let Some(next) = line(self.pool, at) else {
+                break;
+            };
+            link = next.off + NEXT;
         }
-        runtime.store(off + STATE, FILE_LOCK_FREE);
+        self.free(record.line);
     }
 
     /// Whose death is to end a record, from now on.
     pub fn bequeath(&self, record: &Record, slot: u64) {
-        let off = self.pool.geometry.file_lock(record.index);
+        let off = record.line.off;
         let word = state_word(record.state, Some(slot));
         self.pool.pm.runtime().store(off + STATE, word);
     }
@@ -282,7 +335,7 @@ impl<'a> Bucket<'a> {
         if !planted!("bug-guest-lock-not-bequeathed") {
             self.bequeath(record, slot);
         }
-        let off = self.pool.geometry.file_lock(record.index);
+        let off = record.line.off;
         let runtime = self.pool.pm.runtime();
         runtime.store(off + TOKEN, owner.token);
         runtime.store(off + ID, owner.id);
@@ -304,7 +357,10 @@ impl<'a> Bucket<'a> {
 }
 
 /// A record that is this process's to fill.
-pub(crate) struct Claimed(u64);
+pub(crate) struct Claimed {
+    index: u64,
+    line: Line,
+}
 
 /// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Whether a signal came.
 pub(crate) fn sleep(pool: &Pool, ino: Ino, seen: u64, timeout: std::time::Duration) -> bool {
@@ -322,7 +378,7 @@ impl Pool {
                 continue;
             }
             let bucket = Bucket::of(self, found.lock.ino);
-            let now = record(self, found.index);
+            let now = record(self, found.index, found.line);
             if now.slot != Some(slot) || now.state == FILE_LOCK_FREE {
                 continue;
             }
@@ -335,7 +391,7 @@ impl Pool {
                     bucket.bequeath(&now, heir);
                 }
                 _ => {
-                    bucket.remove(now.index);
+                    bucket.remove(&now);
                     bucket.changed(true);
                 }
             }
@@ -347,7 +403,7 @@ impl Pool {
         let is_its = |record: &Record| record.is_held() && record.lock.owner == owner;
         for found in records(self).filter(is_its) {
             let bucket = Bucket::of(self, found.lock.ino);
-            let now = record(self, found.index);
+            let now = record(self, found.index, found.line);
             if is_its(&now) && now.lock.ino == found.lock.ino {
                 body(&bucket, &now);
             }

@@ -82,6 +82,7 @@ mod restore;
 mod runtime;
 mod transaction;
 
+use crate::annex::Annexes;
 use crate::error::{Error, Result};
 pub use crate::strays::Noted;
 pub(crate) use change::Change;
@@ -98,6 +99,8 @@ pub struct Pm {
     mem: Pmem,
     /// The runtime area, in bytes.
     runtime: std::ops::Range<u64>,
+    /// What else is as volatile.
+    annexes: Annexes,
 }
 
 impl Pm {
@@ -105,7 +108,22 @@ impl Pm {
     #[must_use]
     pub fn new(mem: Pmem, runtime: std::ops::Range<u64>) -> Pm {
         assert!(runtime.start <= runtime.end && runtime.end <= mem.len());
-        Pm { mem, runtime }
+        let annexes = Annexes::default();
+        Pm {
+            mem,
+            runtime,
+            annexes,
+        }
+    }
+
+    /// The same, of a pool whose tables may have annexes.
+    pub(crate) fn with_annexes(self, annexes: Annexes) -> Pm {
+        Pm { annexes, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn annexes(&self) -> &Annexes {
+        &self.annexes
     }
 
     /// The mapping, for what it knows of itself.
@@ -245,7 +263,7 @@ impl Pm {
     #[inline]
     #[must_use]
     pub fn runtime(&self) -> Runtime<'_> {
-        Runtime::new(&self.mem, &self.runtime)
+        Runtime::new(&self.mem, &self.runtime, &self.annexes)
     }
 
     /// Way 3: starts a set of writes to memory that nothing durable refers to.

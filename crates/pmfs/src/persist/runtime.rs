@@ -1,6 +1,8 @@
-//! The runtime area: volatile in meaning, so never flushed, never logged, and nothing else in reach.
+//! The runtime area, and its annexes: volatile in meaning, so never flushed, never logged, and nothing else in reach.
 
+use crate::annex::Annexes;
 use pmem::Pmem;
+use pmfs_format::{BLOCK_BYTES, LINE_BYTES};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -9,17 +11,39 @@ use std::time::Duration;
 pub struct Runtime<'a> {
     mem: &'a Pmem,
     area: &'a Range<u64>,
+    annexes: &'a Annexes,
 }
 
 impl<'a> Runtime<'a> {
-    pub(super) fn new(mem: &'a Pmem, area: &'a Range<u64>) -> Runtime<'a> {
-        Runtime { mem, area }
+    pub(super) fn new(mem: &'a Pmem, area: &'a Range<u64>, annexes: &'a Annexes) -> Runtime<'a> {
+        Runtime { mem, area, annexes }
     }
 
     #[inline(always)]
     fn check(&self, off: u64, len: u64) {
         if off < self.area.start || off + len > self.area.end {
+            self.check_annex(off, len);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_annex(&self, off: u64, len: u64) {
+        if !self.annexes.contain(self.mem, off, len) {
             refuse(off);
+        }
+    }
+
+    /// Makes a block an annex, or a node of annexes: its name in the first line, and nothing in the others.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn begin_annex(&self, off: u64, name: u64) {
+        if !self.annexes.data.contains(&off) || !off.is_multiple_of(BLOCK_BYTES) {
+            refuse(off);
+        }
+        let _window = self.mem.window();
+        for line in (0..BLOCK_BYTES).step_by(LINE_BYTES as usize) {
+            let first = if line == 0 { name } else { 0 };
+            self.mem.write(off + line, &[first, 0, 0, 0, 0, 0, 0, 0]);
         }
     }
 

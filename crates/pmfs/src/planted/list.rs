@@ -307,6 +307,10 @@ bugs! {
         "who died waiting for a file lock waits for good";
     Tables "bug-bucket-stays-locked", "cleaning up: one table left out",
         "a chain of file locks stays locked by the dead";
+    Tables "bug-annex-untold", "annexes of tables: intent before bit",
+        "who dies while a table gets a block leaves one that is nobody's";
+    Tables "bug-annex-count-last", "annexes of tables: count before content",
+        "who dies while he puts something into an annex leaves it where nobody looks";
     Tables "bug-heir-forgotten", "exec: locks",
         "the locks of a program go with it, though another was to have them";
     Tables "bug-lock-outlives-its-process", "file locks: whose death ends them",

@@ -5,6 +5,7 @@
 //! the other one comes before anybody has cleaned up; or paused until the other one is done or sleeps. It is also done whole, after
 //! which its process dies. In the end the tables have to be at rest, and what is seen of the pool must be there after a reboot.
 
+mod annexes;
 mod dead;
 mod pages;
 mod scenes;
@@ -112,6 +113,7 @@ pub struct Scene {
 pub fn scenes() -> Vec<Scene> {
     let mut all = scenes::all();
     all.extend(pages::all());
+    all.extend(annexes::all());
     all.extend(dead::all());
     all
 }

@@ -16,8 +16,8 @@ pub(super) const POSIX: LockOwner = LockOwner {
     id: 0,
 };
 
-const BOTH: &[Stop] = &[Stop::Kill, Stop::Pause];
-const KILL: &[Stop] = &[Stop::Kill];
+pub(super) const BOTH: &[Stop] = &[Stop::Kill, Stop::Pause];
+pub(super) const KILL: &[Stop] = &[Stop::Kill];
 const PAUSE: &[Stop] = &[Stop::Pause];
 
 pub(super) fn all() -> Vec<Scene> {
@@ -28,9 +28,9 @@ pub(super) fn all() -> Vec<Scene> {
     all
 }
 
-type Call = fn(&Stage) -> Answer;
+pub(super) type Call = fn(&Stage) -> Answer;
 
-fn scene(
+pub(super) fn scene(
     name: &'static str,
     stops: &'static [Stop],
     prepare: fn(&mut Stage) -> Answer,
@@ -319,7 +319,12 @@ fn each_is_its_own(stage: &Stage) -> Answer {
     Ok(())
 }
 
-fn lock(fs: &Fs, ino: u64, kind: LockKind, (start, end): (u64, u64)) -> pmfs::Result<()> {
+pub(super) fn lock(
+    fs: &Fs,
+    ino: u64,
+    kind: LockKind,
+    (start, end): (u64, u64),
+) -> pmfs::Result<()> {
     fs.lock(ino, POSIX, kind, LockRange { start, end }, 1)
 }
 

@@ -128,7 +128,8 @@ pub struct Mkfs {
     /// How many files there can be [default: by size]
     #[arg(long, value_name = "N")]
     pub inodes: Option<u64>,
-    /// How many files can be open at a time, and half as many locks: 168 bytes each, and a longer end of each program [default: by size]
+    /// How many files can be open, with half as many locks, before tables take free space: 168 bytes each, and a longer end of each program
+    /// [default: by size]
     #[arg(long, value_name = "N")]
     pub open_files: Option<u64>,
     /// Print the result as JSON

@@ -204,6 +204,19 @@ impl Pool {
         }
     }
 
+    /// Frees a line, or a word of one, by making the word at `off` 0.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn free_in_table(&self, off: u64, annex: Option<u64>) {
+        let runtime = self.pm.runtime();
+        if annex.is_none() {
+            runtime.store(off, 0);
+        } else if runtime.swap(off, 0) != 0 {
+            // Of two who free it one counts.
+            self.leave_annex(annex);
+        }
+    }
+
     /// A count that has reached its end stays there: nobody knows how much more there is.
     #[cfg_attr(feature = "record", track_caller)]
     fn count_in_annex(&self, annex: u64, next: impl Fn(u64) -> u64) {

@@ -335,15 +335,23 @@ fn enter(pool: &mut Pool, origin: Origin<'_>, health: Health) -> Result<Recovery
     }
     // What is left when all are cleaned up after is nobody's.
     let left = !others && state == State::Active && report.kind != RecoveryKind::Walk;
-    if left && pool.annexes_rest() {
-        pool.give_annexes_back();
-    }
-    if pool.mending || left && !rest::is_at_rest(pool, Some(pool.holder().slot))? {
+    if pool.mending || left && !is_left_at_rest(pool)? {
         rebuild_held(pool)?;
     }
     tell(&mut report, &undone);
     report.elapsed = since.elapsed();
     Ok(report)
+}
+
+/// Whether nothing in the tables is anybody's, of a pool whose holders are all dead. Its tables have no annexes then.
+///
+/// # Errors
+/// `Medium`.
+fn is_left_at_rest(pool: &Pool) -> Result<bool> {
+    if pool.annexes_rest() {
+        pool.give_annexes_back();
+    }
+    rest::is_at_rest(pool, Some(pool.holder().slot))
 }
 
 /// Whether the runtime area can be believed, of a pool that was left by the same run or clean.

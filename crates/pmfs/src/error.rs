@@ -85,7 +85,7 @@ pub enum Error {
     /// Programs have the file's blocks, or a mount's kernel has pages of it, mapped in a way that this can't stand beside.
     #[error("the file is mapped by others; it is free for this once they have unmapped it")]
     Mapped,
-    /// A table in the runtime area is full.
+    /// A table is full, and the pool has no block for more of it.
     #[error("too many open files in the pool")]
     TooManyOpen,
     /// No such open file.

@@ -106,9 +106,9 @@ pub struct PoolInfo {
     pub lane_bytes: u64,
     /// Processes that there is room for.
     pub processes: u64,
-    /// Open files that there is room for.
+    /// Open files that there can be, if the pool has blocks for them.
     pub open_files: u64,
-    /// File locks that there is room for.
+    /// File locks, likewise.
     pub file_locks: u64,
     /// Bytes that files can never have: superblocks, runtime area, journal.
     pub overhead_bytes: u64,

@@ -411,9 +411,7 @@ impl Pool {
             // Nothing to split, so it can't fail.
             let _ = self.take_lock_away(ino, owner, LockRange::WHOLE);
         }
-        if self.pm.runtime().swap(line.off + INO, 0) != 0 {
-            self.leave_annex(line.annex);
-        }
+        self.free_in_table(line.off + INO, line.annex);
     }
 
     /// How often a line has been a file; 0 of none.

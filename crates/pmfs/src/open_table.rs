@@ -260,9 +260,7 @@ impl Pool {
     /// Takes a word away.
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn drop_reference(&self, found: &Reference) {
-        if self.pm.runtime().swap(found.off, 0) != 0 {
-            self.leave_annex(found.annex);
-        }
+        self.free_in_table(found.off, found.annex);
     }
 
     /// Notes something of a line, for good.

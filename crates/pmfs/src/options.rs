@@ -15,7 +15,7 @@ pub struct MkfsOptions {
     pub sparse: bool,
     /// Inode numbers; `None` for two a block.
     pub inodes: Option<u64>,
-    /// Open files that the tables have room for, and half as many file locks; `None` for one for each 32 blocks, at most 131,072.
+    /// Open files that the tables begin with room for, and half as many file locks; `None` for one for each 32 blocks, at most 131,072.
     pub open_files: Option<u64>,
     /// The pool's uuid; `None` for a random one.
     pub uuid: Option<[u8; 16]>,

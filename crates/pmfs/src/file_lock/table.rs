@@ -250,10 +250,8 @@ impl<'a> Bucket<'a> {
 
     /// Nobody's from now on.
     fn free(&self, line: Line) {
-        let was = self.pool.pm.runtime().swap(line.off, FILE_LOCK_FREE);
-        if was != FILE_LOCK_FREE {
-            self.pool.leave_annex(line.annex);
-        }
+        const { assert!(FILE_LOCK_FREE == 0) };
+        self.pool.free_in_table(line.off, line.annex);
     }
 
     /// Fills a claimed record and links it. `slot` as in [`Record`].

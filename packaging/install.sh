@@ -93,7 +93,7 @@ install_all() {
     file 644 "$built/completions/pmfs" "$PREFIX/share/bash-completion/completions/pmfs"
     file 644 "$built/completions/_pmfs" "$ZSHDIR/_pmfs"
     file 644 "$built/completions/pmfs.fish" "$PREFIX/share/fish/vendor_completions.d/pmfs.fish"
-    for page in README.md ARCHITECTURE.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT docs/*.md; do
+    for page in README.md ARCHITECTURE.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT docs/*.md docs/*/*.md; do
         file 644 "$page" "$doc/${page}"
     done
     keep

@@ -1,5 +1,5 @@
 //! Annexes: blocks of the pool that the tables of open files and file locks get when their own place in the runtime area is full
-//! (docs/adr/0019).
+//! (docs/adr/0061-annexes.md).
 //!
 //! They are found by two levels, as pages are: words of the runtime area name nodes, and a node's words name annexes. Both are blocks like
 //! any other in the bitmap, and nothing durable names them: after a crash the walk finds them free. Until the last process leaves, which

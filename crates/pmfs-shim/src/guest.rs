@@ -110,10 +110,17 @@ pub(crate) fn begin(flags: u64, room: &mut Inner) -> Verdict {
 }
 
 /// At the start of each call: whether it is the parent's again.
+#[inline(always)]
 pub(crate) fn note(room: &mut Inner, killed_inside: bool) {
-    let Some(parent) = room.guest_of else {
-        return;
-    };
+    if let Some(parent) = room.guest_of {
+        note_guest(room, parent, killed_inside);
+    }
+}
+
+/// Apart from the others' calls, whose frames would be larger for it.
+#[cold]
+#[inline(never)]
+fn note_guest(room: &mut Inner, parent: u32, killed_inside: bool) {
     let me = kernel::thread();
     if me != parent {
         thread::set(word::AFTERWARDS, GUEST);

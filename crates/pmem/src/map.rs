@@ -127,7 +127,7 @@ impl Mapping {
     /// madvise(2) over all of it. Advice may be refused: nothing depends on it.
     pub(crate) fn advise(&self, advice: libc::c_int) -> bool {
         // SAFETY: the range is ours, and the advice given in this crate
-        // (MADV_HUGEPAGE, MADV_DONTDUMP, MADV_DONTFORK, MADV_POPULATE_WRITE)
+        // (MADV_HUGEPAGE, MADV_DONTDUMP, MADV_DONTFORK)
         // changes no byte of it.
         unsafe { libc::madvise(self.base.cast(), self.len, advice) == 0 }
     }

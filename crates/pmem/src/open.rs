@@ -65,6 +65,21 @@ impl Pmem {
         exclusive: bool,
         options: &MapOptions,
     ) -> Result<Pmem, Error> {
+        Pmem::create_watched(path, len, sparse, exclusive, options, &mut |_, _| ())
+    }
+
+    /// As [`Pmem::create`]; `progress` as of [`Pmem::populate`], which takes longest where it is needed.
+    ///
+    /// # Errors
+    /// As [`Pmem::create`].
+    pub fn create_watched(
+        path: &Path,
+        len: u64,
+        sparse: bool,
+        exclusive: bool,
+        options: &MapOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Pmem, Error> {
         if len < LEN_MIN {
             return Err(Error::TooSmall {
                 path: path.into(),
@@ -97,9 +112,9 @@ impl Pmem {
             && !sparse
             && pool.medium().kind == crate::MediumKind::Tmpfs
         {
-            // tmpfs zeroes what fallocate reserved when it is first touched, 100 us a 2 MiB page: now, not
-            // under somebody's write. Advice: without it (before Linux 5.14) the first touch pays.
-            pool.populate();
+            // tmpfs zeroes what fallocate reserved when it is first touched, 100 us a 2 MiB page, and ten times
+            // that where a hypervisor has to find the memory first: now, not under somebody's write.
+            pool.populate(0, progress);
         }
         if made.is_err() && file.metadata().is_ok_and(|m| m.is_file()) {
             // The error at hand says more than a failed removal would.

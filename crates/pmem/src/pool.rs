@@ -35,6 +35,9 @@ impl Identity {
     }
 }
 
+/// Bytes that the kernel zeroes between two words to whoever watches.
+const POPULATED_AT_ONCE: u64 = 64 << 20;
+
 /// One mapping of one pool, shared with any number of processes.
 ///
 /// All methods take `&self`, and any thread may call them: a pool is memory
@@ -149,10 +152,25 @@ impl Pmem {
         }
     }
 
-    /// Touches every page for writing, so that none is zeroed later under a store.
-    pub(crate) fn populate(&self) -> bool {
-        let _writable = self.writable();
-        self.mapping.advise(libc::MADV_POPULATE_WRITE)
+    /// Has the kernel zero every page from byte `from` on, of a whole page, now and not later under a store; `progress` is told of bytes
+    /// done and bytes in all. Before Linux 5.14 nothing can be asked, and without memory nothing is done: the first store pays.
+    ///
+    /// # Panics
+    /// If `from` is behind the end.
+    pub fn populate(&self, from: u64, progress: &mut dyn FnMut(u64, u64)) {
+        let total = self.len.checked_sub(from).expect("inside the pool");
+        let mut done = 0;
+        while done < total {
+            let here = POPULATED_AT_ONCE.min(total - done);
+            let writable = self.writable();
+            let is_there = self.mapping.populate((from + done) as usize, here as usize);
+            drop(writable);
+            if !is_there {
+                return;
+            }
+            done += here;
+            progress(done, total);
+        }
     }
 
     /// Whether the file had less space than bytes when it was mapped: a store to where it has none may fail.

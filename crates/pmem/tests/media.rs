@@ -204,7 +204,8 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
     assert_eq!(plain.medium().durability, Durability::Process);
 }
 
-/// Goal: nobody who writes first waits for the kernel to zero a page. Method: all of a new pool on tmpfs is in this process's memory.
+/// Goal: nobody who writes first waits for the kernel to zero a page, and who waits for that now is told how far it is. Method: all of
+/// a new pool on tmpfs is in this process's memory, and what was told.
 #[test]
 fn a_new_pool_is_all_there() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
@@ -213,7 +214,11 @@ fn a_new_pool_is_all_there() {
     };
     let path = dir.path().join("pool");
     let len = 100 * MIB;
-    let pool = create(&path, len, false, true).unwrap();
+    let mut told = Vec::new();
+    let mut progress = |done, of| told.push((done, of));
+    let pool = Pmem::create_watched(&path, len, false, true, &unprotected(), &mut progress);
+    let pool = pool.unwrap();
+    assert_eq!(told, [(64 * MIB, len), (len, len)], "as it goes on");
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (_, ours) = maps
         .split_once(path.to_str().unwrap())

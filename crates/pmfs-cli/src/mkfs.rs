@@ -3,14 +3,30 @@
 use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
 
-use pmfs::{Fs, MkfsOptions};
+use pmfs::{Fs, MkfsOptions, PoolInfo};
 use pmfs_fuse::presence;
 
 use crate::Outcome;
 use crate::cli::Mkfs;
 use crate::failure::Failure;
-use crate::progress::Watch;
+use crate::progress::{Progress, Watch};
 use crate::report::{self, PoolReport};
+
+/// Space comes first, of which the file tells. In memory all of it is there at once, and then zeroed.
+fn make(arguments: &Mkfs, options: &MkfsOptions, bytes: u64) -> pmfs::Result<PoolInfo> {
+    let json = arguments.json;
+    let mut allocating = Some(Watch::allocation(
+        json,
+        "allocating",
+        &arguments.pool,
+        bytes,
+    ));
+    let mut zeroing = Progress::new(json, "zeroing", bytes);
+    Fs::mkfs_watched(&arguments.pool, options, &mut |done, of| {
+        drop(allocating.take());
+        zeroing.of(done, of);
+    })
+}
 
 pub fn run(arguments: &Mkfs) -> Outcome {
     let options = MkfsOptions {
@@ -38,15 +54,8 @@ pub fn run(arguments: &Mkfs) -> Outcome {
         ));
     }
     presence::wait_if_ending(&arguments.pool);
-    let watch = Watch::allocation(
-        arguments.json,
-        "allocating",
-        &arguments.pool,
-        options.size.unwrap_or(len),
-    );
-    let info = Fs::mkfs(&arguments.pool, &options)
+    let info = make(arguments, &options, options.size.unwrap_or(len))
         .map_err(|error| Failure::engine(&arguments.pool, &error))?;
-    drop(watch);
     let pool = arguments
         .pool
         .canonicalize()

@@ -1,5 +1,5 @@
-//! A bar on stderr for what takes more than a second, on a terminal; elsewhere a line now and then for what takes much longer. Never
-//! beside `--json`.
+//! A bar on stderr for what takes more than a second, on a terminal; elsewhere a line then, and one every ten seconds. Never beside
+//! `--json`.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// What is done sooner needs no bar.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Where there is no terminal, from one line to the next.
+/// Where there is no terminal, from one line to the next, after the first.
 const LINES: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(100);
@@ -153,11 +153,11 @@ fn line(
     elapsed: Duration,
     (done, total): (u64, u64),
 ) -> Option<String> {
-    let due = LINES * (*lines + 1);
+    let due = if *lines == 0 { QUIET } else { LINES * *lines };
     if elapsed < due {
         return None;
     }
-    *lines = (elapsed.as_secs() / LINES.as_secs()) as u32;
+    *lines = 1 + (elapsed.as_secs() / LINES.as_secs()) as u32;
     let seconds = elapsed.as_secs();
     let share = match total {
         0 => String::new(),
@@ -197,6 +197,7 @@ fn bar(what: &'static str, total_bytes: u64, counts: bool) -> ProgressBar {
 mod tests {
     use super::*;
 
+    /// Goal: who looks at a pipe or a log learns within seconds that it goes on, and is not flooded. Method: the lines at some times.
     #[test]
     fn a_line_now_and_then() {
         let mut lines = 0;
@@ -208,7 +209,9 @@ mod tests {
                 (done, 200),
             )
         };
-        assert_eq!(at(9, 1), None);
+        assert_eq!(at(0, 1), None);
+        assert_eq!(at(1, 10).as_deref(), Some("growing: 5 %, 1 s"));
+        assert_eq!(at(9, 30), None);
         assert_eq!(at(10, 50).as_deref(), Some("growing: 25 %, 10 s"));
         assert_eq!(at(19, 60), None);
         assert_eq!(at(45, 300).as_deref(), Some("growing: 100 %, 45 s"));

@@ -43,7 +43,7 @@ impl Fs {
 
     /// Makes a pool.
     pub fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
-        mkfs::mkfs(path, options)
+        Fs::mkfs_watched(path, options, &mut |_, _| ())
     }
 
     /// Attaches to a pool; recovers it if it was left uncleanly.

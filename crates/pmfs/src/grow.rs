@@ -29,8 +29,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Bytes that are zeroed between two words to whoever watches.
-const STEP: u64 = 64 << 20;
 /// The largest pool, blocks.
 pub(crate) const BLOCKS_MAX: u64 = 1 << 32;
 
@@ -120,19 +118,11 @@ fn switch(
             mem.len()
         )));
     }
-    let populate = !sparse && mem.medium().kind == MediumKind::Tmpfs;
-    let pm = Pm::new(mem, 0..0);
-    let restore = Restore::new(&pm);
-    if populate {
+    if !sparse && mem.medium().kind == MediumKind::Tmpfs {
         // tmpfs zeroes a page when it is first touched: now, not under somebody's write.
-        let mut at = from;
-        while at < pm.len() {
-            let here = STEP.min(pm.len() - at);
-            restore.zero(at, here);
-            at += here;
-            progress(at - from, pm.len() - from);
-        }
+        mem.populate(from, progress);
     }
+    let pm = Pm::new(mem, 0..0);
     describe(&pm, raw, &new)?;
     Ok(old_size)
 }

@@ -2,6 +2,7 @@
 //! short while it was made is no pool.
 
 use crate::error::{Error, Result};
+use crate::fs::Fs;
 use crate::geometry::{Geometry, Sizing};
 use crate::info::PoolInfo;
 use crate::inode::NewInode;
@@ -20,11 +21,29 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw, RunRecordRaw};
 use std::path::Path;
 use zerocopy::FromBytes;
 
+impl Fs {
+    /// As [`Fs::mkfs`]; `progress` is told, where the kernel has to zero the pool's memory, of bytes done and bytes in all.
+    ///
+    /// # Errors
+    /// As [`Fs::mkfs`].
+    pub fn mkfs_watched(
+        path: &Path,
+        options: &MkfsOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<PoolInfo> {
+        mkfs(path, options, progress)
+    }
+}
+
 /// Makes a pool in a file or device.
 ///
 /// # Errors
 /// The file has content and `force` is not set, another process holds it, no space, bad geometry.
-pub(crate) fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
+fn mkfs(
+    path: &Path,
+    options: &MkfsOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<PoolInfo> {
     let existing = std::fs::metadata(path).ok();
     let is_file = existing.as_ref().is_none_or(std::fs::Metadata::is_file);
     // A device has some whatever stat says.
@@ -45,7 +64,7 @@ pub(crate) fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
                     Error::geometry(format!("can't replace {}: {error}", path.display()))
                 })?;
             }
-            Pmem::create(path, size, options.sparse, false, &options.map)?
+            Pmem::create_watched(path, size, options.sparse, false, &options.map, progress)?
         }
         _ => Pmem::open(path, &options.map)?,
     };

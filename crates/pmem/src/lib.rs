@@ -19,61 +19,40 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_endian = "little")))]
 compile_error!("pmem: x86-64 Linux only (16-byte atomics, clwb, non-temporal stores)");
 
-#[cfg(feature = "record")]
-mod bad_buffer;
-mod copy;
-pub mod counters;
+mod access;
 mod cpu;
-pub mod death;
-mod dirty;
 mod emulate;
-pub mod emulation;
 mod error;
-mod flush;
-mod futex;
-mod keys;
-mod landing;
-pub mod life;
-mod load;
-mod map;
-mod medium;
-mod open;
-mod order;
-mod pages;
-#[cfg(feature = "poison")]
-mod poison;
-mod pool;
+mod mapping;
+mod processes;
 pub mod program;
 pub mod protection;
-mod raw;
-#[cfg(feature = "record")]
-pub mod record;
-mod renew;
-pub mod request;
-pub mod slots;
-#[cfg(feature = "started")]
-pub mod started;
-mod store;
-mod stray;
-mod stream;
-pub mod thread;
-mod ticks;
-#[cfg(not(feature = "record"))]
-mod unrecorded;
-pub mod view;
-pub mod watch;
-mod window;
+mod recorder;
 
+pub use emulate::emulation;
+pub use mapping::view;
+pub use processes::counters;
+pub use processes::death;
+pub use processes::life;
+pub use processes::request;
+pub use processes::slots;
+#[cfg(feature = "started")]
+pub use processes::started;
+pub use processes::thread;
+pub use processes::watch;
+#[cfg(feature = "record")]
+pub use recorder::record;
+
+pub use access::flush::{FlushInstr, FlushMode};
 pub use emulate::Charged;
-pub use emulation::{Emulation, EmulationError};
+pub use emulate::emulation::{Emulation, EmulationError};
 pub use error::{Error, Fault, Side};
-pub use flush::{FlushInstr, FlushMode};
-pub use medium::{Durability, Medium, MediumKind};
-pub use open::MapOptions;
-pub use pool::{Identity, Pmem};
+pub use mapping::medium::{Durability, Medium, MediumKind};
+pub use mapping::open::MapOptions;
+pub use mapping::pool::{Identity, Pmem};
+pub use mapping::renew::renew_pages;
+pub use protection::window::{Window, Writable};
 pub use protection::{ProtectMode, Protection};
-pub use renew::renew_pages;
-pub use window::{Window, Writable};
 
 /// Whether the recorder is compiled in: a build for the checker.
 pub const RECORDING: bool = cfg!(feature = "record");

@@ -1,8 +1,9 @@
 //! Memory of the program that a preloaded library serves: its pointers may be anything, so each
 //! copy has a landing pad (docs/adr/0048-program-memory.md).
 
-use crate::copy::Copier;
-use crate::{landing, stray};
+use crate::access::copy::Copier;
+use crate::access::landing;
+use crate::protection::stray;
 
 /// A pointer of the program's that can't be reached (EFAULT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

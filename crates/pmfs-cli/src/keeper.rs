@@ -27,7 +27,7 @@ use crate::umount;
 /// Where the connection's number is, counted from the end of the library's own.
 const FROM_TOP: u64 = 2;
 /// The library keeps its own descriptors, and what this command leaves open for it, below this number or the limit
-/// (`OWN_END` in `crates/pmfs-shim/src/descriptors.rs`): others a program may close.
+/// (`OWN_END` in `crates/pmfs-shim/src/descriptors/mod.rs`): others a program may close.
 pub const OWN_END: u64 = 1024;
 
 /// Others of the run who have not ended after so long go on. Nobody waits for a program's grandchildren, and one that is on its way out when the

@@ -16,50 +16,20 @@
 //! affair).
 
 mod calls;
-mod class;
-mod config;
-mod copies;
-mod credentials;
-mod cwd;
 mod descriptors;
-mod dispatch;
-mod empty_name;
 mod entry;
-mod exec;
-mod gate;
-mod guest;
 #[allow(dead_code)]
 #[path = "../../pmfs-patch/src/header.rs"]
 mod header;
-mod kept;
-mod kernel;
-mod limits;
 #[path = "../../pmfs-patch/src/loading.rs"]
 mod loading;
-mod log;
-mod mapped_size;
 mod maps;
-mod memory;
-mod mountless;
 mod names;
-mod numbered;
-mod outside;
-mod parked;
-mod patch;
-mod pool;
+mod own;
 mod process;
 mod program;
-mod programs;
-mod promote;
-mod protected;
-mod retire;
-mod signals;
 mod start;
-mod stats;
-mod target;
-mod thread;
-mod unwind;
 
 /// The program's malloc may be what is calling us.
 #[global_allocator]
-static MEMORY: memory::Memory = memory::Memory::new();
+static MEMORY: own::memory::Memory = own::memory::Memory::new();

@@ -1,20 +1,20 @@
 //! [`Fs`]: the engine's face. It translates nothing and decides nothing; each call is a page of its own.
 
-use crate::attach;
-use crate::check::{self, CheckReport};
-use crate::counters::Totals;
+use crate::admin::check::{self, CheckReport};
+use crate::admin::holders::{Holding, Locked, Process};
+use crate::admin::info::{FilePages, PoolDetails, PoolInfo, RecoveryReport};
+use crate::admin::mkfs;
+use crate::admin::repair::{self, RepairReport};
 use crate::dir::list;
-use crate::entrance::Entrance;
 use crate::error::{Error, Result};
-use crate::holders::{Holding, Locked, Process};
-use crate::info::{FilePages, PoolDetails, PoolInfo, RecoveryReport};
-use crate::inherit::{ForExec, ForFork};
-use crate::mkfs;
 use crate::namespace::create::Kind;
-use crate::open_file::OpenFile;
+use crate::open::open_file::OpenFile;
 use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
-use crate::repair::{self, RepairReport};
+use crate::share::attach;
+use crate::share::counters::Totals;
+use crate::share::entrance::Entrance;
+use crate::share::inherit::{ForExec, ForFork};
 use crate::types::{
     AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
     LockOwner, LockRange, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,

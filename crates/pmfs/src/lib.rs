@@ -38,107 +38,68 @@ extern crate self as pmfs;
 #[doc(hidden)]
 pub mod planted;
 
-mod acl;
-mod alloc;
-mod annex;
-mod attach;
-pub mod check;
+mod admin;
 mod clock;
-mod counters;
-mod debt;
-mod defrag;
 mod dir;
-pub mod dump;
-mod entrance;
 mod error;
 mod file;
-mod file_lock;
-mod freeze;
 mod fs;
-mod geometry;
-mod grow;
-mod holders;
-mod image;
-mod info;
-mod inherit;
 mod inode;
-mod kernel_copy;
-mod lane;
-mod lease;
-mod locks;
-mod log_entry;
-mod look;
-mod map;
-mod mkfs;
-mod name_of;
+mod journal;
+mod mapping;
+mod medium;
 mod namespace;
-mod new_file;
-mod open_file;
-mod open_table;
+mod open;
 mod options;
-mod owner;
-mod owner_words;
-mod path;
-mod patrol;
 #[doc(hidden)]
 pub mod persist;
-mod pin;
 mod pool;
-mod promise;
 mod recovery;
-mod repair;
-mod rest;
 #[cfg(test)]
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;
-mod settle;
-mod slot;
-mod sparse;
-mod statfs;
-mod stored;
-mod strays;
-mod superblock;
-mod table_blocks;
-mod traces;
+mod share;
+mod space;
 mod tree;
 pub mod types;
-mod walk;
-mod xattr;
 
-pub use check::{CheckReport, Finding};
+pub use admin::check;
+pub use admin::dump;
+
+pub use admin::check::{CheckReport, Finding};
+pub use admin::defrag::{DefragReport, Merged};
+pub use admin::grow::{GrowReport, grow};
+pub use admin::holders::{Holding, Locked, Process};
+pub use admin::image::{LoadOptions, LoadReport, SaveReport, load};
+pub use admin::info::{FilePages, FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
+pub use admin::look::{Look, PoolState, is_pool, remove};
+pub use admin::repair::RepairReport;
+pub use admin::repair::medium::{Mended, mend, renew};
 pub use clock::Clock;
-pub use counters::Totals;
-pub use defrag::{DefragReport, Merged};
 pub use error::{Damage, Error, FileError, Reason, Result};
 pub use file::overwrite::UNGUARDED_MAX;
-pub use freeze::{Freeze, FreezeProbe};
 pub use fs::Fs;
-pub use grow::{GrowReport, grow};
-pub use holders::{Holding, Locked, Process};
-pub use image::{LoadOptions, LoadReport, SaveReport, load};
-pub use info::{FilePages, FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
-pub use inherit::{ForExec, ForFork};
-pub use kernel_copy::{KernelCopy, PagesInTheWay, WantedPages};
 #[cfg(feature = "record")]
-pub use lane::{lane_entries_left, prefer_lane};
-pub use lease::Alone;
-pub use look::{Look, PoolState, is_pool, remove};
-pub use map::{FileMap, MapMode};
-pub use new_file::NewFile;
-pub use open_file::{OpenFile, wants_atime};
+pub use journal::lane::{lane_entries_left, prefer_lane};
+pub use mapping::kernel_copy::{KernelCopy, PagesInTheWay, WantedPages};
+pub use mapping::map::{FileMap, MapMode};
+pub use mapping::stored::Shown;
+pub use namespace::path::Place;
+pub use open::new_file::NewFile;
+pub use open::open_file::{OpenFile, wants_atime};
 pub use options::{MkfsOptions, OpenOptions, Stalled};
-#[doc(hidden)]
-pub use owner::protocol as lock_protocol;
-pub use owner::stalled::tell_of_stalled;
-pub use owner_words::OwnerWords;
-pub use path::Place;
-pub use pin::BlockRun;
 pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
 };
-pub use repair::RepairReport;
-pub use repair::medium::{Mended, mend, renew};
-pub use stored::Shown;
+pub use share::counters::Totals;
+pub use share::freeze::{Freeze, FreezeProbe};
+pub use share::inherit::{ForExec, ForFork};
+pub use share::lease::Alone;
+#[doc(hidden)]
+pub use share::owner::protocol as lock_protocol;
+pub use share::owner::stalled::tell_of_stalled;
+pub use share::owner_words::OwnerWords;
+pub use space::pin::BlockRun;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,
     LargePages, LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO,

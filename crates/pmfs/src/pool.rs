@@ -1,16 +1,16 @@
 //! An attached pool: the mapping, its geometry, and who we are in it.
 
-use crate::alloc::Hints;
-use crate::annex::Annexes;
 use crate::clock::Clock;
-use crate::counters::Counting;
 use crate::error::{Error, Result};
-use crate::geometry::Geometry;
-use crate::kernel_copy::OwnCopies;
+use crate::mapping::kernel_copy::OwnCopies;
+use crate::medium::geometry::Geometry;
+use crate::open::annex::Annexes;
 use crate::options::{OpenOptions, Stalled};
-use crate::owner::{AtomicHolder, Holder, slot_of};
 use crate::persist::Pm;
-use crate::traces::Traces;
+use crate::share::counters::Counting;
+use crate::share::owner::{AtomicHolder, Holder, slot_of};
+use crate::share::traces::Traces;
+use crate::space::alloc::Hints;
 use crate::types::{AtimeMode, DataMode, LargePages};
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::BLOCK_BYTES;
@@ -60,16 +60,16 @@ pub(crate) struct Pool {
     /// Blocks that ordinary calls may take before the free ones are counted again.
     pub budget: AtomicI64,
     pub hints: Hints,
-    pub backed: crate::sparse::Backed,
+    pub backed: crate::medium::sparse::Backed,
     pub prober: Option<Prober>,
     pub counting: Counting,
     pub cleaning: crate::recovery::Cleaning,
     pub own_copies: OwnCopies,
-    pub company: crate::lease::Company,
+    pub company: crate::share::lease::Company,
     pub traces: Traces,
-    pub table_blocks: crate::table_blocks::TableBlocks,
-    pub maps: crate::map::Maps,
-    pub watching: crate::stored::Watching,
+    pub table_blocks: crate::medium::table_blocks::TableBlocks,
+    pub maps: crate::mapping::map::Maps,
+    pub watching: crate::mapping::stored::Watching,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// And a file lock, in annexes: its number there, plus one; 0: in none.
@@ -95,7 +95,7 @@ impl Began {
 }
 
 impl Pool {
-    /// Wraps a mapping. Nobody is attached by this alone: see [`crate::attach`].
+    /// Wraps a mapping. Nobody is attached by this alone: see [`crate::share::attach`].
     pub fn new(
         mem: pmem::Pmem,
         superblock: SuperblockRaw,
@@ -109,7 +109,7 @@ impl Pool {
             roots: geometry.annex_roots,
             data: data.clone(),
         };
-        let backed = crate::sparse::Backed::of(&mem, geometry.blocks);
+        let backed = crate::medium::sparse::Backed::of(&mem, geometry.blocks);
         Pool {
             pm: Pm::new(mem, runtime).with_annexes(annexes),
             geometry,
@@ -139,7 +139,7 @@ impl Pool {
             company: Default::default(),
             traces: Traces::default(),
             table_blocks: Default::default(),
-            maps: crate::map::Maps::default(),
+            maps: crate::mapping::map::Maps::default(),
             watching: Default::default(),
             next_file: AtomicU64::new(0),
             next_lock: AtomicU64::new(0),

@@ -6,7 +6,7 @@ use libc::{EAGAIN, EINVAL, EOPNOTSUPP};
 use super::completions::{self, Request};
 use super::files::{self, Place};
 use crate::descriptors::{self, Descriptor};
-use crate::dispatch::Verdict;
+use crate::entry::dispatch::Verdict;
 use crate::program::{self, Answer};
 
 const READ: u16 = 0;

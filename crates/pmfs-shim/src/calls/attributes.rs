@@ -10,14 +10,18 @@ use pmfs_posix::{privileges, rights};
 
 use super::files::fs;
 use super::{at_path, done, look_at_path};
-use crate::credentials::{self, WRITE};
+use crate::descriptors::mapped_size;
+use crate::descriptors::pool;
+use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor};
-use crate::dispatch::Verdict;
-use crate::kernel::PATH;
+use crate::entry::dispatch::Verdict;
 use crate::names::{AtEnd, errno, is_dir};
+use crate::own::config;
+use crate::own::kernel::PATH;
+use crate::own::thread::Inner;
+use crate::program::credentials::{self, WRITE};
+use crate::program::limits;
 use crate::program::{self, Answer};
-use crate::thread::Inner;
-use crate::{config, limits, mapped_size, pool, promote};
 
 fn stat_of(attr: &Attr) -> libc::stat {
     // SAFETY: a structure of numbers.

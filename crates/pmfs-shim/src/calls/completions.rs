@@ -13,12 +13,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libc::{EAGAIN, EINTR, ENOMEM, ENOSYS};
 
 use super::{aio, kernel_answer};
-use crate::class::numbers::SYS_io_pgetevents;
 use crate::descriptors;
-use crate::dispatch::Verdict;
-use crate::kernel::{self, PATH};
+use crate::descriptors::kept;
+use crate::entry::class::numbers::SYS_io_pgetevents;
+use crate::entry::dispatch::Verdict;
+use crate::entry::gate;
+use crate::entry::signals;
+use crate::own::kernel::{self, PATH};
 use crate::program::{self, Answer};
-use crate::{gate, kept, signals};
 
 /// The kernel's struct iocb.
 #[repr(C)]

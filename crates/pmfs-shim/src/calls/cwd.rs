@@ -5,15 +5,16 @@ use pmfs::{Attr, Fs, Ino};
 
 use super::files::fs;
 use super::{kernel_answer, outside};
-use crate::credentials::{self, EXECUTE};
 use crate::descriptors::Descriptor;
-use crate::dispatch::Verdict;
-use crate::kernel::{self, PATH};
-use crate::mountless::{self, Refused};
+use crate::descriptors::mountless::{self, Refused};
+use crate::descriptors::promote;
+use crate::entry::dispatch::Verdict;
+use crate::names::cwd;
 use crate::names::{AtEnd, Lead, errno, find, is_dir};
+use crate::own::kernel::{self, PATH};
+use crate::own::thread::{Inner, PATH_MAX};
+use crate::program::credentials::{self, EXECUTE};
 use crate::program::{self, Answer};
-use crate::thread::{Inner, PATH_MAX};
-use crate::{cwd, promote};
 
 /// Goes to a directory: the kernel has to be there too, unless there is no mount.
 fn go(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {

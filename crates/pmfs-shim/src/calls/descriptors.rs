@@ -7,10 +7,13 @@ use super::files::fs;
 use super::opens::CREATED;
 use super::{done, kernel_answer};
 use crate::descriptors::{self as table, Descriptor};
-use crate::dispatch::Verdict;
+use crate::entry::dispatch::Verdict;
+use crate::entry::parked;
+use crate::entry::signals;
 use crate::names::errno;
+use crate::own::kernel;
+use crate::process::guest;
 use crate::program::{self, Answer};
-use crate::{guest, kernel, parked, signals};
 
 /// What ends with a descriptor: its reference, and this process's POSIX locks on the inode.
 fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {

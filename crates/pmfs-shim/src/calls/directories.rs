@@ -6,8 +6,9 @@ use super::files::fs;
 use super::kernel_answer;
 use crate::descriptors::{self as table, Descriptor};
 use crate::names::errno;
+use crate::names::numbered;
+use crate::own::kernel;
 use crate::program::{self, Answer};
-use crate::{kernel, numbered};
 
 /// Before the name: inode, offset, length, type.
 const HEAD: usize = 19;

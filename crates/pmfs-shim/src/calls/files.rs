@@ -8,12 +8,18 @@ use libc::{EBADF, EFAULT, EINVAL, EISDIR, ENXIO};
 use pmfs::{FallocateMode, Fs, SetAttr};
 
 use super::{done, kernel_answer};
-use crate::credentials;
+use crate::descriptors::mapped_size;
+use crate::descriptors::mountless;
+use crate::descriptors::pool;
 use crate::descriptors::{self, Descriptor};
-use crate::dispatch::Verdict;
+use crate::entry::dispatch::Verdict;
+use crate::entry::gate;
+use crate::maps;
 use crate::names::errno;
+use crate::own::kernel;
+use crate::program::credentials;
+use crate::program::limits;
 use crate::program::{self, Answer, IO_MAX};
-use crate::{gate, kernel, limits, mapped_size, maps, mountless, pool};
 
 /// Longest read whose first line is asked for while the call is on its way: of a longer one the copy waits little for it, and where it is
 /// in the cache anyway, to ask costs more than it saves.
@@ -536,7 +542,7 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
         }
         MAPS.store(true, Ordering::Relaxed);
         mapped_size::note(file.ino);
-        let through = crate::promote::open(&file)?;
+        let through = crate::descriptors::promote::open(&file)?;
         let mut changed = args;
         changed[4] = through as u64;
         let answer = match maps::mmap_of_others(changed) {

@@ -19,11 +19,11 @@ pub(crate) mod xattrs;
 
 use pmfs::Fs;
 
-use crate::dispatch::Verdict;
-use crate::kernel;
+use crate::entry::dispatch::Verdict;
 use crate::names::{AtEnd, Lead, Place, errno, find, find_to_look};
+use crate::own::kernel;
+use crate::own::thread::Inner;
 use crate::program::Answer;
-use crate::thread::Inner;
 
 /// The engine's answer without a value.
 fn done(answer: pmfs::Result<()>) -> Answer {

@@ -6,8 +6,8 @@ use libc::{
 
 use super::files::{self, fs};
 use crate::descriptors::{self, Descriptor};
-use crate::dispatch::Verdict;
-use crate::kernel;
+use crate::entry::dispatch::Verdict;
+use crate::own::kernel;
 
 /// One end of such a call.
 pub(super) struct End {

@@ -13,15 +13,20 @@ use pmfs_posix::rights;
 
 use super::names::{allow_change, new_node};
 use super::{kernel_answer, outside};
-use crate::credentials::{self, READ, WRITE};
+use crate::descriptors::mountless;
+use crate::descriptors::mountless::Refused;
+use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor, PATH_ONLY};
-use crate::dispatch::Verdict;
-use crate::kernel::{self, PATH};
-use crate::mountless::Refused;
+use crate::entry::dispatch::Verdict;
+use crate::entry::parked;
+use crate::names::numbered;
+use crate::names::protected;
 use crate::names::{AtEnd, Lead, Place, errno, find, is_dir};
+use crate::own::kernel::{self, PATH};
+use crate::own::stats;
+use crate::own::thread::Inner;
+use crate::program::credentials::{self, READ, WRITE};
 use crate::program::{self, Answer};
-use crate::thread::Inner;
-use crate::{mountless, numbered, parked, promote, protected, stats};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);

@@ -4,11 +4,13 @@
 use libc::{ENOSYS, EOPNOTSUPP};
 
 use super::kernel_answer;
-use crate::class::{PROMOTES, numbers};
+use crate::descriptors::mountless;
+use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor};
-use crate::dispatch::Verdict;
+use crate::entry::class::{PROMOTES, numbers};
+use crate::entry::dispatch::Verdict;
+use crate::own::kernel;
 use crate::program::{self, Answer};
-use crate::{kernel, mountless, promote};
 
 /// Whether a call is one of these.
 #[inline(always)]

@@ -3,13 +3,13 @@
 use libc::{AF_UNIX, EOPNOTSUPP};
 
 use super::kernel_answer;
-use crate::dispatch::Verdict;
+use crate::descriptors::mountless::{self, Refused};
 use crate::entry::Call;
-use crate::kernel;
-use crate::mountless::{self, Refused};
+use crate::entry::dispatch::Verdict;
 use crate::names::{AtEnd, Lead, find};
+use crate::own::kernel;
+use crate::own::thread::Inner;
 use crate::program;
-use crate::thread::Inner;
 
 /// Bytes of an address before its path.
 const HEAD: usize = 2;

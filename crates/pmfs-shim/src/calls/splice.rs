@@ -9,12 +9,14 @@ use pmfs::Fs;
 use super::files::{self, appends, for_reading, for_storing, give_back};
 use super::kernel_answer;
 use super::moves::{End, offset_at};
+use crate::descriptors::mapped_size;
 use crate::descriptors::{self, Descriptor};
-use crate::dispatch::Verdict;
-use crate::kernel::{self, PATH};
+use crate::entry::dispatch::Verdict;
+use crate::entry::gate;
 use crate::names::errno;
+use crate::own::kernel::{self, PATH};
+use crate::program::limits;
 use crate::program::{self, Answer, IO_MAX};
-use crate::{gate, limits, mapped_size};
 
 /// Bits of flags that there are.
 const KNOWN: u64 = 15;
@@ -132,7 +134,10 @@ fn out(from: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     let (read, start) = match given {
         Some(start) => {
             let wants_atime = || files::wants_atime(fs, from);
-            (fs.read_for(from.ino, start, &mut buffer, wants_atime), start)
+            (
+                fs.read_for(from.ino, start, &mut buffer, wants_atime),
+                start,
+            )
         }
         None => {
             let read = fs.read_file(from.file, &mut buffer);

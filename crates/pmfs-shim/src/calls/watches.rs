@@ -5,11 +5,11 @@ use libc::{AT_FDCWD, EOPNOTSUPP};
 
 use super::at_path;
 use crate::descriptors;
-use crate::dispatch::Verdict;
-use crate::kernel::PATH;
+use crate::entry::dispatch::Verdict;
 use crate::names::AtEnd;
+use crate::own::kernel::PATH;
+use crate::own::thread::Inner;
 use crate::program::Answer;
-use crate::thread::Inner;
 
 const REFUSED: Answer = Err(EOPNOTSUPP);
 

@@ -8,15 +8,15 @@ use pmfs_posix::{privileges, rights};
 use super::attributes::names_descriptor;
 use super::files::fs;
 use super::{at_path, done};
-use crate::class::numbers;
-use crate::credentials::{self, READ, WRITE, capability};
 use crate::descriptors::{self, Descriptor};
-use crate::dispatch::Verdict;
 use crate::entry::Call;
-use crate::kernel::PATH;
+use crate::entry::class::numbers;
+use crate::entry::dispatch::Verdict;
 use crate::names::{AtEnd, errno};
+use crate::own::kernel::PATH;
+use crate::own::thread::Inner;
+use crate::program::credentials::{self, READ, WRITE, capability};
 use crate::program::{self, Answer};
-use crate::thread::Inner;
 
 /// A structure that is longer is no structure.
 const PAGE_BYTES: u64 = 4096;

@@ -13,9 +13,11 @@ use pmfs::{Fs, Ino};
 use super::place::{self, How};
 use super::table::Stretch;
 use super::{PAGE, any, table};
+use crate::descriptors::pool;
 use crate::names::errno;
+use crate::own::config;
+use crate::own::kernel;
 use crate::program::Answer;
-use crate::{config, kernel, pool};
 
 /// Whether there was ever such a mapping: nothing else asks, then.
 static ANY: AtomicBool = AtomicBool::new(false);

@@ -13,11 +13,13 @@ use super::table::{Stretch, Table};
 use super::{PAGE, any, apart, table};
 use crate::calls::kernel_answer;
 use crate::descriptors::Descriptor;
-use crate::dispatch::Verdict;
-use crate::mountless::{self, Refused};
+use crate::descriptors::mountless::{self, Refused};
+use crate::descriptors::pool;
+use crate::entry::dispatch::Verdict;
 use crate::names::errno;
+use crate::own::kernel;
 use crate::program::Answer;
-use crate::{copies, kernel, pool};
+use crate::program::copies;
 
 /// More pieces than this are left to the mount: a process may have 65,530.
 const RUNS_MAX: usize = 4096;
@@ -231,7 +233,7 @@ fn put(
     all.shown = shown;
     table.add_all(all, runs);
     table.let_go(&replaced);
-    crate::mapped_size::note(file.ino);
+    crate::descriptors::mapped_size::note(file.ino);
     Ok(Some(start))
 }
 
@@ -313,13 +315,13 @@ fn with_room_below(args: [u64; 6]) -> Verdict {
 pub(crate) fn may_be_loading(args: [u64; 6]) -> bool {
     args[2] & libc::PROT_EXEC as u64 != 0
         && args[3] & libc::MAP_ANONYMOUS as u64 == 0
-        && !crate::config::get().others.is_empty()
+        && !crate::own::config::get().others.is_empty()
 }
 
 /// mmap(2) of such code, of the kernel's.
 pub(crate) fn load(args: [u64; 6]) -> Answer {
     let at = by_kernel(libc::SYS_mmap, args)?;
-    crate::patch::loaded(args[4], at as usize, args[5]);
+    crate::start::patch::loaded(args[4], at as usize, args[5]);
     Ok(at)
 }
 

@@ -13,9 +13,10 @@ use pmfs::{BlockRun, Fs};
 
 use super::table::{Stretch, Table};
 use super::{PAGE, place, table};
-use crate::class::numbers;
+use crate::descriptors::pool;
+use crate::entry::class::numbers;
+use crate::maps;
 use crate::program::{self, IO_MAX};
-use crate::{maps, pool};
 
 /// Not 0: there are such holes, and the entry (`entry.rs`) passes nothing on without a look at it.
 pub(crate) static LAZY: AtomicU32 = AtomicU32::new(0);

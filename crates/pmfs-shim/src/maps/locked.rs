@@ -9,10 +9,13 @@ use libc::{ENOMEM, EPERM, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MCL_CURRENT, 
 
 use super::{any, table};
 use crate::calls::kernel_answer;
-use crate::credentials::{self, capability};
-use crate::dispatch::Verdict;
+use crate::descriptors;
+use crate::descriptors::pool;
+use crate::entry::dispatch::Verdict;
+use crate::own::kernel;
+use crate::process::guest;
 use crate::program::Answer;
-use crate::{descriptors, guest, kernel, pool};
+use crate::program::credentials::{self, capability};
 
 const CURRENT: u64 = MCL_CURRENT as u64;
 const FUTURE: u64 = MCL_FUTURE as u64;

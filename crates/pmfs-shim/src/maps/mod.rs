@@ -30,9 +30,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmfs::Ino;
 
-use crate::dispatch::Verdict;
-use crate::thread::Inner;
-use crate::{kernel, pool};
+use crate::descriptors::pool;
+use crate::entry::dispatch::Verdict;
+use crate::own::kernel;
+use crate::own::thread::Inner;
 use table::Table;
 
 /// Bytes of a page.

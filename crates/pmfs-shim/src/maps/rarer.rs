@@ -9,9 +9,9 @@ use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
 
 use super::calls::{advise, by_kernel, end_of, mmap, unmap_range};
 use super::{PAGE, any, table};
-use crate::dispatch::Verdict;
 use crate::entry::Call;
-use crate::kernel;
+use crate::entry::dispatch::Verdict;
+use crate::own::kernel;
 use crate::program::{self, Answer};
 
 /// As many vectors as the kernel takes.

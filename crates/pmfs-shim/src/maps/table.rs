@@ -7,7 +7,7 @@ use pmfs::{BlockRun, FileId, Ino, Shown};
 
 use super::{COUNT, PAGE, apart, lazy, let_go, place};
 use crate::descriptors::Descriptor;
-use crate::pool;
+use crate::descriptors::pool;
 
 /// Addresses that show a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Stretch {
     pub fn touch(&self) {
         if self.apart {
             if let Err(errno) = apart::sync(std::slice::from_ref(self)) {
-                crate::log::line(format_args!("stores to a mapping are lost: errno {errno}"));
+                crate::own::log::line(format_args!("stores to a mapping are lost: errno {errno}"));
             }
             return;
         }

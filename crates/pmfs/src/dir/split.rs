@@ -1,14 +1,14 @@
 //! Making room: a full bucket becomes two, beside the old one, and one pointer is swung.
 
 use super::bucket::{Bucket, encode, fingerprint, lines_for};
-use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::lane::{Lane, Purpose, Run, Zone};
-use crate::locks::LockSet;
+use crate::journal::lane::{Lane, Purpose, Run, Zone};
+use crate::journal::settle;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::settle;
+use crate::share::locks::LockSet;
+use crate::space::alloc::Class;
 use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
 use crate::types::Ino;

@@ -2,11 +2,11 @@
 
 use super::draft::Draft;
 use super::{Work, block_of, is_direct};
-use crate::alloc::{Bitmap, Class};
 use crate::error::{Error, Result};
-use crate::lane::{Lane, Purpose, Run, Zone};
+use crate::journal::lane::{Lane, Purpose, Run, Zone};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
+use crate::space::alloc::{Bitmap, Class};
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, coverage};
 use crate::types::{FallocateMode, Ino, LargePages};

@@ -2,11 +2,11 @@
 
 use super::source::Source;
 use super::{Work, block_of, is_direct};
-use crate::alloc::{Class, Wish};
 use crate::error::Result;
-use crate::lane::{Lane, Purpose, Zone};
+use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
+use crate::space::alloc::{Class, Wish};
 use crate::tree::Found;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
@@ -196,14 +196,14 @@ impl Work<'_> {
 
     /// Settles what the call replaced, after all it allocated has found its place.
     pub fn replaced(&self) {
-        crate::settle::settle_old(self.pool, self.lane);
+        crate::journal::settle::settle_old(self.pool, self.lane);
         self.lane.settle_account();
         self.lane.clear_intents();
     }
 
     /// Settles what the call had in question, its locks still held.
     pub fn lane_done(&self) {
-        crate::settle::settle(self.pool, self.lane);
+        crate::journal::settle::settle(self.pool, self.lane);
         self.lane.settle_account();
         self.lane.clear_intents();
     }

@@ -16,14 +16,14 @@ mod source;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
-use crate::alloc::Class;
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::lane::{Claim, Lane};
-use crate::locks::{LockSet, line_of};
+use crate::journal::lane::{Claim, Lane};
+use crate::journal::settle::intend_subtree;
 use crate::persist::{Durable, FreshSet, Transaction};
 use crate::pool::Pool;
-use crate::settle::intend_subtree;
+use crate::share::locks::{LockSet, line_of};
+use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves, Swing};
 use crate::tree::{Found, Tree};
 use crate::types::Ino;

@@ -4,10 +4,10 @@
 
 use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
-use crate::alloc::Class;
 use crate::error::{Error, Result};
-use crate::lane::{Purpose, Run, Zone};
+use crate::journal::lane::{Purpose, Run, Zone};
 use crate::persist::{Durable, Redo, Transaction};
+use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, place};
 use crate::tree::{Extent, Found};

@@ -5,12 +5,12 @@
 //! tree the new one does not name is freed.
 
 use super::Work;
-use crate::alloc::Class;
 use crate::error::{Error, Result};
-use crate::lane::{Purpose, Run, Zone};
+use crate::journal::lane::{Purpose, Run, Zone};
+use crate::journal::settle::intend_changed;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::settle::intend_changed;
+use crate::space::alloc::Class;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
 use crate::tree::entry::{Entry, coverage, span};

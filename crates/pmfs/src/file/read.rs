@@ -1,11 +1,11 @@
 //! read: no lock, no store but atime.
 
 use crate::Fs;
-use crate::counters::CountedRead;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::locks;
 use crate::pool::Pool;
+use crate::share::counters::CountedRead;
+use crate::share::locks;
 use crate::tree::Tree;
 use crate::types::{AtimeMode, Ino};
 use pmfs_format::BLOCK_BYTES;

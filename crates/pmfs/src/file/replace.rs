@@ -2,11 +2,11 @@
 
 use super::draft::Draft;
 use super::{Work, block_of};
-use crate::alloc::Class;
 use crate::error::{Error, Result};
-use crate::lane::{Lane, Purpose, Run, Zone};
+use crate::journal::lane::{Lane, Purpose, Run, Zone};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
+use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::{DataMode, Ino, LargePages};

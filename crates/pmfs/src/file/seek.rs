@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::locks;
 use crate::pool::Pool;
+use crate::share::locks;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 

@@ -9,12 +9,12 @@
 //! record each, whatever the file's size.
 
 use super::{Work, block_of};
-use crate::alloc::Class;
 use crate::error::{Error, Result};
-use crate::lane::{Purpose, Run, Zone};
+use crate::journal::lane::{Purpose, Run, Zone};
+use crate::journal::settle::intend_nodes;
 use crate::persist::Durable;
 use crate::pool::Pool;
-use crate::settle::intend_nodes;
+use crate::space::alloc::Class;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, Swing, write_node};
 use crate::tree::entry::{Entry, coverage, place, span};

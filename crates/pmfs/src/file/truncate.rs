@@ -2,10 +2,10 @@
 //! nothing needs to be done, for no size exposes it.
 
 use super::Work;
-use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::persist::Durable;
 use crate::pool::Pool;
+use crate::space::alloc::Class;
 use crate::tree::edit::Holes;
 use crate::tree::entry::coverage;
 use crate::types::Ino;

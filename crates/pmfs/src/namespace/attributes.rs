@@ -1,15 +1,15 @@
 //! setattr: mode (with the access ACL's share of it), owner, group and times in one transaction; a size first,
 //! by truncate.
 
-use crate::acl;
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::lane::{Claim, Lane};
-use crate::locks::LockSet;
+use crate::inode::acl;
+use crate::inode::xattr;
+use crate::journal::lane::{Claim, Lane};
 use crate::persist::{FreshSet, Transaction};
 use crate::pool::Pool;
+use crate::share::locks::LockSet;
 use crate::types::{Attr, Ino, SetAttr, SetTime};
-use crate::xattr;
 use pmfs_format::inode::{CTIME_IS_MTIME, offset};
 
 impl Pool {

@@ -2,23 +2,23 @@
 
 use super::inode_table::{made, new_ino, write};
 use super::{find, named_dir, with_names};
-use crate::acl;
-use crate::alloc::Class;
 use crate::dir::Name;
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{bucket_of, expect, split};
 use crate::error::{Error, Result};
+use crate::inode::acl;
+use crate::inode::xattr::{self, Attributes};
 use crate::inode::{Inode, NewInode};
-use crate::lane::{Claim, Lane, Purpose, Zone};
-use crate::locks::LockSet;
-use crate::open_table::Thing;
+use crate::journal::lane::{Claim, Lane, Purpose, Zone};
+use crate::open::open_table::Thing;
 use crate::persist::{FreshSet, Transaction};
 use crate::planted;
 use crate::pool::Pool;
+use crate::share::locks::LockSet;
+use crate::space::alloc::Class;
 use crate::tree::corrupt;
 use crate::tree::entry::Entry;
 use crate::types::{Attr, Ino, NewNode, mode};
-use crate::xattr::{self, Attributes};
 use pmfs_format::inode::{INLINE_BYTES, LINKS_MAX, offset};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 

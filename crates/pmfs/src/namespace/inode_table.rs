@@ -1,14 +1,14 @@
 //! New inode numbers, and the table's growth under them.
 
-use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode, PER_BLOCK};
-use crate::lane::{Lane, Purpose, Zone};
-use crate::locks::settle_place;
-use crate::owner::Held;
+use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::recovery::grow_word;
+use crate::share::locks::settle_place;
+use crate::share::owner::Held;
+use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::Entry;
 use crate::types::Ino;

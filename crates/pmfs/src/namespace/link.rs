@@ -6,11 +6,11 @@ use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::lane::Claim;
-use crate::locks::LockSet;
+use crate::journal::lane::Claim;
 use crate::persist::Transaction;
 use crate::planted;
 use crate::pool::Pool;
+use crate::share::locks::LockSet;
 use crate::types::{Attr, Ino};
 use pmfs_format::inode::LINKS_MAX;
 

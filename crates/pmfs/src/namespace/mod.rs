@@ -1,6 +1,8 @@
 //! Calls that change names. Each is one transaction: a few header words of buckets, the directories' hot
 //! words, the inodes' hot words; everything else is written to where nothing refers to yet.
 
+pub(crate) mod path;
+
 pub(crate) mod attributes;
 pub(crate) mod create;
 pub(crate) mod inode_table;
@@ -12,8 +14,8 @@ pub(crate) mod whiteout;
 use crate::dir::{self, Hit, Name};
 use crate::error::{Error, Result};
 use crate::inode::{Hot, Inode};
-use crate::locks::{self, LockSet};
 use crate::pool::Pool;
+use crate::share::locks::{self, LockSet};
 use crate::types::{Attr, DirEntry, Ino, mode};
 use pmfs_format::inode::ROOT_INO;
 

@@ -2,18 +2,18 @@
 //! and are freed when nobody holds it open.
 
 use super::{find, named, named_dir, peek, with_links, with_names};
-use crate::alloc::Bitmap;
 use crate::dir::bucket::HeaderEdit;
 use crate::dir::{Hit, Name};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::lane::Claim;
-use crate::locks::LockSet;
-use crate::open_table::Thing;
+use crate::journal::lane::Claim;
+use crate::journal::settle::intend_reclaim;
+use crate::open::open_table::Thing;
 use crate::persist::Transaction;
 use crate::planted;
 use crate::pool::Pool;
-use crate::settle::intend_reclaim;
+use crate::share::locks::LockSet;
+use crate::space::alloc::Bitmap;
 use crate::types::Ino;
 
 /// Which of the two.

@@ -7,7 +7,7 @@ use crate::dir::Hit;
 use crate::dir::bucket::kind_of;
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::lane::Lane;
+use crate::journal::lane::Lane;
 use crate::persist::{FreshSet, Logged, Sealed, Transaction};
 use crate::pool::Pool;
 use crate::types::{Ino, NewNode, mode};

@@ -7,7 +7,7 @@
 //! 3. [`Fresh`]: memory that nothing durable refers to yet;
 //! 4. [`Pm::stray_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
 //!
-//! The first, second and fourth are stores in place, and what others' transactions left owing is paid before them ([`crate::debt`]).
+//! The first, second and fourth are stores in place, and what others' transactions left owing is paid before them ([`crate::journal::debt`]).
 //!
 //! Volatile state in the runtime area goes through [`Runtime`], which can't reach anything else.
 //!
@@ -82,9 +82,9 @@ mod restore;
 mod runtime;
 mod transaction;
 
-use crate::annex::Annexes;
 use crate::error::{Error, Result};
-pub use crate::strays::Noted;
+pub use crate::mapping::strays::Noted;
+use crate::open::annex::Annexes;
 pub(crate) use change::Change;
 pub use fresh::{Durable, Fresh, FreshSet};
 pub(crate) use owed::promised_ranges;

@@ -1,8 +1,8 @@
 //! What a thread owes before it stores in place: that the closing entries are durable which the locks named that it took
-//! ([`crate::debt`]). They are flushed with its next barrier, which mostly comes before such a store anyway.
+//! ([`crate::journal::debt`]). They are flushed with its next barrier, which mostly comes before such a store anyway.
 //!
 //! One word of the thread says it: nothing, a line to be flushed, that a line was flushed and the fence is still to come, or a
-//! change that is promised and not closed ([`crate::promise`]). What that one stored is flushed already: behind the next fence its last
+//! change that is promised and not closed ([`crate::journal::promise`]). What that one stored is flushed already: behind the next fence its last
 //! entry becomes the closing one, which a second makes durable. Only who has its lane may do that.
 
 use super::Pm;

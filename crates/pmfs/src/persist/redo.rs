@@ -2,16 +2,16 @@
 //!
 //! [`Redo::seal`] writes the new words to the lane. Once they are durable the change is promised: whatever happens, recovery makes
 //! it. So what stood there need not be read first, and comes from memory while the log is on its way there.
-//! [`Promised::apply`] stores the bytes, and that is all: that they become durable is for who comes next ([`crate::promise`]).
+//! [`Promised::apply`] stores the bytes, and that is all: that they become durable is for who comes next ([`crate::journal::promise`]).
 //!
 //! A log of new words may be applied to none but the words that it was made for. There are never two of the same words in two lanes, of
 //! which nothing would say which is the later: whoever finds a promise of words that it is to change goes on in that lane.
 
 use super::Pm;
-use crate::debt::Debt;
 use crate::error::Result;
-use crate::lane::Lane;
-use crate::promise;
+use crate::journal::debt::Debt;
+use crate::journal::lane::Lane;
+use crate::journal::promise;
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRY_DATA_BYTES, ENTRY_LAST, KIND_ABORT, KIND_COMMIT, KIND_REDO, KIND_SHIFT,

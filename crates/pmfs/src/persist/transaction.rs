@@ -10,9 +10,9 @@
 use super::change::Change;
 use super::proof::Proof;
 use super::{Durable, Pm};
-use crate::debt::Debt;
-use crate::lane::Lane;
-use crate::log_entry::{Header, WORDS};
+use crate::journal::debt::Debt;
+use crate::journal::lane::Lane;
+use crate::journal::log_entry::{Header, WORDS};
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
     ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_SHIFT, KIND_UNDO,
@@ -333,7 +333,7 @@ impl Sealed<'_> {
     /// caller sees to it that the debt is paid before any logged word changes again, whoever changes it ([`LockSet::commit`]).
     /// `None`: nothing is owed.
     ///
-    /// [`LockSet::commit`]: crate::locks::LockSet::commit
+    /// [`LockSet::commit`]: crate::share::locks::LockSet::commit
     #[must_use = "what is owed must be paid before these words change again"]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn prove(mut self) -> Option<Debt> {
@@ -431,7 +431,7 @@ impl Unclosed<'_> {
 mod tests {
     use super::Transaction;
     use crate::Fs;
-    use crate::lane::{Claim, Purpose};
+    use crate::journal::lane::{Claim, Purpose};
     use crate::scratch::Scratch;
 
     /// Two blocks that nobody has; the second is to be bad.

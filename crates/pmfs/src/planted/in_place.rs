@@ -1,12 +1,12 @@
 //! What only planted bugs do: change in place what belongs in a transaction.
 
-use crate::alloc::Bitmap;
 use crate::dir::Hit;
 use crate::dir::bucket::{HeaderEdit, fingerprint};
 use crate::inode::Inode;
-use crate::lane::Run;
+use crate::journal::lane::Run;
 use crate::persist::Durable;
 use crate::pool::Pool;
+use crate::space::alloc::Bitmap;
 use crate::types::Ino;
 use pmfs_format::directory::FINGERPRINT_FREE;
 use pmfs_format::inode::{CTIME_IS_MTIME, offset};

@@ -2,11 +2,11 @@
 
 use super::entry::{Entry, coverage, place, span};
 use super::{Shape, Tree};
-use crate::alloc::Class;
 use crate::error::Result;
-use crate::lane::{Lane, Purpose, Zone};
+use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
+use crate::space::alloc::Class;
 use crate::types::Ino;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

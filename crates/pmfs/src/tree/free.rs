@@ -6,11 +6,11 @@
 
 use super::entry::{Entry, coverage, span};
 use super::{Shape, Tree, corrupt};
-use crate::alloc::Bitmap;
 use crate::error::Result;
-use crate::lane::{Lane, Run};
+use crate::journal::lane::{Lane, Run};
 use crate::pool::Pool;
 use crate::recovery::cleaning;
+use crate::space::alloc::Bitmap;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -1,0 +1,267 @@
+//! Loads. Any process may be storing to the same place meanwhile.
+
+use std::arch::asm;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::access::copy;
+use crate::access::flush::LINE;
+use crate::program::BadAddress;
+use crate::{Fault, Pmem, Side, emulate};
+
+/// Bytes that are copied between a few prefetches and the next ones.
+const STEP: usize = 1024;
+
+impl Pmem {
+    /// The word at `off` (8-aligned); Acquire.
+    #[inline]
+    pub fn load(&self, off: u64) -> u64 {
+        if emulate::active() != 0 {
+            self.charge_words(off, 8);
+        }
+        self.load_cached(off)
+    }
+
+    /// As [`Pmem::load`], and never charged where a slower medium is emulated: of a line that is in a cache all the time.
+    #[inline(always)]
+    pub fn load_cached(&self, off: u64) -> u64 {
+        let at = self.word(off);
+        self.note_load(off, 8);
+        // SAFETY: `word` gave an aligned address in the mapping, which lives
+        // as long as `self`; all other accesses to it are atomic or assembly.
+        unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Acquire)
+    }
+
+    /// As [`Pmem::load_cached`], of an offset that nobody has checked: 0 where the pool has no such word.
+    #[inline(always)]
+    pub fn load_if_there(&self, off: u64) -> u64 {
+        if self.has_word(off) {
+            self.load_cached(off)
+        } else {
+            0
+        }
+    }
+
+    /// The two words at `off` (16-aligned) as they were at one moment; Acquire.
+    #[inline]
+    pub fn load_pair(&self, off: u64) -> [u64; 2] {
+        let at = self.pair(off);
+        if emulate::active() != 0 {
+            self.charge_words(off, 16);
+        }
+        self.note_load(off, 16);
+        // SAFETY: `pair` gave a 16-aligned address in the mapping.
+        unsafe { load_pair(at, self.wide_moves) }
+    }
+
+    /// `W` words from `off` on (8-aligned), each atomic by itself, in order.
+    #[inline]
+    pub fn read<const W: usize>(&self, off: u64) -> [u64; W] {
+        let at = self.word_range(off, W);
+        if W > 0 && emulate::active() != 0 {
+            self.charge_words(off, 8 * W as u64);
+        }
+        self.note_load(off, 8 * W as u64);
+        // Acquire costs nothing on x86 and keeps the compiler to the order.
+        std::array::from_fn(|i| {
+            // SAFETY: `word_range` checked all W aligned words from `at` on.
+            unsafe { AtomicU64::from_ptr(at.add(i)) }.load(Ordering::Acquire)
+        })
+    }
+
+    /// Copies `to.len()` bytes from `off` on, any alignment. Bytes stored
+    /// meanwhile by others come out old or new.
+    ///
+    /// # Errors
+    /// A medium, or a buffer, that can't be reached: what was copied before.
+    #[inline(always)]
+    pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
+        let from = self.source(off, to.len());
+        // SAFETY: `to` is the caller's exclusive buffer of that length; the
+        // source is in the mapping.
+        unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) }
+            .map_err(|(done, address)| self.stopped(off, to, done, address))
+    }
+
+    /// Fills a caller's buffer with zeros, where a program reads what was never written.
+    ///
+    /// # Errors
+    /// A buffer that can't be reached.
+    pub fn zero_out(&self, to: &mut [u8]) -> Result<(), BadAddress> {
+        static ZEROS: [u8; 4096] = [0; 4096];
+        let mut done = 0;
+        for part in to.chunks_mut(ZEROS.len()) {
+            // SAFETY: the caller's exclusive buffer, and no more of the zeros than there are.
+            unsafe {
+                self.copier
+                    .copy(part.as_mut_ptr(), ZEROS.as_ptr(), part.len())
+            }
+            .map_err(|(more, _)| BadAddress { done: done + more })?;
+            done += part.len();
+        }
+        Ok(())
+    }
+
+    /// As [`Pmem::copy_out`], and asks for the lines of `next` meanwhile, a few at a time: the processor's own prefetching begins anew on
+    /// each page, and if all were asked for at once, the copy would wait behind them.
+    ///
+    /// # Errors
+    /// As [`Pmem::copy_out`].
+    pub fn copy_out_before(&self, off: u64, to: &mut [u8], next: Range<u64>) -> Result<(), Fault> {
+        let beside = next.end.saturating_sub(next.start);
+        self.range(next.start, beside);
+        let from = self.source(off, to.len());
+        let mut lines = next.step_by(LINE as usize);
+        // Beside the lines' as many bytes, which are the last of the copy.
+        let mut step = to.len().saturating_sub(beside as usize);
+        let mut done = 0;
+        while done < to.len() {
+            if step == 0 {
+                step = STEP.min(to.len() - done);
+                let few = lines.by_ref().take(STEP / LINE as usize);
+                few.for_each(|line| self.prefetch_if_there(line));
+            }
+            // SAFETY: as in `copy_out`, for `step` bytes from `done` on, which both have.
+            unsafe {
+                self.copier
+                    .copy(to.as_mut_ptr().add(done), from.wrapping_add(done), step)
+            }
+            .map_err(|(more, address)| self.stopped(off, to, done + more, address))?;
+            done += step;
+            step = 0;
+        }
+        lines.for_each(|line| self.prefetch_if_there(line));
+        Ok(())
+    }
+
+    /// Where bytes are copied from; the copy is noted, and charged for.
+    #[inline(always)]
+    fn source(&self, off: u64, bytes: usize) -> *const u8 {
+        let from = self.range(off, bytes as u64);
+        self.note_load(off, bytes as u64);
+        if emulate::active() != 0 {
+            self.charge_copy(off, bytes as u64);
+        }
+        from
+    }
+
+    /// A copy from `off` that met `address` after `done` bytes.
+    #[cold]
+    fn stopped(&self, off: u64, to: &[u8], done: usize, address: usize) -> Fault {
+        Fault {
+            offset: off + done as u64,
+            done,
+            side: self.side_of_target(to, address),
+        }
+    }
+
+    /// Whether the line at `off` can be read. It comes nearer, and nothing waits for it.
+    ///
+    /// # Errors
+    /// A medium that can't be reached.
+    #[inline]
+    pub fn touch(&self, off: u64) -> Result<(), Fault> {
+        let at = self.range(off, 1);
+        self.note_load(off, 1);
+        if emulate::active() != 0 {
+            self.charge_words(off & !7, 8);
+        }
+        copy::touch(at).map_err(|_| Fault {
+            offset: off,
+            done: 0,
+            side: Side::Pool,
+        })
+    }
+
+    /// Asks for the line at `off` before it is needed.
+    #[inline]
+    pub fn prefetch(&self, off: u64) {
+        self.range(off, 1);
+        self.prefetch_if_there(off);
+    }
+
+    /// As [`Pmem::prefetch`], of an offset that may be anything: elsewhere than in the pool it means nothing.
+    #[inline(always)]
+    pub fn prefetch_if_there(&self, off: u64) {
+        let at = self.base.wrapping_add(off as usize);
+        // SAFETY: a prefetch is a hint: it changes nothing and never faults, whatever the address.
+        unsafe {
+            asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+        }
+    }
+
+    /// Between the loads of a seqlock reader and its second look at the
+    /// sequence number (CPU and compiler).
+    #[inline]
+    pub fn acquire(&self) {
+        fence(Ordering::Acquire);
+    }
+
+    /// Which side of a copy out an address that faulted is on. A target may lie in the pool itself: a program's bad pointer.
+    #[cold]
+    fn side_of_target(&self, to: &[u8], address: usize) -> Side {
+        let pages = to.as_ptr().addr() & !4095..to.as_ptr_range().end.addr();
+        if pages.contains(&address) {
+            Side::User
+        } else {
+            self.side(address)
+        }
+    }
+
+    /// Which side of a copy an address that faulted is on.
+    #[cold]
+    pub(crate) fn side(&self, address: usize) -> Side {
+        // To the end of its page: a chunk may begin before a bad one.
+        let mapped = self.len.next_multiple_of(4096);
+        if (address.wrapping_sub(self.base.addr()) as u64) < mapped {
+            Side::Pool
+        } else {
+            Side::User
+        }
+    }
+}
+
+/// A 16-byte load in one piece.
+///
+/// # Safety
+/// `at` is 16-aligned and may be loaded; without `wide_moves` also stored to.
+#[inline(always)]
+pub(crate) unsafe fn load_pair(at: *mut u64, wide_moves: bool) -> [u64; 2] {
+    let (low, high): (u64, u64);
+    if wide_moves {
+        // SAFETY: the caller's promise. An aligned movdqa is atomic on every
+        // CPU with AVX (see cpu.rs). Memory is clobbered: nothing later may be
+        // loaded before it.
+        unsafe {
+            asm!(
+                "movdqa {both}, xmmword ptr [{at}]",
+                "movq {low}, {both}",
+                "punpckhqdq {both}, {both}",
+                "movq {high}, {both}",
+                at = in(reg) at,
+                both = out(xmm_reg) _,
+                low = out(reg) low,
+                high = out(reg) high,
+                options(nostack, preserves_flags),
+            );
+        }
+    } else {
+        // SAFETY: as above; comparing with zero and storing zero where it is
+        // zero changes nothing. rbx is the compiler's: swapped in and out;
+        // the others are named so that none of them is rbx.
+        unsafe {
+            asm!(
+                "xchg rbx, rsi",
+                "lock cmpxchg16b xmmword ptr [rdi]",
+                "mov rbx, rsi",
+                in("rdi") at,
+                inout("rsi") 0u64 => _,
+                in("rcx") 0u64,
+                inout("rax") 0u64 => low,
+                inout("rdx") 0u64 => high,
+                options(nostack),
+            );
+        }
+    }
+    [low, high]
+}

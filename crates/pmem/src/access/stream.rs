@@ -1,0 +1,331 @@
+//! Non-temporal stores: whole lines go past the caches, need no flush, and are
+//! ordered by the next fence. The unaligned ends are cached stores, and their
+//! lines are flushed here.
+
+use crate::access::copy::{Outcome, finish};
+use crate::access::flush::{LINE, lines};
+use crate::processes::counters;
+use crate::{Fault, FlushInstr, Pmem, RECORDING, Side, emulate};
+
+#[cfg(feature = "record")]
+use crate::recorder::record::StoreKind;
+#[cfg(not(feature = "record"))]
+use crate::recorder::unrecorded::StoreKind;
+
+/// A range cut at line boundaries: bytes before the first whole line, bytes in
+/// whole lines; the rest is the tail.
+#[inline(always)]
+fn cut(off: u64, len: usize) -> (usize, usize) {
+    let head = (off.wrapping_neg() & (LINE - 1)) as usize;
+    let head = head.min(len);
+    (head, (len - head) & !(LINE as usize - 1))
+}
+
+impl Pmem {
+    /// Stores `bytes` from `off` on, any alignment; durable after the next
+    /// fence. `bytes` may be a program's own memory that can't be reached.
+    ///
+    /// # Errors
+    /// What was stored before the copy met a bad address, here or there.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn write_nt(&self, off: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.range(off, bytes.len() as u64);
+        if RECORDING && self.is_observed() {
+            return self.write_nt_observed(off, bytes);
+        }
+        // SAFETY: the range was checked.
+        let copied = unsafe { self.stream_in(off, bytes.as_ptr(), bytes.len()) };
+        copied.map_err(|(done, address)| Fault {
+            offset: off + done as u64,
+            done,
+            side: self.side(address),
+        })
+    }
+
+    /// Copies `len` bytes from `from` to `to`, both in the pool and apart; any
+    /// alignment; durable after the next fence.
+    ///
+    /// # Errors
+    /// A medium that failed; `offset` is on the side that did.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn copy_nt(&self, to: u64, from: u64, len: u64) -> Result<(), Fault> {
+        self.range(to, len);
+        let source = self.range(from, len);
+        if RECORDING && self.is_observed() {
+            return self.copy_nt_observed(to, from, len as usize);
+        }
+        if emulate::active() != 0 {
+            self.charge_copy(from, len);
+        }
+        // SAFETY: both ranges were checked.
+        let copied = unsafe { self.stream_in(to, source, len as usize) };
+        copied.map_err(|(done, address)| self.copy_fault(to, from, len, done, address))
+    }
+
+    /// Zeroes `len` bytes from `off` on, any alignment; durable after the next
+    /// fence.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn zero_nt(&self, off: u64, len: u64) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let at = self.range(off, len);
+        if RECORDING && self.is_observed() {
+            let mut done = 0;
+            while done < len {
+                // Up to a page boundary, so that no line is cut in two.
+                let step = (4096 - ((off + done) & 4095)).min(len - done);
+                // A failed medium is marked by the handler, as without observer.
+                let _ = self.write_nt_observed(off + done, &ZEROS[..step as usize]);
+                done += step;
+            }
+            return;
+        }
+        let (head, body) = cut(off, len as usize);
+        self.write_bytes(off, &ZEROS[..head]);
+        self.flush_ends(off, head);
+        let due = self.writes(body as u64 / LINE);
+        // SAFETY: whole lines of the range that was checked, from a line on.
+        unsafe { self.copier.zero(at.add(head), body) };
+        self.written(due);
+        if body > 0 {
+            counters::streamed(body as u64);
+        }
+        let tail = len as usize - head - body;
+        self.write_bytes(off + (head + body) as u64, &ZEROS[..tail]);
+        self.flush_ends(off + (head + body) as u64, tail);
+        self.note_dirty(off, len);
+    }
+
+    /// The copy behind `write_nt` and `copy_nt`, unobserved.
+    ///
+    /// # Safety
+    /// `off..off + len` was checked; the source may fault, but is not that range.
+    #[inline]
+    unsafe fn stream_in(
+        &self,
+        off: u64,
+        from: *const u8,
+        len: usize,
+    ) -> Result<(), (usize, usize)> {
+        // SAFETY: the caller's promise.
+        let copied = unsafe { self.stream_all(off, from, len) };
+        // Not before: another thread's fence would take a range that is not stored yet, and this one's would find none.
+        self.note_dirty(off, len as u64);
+        copied
+    }
+
+    /// # Safety
+    /// As of [`Pmem::stream_in`].
+    #[inline]
+    unsafe fn stream_all(
+        &self,
+        off: u64,
+        from: *const u8,
+        len: usize,
+    ) -> Result<(), (usize, usize)> {
+        let (head, body) = cut(off, len);
+        let tail = len - head - body;
+        let to = self.base.wrapping_add(off as usize);
+        if head > 0 {
+            // SAFETY: the head of the range that was checked.
+            let copied = unsafe { self.copier.copy(to, from, head) };
+            counters::stored(1);
+            self.flush_ends(off, head);
+            copied?;
+        }
+        if body > 0 {
+            counters::streamed(body as u64);
+            let due = self.writes(body as u64 / LINE);
+            let (to, from) = (to.wrapping_add(head), from.wrapping_add(head));
+            // SAFETY: whole lines of the range that was checked, from a line on.
+            let streamed = unsafe { self.copier.stream(to, from, body) };
+            self.written(due);
+            if let Err(outcome) = streamed {
+                // SAFETY: the same ranges.
+                unsafe { self.finish_stream(to, from, body, outcome) }
+                    .map_err(|(done, address)| (head + done, address))?;
+            }
+        }
+        if tail > 0 {
+            let done = head + body;
+            // SAFETY: the tail of the range that was checked.
+            let copied = unsafe {
+                self.copier
+                    .copy(to.add(done), from.wrapping_add(done), tail)
+            };
+            counters::stored(1);
+            self.flush_ends(off + done as u64, tail);
+            copied.map_err(|(more, address)| (done + more, address))?;
+        }
+        Ok(())
+    }
+
+    /// The exact end of a copy that met a fault. What is copied here is copied
+    /// with cached stores, so it is flushed, to be durable as the rest is.
+    ///
+    /// # Safety
+    /// As `Copier::stream`, which gave `outcome` for the same arguments.
+    #[cold]
+    #[inline(never)]
+    unsafe fn finish_stream(
+        &self,
+        to: *mut u8,
+        from: *const u8,
+        bytes: usize,
+        outcome: Outcome,
+    ) -> Result<(), (usize, usize)> {
+        // SAFETY: the caller's promise.
+        let finished = unsafe { finish(to, from, bytes, outcome) };
+        let done = finished.map_or_else(|(done, _)| done, |()| bytes);
+        let streamed = bytes - outcome.left;
+        let cached = (done - streamed) as u64;
+        // SAFETY: `streamed` is whole lines; these are the ones after them, as
+        // far as bytes were stored.
+        unsafe { lines(self.medium.flush, to.add(streamed), cached.div_ceil(LINE)) };
+        finished
+    }
+
+    /// Flushes the one line that an unaligned end lies in.
+    #[inline]
+    fn flush_ends(&self, off: u64, len: usize) {
+        if len > 0 {
+            counters::flushed(1);
+            let due = self.writes(1);
+            if self.medium.flush != FlushInstr::None {
+                let line = self.base.wrapping_add((off & !(LINE - 1)) as usize);
+                // SAFETY: the line of an offset that was checked; lines don't
+                // straddle the end of a mapping, which is whole pages.
+                unsafe { lines(self.medium.flush, line, 1) };
+            }
+            self.written(due);
+        }
+    }
+
+    #[cold]
+    fn copy_fault(&self, to: u64, from: u64, len: u64, done: usize, address: usize) -> Fault {
+        let offset = (address.wrapping_sub(self.base.addr())) as u64;
+        let side = if offset.wrapping_sub(from & !4095) < len + 4096 {
+            from
+        } else {
+            to
+        };
+        Fault {
+            offset: side + done as u64,
+            done,
+            side: Side::Pool,
+        }
+    }
+
+    /// `copy_nt` by way of a buffer, so that the observer sees the bytes.
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn copy_nt_observed(&self, to: u64, from: u64, len: usize) -> Result<(), Fault> {
+        let mut bytes = vec![0; len];
+        let source = self.copy_out(from, &mut bytes);
+        let readable = source.map_or_else(|fault| fault.done, |()| len);
+        self.write_nt_observed(to, &bytes[..readable])?;
+        source
+    }
+
+    /// `write_nt` in the pieces that it is done in: the ends as cached stores
+    /// and flushes, the lines between as one non-temporal store.
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn write_nt_observed(&self, off: u64, bytes: &[u8]) -> Result<(), Fault> {
+        // Fetched first: the observer must be able to read what it is shown.
+        let mut copy = vec![0; bytes.len()];
+        // SAFETY: a buffer of that length; the source may fault.
+        let fetched = unsafe {
+            self.copier
+                .copy(copy.as_mut_ptr(), bytes.as_ptr(), bytes.len())
+        };
+        let readable = fetched.map_or_else(|(done, _)| done, |()| bytes.len());
+        let copy = &copy[..readable];
+        let (head, body) = cut(off, readable);
+        let (line_off, tail_off) = (off + head as u64, off + (head + body) as u64);
+        if head > 0 {
+            self.write_bytes(off, &copy[..head]);
+            self.flush(off, head as u64);
+        }
+        let lines = &copy[head..head + body];
+        if body > 0 && self.may_store(line_off, lines, StoreKind::NonTemporal) {
+            // SAFETY: part of a range that the caller has checked.
+            unsafe { self.stream_in(line_off, lines.as_ptr(), body) }.map_err(
+                |(done, address)| Fault {
+                    offset: line_off + done as u64,
+                    done: head + done,
+                    side: self.side(address),
+                },
+            )?;
+        }
+        if head + body < readable {
+            self.write_bytes(tail_off, &copy[head + body..]);
+            self.flush(tail_off, (readable - head - body) as u64);
+        }
+        fetched.map_err(|(done, address)| Fault {
+            offset: off + done as u64,
+            done,
+            side: self.side(address),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mapping::map::Mapping;
+    use crate::processes::counters;
+    use crate::{Fault, Pmem, Side};
+
+    /// A program's buffer that ends in a page it may not read: what came before
+    /// is in the pool, the count is exact, and the fault is the program's.
+    #[test]
+    fn a_bad_buffer_is_the_callers_fault() {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let pages = Mapping::new(None, 8192, 4096, protection, flags).unwrap();
+        // SAFETY: the second page of the mapping just made.
+        unsafe {
+            pages.base().write_bytes(7, 4096);
+            libc::mprotect(pages.base().add(4096).cast(), 4096, libc::PROT_NONE);
+        }
+        let mem = Pmem::private(64 << 10);
+        for (off, good) in [(0, 0), (0, 100), (4096, 4096), (61, 2), (61, 3), (61, 1000)] {
+            mem.zero_nt(0, 16384);
+            let start = pages.base().wrapping_add(4096 - good);
+            // SAFETY: no reference to valid memory, as a program's bad pointer
+            // is not; only the copy routine, which may fault, looks at it.
+            let bytes = unsafe { std::slice::from_raw_parts(start, good + 3000) };
+            let fault = Fault {
+                offset: off + good as u64,
+                done: good,
+                side: Side::User,
+            };
+            assert_eq!(mem.write_nt(off, bytes), Err(fault));
+            let mut found = vec![0; 8192];
+            mem.copy_out(off, &mut found).unwrap();
+            assert!(found[..good].iter().all(|&b| b == 7), "{off} {good}");
+            assert!(found[good..].iter().all(|&b| b == 0), "{off} {good}");
+            // SAFETY: as above, to be stored to.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(start, good + 3000) };
+            assert_eq!(mem.copy_out(off, bytes), Err(fault));
+        }
+    }
+
+    /// Pending non-temporal stores are what makes a fence an sfence where
+    /// flushing is left out.
+    #[test]
+    fn a_fence_knows_of_non_temporal_stores() {
+        let mem = Pmem::private(16384);
+        mem.fence();
+        assert!(!counters::fenced());
+        mem.write_nt(4096, &[1; 64]).unwrap();
+        assert!(counters::fenced());
+        mem.store(0, 1);
+        assert!(!counters::fenced());
+        mem.zero_nt(4096, 64);
+        mem.fence();
+        assert!(!counters::fenced());
+    }
+}

@@ -1,0 +1,323 @@
+//! Emulates a slower medium, as PMFS's emulator did (section 4, PMEP): what is asked for is charged here.
+//!
+//! - A line read from the pool: the thread spins. Words of a line that this thread read last are not charged again, as they are
+//!   in its cache.
+//! - A barrier: the thread spins.
+//! - A line written (flushed, or stored past the caches): a share of the bandwidth that all processes have together. One word, in
+//!   the pool, says until when the medium is busy; who writes moves it on, in one atomic step, and waits until its own part is
+//!   done. Who is killed in between has had its part: nothing stays held. A medium that was idle is ahead by
+//!   [`QUEUE_NS`]: that is what its controllers take in before anybody has to wait.
+//!
+//! Off, each place costs one load and a branch, which [`crate::processes::death`] shares at barriers.
+
+pub mod emulation;
+pub(crate) mod ticks;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::access::flush::LINE;
+use crate::processes::death;
+use crate::processes::thread;
+use crate::{Emulation, Pmem};
+
+/// What is on in this process: [`COUNTING`], and how many pools are emulated.
+static ACTIVE: AtomicU64 = AtomicU64::new(0);
+/// [`death`] wants to see each barrier.
+const COUNTING: u64 = 1 << 63;
+
+/// Written lines that wait in the medium's queues, in ns of its time.
+const QUEUE_NS: u64 = 1000;
+/// Parts of a ns in which the medium's time is kept: a line takes few.
+const PARTS: u64 = 64;
+/// A medium that is busy for longer than this was so before the machine was started again, s.
+const BUSY_S_MAX: u64 = 10;
+/// A thread that was put aside in the middle of a delay is not given more than this for it, ns.
+const CREDIT_NS_MAX: u64 = 100;
+/// No offset: the word is this process's own.
+const NOT_SHARED: u64 = u64::MAX;
+
+/// Not 0 if something is on.
+#[inline(always)]
+pub(crate) fn active() -> u64 {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// Shows every barrier from now on to [`death`].
+pub(crate) fn count_barriers() {
+    ACTIVE.fetch_or(COUNTING, Ordering::Relaxed);
+}
+
+/// What was charged to this process so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Charged {
+    /// Lines read.
+    pub lines_read: u64,
+    /// Barriers.
+    pub barriers: u64,
+    /// Lines written.
+    pub lines_written: u64,
+}
+
+/// Emulates one pool's medium in one process.
+pub(crate) struct Emulator {
+    asked: Emulation,
+    line_ticks: u64,
+    barrier_ticks: u64,
+    credit_ticks_max: u64,
+    way_ticks: u64,
+    /// What a line written takes, in [`PARTS`] of a ns.
+    line_parts: u64,
+    /// Where the word is in the pool.
+    shared: AtomicU64,
+    own: AtomicU64,
+    lines_read: AtomicU64,
+    barriers: AtomicU64,
+    lines_written: AtomicU64,
+}
+
+impl Emulator {
+    fn new(asked: Emulation) -> Emulator {
+        ACTIVE.fetch_add(1, Ordering::Relaxed);
+        let per_line = |rate| (LINE * PARTS * 1_000_000_000 + rate / 2) / rate;
+        Emulator {
+            asked,
+            line_ticks: ticks::of_ns(asked.read_ns),
+            barrier_ticks: ticks::of_ns(asked.barrier_ns),
+            credit_ticks_max: ticks::of_ns(CREDIT_NS_MAX),
+            way_ticks: 0,
+            line_parts: match asked.write_bytes_per_s {
+                0 => 0,
+                rate => per_line(rate),
+            },
+            shared: AtomicU64::new(NOT_SHARED),
+            own: AtomicU64::new(0),
+            lines_read: AtomicU64::new(0),
+            barriers: AtomicU64::new(0),
+            lines_written: AtomicU64::new(0),
+        }
+    }
+
+    /// Spins, because a sleep is far longer than any memory's latency. What it took too long is given to the next.
+    fn spin(&self, ticks: u64) {
+        // What leads here, and back, is a part of the delay.
+        let start = ticks::now().wrapping_sub(self.way_ticks);
+        thread::with(|thread| {
+            let credit = thread.delay_credit.get();
+            let due = ticks.saturating_sub(credit);
+            let mut took = 0;
+            while took < due {
+                took = ticks::now().wrapping_sub(start);
+            }
+            let over = (took + credit).saturating_sub(ticks);
+            thread.delay_credit.set(over.min(self.credit_ticks_max));
+        });
+    }
+
+    fn read(&self, lines: u64) {
+        if self.line_ticks == 0 {
+            self.lines_read.fetch_add(lines, Ordering::Relaxed);
+            return;
+        }
+        self.delay(&self.lines_read, lines, lines * self.line_ticks);
+    }
+
+    /// Counts, and spins.
+    #[inline(never)]
+    fn delay(&self, counter: &AtomicU64, count: u64, ticks: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+        self.spin(ticks);
+    }
+
+    /// Takes a part of the medium's time; answers when it is over, in [`PARTS`] of a ns.
+    fn reserve(&self, word: &AtomicU64, lines: u64) -> u64 {
+        self.lines_written.fetch_add(lines, Ordering::Relaxed);
+        if self.line_parts == 0 {
+            return 0;
+        }
+        let now = now_parts();
+        let takes = lines * self.line_parts;
+        let mut busy = word.load(Ordering::Relaxed);
+        loop {
+            let idle_since = now.saturating_sub(QUEUE_NS * PARTS);
+            let stale = busy > now + BUSY_S_MAX * 1_000_000_000 * PARTS;
+            let begin = if stale { now } else { busy.max(idle_since) };
+            let moved = begin + takes;
+            match word.compare_exchange_weak(busy, moved, Ordering::Relaxed, Ordering::Relaxed) {
+                // It is done already, as far as it is looked at: the clock takes longer than a line.
+                Ok(_) => return if moved <= now { 0 } else { moved },
+                Err(found) => busy = found,
+            }
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        ACTIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// CLOCK_MONOTONIC, which all processes of a machine share.
+fn now_parts() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel fills the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) * PARTS
+}
+
+/// Until the medium is done with what was written.
+#[cold]
+#[inline(never)]
+fn wait(due: u64) {
+    while now_parts() < due {
+        std::hint::spin_loop();
+    }
+}
+
+/// Lines that a range touches.
+fn lines_of(off: u64, len: u64) -> u64 {
+    match len {
+        0 => 0,
+        len => (off + len).div_ceil(LINE) - off / LINE,
+    }
+}
+
+impl Pmem {
+    /// The same mapping, of a medium that is slower.
+    #[must_use]
+    pub fn emulating(mut self, asked: Emulation) -> Pmem {
+        self.emulator = (!asked.is_off()).then(|| Box::new(Emulator::new(asked)));
+        if asked.read_ns != 0 || asked.barrier_ns != 0 {
+            let way_ticks = self.way_ticks();
+            if let Some(emulator) = &mut self.emulator {
+                emulator.way_ticks = way_ticks;
+            }
+        }
+        self
+    }
+
+    /// What a delay of nothing takes: the least of many, as others may have the processor in between.
+    fn way_ticks(&self) -> u64 {
+        const MANY: u64 = 64;
+        let Some(emulator) = &self.emulator else {
+            return 0;
+        };
+        let round = || {
+            let start = ticks::now();
+            for _ in 0..MANY {
+                emulator.delay(&emulator.lines_read, 0, 0);
+            }
+            ticks::now().wrapping_sub(start) / MANY
+        };
+        (0..MANY).map(|_| round()).min().unwrap_or(0)
+    }
+
+    /// What is emulated.
+    #[must_use]
+    pub fn emulation(&self) -> Emulation {
+        let asked = self.emulator.as_ref().map(|emulator| emulator.asked);
+        asked.unwrap_or_default()
+    }
+
+    /// What was charged by this mapping.
+    #[must_use]
+    pub fn charged(&self) -> Charged {
+        let Some(emulator) = &self.emulator else {
+            return Charged::default();
+        };
+        Charged {
+            lines_read: emulator.lines_read.load(Ordering::Relaxed),
+            barriers: emulator.barriers.load(Ordering::Relaxed),
+            lines_written: emulator.lines_written.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Shares the bandwidth with all who have the same word (an offset, 8-aligned, with zero in it at first). `None`: with nobody
+    /// any more.
+    pub fn share_bandwidth(&self, word: Option<u64>) {
+        if let Some(emulator) = &self.emulator {
+            if let Some(off) = word {
+                self.word(off);
+            }
+            let word = word.unwrap_or(NOT_SHARED);
+            emulator.shared.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Words are about to be loaded.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_words(&self, off: u64, len: u64) {
+        let Some(emulator) = &self.emulator else {
+            return;
+        };
+        let lines = thread::with(|thread| {
+            // Never 0, which is none.
+            let last = (off + len - 1) / LINE + 1;
+            let known = thread.line_read.replace(last);
+            lines_of(off, len) - u64::from(known == off / LINE + 1)
+        });
+        if lines > 0 {
+            emulator.read(lines);
+        }
+    }
+
+    /// Bytes are about to be copied out.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_copy(&self, off: u64, len: u64) {
+        if let Some(emulator) = &self.emulator {
+            emulator.read(lines_of(off, len));
+        }
+    }
+
+    /// Lines are about to be written; what to give [`Pmem::written`] then.
+    #[inline(always)]
+    pub(crate) fn writes(&self, lines: u64) -> u64 {
+        if active() == 0 {
+            return 0;
+        }
+        self.charge_write(lines)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge_write(&self, lines: u64) -> u64 {
+        let Some(emulator) = &self.emulator else {
+            return 0;
+        };
+        let off = emulator.shared.load(Ordering::Relaxed);
+        if off == NOT_SHARED {
+            return emulator.reserve(&emulator.own, lines);
+        }
+        let _writable = self.writable();
+        // SAFETY: `share_bandwidth` checked that it is an aligned word of the mapping; all accesses to it are atomic.
+        emulator.reserve(unsafe { AtomicU64::from_ptr(self.word(off)) }, lines)
+    }
+
+    /// They were.
+    #[inline(always)]
+    pub(crate) fn written(&self, due: u64) {
+        if due != 0 {
+            wait(due);
+        }
+    }
+
+    /// The slow path of a fence.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn at_barrier(&self, active: u64) {
+        if active & COUNTING != 0 {
+            death::at_barrier();
+        }
+        if let Some(emulator) = &self.emulator {
+            match emulator.barrier_ticks {
+                0 => _ = emulator.barriers.fetch_add(1, Ordering::Relaxed),
+                ticks => emulator.delay(&emulator.barriers, 1, ticks),
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Opening and making pools.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::access::flush::FlushMode;
+use crate::cpu::cpu;
+use crate::mapping::map::{HUGE, Mapping};
+use crate::mapping::medium::{self, DaxDevice};
+use crate::mapping::pool::Parts;
+use crate::protection::Guard;
+use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem, ProtectMode};
+
+/// The shortest pool that can be mapped, bytes.
+const LEN_MIN: u64 = 4096;
+
+/// How a pool is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MapOptions {
+    /// Without write access: a store ends the process, as to any such page.
+    pub read_only: bool,
+    /// Whether to flush where the medium can't outlive power.
+    pub flush: FlushMode,
+    /// On a plain file: msync what was flushed, at each fence.
+    pub durable: bool,
+    /// What medium to be like.
+    pub emulate: Emulation,
+    /// How to keep stray stores away. A mapping without write access needs nothing.
+    pub protect: ProtectMode,
+}
+
+impl Pmem {
+    /// Maps the whole of an existing pool.
+    ///
+    /// # Errors
+    /// Whatever keeps the file from being opened, understood or mapped.
+    pub fn open(path: &Path, options: &MapOptions) -> Result<Pmem, Error> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|source| Error::Open {
+                path: path.into(),
+                source,
+            })?;
+        map_file(path, &file, options)
+    }
+
+    /// Makes a pool of `len` bytes, mode 0600, and maps it. All of it is
+    /// allocated unless `sparse`. A file that exists is refused if `exclusive`,
+    /// else emptied. A DAX device is neither made nor resized, `len` has to fit;
+    /// if `exclusive`, its first page has to be zero.
+    ///
+    /// # Errors
+    /// As [`Pmem::open`]; `NoSpace` (the file is removed again), `Exists`,
+    /// `Unaligned`, `Resize`.
+    pub fn create(
+        path: &Path,
+        len: u64,
+        sparse: bool,
+        exclusive: bool,
+        options: &MapOptions,
+    ) -> Result<Pmem, Error> {
+        Pmem::create_watched(path, len, sparse, exclusive, options, &mut |_, _| ())
+    }
+
+    /// As [`Pmem::create`]; `progress` as of [`Pmem::populate`], which takes longest where it is needed.
+    ///
+    /// # Errors
+    /// As [`Pmem::create`].
+    pub fn create_watched(
+        path: &Path,
+        len: u64,
+        sparse: bool,
+        exclusive: bool,
+        options: &MapOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Pmem, Error> {
+        if len < LEN_MIN {
+            return Err(Error::TooSmall {
+                path: path.into(),
+                len,
+                min: LEN_MIN,
+            });
+        }
+        if fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device()) {
+            return claim_device(path, len, exclusive, options);
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .create_new(exclusive)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
+                _ => Error::Open {
+                    path: path.into(),
+                    source,
+                },
+            })?;
+        let made =
+            give_length(path, &file, len, sparse).and_then(|()| map_file(path, &file, options));
+        if let Ok(pool) = &made
+            && !sparse
+            && pool.medium().kind == crate::MediumKind::Tmpfs
+        {
+            // tmpfs zeroes what fallocate reserved when it is first touched, 100 us a 2 MiB page, and ten times
+            // that where a hypervisor has to find the memory first: now, not under somebody's write.
+            pool.populate(0, progress);
+        }
+        if made.is_err() && file.metadata().is_ok_and(|m| m.is_file()) {
+            // The error at hand says more than a failed removal would.
+            let _ = fs::remove_file(path);
+        }
+        made
+    }
+}
+
+/// A DAX device can't be resized or made, only looked at.
+fn claim_device(
+    path: &Path,
+    len: u64,
+    exclusive: bool,
+    options: &MapOptions,
+) -> Result<Pmem, Error> {
+    let mem = Pmem::open(path, options)?;
+    if len > mem.len() {
+        return Err(Error::NoSpace {
+            path: path.into(),
+            wanted: len,
+            source: io::Error::from_raw_os_error(libc::ENOSPC),
+        });
+    }
+    let mut first = [0; LEN_MIN as usize];
+    let empty = mem.copy_out(0, &mut first).is_ok() && first.iter().all(|&b| b == 0);
+    if exclusive && !empty {
+        return Err(Error::Exists { path: path.into() });
+    }
+    Ok(mem)
+}
+
+/// Empties the file and gives it `len` bytes of zeros.
+fn give_length(path: &Path, file: &File, len: u64, sparse: bool) -> Result<(), Error> {
+    let (_, page_size, _) = medium::examine(path, file)?;
+    if !len.is_multiple_of(page_size) && page_size > LEN_MIN {
+        return Err(Error::Unaligned {
+            path: path.into(),
+            len,
+            page_size,
+        });
+    }
+    let failed = |source: io::Error| match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::NoSpace {
+            path: path.into(),
+            wanted: len,
+            source,
+        },
+        _ => Error::Resize {
+            path: path.into(),
+            wanted: len,
+            source,
+        },
+    };
+    file.set_len(0).map_err(failed)?;
+    file.set_len(len).map_err(failed)?;
+    let bytes = libc::off_t::try_from(len)
+        .map_err(|_| failed(io::Error::from_raw_os_error(libc::EFBIG)))?;
+    if sparse {
+        return Ok(());
+    }
+    loop {
+        // SAFETY: no memory is involved. (Falls back to writing zeros where
+        // the file system has no fallocate.)
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            errno => return Err(failed(io::Error::from_raw_os_error(errno))),
+        }
+    }
+}
+
+/// Maps an open file or device as the medium it turns out to be.
+fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Error> {
+    check_cpu(options)?;
+    let probe = |source| Error::Probe {
+        path: path.into(),
+        what: "fstat".into(),
+        source,
+    };
+    let metadata = file.metadata().map_err(probe)?;
+    let (kind, page_size, fs_magic) = medium::examine(path, file)?;
+    let len = match kind {
+        MediumKind::DevDax => {
+            DaxDevice::find(Path::new("/sys/dev/char"), path, metadata.rdev())?.size
+        }
+        _ => metadata.len(),
+    };
+    if len < LEN_MIN {
+        return Err(Error::TooSmall {
+            path: path.into(),
+            len,
+            min: LEN_MIN,
+        });
+    }
+    let mut medium = Medium {
+        kind,
+        durability: Durability::Process,
+        flush: crate::FlushInstr::None,
+        fs_magic,
+        page_size,
+    };
+    let mapping = map_shared(file, len, &mut medium, options).map_err(|source| Error::Map {
+        path: path.into(),
+        len,
+        source,
+    })?;
+    (medium.flush, medium.durability) =
+        medium::persistence(medium.kind, options.flush, options.durable);
+    // A tmpfs that gives large pages unasked says so.
+    if metadata.blksize() < HUGE as u64 {
+        mapping.advise(libc::MADV_HUGEPAGE);
+    }
+    mapping.advise(libc::MADV_DONTDUMP);
+    let guard = close(&mapping, options).map_err(|source| Error::Protect {
+        path: path.into(),
+        source,
+    })?;
+    let mem = Pmem::assemble(Parts {
+        mapping,
+        len,
+        medium,
+        fence_always: medium.flush != crate::FlushInstr::None
+            || medium.durability == Durability::PowerFail,
+        guard,
+        path: Some(path.into()),
+        identity: Identity::of(&metadata),
+        sparse: matches!(medium.kind, MediumKind::Tmpfs | MediumKind::File)
+            && metadata.blocks().saturating_mul(512) < len,
+    });
+    Ok(mem.emulating(options.emulate))
+}
+
+/// Keeps stray stores from a mapping.
+fn close(mapping: &Mapping, options: &MapOptions) -> io::Result<Guard> {
+    if options.read_only {
+        return Ok(Guard::None);
+    }
+    Guard::close(mapping, options.protect)
+}
+
+/// Maps the file, with MAP_SYNC where that can be had.
+fn map_shared(
+    file: &File,
+    len: u64,
+    medium: &mut Medium,
+    options: &MapOptions,
+) -> io::Result<Mapping> {
+    let protection = if options.read_only {
+        libc::PROT_READ
+    } else {
+        libc::PROT_READ | libc::PROT_WRITE
+    };
+    let len = usize::try_from(len).map_err(io::Error::other)?;
+    let align = medium.alignment();
+    let map = |flags| Mapping::new(Some(file.as_fd()), len, align, protection, flags);
+    if matches!(medium.kind, MediumKind::File) {
+        // Refused (EOPNOTSUPP, EINVAL) by all but DAX file systems.
+        if let Ok(mapping) = map(libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC) {
+            medium.kind = MediumKind::FsDax;
+            return Ok(mapping);
+        }
+    }
+    map(libc::MAP_SHARED)
+}
+
+/// 16-byte atomics are what {size, mtime} stands on.
+fn check_cpu(options: &MapOptions) -> Result<(), Error> {
+    if !cpu().cmpxchg16b {
+        return Err(Error::Unsupported { what: "cmpxchg16b" });
+    }
+    let pages = options.protect == ProtectMode::Pages;
+    if (options.read_only || pages) && !cpu().avx {
+        // cmpxchg16b can't load from a page without write access.
+        return Err(Error::Unsupported {
+            what: "AVX (for pools mapped read-only)",
+        });
+    }
+    Ok(())
+}

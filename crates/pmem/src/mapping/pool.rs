@@ -1,0 +1,313 @@
+//! One mapping of one pool: what it is, and the check of offsets.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Medium;
+use crate::access::copy::Copier;
+use crate::access::dirty::DirtyRanges;
+use crate::access::landing::{self, Node};
+use crate::emulate::Emulator;
+use crate::mapping::map::{self, HUGE, Mapping};
+use crate::protection::Guard;
+
+/// Which file a pool is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Device: st_dev, or st_rdev of a DAX device; 0 = private memory.
+    pub dev: u64,
+    /// Inode number; of private memory a number of its own in this process.
+    pub ino: u64,
+}
+
+impl Identity {
+    /// Of an open file, or of what has a name.
+    #[must_use]
+    pub fn of(file: &Metadata) -> Identity {
+        let device = file.file_type().is_char_device();
+        Identity {
+            dev: if device { file.rdev() } else { file.dev() },
+            ino: file.ino(),
+        }
+    }
+}
+
+/// Bytes that the kernel zeroes between two words to whoever watches.
+const POPULATED_AT_ONCE: u64 = 64 << 20;
+
+/// One mapping of one pool, shared with any number of processes.
+///
+/// All methods take `&self`, and any thread may call them: a pool is memory
+/// that changes at any time, and every access here allows for that.
+pub struct Pmem {
+    pub(crate) base: *mut u8,
+    pub(crate) len: u64,
+    /// Whole 8-byte words in `len`.
+    words: u64,
+    pub(crate) copier: Copier,
+    /// Aligned 16-byte moves are atomic.
+    pub(crate) wide_moves: bool,
+    /// Each fence is an sfence, also without non-temporal stores.
+    pub(crate) fence_always: bool,
+    pub(crate) medium: Medium,
+    /// A plain file that is to survive power: what the next fence has to sync.
+    pub(crate) dirty: Option<Box<DirtyRanges>>,
+    /// What is charged for a slower medium.
+    pub(crate) emulator: Option<Box<Emulator>>,
+    /// Entry in the registry of the fault handler (file mappings).
+    pub(crate) node: Option<&'static Node>,
+    /// What keeps stray stores away.
+    pub(crate) guard: Guard,
+    path: Option<PathBuf>,
+    identity: Identity,
+    sparse: bool,
+    #[cfg(feature = "record")]
+    pub(crate) observer: Option<std::sync::Arc<dyn crate::recorder::record::Observer>>,
+    mapping: Mapping,
+}
+
+// SAFETY: the mapping belongs to no thread. `base` is only ever used for
+// atomic accesses and for assembly that may meet concurrent stores.
+unsafe impl Send for Pmem {}
+// SAFETY: as above.
+unsafe impl Sync for Pmem {}
+
+/// What `Pmem::assemble` needs to know beside the mapping.
+pub(crate) struct Parts {
+    pub mapping: Mapping,
+    pub len: u64,
+    pub medium: Medium,
+    pub fence_always: bool,
+    pub guard: Guard,
+    pub path: Option<PathBuf>,
+    pub identity: Identity,
+    /// The file had less space than bytes.
+    pub sparse: bool,
+}
+
+impl Pmem {
+    /// Zeroed anonymous memory: for tests and crash images.
+    ///
+    /// # Panics
+    /// If there is no address space for `len` bytes.
+    pub fn private(len: u64) -> Pmem {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let huge = len >= HUGE as u64;
+        let mapping = Mapping::new(
+            None,
+            len.max(1) as usize,
+            if huge { HUGE } else { 4096 },
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        )
+        .unwrap_or_else(|e| panic!("no address space for {len} bytes: {e}"));
+        if huge {
+            mapping.advise(libc::MADV_HUGEPAGE);
+        }
+        landing::install();
+        Pmem::assemble(Parts {
+            mapping,
+            len,
+            medium: Medium::PRIVATE,
+            fence_always: false,
+            guard: Guard::None,
+            path: None,
+            identity: Identity {
+                dev: 0,
+                ino: NEXT.fetch_add(1, Ordering::Relaxed),
+            },
+            sparse: false,
+        })
+    }
+
+    /// Puts a mapped pool together.
+    pub(crate) fn assemble(parts: Parts) -> Pmem {
+        let base = parts.mapping.base();
+        let durable = parts.medium.durability == crate::Durability::ProcessAndMsync;
+        let node = parts
+            .path
+            .is_some()
+            .then(|| landing::register(base, parts.mapping.len(), parts.medium.page_size as usize));
+        Pmem {
+            base,
+            len: parts.len,
+            words: parts.len / 8,
+            copier: Copier::best(),
+            wide_moves: crate::cpu::cpu().avx,
+            fence_always: parts.fence_always,
+            medium: parts.medium,
+            dirty: durable.then(Box::default),
+            emulator: None,
+            node,
+            guard: parts.guard,
+            path: parts.path,
+            identity: parts.identity,
+            sparse: parts.sparse,
+            #[cfg(feature = "record")]
+            observer: None,
+            mapping: parts.mapping,
+        }
+    }
+
+    /// Has the kernel zero every page from byte `from` on, of a whole page, now and not later under a store; `progress` is told of bytes
+    /// done and bytes in all. Before Linux 5.14 nothing can be asked, and without memory nothing is done: the first store pays.
+    ///
+    /// # Panics
+    /// If `from` is behind the end.
+    pub fn populate(&self, from: u64, progress: &mut dyn FnMut(u64, u64)) {
+        let total = self.len.checked_sub(from).expect("inside the pool");
+        let mut done = 0;
+        while done < total {
+            let here = POPULATED_AT_ONCE.min(total - done);
+            let writable = self.writable();
+            let is_there = self.mapping.populate((from + done) as usize, here as usize);
+            drop(writable);
+            if !is_there {
+                return;
+            }
+            done += here;
+            progress(done, total);
+        }
+    }
+
+    /// Whether the file had less space than bytes when it was mapped: a store to where it has none may fail.
+    pub fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// Gives the bytes `off..off + len`, of whole pages, space of the file's, by this thread, in a write window. `false`: there is none.
+    ///
+    /// # Panics
+    /// If they are not inside the pool.
+    #[must_use]
+    pub fn back(&self, off: u64, len: u64) -> bool {
+        assert!(off + len <= self.len, "inside the pool");
+        self.mapping.populate(off as usize, len as usize)
+    }
+
+    /// Where the pool is; `None` for private memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Length, bytes.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a pool is never empty")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Where it is mapped.
+    #[must_use]
+    pub fn addresses(&self) -> std::ops::Range<u64> {
+        let start = self.range(0, 1).addr() as u64;
+        start..start + self.len
+    }
+
+    /// What the pool lies on.
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// Whether the start of the pool is mapped with pages of 2 MiB or more. `false`
+    /// also where it can't be told (kernels before 6.7).
+    pub fn has_huge_pages(&self) -> bool {
+        // A page has to be there before its size can be told.
+        self.copy_out(0, &mut [0; 8]).is_ok() && map::is_huge(self.base, self.len as usize)
+    }
+
+    /// Which file it is.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// The offset at which a single load or store (or an msync) first met a
+    /// medium that failed. The page there now holds zeros of this process: the
+    /// mapping is lost, and nothing read from it may be believed.
+    #[inline]
+    pub fn failed(&self) -> Option<u64> {
+        self.node.and_then(Node::failed)
+    }
+
+    /// Whether a single store met a medium that failed, and went nowhere. Not told of those to a page that had failed before.
+    pub fn lost_store(&self) -> bool {
+        self.node.is_some_and(Node::lost)
+    }
+
+    /// Whether there is a word at `off`. One rotation puts the low three bits on top, so one
+    /// comparison refuses both a misaligned offset and one past the end.
+    #[inline(always)]
+    pub(crate) fn has_word(&self, off: u64) -> bool {
+        off.rotate_right(3) < self.words
+    }
+
+    /// The word at `off`.
+    #[inline(always)]
+    pub(crate) fn word(&self, off: u64) -> *mut u64 {
+        if !self.has_word(off) {
+            refuse(off, 8, self.len);
+        }
+        self.base.wrapping_add(off as usize).cast()
+    }
+
+    /// The 16-byte pair at `off`, refused as in `word`.
+    #[inline(always)]
+    pub(crate) fn pair(&self, off: u64) -> *mut u64 {
+        if off.rotate_right(4) >= self.words / 2 {
+            refuse(off, 16, self.len);
+        }
+        self.base.wrapping_add(off as usize).cast()
+    }
+
+    /// `len` bytes from `off` on, any alignment.
+    #[inline(always)]
+    pub(crate) fn range(&self, off: u64, len: u64) -> *mut u8 {
+        if len > self.len || off > self.len - len {
+            refuse(off, len, self.len);
+        }
+        self.base.wrapping_add(off as usize)
+    }
+
+    /// `words` aligned words from `off` on.
+    #[inline(always)]
+    pub(crate) fn word_range(&self, off: u64, words: usize) -> *mut u64 {
+        let words = words as u64;
+        if words > self.words || off.rotate_right(3) > self.words - words {
+            refuse(off, words.saturating_mul(8), self.len);
+        }
+        self.base.wrapping_add(off as usize).cast()
+    }
+}
+
+/// An offset that the program should never have made.
+#[cold]
+#[inline(never)]
+fn refuse(off: u64, len: u64, pool: u64) -> ! {
+    panic!(
+        "access of {len} bytes at offset {off:#x} is misaligned or outside the pool of {pool:#x} bytes"
+    );
+}
+
+impl Drop for Pmem {
+    fn drop(&mut self) {
+        if let Some(node) = self.node {
+            landing::unregister(node);
+        }
+    }
+}
+
+impl fmt::Debug for Pmem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pmem")
+            .field("path", &self.path)
+            .field("len", &self.len)
+            .field("medium", &self.medium)
+            .field("protection", &self.protection())
+            .field("identity", &self.identity)
+            .field("failed", &self.failed())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,101 @@
+//! What this thread has asked of the medium: counts where seconds are noise.
+//!
+//! Lines and fences are counted when they are asked for, also where the medium
+//! needs none (`FlushInstr::None`), so that a table of barriers per call comes
+//! out the same on every medium.
+
+use crate::processes::thread;
+use std::cell::Cell;
+use std::ops::Sub;
+
+/// Running totals of one thread.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Counters {
+    /// Cached and atomic stores, one for each word or byte stored; a `cas` counts
+    /// whether or not it stores.
+    pub stores: u64,
+    /// Bytes stored non-temporally.
+    pub nt_bytes: u64,
+    /// Lines written back.
+    pub lines_flushed: u64,
+    /// Barriers.
+    pub fences: u64,
+    /// Bytes of undo log ([`add_logged`]).
+    pub logged_bytes: u64,
+    /// Times that a closed pool was opened for stores, and closed again: two WRPKRU, or two mprotect(2).
+    pub windows: u64,
+}
+
+impl Sub for Counters {
+    type Output = Counters;
+
+    fn sub(self, earlier: Counters) -> Counters {
+        Counters {
+            stores: self.stores - earlier.stores,
+            nt_bytes: self.nt_bytes - earlier.nt_bytes,
+            lines_flushed: self.lines_flushed - earlier.lines_flushed,
+            fences: self.fences - earlier.fences,
+            logged_bytes: self.logged_bytes - earlier.logged_bytes,
+            windows: self.windows - earlier.windows,
+        }
+    }
+}
+
+#[inline(always)]
+fn add(cell: &Cell<u64>, n: u64) {
+    cell.set(cell.get().wrapping_add(n));
+}
+
+#[inline(always)]
+pub(crate) fn stored(n: u64) {
+    thread::with(|c| add(&c.stores, n));
+}
+
+#[inline(always)]
+pub(crate) fn streamed(bytes: u64) {
+    thread::with(|c| {
+        add(&c.nt_bytes, bytes);
+        c.nt_pending.set(1);
+    });
+}
+
+#[inline(always)]
+pub(crate) fn flushed(lines: u64) {
+    thread::with(|c| add(&c.lines_flushed, lines));
+}
+
+/// Counts a fence; says whether non-temporal stores were waiting for it.
+#[inline(always)]
+pub(crate) fn fenced() -> bool {
+    thread::with(|c| {
+        add(&c.fences, 1);
+        if matches!(c.owed.get(), thread::OWED_FLUSHED | thread::OWED_CLOSED) {
+            c.owed.set(0);
+        }
+        c.nt_pending.replace(0) != 0
+    })
+}
+
+#[inline(always)]
+pub(crate) fn opened() {
+    thread::with(|c| add(&c.windows, 1));
+}
+
+/// Counts bytes that the caller wrote to an undo log.
+#[inline]
+pub fn add_logged(n: u64) {
+    thread::with(|c| add(&c.logged_bytes, n));
+}
+
+/// This thread's totals since it began.
+#[inline]
+pub fn snapshot() -> Counters {
+    thread::with(|c| Counters {
+        stores: c.stores.get(),
+        nt_bytes: c.nt_bytes.get(),
+        lines_flushed: c.lines_flushed.get(),
+        fences: c.fences.get(),
+        logged_bytes: c.logged_bytes.get(),
+        windows: c.windows.get(),
+    })
+}

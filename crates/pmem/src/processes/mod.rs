@@ -1,0 +1,12 @@
+//! What processes and threads that share a pool know of each other.
+
+pub mod counters;
+pub mod death;
+pub(crate) mod futex;
+pub mod life;
+pub mod request;
+pub mod slots;
+#[cfg(feature = "started")]
+pub mod started;
+pub mod thread;
+pub mod watch;

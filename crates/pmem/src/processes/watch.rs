@@ -1,0 +1,251 @@
+//! Which pages of a mapping were stored to: by the kernel's own note of it, from Linux 6.7 on (userfaultfd with asynchronous write
+//! protection, and PAGEMAP_SCAN). No signal, no message, and nothing that a system call of the program could meet: the first store to a
+//! page costs a fault, and the kernel takes the protection away.
+//!
+//! Who has pages watched gets them one by one: a large page that is watched is mapped as 4 KiB pages from then on.
+//!
+//! What is not watched is not guessed at: after munmap, mremap, a mapping in the place of another, or fork, [`Watch::take`] says that it
+//! does not know.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process;
+
+use crate::processes::slots;
+
+const PAGE: usize = 4096;
+
+/// Of linux/userfaultfd.h and linux/fs.h.
+mod abi {
+    pub const USER_MODE_ONLY: libc::c_int = 1;
+    pub const API: u64 = 0xaa;
+    pub const WP_ASYNC: u64 = 1 << 15;
+    pub const REGISTER_WP: u64 = 1 << 1;
+    pub const WRITEPROTECT: u64 = 1;
+    pub const SCAN_PROTECTS: u64 = 1 << 0;
+    pub const SCAN_WATCHED_ONLY: u64 = 1 << 1;
+    pub const IS_WRITTEN: u64 = 1 << 1;
+
+    const fn request(direction: u64, kind: u64, number: u64, bytes: usize) -> u64 {
+        direction << 30 | (bytes as u64) << 16 | kind << 8 | number
+    }
+    const READ: u64 = 2;
+    const BOTH: u64 = 3;
+    pub const UFFDIO_API: u64 = request(BOTH, 0xaa, 0x3f, size_of::<Api>());
+    pub const UFFDIO_REGISTER: u64 = request(BOTH, 0xaa, 0, size_of::<Register>());
+    pub const UFFDIO_UNREGISTER: u64 = request(READ, 0xaa, 1, size_of::<Range>());
+    pub const UFFDIO_WRITEPROTECT: u64 = request(BOTH, 0xaa, 6, size_of::<Protect>());
+    pub const PAGEMAP_SCAN: u64 = request(BOTH, b'f' as u64, 16, size_of::<Scan>());
+
+    #[repr(C)]
+    pub struct Api {
+        pub api: u64,
+        pub features: u64,
+        pub ioctls: u64,
+    }
+
+    #[repr(C)]
+    pub struct Range {
+        pub start: u64,
+        pub len: u64,
+    }
+
+    #[repr(C)]
+    pub struct Register {
+        pub range: Range,
+        pub mode: u64,
+        pub ioctls: u64,
+    }
+
+    #[repr(C)]
+    pub struct Protect {
+        pub range: Range,
+        pub mode: u64,
+    }
+
+    #[repr(C)]
+    #[derive(Default)]
+    pub struct Scan {
+        pub size: u64,
+        pub flags: u64,
+        pub start: u64,
+        pub end: u64,
+        pub walk_end: u64,
+        pub vec: u64,
+        pub vec_len: u64,
+        pub max_pages: u64,
+        pub category_inverted: u64,
+        pub category_mask: u64,
+        pub category_anyof_mask: u64,
+        pub return_mask: u64,
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    pub struct Region {
+        pub start: u64,
+        pub end: u64,
+        pub categories: u64,
+    }
+}
+
+/// Addresses, `start..end`, whole pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The first.
+    pub start: usize,
+    /// Behind the last.
+    pub end: usize,
+}
+
+/// What this process has watched. Watching ends with it; a child that was forked has none of it.
+#[derive(Debug)]
+pub struct Watch {
+    descriptor: OwnedFd,
+    /// /proc/self/pagemap.
+    pages: OwnedFd,
+    /// Of a child's copy the kernel would take its addresses for the parent's.
+    process: u32,
+}
+
+impl Watch {
+    /// # Errors
+    /// The kernel has no such thing, or does not give it to this process.
+    pub fn new() -> io::Result<Watch> {
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | abi::USER_MODE_ONLY;
+        // SAFETY: a new descriptor, which nobody else has.
+        let made = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+        if made < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        let descriptor = slots::keep(unsafe { OwnedFd::from_raw_fd(made as i32) });
+        let mut api = abi::Api {
+            api: abi::API,
+            features: abi::WP_ASYNC,
+            ioctls: 0,
+        };
+        // SAFETY: the request's own structure.
+        unsafe { ask(&descriptor, abi::UFFDIO_API, &mut api) }?;
+        let pages = slots::keep(File::open("/proc/self/pagemap")?.into());
+        Ok(Watch {
+            descriptor,
+            pages,
+            process: process::id(),
+        })
+    }
+
+    /// Whether a descriptor of this number is its own.
+    #[must_use]
+    pub fn has(&self, number: i32) -> bool {
+        [&self.descriptor, &self.pages]
+            .map(AsRawFd::as_raw_fd)
+            .contains(&number)
+    }
+
+    /// Whether it was made by this process, and not by the one that forked it.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        process::id() == self.process
+    }
+
+    fn own(&self) -> io::Result<&OwnedFd> {
+        match self.is_own() {
+            true => Ok(&self.descriptor),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    /// Notes stores to these addresses from now on. What was stored before is not known.
+    ///
+    /// # Errors
+    /// It can't be done there; then some of them may be watched and others not.
+    pub fn begin(&self, at: usize, len: usize) -> io::Result<()> {
+        let mut register = abi::Register {
+            range: range(at, len),
+            mode: abi::REGISTER_WP,
+            ioctls: 0,
+        };
+        let mut protect = abi::Protect {
+            range: range(at, len),
+            mode: abi::WRITEPROTECT,
+        };
+        // SAFETY: the requests' own structures. Whatever is at the addresses, no byte of it changes, and who may store there still may.
+        unsafe {
+            ask(self.own()?, abi::UFFDIO_REGISTER, &mut register)?;
+            ask(&self.descriptor, abi::UFFDIO_WRITEPROTECT, &mut protect)
+        }
+    }
+
+    /// No longer notes stores there.
+    ///
+    /// # Errors
+    /// They were not watched.
+    pub fn end(&self, at: usize, len: usize) -> io::Result<()> {
+        let mut range = range(at, len);
+        // SAFETY: the request's own structure.
+        unsafe { ask(self.own()?, abi::UFFDIO_UNREGISTER, &mut range) }
+    }
+
+    /// What was stored to since it was watched, or taken last; from now on stores are noted anew.
+    ///
+    /// # Errors
+    /// Not all of it is watched: nothing is known of it then, and it has to be begun anew.
+    pub fn take(&self, at: usize, len: usize) -> io::Result<Vec<Stored>> {
+        const REGIONS: usize = 128;
+        self.own()?;
+        let mut regions = [abi::Region::default(); REGIONS];
+        let mut stored: Vec<Stored> = Vec::new();
+        let mut scan = abi::Scan {
+            size: size_of::<abi::Scan>() as u64,
+            flags: abi::SCAN_PROTECTS | abi::SCAN_WATCHED_ONLY,
+            start: at as u64,
+            end: (at + len).next_multiple_of(PAGE) as u64,
+            vec: regions.as_mut_ptr().expose_provenance() as u64,
+            vec_len: REGIONS as u64,
+            category_mask: abi::IS_WRITTEN,
+            return_mask: abi::IS_WRITTEN,
+            ..abi::Scan::default()
+        };
+        while scan.start < scan.end {
+            // SAFETY: the request's own structure, and room for so many regions.
+            let count = unsafe { count(&self.pages, abi::PAGEMAP_SCAN, &mut scan) }?;
+            let regions = std::hint::black_box(&regions);
+            for region in &regions[..count] {
+                let (start, end) = (region.start as usize, region.end as usize);
+                match stored.last_mut() {
+                    Some(last) if last.end == start => last.end = end,
+                    _ => stored.push(Stored { start, end }),
+                }
+            }
+            if scan.walk_end <= scan.start {
+                return Err(io::ErrorKind::Other.into());
+            }
+            scan.start = scan.walk_end;
+        }
+        Ok(stored)
+    }
+}
+
+fn range(at: usize, len: usize) -> abi::Range {
+    abi::Range {
+        start: at as u64,
+        len: len.next_multiple_of(PAGE) as u64,
+    }
+}
+
+/// # Safety
+/// A request and the structure that belongs to it.
+unsafe fn ask<T>(file: &impl AsRawFd, request: u64, with: &mut T) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { count(file, request, with) }.map(drop)
+}
+
+/// # Safety
+/// As of [`ask`].
+unsafe fn count<T>(file: &impl AsRawFd, request: u64, with: &mut T) -> io::Result<usize> {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(with)) };
+    usize::try_from(answer).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,140 @@
+//! Who may store to a mapped pool: nobody but this crate, inside a write window (PMFS section 3.3).
+//!
+//! - **Keys**: the mapping carries a protection key (pkeys(7)). A thread has no right to it at first, and a signal handler never; an
+//!   entry ([`Pmem::enter`](crate::Pmem::enter)) lets the thread read, a window lets it store, and is closed by one instruction.
+//! - **Pages**: the mapping is read-only, and a window makes it writable by mprotect(2), for all threads of the process. Slow, and weaker:
+//!   while any thread is in a window, all may store. For comparison, and for machines without keys.
+
+pub(crate) mod keys;
+pub(crate) mod stray;
+pub(crate) mod window;
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use crate::mapping::map::Mapping;
+use crate::mapping::pages::Pages;
+use crate::protection::keys::Key;
+
+/// What protection is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProtectMode {
+    /// Keys where CPU and kernel have them, else none.
+    #[default]
+    Auto,
+    /// None, whatever there is.
+    None,
+    /// Keys, or no mapping at all.
+    Keys,
+    /// Page permissions.
+    Pages,
+}
+
+impl fmt::Display for ProtectMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProtectMode::Auto => "auto",
+            ProtectMode::None => "none",
+            ProtectMode::Keys => "keys",
+            ProtectMode::Pages => "pages",
+        })
+    }
+}
+
+impl FromStr for ProtectMode {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<ProtectMode, String> {
+        match s {
+            "auto" => Ok(ProtectMode::Auto),
+            "none" => Ok(ProtectMode::None),
+            "keys" => Ok(ProtectMode::Keys),
+            "pages" => Ok(ProtectMode::Pages),
+            _ => Err(format!(
+                "protection is auto, none, keys or pages, not {s:?}"
+            )),
+        }
+    }
+}
+
+/// What keeps stray stores from a mapped pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// Nothing.
+    None,
+    /// A protection key.
+    Keys,
+    /// Page permissions.
+    Pages,
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protection::None => "none",
+            Protection::Keys => "keys",
+            Protection::Pages => "pages",
+        })
+    }
+}
+
+/// Whether a pool can be protected by keys here.
+///
+/// # Errors
+/// Why not: the CPU or the kernel has none, or the program has taken them all.
+pub fn keys() -> io::Result<()> {
+    Key::of_process().map(drop)
+}
+
+/// How one mapping is protected.
+#[derive(Debug)]
+pub(crate) enum Guard {
+    None,
+    Keys(Key),
+    Pages(Box<Pages>),
+}
+
+impl Guard {
+    /// Closes a writable mapping, in the way that is asked for.
+    ///
+    /// # Errors
+    /// [`ProtectMode::Keys`], and there are none.
+    pub(crate) fn close(mapping: &Mapping, mode: ProtectMode) -> io::Result<Guard> {
+        match mode {
+            ProtectMode::None => Ok(Guard::None),
+            ProtectMode::Keys => closed_by_key(mapping),
+            ProtectMode::Auto => Ok(closed_by_key(mapping).unwrap_or(Guard::None)),
+            ProtectMode::Pages => Ok(Guard::Pages(Box::new(Pages::close(mapping)?))),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Protection {
+        match self {
+            Guard::None => Protection::None,
+            Guard::Keys(_) => Protection::Keys,
+            Guard::Pages(_) => Protection::Pages,
+        }
+    }
+}
+
+fn closed_by_key(mapping: &Mapping) -> io::Result<Guard> {
+    let key = Key::of_process()?;
+    key.give(mapping)?;
+    key.admit();
+    Ok(Guard::Keys(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_as_they_are_shown() {
+        use ProtectMode::{Auto, Keys, None, Pages};
+        for mode in [Auto, None, Keys, Pages] {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        assert!("key".parse::<ProtectMode>().is_err());
+    }
+}

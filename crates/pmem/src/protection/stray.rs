@@ -1,0 +1,100 @@
+//! A word on stderr about a store, or a load, that a closed pool refused: what it was, and that nothing is lost.
+
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::access::landing::offset_in_pool;
+use crate::access::raw;
+
+/// Of those whose handler goes on, the first ones are told of.
+const TOLD_MAX: u32 = 8;
+
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
+/// The si_code values that libc does not have (asm-generic/siginfo.h).
+const SEGV_ACCERR: libc::c_int = 2;
+const SEGV_PKUERR: libc::c_int = 4;
+/// Bit of the page-fault error code: it was a store (Intel SDM 3A 4.7).
+const FAULT_WRITE: i64 = 2;
+
+type Registers = [libc::greg_t; 23];
+
+fn is_store(registers: &Registers) -> bool {
+    registers[libc::REG_ERR as usize] & FAULT_WRITE != 0
+}
+
+/// A store to a page that is there, and whose permissions refuse it.
+pub(crate) fn is_refused_store(
+    signal: libc::c_int,
+    code: libc::c_int,
+    registers: &Registers,
+) -> bool {
+    signal == libc::SIGSEGV && code == SEGV_ACCERR && is_store(registers)
+}
+
+/// A line, made without memory from anywhere.
+struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let left = &mut self.bytes[self.len..];
+        let len = text.len().min(left.len());
+        left[..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
+    }
+}
+
+/// Says what happened, if a mapping of a pool refused the access. Async-signal-safe.
+///
+/// # Safety
+/// The pointers are those that the kernel gave to a handler of the signal.
+pub(crate) unsafe fn tell(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the caller's promise.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
+    if signal != libc::SIGSEGV || !matches!(code, SEGV_ACCERR | SEGV_PKUERR) {
+        return;
+    }
+    let Some(offset) = offset_in_pool(address) else {
+        return;
+    };
+    // Looked at first: it never gets far past its end.
+    if TOLD.load(Ordering::Relaxed) >= TOLD_MAX || TOLD.fetch_add(1, Ordering::Relaxed) >= TOLD_MAX
+    {
+        return;
+    }
+    // SAFETY: as above.
+    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let what = if is_store(registers) {
+        "store to"
+    } else {
+        "load from"
+    };
+    let by = if code == SEGV_PKUERR {
+        "protection key"
+    } else {
+        "page permissions"
+    };
+    let mut line = Line {
+        bytes: [0; 256],
+        len: 0,
+    };
+    // SAFETY: neither touches memory.
+    let [process, thread] =
+        [libc::SYS_getpid, libc::SYS_gettid].map(|number| unsafe { raw::call(number, [0; 6]) });
+    // A `Line` takes whatever comes.
+    let _ = writeln!(
+        line,
+        "pmfs: process {process}, thread {thread}: a stray {what} offset {offset:#x} of a pool, outside any write window, was refused ({by}); the pool is unharmed"
+    );
+    let text = line.bytes.as_ptr().expose_provenance();
+    // SAFETY: the line's own bytes.
+    unsafe { raw::call(libc::SYS_write, [2, text, line.len, 0, 0, 0]) };
+}

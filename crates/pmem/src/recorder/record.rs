@@ -1,0 +1,159 @@
+//! Recording: an observer sees every load, store, flush, fence and window
+//! before it happens (feature `record`).
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use crate::Pmem;
+use crate::access::flush::LINE;
+pub use crate::recorder::bad_buffer::bad_buffer;
+
+/// How a store is done, and so how it may be torn by a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    /// An aligned word, or bytes within one, in program order within its line.
+    Cached,
+    /// Whole lines past the caches, in no order until the next fence.
+    NonTemporal,
+    /// 8 or 16 bytes in one piece: cas, swap, store_pair.
+    Atomic,
+}
+
+/// Whether a store is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// As if nobody watched.
+    Do,
+    /// Left out; the caller is not told.
+    Skip,
+}
+
+/// Is called on the thread that does the access, before it does it. May use
+/// [`Pmem::peek`] and [`Pmem::poke`], which are not observed.
+pub trait Observer: Send + Sync {
+    /// A load of `len` bytes. What is poked now is what is loaded.
+    fn load(&self, mem: &Pmem, off: u64, len: u64) {
+        let _ = (mem, off, len);
+    }
+
+    /// A store. May panic, which leaves it undone.
+    fn store(
+        &self,
+        mem: &Pmem,
+        off: u64,
+        bytes: &[u8],
+        kind: StoreKind,
+        at: &'static Location<'static>,
+    ) -> Verdict {
+        let _ = (mem, off, bytes, kind, at);
+        Verdict::Do
+    }
+
+    /// The write-back of the line at `line`, also where the medium needs none. `asked`: offset and length in bytes of the
+    /// range that the caller flushes, which this line is a part of.
+    fn flush(&self, mem: &Pmem, line: u64, asked: (u64, u64), at: &'static Location<'static>) {
+        let _ = (mem, line, asked, at);
+    }
+
+    /// A fence.
+    fn fence(&self, mem: &Pmem, at: &'static Location<'static>) {
+        let _ = (mem, at);
+    }
+
+    /// The thread is about to sleep until somebody changes the word at `off`. The word is looked at again after this.
+    fn wait(&self, mem: &Pmem, off: u64) {
+        let _ = (mem, off);
+    }
+
+    /// A write window opens (`open`), or is about to close. The place of a
+    /// close is not known: a guard is dropped where its scope ends.
+    fn window(&self, mem: &Pmem, open: bool, at: &'static Location<'static>) {
+        let _ = (mem, open, at);
+    }
+}
+
+impl Pmem {
+    /// Shows every access from now on to `observer`; `None` ends that.
+    pub fn observe(&mut self, observer: Option<Arc<dyn Observer>>) {
+        self.observer = observer;
+    }
+
+    /// Stores `bytes` at `off`, unobserved and uncounted.
+    pub fn poke(&self, off: u64, bytes: &[u8]) {
+        let to = self.range(off, bytes.len() as u64);
+        let _open = self.writable();
+        // SAFETY: the range was checked. A fault leaves the rest unstored, and
+        // whoever pokes a failed medium finds that out by the next load.
+        let _ = unsafe { self.copier.copy(to, bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Loads `to.len()` bytes from `off`, unobserved.
+    pub fn peek(&self, off: u64, to: &mut [u8]) {
+        let from = self.range(off, to.len() as u64);
+        // SAFETY: an exclusive buffer of that length; the range was checked.
+        let _ = unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) };
+    }
+
+    /// The whole pool as it is now, unobserved.
+    pub fn snapshot_image(&self) -> Vec<u8> {
+        let mut image = vec![0; self.len() as usize];
+        self.peek(0, &mut image);
+        image
+    }
+
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn note_load(&self, off: u64, len: u64) {
+        if let Some(observer) = &self.observer {
+            observer.load(self, off, len);
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) fn may_store(&self, off: u64, bytes: &[u8], kind: StoreKind) -> bool {
+        match &self.observer {
+            // Not in a closure, whose caller would be the caller's place.
+            Some(observer) => {
+                observer.store(self, off, bytes, kind, Location::caller()) == Verdict::Do
+            }
+            None => true,
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) fn note_flush(&self, off: u64, len: u64) {
+        if let Some(observer) = &self.observer {
+            for line in (off & !(LINE - 1)..off + len).step_by(LINE as usize) {
+                observer.flush(self, line, (off, len), Location::caller());
+            }
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) fn note_fence(&self) {
+        if let Some(observer) = &self.observer {
+            observer.fence(self, Location::caller());
+        }
+    }
+
+    pub(crate) fn note_wait(&self, off: u64) {
+        if let Some(observer) = &self.observer {
+            observer.wait(self, off);
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) fn note_window(&self, open: bool) {
+        if let Some(observer) = &self.observer {
+            observer.window(self, open, Location::caller());
+        }
+    }
+}

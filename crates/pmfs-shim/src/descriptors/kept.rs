@@ -1,0 +1,67 @@
+//! Descriptors of this library's own that are made at the first need and stay, at the top of the limit.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::calls::kernel_answer;
+use crate::descriptors;
+use crate::own::kernel;
+
+/// Is made when it is first asked for.
+pub(crate) struct Kept(AtomicI32);
+
+/// The pool's file, for mappings.
+pub(crate) static POOL: Kept = Kept::none_yet();
+/// An empty file that stays so, for mappings of nothing.
+pub(crate) static EMPTY: Kept = Kept::none_yet();
+/// /dev/null, for completions of what was done here.
+pub(crate) static NULL: Kept = Kept::none_yet();
+
+impl Kept {
+    const fn none_yet() -> Kept {
+        Kept(AtomicI32::new(-1))
+    }
+
+    /// Its number, if it was made.
+    pub fn known(&self) -> Option<i32> {
+        let known = self.0.load(Ordering::Acquire);
+        (known >= 0).then_some(known)
+    }
+
+    /// A guest makes its own each time, and has it closed with all that it has: its numbers mean nothing in the parent.
+    ///
+    /// # Errors
+    /// Those of `open`; EMFILE.
+    pub fn get(&self, open: impl FnOnce() -> Result<i32, i32>) -> Result<i32, i32> {
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        let low = open()? as u64;
+        let (command, floor) = (libc::F_DUPFD_CLOEXEC as u64, descriptors::choose_floor());
+        let high = kernel_answer(kernel::plain(
+            libc::SYS_fcntl,
+            &[low, command, floor as u64],
+        ));
+        kernel::plain(libc::SYS_close, &[low]);
+        let high = high? as i32;
+        if descriptors::is_guest() {
+            return Ok(high);
+        }
+        match self
+            .0
+            .compare_exchange(-1, high, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => Ok(high),
+            Err(first) => {
+                kernel::plain(libc::SYS_close, &[high as u64]);
+                Ok(first)
+            }
+        }
+    }
+}
+
+/// Whether a number is that of one of these.
+pub(crate) fn has(number: u32) -> bool {
+    [&POOL, &EMPTY, &NULL]
+        .iter()
+        .any(|kept| kept.known() == Some(number as i32))
+}

@@ -1,0 +1,74 @@
+//! Without a mount: where FUSE can't be had, or is not wanted, the directory is only a prefix of
+//! names that this library serves, and nobody else knows anything below it
+//! (docs/adr/0043-always-a-mount.md). What would need a file of the kernel's is refused, loudly:
+//! with an errno, a line in the log, and a count for `pmfs run --stats`.
+
+use crate::own::config;
+use crate::own::log;
+use crate::own::stats;
+
+/// Whether this run has no mount.
+#[inline]
+pub(crate) fn is() -> bool {
+    config::get().mountless
+}
+
+/// What is refused then. The command knows the order (`crates/pmfs-cli/src/totals.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// A descriptor sent to another process.
+    Sent,
+    /// Open files for a program that the library is not loaded into.
+    Stranger,
+    /// A FIFO or a device.
+    Special,
+    /// A mapping.
+    Mapping,
+    /// A root in the pool.
+    Root,
+    /// A filter of system calls, with files open.
+    Filter,
+    /// A socket's name.
+    Socket,
+    /// Another way to resolve names, or to ask for rights.
+    Way,
+    /// A child that shares descriptors and not memory, or memory and not descriptors.
+    Part,
+}
+
+/// How many kinds there are.
+pub(crate) const KINDS: usize = 9;
+
+impl Refused {
+    fn why(self) -> &'static str {
+        match self {
+            Refused::Sent => "an open file of the pool can't be sent to another process",
+            Refused::Stranger => {
+                "open files of the pool, or a script in it, can't be given to a program that can't load the library"
+            }
+            Refused::Special => "a FIFO or a device in the pool can't be opened",
+            Refused::Mapping => {
+                "this file can't be mapped shared: its blocks lie too scattered, or can't be mapped one by one"
+            }
+            Refused::Root => "a directory of the pool can't be the root",
+            Refused::Filter => {
+                "system calls can't be filtered while files or directories of the pool are open"
+            }
+            Refused::Socket => "a socket can't have a name in the pool",
+            Refused::Way => {
+                "the kernel can't resolve names in the pool, nor say what its real user may"
+            }
+            Refused::Part => {
+                "descriptors can't be shared with who does not share the memory, nor memory with who does not share the descriptors"
+            }
+        }
+    }
+}
+
+/// Says so, and answers the errno.
+#[cold]
+pub(crate) fn refuse(what: Refused, errno: i32) -> i32 {
+    stats::refused(what);
+    log::line(format_args!("without a mount {}", what.why()));
+    errno
+}

@@ -1,0 +1,103 @@
+//! The attachment: made at the first call that needs it, and anew after a fork.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pmfs::Fs;
+
+use crate::descriptors;
+use crate::descriptors::mountless;
+use crate::names::errno;
+use crate::own::config;
+
+static FS: AtomicPtr<Fs> = AtomicPtr::new(null_mut());
+/// Not 0: it could not be had, and why, as an errno: everything is the mount's then.
+static REFUSED: AtomicI32 = AtomicI32::new(0);
+static ATTACHING: Mutex<()> = Mutex::new(());
+
+/// The pool; `None` if it can't be had in this process.
+#[inline]
+pub(crate) fn get() -> Option<&'static Fs> {
+    let there = FS.load(Ordering::Acquire);
+    // SAFETY: a leaked box, or nothing.
+    unsafe { there.as_ref() }.or_else(attach)
+}
+
+/// Looks at names that the mount answers before this process attaches. Attaching takes two to five times as long as such an answer, and many
+/// programs look once and end (`stat`, `test -e`); one that goes on has lost little.
+const LOOKS_PASSED: u32 = 1;
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a call that merely looks at a name is one of these. If the mount says ESTALE, the next try is not.
+#[inline]
+pub(crate) fn is_spared() -> bool {
+    let may_be = attached().is_none() && LOOKS.load(Ordering::Relaxed) < LOOKS_PASSED;
+    may_be && LOOKS.fetch_add(1, Ordering::Relaxed) < LOOKS_PASSED
+}
+
+/// Why it can't be had.
+pub(crate) fn refusal() -> i32 {
+    match REFUSED.load(Ordering::Relaxed) {
+        0 => libc::EIO,
+        errno => errno,
+    }
+}
+
+/// The pool, if this process has it already.
+pub(crate) fn attached() -> Option<&'static Fs> {
+    // SAFETY: as in `get`.
+    unsafe { FS.load(Ordering::Acquire).as_ref() }
+}
+
+#[cold]
+fn attach() -> Option<&'static Fs> {
+    if REFUSED.load(Ordering::Relaxed) != 0 && !mountless::is() {
+        return None;
+    }
+    if descriptors::is_guest() {
+        // Its descriptors are not the parent's (`guest.rs`).
+        return None;
+    }
+    let _guard = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(fs) = attached() {
+        return Some(fs);
+    }
+    pmem::slots::keep_descriptors_from(descriptors::choose_floor());
+    let path = Path::new(std::ffi::OsStr::from_bytes(&config::get().pool));
+    match Fs::open(path, &config::get().open_options()) {
+        Ok(fs) => Some(put(fs)),
+        Err(error) => {
+            let instead = if mountless::is() {
+                "nothing serves this process"
+            } else {
+                "the mount serves this process"
+            };
+            crate::own::log::line(format_args!("{}: {error}; {instead}", path.display()));
+            REFUSED.store(errno(error), Ordering::Relaxed);
+            None
+        }
+    }
+}
+
+/// This process has the pool.
+pub(crate) fn put(fs: Fs) -> &'static Fs {
+    let fs: &'static Fs = Box::leak(Box::new(fs));
+    FS.store(std::ptr::from_ref(fs).cast_mut(), Ordering::Release);
+    fs
+}
+
+/// In a forked child that was not prepared: what the parent attached is nobody's here.
+pub(crate) fn forget() {
+    FS.store(null_mut(), Ordering::Release);
+}
+
+/// Leaves the pool, at the end of the process.
+pub(crate) fn leave() {
+    if let Some(fs) = attached() {
+        FS.store(null_mut(), Ordering::Release);
+        let _ = fs.detach();
+    }
+}

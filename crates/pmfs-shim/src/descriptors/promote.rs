@@ -1,0 +1,287 @@
+//! Descriptors of the mount, for what can't be served in the process: mappings, programs that are not intercepted, FIFOs
+//! and devices, the kernel's own working directory.
+//!
+//! A directory is found again by its names, up to the root. Anything else may have lost its name: the mount answers to
+//! one made of its inode number ([`pmfs::INODE_NAME`]), for those who may read the pool anyway.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC};
+use pmfs::types::mode;
+use pmfs::{Attr, FOLLOW_REQUEST, Fs, INODE_NAME, Ino, ROOT_INO};
+
+use crate::calls::kernel_answer;
+use crate::descriptors;
+use crate::descriptors::Descriptor;
+use crate::descriptors::mountless;
+use crate::descriptors::pool;
+use crate::names::{Place, errno, is_dir};
+use crate::own::config;
+use crate::own::kernel::{self, PATH};
+use crate::own::thread::PATH_MAX;
+use crate::process::guest;
+use crate::program::Answer;
+use crate::program::credentials;
+
+/// Something in the pool that the kernel is to open.
+pub(crate) struct Way {
+    ino: Ino,
+    is_dir: bool,
+}
+
+impl Way {
+    pub fn of_inode(attr: &pmfs::Attr) -> Way {
+        Way {
+            ino: attr.ino,
+            is_dir: is_dir(attr),
+        }
+    }
+
+    pub fn of(place: &Place<'_>) -> Way {
+        Way {
+            ino: place.attr.map_or(place.dir, |attr| attr.ino),
+            is_dir: place.attr.is_none_or(is_dir),
+        }
+    }
+}
+
+/// Opens it there.
+pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
+    if mountless::is() {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let path = if way.is_dir {
+        directory(way.ino)?
+    } else {
+        by_number(way.ino)
+    };
+    // A link is meant itself: it was followed before, if it was to be.
+    let flags = flags & !(O_CREAT | O_EXCL) | O_NOFOLLOW;
+    let open = || opened(&path, flags, bits);
+    match open() {
+        Err(libc::ENOENT | libc::EACCES | libc::ENAMETOOLONG) => as_who_may(open),
+        answer => answer,
+    }
+}
+
+/// By the kernel, also along a path that is too long for it.
+pub(crate) fn opened(path: &[u8], flags: i32, bits: u32) -> Answer {
+    let root = root();
+    if root >= 0 {
+        // Where the root, or the mounts, are others the mount is reached from here alone.
+        let below = [b".", &path[config::get().at.len()..]].concat();
+        let answer = opened_from(root as u64, &below, flags, bits);
+        if answer != Err(libc::EBADF) {
+            return answer;
+        }
+    }
+    opened_from(AT_FDCWD as u64, path, flags, bits)
+}
+
+fn opened_from(dir: u64, path: &[u8], flags: i32, bits: u32) -> Answer {
+    let open = |dir: u64, path: &[u8], flags: i32, bits: u32| {
+        let args = [dir, PATH, flags as u64, bits.into(), 0, 0];
+        kernel_answer(kernel::with_path(libc::SYS_openat, args, path))
+    };
+    let (mut dir, mut rest, mut on_the_way) = (dir, path, None);
+    let answer = loop {
+        if rest.len() <= PATH_MAX {
+            break open(dir, rest, flags, bits);
+        }
+        let Some(len) = rest[..PATH_MAX].iter().rposition(|byte| *byte == b'/') else {
+            break Err(libc::ENAMETOOLONG);
+        };
+        let part = [&rest[..len], b"\0"].concat();
+        let way = libc::O_PATH | libc::O_DIRECTORY | O_CLOEXEC;
+        let next = open(dir, &part, way, 0);
+        if let Some(before) = on_the_way.take() {
+            kernel::plain(libc::SYS_close, &[before]);
+        }
+        match next {
+            Ok(next) => (dir, on_the_way) = (next, Some(next)),
+            Err(errno) => break Err(errno),
+        }
+        rest = &rest[len + 1..];
+    };
+    if let Some(last) = on_the_way {
+        kernel::plain(libc::SYS_close, &[last]);
+    }
+    answer
+}
+
+/// Tries again as the user that this program may become again, and whom the mount lets open anything.
+fn as_who_may<T>(open: impl Fn() -> T) -> T {
+    credentials::as_user(0, open)
+}
+
+/// The mount's root directory, as it was reached before the program's root or mounts changed; -1: they have not.
+static ROOT: AtomicI32 = AtomicI32::new(-1);
+
+/// A guest may have kept one of its own.
+fn root() -> i32 {
+    let guests = guest::own().map_or(-1, |own| own.root);
+    if guests >= 0 {
+        guests
+    } else {
+        ROOT.load(Ordering::Relaxed)
+    }
+}
+
+/// A guest has kept it, and forked.
+pub(crate) fn take_root(root: i32) {
+    if root >= 0 {
+        ROOT.store(root, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn is_root(number: u32) -> bool {
+    root() == number as i32
+}
+
+/// They are about to change.
+pub(crate) fn keep_root() {
+    if root() >= 0 || mountless::is() {
+        return;
+    }
+    let path = [config::get().at.as_slice(), b"\0"].concat();
+    let flags = (libc::O_PATH | libc::O_DIRECTORY | O_CLOEXEC) as u64;
+    let here = AT_FDCWD as u64;
+    let made = kernel::with_path(libc::SYS_openat, [here, PATH, flags, 0, 0, 0], &path);
+    if made < 0 {
+        return;
+    }
+    let floor = descriptors::choose_floor() as u64;
+    let high = [made as u64, libc::F_DUPFD_CLOEXEC as u64, floor];
+    let kept = kernel::plain(libc::SYS_fcntl, &high);
+    kernel::plain(libc::SYS_close, &[made as u64]);
+    match guest::own() {
+        Some(own) => own.root = kept as i32,
+        None => ROOT.store(kept as i32, Ordering::Relaxed),
+    }
+}
+
+/// The mount's descriptor for an open file, closed on exec; its offset is not shared.
+pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
+    let way = Way {
+        ino: file.ino,
+        is_dir: file.is_dir,
+    };
+    open_way(&way, file.access & !O_TRUNC | O_CLOEXEC, 0).map(|number| number as i32)
+}
+
+/// As [`open`], for others to have in place of ours: it stands for the open file, and shares its offset and flags from there on.
+pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
+    let through = open(file)?;
+    let Ok(now) = fs.file(file.file) else {
+        return Ok(through);
+    };
+    let number = through as u64;
+    let append = now.flags & libc::O_APPEND as u64;
+    kernel::plain(libc::SYS_fcntl, &[number, libc::F_SETFL as u64, append]);
+    if file.is_dir {
+        return Ok(through);
+    }
+    kernel::plain(
+        libc::SYS_lseek,
+        &[number, now.offset, libc::SEEK_SET as u64],
+    );
+    let asked = [file.file.number(), now.offset];
+    let at = asked.as_ptr().expose_provenance() as u64;
+    let args = [number, FOLLOW_REQUEST.into(), at, 0, 0, 0];
+    // SAFETY: the kernel reads two words.
+    let follow = || unsafe { kernel::call(libc::SYS_ioctl, args) };
+    let mut answer = follow();
+    if answer == -i64::from(libc::EPERM) {
+        answer = as_who_may(follow);
+    }
+    if answer < 0 {
+        crate::own::log::line(format_args!(
+            "an offset is not shared with the mount: errno {}",
+            -answer
+        ));
+    }
+    Ok(through)
+}
+
+/// A path at which the mount has an open file, with a NUL: a directory's own, a file's by its number, for it may have lost its name.
+///
+/// # Errors
+/// ENOENT: a directory that was removed.
+pub(crate) fn path(file: &Descriptor) -> Result<Vec<u8>, i32> {
+    if file.is_dir {
+        return directory(file.ino);
+    }
+    Ok(by_number(file.ino))
+}
+
+/// Whether a file may be opened for writing as far as the kernel knows who runs it: only an executable one is asked after.
+///
+/// # Errors
+/// ETXTBSY.
+pub(crate) fn allow_writing(attr: &Attr) -> Result<(), i32> {
+    // Without a mount the kernel runs copies.
+    if attr.mode & 0o111 == 0 || is_dir(attr) || mountless::is() {
+        return Ok(());
+    }
+    let way = Way {
+        ino: attr.ino,
+        is_dir: false,
+    };
+    match open_way(&way, libc::O_WRONLY | O_CLOEXEC, 0) {
+        Ok(number) => {
+            kernel::plain(libc::SYS_close, &[number]);
+            Ok(())
+        }
+        Err(libc::ETXTBSY) => Err(libc::ETXTBSY),
+        // What else the mount has against it is no matter here.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The mount's path of an inode by its number, with a NUL.
+pub(crate) fn by_number(ino: Ino) -> Vec<u8> {
+    let at = &config::get().at;
+    [
+        at.as_slice(),
+        b"/",
+        INODE_NAME,
+        ino.to_string().as_bytes(),
+        b"\0",
+    ]
+    .concat()
+}
+
+/// The mount's path of a directory, with a NUL.
+///
+/// # Errors
+/// ENOENT: it was removed.
+pub(crate) fn directory(ino: Ino) -> Result<Vec<u8>, i32> {
+    let fs = pool::get().ok_or(libc::EIO)?;
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut at = ino;
+    while at != ROOT_INO {
+        let parent = fs.lookup(at, b"..").map_err(errno)?;
+        names.push(name_in(fs, parent.ino, at)?);
+        at = parent.ino;
+    }
+    let mut path = config::get().at.clone();
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    path.push(0);
+    Ok(path)
+}
+
+fn name_in(fs: &Fs, dir: Ino, child: Ino) -> Result<Vec<u8>, i32> {
+    let mut found = None;
+    let listed = fs.readdir(dir, 0, &mut |entry| {
+        let dots = entry.name == b"." || entry.name == b"..";
+        if entry.ino == child && entry.kind == mode::S_IFDIR && !dots {
+            found = Some(entry.name.to_vec());
+        }
+        found.is_none()
+    });
+    listed.map_err(errno)?;
+    found.ok_or(libc::ENOENT)
+}

@@ -1,0 +1,372 @@
+//! One call, one answer: whose it is, and which function serves it.
+
+use std::sync::atomic::Ordering;
+
+use crate::calls::{
+    aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, moves,
+    names, opens, promoted, sockets, splice, watches, xattrs,
+};
+use pmfs_posix::flags::{allow_advice, allow_sync_range};
+
+use crate::descriptors::Descriptor;
+use crate::descriptors::mapped_size;
+use crate::entry::class::numbers;
+use crate::entry::gate;
+use crate::entry::parked;
+use crate::entry::signals;
+use crate::entry::{Call, word};
+use crate::own::stats;
+use crate::own::thread::{self, Inner};
+use crate::process::guest;
+use crate::process::retire;
+use crate::program::Answer;
+use crate::{descriptors, maps, process};
+
+/// What is to become of a call.
+pub(crate) enum Verdict {
+    /// The kernel is to do it.
+    Pass,
+    /// It is done: what the program gets in rax, a number or an errno below 0. Two plain words, which a function answers in
+    /// registers.
+    Done(u64),
+    /// It is to be done again, once signals have been handled.
+    Again,
+}
+
+impl Verdict {
+    #[inline]
+    pub fn done(answer: Answer) -> Verdict {
+        Verdict::Done(match answer {
+            Ok(value) => value,
+            Err(errno) => in_rax(errno),
+        })
+    }
+
+    /// Whether it failed for this reason.
+    fn is_error(&self, errno: i32) -> bool {
+        matches!(self, Verdict::Done(rax) if *rax == in_rax(errno))
+    }
+
+    /// What the program gets.
+    pub fn answer(rax: u64) -> Answer {
+        const ERRNO_MAX: i64 = 4095;
+        let value = rax as i64;
+        if (-ERRNO_MAX..0).contains(&value) {
+            Err(-value as i32)
+        } else {
+            Ok(rax)
+        }
+    }
+}
+
+impl From<Answer> for Verdict {
+    #[inline]
+    fn from(answer: Answer) -> Verdict {
+        Verdict::done(answer)
+    }
+}
+
+const fn in_rax(errno: i32) -> u64 {
+    -(errno as i64) as u64
+}
+
+/// From a stub's `pass` to behind its `syscall`.
+const BEHIND: i64 = 2;
+/// From a stub's `pass` back to its jump to the entry.
+const BEFORE: i64 = -13;
+
+/// Called by the entry, on the library's stack: answers what to add to the stub's `pass`.
+pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
+    // SAFETY: errno of this thread, which calls of the library's own may set and the program must not see.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    thread::set(word::AFTERWARDS, crate::entry::OUTSIDE);
+    let own = thread::own_room();
+    // Only a child that shared this room can have left it so, when it was killed.
+    let left_inside = own.busy.load(Ordering::Relaxed) != 0;
+    gate::enter(own);
+    if call.rax == libc::SYS_pread64 as u64 {
+        files::expect(&call.args);
+    }
+    // SAFETY: this thread's room, for the time of this dispatch.
+    let room = unsafe { &mut *thread::room() };
+    guest::note(room, left_inside);
+    maps::before(call.rax as i64, &call.args);
+    let mut followed = false;
+    let verdict = loop {
+        let verdict = serve(call, room);
+        // The program's memory may be a file's that others have made longer.
+        let is_there_now = || verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all();
+        if followed || !is_there_now() {
+            break verdict;
+        }
+        followed = true;
+    };
+    stats::note(call, &verdict);
+    let step = match verdict {
+        Verdict::Pass => 0,
+        Verdict::Again => BEFORE,
+        Verdict::Done(rax) => {
+            call.rax = rax;
+            BEHIND
+        }
+    };
+    gate::leave(own);
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+    step
+}
+
+#[inline(always)]
+fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
+    let number = call.rax as i64;
+    parked::before(number, &call.args);
+    if crate::entry::class::is_none_of_ours(number) || retire::passes(number) {
+        // All calls of a child that shares memory come here.
+        return Verdict::Pass;
+    }
+    if crate::entry::class::is_by_descriptor(number) {
+        return by_descriptor(number, &call.args);
+    }
+    serve_rarer(call, room)
+}
+
+/// What is not by a descriptor alone. A function of its own, as is [`others_by_open_file`], so that `dispatch` needs few registers and
+/// little stack for what is called most: a read that waits for memory is overtaken by the next one as far as that one's hint, if
+/// few enough instructions lie between.
+#[inline(never)]
+fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
+    if let Some(verdict) = by_path_again(call, room) {
+        return verdict;
+    }
+    let (number, args) = (call.rax as i64, call.args);
+    match number {
+        libc::SYS_fchdir if !descriptors::is_own(args[0]) => {
+            cwd::fchdir(args[0], descriptors::get(args[0]), room)
+        }
+        libc::SYS_fchdir => Verdict::done(Err(libc::EBADF)),
+        libc::SYS_dup2 => handles::dup2(args),
+        libc::SYS_dup3 => handles::dup3(args),
+        libc::SYS_close_range => handles::close_range(args),
+        libc::SYS_mmap => files::mmap(args),
+        libc::SYS_munmap => maps::unmap(number, args),
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => maps::change_protection(number, args),
+        libc::SYS_mremap => maps::move_mapping(args),
+        libc::SYS_msync => maps::sync(args),
+        libc::SYS_madvise => maps::advise(args),
+        libc::SYS_remap_file_pages => maps::remap(args),
+        libc::SYS_mseal => maps::seal(args),
+        libc::SYS_mlockall => maps::lock_all(args),
+        libc::SYS_shmat => maps::attach_segment(args),
+        libc::SYS_process_madvise => maps::advise_by_vectors(args),
+        libc::SYS_vmsplice => maps::give_to_pipe(call),
+        maps::FAULT => maps::serve_fault(args, room),
+        libc::SYS_sendfile => moves::sendfile(args),
+        libc::SYS_copy_file_range => moves::copy_file_range(args),
+        libc::SYS_splice => splice::splice(args),
+        libc::SYS_tee => moves::tee(args),
+        libc::SYS_io_submit => aio::submit(args),
+        libc::SYS_io_getevents | numbers::SYS_io_pgetevents => completions::take(number, args),
+        libc::SYS_io_destroy => completions::destroy(args),
+        libc::SYS_bind | libc::SYS_connect => sockets::name(room, call),
+        libc::SYS_sendmsg => messages::send(args),
+        libc::SYS_sendmmsg => messages::send_many(args),
+        libc::SYS_inotify_add_watch => watches::inotify(room, args),
+        libc::SYS_fanotify_mark => watches::fanotify(room, args),
+        libc::SYS_rt_sigaction => signals::action(args, room),
+        libc::SYS_sigaltstack => signals::stack(args, room),
+        libc::SYS_rt_sigprocmask => signals::mask(args, room),
+        libc::SYS_ioctl => match promoted::ioctl(args) {
+            Some(verdict) => verdict,
+            None => by_descriptor(number, &args),
+        },
+        libc::SYS_io_uring_setup => Verdict::done(Err(libc::ENOSYS)),
+        libc::SYS_landlock_add_rule => promoted::landlock_rule(args),
+        libc::SYS_kcmp => promoted::compare(args),
+        _ if promoted::is(number) => promoted::serve(number, args),
+        _ => process::serve(call, room),
+    }
+}
+
+/// Calls whose first argument is a descriptor. A function of its own as above: with it inside `dispatch`, calls by path took some 20 ns more.
+#[inline(never)]
+fn by_descriptor(number: i64, args: &[u64; 6]) -> Verdict {
+    let Some(file) = descriptors::get(args[0]) else {
+        return match descriptors::is_own(args[0]) {
+            true => Verdict::done(Err(libc::EBADF)),
+            false => Verdict::Pass,
+        };
+    };
+    if file.has_path_only()
+        && let Some(verdict) = by_path_only(number, &file, args)
+    {
+        return verdict;
+    }
+    let before = mapped_size::Before::of(file.ino);
+    let verdict = by_open_file(number, &file, args);
+    before.compare();
+    verdict
+}
+
+/// Of a descriptor opened with O_PATH, what is not as with others.
+#[cold]
+fn by_path_only(number: i64, file: &Descriptor, args: &[u64; 6]) -> Option<Verdict> {
+    if file.is_list() && number == libc::SYS_getdents64 {
+        return Some(directories::descriptors(*args).into());
+    }
+    if file.is_place() && !descriptors::serves_place(number) {
+        return Some(Verdict::done(Err(libc::EBADF)));
+    }
+    let of_all = [libc::SYS_close, libc::SYS_dup, libc::SYS_fcntl];
+    (file.is_path_only() && !of_all.contains(&number)).then_some(Verdict::Pass)
+}
+
+#[inline(always)]
+fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
+    // A length that ends outside of all addresses.
+    if (args[2] as i64) < 0 && is_plain_transfer(number) {
+        return Err(libc::EFAULT).into();
+    }
+    // By reference as far as the common ones: what was just stored word by word is slow to copy in larger pieces.
+    match number {
+        libc::SYS_read => files::read(file, args),
+        libc::SYS_write => files::write(file, args),
+        libc::SYS_pread64 => files::pread(file, args).into(),
+        libc::SYS_pwrite64 => files::pwrite(file, args).into(),
+        libc::SYS_fstat => attributes::fstat(file, args[1]).into(),
+        _ => others_by_open_file(number, file, args),
+    }
+}
+
+fn is_plain_transfer(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_read | libc::SYS_write | libc::SYS_pread64 | libc::SYS_pwrite64
+    )
+}
+
+#[inline(never)]
+fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
+    match number {
+        libc::SYS_readv => files::readv(file, *args, files::Place::Own),
+        libc::SYS_writev => files::writev(file, *args, files::Place::Own),
+        libc::SYS_preadv => files::readv(file, *args, files::Place::of(*args)),
+        libc::SYS_pwritev => files::writev(file, *args, files::Place::of(*args)),
+        libc::SYS_preadv2 => files::readv(file, *args, files::Place::with_flags(*args, true)),
+        libc::SYS_pwritev2 => files::writev(file, *args, files::Place::with_flags(*args, false)),
+        libc::SYS_close => handles::close(file, args[0]).into(),
+        libc::SYS_lseek => files::lseek(file, *args).into(),
+        libc::SYS_ioctl => handles::ioctl(file, *args).into(),
+        libc::SYS_dup => handles::duplicate(file, args[0], 0, true).into(),
+        libc::SYS_fcntl => handles::fcntl(file, *args),
+        libc::SYS_flock => handles::flock(file, *args),
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_syncfs => Ok(0).into(),
+        libc::SYS_sync_file_range => done(allow_sync_range(args[1], args[2], args[3])),
+        libc::SYS_fadvise64 => done(allow_advice(args[2], args[3])),
+        libc::SYS_readahead if !file.reads() => Err(libc::EBADF).into(),
+        libc::SYS_readahead if file.is_dir => Err(libc::EINVAL).into(),
+        libc::SYS_readahead => Ok(0).into(),
+        libc::SYS_ftruncate => files::ftruncate(file, *args).into(),
+        libc::SYS_fallocate => files::fallocate(file, *args).into(),
+        libc::SYS_getdents64 => directories::getdents64(file, *args).into(),
+        libc::SYS_fchmod => attributes::fchmod(file, *args).into(),
+        libc::SYS_fchown => attributes::fchown(file, *args).into(),
+        libc::SYS_fstatfs => attributes::fstatfs(args[1]).into(),
+        libc::SYS_fsetxattr => xattrs::fset(file, *args).into(),
+        libc::SYS_fgetxattr => xattrs::fget(file, *args).into(),
+        libc::SYS_flistxattr => xattrs::flist(file, *args).into(),
+        libc::SYS_fremovexattr => xattrs::fremove(file, *args).into(),
+        numbers::SYS_cachestat => handles::cachestat(*args).into(),
+        // Nobody has thought of it: it must not be done to a placeholder.
+        _ => Err(libc::ENOSYS).into(),
+    }
+}
+
+/// A call that does nothing, once its arguments are good.
+fn done(judged: Result<(), i32>) -> Verdict {
+    judged.map(|()| 0).into()
+}
+
+/// How often a name is looked up again whose file was gone between its lookup and its use, because others replaced it.
+const AGAIN_MAX: u32 = 1000;
+
+#[inline(always)]
+fn by_path_again(call: &Call, room: &mut Inner) -> Option<Verdict> {
+    let mut verdict = by_path(call, room);
+    for _ in 0..AGAIN_MAX {
+        if !verdict
+            .as_ref()
+            .is_some_and(|verdict| verdict.is_error(libc::ESTALE))
+        {
+            break;
+        }
+        verdict = by_path(call, room);
+    }
+    verdict
+}
+
+/// Calls by path.
+fn by_path(call: &Call, room: &mut Inner) -> Option<Verdict> {
+    let (number, a) = (call.rax as i64, |at| call.arg(at));
+    let here = libc::AT_FDCWD as u64;
+    let no_follow = libc::AT_SYMLINK_NOFOLLOW as u64;
+    Some(match number {
+        libc::SYS_open => opens::open(room, here, a(0), a(1) as i32, a(2) as u32),
+        libc::SYS_creat => {
+            let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+            opens::open(room, here, a(0), flags, a(1) as u32)
+        }
+        libc::SYS_openat => opens::open(room, a(0), a(1), a(2) as i32, a(3) as u32),
+        libc::SYS_openat2 => opens::openat2(room, call.args),
+        libc::SYS_stat => attributes::stat(room, [here, a(0), a(1), 0]),
+        libc::SYS_lstat => attributes::stat(room, [here, a(0), a(1), no_follow]),
+        libc::SYS_newfstatat => attributes::stat(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_statx => attributes::statx(room, call.args),
+        libc::SYS_access => names::access(room, [here, a(0), a(1), 0]),
+        libc::SYS_faccessat => names::access(room, [a(0), a(1), a(2), 0]),
+        libc::SYS_faccessat2 => names::access(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_readlink => names::readlink(room, [here, a(0), a(1), a(2)]),
+        libc::SYS_readlinkat => names::readlink(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_mkdir => names::mkdir(room, here, a(0), a(1) as u32),
+        libc::SYS_mkdirat => names::mkdir(room, a(0), a(1), a(2) as u32),
+        libc::SYS_mknod => names::mknod(room, [here, a(0), a(1), a(2)]),
+        libc::SYS_mknodat => names::mknod(room, [a(0), a(1), a(2), a(3)]),
+        libc::SYS_rmdir => names::unlink(room, here, a(0), libc::AT_REMOVEDIR),
+        libc::SYS_unlink => names::unlink(room, here, a(0), 0),
+        libc::SYS_unlinkat => names::unlink(room, a(0), a(1), a(2) as i32),
+        libc::SYS_rename => names::rename(room, [here, a(0)], [here, a(1)], 0),
+        libc::SYS_renameat => names::rename(room, [a(0), a(1)], [a(2), a(3)], 0),
+        libc::SYS_renameat2 => names::rename(room, [a(0), a(1)], [a(2), a(3)], a(4) as u32),
+        libc::SYS_link => names::link(room, [here, a(0)], [here, a(1)], 0),
+        libc::SYS_linkat => names::link(room, [a(0), a(1)], [a(2), a(3)], a(4) as i32),
+        libc::SYS_symlink => names::symlink(room, a(0), here, a(1)),
+        libc::SYS_symlinkat => names::symlink(room, a(0), a(1), a(2)),
+        libc::SYS_chdir => cwd::chdir(room, a(0)),
+        libc::SYS_getcwd => cwd::getcwd(room, call.args),
+        libc::SYS_chmod => attributes::chmod(room, here, a(0), a(1) as u32),
+        libc::SYS_fchmodat => attributes::chmod(room, a(0), a(1), a(2) as u32),
+        libc::SYS_fchmodat2 => attributes::fchmodat2(room, call.args),
+        libc::SYS_chown => attributes::chown(room, [here, a(0), a(1), a(2), 0]),
+        libc::SYS_lchown => attributes::chown(room, [here, a(0), a(1), a(2), no_follow]),
+        libc::SYS_fchownat => attributes::chown(room, [a(0), a(1), a(2), a(3), a(4)]),
+        libc::SYS_truncate => attributes::truncate(room, call.args),
+        libc::SYS_utime => attributes::utime(room, call.args),
+        libc::SYS_utimes => attributes::utimes(room, here, a(0), a(1)),
+        libc::SYS_futimesat => attributes::utimes(room, a(0), a(1), a(2)),
+        libc::SYS_utimensat => attributes::utimensat(room, call.args),
+        libc::SYS_statfs => attributes::statfs(room, call.args),
+        libc::SYS_setxattr => xattrs::set(room, call.args, true),
+        libc::SYS_lsetxattr => xattrs::set(room, call.args, false),
+        libc::SYS_getxattr => xattrs::get(room, call.args, true),
+        libc::SYS_lgetxattr => xattrs::get(room, call.args, false),
+        libc::SYS_listxattr => xattrs::list(room, call.args, true),
+        libc::SYS_llistxattr => xattrs::list(room, call.args, false),
+        libc::SYS_removexattr => xattrs::remove(room, call.args, true),
+        libc::SYS_lremovexattr => xattrs::remove(room, call.args, false),
+        numbers::SYS_setxattrat | numbers::SYS_getxattrat => xattrs::by_structure(room, call),
+        numbers::SYS_listxattrat => xattrs::list_at(room, call.args),
+        numbers::SYS_removexattrat => xattrs::remove_at(room, call.args),
+        _ => return None,
+    })
+}

@@ -1,0 +1,291 @@
+//! Names, where there is no mount: no walk of the kernel's ends in the pool, so whatever way a name takes there, through `..` or by links from
+//! outside, is gone here.
+//!
+//! Of a path outside the kernel is asked once whether any link is in it (openat2(2), which opens nothing); only then is it followed link by
+//! link. What does not lead into the pool is left to the kernel as it was said.
+
+use libc::{AT_FDCWD, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, O_CLOEXEC, O_NOFOLLOW, O_PATH};
+use pmfs::ROOT_INO;
+
+use crate::descriptors;
+use crate::descriptors::pool;
+use crate::names::cwd::{self, Cwd};
+use crate::names::numbered;
+use crate::names::{self, AtEnd, BY_INODE, LINKS_MAX, Walked, below};
+use crate::own::config;
+use crate::own::kernel::{self, PATH};
+use crate::own::thread::{Inner, PATH_MAX};
+use crate::process::exec;
+
+/// Finds where the path on the room's first page leads.
+///
+/// # Errors
+/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES; those of the engine; ENFILE and others if the pool can't be attached.
+pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> Result<Walked, i32> {
+    let path = room.paths[0][..len].to_vec();
+    if path.first() == Some(&b'/') {
+        return enter(room, path, at_end, false);
+    }
+    let base = if dirfd as i32 == AT_FDCWD {
+        if let Cwd::Inside(ino) = cwd::get(room) {
+            return below_directory(room, ino, len, at_end);
+        }
+        match cwd::text(room) {
+            Ok(text) => text,
+            // The kernel's has no name.
+            Err(_) => return Ok(Walked::Kernel),
+        }
+    } else {
+        match descriptors::get(dirfd) {
+            Some(dir) if dir.is_list() => return names::in_list(room, len, at_end),
+            Some(dir) if dir.is_dir => return below_directory(room, dir.ino, len, at_end),
+            Some(_) if len == 0 => return Err(ENOENT),
+            Some(_) => return Err(ENOTDIR),
+            None if descriptors::is_own(dirfd) => return Err(libc::EBADF),
+            None => match link(format!("/proc/self/fd/{}\0", dirfd as i32).as_bytes()) {
+                Some(text) => text,
+                None => return Ok(Walked::Kernel),
+            },
+        }
+    };
+    if len == 0 || base.first() != Some(&b'/') {
+        return Ok(Walked::Kernel);
+    }
+    let whole = [&base[..], b"/", &path].concat();
+    if whole.len() >= PATH_MAX {
+        // So deep outside the kernel alone finds its way.
+        return Ok(Walked::Kernel);
+    }
+    enter(room, whole, at_end, false)
+}
+
+fn below_directory(
+    room: &mut Inner,
+    ino: pmfs::Ino,
+    len: usize,
+    at_end: AtEnd,
+) -> Result<Walked, i32> {
+    if len == 0 {
+        return Err(ENOENT);
+    }
+    let fs = pool::get().ok_or_else(pool::refusal)?;
+    match names::walk(fs, room, ino, 0, 0..len, at_end)? {
+        Walked::Out(page, len) => {
+            let path = room.paths[page][..len].to_vec();
+            enter(room, path, at_end, true)
+        }
+        walked => Ok(walked),
+    }
+}
+
+/// Goes along an absolute path; `is_new`: it is not the one that the program said.
+fn enter(
+    room: &mut Inner,
+    mut path: Vec<u8>,
+    at_end: AtEnd,
+    mut is_new: bool,
+) -> Result<Walked, i32> {
+    if names::are_the_kernels() {
+        return Ok(Walked::Kernel);
+    }
+    for _ in 0..LINKS_MAX {
+        if let Some(led) = of_this_process(room, &path, at_end) {
+            path = led;
+            is_new = true;
+        }
+        if numbered::may_be(&path) {
+            let len = put(room, &path)?;
+            match names::by_number(room, 0, len, at_end)? {
+                Walked::Kernel => {}
+                Walked::Out(page, len) => {
+                    path = room.paths[page][..len].to_vec();
+                    is_new = true;
+                    continue;
+                }
+                walked => return Ok(walked),
+            }
+        }
+        let Some(rest) = entering(&path, at_end)? else {
+            if !is_new {
+                return Ok(Walked::Kernel);
+            }
+            let len = put(room, &path)?;
+            return Ok(Walked::Out(0, len));
+        };
+        let fs = pool::get().ok_or_else(pool::refusal)?;
+        if let Some(number) = rest.strip_prefix(&BY_INODE) {
+            let ino = numbered::decimal(number).ok_or(ENOENT)?;
+            return names::whole(room, fs, ino);
+        }
+        let len = put(room, &rest)?;
+        match names::walk(fs, room, ROOT_INO, 0, 0..len, at_end)? {
+            Walked::Out(page, len) => {
+                path = room.paths[page][..len].to_vec();
+                is_new = true;
+            }
+            walked => return Ok(walked),
+        }
+    }
+    Err(ELOOP)
+}
+
+/// Puts a path on the room's first page.
+fn put(room: &mut Inner, path: &[u8]) -> Result<usize, i32> {
+    if path.len() >= PATH_MAX {
+        return Err(ENAMETOOLONG);
+    }
+    room.paths[0][..path.len()].copy_from_slice(path);
+    room.paths[0][path.len()] = 0;
+    Ok(path.len())
+}
+
+/// `/proc/self/cwd` and `/proc/self/exe`, where the kernel's are not the program's: the path that they stand for.
+fn of_this_process(room: &mut Inner, path: &[u8], at_end: AtEnd) -> Option<Vec<u8>> {
+    let (link, rest) = numbered::own_link(path)?;
+    if at_end.stays_at(rest) {
+        return None;
+    }
+    let to = match link {
+        b"cwd" if cwd::is_apart(room) => cwd::text(room).ok()?,
+        b"exe" => exec::own_name()?.to_vec(),
+        _ => return None,
+    };
+    Some([&to[..], rest].concat())
+}
+
+/// What of an absolute path is left where it enters the pool.
+fn entering(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
+    if let Some(from) = below(path) {
+        return Ok(Some(path[from..].to_vec()));
+    }
+    let goes_up = path.split(|byte| *byte == b'/').any(|part| part == b"..");
+    match links(path, at_end) {
+        Links::None => {}
+        Links::Unknown if !goes_up => {}
+        _ => return followed(path, at_end),
+    }
+    Ok(behind(path).map(<[u8]>::to_vec))
+}
+
+/// What is known of the links in a path.
+enum Links {
+    None,
+    Some,
+    /// It leads nowhere, or the kernel does not say.
+    Unknown,
+}
+
+fn links(path: &[u8], at_end: AtEnd) -> Links {
+    const RESOLVE_NO_SYMLINKS: u64 = 4;
+    let stay = if at_end == AtEnd::Follow {
+        0
+    } else {
+        O_NOFOLLOW
+    };
+    let how = [(O_PATH | O_CLOEXEC | stay) as u64, 0, RESOLVE_NO_SYMLINKS];
+    let at = how.as_ptr().expose_provenance() as u64;
+    let text = [path, b"\0"].concat();
+    let args = [AT_FDCWD as u64, PATH, at, size_of_val(&how) as u64, 0, 0];
+    let answer = kernel::with_path(libc::SYS_openat2, args, &text);
+    if answer >= 0 {
+        kernel::plain(libc::SYS_close, &[answer as u64]);
+        return Links::None;
+    }
+    if answer == -i64::from(libc::ENOSYS) || answer == -i64::from(ELOOP) {
+        return Links::Some;
+    }
+    Links::Unknown
+}
+
+/// What of a path without links follows where it first comes to the pool's directory, as it was said.
+fn behind(path: &[u8]) -> Option<&[u8]> {
+    let mut here = Vec::with_capacity(path.len());
+    let mut rest = path;
+    loop {
+        let start = rest.iter().position(|byte| *byte != b'/')?;
+        let len = rest[start..]
+            .iter()
+            .take_while(|byte| **byte != b'/')
+            .count();
+        let part = &rest[start..start + len];
+        rest = &rest[start + len..];
+        match part {
+            b"." => {}
+            b".." => up(&mut here),
+            part => {
+                here.push(b'/');
+                here.extend_from_slice(part);
+            }
+        }
+        if here == config::get().at {
+            return Some(rest);
+        }
+    }
+}
+
+fn up(path: &mut Vec<u8>) {
+    let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    path.truncate(end);
+}
+
+/// Goes along a path link by link.
+fn followed(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
+    let mut rest = path.to_vec();
+    let mut here: Vec<u8> = Vec::new();
+    let mut turns = 0;
+    loop {
+        let start = rest.iter().position(|byte| *byte != b'/');
+        let Some(start) = start else {
+            return Ok(None);
+        };
+        let len = rest[start..]
+            .iter()
+            .take_while(|byte| **byte != b'/')
+            .count();
+        let part = rest[start..start + len].to_vec();
+        rest.drain(..start + len);
+        match &part[..] {
+            b"." => continue,
+            b".." => {
+                up(&mut here);
+                continue;
+            }
+            _ => {}
+        }
+        let before = here.len();
+        here.push(b'/');
+        here.extend_from_slice(&part);
+        if here == config::get().at {
+            return Ok(Some(rest));
+        }
+        if at_end.stays_at(&rest) {
+            return Ok(None);
+        }
+        if let Some(target) = link(&[&here[..], b"\0"].concat()) {
+            turns += 1;
+            if turns > LINKS_MAX {
+                return Err(ELOOP);
+            }
+            // What such links say need not be a path.
+            if here.starts_with(b"/proc/") && target.first() != Some(&b'/') {
+                return Ok(None);
+            }
+            here.truncate(if target.first() == Some(&b'/') {
+                0
+            } else {
+                before
+            });
+            rest = [&target[..], &rest].concat();
+        }
+    }
+}
+
+/// A link's target; the name ends with NUL.
+fn link(name: &[u8]) -> Option<Vec<u8>> {
+    let mut target = vec![0u8; PATH_MAX];
+    let to = target.as_mut_ptr().expose_provenance() as u64;
+    let args = [AT_FDCWD as u64, PATH, to, PATH_MAX as u64, 0, 0];
+    let len = kernel::with_path(libc::SYS_readlinkat, args, name);
+    target.truncate(usize::try_from(len).ok()?);
+    Some(target)
+}

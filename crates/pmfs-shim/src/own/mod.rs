@@ -1,0 +1,9 @@
+//! What the library has of its own: system calls, memory, threads, settings, a log.
+
+pub(crate) mod config;
+pub(crate) mod kernel;
+pub(crate) mod log;
+pub(crate) mod memory;
+pub(crate) mod stats;
+pub(crate) mod thread;
+pub(crate) mod unwind;

@@ -1,0 +1,185 @@
+//! What `pmfs run --stats` and `--trace` are told.
+
+use std::ptr::null;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use crate::descriptors::mountless::{self, Refused};
+use crate::descriptors::pool;
+use crate::entry::Call;
+use crate::entry::class;
+use crate::entry::dispatch::Verdict;
+use crate::own::config;
+use crate::own::kernel;
+use crate::own::log;
+
+/// Words of the shared page: served, passed, promoted, read, written, barriers, lines flushed, processes; and how often each kind was refused.
+const WORDS: usize = 8 + mountless::KINDS;
+
+#[derive(Clone, Copy)]
+enum Word {
+    Served,
+    Passed,
+    Promoted,
+    Read,
+    Written,
+    Barriers,
+    LinesFlushed,
+    Processes,
+}
+
+static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(null::<AtomicU64>().cast_mut());
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+fn add(word: Word, count: u64) {
+    add_at(word as usize, count);
+}
+
+fn add_at(at: usize, count: u64) {
+    let page = SHARED.load(Ordering::Relaxed);
+    if !page.is_null() {
+        // SAFETY: a page mapped for good, of which these words are used.
+        unsafe { &*page.add(at) }.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// Maps the page that all processes of a run share.
+pub(crate) fn start() {
+    let config = config::get();
+    WANTED.store(
+        config.stats.is_some() || config.trace.is_some(),
+        Ordering::Relaxed,
+    );
+    let Some(path) = &config.stats else {
+        return;
+    };
+    let path = [path.as_slice(), b"\0"].concat();
+    let here = libc::AT_FDCWD as u64;
+    let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
+    let file = kernel::with_path(
+        libc::SYS_openat,
+        [here, kernel::PATH, flags, 0, 0, 0],
+        &path,
+    );
+    if file < 0 {
+        return;
+    }
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let args = [
+        0,
+        (WORDS * 8) as u64,
+        protection,
+        libc::MAP_SHARED as u64,
+        file as u64,
+        0,
+    ];
+    // SAFETY: a new mapping.
+    let at = unsafe { kernel::call(libc::SYS_mmap, args) };
+    kernel::plain(libc::SYS_close, &[file as u64]);
+    if at > 0 {
+        SHARED.store(
+            std::ptr::with_exposed_provenance_mut(at as usize),
+            Ordering::Release,
+        );
+        add(Word::Processes, 1);
+    }
+}
+
+/// A forked child counts as a process, and from the beginning.
+pub(crate) fn forked() {
+    for told in &TOLD {
+        told.store(0, Ordering::Relaxed);
+    }
+    add(Word::Processes, 1);
+}
+
+/// A descriptor became the mount's.
+pub(crate) fn promoted() {
+    add(Word::Promoted, 1);
+}
+
+/// Something was refused that a mount would have done.
+pub(crate) fn refused(what: Refused) {
+    add_at(Word::Processes as usize + 1 + what as usize, 1);
+}
+
+/// One call, after it.
+#[inline]
+pub(crate) fn note(call: &Call, verdict: &Verdict) {
+    if WANTED.load(Ordering::Relaxed) {
+        write_down(call, verdict);
+    }
+}
+
+#[cold]
+fn write_down(call: &Call, verdict: &Verdict) {
+    let number = call.rax as i64;
+    let name = class::name(number);
+    let a = call.args;
+    match verdict {
+        Verdict::Done(rax) => {
+            let answer = &Verdict::answer(*rax);
+            add(Word::Served, 1);
+            match (number, answer) {
+                (
+                    libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv | libc::SYS_preadv,
+                    Ok(bytes),
+                ) => {
+                    add(Word::Read, *bytes);
+                }
+                (
+                    libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev,
+                    Ok(bytes),
+                ) => {
+                    add(Word::Written, *bytes);
+                }
+                _ => {}
+            }
+            match answer {
+                Ok(value) => tell(format_args!(
+                    "{name}({:#x}, {:#x}, {:#x}, {:#x}) = {value}",
+                    a[0], a[1], a[2], a[3]
+                )),
+                Err(errno) => tell(format_args!(
+                    "{name}({:#x}, {:#x}, {:#x}, {:#x}) = -{errno}",
+                    a[0], a[1], a[2], a[3]
+                )),
+            }
+        }
+        // It was looked at for what is parked alone.
+        Verdict::Pass if !class::is_ours(number, a[0]) => {}
+        Verdict::Pass => {
+            add(Word::Passed, 1);
+            tell(format_args!(
+                "{name}({:#x}, {:#x}, {:#x}, {:#x}): passed on",
+                a[0], a[1], a[2], a[3]
+            ));
+        }
+        Verdict::Again => {}
+    }
+}
+
+fn tell(text: std::fmt::Arguments<'_>) {
+    if let Some(path) = &config::get().trace {
+        log::append(&[path.as_slice(), b"\0"].concat(), text);
+    }
+}
+
+/// Barriers and flushed lines of this process that were added already.
+static TOLD: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Before this process ends or becomes another program: what all its threads have done.
+pub(crate) fn flush() {
+    if WANTED.load(Ordering::Relaxed)
+        && let Some(fs) = pool::attached()
+    {
+        let totals = fs.totals();
+        let counts = [
+            (Word::Barriers, totals.barriers),
+            (Word::LinesFlushed, totals.flushed_lines),
+        ];
+        for ((word, count), told) in counts.into_iter().zip(&TOLD) {
+            let before = told.swap(count, Ordering::Relaxed);
+            add(word, count.saturating_sub(before));
+        }
+    }
+}

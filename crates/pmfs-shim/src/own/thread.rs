@@ -1,0 +1,248 @@
+//! What the library has for each thread of the program that it ever served: a stack, and room that is too large for one.
+//!
+//! A thread can end without a word of its own, so the room of one that the kernel does not know any more is given to the next.
+
+use pmfs::Attr;
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use crate::descriptors::Overlay;
+use crate::entry::parked;
+use crate::entry::signals::Action;
+use crate::entry::{INSIDE, word};
+use crate::own::kernel;
+use crate::process::exec::Given;
+use crate::process::guest::Own;
+use crate::program::credentials::Known;
+
+/// Bytes of a thread's stack; only what is used takes memory.
+pub(crate) const STACK_BYTES: usize = 256 << 10;
+/// How far into a page a room begins: what a thread's first calls need of the stack below lies in the same page.
+const ROOM_WITHIN: usize = 2048;
+/// Longest path, with its NUL.
+pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
+
+/// A thread's room. Only that thread touches what is in the cell. In this order, so that a thread's first call touches one page of it.
+#[repr(C)]
+pub(crate) struct Room {
+    /// Number of the thread, 0: nobody's.
+    thread: AtomicU32,
+    next: AtomicPtr<Room>,
+    /// Not 0: in the middle of a call (`gate.rs`).
+    pub busy: AtomicU32,
+    /// Who the thread is.
+    pub credentials: Known,
+    inner: UnsafeCell<Inner>,
+}
+
+/// What is in it.
+#[repr(C)]
+pub(crate) struct Inner {
+    /// In a child that shares its parent's memory: how its descriptors differ.
+    pub overlay: Option<Overlay>,
+    /// And in which directory it is, as names.rs has it.
+    pub guest_cwd: Option<u64>,
+    /// The open file of its own that keeps that; 0: none.
+    pub guest_cwd_file: u64,
+    /// Whose guest runs on this stack: the parent's thread.
+    pub guest_of: Option<u32>,
+    /// What else of it differs.
+    pub guest: Option<Own>,
+    /// The parent's tag in owner words, and the lane that it used last, while its guest has others.
+    pub host: Option<(u64, u64)>,
+    /// How the guest's signals differ.
+    pub guest_actions: Option<Vec<(i32, Action)>>,
+    /// The alternate signal stack: its lowest address and its bytes; 0: none.
+    pub signal_stack: [u64; 2],
+    /// The address of a mapping that this thread touched last in vain, and how often in a row.
+    pub fault: (u64, u32),
+    /// What a program that is about to start is given.
+    pub given: Option<Given>,
+    /// What stands where a path has led.
+    pub attr: Attr,
+    /// Room for two paths, used in turn while links are followed.
+    pub paths: [[u8; PATH_MAX]; 3],
+}
+
+/// All rooms; the list only grows.
+static ROOMS: AtomicPtr<Room> = AtomicPtr::new(null_mut());
+
+fn face(offset: usize) -> usize {
+    (offset - pmem::thread::FACE) / 8
+}
+
+pub(crate) fn get(offset: usize) -> u64 {
+    pmem::thread::with(|thread| thread.face[face(offset)].get())
+}
+
+pub(crate) fn set(offset: usize, value: u64) {
+    pmem::thread::with(|thread| thread.face[face(offset)].set(value));
+}
+
+/// Runs `body` with this thread counting as inside, as calls of the library's own have to be outside of a dispatch.
+pub(crate) fn inside<T>(body: impl FnOnce() -> T) -> T {
+    let before = get(word::STATE);
+    set(word::STATE, INSIDE);
+    let answer = body();
+    set(word::STATE, before);
+    answer
+}
+
+/// Gives this thread a stack. Called by the entry on the program's own stack, of which it must use little.
+pub(crate) extern "C" fn begin() {
+    let room = match free() {
+        Some(room) => {
+            // SAFETY: this thread has just become its owner.
+            unsafe {
+                forget_guest((*room).inner.get());
+                (*room).credentials.forget();
+            }
+            room
+        }
+        None => make(),
+    };
+    if ANY.swap(true, Ordering::Relaxed) {
+        parked::end_for_good();
+    }
+    set(word::STACK, room.addr() as u64);
+}
+
+/// Some thread has made a call.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// The room of a thread that has ended.
+fn free() -> Option<*mut Room> {
+    let me = kernel::thread();
+    let process = u64::from(kernel::process());
+    let mut at = ROOMS.load(Ordering::Acquire);
+    // SAFETY: rooms are never unmapped, so every pointer in the list is valid.
+    while let Some(room) = unsafe { at.as_ref() } {
+        let owner = room.thread.load(Ordering::Relaxed);
+        let gone = owner == 0
+            || owner == me
+            || kernel::plain(libc::SYS_tgkill, &[process, owner.into(), 0])
+                == -i64::from(libc::ESRCH);
+        if gone
+            && room
+                .thread
+                .compare_exchange(owner, me, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            return Some(at);
+        }
+        at = room.next.load(Ordering::Acquire);
+    }
+    None
+}
+
+/// How far below the first room the others are: further than programs map.
+const APART: usize = 64 << 30;
+/// Below here is the next one, once there are two.
+static BELOW: AtomicUsize = AtomicUsize::new(0);
+
+/// Where a room is best. The kernel's choice is right below what the program has mapped last, and that may be the stack of the very thread, which
+/// grows downwards.
+fn wish(bytes: usize) -> usize {
+    let first = ROOMS.load(Ordering::Acquire).addr();
+    if first == 0 {
+        return 0;
+    }
+    let below = first.saturating_sub(APART) & !4095;
+    let order = Ordering::Relaxed;
+    let _ = BELOW.compare_exchange(0, below, order, order);
+    BELOW.fetch_sub(bytes, order).wrapping_sub(bytes)
+}
+
+#[cold]
+fn make() -> *mut Room {
+    let bytes = (STACK_BYTES + ROOM_WITHIN + size_of::<Room>()).next_multiple_of(4096);
+    let flags = libc::MAP_NORESERVE | libc::MAP_STACK;
+    let Some(base) = kernel::map_at(wish(bytes), bytes, flags) else {
+        // Without a stack nothing can be served or told.
+        kernel::plain(libc::SYS_exit_group, &[127]);
+        unreachable!("the process has ended");
+    };
+    // The lowest page stays without access: an overflow must not go on elsewhere.
+    // SAFETY: a page of the mapping just made.
+    unsafe { kernel::call(libc::SYS_mprotect, [base.addr() as u64, 4096, 0, 0, 0, 0]) };
+    let room = base.wrapping_add(STACK_BYTES + ROOM_WITHIN).cast::<Room>();
+    // SAFETY: inside the mapping, aligned as it has to be, all zero, which is a valid room but for the
+    // options, which are written.
+    unsafe {
+        let inner = (*room).inner.get();
+        forget_guest(inner);
+        (*room).thread.store(kernel::thread(), Ordering::Relaxed);
+        let mut first = ROOMS.load(Ordering::Acquire);
+        loop {
+            (*room).next.store(first, Ordering::Relaxed);
+            match ROOMS.compare_exchange(first, room, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return room,
+                Err(now) => first = now,
+            }
+        }
+    }
+}
+
+/// Nothing of a guest, or of the thread that had the room before.
+///
+/// # Safety
+/// Memory for an [`Inner`]; what it had is forgotten, not dropped.
+unsafe fn forget_guest(inner: *mut Inner) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (&raw mut (*inner).overlay).write(None);
+        (&raw mut (*inner).guest_cwd).write(None);
+        (&raw mut (*inner).guest_cwd_file).write(0);
+        (&raw mut (*inner).guest_of).write(None);
+        (&raw mut (*inner).guest).write(None);
+        (&raw mut (*inner).host).write(None);
+        (&raw mut (*inner).guest_actions).write(None);
+        (&raw mut (*inner).signal_stack).write([0; 2]);
+        (&raw mut (*inner).fault).write((0, 0));
+        (&raw mut (*inner).given).write(None);
+    }
+}
+
+/// This thread's room, as others see it.
+pub(crate) fn own_room() -> &'static Room {
+    let room = std::ptr::with_exposed_provenance::<Room>(get(word::STACK) as usize);
+    // SAFETY: set by `begin` before any dispatch; rooms are never unmapped.
+    unsafe { &*room }
+}
+
+/// Whether other threads of this process are in the middle of calls.
+pub(crate) fn others_are_busy(own: &Room) -> bool {
+    let mut at = ROOMS.load(Ordering::Acquire);
+    // SAFETY: as in `free`.
+    while let Some(room) = unsafe { at.as_ref() } {
+        if !std::ptr::eq(room, own) && room.busy.load(Ordering::Acquire) != 0 {
+            return true;
+        }
+        at = room.next.load(Ordering::Acquire);
+    }
+    false
+}
+
+/// This thread's room: for the time of one dispatch.
+pub(crate) fn room() -> *mut Inner {
+    let room = std::ptr::with_exposed_provenance_mut::<Room>(get(word::STACK) as usize);
+    // SAFETY: set by `begin` before any dispatch; rooms are never unmapped.
+    unsafe { (*room).inner.get() }
+}
+
+/// After a fork: this thread is the only one, and has another number.
+pub(crate) fn forked() {
+    let me = get(word::STACK) as usize;
+    let mut at = ROOMS.load(Ordering::Acquire);
+    // SAFETY: as in `free`.
+    while let Some(room) = unsafe { at.as_ref() } {
+        let mine = at.addr() == me;
+        if !mine {
+            room.busy.store(0, Ordering::Relaxed);
+        }
+        room.thread
+            .store(if mine { kernel::thread() } else { 0 }, Ordering::Relaxed);
+        at = room.next.load(Ordering::Acquire);
+    }
+}

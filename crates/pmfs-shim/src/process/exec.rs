@@ -1,0 +1,522 @@
+//! exec: the next program finds this library, the pool, and the open files that it inherits
+//! (docs/adr/0026-fork-exec-threads.md, docs/adr/0046-exec-targets.md).
+
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use libc::{AT_FDCWD, O_RDONLY};
+
+use crate::calls::kernel_answer;
+use crate::descriptors::mountless;
+use crate::descriptors::pool;
+use crate::descriptors::promote;
+use crate::descriptors::{self, Descriptor};
+use crate::entry::dispatch::Verdict;
+use crate::entry::gate;
+use crate::loading;
+use crate::maps;
+use crate::names::cwd;
+use crate::names::{AtEnd, Lead, errno, find};
+use crate::own::config::{self, HANDED, PRELOAD, VARIABLE, value_of};
+use crate::own::kernel::{self, PATH};
+use crate::own::stats;
+use crate::own::thread;
+use crate::own::thread::{Inner, PATH_MAX};
+use crate::process::guest;
+use crate::process::programs;
+use crate::process::retire;
+use crate::process::target::Target;
+use crate::program::{self, Answer};
+
+/// Most entries of an environment that are looked through.
+const ENTRIES_MAX: usize = 1 << 20;
+
+/// What a program that is about to start is given; kept in the room, because a child that shares its parent's memory
+/// can't give it back.
+#[derive(Default)]
+pub(crate) struct Given {
+    texts: Vec<Vec<u8>>,
+    pointers: Vec<u64>,
+    arguments: Vec<u64>,
+    prepared: Option<pmfs::ForExec>,
+    /// The descriptor of what it is told of those.
+    handed: Option<i32>,
+}
+
+/// The parent of such a child goes on. `shares_table`: the child's descriptors were its own, too.
+pub(crate) fn forget(room: &mut Inner, shares_table: bool) {
+    let Some(mut given) = room.given.take() else {
+        return;
+    };
+    if !shares_table {
+        // Numbers of the child's, which mean nothing here.
+        std::mem::forget(given.prepared.take());
+    } else if let Some(file) = given.handed {
+        kernel::plain(libc::SYS_close, &[file as u64]);
+    }
+}
+
+pub(crate) fn execve(args: [u64; 6], room: &mut Inner) -> Verdict {
+    run(room, AT_FDCWD as u64, args[0], [args[1], args[2], 0])
+}
+
+pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
+    if !mountless::is()
+        && let Some(file) = descriptors::inode_at(args[0])
+    {
+        return by_descriptor(&file, args, room).into();
+    }
+    run(room, args[0], args[1], [args[2], args[3], args[4]])
+}
+
+/// fexecve of a file of ours: the mount's descriptor for it.
+fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer {
+    let through = promote::open(&Descriptor {
+        access: O_RDONLY,
+        ..*file
+    })?;
+    kernel::plain(libc::SYS_fcntl, &[through as u64, libc::F_SETFD as u64, 0]);
+    let verdict = run(room, through as u64, args[1], [args[2], args[3], args[4]]);
+    kernel::plain(libc::SYS_close, &[through as u64]);
+    match verdict {
+        Verdict::Done(rax) => Verdict::answer(rax),
+        _ => Err(libc::ENOENT),
+    }
+}
+
+/// Without a mount.
+fn run_apart(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
+    room.given = Some(Given::default());
+    let inherited = inherited();
+    let mut told = Vec::new();
+    let mut resolve = || {
+        let program = programs::resolve(room, dirfd, path, rest[2], !inherited.is_empty())?;
+        let mut arguments = rest[0];
+        if let Some(texts) = &program.told {
+            told = texts
+                .iter()
+                .map(|text| [text, &b"\0"[..]].concat())
+                .collect();
+            let all = programs::arguments(rest[0], &told)?;
+            let given = room.given.get_or_insert_default();
+            given.arguments = all;
+            arguments = given.arguments.as_ptr().expose_provenance() as u64;
+        }
+        Ok((program, arguments))
+    };
+    let (program, arguments) = match resolve() {
+        Ok(resolved) => resolved,
+        Err(errno) => {
+            room.given = None;
+            return Verdict::done(Err(errno));
+        }
+    };
+    let next = Next {
+        dirfd: program.dirfd,
+        path: Some(&program.path),
+        raw: 0,
+        arguments,
+        environment: rest[1],
+        flags: program.flags,
+        own_name: program.own_name.as_deref(),
+        target: &program.target,
+    };
+    become_another(room, &next, &inherited)
+}
+
+/// What this program is to become.
+struct Next<'a> {
+    dirfd: u64,
+    /// Its path, with NUL; `None`: the program's own pointer.
+    path: Option<&'a [u8]>,
+    raw: u64,
+    arguments: u64,
+    environment: u64,
+    flags: u64,
+    /// Its name in the pool, where the kernel knows only a copy.
+    own_name: Option<&'a [u8]>,
+    target: &'a Target,
+}
+
+/// `rest`: argument vector, environment, flags.
+fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
+    if retire::is_retired() {
+        return run_retired(room, dirfd, path, rest);
+    }
+    if mountless::is() {
+        return run_apart(room, dirfd, path, rest);
+    }
+    let absolute = match made_absolute(room, dirfd, path) {
+        Ok(absolute) => absolute,
+        Err(errno) => return Verdict::done(Err(errno)),
+    };
+    let mut name = Box::new([0; PATH_MAX]);
+    let known = absolute.clone().or_else(|| {
+        let len = program::path(path, &mut name).ok()?;
+        Some(name[..=len].to_vec())
+    });
+    room.given = Some(Given::default());
+    let inherited = inherited();
+    let target = Target::of(dirfd, known.as_deref(), rest[2]);
+    if !target.has_library && crate::own::log::is_wanted() {
+        let name = known.as_deref().and_then(|name| name.strip_suffix(b"\0"));
+        let name = String::from_utf8_lossy(name.unwrap_or(b"the next program"));
+        crate::own::log::line(format_args!("{name} {}; the mount serves it", target.why));
+    }
+    let next = Next {
+        dirfd: if absolute.is_some() {
+            AT_FDCWD as u64
+        } else {
+            dirfd
+        },
+        path: absolute.as_deref(),
+        raw: path,
+        arguments: rest[0],
+        environment: rest[1],
+        flags: rest[2],
+        own_name: None,
+        target: &target,
+    };
+    become_another(room, &next, &inherited)
+}
+
+fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descriptor)]) -> Verdict {
+    // What is handed over must stay as it is, and nobody may be in a pool that is left.
+    let alone = room.guest_of.is_none() && pool::attached().is_some() && gate::close();
+    let nothing = inherited.is_empty() && cwd::file(room).is_none() && next.own_name.is_none();
+    let handed = if nothing {
+        if alone && descriptors::none() && !maps::any() {
+            pool::leave();
+        }
+        Ok(None)
+    } else if next.target.has_library {
+        hand_over(room, inherited, next.own_name).map(Some)
+    } else {
+        promote_all(inherited);
+        Ok(None)
+    };
+    let handed = match handed {
+        Ok(handed) => handed,
+        Err(errno) if mountless::is() && !finds_nothing(errno, inherited) => {
+            // Nobody else could serve what is open.
+            if alone {
+                gate::open();
+            }
+            take_back(room, None);
+            return Verdict::done(Err(errno));
+        }
+        Err(_) => None,
+    };
+    let given = room.given.get_or_insert_default();
+    let environment = match environment(given, next.environment, handed, next.target) {
+        Ok(environment) => environment,
+        Err(errno) => {
+            if alone {
+                gate::open();
+            }
+            take_back(room, handed);
+            return Verdict::done(Err(errno));
+        }
+    };
+    stats::flush();
+    // In a child that shares its parent's memory nobody would say that this call is over.
+    if room.guest_of.is_some() {
+        gate::leave(thread::own_room());
+    }
+    let path = next.path.map_or(next.raw, |_| PATH);
+    let (arguments, flags) = (next.arguments, next.flags);
+    let args = [next.dirfd, path, arguments, environment, flags, 0];
+    let answer = match next.path {
+        Some(path) => kernel::with_path(libc::SYS_execveat, args, path),
+        // SAFETY: the program's own call, with another environment, which stays until it is over.
+        None => unsafe { kernel::call(libc::SYS_execveat, args) },
+    };
+    // It failed: this program goes on.
+    if room.guest_of.is_some() {
+        gate::enter(thread::own_room());
+    } else if alone {
+        gate::open();
+    }
+    take_back(room, handed);
+    Verdict::done(kernel_answer(answer))
+}
+
+/// Whether the next program can do without what could not be handed over: a user who may not open the pool finds nothing there, and stands nowhere.
+fn finds_nothing(errno: i32, inherited: &[(i32, Descriptor)]) -> bool {
+    errno == libc::EACCES && inherited.is_empty()
+}
+
+/// With no system call but the program's own: others may be forbidden, to the next program too.
+fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
+    let given = room.given.insert(Given::default());
+    let environment = match environment(given, rest[1], None, &Target::WITHOUT) {
+        Ok(environment) => environment,
+        Err(errno) => return Verdict::done(Err(errno)),
+    };
+    let args = [dirfd, path, rest[0], environment, rest[2], 0];
+    // By the call that it made, for a filter may know that one alone.
+    let (number, args) = if dirfd as i32 == AT_FDCWD && rest[2] == 0 {
+        (libc::SYS_execve, [path, rest[0], environment, 0, 0, 0])
+    } else {
+        (libc::SYS_execveat, args)
+    };
+    // SAFETY: the program's own call, with another environment, which stays until it is over.
+    let answer = unsafe { kernel::call(number, args) };
+    room.given = None;
+    Verdict::done(kernel_answer(answer))
+}
+
+/// A path relative to a directory of ours, or out of it again, as one that the kernel understands; any other leads the kernel
+/// to the mount as it is.
+fn made_absolute(room: &mut Inner, dirfd: u64, path: u64) -> Result<Option<Vec<u8>>, i32> {
+    match find(room, dirfd, path, AtEnd::Follow)? {
+        Lead::Out(path) => Ok(Some(path.to_vec())),
+        Lead::Pool(_, place) if descriptors::get(dirfd).is_some() => {
+            let mut dir = promote::directory(place.dir)?;
+            dir.pop();
+            Ok(Some([dir.as_slice(), b"/", place.name, b"\0"].concat()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Descriptors of ours that the next program inherits.
+fn inherited() -> Vec<(i32, Descriptor)> {
+    let stays = |number: i32| {
+        let flags = kernel::plain(libc::SYS_fcntl, &[number as u64, libc::F_GETFD as u64]);
+        flags >= 0 && flags & i64::from(libc::FD_CLOEXEC) == 0
+    };
+    let mut all = descriptors::all();
+    all.retain(|(number, file)| !file.is_path_only() && stays(*number));
+    all
+}
+
+/// Writes down for the next program what it inherits; answers the descriptor of that text.
+///
+/// # Errors
+/// ENFILE, and others if nothing can be handed over: with a mount, that serves what is open.
+fn hand_over(
+    room: &mut Inner,
+    inherited: &[(i32, Descriptor)],
+    own_name: Option<&[u8]>,
+) -> Result<i32, i32> {
+    let fs = pool::attached().ok_or(libc::ENFILE)?;
+    let cwd = cwd::file(room);
+    // A child that shares its parent's memory has placeholders of what other threads of that have closed since: those stay
+    // what they are, and say EBADF.
+    let guest = room.guest_of.is_some();
+    let alone = guest && gate::close();
+    let there = |(_, file): &&(i32, Descriptor)| !guest || fs.file(file.file).is_ok();
+    let inherited: &Vec<_> = &inherited.iter().filter(there).copied().collect();
+    let files: Vec<_> = inherited
+        .iter()
+        .map(|(_, descriptor)| descriptor.file)
+        .chain(cwd.map(|(file, _)| file))
+        .collect();
+    let prepared = match guest::heir() {
+        Some(owner) => fs.before_exec_of_guest(&files, owner),
+        None => fs.before_exec_with(&files),
+    };
+    let instead = match mountless::is() {
+        true => "nothing serves the next program",
+        false => "its open files go to the mount",
+    };
+    let prepared = prepared.map_err(|error| {
+        crate::own::log::line(format_args!("exec: {error}; {instead}"));
+        errno(error)
+    });
+    if alone {
+        gate::open();
+    }
+    let prepared = prepared.inspect_err(|_| promote_all(inherited))?;
+    let text = told(&prepared, inherited, cwd, own_name);
+    room.given.get_or_insert_default().prepared = Some(prepared);
+    let file = kernel::with_path(
+        libc::SYS_memfd_create,
+        [PATH, 0, 0, 0, 0, 0],
+        b"pmfs-handed\0",
+    );
+    if file < 0 {
+        return Err(-file as i32);
+    }
+    let at = text.as_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel reads the text.
+    unsafe {
+        kernel::call(
+            libc::SYS_write,
+            [file as u64, at, text.len() as u64, 0, 0, 0],
+        )
+    };
+    room.given.get_or_insert_default().handed = Some(file as i32);
+    Ok(file as i32)
+}
+
+/// What the next program is told (`start.rs` reads it).
+fn told(
+    prepared: &pmfs::ForExec,
+    inherited: &[(i32, Descriptor)],
+    cwd: Option<(pmfs::FileId, pmfs::Ino)>,
+    own_name: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut text = format!("{prepared}\n");
+    for (number, file) in inherited {
+        let (id, ino, access) = (file.file.number(), file.ino, file.access);
+        let _ = writeln!(
+            text,
+            "{number} {id} {ino} {access} {}",
+            u8::from(file.is_dir)
+        );
+    }
+    if let Some((file, ino)) = cwd {
+        let _ = writeln!(text, "cwd {} {ino}", file.number());
+    }
+    let mut text = text.into_bytes();
+    if let Some(name) = own_name {
+        // The last, for a name may have any bytes in it.
+        text.extend_from_slice(b"exe ");
+        text.extend_from_slice(name);
+    }
+    text
+}
+
+/// The mount's descriptors in place of ours.
+pub(crate) fn promote_all(open: &[(i32, Descriptor)]) {
+    let Some(fs) = pool::attached() else {
+        return;
+    };
+    for (number, file) in open.iter().filter(|(_, file)| !file.is_path_only()) {
+        let Ok(through) = promote::stand_in(fs, file) else {
+            continue;
+        };
+        let on_exec = kernel::plain(libc::SYS_fcntl, &[*number as u64, libc::F_GETFD as u64]);
+        let flags = if on_exec == 0 { 0 } else { libc::O_CLOEXEC };
+        kernel::plain(
+            libc::SYS_dup3,
+            &[through as u64, *number as u64, flags as u64],
+        );
+        kernel::plain(libc::SYS_close, &[through as u64]);
+        descriptors::remove(*number as u64);
+        if !file.borrowed {
+            let _ = fs.close_file(file.file);
+        }
+        stats::promoted();
+    }
+}
+
+/// What this program is called in the pool, if the kernel runs a copy of it.
+static OWN_NAME: OnceLock<Vec<u8>> = OnceLock::new();
+
+pub(crate) fn own_name() -> Option<&'static [u8]> {
+    OWN_NAME.get().map(Vec::as_slice)
+}
+
+/// It is called so, said the program before this one. Also the kernel is told, for ps.
+pub(crate) fn set_own_name(name: &[u8]) {
+    let from = name.iter().rposition(|byte| *byte == b'/');
+    let short = [&name[from.map_or(0, |at| at + 1)..], b"\0"].concat();
+    let args = [libc::PR_SET_NAME as u64, PATH, 0, 0, 0, 0];
+    kernel::with_path(libc::SYS_prctl, args, &short);
+    let _ = OWN_NAME.set(name.to_vec());
+}
+
+/// After an exec that failed.
+fn take_back(room: &mut Inner, handed: Option<i32>) {
+    if let Some(file) = handed {
+        kernel::plain(libc::SYS_close, &[file as u64]);
+    }
+    if let Some(given) = room.given.take()
+        && let Some(prepared) = given.prepared
+        && let Some(fs) = pool::attached()
+    {
+        fs.cancel_exec(prepared);
+    }
+}
+
+/// The program's environment with our variables in it; answers the address of the new vector.
+fn environment(given: &mut Given, at: u64, handed: Option<i32>, target: &Target) -> Answer {
+    let config = config::get();
+    let mut preload = target.preload(&config.library);
+    let mut pointers = Vec::new();
+    for index in 0..ENTRIES_MAX {
+        let pointer: u64 = if at == 0 {
+            0
+        } else {
+            program::read(at + index as u64 * 8)?
+        };
+        if pointer == 0 {
+            break;
+        }
+        match ours(pointer)? {
+            Ours::No => pointers.push(pointer),
+            Ours::Drop => {}
+            Ours::Preload(others) => {
+                for other in of_the_program(&others, &config.library) {
+                    if !preload.is_empty() {
+                        preload.push(b':');
+                    }
+                    preload.extend_from_slice(other);
+                }
+            }
+        }
+    }
+    let mut texts = Vec::new();
+    if !preload.is_empty() {
+        texts.push([PRELOAD, b"=", &preload, b"\0"].concat());
+    }
+    if target.takes_variables {
+        texts.push([VARIABLE, b"=", &config.text, b"\0"].concat());
+    }
+    if let Some(file) = handed {
+        texts.push([HANDED, b"=", file.to_string().as_bytes(), b"\0"].concat());
+    }
+    pointers.extend(
+        texts
+            .iter()
+            .map(|text| text.as_ptr().expose_provenance() as u64),
+    );
+    pointers.push(0);
+    given.texts = texts;
+    given.pointers = pointers;
+    Ok(given.pointers.as_ptr().expose_provenance() as u64)
+}
+
+/// What a program is to have preloaded of its own: a sanitizer before this library was put there for the program before it.
+fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
+    let own = parts.iter().position(|part| *part == library).unwrap_or(0);
+    let is_its = move |(at, part): &(usize, &[u8])| {
+        !(part.is_empty() || *at < own && loading::is_sanitizer(part))
+    };
+    let its = parts.into_iter().enumerate().filter(is_its);
+    let library = library.to_vec();
+    its.map(|(_, part)| part)
+        .filter(move |part| *part != library)
+}
+
+/// Whether an entry of an environment is one of ours.
+enum Ours {
+    No,
+    Drop,
+    Preload(Vec<u8>),
+}
+
+fn ours(pointer: u64) -> Result<Ours, i32> {
+    let mut head = [0; 12];
+    for (at, byte) in head.iter_mut().enumerate() {
+        *byte = program::read(pointer + at as u64)?;
+        if *byte == 0 || *byte == b'=' {
+            break;
+        }
+    }
+    if value_of(&head, VARIABLE).is_some() || value_of(&head, HANDED).is_some() {
+        return Ok(Ours::Drop);
+    }
+    if value_of(&head, PRELOAD).is_none() {
+        return Ok(Ours::No);
+    }
+    let mut room = Box::new([0; PATH_MAX]);
+    let len = program::path(pointer, &mut room).unwrap_or(0);
+    Ok(Ours::Preload(
+        room[PRELOAD.len() + 1..len.max(PRELOAD.len() + 1)].to_vec(),
+    ))
+}

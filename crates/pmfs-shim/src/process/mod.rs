@@ -1,0 +1,331 @@
+//! The process as such: fork, threads, its end, who it is.
+
+pub(crate) mod exec;
+pub(crate) mod guest;
+pub(crate) mod programs;
+pub(crate) mod retire;
+pub(crate) mod target;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::descriptors::mountless;
+use crate::descriptors::mountless::Refused;
+use crate::descriptors::pool;
+use crate::descriptors::promote;
+use crate::entry::dispatch::Verdict;
+use crate::entry::gate;
+use crate::entry::parked;
+use crate::entry::{Call, word};
+use crate::names::cwd;
+use crate::own::kernel;
+use crate::own::stats;
+use crate::own::thread;
+use crate::own::thread::Inner;
+use crate::program::credentials;
+use crate::program::limits;
+use crate::{descriptors, maps, names, program};
+
+/// Calls that are none of the others'.
+pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
+    let args = call.args;
+    match call.rax as i64 {
+        libc::SYS_umask => {
+            let before = kernel::plain(libc::SYS_umask, &args[..1]);
+            let umask = args[0] as u32 & 0o777;
+            match guest::own_place() {
+                Some(own) => own.umask = umask,
+                None => UMASK.store(umask, Ordering::Relaxed),
+            }
+            Verdict::done(Ok(before as u64))
+        }
+        libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
+        libc::SYS_fork => fork(0, call, room),
+        libc::SYS_vfork => guest::begin(0, room),
+        libc::SYS_clone => clone(args[0], call, room),
+        libc::SYS_clone3 => match program::read::<u64>(args[0]) {
+            Ok(flags) => clone(flags, call, room),
+            Err(_) => Verdict::Pass,
+        },
+        libc::SYS_execve => exec::execve(args, room),
+        libc::SYS_execveat => exec::execveat(args, room),
+        libc::SYS_exit_group => {
+            // The gate stays closed: nobody begins anything any more. A pool that others don't let go is left as
+            // by a killed process.
+            if room.guest_of.is_none() && (pool::attached().is_none() || gate::close()) {
+                stats::flush();
+                if maps::leave() {
+                    pool::leave();
+                }
+            }
+            Verdict::Pass
+        }
+        libc::SYS_chroot | libc::SYS_setns | libc::SYS_unshare => other_world(call, room),
+        libc::SYS_prctl | libc::SYS_seccomp | libc::SYS_landlock_restrict_self => {
+            if retire::is_due(call) {
+                if mountless::is() && retire::has_something(room) {
+                    if !retire::would_filter(call) {
+                        return Verdict::Pass;
+                    }
+                    let errno = mountless::refuse(Refused::Filter, libc::EOPNOTSUPP);
+                    return Verdict::done(Err(errno));
+                }
+                retire::retire(room);
+            }
+            Verdict::Pass
+        }
+        // Whoever it is afterwards.
+        _ => {
+            if retire::is_due(call) && !mountless::is() {
+                retire::retire(room);
+            }
+            // SAFETY: the program's own call, as it made it.
+            let answer = unsafe { kernel::call(call.rax as i64, args) };
+            credentials::forget();
+            let known = if room.guest_of.is_some() {
+                ASK
+            } else {
+                UNKNOWN
+            };
+            IDS_AGREE.store(known, Ordering::Relaxed);
+            Verdict::done(crate::calls::kernel_answer(answer))
+        }
+    }
+}
+
+const UNKNOWN: u32 = u32::MAX;
+/// A guest has changed its own: to be asked for each time, and not kept, until it is over.
+const ASK: u32 = u32::MAX - 1;
+
+static UMASK: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// The umask, if it is known.
+pub(crate) fn known_umask() -> u32 {
+    UMASK.load(Ordering::Relaxed)
+}
+
+/// The process's umask, or a guest's.
+pub(crate) fn umask() -> u32 {
+    let own = guest::own_place();
+    let known = own.as_ref().map_or_else(known_umask, |own| own.umask);
+    if known != UNKNOWN {
+        return known;
+    }
+    let umask = ask_umask();
+    match own {
+        Some(own) => own.umask = umask,
+        None => UMASK.store(umask, Ordering::Relaxed),
+    }
+    umask
+}
+
+fn ask_umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    asked.unwrap_or_else(|| {
+        // Without /proc: by setting it, and back.
+        let before = kernel::plain(libc::SYS_umask, &[0o077]) as u32;
+        kernel::plain(libc::SYS_umask, &[before.into()]);
+        before
+    })
+}
+
+/// In a child that a guest has forked: what that one had is the process's.
+pub(crate) fn take_over(place: &guest::Own) {
+    UMASK.store(place.umask, Ordering::Relaxed);
+    if place.is_elsewhere {
+        names::leave_to_kernel();
+        promote::take_root(place.root);
+    }
+}
+
+/// Whether there are, or were, more threads than this one.
+pub(crate) fn has_threads() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    /// Of a directory without directories in it.
+    const LINKS: u64 = 2;
+    std::fs::metadata("/proc/self/task").map_or(true, |tasks| tasks.nlink() > LINKS + 1)
+}
+
+static IDS_AGREE: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Whether the real user is the effective one, so that access(2) asks for the same as open.
+pub(crate) fn ids_agree() -> bool {
+    let known = IDS_AGREE.load(Ordering::Relaxed);
+    if known != UNKNOWN && known != ASK {
+        return known == 1;
+    }
+    let id = |call| kernel::plain(call, &[]);
+    let agree = id(libc::SYS_getuid) == id(libc::SYS_geteuid)
+        && id(libc::SYS_getgid) == id(libc::SYS_getegid);
+    if known != ASK {
+        IDS_AGREE.store(u32::from(agree), Ordering::Relaxed);
+    }
+    agree
+}
+
+/// They may be others: a guest's were asked for, or it is over.
+pub(crate) fn forget_ids() {
+    IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
+}
+
+/// Another root, or other mounts: names are the kernel's from then on, open files stay ours.
+fn other_world(call: &Call, room: &mut Inner) -> Verdict {
+    const NAMES: u64 = (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64;
+    let number = call.rax as i64;
+    if number == libc::SYS_unshare
+        && call.args[0] & libc::CLONE_FILES as u64 != 0
+        && let Err(errno) = guest::leave_table()
+    {
+        return Verdict::done(Err(errno));
+    }
+    // Without a mount no other mounts change what names mean.
+    if number == libc::SYS_unshare && (call.args[0] & NAMES == 0 || mountless::is()) {
+        return Verdict::Pass;
+    }
+    if mountless::is()
+        && number == libc::SYS_chroot
+        && let Some(verdict) = crate::calls::cwd::chroot(room, call.args[0])
+    {
+        return verdict;
+    }
+    promote::keep_root();
+    // SAFETY: the program's own call, as it made it.
+    let answer = unsafe { kernel::call(number, call.args) };
+    if answer == 0 {
+        match guest::own_place() {
+            Some(own) => names::leave_to_kernel_for_guest(own),
+            None => names::leave_to_kernel(),
+        }
+    }
+    Verdict::done(crate::calls::kernel_answer(answer))
+}
+
+fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
+    let has = |flag: i32| flags & flag as u64 != 0;
+    if has(libc::CLONE_FILES) || has(libc::CLONE_VM) && !has(libc::CLONE_VFORK) {
+        parked::end_for_good();
+    }
+    if has(libc::CLONE_VM) && has(libc::CLONE_VFORK) {
+        return guest::begin(flags, room);
+    }
+    if has(libc::CLONE_FILES) != has(libc::CLONE_VM)
+        && let Err(errno) = guest::part(room)
+    {
+        return Verdict::done(Err(errno));
+    }
+    if has(libc::CLONE_VM) {
+        return Verdict::Pass;
+    }
+    fork(flags, call, room)
+}
+
+/// A child with memory of its own: it is made here, so that it can settle before it runs the program's code.
+fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
+    let alone = gate::close();
+    let prepared = match pool::attached() {
+        Some(fs) if maps::any() => match fs.before_fork() {
+            Ok(prepared) => Some(prepared),
+            // The child would have memory of the pool that is not pinned for it.
+            Err(_) => {
+                if alone {
+                    gate::open();
+                }
+                return Verdict::done(Err(libc::EAGAIN));
+            }
+        },
+        Some(fs) if !descriptors::none() || cwd::is_kept() => fs.before_fork().ok(),
+        _ => None,
+    };
+    let mut own = OwnStack::of(call);
+    let elsewhere =
+        flags & (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64 != 0 && !mountless::is();
+    if elsewhere {
+        promote::keep_root();
+    }
+    maps::for_children(true);
+    // SAFETY: the program's own call; both return here, each on its own copy of this stack.
+    let answer = unsafe { kernel::call(call.rax as i64, own.args) };
+    maps::for_children(false);
+    if answer == 0 {
+        if let Some(top) = own.top.take() {
+            thread::set(word::PROGRAM_STACK, top);
+        }
+        in_child(prepared, room);
+        if elsewhere {
+            names::leave_to_kernel();
+        }
+    } else if answer < 0
+        && let Some(prepared) = prepared
+        && let Some(fs) = pool::attached()
+    {
+        fs.cancel_fork(prepared);
+    }
+    if alone {
+        gate::open();
+    }
+    Verdict::done(crate::calls::kernel_answer(answer))
+}
+
+/// Words of struct clone_args that are known here.
+const CLONE_WORDS: usize = 11;
+const STACK: usize = 5;
+const STACK_BYTES: usize = 6;
+
+/// A clone's arguments without the stack that the child is to have: it begins here, on a copy of ours, and goes to its own on leaving.
+struct OwnStack {
+    args: [u64; 6],
+    /// What clone3 reads instead of the program's own structure.
+    _words: Box<[u64; CLONE_WORDS]>,
+    top: Option<u64>,
+}
+
+impl OwnStack {
+    fn of(call: &Call) -> OwnStack {
+        let mut args = call.args;
+        let mut words = Box::new([0; CLONE_WORDS]);
+        let mut top = None;
+        match call.rax as i64 {
+            libc::SYS_clone if args[1] != 0 => {
+                top = Some(args[1]);
+                args[1] = 0;
+            }
+            libc::SYS_clone3 if args[1] as usize <= size_of_val(&*words) => {
+                let count = args[1] as usize / 8;
+                let bytes = zerocopy::IntoBytes::as_mut_bytes(&mut words[..count]);
+                if program::read_bytes(args[0], bytes).is_ok()
+                    && words[STACK] != 0
+                    && words[STACK_BYTES] != 0
+                {
+                    top = Some(words[STACK] + words[STACK_BYTES]);
+                    words[STACK] = 0;
+                    words[STACK_BYTES] = 0;
+                    args[0] = words.as_ptr().expose_provenance() as u64;
+                }
+            }
+            _ => {}
+        }
+        OwnStack {
+            args,
+            _words: words,
+            top,
+        }
+    }
+}
+
+fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
+    thread::forked();
+    stats::forked();
+    guest::settle(room);
+    match (prepared, pool::attached()) {
+        (Some(prepared), Some(fs)) => {
+            if let Err(error) = fs.after_fork_in_child(prepared) {
+                crate::own::log::line(format_args!("after fork: {error}"));
+            }
+        }
+        _ => {
+            maps::forget();
+            pool::forget();
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The library steps back: what is open becomes the mount's, names are the kernel's, and every call goes there from then on. For programs that
+//! give up what the library needs (system calls, by seccomp; paths, by Landlock; the pool, by becoming another user), before they do.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{AT_EACCESS, AT_FDCWD, R_OK, W_OK};
+
+use crate::calls::completions;
+use crate::descriptors::pool;
+use crate::entry::Call;
+use crate::entry::gate;
+use crate::names::cwd;
+use crate::own::config;
+use crate::own::kernel::{self, PATH};
+use crate::own::log;
+use crate::own::stats;
+use crate::own::thread::Inner;
+use crate::process::exec;
+use crate::program::credentials;
+use crate::{descriptors, maps, names, program};
+
+static RETIRED: AtomicBool = AtomicBool::new(false);
+
+/// Calls are the kernel's, but for those about signals, whose handlers stay behind ours, and what takes completions that are ours.
+#[inline]
+pub(crate) fn passes(number: i64) -> bool {
+    // A fork, for one, concerns what is still mapped.
+    RETIRED.load(Ordering::Relaxed) && !maps::any() && !is_still_ours(number)
+}
+
+fn is_still_ours(number: i64) -> bool {
+    match number {
+        libc::SYS_rt_sigaction
+        | libc::SYS_rt_sigprocmask
+        | libc::SYS_sigaltstack
+        | libc::SYS_execve
+        | libc::SYS_execveat => true,
+        libc::SYS_io_getevents => completions::are_out(),
+        _ => false,
+    }
+}
+
+pub(crate) fn is_retired() -> bool {
+    RETIRED.load(Ordering::Relaxed)
+}
+
+/// Of a call that may be such a step: `true` if it is.
+pub(crate) fn is_due(call: &Call) -> bool {
+    const PR_SET_SECCOMP: u64 = 22;
+    let [first, second, third, ..] = call.args;
+    let same = u64::from(u32::MAX);
+    match call.rax as i64 {
+        libc::SYS_seccomp => first <= 1,
+        libc::SYS_prctl => first == PR_SET_SECCOMP,
+        libc::SYS_landlock_restrict_self => true,
+        // For good alone: who may become again who he was keeps the pool.
+        libc::SYS_setuid => is_stranger(first),
+        libc::SYS_setreuid => first & same != same && first != 0 && is_stranger(second),
+        libc::SYS_setresuid => {
+            first & same != same
+                && first != 0
+                && third & same != same
+                && third != 0
+                && is_stranger(second)
+        }
+        _ => false,
+    }
+}
+
+/// Whether anything of the pool is open: without a mount nobody could take it over.
+pub(crate) fn has_something(room: &Inner) -> bool {
+    maps::any() || cwd::file(room).is_some() || !descriptors::none()
+}
+
+/// Whether the kernel would do it, as far as its filter can be read.
+pub(crate) fn would_filter(call: &Call) -> bool {
+    const FILTER: u64 = 1;
+    const PRCTL_FILTER: u64 = 2;
+    let [first, second, third, ..] = call.args;
+    let has_filter = match call.rax as i64 {
+        libc::SYS_seccomp => first == FILTER,
+        libc::SYS_prctl => second == PRCTL_FILTER,
+        _ => false,
+    };
+    !has_filter || program::read::<[u64; 2]>(third).is_ok()
+}
+
+/// Whether a user may not have the pool, though this program has.
+fn is_stranger(uid: u64) -> bool {
+    let uid = u64::from(uid as u32);
+    if uid == 0 || uid == u64::from(u32::MAX) {
+        return false;
+    }
+    let pool = [config::get().pool.as_slice(), b"\0"].concat();
+    let want = (R_OK | W_OK) as u64;
+    let args = [AT_FDCWD as u64, PATH, want, AT_EACCESS as u64, 0, 0];
+    credentials::as_user(uid, || {
+        kernel::with_path(libc::SYS_faccessat2, args, &pool) < 0
+    })
+}
+
+/// Steps back. In a child that shares its parent's memory it can't: that is the parent's.
+pub(crate) fn retire(room: &Inner) {
+    if room.guest_of.is_some() || is_retired() {
+        return;
+    }
+    let alone = gate::close();
+    if is_retired() {
+        // Another thread did, while this one waited.
+        if alone {
+            gate::open();
+        }
+        return;
+    }
+    exec::promote_all(&descriptors::all());
+    names::leave_to_kernel();
+    RETIRED.store(true, Ordering::Relaxed);
+    log::line(format_args!("the mount serves this process from now on"));
+    stats::flush();
+    // What is mapped stays, and the slot with it, until the process's memory is gone.
+    if alone && descriptors::none() && !maps::any() {
+        pool::leave();
+    }
+    if alone {
+        gate::open();
+    }
+}

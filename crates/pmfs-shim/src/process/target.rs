@@ -1,0 +1,139 @@
+//! What a program that is about to start will be: whether this library can come with it
+//! (docs/adr/0046-exec-targets.md).
+
+use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CLOEXEC, O_RDONLY};
+
+use crate::loading::{self, Loading};
+use crate::own::kernel::{self, PATH};
+use crate::{names, process};
+
+/// As deep as the kernel follows scripts that are run by scripts.
+pub(crate) const SCRIPTS_MAX: u32 = 5;
+
+/// A program.
+pub(crate) struct Target {
+    /// It loads this library: what is open is handed over, and not promoted.
+    pub has_library: bool,
+    /// What tells the library, and asks for it, may stand in its environment: if it does not load it, what it starts may.
+    pub takes_variables: bool,
+    /// What it has to load first.
+    first: Option<Vec<u8>>,
+    /// Why it does not load the library.
+    pub why: &'static str,
+}
+
+impl Target {
+    pub const WITHOUT: Target = Target {
+        has_library: false,
+        takes_variables: false,
+        first: None,
+        why: "has another loader, or is Go's",
+    };
+
+    /// The program at a path, which ends with NUL; `None`: it can't be read.
+    pub fn of(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Target {
+        if names::are_the_kernels() {
+            // Under another root, or with other mounts, the library, the pool and its directory may be other ones.
+            return Target {
+                why: "has another root, or other mounts",
+                ..Target::WITHOUT
+            };
+        }
+        // The loader leaves it out where users differ, and takes the variable away.
+        let differ = !process::ids_agree();
+        let mut next = open(dirfd, path, flags);
+        let mut target = Target {
+            has_library: !differ,
+            takes_variables: true,
+            first: None,
+            why: "runs with other rights than its caller",
+        };
+        for _ in 0..SCRIPTS_MAX {
+            let Some(file) = next.take() else {
+                // The kernel will say what is wrong.
+                return target;
+            };
+            let changes_user = file.changes_user();
+            match file.loading() {
+                Loading::Preloads(first) => {
+                    target.has_library &= !changes_user;
+                    target.first = first;
+                    return target;
+                }
+                Loading::Static => {
+                    target.has_library = false;
+                    target.why = "is linked statically";
+                    return target;
+                }
+                Loading::Foreign => return Target::WITHOUT,
+                Loading::Script(mut path, _) => {
+                    path.push(0);
+                    next = open(AT_FDCWD as u64, Some(&path), 0);
+                }
+            }
+        }
+        target
+    }
+
+    /// The beginning of what it is told to preload.
+    pub fn preload(&self, library: &[u8]) -> Vec<u8> {
+        if !self.takes_variables {
+            return Vec::new();
+        }
+        match &self.first {
+            Some(first) => [first, &b":"[..], library].concat(),
+            None => library.to_vec(),
+        }
+    }
+}
+
+/// An open program.
+pub(crate) struct File(u64);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        kernel::plain(libc::SYS_close, &[self.0]);
+    }
+}
+
+pub(crate) fn open(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Option<File> {
+    let path = path?;
+    let how = (O_RDONLY | O_CLOEXEC) as u64;
+    let answer = if path == b"\0" && flags & AT_EMPTY_PATH as u64 != 0 {
+        // Also what was opened with O_PATH.
+        let own = format!("/proc/self/fd/{}\0", dirfd as i32);
+        let args = [AT_FDCWD as u64, PATH, how, 0, 0, 0];
+        kernel::with_path(libc::SYS_openat, args, own.as_bytes())
+    } else {
+        kernel::with_path(libc::SYS_openat, [dirfd, PATH, how, 0, 0, 0], path)
+    };
+    u64::try_from(answer).ok().map(File)
+}
+
+impl File {
+    /// Its file says that it runs as somebody else, or with more rights. Whether the kernel heeds that where it stands
+    /// is not asked: then it merely has the mount's descriptors.
+    fn changes_user(&self) -> bool {
+        // SAFETY: a structure of numbers.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        let to = (&raw mut stat).expose_provenance() as u64;
+        // SAFETY: the kernel fills the structure.
+        unsafe { kernel::call(libc::SYS_fstat, [self.0, to, 0, 0, 0, 0]) };
+        let stat = std::hint::black_box(stat);
+        if stat.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+            return true;
+        }
+        let args = [self.0, PATH, 0, 0, 0, 0];
+        kernel::with_path(libc::SYS_fgetxattr, args, b"security.capability\0") > 0
+    }
+
+    pub fn loading(&self) -> Loading {
+        loading::of(|at, bytes| {
+            let to = bytes.as_mut_ptr().expose_provenance() as u64;
+            let args = [self.0, to, bytes.len() as u64, at, 0, 0];
+            // SAFETY: the kernel fills at most the buffer.
+            let len = unsafe { kernel::call(libc::SYS_pread64, args) };
+            usize::try_from(len).unwrap_or(0)
+        })
+    }
+}

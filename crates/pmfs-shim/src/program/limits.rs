@@ -1,0 +1,92 @@
+//! RLIMIT_FSIZE: how large a file this program may make. The kernel asks on writing, so the library has to.
+//!
+//! Absent on purpose: a limit that another process sets for this one (prlimit(2)); it holds from the next program on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libc::EFBIG;
+
+use crate::entry::Call;
+use crate::entry::dispatch::Verdict;
+use crate::own::kernel;
+use crate::process::guest;
+use crate::program::Answer;
+
+/// Not asked for yet; no limit is so large.
+const UNKNOWN: u64 = u64::MAX - 1;
+/// A guest has another: to be asked for each time, and not kept, until it is over.
+const ASK: u64 = u64::MAX - 2;
+
+static FILE_BYTES: AtomicU64 = AtomicU64::new(UNKNOWN);
+
+/// setrlimit(2), prlimit(2): it may be another now.
+pub(crate) fn change(call: &Call) -> Verdict {
+    // SAFETY: the program's own call, as it made it.
+    let answer = unsafe { kernel::call(call.rax as i64, call.args) };
+    let known = if guest::own().is_some() { ASK } else { UNKNOWN };
+    FILE_BYTES.store(known, Ordering::Relaxed);
+    crate::calls::kernel_answer(answer).into()
+}
+
+/// A guest's own limit, if it set one, is none of its parent's.
+pub(crate) fn guest_is_over() {
+    let _ = FILE_BYTES.compare_exchange(ASK, UNKNOWN, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+#[inline]
+fn file_bytes() -> u64 {
+    let known = FILE_BYTES.load(Ordering::Relaxed);
+    match known {
+        ASK | UNKNOWN => ask(known),
+        known => known,
+    }
+}
+
+#[cold]
+fn ask(known: u64) -> u64 {
+    let mut limit = [0u64; 2];
+    let at = (&raw mut limit).expose_provenance() as u64;
+    let resource = u64::from(libc::RLIMIT_FSIZE);
+    // SAFETY: the kernel fills a struct rlimit: two words.
+    unsafe { kernel::call(libc::SYS_getrlimit, [resource, at, 0, 0, 0, 0]) };
+    let limit = std::hint::black_box(limit)[0];
+    if known != ASK {
+        FILE_BYTES.store(limit, Ordering::Relaxed);
+    }
+    limit
+}
+
+/// How many of so many bytes may be written at a place, which is asked for only if there is a limit.
+///
+/// # Errors
+/// EFBIG, and SIGXFSZ: not one; what `place` answers.
+#[inline]
+pub(crate) fn cut(bytes: u64, place: impl FnOnce() -> Answer) -> Answer {
+    let limit = file_bytes();
+    if limit == libc::RLIM_INFINITY || bytes == 0 {
+        return Ok(bytes);
+    }
+    let at = place()?;
+    if at >= limit {
+        return Err(exceeded());
+    }
+    Ok(bytes.min(limit - at))
+}
+
+/// Whether a file may come to have that size.
+///
+/// # Errors
+/// EFBIG, and SIGXFSZ.
+pub(crate) fn allow_size(size: u64, before: impl FnOnce() -> Answer) -> Result<(), i32> {
+    if size <= file_bytes() || size <= before()? {
+        return Ok(());
+    }
+    Err(exceeded())
+}
+
+#[cold]
+fn exceeded() -> i32 {
+    let me = [kernel::process().into(), kernel::thread().into()];
+    kernel::plain(libc::SYS_tgkill, &[me[0], me[1], libc::SIGXFSZ as u64]);
+    EFBIG
+}

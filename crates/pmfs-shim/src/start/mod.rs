@@ -1,0 +1,163 @@
+//! The library's constructor, before any other object's (`-z initfirst`): libc has not begun either, so the environment is what the
+//! loader passes.
+
+pub(crate) mod patch;
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use pmfs::{FileId, Fs};
+
+use crate::descriptors::pool;
+use crate::descriptors::{self, Descriptor};
+use crate::entry::gate;
+use crate::entry::signals;
+use crate::names::cwd;
+use crate::own::config::{self, Config};
+use crate::own::kernel;
+use crate::own::log;
+use crate::own::stats;
+use crate::own::thread;
+use crate::process::exec;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn(i32, *const *const c_char, *const *const c_char) = start;
+
+extern "C" fn start(
+    _count: i32,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    let entries = Environment(environment);
+    log::read(entries);
+    if let Some(config) = config::read(entries) {
+        thread::inside(|| begin(config));
+    }
+}
+
+/// The program's environment as the loader passes it: strings, then a null pointer. It is looked at before the program begins, which may
+/// change it.
+#[derive(Clone, Copy)]
+pub(crate) struct Environment(*const *const c_char);
+
+impl Iterator for Environment {
+    type Item = &'static [u8];
+
+    fn next(&mut self) -> Option<&'static [u8]> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not past the null pointer, where it stays.
+        unsafe {
+            let entry = *self.0;
+            if entry.is_null() {
+                return None;
+            }
+            self.0 = self.0.add(1);
+            Some(CStr::from_ptr(entry).to_bytes())
+        }
+    }
+}
+
+fn begin(config: &Config) {
+    std::panic::set_hook(Box::new(|what| {
+        log::line(format_args!("{what}"));
+        // Whatever it held is undone by others.
+        kernel::plain(
+            libc::SYS_kill,
+            &[kernel::process().into(), libc::SIGABRT as u64],
+        );
+        kernel::plain(libc::SYS_exit_group, &[134]);
+    }));
+    gate::start();
+    pmfs::tell_of_stalled(log::line);
+    signals::start();
+    if config.keeper.is_some() || config.keeps_images() {
+        // They have some of these numbers.
+        descriptors::choose_floor();
+    }
+    stats::start();
+    if let Err(why) = patch::apply() {
+        let instead = if config.mountless {
+            "nothing serves this process"
+        } else {
+            "the mount serves this process"
+        };
+        log::line(format_args!("{why}; {instead}"));
+        if config.mountless {
+            // All below the directory is missing to it, and no call of its would say why.
+            log::loudly(format_args!("{why}; {instead}"));
+        }
+    }
+    // After the image, whose stubs need a place near libc: the pool's mapping may be anywhere.
+    if let Some(handed) = &config.handed {
+        take(config, handed);
+    }
+}
+
+/// Takes over what the program before this one in this process has left for it.
+fn take(config: &Config, handed: &[u8]) {
+    let text = std::str::from_utf8(handed)
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .and_then(read_all);
+    let Some(text) = text else {
+        log::line(format_args!("what was handed over can't be read"));
+        return;
+    };
+    // The last, if it is there: a name may have any bytes in it.
+    let name = text.windows(5).position(|bytes| bytes == b"\nexe ");
+    if let Some(at) = name {
+        exec::set_own_name(&text[at + 5..]);
+    }
+    let text = std::str::from_utf8(&text[..name.unwrap_or(text.len())]).unwrap_or_default();
+    let mut lines = text.lines();
+    pmem::slots::keep_descriptors_from(descriptors::choose_floor());
+    let path = Path::new(OsStr::from_bytes(&config.pool));
+    let slot = lines.next().unwrap_or_default();
+    match Fs::open_after_exec(path, &config.open_options(), slot) {
+        Ok(fs) => pool::put(fs),
+        Err(error) => {
+            log::line(format_args!("after exec: {error}"));
+            return;
+        }
+    };
+    for line in lines {
+        if let Some((file, ino)) = line
+            .strip_prefix("cwd ")
+            .and_then(|two| two.split_once(' '))
+            && let (Ok(file), Ok(ino)) = (file.parse(), ino.parse())
+        {
+            cwd::take(FileId::from_number(file), ino);
+            continue;
+        }
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        if let &[number, file, ino, access, is_dir] = numbers.as_slice() {
+            let descriptor = Descriptor {
+                file: FileId::from_number(file),
+                ino,
+                access: access as i32,
+                is_dir: is_dir == 1,
+                borrowed: false,
+            };
+            descriptors::set(number as i32, descriptor);
+        }
+    }
+}
+
+/// A small file; it is closed.
+fn read_all(file: u64) -> Option<Vec<u8>> {
+    let size = kernel::plain(libc::SYS_lseek, &[file, 0, libc::SEEK_END as u64]);
+    let mut text = vec![0u8; size.clamp(0, 1 << 26) as usize];
+    let at = text.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: the kernel fills the buffer.
+    let len = unsafe { kernel::call(libc::SYS_pread64, [file, at, text.len() as u64, 0, 0, 0]) };
+    kernel::plain(libc::SYS_close, &[file]);
+    text.truncate(usize::try_from(len).ok()?);
+    Some(text)
+}

@@ -1,0 +1,147 @@
+//! Who is in a pool and what they hold: read from the runtime area, without asking anybody and without a lock, so that it
+//! is a picture of things that move.
+
+use crate::open::file_lock::table;
+use crate::open::open_table::Thing;
+use crate::pool::Pool;
+use crate::share::counters::Totals;
+use crate::share::owner::slot_of;
+use crate::share::slot::SLOT_SINCE;
+use crate::types::{FileId, Ino, LockClass, LockKind, LockRange};
+
+/// A process that is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its slot.
+    pub slot: u64,
+    /// Process id, as it calls itself.
+    pub pid: u64,
+    /// Name of its program, at most 15 bytes.
+    pub command: String,
+    /// When it attached, ns since the epoch.
+    pub since_ns: i64,
+    /// Whether it lives; else whoever meets it next cleans up after it.
+    pub is_alive: bool,
+    /// Calls that it is in the middle of.
+    pub calls: u64,
+    /// What it has done.
+    pub totals: Totals,
+    /// What medium it emulates.
+    pub emulates: pmem::Emulation,
+}
+
+/// An inode that a process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The process's slot.
+    pub slot: u64,
+    /// The inode.
+    pub ino: Ino,
+    /// How often.
+    pub count: u64,
+    /// The process is a mount whose kernel may hold pages of it.
+    pub is_mapped: bool,
+    /// The open file through which, with its offset in bytes; `None`: held by number, as a mount does.
+    pub file: Option<(FileId, u64)>,
+}
+
+/// A file lock, held or waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Locked {
+    /// The process's slot; `None`: an open file's, of all who have that.
+    pub slot: Option<u64>,
+    /// The process, as it was told with the lock; 0 if it was not.
+    pub pid: u32,
+    /// The inode.
+    pub ino: Ino,
+    /// Whose.
+    pub class: LockClass,
+    /// What for.
+    pub kind: LockKind,
+    /// What it covers.
+    pub range: LockRange,
+    /// Not had yet.
+    pub is_waiting: bool,
+}
+
+impl Pool {
+    /// Who is attached, in the order of slots.
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        self.tell_reads();
+        let lanes: Vec<u64> = (0..self.geometry.lanes)
+            .filter_map(|lane| slot_of(self.pm.load(self.geometry.lane_line(lane))))
+            .collect();
+        let marked = self.slots().filter(|&slot| self.is_marked(slot));
+        let process = |slot| Process {
+            slot,
+            pid: self.slot_pid(slot),
+            command: self.slot_command(slot),
+            since_ns: self.pm.load(self.geometry.slot(slot) + SLOT_SINCE) as i64,
+            is_alive: slot == self.holder().slot || self.slot_locked(slot),
+            calls: lanes.iter().filter(|&&owner| owner == slot).count() as u64,
+            totals: self.totals_of(slot),
+            emulates: self.slot_emulates(slot),
+        };
+        marked.map(process).collect()
+    }
+
+    /// What processes have open.
+    pub(crate) fn holdings(&self) -> Vec<Holding> {
+        let all: Vec<_> = self.references().collect();
+        let copies: Vec<_> = self.kernel_copies().collect();
+        let through_files = |slot: u64, ino: Ino| {
+            let files = all.iter().filter(|other| other.slot == slot);
+            files
+                .filter(|other| match other.thing {
+                    Thing::File(index) => self.file_ino(index) == ino,
+                    Thing::Inode(_) => false,
+                })
+                .count() as u64
+        };
+        let holding = |found: &crate::open::open_table::Reference| {
+            let (ino, count, file) = match found.thing {
+                Thing::File(index) => {
+                    let (id, offset) = self.file_at(index);
+                    (self.file_ino(index), found.count, Some((id, offset)))
+                }
+                // Each open file holds its inode once for each process that has it.
+                Thing::Inode(ino) => {
+                    let own = found.count.saturating_sub(through_files(found.slot, ino));
+                    (ino, own, None)
+                }
+            };
+            Holding {
+                slot: found.slot,
+                ino,
+                count,
+                is_mapped: copies
+                    .iter()
+                    .any(|copy| (copy.slot, copy.ino) == (found.slot, ino)),
+                file,
+            }
+        };
+        let mut found: Vec<Holding> = all.iter().map(holding).collect();
+        found.retain(|holding| holding.count > 0 && holding.ino != 0);
+        found.sort_by_key(|holding| (holding.slot, holding.ino));
+        found
+    }
+
+    /// The file locks.
+    pub(crate) fn locked(&self) -> Vec<Locked> {
+        let records = table::records(self);
+        let shown = records.filter(|record| record.is_held() || record.is_waiting());
+        let mut found: Vec<Locked> = shown
+            .map(|record| Locked {
+                slot: record.slot,
+                pid: record.lock.pid,
+                ino: record.lock.ino,
+                class: record.lock.owner.class,
+                kind: record.lock.kind,
+                range: record.lock.range,
+                is_waiting: record.is_waiting(),
+            })
+            .collect();
+        found.sort_by_key(|lock| (lock.ino, lock.range.start));
+        found
+    }
+}

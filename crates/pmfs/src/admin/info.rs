@@ -1,0 +1,283 @@
+//! What a pool tells about itself: geometry, medium, and what attaching had to do.
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::medium::superblock;
+use crate::open::annex::Table;
+use crate::pool::Pool;
+use crate::share::locks::LockSet;
+use crate::space::alloc::Bitmap;
+use crate::tree::entry::coverage;
+use crate::types::Ino;
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::tree::FANOUT;
+use std::fmt;
+use std::time::Duration;
+
+/// What attaching had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecoveryKind {
+    /// The pool had been closed cleanly.
+    #[default]
+    None,
+    /// Processes had died, the memory was intact: their slots were cleaned up.
+    Slots,
+    /// The runtime area could not be trusted: lanes undone, bitmaps rebuilt from the trees.
+    Walk,
+}
+
+/// What attaching did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecoveryReport {
+    /// How.
+    pub kind: RecoveryKind,
+    /// Open transactions rolled back.
+    pub transactions_undone: u64,
+    /// Undo entries restored.
+    pub entries_undone: u64,
+    /// Calls that dead processes were in the middle of: lanes that they held.
+    pub calls_interrupted: u64,
+    /// Claims of those calls on blocks and inodes, finished or taken back.
+    pub intents_settled: u64,
+    /// Unlinked open files reclaimed.
+    pub orphans: u64,
+    /// Live inodes found by a walk.
+    pub inodes: u64,
+    /// Blocks in use found by a walk.
+    pub blocks: u64,
+    /// Structures that can't be right, found by a walk; the pool is then read-only.
+    pub damage: u64,
+    /// From the attach lock to the end.
+    pub elapsed: Duration,
+}
+
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.damage > 0 {
+            write!(
+                f,
+                "{} damaged structures found, the pool is read-only, run pmfs fsck; ",
+                self.damage
+            )?;
+        }
+        let ms = self.elapsed.as_secs_f64() * 1e3;
+        match self.kind {
+            RecoveryKind::None => write!(f, "the pool was clean"),
+            RecoveryKind::Slots => write!(
+                f,
+                "recovered after a killed process in {ms:.1} ms: {} calls interrupted, \
+                 {} transactions undone ({} entries), {} intents settled, {} orphans reclaimed",
+                self.calls_interrupted,
+                self.transactions_undone,
+                self.entries_undone,
+                self.intents_settled,
+                self.orphans
+            ),
+            RecoveryKind::Walk => write!(
+                f,
+                "recovered after a crash in {ms:.1} ms: {} transactions undone ({} entries), \
+                 {} inodes and {} blocks walked",
+                self.transactions_undone, self.entries_undone, self.inodes, self.blocks
+            ),
+        }
+    }
+}
+
+/// A pool's geometry and medium.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// Names the pool.
+    pub uuid: [u8; 16],
+    /// Format version.
+    pub version: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks of 4 KiB.
+    pub blocks: u64,
+    /// Free ones, the reserve included.
+    pub blocks_free: u64,
+    /// Inode numbers.
+    pub inodes: u64,
+    /// Free ones.
+    pub inodes_free: u64,
+    /// Journal lanes.
+    pub lanes: u32,
+    /// Bytes a lane.
+    pub lane_bytes: u64,
+    /// Processes that there is room for.
+    pub processes: u64,
+    /// Open files that there can be, if the pool has blocks for them.
+    pub open_files: u64,
+    /// File locks, likewise.
+    pub file_locks: u64,
+    /// Bytes that files can never have: superblocks, runtime area, journal.
+    pub overhead_bytes: u64,
+    /// What it stands on, and in which pages.
+    pub medium: String,
+    /// What it stands on.
+    pub medium_kind: pmem::MediumKind,
+    /// What it survives.
+    pub durability: String,
+    /// How lines are flushed.
+    pub flush: String,
+}
+
+/// What a pool tells beside [`PoolInfo`].
+#[derive(Clone, Debug)]
+pub struct PoolDetails {
+    /// When it was made, ns since the epoch.
+    pub crtime_ns: i64,
+    /// How often it was opened by a first opener.
+    pub runs: u64,
+    /// How often that one had to walk the trees.
+    pub recoveries: u64,
+    /// Slots of processes marked as attached.
+    pub attached: u64,
+    /// Open files.
+    pub open_files: u64,
+    /// File locks held and waited for.
+    pub file_locks: u64,
+    /// Blocks kept back for calls that free or overwrite.
+    pub reserve_blocks: u64,
+    /// Free pages.
+    pub free: FreePages,
+    /// The regions, in address order: name, first byte, bytes.
+    pub regions: Vec<(&'static str, u64, u64)>,
+}
+
+/// The pages that hold a file, each counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilePages {
+    /// Of 4 KiB.
+    pub small: u64,
+    /// Of 2 MiB.
+    pub large: u64,
+    /// Of 1 GiB.
+    pub huge: u64,
+}
+
+/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are counted in the
+/// smaller ones too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreePages {
+    /// Of 4 KiB.
+    pub small: u64,
+    /// Of 2 MiB.
+    pub large: u64,
+    /// Of 1 GiB.
+    pub huge: u64,
+}
+
+impl Pool {
+    /// Which pages hold a file; found bit by bit, each under the file's lock.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`], or that it is no file.
+    pub(crate) fn pages(&self, ino: Ino) -> Result<FilePages> {
+        /// Entries looked at while others wait.
+        const STRETCH: u64 = 1 << 12;
+        let mut pages = FilePages::default();
+        let mut index = 0;
+        loop {
+            let _locks = LockSet::take(self, &[ino]);
+            let inode = Inode::live(self, ino)?;
+            inode.require_file()?;
+            let tree = inode.tree();
+            for _ in 0..STRETCH {
+                let found = tree.find(self, index)?;
+                if found.entry.is_leaf() {
+                    match found.units {
+                        1 => pages.small += 1,
+                        FANOUT => pages.large += 1,
+                        _ => pages.huge += 1,
+                    }
+                } else if index >= coverage(tree.root.height()) {
+                    return Ok(pages);
+                }
+                index = found.base + found.units;
+            }
+        }
+    }
+
+    pub(crate) fn details(&self) -> PoolDetails {
+        let record = superblock::run_record(self.pm.mapping());
+        let live = |slot: &u64| self.is_marked(*slot);
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES;
+        let geometry = &self.geometry;
+        let journal_bytes = geometry.lanes * geometry.lane_bytes;
+        let mut regions = vec![
+            ("superblock", 0, BLOCK_BYTES),
+            (
+                "runtime area",
+                geometry.runtime.start,
+                geometry.runtime.end - geometry.runtime.start,
+            ),
+            ("journal", geometry.journal, journal_bytes),
+            (
+                "inode table root",
+                bytes(geometry.inode_table_root),
+                BLOCK_BYTES,
+            ),
+            (
+                "data",
+                bytes(geometry.data_start),
+                self.data.end - bytes(geometry.data_start),
+            ),
+            ("superblock copy", bytes(geometry.blocks - 1), BLOCK_BYTES),
+        ];
+        if geometry.runtime.start > geometry.journal {
+            regions.push((
+                "given up by growing",
+                BLOCK_BYTES,
+                geometry.journal - BLOCK_BYTES,
+            ));
+        }
+        regions.sort_by_key(|region| region.1);
+        PoolDetails {
+            crtime_ns: self.superblock.crtime_ns,
+            runs: record.map_or(0, |record| record.runs),
+            recoveries: record.map_or(0, |record| record.recoveries),
+            attached: self.slots().filter(live).count() as u64,
+            open_files: self
+                .file_lines()
+                .filter(|&(index, _)| self.file_ino(index) != 0)
+                .count() as u64,
+            file_locks: crate::open::file_lock::table::records(self).count() as u64,
+            reserve_blocks: geometry.reserve_blocks,
+            free: Bitmap::blocks(self).free_pages(),
+            regions,
+        }
+    }
+
+    pub(crate) fn info(&self) -> PoolInfo {
+        let medium = self.pm.mapping().medium();
+        PoolInfo {
+            uuid: self.superblock.uuid,
+            version: self.superblock.version,
+            size: self.geometry.blocks * BLOCK_BYTES,
+            blocks: self.geometry.blocks,
+            blocks_free: self.blocks_free(),
+            inodes: self.geometry.inodes,
+            inodes_free: Bitmap::inodes(self).free(),
+            lanes: self.geometry.lanes as u32,
+            lane_bytes: self.geometry.lane_bytes,
+            // The last slot is kept for cleaning up.
+            processes: self.geometry.slot_count - 1,
+            open_files: self.geometry.file_count() + Table::Files.lines(),
+            file_locks: self.geometry.file_lock_count() + Table::FileLocks.lines(),
+            overhead_bytes: self.geometry.overhead_blocks() * BLOCK_BYTES,
+            medium: format!(
+                "{}, {} pages",
+                medium.kind,
+                match medium.page_size >> 20 {
+                    1024.. => "1 GiB",
+                    0 if !self.pm.mapping().has_huge_pages() => "4 KiB",
+                    _ => "2 MiB",
+                }
+            ),
+            medium_kind: medium.kind,
+            durability: medium.durability.to_string(),
+            flush: medium.flush.to_string(),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What runs beside the calls: it makes, checks, repairs, copies, grows and shows pools.
+
+pub mod check;
+pub(crate) mod defrag;
+pub mod dump;
+pub(crate) mod grow;
+pub(crate) mod holders;
+pub(crate) mod image;
+pub(crate) mod info;
+pub(crate) mod look;
+pub(crate) mod mkfs;
+pub(crate) mod name_of;
+pub(crate) mod repair;
+pub(crate) mod statfs;

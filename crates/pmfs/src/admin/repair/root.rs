@@ -1,0 +1,51 @@
+//! The root directory, made anew where its inode is damaged. What its tree still holds is kept.
+
+use crate::error::{Error, Result};
+use crate::inode::{Inode, NewInode};
+use crate::journal::lane::Claim;
+use crate::namespace::inode_table;
+use crate::persist::Restore;
+use crate::pool::Pool;
+use crate::tree::entry::Entry;
+use crate::types::mode;
+use pmfs_format::inode::{ROOT_INO, offset};
+
+/// Makes inode 2 a directory with links.
+///
+/// # Errors
+/// No space for the table's block.
+pub(super) fn renew(pool: &Pool) -> Result<()> {
+    let restore = Restore::new(&pool.pm);
+    match Inode::load(pool, ROOT_INO) {
+        Ok(root) if root.mode & !0o7777 == mode::S_IFDIR => {
+            restore.words(root.off, &[0]);
+            restore.words(root.off + offset::LINKS, &[2]);
+        }
+        Ok(root) => write(pool, &restore, root.off, Entry(root.root)),
+        Err(Error::Stale) => {
+            let lane = Claim::new(pool);
+            inode_table::grow(pool, &lane, ROOT_INO)?;
+            lane.clear_intents();
+            write(pool, &restore, pool.inode_off(ROOT_INO)?, Entry::HOLE);
+        }
+        Err(error) => return Err(error),
+    }
+    restore.barrier();
+    Ok(())
+}
+
+fn write(pool: &Pool, restore: &Restore<'_>, off: u64, tree: Entry) {
+    let new = NewInode {
+        mode: mode::S_IFDIR | 0o755,
+        uid: 0,
+        gid: 0,
+        parent: ROOT_INO,
+        size: 0,
+        root: tree,
+        inline: &[],
+        xattr: 0,
+    };
+    let mut words = new.words(1, pool.clock.now_ns());
+    words[(offset::LINKS / 8) as usize] = 2;
+    restore.words(off, &words);
+}

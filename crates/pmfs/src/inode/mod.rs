@@ -1,0 +1,460 @@
+//! Inodes: finding them in the table, reading them, and the few stores that touch one alone.
+
+pub(crate) mod acl;
+pub(crate) mod xattr;
+
+use crate::error::{Error, Result};
+use crate::journal::lane::Run;
+use crate::persist::{Change, Transaction};
+use crate::pool::Pool;
+use crate::tree::entry::Entry;
+use crate::tree::{Shape, Tree, corrupt};
+use crate::types::{Attr, Ino, mode};
+use pmfs_format::inode::{
+    CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO, offset,
+};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
+
+/// Inodes in one block of the table.
+pub(crate) const PER_BLOCK: u64 = BLOCK_BYTES / InodeRaw::SIZE;
+
+/// The first line of an inode, as it was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inode {
+    /// Its number.
+    pub ino: Ino,
+    /// Byte offset in the pool.
+    pub off: u64,
+    /// Size and flag.
+    pub size_word: u64,
+    pub mtime_ns: i64,
+    pub root: u64,
+    pub ctime_word: i64,
+    pub links: u32,
+    pub flags: u32,
+    pub xattr: u64,
+    pub mode: u32,
+    pub generation: u32,
+    pub parent: u64,
+}
+
+/// The first six words of an inode as they are to be: what calls on names and attributes change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hot(pub [u64; 6]);
+
+impl Inode {
+    /// Reads the inode, live or not.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the number has no place in the table.
+    #[inline(always)]
+    pub fn load(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let off = pool.inode_off(ino)?;
+        let words = pool.pm.read::<8>(off);
+        // Size and mtime change as one store and must be read as one.
+        let pair = pool.pm.load_pair(off);
+        Ok(Inode {
+            ino,
+            off,
+            size_word: pair[0],
+            mtime_ns: pair[1] as i64,
+            root: words[2],
+            ctime_word: words[3] as i64,
+            links: words[4] as u32,
+            flags: (words[4] >> 32) as u32,
+            xattr: words[5],
+            mode: words[6] as u32,
+            generation: (words[6] >> 32) as u32,
+            parent: words[7],
+        })
+    }
+
+    /// Reads the inode of a live file: one with links, or held open.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it is neither.
+    #[inline(always)]
+    pub fn live(pool: &Pool, ino: Ino) -> Result<Inode> {
+        Inode::had(pool, ino)?.possible()
+    }
+
+    /// As [`Inode::live`], of a regular file.
+    ///
+    /// # Errors
+    /// As there, and of [`Inode::require_file`].
+    #[inline(always)]
+    pub fn live_file(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::had(pool, ino)?;
+        inode.possible_as(mode::S_IFREG, unlike_file)
+    }
+
+    /// As [`Inode::live`], of a directory.
+    ///
+    /// # Errors
+    /// As there, and of [`Inode::require_dir`].
+    #[inline(always)]
+    pub fn live_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::had(pool, ino)?;
+        inode.possible_as(mode::S_IFDIR, |_| Error::NotDirectory)
+    }
+
+    /// What has links, or is held open; whatever it is.
+    #[inline(always)]
+    fn had(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::load(pool, ino)?;
+        if inode.links == 0 && !pool.is_open(ino) {
+            return Err(Error::Stale);
+        }
+        Ok(inode)
+    }
+
+    /// The gate for inodes: what goes on from here has a type, and a size that a file can have, whoever wrote the pool.
+    #[inline(always)]
+    fn is_possible(&self) -> bool {
+        is_kind(self.mode & !0o7777) & is_size(self.size_word)
+    }
+
+    /// Through that gate, as what has one type. `unlike`: what is said of the others.
+    #[inline(always)]
+    fn possible_as(self, kind: u32, unlike: fn(u32) -> Error) -> Result<Inode> {
+        if self.mode & !0o7777 == kind && is_size(self.size_word) {
+            return Ok(self);
+        }
+        // Not the inode itself: what is told of by its address stays in memory.
+        Err(refused(self.off, self.mode, self.size_word, unlike))
+    }
+
+    /// As it was read under a lock, through that gate.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    #[inline(always)]
+    pub fn possible(self) -> Result<Inode> {
+        match self.is_possible() {
+            true => Ok(self),
+            false => Err(impossible(self.off)),
+        }
+    }
+
+    /// Bytes, or entries of a directory.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size_word & SIZE_MASK
+    }
+
+    pub fn ctime_ns(&self) -> i64 {
+        if self.size_word & CTIME_IS_MTIME != 0 {
+            self.mtime_ns
+        } else {
+            self.ctime_word
+        }
+    }
+
+    /// The type bits.
+    #[inline]
+    pub fn kind(&self) -> u32 {
+        self.mode & mode::S_IFMT
+    }
+
+    /// The word that holds the mode, with other permission bits.
+    pub fn mode_word(&self, bits: u32) -> u64 {
+        u64::from(self.kind() | bits & 0o7777) | u64::from(self.generation) << 32
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.kind() == mode::S_IFDIR
+    }
+
+    /// Whether its block count is stored beside it; others have something else there.
+    pub fn counts_blocks(&self) -> bool {
+        matches!(self.kind(), mode::S_IFREG | mode::S_IFDIR)
+    }
+
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    pub fn require_dir(&self) -> Result<()> {
+        if self.is_dir() {
+            Ok(())
+        } else {
+            Err(Error::NotDirectory)
+        }
+    }
+
+    /// # Errors
+    /// [`Error::IsDirectory`] or [`Error::Invalid`] for what is not a regular file.
+    #[inline]
+    pub fn require_file(&self) -> Result<()> {
+        match self.kind() {
+            mode::S_IFREG => Ok(()),
+            other => Err(unlike_file(other)),
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        if self.is_dir() {
+            Shape::Directory
+        } else {
+            Shape::File
+        }
+    }
+
+    /// Whether `root` is a tree: of a device or a short symlink it is 0.
+    pub fn has_tree(&self) -> bool {
+        matches!(self.kind(), mode::S_IFREG | mode::S_IFDIR | mode::S_IFLNK)
+    }
+
+    pub fn root_slot(&self) -> u64 {
+        self.off + offset::ROOT
+    }
+
+    #[inline]
+    pub fn tree(&self) -> Tree {
+        Tree {
+            root: Entry(self.root),
+            slot: self.root_slot(),
+            shape: self.shape(),
+        }
+    }
+
+    /// The blocks of its attributes; a count of 0 if it has none.
+    pub fn xattr_run(&self) -> Run {
+        Run {
+            block: self.xattr >> BLOCK_SHIFT,
+            count: self.xattr & (BLOCK_BYTES - 1),
+        }
+    }
+
+    /// The first six words as they stand.
+    pub fn hot(&self) -> Hot {
+        Hot([
+            self.size_word,
+            self.mtime_ns as u64,
+            self.root,
+            self.ctime_word as u64,
+            u64::from(self.links) | u64::from(self.flags) << 32,
+            self.xattr,
+        ])
+    }
+
+    /// Logs those of the first six words that are to change.
+    pub fn log(&self, tx: &mut Transaction<'_>, hot: &Hot) -> Change<6> {
+        tx.change(self.off, &self.hot().0, &hot.0)
+    }
+}
+
+impl Hot {
+    pub fn set_size(&mut self, size: u64) {
+        self.0[0] = self.0[0] & !SIZE_MASK | size;
+    }
+
+    /// mtime and ctime both become `now`.
+    pub fn touch(&mut self, now_ns: i64) {
+        self.0[0] |= CTIME_IS_MTIME;
+        self.0[1] = now_ns as u64;
+    }
+
+    /// ctime becomes `now`, mtime stays.
+    pub fn change(&mut self, now_ns: i64) {
+        self.0[0] &= !CTIME_IS_MTIME;
+        self.0[3] = now_ns as u64;
+    }
+
+    /// Also ends what the flags allow: an O_TMPFILE's first link.
+    pub fn set_links(&mut self, links: u32) {
+        self.0[4] = u64::from(links);
+    }
+
+    pub fn set_xattr(&mut self, word: u64) {
+        self.0[5] = word;
+    }
+}
+
+impl Pool {
+    /// The inode table's tree.
+    pub(crate) fn inode_table(&self) -> Tree {
+        Tree::file(self.geometry.table_root(), 0)
+    }
+
+    /// Byte offset of an inode.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the table has no such inode (yet).
+    #[inline(always)]
+    pub(crate) fn inode_off(&self, ino: Ino) -> Result<u64> {
+        if ino < ROOT_INO || ino >= self.geometry.inodes {
+            return Err(Error::Stale);
+        }
+        let block = match self.table_blocks.get(ino / PER_BLOCK) {
+            Some(block) => block,
+            None => self.find_table_block(ino)?,
+        };
+        Ok(block + ino % PER_BLOCK * InodeRaw::SIZE)
+    }
+
+    /// Byte offset of an inode, if this process knows where its block of the table is. For hints: a number that no inode has is not
+    /// told from others.
+    #[inline(always)]
+    pub(crate) fn known_inode_off(&self, ino: Ino) -> Option<u64> {
+        let block = self.table_blocks.get(ino / PER_BLOCK)?;
+        Some(block + ino % PER_BLOCK * InodeRaw::SIZE)
+    }
+
+    /// The table's block that has an inode, by a walk.
+    fn find_table_block(&self, ino: Ino) -> Result<u64> {
+        let index = ino / PER_BLOCK;
+        let found = self.inode_table().find(self, index)?;
+        if !found.entry.is_leaf() {
+            return Err(Error::Stale);
+        }
+        if found.units != 1 {
+            return Err(corrupt("inode table", found.slot));
+        }
+        self.table_blocks.keep(index, found.entry.off());
+        Ok(found.entry.off())
+    }
+
+    /// See [`crate::Fs::may_have_privileges`].
+    #[inline]
+    pub(crate) fn may_have_privileges(&self, ino: Ino) -> bool {
+        let Ok(off) = self.inode_off(ino) else {
+            return false;
+        };
+        let [xattr, mode] = self.pm.read::<2>(off + offset::XATTR);
+        xattr != 0 || mode as u32 & (mode::S_ISUID | mode::S_ISGID) != 0
+    }
+
+    /// Everything `stat` says of an inode just read.
+    pub(crate) fn attr_of(&self, inode: &Inode) -> Attr {
+        let mut attr = Attr::default();
+        self.attr_into(inode, &mut attr);
+        attr
+    }
+
+    /// As [`Pool::attr_of`], to where it is wanted: to move it costs more than to find it.
+    #[inline(always)]
+    pub(crate) fn attr_into(&self, inode: &Inode, attr: &mut Attr) {
+        let cold = self.pm.read::<3>(inode.off + offset::ATIME);
+        let blocks = crate::tree::usage::blocks(self, inode);
+        let device = matches!(inode.kind(), mode::S_IFBLK | mode::S_IFCHR);
+        attr.ino = inode.ino;
+        attr.generation = inode.generation;
+        attr.mode = inode.mode;
+        attr.links = inode.links;
+        attr.uid = cold[1] as u32;
+        attr.gid = (cold[1] >> 32) as u32;
+        attr.rdev = if device { inode.parent as u32 } else { 0 };
+        attr.size = match inode.is_dir() {
+            true => inode.size() * 64,
+            false => inode.size(),
+        };
+        // A count, and no promise: no file has more than all.
+        attr.sectors = blocks.min(self.geometry.blocks) * (BLOCK_BYTES / 512);
+        attr.atime_ns = cold[0] as i64;
+        attr.mtime_ns = inode.mtime_ns;
+        attr.ctime_ns = inode.ctime_ns();
+        attr.crtime_ns = cold[2] as i64;
+    }
+}
+
+/// What a new inode is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewInode<'a> {
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Parent of a directory, number of a device.
+    pub parent: u64,
+    pub size: u64,
+    pub root: Entry,
+    /// Where its attributes are, as the inode has it.
+    pub xattr: u64,
+    /// A short symlink's target.
+    pub inline: &'a [u8],
+}
+
+impl NewInode<'_> {
+    /// The inode's 16 words, without links: nothing refers to it yet.
+    pub fn words(&self, generation: u32, now_ns: i64) -> [u64; 16] {
+        let mut words = [0u64; 16];
+        words[0] = self.size | CTIME_IS_MTIME;
+        words[1] = now_ns as u64;
+        words[2] = self.root.0;
+        words[3] = now_ns as u64;
+        words[5] = self.xattr;
+        words[6] = u64::from(self.mode) | u64::from(generation) << 32;
+        words[7] = self.parent;
+        words[8] = now_ns as u64;
+        words[9] = u64::from(self.uid) | u64::from(self.gid) << 32;
+        words[10] = now_ns as u64;
+        let mut inline = [0u8; INLINE_BYTES];
+        inline[..self.inline.len()].copy_from_slice(self.inline);
+        for (word, bytes) in words[11..].iter_mut().zip(inline.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        if matches!(self.mode & mode::S_IFMT, mode::S_IFREG | mode::S_IFDIR) {
+            words[11] = self.xattr & (BLOCK_BYTES - 1);
+        }
+        words
+    }
+}
+
+/// Whether a word of size and flag has a size that a file can have.
+#[inline(always)]
+fn is_size(word: u64) -> bool {
+    // The flag goes out at the top.
+    const { assert!(CTIME_IS_MTIME == 1 << 63) };
+    word << 1 <= SIZE_MAX << 1
+}
+
+/// What is said of another type where a regular file is needed.
+fn unlike_file(kind: u32) -> Error {
+    match kind {
+        mode::S_IFDIR => Error::IsDirectory,
+        _ => Error::Invalid(&"not a regular file"),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refused(off: u64, mode: u32, size_word: u64, unlike: fn(u32) -> Error) -> Error {
+    match is_kind(mode & !0o7777) && is_size(size_word) {
+        true => unlike(mode & mode::S_IFMT),
+        false => impossible(off),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn impossible(off: u64) -> Error {
+    corrupt("inode type or size", off)
+}
+
+/// One bit for each number that is a type.
+const KINDS: u32 = 1 << (mode::S_IFREG >> 12)
+    | 1 << (mode::S_IFDIR >> 12)
+    | 1 << (mode::S_IFLNK >> 12)
+    | 1 << (mode::S_IFIFO >> 12)
+    | 1 << (mode::S_IFSOCK >> 12)
+    | 1 << (mode::S_IFBLK >> 12)
+    | 1 << (mode::S_IFCHR >> 12);
+
+/// Whether these type bits are a type.
+pub(crate) fn is_kind(kind: u32) -> bool {
+    let number = kind >> 12;
+    number < u32::BITS / 2 && KINDS >> number & 1 == 1
+}
+
+/// Checks what a damaged inode could make the engine do; live inodes only.
+pub(crate) fn plausible(inode: &Inode) -> Result<()> {
+    let bad = |what| Err(corrupt(what, inode.off));
+    if !is_kind(inode.kind()) {
+        return bad("inode type");
+    }
+    if inode.size() > SIZE_MAX {
+        return bad("inode size");
+    }
+    if inode.ino < FIRST_INO && (inode.ino == TABLE_INO || !inode.is_dir()) {
+        return bad("root directory");
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! What a transaction leaves to be done that was not closed for good
+//! (docs/adr/0016-closing-without-waiting.md, docs/adr/0017-promised-and-not-waited-for.md).
+//!
+//! Closed by a proof, that holds as long as the words that it logged are what they became; promised by a log of new words, recovery
+//! may make it again. So before one of these words changes again, or is somebody else's, the transaction must be closed for good. Each
+//! lock that covers such words has the debt. Of a proof, whoever takes the lock flushes the line of the closing entry, and fences before
+//! it stores in place, which its own first barrier mostly does. Of a promise, it goes on in the same lane, whose next transaction is all
+//! that is needed, or closes it there ([`crate::journal::promise`]).
+
+use crate::journal::lane::LAST_ID;
+use crate::pool::Pool;
+use pmfs_format::runtime::{DEBT_ID_SHIFT, DEBT_PROMISED};
+
+const LINE_MASK: u64 = (1 << DEBT_ID_SHIFT) - 1;
+
+/// A transaction that is not closed durably for certain: a lock's word for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Debt(u64);
+
+impl Debt {
+    /// Of transaction `id`, whose closing entry is the journal's line `number`; `None` where these don't fit a word.
+    #[inline]
+    pub fn new(number: u64, id: u64) -> Option<Debt> {
+        let fits = number <= LINE_MASK && id < DEBT_PROMISED >> DEBT_ID_SHIFT;
+        fits.then_some(Debt(id << DEBT_ID_SHIFT | number))
+    }
+
+    /// Of transaction `id`, which has no closing entry: the last one of its log is the journal's line `number`.
+    #[inline]
+    pub fn promised(number: u64, id: u64) -> Option<Debt> {
+        Debt::new(number, id).map(|debt| Debt(debt.0 | DEBT_PROMISED))
+    }
+
+    /// As a lock has it.
+    #[inline]
+    pub fn load(pool: &Pool, word: u64) -> Option<Debt> {
+        let word = pool.pm.runtime().load(word);
+        (word != 0).then_some(Debt(word))
+    }
+
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub fn is_promise(self) -> bool {
+        self.0 & DEBT_PROMISED != 0
+    }
+
+    /// Where that entry is, bytes.
+    #[inline]
+    pub fn line(self, pool: &Pool) -> u64 {
+        pool.geometry.journal + (self.0 & LINE_MASK) * 64
+    }
+
+    fn id(self) -> u64 {
+        (self.0 & !DEBT_PROMISED) >> DEBT_ID_SHIFT
+    }
+
+    /// Whether the lane has gone on so far that it is paid. Behind a proof one transaction must have ended: an entry of it is durable,
+    /// and that proves this one done. Behind a promise two: recovery makes the last two.
+    #[inline]
+    pub fn is_paid(self, pool: &Pool) -> bool {
+        let lane = pool.geometry.lane_of_line(self.0 & LINE_MASK);
+        if lane >= pool.geometry.lanes {
+            return true;
+        }
+        let last = pool
+            .pm
+            .runtime()
+            .load(pool.geometry.lane_line(lane) + LAST_ID);
+        let behind = 2 + u64::from(self.is_promise() && !planted!("bug-promise-paid-early"));
+        last >= self.id() + behind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::lane::Lane;
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, ROOT_INO, RenameFlags};
+    use pmfs_format::LockRaw;
+
+    /// Every lane's next transaction has this id.
+    fn go_on_at(fs: &Fs, id: u64) {
+        let pool = fs.pool();
+        let _writable = fs.mapping().writable();
+        for lane in 0..pool.geometry.lanes {
+            let line = pool.geometry.lane_line(lane);
+            pool.pm.runtime().store(line + LAST_ID, id - 1);
+        }
+    }
+
+    /// What each lock owes.
+    fn debts(fs: &Fs) -> Vec<Option<Debt>> {
+        let g = &fs.pool().geometry;
+        let lines = (0..g.lock_count).map(|lock| g.locks + lock * LockRaw::SIZE);
+        let word = std::mem::offset_of!(LockRaw, debt) as u64;
+        lines
+            .map(|line| Debt::load(fs.pool(), line + word))
+            .collect()
+    }
+
+    /// Goal: transactions whose ids are too large for a lock's word owe nothing, and all else goes on. Method: ids that pass that end, by two
+    /// attachments in turn, each call on what the other has changed; what locks owe is of ids from before it. Then the pool as its next
+    /// opener finds it.
+    #[test]
+    fn ids_beyond_a_locks_word() {
+        let end = DEBT_PROMISED >> DEBT_ID_SHIFT;
+        assert!(Debt::new(7, end - 1).is_some() && Debt::new(7, end).is_none());
+        let scratch = Scratch::new(16 << 20);
+        let all = [scratch.open(), scratch.open()];
+        let ino = all[0].create(ROOT_INO, b"a", &NODE).unwrap().ino;
+        all[0].write(ino, 0, &[7; 8000]).unwrap();
+        let before = debts(&all[0]);
+        go_on_at(&all[0], end - 20);
+        let names: [&[u8]; 2] = [b"a", b"b"];
+        for turn in 0..60 {
+            let (fs, byte) = (&all[turn / 3 % 2], turn as u8);
+            fs.write(ino, 100, &[byte; 64]).unwrap();
+            fs.append(ino, &[byte; 10]).unwrap();
+            let (from, to) = (names[turn % 2], names[(turn + 1) % 2]);
+            let none = RenameFlags::empty();
+            fs.rename(ROOT_INO, from, ROOT_INO, to, none).unwrap();
+            let mut got = [0; 64];
+            all[0].read(ino, 100, &mut got).unwrap();
+            assert_eq!(got, [byte; 64]);
+            for (now, before) in debts(&all[0]).into_iter().zip(&before) {
+                let is_of_late =
+                    |debt: &Debt| now != *before && !(end - 20..end).contains(&debt.id());
+                assert_eq!(now.filter(is_of_late), None, "turn {turn}");
+            }
+        }
+        let lanes = 0..all[0].pool().geometry.lanes;
+        let ids = lanes.map(|lane| Lane::at(all[0].pool(), lane).last_id());
+        assert!(ids.max() > Some(end), "it is passed");
+        assert!(all[0].check().unwrap().is_clean());
+        for fs in all {
+            fs.close().unwrap();
+        }
+        let again = scratch.open();
+        assert_eq!(again.getattr(ino).unwrap().size, 8600);
+        assert_eq!(again.lookup(ROOT_INO, b"a").unwrap().ino, ino);
+    }
+}

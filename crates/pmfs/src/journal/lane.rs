@@ -1,0 +1,703 @@
+//! Lanes: where a transaction logs, and where a call says what it is about to do to the bitmaps.
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::pool::{Began, Pool};
+use crate::recovery::{Scan, scan};
+use crate::share::owner;
+use crate::types::Ino;
+use pmfs_format::inode::{TABLE_INO, offset};
+use pmfs_format::runtime::{
+    INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
+    INTENT_UNDER, INTENT_WORD, INTENT_XATTR, OWNER_THREAD_MASK,
+};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, IntentRaw};
+use std::cell::Cell;
+
+const OWNER: u64 = 0;
+/// Where in a lane's line the id of its last transaction is.
+pub(crate) const LAST_ID: u64 = 8;
+const HEAD: u64 = 16;
+const INTENTS: u64 = 24;
+const BLOCK_CURSOR: u64 = 32;
+const INODE_CURSOR: u64 = 40;
+const META_CURSOR: u64 = 48;
+const WORKING: u64 = 56;
+
+const KIND_SHIFT: u32 = 56;
+const LEVEL_SHIFT: u32 = 48;
+const RUN_SHIFT: u32 = 24;
+/// Bits of a kind's word that may hold an index.
+const INDEX_MASK: u64 = (1 << LEVEL_SHIFT) - 1;
+
+/// For [`Purpose::Range`], of a whole tree: whatever the new tree names stays.
+pub(crate) const CHANGED: u64 = INDEX_MASK;
+
+/// The lane that this thread used last; more than any pool has if it used none.
+fn hint() -> u64 {
+    pmem::thread::with(|thread| thread.lane.get()).wrapping_sub(1)
+}
+
+fn set_hint(index: u64) {
+    pmem::thread::with(|thread| thread.lane.set(index + 1));
+}
+
+/// Makes this thread prefer a lane, so that a recorded run can be had again.
+#[cfg(feature = "record")]
+pub fn prefer_lane(index: u64) {
+    set_hint(index);
+}
+
+/// Entries that a lane's log has room for before it begins at its start again.
+#[cfg(feature = "record")]
+#[must_use]
+pub fn lane_entries_left(fs: &crate::Fs, index: u64) -> u64 {
+    let pool = fs.pool();
+    let entries = pool.geometry.lane_entries();
+    let head = pool
+        .pm
+        .runtime()
+        .load(pool.geometry.lane_line(index) + HEAD);
+    entries - head % entries
+}
+
+/// What a block is for: data spreads over the pool lane by lane, the rest stays together near its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zone {
+    /// File data.
+    Data,
+    /// Nodes, buckets, attributes, the inode table.
+    Meta,
+}
+
+impl Zone {
+    pub fn other(self) -> Zone {
+        match self {
+            Zone::Data => Zone::Meta,
+            Zone::Meta => Zone::Data,
+        }
+    }
+}
+
+/// A run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// First block.
+    pub block: u64,
+    /// Blocks; at most 2^24 - 1.
+    pub count: u64,
+}
+
+/// Whose some blocks are to be, or were: what decides after a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A node of a tree (`level` 1 and up) or a leaf (0) at `index`.
+    Tree { ino: Ino, level: u32, index: u64 },
+    /// An inode's attribute blocks.
+    Xattr { ino: Ino },
+    /// An inode number (the run's block is the number).
+    Inode { ino: Ino },
+    /// All blocks of an inode without links, up to a cursor.
+    Reclaim { ino: Ino, cursor: u64 },
+    /// The old subtree (its entry is in `run`'s place), named by `slot` before the change.
+    Subtree { slot: u64, level: u32, cursor: u64 },
+    /// First and last index of the subtree record before it, and the first whose leaf stays, or [`CHANGED`]; its first word is
+    /// the subtree's base plus one.
+    Range { from: u64, to: u64, kept: u64 },
+    /// Saved data of the running transaction.
+    Scratch,
+    /// Nodes of a tree that was built as a whole, whose topmost node is the block `top`.
+    Under { ino: Ino, top: u64 },
+    /// A word that is stored in place: nothing to free, but to be flushed.
+    Word { off: u64 },
+}
+
+impl Purpose {
+    /// The leaf of a file's block.
+    pub fn leaf(ino: Ino, index: u64) -> Purpose {
+        Purpose::Tree {
+            ino,
+            level: 0,
+            index,
+        }
+    }
+}
+
+/// A lane that this thread has to itself until it drops it.
+pub(crate) struct Lane<'a> {
+    pool: &'a Pool,
+    /// Blocks that the inode at `accounted` has gained since its count was stored.
+    gained: Cell<i64>,
+    /// Byte offset of the inode whose blocks are being counted; 0 for none.
+    accounted: Cell<u64>,
+    line: u64,
+    log: u64,
+    intents: u64,
+}
+
+impl<'a> Lane<'a> {
+    /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a free one.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn claim(pool: &'a Pool) -> Lane<'a> {
+        let owed = pool.pm.owed_promise();
+        let lane = match owed {
+            Some(entry) => Lane::claim_of(pool, entry),
+            None => Lane::claim_any(pool),
+        };
+        lane.take_over(owed);
+        lane
+    }
+
+    /// Claims the lane that has this line of the journal, and goes on preferring its own.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn claim_of(pool: &'a Pool, entry: u64) -> Lane<'a> {
+        let index = pool
+            .geometry
+            .lane_of_line((entry - pool.geometry.journal) / 64);
+        owner::acquire(pool, pool.geometry.lane_line(index) + OWNER);
+        Lane::at(pool, index)
+    }
+
+    /// Gives it back, with no record written.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn give_back(self) {
+        owner::release(self.pool, self.line + OWNER);
+    }
+
+    /// The pool that it is of.
+    #[inline]
+    pub fn pool(&self) -> &'a Pool {
+        self.pool
+    }
+
+    /// The thread's last lane if it can be had.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn claim_any(pool: &'a Pool) -> Lane<'a> {
+        let lanes = pool.geometry.lanes;
+        let me = pool.holder().word();
+        let hint = hint();
+        let start = if hint == u64::MAX {
+            owner::thread_tag() & OWNER_THREAD_MASK
+        } else {
+            hint
+        };
+        for step in 0..lanes {
+            let index = match start + step {
+                index if index < lanes => index,
+                beyond => beyond % lanes,
+            };
+            let line = pool.geometry.lane_line(index);
+            let runtime = pool.pm.runtime();
+            if runtime.load(line) == 0 && runtime.cas(line + OWNER, 0, me).is_ok() {
+                set_hint(index);
+                return Lane::at(pool, index);
+            }
+        }
+        let index = start % lanes;
+        owner::acquire(pool, pool.geometry.lane_line(index));
+        Lane::at(pool, index)
+    }
+
+    /// Spare blocks of all lanes: marked as used, and as good as free.
+    pub fn spares(pool: &'a Pool) -> u64 {
+        let lanes = 0..pool.geometry.lanes;
+        lanes
+            .filter(|&index| Lane::at(pool, index).spare().is_some())
+            .count() as u64
+    }
+
+    /// Gives the spare blocks of all lanes back that nobody is in.
+    pub fn free_spares(pool: &'a Pool) {
+        let runtime = pool.pm.runtime();
+        for index in 0..pool.geometry.lanes {
+            let line = pool.geometry.lane_line(index);
+            let me = pool.holder().word();
+            if Lane::at(pool, index).spare().is_some() && runtime.cas(line + OWNER, 0, me).is_ok() {
+                let lane = Lane::at(pool, index);
+                // Without room for a record it stays what it is.
+                let _ = lane.free_spare();
+                owner::release(pool, line + OWNER);
+            }
+        }
+    }
+
+    /// Lane `index`, which the caller owns: claimed, or under the recovery lock.
+    pub fn at(pool: &'a Pool, index: u64) -> Lane<'a> {
+        Lane {
+            pool,
+            gained: Cell::new(0),
+            accounted: Cell::new(0),
+            line: pool.geometry.lane_line(index),
+            log: pool.geometry.lane_log(index),
+            intents: pool.geometry.lane_intents(index),
+        }
+    }
+
+    /// The id of its last transaction.
+    #[inline]
+    pub fn last_id(&self) -> u64 {
+        self.pool.pm.load(self.line + LAST_ID)
+    }
+
+    /// The id of a new transaction.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn next_id(&self) -> u64 {
+        let runtime = self.pool.pm.runtime();
+        let id = runtime.load(self.line + LAST_ID) + 1;
+        runtime.store(self.line + LAST_ID, id);
+        id
+    }
+
+    /// Where the next entry goes.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn next_entry(&self) -> u64 {
+        let head = self.head();
+        self.set_head(head + 1);
+        self.entry(head)
+    }
+
+    /// The number of the next entry.
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.pool.pm.runtime().load(self.line + HEAD)
+    }
+
+    /// The entries before this number are written.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_head(&self, head: u64) {
+        self.pool.pm.runtime().store(self.line + HEAD, head);
+    }
+
+    /// Where an entry of this number goes.
+    #[inline]
+    pub fn entry(&self, number: u64) -> u64 {
+        self.log + self.pool.geometry.entry_in_lane(number)
+    }
+
+    /// The number in the journal of the line at `entry`.
+    #[inline]
+    pub fn number_of(&self, entry: u64) -> u64 {
+        (entry - self.pool.geometry.journal) / 64
+    }
+
+    /// What this lane itself owes is paid by entries that it has just got: they prove the transaction before theirs done, and the barrier
+    /// behind them makes durable what that one promised.
+    #[inline]
+    pub fn pay_by_entries(&self) {
+        let log = self.log..self.log + self.pool.geometry.lane_bytes;
+        self.pool.pm.forgive(|line| log.contains(&line));
+    }
+
+    /// Where its last entry is; `None` if it has none.
+    pub fn last_entry(&self) -> Option<u64> {
+        let last = self.head().checked_sub(1)?;
+        Some(self.entry(last))
+    }
+
+    /// Sets the counters that a scan of the log has found.
+    pub fn reset(&self, last_id: u64, head: u64) {
+        let restarts = planted!("bug-ids-restart");
+        self.reset_ids(if restarts { 0 } else { last_id }, head);
+        self.clear_intents();
+    }
+
+    /// As [`Lane::reset`], but the intents are still to be settled. An id that the dead thread had drawn and
+    /// not written may stand above the log's.
+    pub fn reset_ids(&self, last_id: u64, head: u64) {
+        let runtime = self.pool.pm.runtime();
+        let drawn = runtime.load(self.line + LAST_ID);
+        runtime.store(self.line + LAST_ID, last_id.max(drawn));
+        self.set_head(head);
+    }
+
+    fn cursor_off(&self, zone: Zone) -> u64 {
+        self.line
+            + if zone == Zone::Data {
+                BLOCK_CURSOR
+            } else {
+                META_CURSOR
+            }
+    }
+
+    /// Where this lane looks for its next block.
+    pub fn block_cursor(&self, zone: Zone) -> u64 {
+        self.pool.pm.load(self.cursor_off(zone))
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_block_cursor(&self, zone: Zone, block: u64) {
+        self.pool.pm.runtime().store(self.cursor_off(zone), block);
+    }
+
+    /// Where this lane looks for its next inode.
+    pub fn inode_cursor(&self) -> u64 {
+        self.pool.pm.load(self.line + INODE_CURSOR)
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_inode_cursor(&self, ino: u64) {
+        self.pool.pm.runtime().store(self.line + INODE_CURSOR, ino);
+    }
+
+    /// The inode noted last.
+    pub fn working(&self) -> Ino {
+        self.pool.pm.load(self.line + WORKING)
+    }
+
+    /// From now on this call changes the content of `inode`: blocks gained and lost are its own, and whoever
+    /// recovers the lane flushes what others may have seen of it and counts its blocks anew.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn work_on(&self, inode: &Inode) {
+        self.accounted
+            .set(if inode.counts_blocks() { inode.off } else { 0 });
+        self.pool.pm.runtime().store(self.line + WORKING, inode.ino);
+    }
+
+    /// Blocks gained and lost are nobody's again.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn work_done(&self) {
+        self.settle_account();
+        self.accounted.set(0);
+    }
+
+    /// Counts blocks gained or lost for a purpose; those of the inode table are nobody's.
+    pub fn count_blocks(&self, purpose: Purpose, blocks: i64) {
+        let counted = match purpose {
+            Purpose::Tree { ino, .. } => ino != TABLE_INO,
+            Purpose::Xattr { .. } | Purpose::Under { .. } => true,
+            _ => false,
+        };
+        if counted {
+            self.gained.set(self.gained.get() + blocks);
+        }
+    }
+
+    /// Blocks of an old subtree are gone.
+    pub fn lose_blocks(&self, blocks: u64) {
+        self.gained.set(self.gained.get() - blocks as i64);
+    }
+
+    /// Stores the inode's count of blocks, unflushed: it is no promise, and recovery counts anew.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn settle_account(&self) {
+        let gained = self.gained.replace(0);
+        let off = self.accounted.get();
+        if gained != 0 && off != 0 {
+            let slot = off + offset::BLOCKS;
+            let blocks = self.pool.pm.load(slot).saturating_add_signed(gained);
+            let noted = self.pool.note_stray(self.working());
+            self.pool.pm.stray_word(noted, slot, blocks);
+        }
+    }
+
+    /// Intent records that may stand at a time: all but the spare's.
+    fn records(&self) -> u64 {
+        self.pool.geometry.intents_per_lane - 1
+    }
+
+    /// Intent records that are still to be had.
+    pub fn room(&self) -> u64 {
+        self.records() - self.intent_count()
+    }
+
+    /// Intent records written.
+    pub fn intent_count(&self) -> u64 {
+        self.pool.pm.load(self.line + INTENTS).min(self.records())
+    }
+
+    fn record_off(&self, record: u64) -> u64 {
+        self.intents + record * IntentRaw::SIZE
+    }
+
+    /// Writes down what is in question, before it is touched; answers the record's number.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if the lane has no record left: the call is too scattered.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn intend(&self, run: u64, purpose: Purpose) -> Result<u64> {
+        let record = self.intent_count();
+        if record >= self.records() {
+            return Err(Error::NoSpace);
+        }
+        let (kind, ino, index) = encode(purpose);
+        let runtime = self.pool.pm.runtime();
+        runtime.write(self.record_off(record), &[run, kind, ino, index]);
+        runtime.store(self.line + INTENTS, record + 1);
+        Ok(record)
+    }
+
+    /// As [`Lane::intend`], for a run of blocks.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn intend_run(&self, run: Run, purpose: Purpose) -> Result<u64> {
+        self.intend(run.block << RUN_SHIFT | run.count, purpose)
+    }
+
+    /// Record `record`: its first word and its purpose; `None` if settled or unreadable.
+    pub fn intent(&self, record: u64) -> Option<(u64, Purpose)> {
+        let [run, kind, ino, index] = self.pool.pm.read::<4>(self.record_off(record));
+        if run == 0 {
+            return None;
+        }
+        Some((run, decode(kind, ino, index)?))
+    }
+
+    /// Settles what no call can have written down: whoever left the lane may have written anything there.
+    pub fn strike_impossible(&self) {
+        let data = &self.pool.data;
+        let blocks = data.start >> BLOCK_SHIFT..data.end >> BLOCK_SHIFT;
+        let is_word =
+            |off: u64| off.is_multiple_of(8) && off >= data.start - BLOCK_BYTES && off < data.end;
+        for record in 0..self.intent_count() {
+            let Some((word, purpose)) = self.intent(record) else {
+                continue;
+            };
+            let run = Lane::run_of(word);
+            let possible = match purpose {
+                Purpose::Inode { ino } | Purpose::Reclaim { ino, .. } => {
+                    ino < self.pool.geometry.inodes
+                }
+                Purpose::Subtree { slot: off, .. } | Purpose::Word { off } => is_word(off),
+                Purpose::Range { from, to, .. } => from <= to,
+                _ => run.block >= blocks.start && run.block + run.count <= blocks.end,
+            };
+            if !possible {
+                self.settle(record);
+            }
+        }
+    }
+
+    /// The inode of a record, settled or not.
+    pub fn intent_ino(&self, record: u64) -> Ino {
+        let [_, kind, ino, index] = self.pool.pm.read::<4>(self.record_off(record));
+        match decode(kind, ino, index) {
+            Some(
+                Purpose::Tree { ino, .. } | Purpose::Xattr { ino } | Purpose::Under { ino, .. },
+            ) => ino,
+            _ => 0,
+        }
+    }
+
+    /// The run in a record's first word.
+    pub fn run_of(word: u64) -> Run {
+        Run {
+            block: word >> RUN_SHIFT,
+            count: word & ((1 << RUN_SHIFT) - 1),
+        }
+    }
+
+    /// Replaces a record's run by what is left of it; settles it at 0 blocks.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn shrink(&self, record: u64, run: Run) {
+        let word = if run.count == 0 {
+            0
+        } else {
+            run.block << RUN_SHIFT | run.count
+        };
+        self.pool.pm.runtime().store(self.record_off(record), word);
+    }
+
+    /// Marks a record as done with.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn settle(&self, record: u64) {
+        self.pool.pm.runtime().store(self.record_off(record), 0);
+    }
+
+    /// Moves a record's cursor.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn set_cursor(&self, record: u64, cursor: u64) {
+        self.pool
+            .pm
+            .runtime()
+            .store(self.record_off(record) + 24, cursor);
+    }
+
+    /// Forgets all records.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn clear_intents(&self) {
+        self.pool.pm.runtime().store(self.line + INTENTS, 0);
+    }
+
+    /// The block that this lane has and nobody uses; it is marked as used.
+    pub fn spare(&self) -> Option<u64> {
+        let block = self.pool.pm.load(self.record_off(self.records()));
+        let data = &self.pool.data;
+        (block != 0 && data.contains(&(block << BLOCK_SHIFT))).then_some(block)
+    }
+
+    /// Takes the spare block for a leaf. It stays the spare one until the call makes another one that, or settles.
+    ///
+    /// # Errors
+    /// As [`Lane::intend`].
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn take_spare(&self, purpose: Purpose) -> Result<Option<u64>> {
+        let Some(block) = self.spare() else {
+            return Ok(None);
+        };
+        self.intend_run(Run { block, count: 1 }, purpose)?;
+        self.count_blocks(purpose, 1);
+        Ok(Some(block))
+    }
+
+    /// Makes a leaf's old block, which a record names, the spare one. Until the records are cleared they decide what it is.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn keep_spare(&self, block: u64, purpose: Purpose) {
+        self.count_blocks(purpose, -1);
+        self.set_spare(block);
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    fn set_spare(&self, block: u64) {
+        let off = self.record_off(self.records());
+        self.pool.pm.runtime().store(off, block);
+    }
+
+    /// Whether an open record names the spare block.
+    fn is_spare_in_question(&self) -> bool {
+        let Some(spare) = self.spare() else {
+            return false;
+        };
+        let mut open = (0..self.intent_count()).filter_map(|record| self.intent(record));
+        open.any(|(word, purpose)| {
+            let run = Lane::run_of(word);
+            matches!(purpose, Purpose::Tree { .. } | Purpose::Scratch)
+                && spare.wrapping_sub(run.block) < run.count
+        })
+    }
+
+    /// For whoever settles: what a record names is the record's.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn doubt_spare(&self) {
+        if self.is_spare_in_question() && !planted!("bug-spare-kept") {
+            self.set_spare(0);
+        }
+    }
+
+    /// Gives the spare block back.
+    ///
+    /// # Errors
+    /// As [`Lane::intend`].
+    #[cfg_attr(feature = "record", track_caller)]
+    fn free_spare(&self) -> Result<()> {
+        if let Some(block) = self.spare() {
+            let record = self.intend_run(Run { block, count: 1 }, Purpose::Scratch)?;
+            self.set_spare(0);
+            self.pool.free_front(self, record, 1);
+            self.clear_intents();
+        }
+        Ok(())
+    }
+
+    /// What its log says.
+    pub fn scan(&self) -> Scan {
+        let (log, entries) = self.log();
+        scan(&self.pool.pm, log, entries)
+    }
+
+    /// The journal's part of this lane: first byte and number of entries.
+    pub fn log(&self) -> (u64, u64) {
+        (self.log, self.pool.geometry.lane_entries())
+    }
+}
+
+/// A claimed lane with its end: records left open are settled by what the trees say.
+pub(crate) struct Claim<'a> {
+    lane: Lane<'a>,
+    began: Began,
+}
+
+impl<'a> Claim<'a> {
+    /// Claims a lane for one call.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn new(pool: &'a Pool) -> Claim<'a> {
+        Claim {
+            lane: Lane::claim(pool),
+            began: Began::now(),
+        }
+    }
+}
+
+impl<'a> std::ops::Deref for Claim<'a> {
+    type Target = Lane<'a>;
+
+    fn deref(&self) -> &Lane<'a> {
+        &self.lane
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let pool = self.lane.pool;
+        if pool.gives_up(self.began) {
+            return;
+        }
+        if pool.pm.intact().is_err() {
+            // Others may go on in this pool: half a transaction must not be what they find. What else was in question is for
+            // those to settle who can read it: the lane stays this process's then, until it is gone.
+            let undone = crate::recovery::undo_lane(pool, &self.lane, true);
+            if undone.is_err() || self.lane.intent_count() > 0 {
+                return;
+            }
+        }
+        if self.lane.intent_count() > 0 {
+            crate::journal::settle::settle(pool, &self.lane);
+            // While the records stand, recovery would count anew.
+            self.lane.settle_account();
+            self.lane.clear_intents();
+        }
+        owner::release(pool, self.lane.line + OWNER);
+    }
+}
+
+fn encode(purpose: Purpose) -> (u64, u64, u64) {
+    match purpose {
+        Purpose::Tree { ino, level, index } => (
+            INTENT_TREE << KIND_SHIFT | u64::from(level) << LEVEL_SHIFT,
+            ino,
+            index,
+        ),
+        Purpose::Xattr { ino } => (INTENT_XATTR << KIND_SHIFT, ino, 0),
+        Purpose::Inode { ino } => (INTENT_INODE << KIND_SHIFT, ino, 0),
+        Purpose::Reclaim { ino, cursor } => (INTENT_RECLAIM << KIND_SHIFT, ino, cursor),
+        Purpose::Subtree {
+            slot,
+            level,
+            cursor,
+        } => (
+            INTENT_SUBTREE << KIND_SHIFT | u64::from(level) << LEVEL_SHIFT,
+            slot,
+            cursor,
+        ),
+        Purpose::Range { from, to, kept } => (INTENT_RANGE << KIND_SHIFT | kept, from, to),
+        Purpose::Scratch => (INTENT_SCRATCH << KIND_SHIFT, 0, 0),
+        Purpose::Under { ino, top } => (INTENT_UNDER << KIND_SHIFT, ino, top),
+        Purpose::Word { off } => (INTENT_WORD << KIND_SHIFT, 0, off),
+    }
+}
+
+fn decode(kind: u64, ino: u64, index: u64) -> Option<Purpose> {
+    let level = (kind >> LEVEL_SHIFT & 0xff) as u32;
+    Some(match kind >> KIND_SHIFT {
+        INTENT_TREE => Purpose::Tree { ino, level, index },
+        INTENT_XATTR => Purpose::Xattr { ino },
+        INTENT_INODE => Purpose::Inode { ino },
+        INTENT_RECLAIM => Purpose::Reclaim { ino, cursor: index },
+        INTENT_SUBTREE => Purpose::Subtree {
+            slot: ino,
+            level,
+            cursor: index,
+        },
+        INTENT_RANGE => Purpose::Range {
+            from: ino,
+            to: index,
+            kept: kind & INDEX_MASK,
+        },
+        INTENT_SCRATCH => Purpose::Scratch,
+        INTENT_UNDER => Purpose::Under { ino, top: index },
+        INTENT_WORD => Purpose::Word { off: index },
+        _ => return None,
+    })
+}

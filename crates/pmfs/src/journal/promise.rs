@@ -1,0 +1,295 @@
+//! Changes that are promised by their log and not closed
+//! (docs/adr/0017-promised-and-not-waited-for.md).
+//!
+//! Once a log of new words is durable ([`crate::persist::Redo`]), its change is certain: the words are stored in place, and the call
+//! returns. Recovery makes the last transaction of a lane again if it is such a one, and also the one before it, if the last one was cut
+//! short: until the barrier of that one the words of the other need not be durable.
+//!
+//! - Whoever has the lane next flushes them, and makes them durable with its first barrier. Not the call that stored them: the locks that
+//!   it gives back would wait for the flush.
+//! - Before one of the words changes otherwise, the promise is closed: its last entry becomes the closing one. The locks that cover the
+//!   words have it as a [`Debt`], and whoever meets it takes the lane.
+//! - So it is when the pool is left clean, for all lanes.
+
+use crate::journal::debt::Debt;
+use crate::journal::lane::Lane;
+use crate::journal::log_entry::Header;
+use crate::persist::{Restore, promised_ranges};
+use crate::pool::Pool;
+use pmem::thread::with;
+use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
+
+/// Entries that a promise may have in a lane of so many: recovery may need the last two logs whole while a third is being written, whatever
+/// it is.
+#[inline]
+pub(crate) fn entries_max(lane_entries: u64) -> u64 {
+    (lane_entries - ENTRIES_MAX as u64 - 1) / 2
+}
+
+/// Which pool a thread's last promise is of.
+fn pool_key(pool: &Pool) -> u64 {
+    let uuid = u128::from_le_bytes(pool.superblock.uuid);
+    (uuid ^ uuid >> 64) as u64 ^ pool.pm.mapping().identity().ino.rotate_left(32)
+}
+
+/// This thread has stored these ranges, offsets and bytes, as its log promises: it need not look at that when it goes on in the lane.
+#[inline]
+pub(crate) fn note_own(pool: &Pool, debt: Debt, ranges: [(u64, u64); 2]) {
+    let [(first, first_bytes), (second, second_bytes)] = ranges;
+    let words = [
+        pool_key(pool),
+        debt.word(),
+        first,
+        first_bytes,
+        second,
+        second_bytes,
+    ];
+    with(|thread| {
+        for (word, value) in thread.promised.iter().zip(words) {
+            word.set(value);
+        }
+    });
+}
+
+/// Closes the promise whose last entry is at `entry`, durably. The caller has no lane.
+#[cold]
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn close_at(pool: &Pool, entry: u64) {
+    let lane = Lane::claim_of(pool, entry);
+    let header = Header::read(&pool.pm, entry);
+    if header.is_last_of_new() || header.kind() == KIND_COMMIT {
+        let restore = Restore::new(&pool.pm);
+        lane.flush_promised();
+        restore.barrier();
+        restore.confirm(entry);
+    }
+    lane.give_back();
+}
+
+impl<'a> Lane<'a> {
+    /// Its last entry, if that is the last one of a promise that is not closed.
+    fn promised(&self) -> Option<u64> {
+        let entry = self.last_entry()?;
+        Header::read(&self.pool().pm, entry)
+            .is_last_of_new()
+            .then_some(entry)
+    }
+
+    /// For who has just claimed it: what its last log promises is flushed, and the debt that led here, whose entry is at `owed`, can be paid.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn take_over(&self, owed: Option<u64>) {
+        if let Some(ranges) = self.own() {
+            // As it mostly is. The log was flushed, and is slow to look at where that takes it out of the cache.
+            for (off, bytes) in ranges {
+                if bytes > 0 && !planted!("bug-redone-unflushed") {
+                    Restore::new(&self.pool().pm).flush(off, bytes);
+                }
+            }
+            if owed.is_some() && owed == self.last_entry() {
+                return self.pool().pm.hold_promise();
+            }
+        } else if !planted!("bug-promise-of-others-unflushed") {
+            self.flush_promised();
+        }
+        if let Some(entry) = owed {
+            self.take_over_debt(entry);
+        }
+    }
+
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn take_over_debt(&self, entry: u64) {
+        let pm = &self.pool().pm;
+        let header = Header::read(pm, entry);
+        if header.is_last_of_new() {
+            return pm.hold_promise();
+        }
+        // The lane has gone on, or somebody has closed it and not waited for that.
+        pm.forgive(|_| true);
+        if header.kind() == KIND_COMMIT {
+            pm.owe(entry);
+        }
+    }
+
+    /// What the last log promises in place, if this thread wrote it.
+    #[inline]
+    fn own(&self) -> Option<[(u64, u64); 2]> {
+        let [key, word] = with(|thread| [0, 1].map(|at: usize| thread.promised[at].get()));
+        let last = Debt::promised(self.number_of(self.last_entry()?), self.last_id())?;
+        let own = last.word() == word && key == pool_key(self.pool());
+        own.then(promised_ranges)
+    }
+
+    /// Flushes what its last log promises in place.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn flush_promised(&self) {
+        let Some(last) = self.promised() else {
+            return;
+        };
+        let pm = &self.pool().pm;
+        let (log, entries) = self.log();
+        let place = (last - log) / 64;
+        for back in 0..=Header::read(pm, last).place() {
+            let entry = log + (place + entries - back % entries) % entries * 64;
+            let header = Header::read(pm, entry);
+            let (off, words) = header.range();
+            if header.kind() == KIND_REDO && self.pool().data.contains(&off) {
+                Restore::new(pm).flush(off, words * 8);
+            }
+        }
+    }
+
+    /// Closes what the lanes have promised, and flushes what closed the last transaction of each: durable with the next fence. The caller has
+    /// the pool to itself.
+    pub fn close_all(pool: &'a Pool) {
+        let restore = Restore::new(&pool.pm);
+        let lanes = (0..pool.geometry.lanes).map(|index| Lane::at(pool, index));
+        let lasts: Vec<(Lane<'_>, u64)> = lanes
+            .filter_map(|lane| lane.last_entry().map(|last| (lane, last)))
+            .collect();
+        let (open, closed): (Vec<_>, Vec<_>) = lasts
+            .into_iter()
+            .partition(|(lane, _)| lane.promised().is_some());
+        closed.iter().for_each(|&(_, last)| restore.flush(last, 64));
+        if open.is_empty() {
+            return;
+        }
+        open.iter().for_each(|(lane, _)| lane.flush_promised());
+        restore.barrier();
+        open.iter().for_each(|&(_, last)| restore.commit(last));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::journal::lane::{Claim, Lane, Purpose, Zone};
+    use crate::scratch::{NODE, Scratch};
+    use crate::space::alloc::Class;
+    use crate::{Fs, ROOT_INO};
+    use pmem::counters::snapshot;
+
+    /// A file of sevens, by its number.
+    fn file(fs: &Fs) -> u64 {
+        let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+        fs.write(ino, 0, &[7; 8000]).unwrap();
+        ino
+    }
+
+    /// Barriers of a call.
+    fn barriers(call: impl FnOnce()) -> u64 {
+        let before = snapshot().fences;
+        call();
+        snapshot().fences - before
+    }
+
+    fn promises(fs: &Fs) -> usize {
+        let lanes = 0..fs.pool().geometry.lanes;
+        lanes
+            .filter(|&lane| Lane::at(fs.pool(), lane).scan().is_promised())
+            .count()
+    }
+
+    /// Goal: whoever overwrites what another has promised waits once, and sees what that one wrote. Method: two threads of two attachments
+    /// in turn, in lanes of their own.
+    #[test]
+    fn threads_in_turn_wait_once() {
+        let scratch = Scratch::new(16 << 20);
+        let (one, other) = (scratch.open(), scratch.open());
+        let ino = file(&one);
+        one.write(ino, 100, &[0; 64]).unwrap();
+        for turn in 1..20u8 {
+            let overwrite = |fs: &Fs| {
+                let mut got = [0; 64];
+                let barriers = barriers(|| assert!(fs.write(ino, 100, &[turn; 64]).is_ok()));
+                fs.read(ino, 100, &mut got).unwrap();
+                assert_eq!((barriers, got), (1, [turn; 64]));
+            };
+            match turn % 2 {
+                0 => overwrite(&one),
+                _ => std::thread::scope(|scope| {
+                    scope
+                        .spawn(|| overwrite(&other))
+                        .join()
+                        .expect("the thread");
+                }),
+            }
+        }
+        assert_eq!(promises(&one), 1, "they took over one lane");
+        assert!(one.check().unwrap().is_clean());
+    }
+
+    /// Goal: who has met a promise, and waits for its lane, may clean up after the one who died in it, which frees blocks. Method: a thread
+    /// that ends with a lane and a block in question.
+    #[test]
+    fn who_waits_for_a_lane_cleans_up_after_its_dead() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let ino = file(&fs);
+        let die = || {
+            fs.write(ino, 100, &[2; 64]).unwrap();
+            let _writable = fs.mapping().writable();
+            let lane = Claim::new(fs.pool());
+            let (pool, zone) = (fs.pool(), Zone::Data);
+            pool.alloc(&lane, 1, Class::Ordinary, zone, Purpose::Scratch)
+                .unwrap();
+            std::mem::forget(lane);
+        };
+        std::thread::scope(|scope| scope.spawn(die).join().expect("the thread"));
+        fs.write(ino, 120, &[3; 64]).unwrap();
+        let mut got = [0; 84];
+        fs.read(ino, 100, &mut got).unwrap();
+        assert_eq!(
+            (got[..20].to_vec(), got[20..].to_vec()),
+            (vec![2; 20], vec![3; 64])
+        );
+        assert!(fs.check().unwrap().is_clean());
+    }
+
+    /// Goal: what recovery makes again is never what an older promise made of a word: others are looking. Method: two of the same words, by
+    /// what recovery would store.
+    #[test]
+    fn an_older_promise_is_not_seen_again() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let ino = file(&fs);
+        for (at, byte) in [(96, 2), (104, 3)] {
+            fs.write(ino, at, &[byte; 64]).unwrap();
+        }
+        let lanes = 0..fs.pool().geometry.lanes;
+        let mut scans = lanes.map(|lane| Lane::at(fs.pool(), lane).scan());
+        let scan = scans.find(crate::recovery::Scan::is_promised).unwrap();
+        let words = scan.promised_words(fs.pool()).unwrap();
+        let is = |&(off, word): &(&u64, &u64)| fs.mapping().load(*off) == *word;
+        assert_eq!((words.len(), words.iter().filter(is).count()), (9, 9));
+    }
+
+    /// Goal: before its words change otherwise, or are somebody else's, a promise is closed; and when the pool is left.
+    #[test]
+    fn what_stores_otherwise_closes_first() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let ino = file(&fs);
+        let others: [&dyn Fn(); 3] = [
+            &|| assert!(fs.write(ino, 0, &[1; 4096]).is_ok()),
+            &|| assert!(fs.append(ino, &[1; 10]).is_ok()),
+            &|| assert!(fs.unlink(ROOT_INO, b"file").is_ok()),
+        ];
+        for other in others {
+            fs.write(ino, 100, &[2; 64]).unwrap();
+            assert_eq!(promises(&fs), 1);
+            other();
+            assert_eq!(promises(&fs), 0);
+        }
+        let ino = file(&fs);
+        fs.write(ino, 100, &[2; 64]).unwrap();
+        fs.write(ino, 104, &[3; 4]).unwrap();
+        assert_eq!(
+            promises(&fs),
+            1,
+            "a word is a promise, too, where one is owed"
+        );
+        fs.close().unwrap();
+        assert_eq!(promises(&scratch.open()), 0, "left clean");
+    }
+}

@@ -1,0 +1,345 @@
+//! Settling a lane's records: for everything a call had in question, the trees say whose it is, and what is
+//! nobody's is freed. The end of a failed call, of an unlink, and of a dead thread's lane are one code.
+//!
+//! Where the medium fails, zeros stand for what can't be read, and would say that a block is nobody's: so nothing is freed by
+//! what was read then.
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::inode::xattr;
+use crate::journal::lane::{CHANGED, Lane, Purpose, Run};
+use crate::pool::Pool;
+use crate::space::alloc::Bitmap;
+use crate::tree::entry::{Entry, coverage};
+use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
+use crate::tree::{Shape, Tree};
+use crate::types::Ino;
+use pmfs_format::BLOCK_SHIFT;
+use pmfs_format::inode::TABLE_INO;
+
+/// Settles every record of the lane. A call settles between two swings if the second replaces nodes that the
+/// first has built: else they would be freed twice, by their own record and with the subtree. The caller holds
+/// the locks of the inodes that the records name. Damage met on the
+/// way leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
+pub(crate) fn settle(pool: &Pool, lane: &Lane<'_>) {
+    settle_records(pool, lane, false);
+}
+
+/// As [`settle`], after a call that has put everything it allocated where it belongs: what it allocated need
+/// not be looked for.
+pub(crate) fn settle_old(pool: &Pool, lane: &Lane<'_>) {
+    settle_records(pool, lane, true);
+}
+
+fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
+    lane.doubt_spare();
+    for record in 0..lane.intent_count() {
+        let Some((word, purpose)) = lane.intent(record) else {
+            continue;
+        };
+        match purpose {
+            Purpose::Tree { .. } | Purpose::Under { .. } if placed => {}
+            Purpose::Reclaim { ino, cursor } => {
+                let _ = reclaim(pool, lane, record, ino, cursor);
+            }
+            Purpose::Subtree {
+                slot,
+                level,
+                cursor,
+            } => {
+                let _ = subtree(pool, lane, record, (Entry(word), level), slot, cursor);
+            }
+            Purpose::Range { .. } | Purpose::Word { .. } => {}
+            Purpose::Inode { ino } => settle_ino(pool, lane, record, ino),
+            _ => settle_run(pool, lane, record, Lane::run_of(word), purpose),
+        }
+    }
+}
+
+/// Frees those blocks of a run that are not what its purpose says. Of a run of leaves some may be in the tree
+/// and others not: a thread was killed between two pointers.
+fn settle_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpose: Purpose) {
+    while run.count > 0 {
+        let Ok(used) = in_use(pool, run.block, purpose) else {
+            return;
+        };
+        let mut same = 1;
+        if let Purpose::Tree {
+            ino,
+            level: 0,
+            index,
+        } = purpose
+        {
+            let at = |by| Purpose::leaf(ino, index + by);
+            while same < run.count && in_use(pool, run.block + same, at(same)).ok() == Some(used) {
+                same += 1;
+            }
+            purpose = at(same);
+        } else {
+            same = run.count;
+        }
+        let rest = Run {
+            block: run.block + same,
+            count: run.count - same,
+        };
+        if used {
+            lane.shrink(record, rest);
+        } else {
+            pool.free_front(lane, record, same);
+        }
+        run = rest;
+    }
+}
+
+/// Whether a block is what its purpose says it was to be. What belongs to an inode that is neither linked nor
+/// open is not: a thread was killed while it made one.
+fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
+    let dead = |ino| -> Result<bool> {
+        Ok(ino != TABLE_INO && Inode::load(pool, ino)?.links == 0 && !pool.is_open(ino))
+    };
+    let used = match purpose {
+        Purpose::Tree { ino, level, index } => {
+            !dead(ino)? && tree_of(pool, ino)?.names(pool, level, index, block)?
+        }
+        Purpose::Under { ino, top } => {
+            let root = tree_of(pool, ino)?.root;
+            !dead(ino)? && root.is_node() && root.off() >> BLOCK_SHIFT == top
+        }
+        Purpose::Xattr { ino } => {
+            !dead(ino)? && Inode::load(pool, ino)?.xattr >> BLOCK_SHIFT == block
+        }
+        _ => false,
+    };
+    pool.pm.intact()?;
+    Ok(used)
+}
+
+/// The tree of an inode, the inode table's own included.
+pub(crate) fn tree_of(pool: &Pool, ino: Ino) -> Result<Tree> {
+    if ino == TABLE_INO {
+        return Ok(pool.inode_table());
+    }
+    let inode = Inode::load(pool, ino)?;
+    Ok(inode.tree())
+}
+
+fn settle_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
+    let live = match Inode::load(pool, ino) {
+        Ok(inode) => inode.links > 0 || pool.is_open(ino),
+        // No table block yet: nothing can be there.
+        Err(_) => false,
+    };
+    if !live && pool.pm.intact().is_ok() {
+        let map = Bitmap::inodes(pool);
+        let _held = map.lock(ino);
+        map.mark(
+            Run {
+                block: ino,
+                count: 1,
+            },
+            false,
+        );
+        lane.settle(record);
+    }
+}
+
+/// Frees all that an inode without links and holders has, and its number.
+fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> Result<()> {
+    // Pairs with the CAS of an opener, who then looks at the links: one of the two sees the other.
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    let inode = Inode::load(pool, ino)?;
+    // A number given back already has nothing to free: its old words name blocks that are others' now.
+    let open = pool.is_open(ino) && !planted!("bug-orphan-reclaimed");
+    pool.pm.intact()?;
+    if inode.links > 0 || open || !Bitmap::inodes(pool).is_set(ino) {
+        return Ok(());
+    }
+    if cursor < ATTRIBUTES_DONE {
+        let shape = inode.shape();
+        let mut freeing = Freeing {
+            pool,
+            lane,
+            record,
+            shape,
+            from: 0,
+            to: coverage(7),
+            kept: u64::MAX,
+            unless: None,
+            cursor,
+            nodes: 0,
+        };
+        let root = Entry(inode.root);
+        if inode.has_tree() && !root.is_hole() {
+            freeing.run(root.unrooted(), root.height(), 0)?;
+        }
+        if inode.xattr != 0 {
+            let run = xattr::place(pool, &inode)?;
+            let map = Bitmap::blocks(pool);
+            let _held = map.lock(run.block);
+            map.mark(run, false);
+            lane.set_cursor(record, ATTRIBUTES_DONE);
+        }
+    }
+    let map = Bitmap::inodes(pool);
+    let _held = map.lock(ino);
+    map.mark(
+        Run {
+            block: ino,
+            count: 1,
+        },
+        false,
+    );
+    lane.settle(record);
+    Ok(())
+}
+
+/// Frees the range of an old subtree that its slot no longer names.
+fn subtree(
+    pool: &Pool,
+    lane: &Lane<'_>,
+    record: u64,
+    (old, level): (Entry, u32),
+    slot: u64,
+    cursor: u64,
+) -> Result<()> {
+    let Some((base, Purpose::Range { from, to, kept })) = lane.intent(record + 1) else {
+        return Ok(());
+    };
+    let base = base - 1;
+    if pool.pm.load(slot) == old.0 {
+        return Ok(());
+    }
+    let new = Entry(pool.pm.load(slot));
+    pool.pm.intact()?;
+    let changed = kept == CHANGED && base == 0 && !planted!("bug-pages-frees-shared");
+    Freeing {
+        pool,
+        lane,
+        record,
+        shape: Shape::File,
+        from,
+        to,
+        kept,
+        unless: changed.then(|| Tree::file(new.0, slot)),
+        cursor,
+        nodes: 0,
+    }
+    .run(old.unrooted(), level, base)?;
+    lane.settle(record);
+    Ok(())
+}
+
+/// Writes down that the inode's blocks are to be freed once it has neither links nor holders.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_reclaim(lane: &Lane<'_>, ino: Ino) -> Result<()> {
+    lane.intend(1, Purpose::Reclaim { ino, cursor: 0 })
+        .map(drop)
+}
+
+/// Writes down that `from..to` of an old subtree is to be freed once `slot` names another.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_subtree(
+    lane: &Lane<'_>,
+    swing: &crate::tree::edit::Swing,
+    from: u64,
+    to: u64,
+) -> Result<()> {
+    intend(lane, swing, (from, to), to)
+}
+
+/// As [`intend_subtree`], for all nodes of the old subtree from `from` on and the leaves before `kept`: the others
+/// stand in the new one too.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_nodes(
+    lane: &Lane<'_>,
+    swing: &crate::tree::edit::Swing,
+    from: u64,
+    kept: u64,
+) -> Result<()> {
+    let to = swing.base + coverage(swing.level);
+    intend(lane, swing, (from, to), kept)
+}
+
+/// As [`intend_subtree`], for all of the old subtree that the new one does not name.
+///
+/// # Errors
+/// As [`Lane::intend`].
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn intend_changed(lane: &Lane<'_>, swing: &crate::tree::edit::Swing) -> Result<()> {
+    let to = swing.base + coverage(swing.level);
+    intend(lane, swing, (swing.base, to), CHANGED)
+}
+
+#[cfg_attr(feature = "record", track_caller)]
+fn intend(
+    lane: &Lane<'_>,
+    swing: &crate::tree::edit::Swing,
+    (from, to): (u64, u64),
+    kept: u64,
+) -> Result<()> {
+    if swing.old.is_hole() {
+        return Ok(());
+    }
+    lane.intend(
+        swing.old.0,
+        Purpose::Subtree {
+            slot: swing.slot,
+            level: swing.level,
+            cursor: 0,
+        },
+    )?;
+    lane.intend(swing.base + 1, Purpose::Range { from, to, kept })
+        .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::lane::Claim;
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, OpenOptions, ROOT_INO};
+    use pmfs_format::BLOCK_BYTES;
+
+    /// An inode that can't be read is zeros, and would say that nothing is its own.
+    #[test]
+    fn what_cannot_be_read_frees_nothing() {
+        let Scratch { dir: _dir, path } = Scratch::new(16 << 20);
+        let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+        fs.write(ino, 0, &[7; BLOCK_BYTES as usize]).unwrap();
+        let other = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let pool = fs.pool();
+        let found = tree_of(pool, ino).unwrap().find(pool, 0).unwrap();
+        let run = Run {
+            block: found.entry.off() >> BLOCK_SHIFT,
+            count: 1,
+        };
+        let lane = Claim::new(pool);
+        lane.intend_run(run, Purpose::leaf(ino, 0)).unwrap();
+        lane.intend(1, Purpose::Inode { ino }).unwrap();
+        lane.intend(1, Purpose::Reclaim { ino, cursor: 0 }).unwrap();
+        if let Err(error) = fs.mapping().poison(pool.inode_off(ino).unwrap()) {
+            return eprintln!("skipped: no UFFDIO_POISON here: {error}");
+        }
+        // Settled by who can't read it, and then by who can.
+        settle(pool, &lane);
+        assert!(pool.pm.intact().is_err());
+        drop(lane);
+        drop(fs);
+        assert!(Bitmap::blocks(other.pool()).is_set(run.block));
+        other.recover_dead().unwrap();
+        let mut got = [0; BLOCK_BYTES as usize];
+        other.read(ino, 0, &mut got).unwrap();
+        assert_eq!(got, [7; BLOCK_BYTES as usize]);
+        assert!(other.check().unwrap().is_clean());
+    }
+}

@@ -1,0 +1,241 @@
+//! A file's own blocks at addresses of a program that uses the library: loads and stores go to the medium, and nobody copies
+//! (PMFS 3.1). What it asks of the engine are pins (`pin.rs`); `pmfs run` does the same for programs that call mmap(2).
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::mapping::stored::Shown;
+use crate::space::pin::BlockRun;
+use crate::types::Ino;
+use pmem::view::{Piece, Stores, View};
+use pmfs_format::BLOCK_BYTES;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Who sees what is stored to a mapped file, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapMode {
+    /// Nothing is stored.
+    Read,
+    /// All see it at once; it is durable once [`FileMap::sync`] has returned.
+    Shared,
+    /// Nobody does until [`FileMap::sync`], which is all or nothing: after a crash the file is as of one of them. No other process
+    /// maps the file meanwhile, and this one each part of it once.
+    Atomic,
+}
+
+/// A part of a file that is mapped, and whether it may be stored to.
+type Part = (Shown, MapMode);
+
+/// What this process has mapped of which file: its pin goes with the last.
+#[derive(Debug, Default)]
+pub(crate) struct Maps(Mutex<BTreeMap<Ino, Vec<Part>>>);
+
+impl Maps {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Ino, Vec<Part>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part of a file, mapped. The file stays, without a name too, as long as it is. Its size may change: what is cut off reads as zeros.
+pub struct FileMap<'a> {
+    fs: &'a Fs,
+    ino: Ino,
+    at: u64,
+    mode: MapMode,
+    /// There until it is dropped.
+    view: Option<View>,
+}
+
+impl Fs {
+    /// Maps the bytes `at..at + len` of a file; `at` at the start of a block, the end not past the file's. Holes there get memory.
+    ///
+    /// # Errors
+    /// [`Error::Mapped`]: a mount's kernel has pages of it, or another process has it mapped and one of the two wants it for itself.
+    /// [`Error::NoSpace`]; [`Error::Invalid`]: not such a range; [`Error::Media`]: private memory, or a medium with large pages (hugetlbfs, most
+    /// DAX devices) of which the range is no whole ones, or [`MapMode::Atomic`] there.
+    pub fn map(&self, ino: Ino, at: u64, len: u64, mode: MapMode) -> Result<FileMap<'_>> {
+        let size = self.getattr(ino)?.size;
+        let inside = at.checked_add(len).is_some_and(|end| end <= size);
+        if !at.is_multiple_of(BLOCK_BYTES) || len == 0 || !inside {
+            return Err(Error::Invalid(
+                &"a range inside the file, from a block's start on, is needed",
+            ));
+        }
+        self.hold(ino)?;
+        let mut maps = self.pool().maps.all();
+        let meets = |(other, _): &Part| other.at < at + len && at < other.at + other.len;
+        let others = maps.get(&ino).map_or(&[][..], Vec::as_slice);
+        let mapped = if mode == MapMode::Atomic && others.iter().any(meets) {
+            Err(Error::Mapped)
+        } else {
+            self.view(ino, at, len, mode)
+        };
+        match mapped {
+            Ok(view) => {
+                let address = view.as_ptr().addr();
+                let shown = Shown { address, at, len };
+                maps.entry(ino).or_default().push((shown, mode));
+                Ok(FileMap {
+                    fs: self,
+                    ino,
+                    at,
+                    mode,
+                    view: Some(view),
+                })
+            }
+            Err(error) => {
+                if others.is_empty() {
+                    self.unpin(ino)?;
+                }
+                drop(maps);
+                self.release(ino)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn view(&self, ino: Ino, at: u64, len: u64, mode: MapMode) -> Result<View> {
+        let stores = match mode {
+            MapMode::Read => Stores::None,
+            MapMode::Shared => Stores::Shared,
+            MapMode::Atomic => Stores::Private,
+        };
+        match mode {
+            MapMode::Atomic => self.pin_apart(ino)?,
+            _ => self.pin(ino, mode == MapMode::Shared)?,
+        }
+        let runs = self.blocks(ino, at, len, u64::MAX)?;
+        let pieces: Vec<Piece> = runs.iter().map(|run| piece(run, at)).collect();
+        let failed = |source: io::Error| {
+            let path = self.mapping().path();
+            let path = path.unwrap_or("a pool without a file".as_ref()).to_owned();
+            let page_size = self.mapping().medium().page_size;
+            Error::from(match source.kind() {
+                io::ErrorKind::Unsupported if page_size > BLOCK_BYTES => {
+                    pmem::Error::LargePages { path, page_size }
+                }
+                _ => pmem::Error::Map { path, len, source },
+            })
+        };
+        self.mapping().view(len, &pieces, stores).map_err(failed)
+    }
+}
+
+fn piece(run: &BlockRun, at: u64) -> Piece {
+    Piece {
+        at: run.at - at,
+        off: run.off,
+        len: run.len,
+    }
+}
+
+impl FileMap<'_> {
+    fn there(&self) -> &View {
+        self.view.as_ref().expect("there until it is dropped")
+    }
+
+    /// Bytes; whole pages.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    pub fn len(&self) -> u64 {
+        self.there().len()
+    }
+
+    /// Its first address. Others store to what is there at any time, so it is for atomic accesses, or for who knows that nobody does.
+    /// While [`FileMap::sync`] of an atomic mapping runs, nobody may store.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.there().as_ptr()
+    }
+
+    /// Copies out of it, from `at` in the mapping on.
+    ///
+    /// # Errors
+    /// `InvalidInput`: outside it; `UnexpectedEof`: the medium failed.
+    pub fn read(&self, at: u64, to: &mut [u8]) -> io::Result<()> {
+        self.there().read(at, to)
+    }
+
+    /// Copies into it.
+    ///
+    /// # Errors
+    /// As of [`FileMap::read`]; `PermissionDenied`: it is for reading.
+    pub fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.there().write(at, from)
+    }
+
+    /// Makes what was stored durable, and updates the file's times; of an atomic mapping, gives the file what was stored, all at once.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] of an atomic mapping: the file is as it was, and what was stored is still there.
+    pub fn sync(&self) -> Result<()> {
+        match self.mode {
+            MapMode::Read => Ok(()),
+            MapMode::Shared => self.flush(),
+            MapMode::Atomic => self.hand_over(),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        // Nothing is mapped or unmapped meanwhile.
+        let maps = self.fs.pool().maps.all();
+        let parts = maps.get(&self.ino).map_or(&[][..], Vec::as_slice);
+        let stored_to = parts.iter().filter(|(_, mode)| *mode == MapMode::Shared);
+        let all: Vec<Shown> = stored_to.map(|(shown, _)| *shown).collect();
+        let own = Shown {
+            address: self.as_ptr().addr(),
+            at: self.at,
+            len: self.len(),
+        };
+        self.fs.flush_stored(self.ino, &own, &all)
+    }
+
+    fn hand_over(&self) -> Result<()> {
+        let lost = |_| Error::Medium { offset: self.at };
+        let view = self.there();
+        let stored = view.stored().map_err(lost)?;
+        let pages: Vec<Vec<u8>> = stored
+            .iter()
+            .map(|&page| view.page(page).map_err(lost))
+            .collect::<Result<_>>()?;
+        let parts: Vec<(u64, &[u8])> = stored
+            .iter()
+            .zip(&pages)
+            .map(|(page, bytes)| (self.at + page, bytes.as_slice()))
+            .collect();
+        self.fs.write_pages(self.ino, &parts)?;
+        for run in stored.chunk_by(|one, next| one + BLOCK_BYTES == *next) {
+            let len = run.len() as u64 * BLOCK_BYTES;
+            for run in self.fs.blocks(self.ino, self.at + run[0], len, 0)? {
+                // If it can't be, the copy stays, which is the same, and is handed over again.
+                let _ = view.show(piece(&run, self.at));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FileMap<'_> {
+    fn drop(&mut self) {
+        // As munmap(2), which can't fail for that; who has to know calls it first.
+        let _ = self.sync();
+        let address = self.as_ptr().addr();
+        let pool = self.fs.pool();
+        let mut maps = pool.maps.all();
+        // Before the pin ends: then its blocks may be others'.
+        self.view = None;
+        if let Some(parts) = maps.get_mut(&self.ino) {
+            let part = parts.iter().position(|(shown, _)| shown.address == address);
+            if let Some(part) = part {
+                parts.swap_remove(part);
+            }
+            if parts.is_empty() {
+                maps.remove(&self.ino);
+                let _ = self.fs.unpin(self.ino);
+            }
+        }
+        drop(maps);
+        let _ = self.fs.release(self.ino);
+    }
+}

@@ -1,0 +1,114 @@
+//! Where blocks of the inode table stand, as this process found them: every call looks at an inode, and the way there
+//! was some two hundred of the 1,700 instructions of a small read. Hints are for inodes alone whose blocks are kept, so it pays to keep those of
+//! some tens of thousands. A block of the table stays where it is for good, so what was found once need not be looked for again.
+//!
+//! Where accesses are recorded it is always looked for: an image that a checker puts back may be one from before the block was there.
+
+use pmfs_format::BLOCK_SHIFT;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::FromZeros;
+
+/// Blocks that are kept, each at the place that its index says.
+const KEPT: usize = 1 << KEPT_BITS;
+const KEPT_BITS: u32 = 10;
+/// Bits of a block's number in a word; above them is one more than its index in the table, so that 0 is of none.
+const BLOCK_BITS: u32 = 32;
+
+/// Lanes take their inodes from parts of the table that lie far apart, by powers of two. This multiplier (of Steele and Vigna's spectrally
+/// good ones) parts sixteen of them wherever they lie; the golden ratio does not.
+#[inline(always)]
+fn place(index: u64) -> usize {
+    (index.wrapping_mul(0xda94_2042_e4dd_58b5) >> (u64::BITS - KEPT_BITS)) as usize
+}
+
+/// The blocks found last, of those that share a place.
+#[derive(Debug)]
+pub(crate) struct TableBlocks(Box<[AtomicU64]>);
+
+impl Default for TableBlocks {
+    /// Zeros as the kernel gives them: what is not used is no memory.
+    fn default() -> TableBlocks {
+        TableBlocks(<[AtomicU64]>::new_box_zeroed_with_elems(KEPT).expect("memory"))
+    }
+}
+
+impl TableBlocks {
+    /// Byte offset of the table's block `index`.
+    #[inline(always)]
+    pub fn get(&self, index: u64) -> Option<u64> {
+        if cfg!(feature = "record") {
+            return None;
+        }
+        let word = self.0[place(index)].load(Ordering::Acquire);
+        let block = word & ((1 << BLOCK_BITS) - 1);
+        (word >> BLOCK_BITS == index + 1).then_some(block << BLOCK_SHIFT)
+    }
+
+    /// Keeps it, if it fits.
+    #[inline]
+    pub fn keep(&self, index: u64, off: u64) {
+        let block = off >> BLOCK_SHIFT;
+        if ((index + 1) | block) >> BLOCK_BITS == 0 {
+            let word = (index + 1) << BLOCK_BITS | block;
+            self.0[place(index)].store(word, Ordering::Release);
+        }
+    }
+
+    /// Blocks may have been given anew.
+    pub fn forget(&self) {
+        for word in &*self.0 {
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TableBlocks, place};
+    use crate::ROOT_INO;
+    use crate::inode::PER_BLOCK;
+    use crate::scratch::{NODE, Scratch};
+    use crate::share::attach;
+
+    #[test]
+    fn a_block_is_told_from_those_that_share_its_place() {
+        let other = (8..).find(|&index| place(index) == place(7)).expect("one");
+        let blocks = TableBlocks::default();
+        assert_eq!(blocks.get(0), None);
+        blocks.keep(7, 5 << 12);
+        let kept = (!cfg!(feature = "record")).then_some(5 << 12);
+        assert_eq!([7, other].map(|index| blocks.get(index)), [kept, None]);
+        blocks.keep(other, 1 << 50);
+        assert_eq!(
+            blocks.get(7),
+            kept,
+            "it does not fit, and nothing is kept for it"
+        );
+        blocks.forget();
+        assert_eq!(blocks.get(7), None);
+    }
+
+    /// Goal: the first inodes of lanes, and of the root, don't take each other's place.
+    #[test]
+    fn parts_of_a_table_have_places_of_their_own() {
+        for apart in [1, 32, 64, 128, 1024] {
+            let places: std::collections::BTreeSet<usize> =
+                (0..16).map(|lane| place(lane * apart)).collect();
+            assert!(places.len() >= 15, "{apart}: {places:?}");
+        }
+    }
+
+    /// Goal: who mends a pool believes nothing of what stood there before. Method: a block that is none of the table's.
+    #[test]
+    fn a_rebuild_forgets() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+        let pool = fs.pool();
+        let end = pool.data.end - 4096;
+        pool.table_blocks.keep(ino / PER_BLOCK, end);
+        let _writable = pool.pm.mapping().writable();
+        attach::rebuild_held(pool).unwrap();
+        assert_eq!(fs.getattr(ino).unwrap().mode & 0o777, 0o644);
+    }
+}

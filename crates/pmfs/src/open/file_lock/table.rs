@@ -1,0 +1,415 @@
+//! Records of file locks, in chains by the inode's hash.
+//!
+//! A bucket's chain changes under its owner word, and each change of it is one store, so a kill leaves a chain that can
+//! be walked. A record's state word names the slot whose death ends it: one that was taken and not linked, or
+//! unlinked and not freed, is found by that (see [`Pool::drop_file_locks`]).
+
+use super::Owner;
+use crate::error::{Error, Result};
+use crate::open::annex::{Line, Table};
+use crate::pool::Pool;
+use crate::share::owner::Held;
+use crate::space::alloc::Class;
+use crate::types::{Ino, LockClass, LockKind, LockRange};
+use pmfs_format::runtime::{
+    FILE_LOCK_CLASS_SHIFT, FILE_LOCK_FREE, FILE_LOCK_HELD, FILE_LOCK_PID_SHIFT,
+    FILE_LOCK_SLOT_SHIFT, FILE_LOCK_TAKEN, FILE_LOCK_WAITING, FILE_LOCK_WRITE,
+};
+use std::sync::atomic::Ordering;
+
+const STATE: u64 = 0;
+const NEXT: u64 = 8;
+const START: u64 = 24;
+const END: u64 = 32;
+const TOKEN: u64 = 48;
+const ID: u64 = 56;
+
+const FIRST: u64 = 8;
+const CHANGES: u64 = 16;
+
+const STATE_MASK: u64 = 0xff;
+
+/// Of so many records one is kept for the rests of locks.
+const KEPT_SHARE: u64 = 8;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pub ino: Ino,
+    pub owner: Owner,
+    pub kind: LockKind,
+    pub range: LockRange,
+    /// Process id, for who asks.
+    pub pid: u32,
+}
+
+impl Lock {
+    /// Whether the two can't be held at once.
+    pub fn conflicts(&self, other: &Lock) -> bool {
+        self.ino == other.ino
+            && self.owner != other.owner
+            && self.owner.class.same_space(other.owner.class)
+            && self.range.overlaps(other.range)
+            && (self.kind == LockKind::Write || other.kind == LockKind::Write)
+    }
+}
+
+/// A record in the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// Its number.
+    pub index: u64,
+    /// Where it stands.
+    line: Line,
+    /// FILE_LOCK_*.
+    pub state: u64,
+    /// Whose death ends it; `None`: that of an open file.
+    pub slot: Option<u64>,
+    pub lock: Lock,
+}
+
+impl Record {
+    pub fn is_held(&self) -> bool {
+        self.state == FILE_LOCK_HELD
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.state == FILE_LOCK_WAITING
+    }
+}
+
+fn state_word(state: u64, slot: Option<u64>) -> u64 {
+    state | slot.map_or(0, |slot| slot + 1) << FILE_LOCK_SLOT_SHIFT
+}
+
+/// The line of record `index`, if there is one.
+fn line(pool: &Pool, index: u64) -> Option<Line> {
+    match index.checked_sub(pool.geometry.file_lock_count()) {
+        None => Some(own_line(pool, index)),
+        Some(number) => pool.line_in_annexes(Table::FileLocks, number),
+    }
+}
+
+/// As [`line`], in the runtime area.
+fn own_line(pool: &Pool, index: u64) -> Line {
+    Line {
+        off: pool.geometry.file_lock(index),
+        annex: None,
+    }
+}
+
+/// All records that there may be, by number.
+fn lines(pool: &Pool) -> impl Iterator<Item = (u64, Line)> + '_ {
+    let count = pool.geometry.file_lock_count();
+    let own = (0..count).map(|index| (index, own_line(pool, index)));
+    let more = pool.lines_in_annexes(Table::FileLocks);
+    own.chain(more.map(move |(number, line)| (count + number, line)))
+}
+
+/// Record `index` as it stands in its line.
+pub(crate) fn record(pool: &Pool, index: u64, line: Line) -> Record {
+    let [state, _, ino, start, end, mode, token, id] = pool.pm.read::<8>(line.off);
+    Record {
+        line,
+        index,
+        state: state & STATE_MASK,
+        slot: (state >> FILE_LOCK_SLOT_SHIFT).checked_sub(1),
+        lock: Lock {
+            ino,
+            owner: Owner {
+                class: LockClass::from_number(mode >> FILE_LOCK_CLASS_SHIFT & 0xff),
+                token,
+                id,
+            },
+            kind: if mode & FILE_LOCK_WRITE != 0 {
+                LockKind::Write
+            } else {
+                LockKind::Read
+            },
+            range: LockRange { start, end },
+            pid: (mode >> FILE_LOCK_PID_SHIFT) as u32,
+        },
+    }
+}
+
+/// All records in use, linked or not.
+pub(crate) fn records(pool: &Pool) -> impl Iterator<Item = Record> + '_ {
+    let used = |line: &Line| pool.pm.load(line.off) & STATE_MASK != FILE_LOCK_FREE;
+    lines(pool)
+        .filter(move |(_, line)| used(line))
+        .map(|(index, line)| record(pool, index, line))
+}
+
+/// Where an inode's bucket is.
+fn bucket_of(pool: &Pool, ino: Ino) -> u64 {
+    let hash = (ino ^ pool.geometry.hash_key[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let index = hash & (pool.geometry.file_lock_bucket_count() - 1);
+    pool.geometry.file_lock_bucket(index)
+}
+
+/// A bucket, locked.
+pub(crate) struct Bucket<'a> {
+    pool: &'a Pool,
+    off: u64,
+    _held: Held<'a>,
+}
+
+impl<'a> Bucket<'a> {
+    /// Locks the bucket of an inode. It is a leaf among the locks: nothing else is taken under it.
+    pub fn of(pool: &'a Pool, ino: Ino) -> Bucket<'a> {
+        let off = bucket_of(pool, ino);
+        Bucket {
+            pool,
+            off,
+            _held: Held::new(pool, off),
+        }
+    }
+
+    /// Whether a record is linked where it belongs.
+    pub fn has(pool: &Pool, record: &Record) -> bool {
+        let bucket = Bucket::of(pool, record.lock.ino);
+        bucket
+            .records()
+            .iter()
+            .any(|found| found.index == record.index)
+    }
+
+    /// Whether the bucket has no record, without its lock.
+    pub fn is_empty(pool: &Pool, ino: Ino) -> bool {
+        pool.pm.load(bucket_of(pool, ino) + FIRST) == 0
+    }
+
+    /// The records of the chain.
+    pub fn records(&self) -> Vec<Record> {
+        let mut found = Vec::new();
+        let mut next = self.pool.pm.load(self.off + FIRST);
+        let most = self.pool.geometry.file_lock_count() + Table::FileLocks.lines();
+        while let Some(index) = next.checked_sub(1)
+            && let Some(at) = line(self.pool, index)
+        {
+            found.push(record(self.pool, index, at));
+            next = self.pool.pm.load(at.off + NEXT);
+            if found.len() as u64 > most {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Claims a free record for this process: not linked yet.
+    ///
+    /// # Errors
+    /// [`Error::NoLocks`].
+    pub fn claim(&self) -> Result<Claimed> {
+        let count = self.pool.geometry.file_lock_count();
+        self.claim_among(count - count / KEPT_SHARE, Class::Ordinary)
+    }
+
+    /// As [`Bucket::claim`], for what is left of a lock of which a part is given up: some records are kept for that.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim_for_rest(&self) -> Result<Claimed> {
+        let count = self.pool.geometry.file_lock_count();
+        self.claim_among(count, Class::Privileged)
+    }
+
+    /// From the first so many of the table's own, or from its annexes.
+    fn claim_among(&self, count: u64, class: Class) -> Result<Claimed> {
+        let pool = self.pool;
+        pool.traces.locks.leave();
+        let runtime = pool.pm.runtime();
+        let taken = state_word(FILE_LOCK_TAKEN, Some(pool.holder().slot));
+        let take = |index: u64, line: Line| {
+            let free = runtime.load(line.off) == FILE_LOCK_FREE
+                && runtime.cas(line.off, FILE_LOCK_FREE, taken).is_ok();
+            free.then_some(Claimed { index, line })
+        };
+        let all = pool.geometry.file_lock_count();
+        let take_more = |number, line| {
+            pool.next_lock.store(number + 1, Ordering::Relaxed);
+            take(all + number, line)
+        };
+        // Buckets begin in different places.
+        let start = self.off / 64 % count;
+        let own = || {
+            let mut all = (0..count).map(|step| (start + step) % count);
+            all.find_map(|index| take(index, own_line(pool, index)))
+        };
+        let near = pool.next_lock.load(Ordering::Relaxed).checked_sub(1);
+        near.and_then(|number| pool.take_line_near(Table::FileLocks, number, &take_more))
+            .or_else(own)
+            .or_else(|| pool.take_line_in_annexes(Table::FileLocks, class, &take_more))
+            .ok_or(Error::NoLocks)
+    }
+
+    /// Gives a claimed record back.
+    pub fn unclaim(&self, claimed: Claimed) {
+        self.free(claimed.line);
+    }
+
+    /// Nobody's from now on.
+    fn free(&self, line: Line) {
+        const { assert!(FILE_LOCK_FREE == 0) };
+        self.pool.free_in_table(line.off, line.annex);
+    }
+
+    /// Fills a claimed record and links it. `slot` as in [`Record`].
+    pub fn insert(&self, claimed: Claimed, state: u64, slot: Option<u64>, lock: &Lock) -> Record {
+        let Claimed { index, line } = claimed;
+        let runtime = self.pool.pm.runtime();
+        let off = line.off;
+        let mode = u64::from(lock.kind == LockKind::Write)
+            | (lock.owner.class as u64) << FILE_LOCK_CLASS_SHIFT
+            | u64::from(lock.pid) << FILE_LOCK_PID_SHIFT;
+        let first = self.pool.pm.load(self.off + FIRST);
+        if planted!("bug-lock-linked-first") {
+            runtime.store(self.off + FIRST, index + 1);
+        }
+        runtime.write(
+            off + NEXT,
+            &[
+                first,
+                lock.ino,
+                lock.range.start,
+                lock.range.end,
+                mode,
+                lock.owner.token,
+                lock.owner.id,
+            ],
+        );
+        runtime.store(self.off + FIRST, index + 1);
+        runtime.store(off + STATE, state_word(state, slot));
+        Record {
+            index,
+            line,
+            state,
+            slot,
+            lock: *lock,
+        }
+    }
+
+    /// Makes a record shorter.
+    pub fn shrink(&self, record: &Record, range: LockRange) {
+        let off = record.line.off;
+        let runtime = self.pool.pm.runtime();
+        runtime.store(off + START, range.start);
+        runtime.store(off + END, range.end);
+    }
+
+    /// Unlinks a record, if it is linked, and frees it.
+    pub fn remove(&self, record: &Record) {
+        let runtime = self.pool.pm.runtime();
+        let off = record.line.off;
+        let mine = Some(self.pool.holder().slot);
+        runtime.store(off + STATE, state_word(FILE_LOCK_TAKEN, mine));
+        let mut link = self.off + FIRST;
+        for _ in 0..=self.pool.geometry.file_lock_count() + Table::FileLocks.lines() {
+            let Some(at) = self.pool.pm.load(link).checked_sub(1) else {
+                break;
+            };
+            if at == record.index {
+                runtime.store(link, self.pool.pm.load(off + NEXT));
+                break;
+            }
+            let Some(next) = line(self.pool, at) else {
+                break;
+            };
+            link = next.off + NEXT;
+        }
+        self.free(record.line);
+    }
+
+    /// Whose death is to end a record, from now on.
+    pub fn bequeath(&self, record: &Record, slot: u64) {
+        let off = record.line.off;
+        let word = state_word(record.state, Some(slot));
+        self.pool.pm.runtime().store(off + STATE, word);
+    }
+
+    /// Whose a record is, from now on. The slot first: should this thread die in between, the record ends with a successor that
+    /// never began.
+    pub fn rename(&self, record: &Record, owner: Owner, slot: u64) {
+        if !planted!("bug-guest-lock-not-bequeathed") {
+            self.bequeath(record, slot);
+        }
+        let off = record.line.off;
+        let runtime = self.pool.pm.runtime();
+        runtime.store(off + TOKEN, owner.token);
+        runtime.store(off + ID, owner.id);
+    }
+
+    /// The count of changes, to sleep on.
+    pub fn changes(&self) -> u64 {
+        self.pool.pm.load(self.off + CHANGES)
+    }
+
+    /// Something was given up: who waits looks again.
+    pub fn changed(&self, waiters: bool) {
+        let runtime = self.pool.pm.runtime();
+        runtime.store(self.off + CHANGES, self.changes() + 1);
+        if waiters {
+            runtime.wake_all(self.off + CHANGES);
+        }
+    }
+}
+
+/// A record that is this process's to fill.
+pub(crate) struct Claimed {
+    index: u64,
+    line: Line,
+}
+
+/// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Whether a signal came.
+pub(crate) fn sleep(pool: &Pool, ino: Ino, seen: u64, timeout: std::time::Duration) -> bool {
+    let off = bucket_of(pool, ino) + CHANGES;
+    pool.pm.runtime().wait(off, seen as u32, timeout)
+}
+
+impl Pool {
+    /// Ends the locks and waits of a slot, as its holder is gone; those that its process has handed over go to the heir.
+    pub(crate) fn drop_file_locks(&self, slot: u64) {
+        let token = self.slot_token(slot);
+        let heir = self.heir_of(slot, token);
+        for found in records(self).filter(|record| record.slot == Some(slot)) {
+            if planted!("bug-waits-of-the-dead-stay") && found.is_waiting() {
+                continue;
+            }
+            let bucket = Bucket::of(self, found.lock.ino);
+            let now = record(self, found.index, found.line);
+            if now.slot != Some(slot) || now.state == FILE_LOCK_FREE {
+                continue;
+            }
+            match heir {
+                Some(heir)
+                    if now.is_held()
+                        && now.lock.owner.token == token
+                        && !planted!("bug-heir-forgotten") =>
+                {
+                    bucket.bequeath(&now, heir);
+                }
+                _ => {
+                    bucket.remove(&now);
+                    bucket.changed(true);
+                }
+            }
+        }
+    }
+
+    /// Does something with all that an owner has locked, each record under its bucket's lock.
+    pub(crate) fn for_each_lock_of(&self, owner: Owner, body: impl Fn(&Bucket<'_>, &Record)) {
+        let is_its = |record: &Record| record.is_held() && record.lock.owner == owner;
+        for found in records(self).filter(is_its) {
+            let bucket = Bucket::of(self, found.lock.ino);
+            let now = record(self, found.index, found.line);
+            if is_its(&now) && now.lock.ino == found.lock.ino {
+                body(&bucket, &now);
+            }
+        }
+    }
+
+    /// The words that buckets are locked by.
+    pub(crate) fn file_lock_buckets(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.geometry.file_lock_bucket_count()).map(|at| self.geometry.file_lock_bucket(at))
+    }
+}

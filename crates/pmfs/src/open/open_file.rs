@@ -1,0 +1,486 @@
+//! Open files: what descriptors that came of one open share, offset and flags, also after fork and exec. (An "open file
+//! description" of POSIX.)
+//!
+//! A file's line is claimed, changed in offset, and given up under its owner word. Which processes have it is told by words
+//! of the open table; each of those also holds the inode once. A line without such a word is nobody's.
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::open::annex::{HeldLine, Line, Table};
+use crate::open::file_lock::Owner;
+use crate::open::open_table::Thing;
+use crate::pool::Pool;
+use crate::share::locks::LockSet;
+use crate::share::owner;
+use crate::space::alloc::Class;
+use crate::types::{Attr, FileId, Ino, LockClass, LockRange};
+use std::io::SeekFrom;
+use std::sync::atomic::Ordering;
+
+const OWNER: u64 = 0;
+const INO: u64 = 8;
+const OFFSET: u64 = 16;
+const FLAGS: u64 = 24;
+const GENERATION: u64 = 32;
+
+const INDEX_BITS: u32 = 32;
+
+impl FileId {
+    fn new(index: u64, generation: u64) -> FileId {
+        FileId(generation << INDEX_BITS | index)
+    }
+
+    /// The file's number, to be told to a program that this process becomes.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The file of a number.
+    #[must_use]
+    pub fn from_number(number: u64) -> FileId {
+        FileId(number)
+    }
+
+    pub(crate) fn index(self) -> u64 {
+        self.0 & ((1 << INDEX_BITS) - 1)
+    }
+}
+
+/// The generation after one. Half of it is in a file's number, which is never 0: that means none.
+fn next_generation(last: u64) -> u64 {
+    let next = last.wrapping_add(1);
+    match next << INDEX_BITS {
+        0 => next + 1,
+        _ => next,
+    }
+}
+
+/// What an open file is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Its inode.
+    pub ino: Ino,
+    /// Where the next read or write begins, bytes.
+    pub offset: u64,
+    /// As they were given.
+    pub flags: u64,
+}
+
+/// Whether reads by an open file with these flags of open(2) set the time of access: not with O_NOATIME.
+pub fn wants_atime(flags: u64) -> bool {
+    const O_NOATIME: u64 = 0o1000000;
+    flags & O_NOATIME == 0
+}
+
+impl OpenFile {
+    /// [`wants_atime`] of its flags.
+    pub fn wants_atime(&self) -> bool {
+        wants_atime(self.flags)
+    }
+}
+
+impl Fs {
+    /// Does something at the offsets of two open files, of those that are named, and moves them to what `body` answers first; nobody
+    /// else moves either meanwhile.
+    pub fn at_offsets(
+        &self,
+        files: [Option<FileId>; 2],
+        body: impl FnOnce([u64; 2]) -> Result<([u64; 2], u64)>,
+    ) -> Result<u64> {
+        self.pool().at_offsets(files, body)
+    }
+}
+
+impl Pool {
+    /// A new open file of an inode, had once by this process, which holds the inode.
+    ///
+    /// # Errors
+    /// [`Error::TooManyOpen`]; the inode is gone.
+    pub(crate) fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        self.hold(ino)?;
+        self.open_held(ino, flags)
+    }
+
+    /// As [`Pool::open_file`], of what was looked up: names and numbers may have changed hands since.
+    ///
+    /// # Errors
+    /// As there; [`Error::Stale`].
+    pub(crate) fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
+        // While it is held its number is nobody else's.
+        let now = self.hold(found.ino)?;
+        if now.generation != found.generation && !planted!("bug-opened-by-number") {
+            self.release(found.ino)?;
+            return Err(Error::Stale);
+        }
+        self.open_held(found.ino, flags)
+    }
+
+    fn open_held(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        let made = self.new_file(ino, flags);
+        if made.is_err() {
+            self.release(ino)?;
+        }
+        made
+    }
+
+    fn new_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        let count = self.geometry.file_count();
+        let start = self.next_file.load(Ordering::Relaxed);
+        if let Some(number) = start.checked_sub(count)
+            && let Some(made) = self.new_file_near(number, ino, flags)
+        {
+            return made;
+        }
+        for index in (0..count).map(|step| (start + step) % count) {
+            if let Some(made) = self.make_file(index, self.own_file(index), ino, flags) {
+                return made;
+            }
+        }
+        self.new_file_in_annexes(ino, flags)
+    }
+
+    #[cold]
+    fn new_file_near(&self, number: u64, ino: Ino, flags: u64) -> Option<Result<FileId>> {
+        let count = self.geometry.file_count();
+        let make = |number, line| self.make_file(count + number, line, ino, flags);
+        self.take_line_near(Table::Files, number, &make)
+    }
+
+    #[cold]
+    fn new_file_in_annexes(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        let count = self.geometry.file_count();
+        let make = |number, line| self.make_file(count + number, line, ino, flags);
+        self.take_line_in_annexes(Table::Files, Class::Ordinary, &make)
+            .unwrap_or(Err(Error::TooManyOpen))
+    }
+
+    /// Makes a line an open file, if it is free. What fails is no more in the line's annex.
+    fn make_file(
+        &self,
+        index: u64,
+        Line { off: line, annex }: Line,
+        ino: Ino,
+        flags: u64,
+    ) -> Option<Result<FileId>> {
+        let runtime = self.pm.runtime();
+        let me = self.holder().word();
+        if runtime.load(line + INO) != 0 || runtime.load(line) != 0 {
+            return None;
+        }
+        if !planted!("bug-file-unowned") && runtime.cas(line + OWNER, 0, me).is_err() {
+            return None;
+        }
+        if runtime.load(line + INO) != 0 {
+            owner::release(self, line);
+            return None;
+        }
+        let generation = next_generation(runtime.load(line + GENERATION));
+        runtime.store(line + OFFSET, 0);
+        runtime.store(line + FLAGS, flags);
+        runtime.store(line + GENERATION, generation);
+        runtime.store(line + INO, ino);
+        let added = self.open_add(Thing::File(index));
+        if added.is_err() {
+            runtime.store(line + INO, 0);
+        }
+        owner::release(self, line);
+        if let Err(error) = added {
+            self.leave_annex(annex);
+            return Some(Err(error));
+        }
+        // Again, if it is free by then: its lines are near, and those of the next one in no cache.
+        self.next_file.store(index, Ordering::Relaxed);
+        Some(Ok(FileId::new(index, generation)))
+    }
+
+    /// A line of the runtime area.
+    #[inline]
+    fn own_file(&self, index: u64) -> Line {
+        Line {
+            off: self.geometry.file(index),
+            annex: None,
+        }
+    }
+
+    /// The line of an open file, by index.
+    #[inline]
+    fn line_of_file(&self, index: u64) -> Option<Line> {
+        match index.checked_sub(self.geometry.file_count()) {
+            None => Some(self.own_file(index)),
+            Some(number) => self.line_in_annexes(Table::Files, number),
+        }
+    }
+
+    /// All lines that may be an open file's, or somebody's, by index.
+    pub(crate) fn file_lines(&self) -> impl Iterator<Item = (u64, Line)> + '_ {
+        let count = self.geometry.file_count();
+        let own = (0..count).map(|index| (index, self.own_file(index)));
+        let more = self.lines_in_annexes(Table::Files);
+        own.chain(more.map(move |(number, line)| (count + number, line)))
+    }
+
+    /// Where an open file's line is.
+    fn file_line(&self, file: FileId) -> Result<Line> {
+        self.alive()?;
+        let found = self.line_of_file(file.index()).ok_or(Error::NotOpen)?;
+        let line = found.off;
+        let generation = self.pm.load(line + GENERATION);
+        if FileId::new(file.index(), generation) != file || self.pm.load(line + INO) == 0 {
+            return Err(Error::NotOpen);
+        }
+        Ok(found)
+    }
+
+    /// What an open file is.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn file_state(&self, file: FileId) -> Result<OpenFile> {
+        let line = self.file_line(file)?;
+        let [ino, offset, flags] = self.pm.read::<3>(line.off + INO);
+        Ok(OpenFile { ino, offset, flags })
+    }
+
+    /// The flags of an open file that this process has; of one that it doesn't have they may be another's by now.
+    #[inline]
+    pub(crate) fn file_flags(&self, file: FileId) -> u64 {
+        let line = self.line_of_file(file.index());
+        line.map_or(0, |line| self.pm.load(line.off + FLAGS))
+    }
+
+    /// Sets what of the flags may change.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
+        let line = self.file_line(file)?;
+        let _held = HeldLine::new(self, line);
+        self.pm.runtime().store(line.off + FLAGS, flags);
+        Ok(())
+    }
+
+    /// Does something at the offset and moves it by what `body` answers; nobody else moves it meanwhile. `body` may store where a
+    /// program says, so no window is open around it.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`]; those of `body`.
+    pub(crate) fn at_offset(
+        &self,
+        file: FileId,
+        body: impl FnOnce(OpenFile) -> Result<(u64, usize)>,
+    ) -> Result<usize> {
+        let line = self.file_line(file)?;
+        let writable = self.pm.mapping().writable();
+        let held = (!planted!("bug-offset-unlocked")).then(|| HeldLine::new(self, line));
+        drop(writable);
+        let (end, done) = body(self.file_state(file)?)?;
+        let _writable = self.pm.mapping().writable();
+        self.pm.runtime().store(line.off + OFFSET, end);
+        drop(held);
+        Ok(done)
+    }
+
+    /// As [`Pool::at_offset`], of two open files, of those that are named. In the order of their lines, so that two who go opposite ways
+    /// don't wait for each other.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn at_offsets(
+        &self,
+        files: [Option<FileId>; 2],
+        body: impl FnOnce([u64; 2]) -> Result<([u64; 2], u64)>,
+    ) -> Result<u64> {
+        let mut lines = [None; 2];
+        for (line, file) in lines.iter_mut().zip(files) {
+            *line = file.map(|file| self.file_line(file)).transpose()?;
+        }
+        let mut order = lines;
+        order.sort_unstable();
+        let writable = self.pm.mapping().writable();
+        let first = order[0].map(|line| HeldLine::new(self, line));
+        let second = order[1].filter(|_| order[0] != order[1]);
+        let held = (first, second.map(|line| HeldLine::new(self, line)));
+        drop(writable);
+        let offset = |line: Option<Line>| line.map_or(0, |line| self.pm.load(line.off + OFFSET));
+        // What was opened and closed meanwhile is another's now.
+        for file in files.into_iter().flatten() {
+            self.file_line(file)?;
+        }
+        let (ends, done) = body(lines.map(offset))?;
+        let _writable = self.pm.mapping().writable();
+        for (line, end) in lines.into_iter().zip(ends) {
+            if let Some(line) = line {
+                self.pm.runtime().store(line.off + OFFSET, end);
+            }
+        }
+        drop(held);
+        Ok(done)
+    }
+
+    /// Moves the offset. SEEK_SET, SEEK_CUR and SEEK_END of `lseek(2)`.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`], [`Error::Invalid`] before the start.
+    pub(crate) fn seek_file(&self, file: FileId, to: SeekFrom) -> Result<u64> {
+        let line = self.file_line(file)?;
+        let _held = HeldLine::new(self, line);
+        let now = self.file_state(file)?;
+        let (base, by) = match to {
+            SeekFrom::Start(offset) => (offset, 0),
+            SeekFrom::Current(by) => (now.offset, by),
+            SeekFrom::End(by) => (self.getattr(now.ino)?.size, by),
+        };
+        let offset = base
+            .checked_add_signed(by)
+            .filter(|&offset| i64::try_from(offset).is_ok())
+            .ok_or(Error::Invalid(&"an offset before the start of the file"))?;
+        self.pm.runtime().store(line.off + OFFSET, offset);
+        Ok(offset)
+    }
+
+    /// One descriptor more of this process, which has the file.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`], [`Error::TooManyOpen`].
+    pub(crate) fn dup_file(&self, file: FileId) -> Result<()> {
+        self.file_line(file)?;
+        self.open_add(Thing::File(file.index()))
+    }
+
+    /// As [`Pool::dup_file`], of a file that this process may not have yet: then it holds the inode from now on, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn share_file(&self, file: FileId) -> Result<()> {
+        let line = self.file_line(file)?;
+        let _held = HeldLine::new(self, line);
+        self.file_line(file)?;
+        let ino = self.file_state(file)?.ino;
+        let mine = self.holder().slot;
+        let is_new = !self.is_had_by(Thing::File(file.index()), |slot| slot == mine);
+        if is_new {
+            self.hold(ino)?;
+        }
+        let added = self.open_add(Thing::File(file.index()));
+        if added.is_err() && is_new {
+            self.release(ino)?;
+        }
+        added
+    }
+
+    /// One descriptor less. The last one of all ends the file, its locks, and its hold on the inode.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn close_file(&self, file: FileId) -> Result<()> {
+        let line = self.file_line(file)?;
+        let (ino, gone) = {
+            // Should this thread die in between, whoever finds the owner word ends the file.
+            let _held = HeldLine::new(self, line);
+            let ino = self.file_state(file)?.ino;
+            let _locks = LockSet::take(self, &[ino]);
+            let gone = self
+                .open_remove(Thing::File(file.index()))
+                .map_err(|_| Error::NotOpen)?;
+            self.end_file_unless_had(file.index());
+            (ino, gone)
+        };
+        if gone { self.release(ino) } else { Ok(()) }
+    }
+
+    /// Ends an open file that nobody has any more. The caller has the lock of its inode, or cleans up after the dead.
+    pub(crate) fn end_file_unless_had(&self, index: u64) {
+        self.end_file_unless_had_beside(index, 0);
+    }
+
+    /// As [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead, is taken away: who dies in between leaves the
+    /// word, by which the next one finds the file.
+    pub(crate) fn end_file_unless_had_beside(&self, index: u64, word: u64) {
+        let Some(line) = self.line_of_file(index) else {
+            return;
+        };
+        let ino = self.pm.load(line.off + INO);
+        if ino == 0 || self.is_had_beside(Thing::File(index), word) {
+            return;
+        }
+        let classes = [LockClass::File, LockClass::Flock];
+        let ended = classes.len() * usize::from(!planted!("bug-file-locks-outlive-it"));
+        for class in classes.into_iter().take(ended) {
+            let owner = self.file_owner(index, class);
+            // Nothing to split, so it can't fail.
+            let _ = self.take_lock_away(ino, owner, LockRange::WHOLE);
+        }
+        self.free_in_table(line.off + INO, line.annex);
+    }
+
+    /// How often a line has been a file; 0 of none.
+    fn file_generation(&self, index: u64) -> u64 {
+        let line = self.line_of_file(index);
+        line.map_or(0, |line| self.pm.load(line.off + GENERATION))
+    }
+
+    /// An open file as an owner of locks.
+    pub(crate) fn file_owner(&self, index: u64, class: LockClass) -> Owner {
+        Owner {
+            class,
+            token: 0,
+            id: FileId::new(index, self.file_generation(index)).0,
+        }
+    }
+
+    /// An open file by index, with its offset.
+    pub(crate) fn file_at(&self, index: u64) -> (FileId, u64) {
+        let line = self.line_of_file(index);
+        let offset = line.map_or(0, |line| self.pm.load(line.off + OFFSET));
+        (FileId::new(index, self.file_generation(index)), offset)
+    }
+
+    /// The inode of an open file, by index; 0 if it is none.
+    pub(crate) fn file_ino(&self, index: u64) -> Ino {
+        let line = self.line_of_file(index);
+        line.map_or(0, |line| self.pm.load(line.off + INO))
+    }
+
+    /// Gives back the lines whose owner is dead, under the recovery lock.
+    pub(crate) fn release_files(&self, is_dead: &impl Fn(u64) -> bool) {
+        for (index, line) in self.file_lines() {
+            if is_dead(self.pm.load(line.off + OWNER)) {
+                // Died while opening or closing it.
+                self.end_file_unless_had(index);
+                owner::release(self, line.off);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ROOT_INO;
+    use crate::scratch::Scratch;
+
+    /// Goal: the numbers of open files are never 0, and a line that has been so many files as the number counts goes on. Method: it begins
+    /// near the end.
+    #[test]
+    fn the_end_of_a_lines_generations() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let line = fs.pool().geometry.file(0) + GENERATION;
+        for last in [u64::from(u32::MAX) - 1, u64::MAX - 1] {
+            let writable = fs.mapping().writable();
+            fs.pool().pm.runtime().store(line, last);
+            drop(writable);
+            let mut before = None;
+            for _ in 0..3 {
+                let file = fs.open_file(ROOT_INO, 0).unwrap();
+                assert_eq!(file.index(), 0);
+                assert!(file.number() != 0 && before != Some(file));
+                assert_eq!(fs.file(file).unwrap().ino, ROOT_INO);
+                fs.close_file(file).unwrap();
+                assert!(fs.file(file).is_err());
+                before = Some(file);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A pool at rest: nobody has a lock, a lane, a file open or a slot. The first opener believes the runtime area of a pool that was left
+//! clean, and whoever wrote the pool may have written anything there: a lock that it left would be waited for without end, and a count
+//! would run over.
+//!
+//! The tables are looked at while their checksum is made, part by part, so that they are read once.
+
+use crate::error::Result;
+use crate::journal::lane::{LAST_ID, Run};
+use crate::medium::geometry::Geometry;
+use crate::medium::superblock::crc_of_parts;
+use crate::open::annex::told_words;
+use crate::pool::Pool;
+use crate::recovery::header_words;
+use crate::share::slot::{SLOT_INCARNATION, TOKENS};
+use crate::space::alloc::Bitmap;
+use pmfs_format::inode::FIRST_INO;
+use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
+use pmfs_format::{
+    FileLockBucketRaw, FileLockRaw, GroupRaw, KernelCopyRaw, LINE_BYTES, LaneRaw, LockRaw,
+    OpenFileRaw,
+};
+use std::mem::offset_of;
+use std::ops::Range;
+
+/// Nobody has counted so far.
+const COUNT_MAX: u64 = 1 << 62;
+/// Of a record's state: what it is, beside whose.
+const STATE_MASK: u64 = 0xffff_ffff;
+/// Words of a line of the open table that name who has what.
+const REFERENCES: u64 = 7;
+
+/// The runtime area's checksum, if nothing in it is anybody's.
+///
+/// # Errors
+/// `Medium`.
+pub(crate) fn crc_at_rest(pool: &Pool) -> Result<Option<u32>> {
+    let (crc, rest) = looked_at(pool, None)?;
+    Ok(rest.then_some(crc))
+}
+
+/// Whether nothing of the runtime area is anybody's, but for the slot of this process.
+///
+/// # Errors
+/// `Medium`.
+pub(crate) fn is_at_rest(pool: &Pool, own: Option<u64>) -> Result<bool> {
+    Ok(looked_at(pool, own)?.1)
+}
+
+fn looked_at(pool: &Pool, own: Option<u64>) -> Result<(u32, bool)> {
+    let tables = tables(&pool.geometry);
+    let mut rest = true;
+    let see = |off, part: &[u8]| rest &= tables.iter().all(|table| table.rests(off, part));
+    let crc = crc_of_parts(pool.pm.mapping(), pool.geometry.runtime.clone(), see)?;
+    Ok((crc, rest && has_nobody(pool, own) && is_reserved(pool)))
+}
+
+/// A table of lines, each of which is to be at rest.
+struct Table {
+    place: Range<u64>,
+    is_at_rest: fn(&[u8]) -> bool,
+}
+
+impl Table {
+    /// Whether those of its lines are that stand in a part of the pool.
+    fn rests(&self, off: u64, part: &[u8]) -> bool {
+        let end = off + part.len() as u64;
+        let (from, to) = (self.place.start.max(off), self.place.end.min(end));
+        if from >= to {
+            return true;
+        }
+        let lines = &part[(from - off) as usize..(to - off) as usize];
+        lines.chunks_exact(LINE_BYTES as usize).all(self.is_at_rest)
+    }
+}
+
+fn word(line: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(line[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// The tables whose lines are a line each of the processor's.
+fn tables(geometry: &Geometry) -> [Table; 10] {
+    let table = |start: u64, count: u64, is_at_rest| Table {
+        place: start..start + count * LINE_BYTES,
+        is_at_rest,
+    };
+    let groups = |map: &crate::medium::geometry::BitmapPlace| {
+        table(map.groups, map.group_count(), |line| {
+            word(line, offset_of!(GroupRaw, owner)) == 0
+                && word(line, offset_of!(GroupRaw, free)) <= GROUP_UNITS
+                && word(line, offset_of!(GroupRaw, regions)) <= GROUP_UNITS
+        })
+    };
+    [
+        table(geometry.lane_lines, geometry.lanes, |line| {
+            word(line, offset_of!(LaneRaw, owner)) == 0
+                && word(line, offset_of!(LaneRaw, intents)) == 0
+                && word(line, LAST_ID as usize) < COUNT_MAX
+        }),
+        table(geometry.locks, geometry.lock_count, |line| {
+            let sequence = word(line, offset_of!(LockRaw, sequence));
+            word(line, offset_of!(LockRaw, owner)) == 0 && sequence & 1 == 0 && sequence < COUNT_MAX
+        }),
+        table(geometry.open, geometry.open_lines, |line| {
+            let mut words = (0..REFERENCES as usize).map(|at| word(line, at * 8));
+            words.all(|word| word == 0)
+        }),
+        table(geometry.files, geometry.file_count(), |line| {
+            word(line, offset_of!(OpenFileRaw, owner)) == 0
+                && word(line, offset_of!(OpenFileRaw, ino)) == 0
+                && word(line, offset_of!(OpenFileRaw, generation)) < COUNT_MAX
+        }),
+        table(geometry.file_locks, geometry.file_lock_count(), |line| {
+            word(line, offset_of!(FileLockRaw, state)) & STATE_MASK == FILE_LOCK_FREE
+        }),
+        table(
+            geometry.file_lock_buckets,
+            geometry.file_lock_bucket_count(),
+            |line| {
+                word(line, offset_of!(FileLockBucketRaw, owner)) == 0
+                    && word(line, offset_of!(FileLockBucketRaw, first)) == 0
+                    && word(line, offset_of!(FileLockBucketRaw, changes)) < COUNT_MAX
+            },
+        ),
+        table(
+            geometry.kernel_copies,
+            geometry.kernel_copy_count(),
+            |line| word(line, offset_of!(KernelCopyRaw, state)) & STATE_MASK == KERNEL_COPY_FREE,
+        ),
+        table(geometry.annex_roots, ANNEX_ROOTS.div_ceil(8), |line| {
+            line.iter().all(|&byte| byte == 0)
+        }),
+        groups(&geometry.block_map),
+        groups(&geometry.inode_map),
+    ]
+}
+
+/// No slot is marked, no lock of the whole pool is held, and what processes count on as they come has not run over.
+fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
+    let mut slots = 0..pool.geometry.slot_count;
+    pool.pm.load(pool.geometry.header + TOKENS) < COUNT_MAX
+        && header_words(pool).iter().all(|&off| pool.pm.load(off) == 0)
+        && pool.pm.load(told_words(pool)[0]) == 0
+        && slots.all(|slot| {
+            let incarnation = pool.geometry.slot(slot) + SLOT_INCARNATION;
+            (Some(slot) == own || !pool.is_marked(slot)) && pool.pm.load(incarnation) < COUNT_MAX
+        })
+}
+
+/// Whether the blocks and inodes that are never given out are marked as used: else somebody would get the superblock, or the journal, to
+/// write a file to.
+fn is_reserved(pool: &Pool) -> bool {
+    let (blocks, inodes) = (Bitmap::blocks(pool), Bitmap::inodes(pool));
+    let Run { block, count } = pool.geometry.tail();
+    (0..pool.geometry.data_start)
+        .chain(block..block + count)
+        .all(|block| blocks.is_set(block))
+        && (0..FIRST_INO).all(|ino| inodes.is_set(ino))
+}

@@ -1,0 +1,241 @@
+//! What a process does to the pool, counted in its slot for whoever wants to look ([`crate::Process`]).
+//!
+//! The first thread that counts adds by plain stores, the others atomically: most programs have one thread that does the
+//! work, and an atomic addition to a word costs as much as a small read.
+
+use crate::pool::Pool;
+use crate::share::owner::thread_tag;
+use crate::share::slot::SLOT_COUNTERS;
+use pmem::Protection;
+use pmem::counters::{self, Counters};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Totals of a process since it attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Calls that read.
+    pub reads: u64,
+    /// Calls that change something, whether or not they could.
+    pub changes: u64,
+    /// Bytes of file data read.
+    pub read_bytes: u64,
+    /// Bytes of file data written.
+    pub written_bytes: u64,
+    /// Barriers.
+    pub barriers: u64,
+    /// Lines flushed.
+    pub flushed_lines: u64,
+    /// Bytes of undo log.
+    pub logged_bytes: u64,
+    /// Waits for a lock, a lane or a group that somebody else had.
+    pub waits: u64,
+    /// Time spent in them, ns.
+    pub waited_ns: u64,
+    /// Dead processes that it cleaned up after.
+    pub recoveries: u64,
+}
+
+impl Totals {
+    pub(crate) const WORDS: usize = 10;
+
+    /// As the slot has them.
+    pub(crate) fn from_words(words: [u64; Totals::WORDS]) -> Totals {
+        let [
+            reads,
+            changes,
+            read_bytes,
+            written_bytes,
+            barriers,
+            flushed_lines,
+            logged_bytes,
+            waits,
+            waited_ns,
+            recoveries,
+        ] = words;
+        Totals {
+            reads,
+            changes,
+            read_bytes,
+            written_bytes,
+            barriers,
+            flushed_lines,
+            logged_bytes,
+            waits,
+            waited_ns,
+            recoveries,
+        }
+    }
+}
+
+/// One of the totals: its place in the slot.
+#[derive(Clone, Copy)]
+pub(crate) enum Total {
+    Reads = 0,
+    Changes = 1,
+    ReadBytes = 2,
+    WrittenBytes = 3,
+    Barriers = 4,
+    FlushedLines = 5,
+    LoggedBytes = 6,
+    Waits = 7,
+    WaitedNs = 8,
+    Recoveries = 9,
+}
+
+/// As many calls that read are told of at a time where a store to the pool has to be made in a window.
+const READS_KEPT: u64 = 64;
+
+/// How this process counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    /// Who may count by plain stores: a thread's tag, or 0.
+    alone: AtomicU64,
+    /// Calls that read, not told of yet, and what they read, bytes.
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+}
+
+impl Counting {
+    /// What is not told of yet; it counts as told.
+    pub(crate) fn take_reads(&self) -> (u64, u64) {
+        let take = |kept: &AtomicU64| kept.swap(0, Ordering::Relaxed);
+        (take(&self.reads), take(&self.read_bytes))
+    }
+
+    /// In a child: the thread that counts there has another tag than the parent's.
+    pub(crate) fn begin_anew(&self) {
+        self.alone.store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_mine(&self) -> bool {
+        let me = thread_tag();
+        match self.alone.load(Ordering::Relaxed) {
+            0 => self
+                .alone
+                .compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok(),
+            tag => tag == me,
+        }
+    }
+}
+
+/// A read, as far as it is counted. It is before its bytes are copied: the processor looks some 300 instructions ahead while it waits for them, and
+/// the fewer stand behind a copy, the more likely it comes upon the next call's.
+#[derive(Debug, Default)]
+pub(crate) struct CountedRead(Option<u64>);
+
+impl Pool {
+    /// Counts a read of that many bytes, once.
+    #[inline(always)]
+    pub(crate) fn count_ahead(&self, counted: &mut CountedRead, bytes: u64) {
+        if counted.0.is_none() {
+            self.count_read(Some(bytes));
+            counted.0 = Some(bytes);
+        }
+    }
+
+    /// The read is done, or `None`: it could not be.
+    #[inline(always)]
+    pub(crate) fn count_done(&self, counted: &CountedRead, bytes: Option<u64>) {
+        if bytes.is_none() || bytes != counted.0 {
+            self.correct_count(counted, bytes);
+        }
+    }
+
+    #[cold]
+    fn correct_count(&self, counted: &CountedRead, bytes: Option<u64>) {
+        let Some(before) = counted.0 else {
+            return self.count_read(bytes);
+        };
+        // Fewer is more, modulo 2^64; where it was added, so that nobody sees less than nothing.
+        let more = bytes.unwrap_or(0).wrapping_sub(before);
+        if self.pm.mapping().protection() == Protection::None {
+            self.count(Total::ReadBytes, more);
+        } else {
+            self.counting.read_bytes.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, total: Total, more: u64) {
+        self.count_all([(total, more)]);
+    }
+
+    #[inline]
+    fn count_all<const N: usize>(&self, counts: [(Total, u64); N]) {
+        // Otherwise the slot is another process's by now.
+        if self.alive().is_ok() {
+            self.count_alive(counts);
+        }
+    }
+
+    /// As [`Pool::count_all`], in a call that has just seen that it is.
+    #[inline(always)]
+    fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
+        let counters = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS;
+        let counts = counts.map(|(total, more)| (total as usize, more));
+        let alone = self.counting.is_mine();
+        let runtime = self.pm.runtime();
+        runtime.count::<{ Totals::WORDS }, N>(counters, counts, alone);
+    }
+
+    /// Counts a call that reads, and what it read, bytes; `None` if it could not.
+    #[inline]
+    pub(crate) fn count_read(&self, bytes: Option<u64>) {
+        let Some(bytes) = bytes else {
+            return self.count_reads(1, 0);
+        };
+        if self.pm.mapping().protection() == Protection::None {
+            return self.count_alive([(Total::Reads, 1), (Total::ReadBytes, bytes)]);
+        }
+        let Counting {
+            reads, read_bytes, ..
+        } = &self.counting;
+        read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if reads.fetch_add(1, Ordering::Relaxed) >= READS_KEPT - 1 {
+            self.tell_reads();
+        }
+    }
+
+    /// Tells the pool of the calls that are not told of yet.
+    #[cold]
+    pub(crate) fn tell_reads(&self) {
+        let (calls, bytes) = self.counting.take_reads();
+        if calls > 0 {
+            let _writable = self.pm.mapping().writable();
+            self.count_reads(calls, bytes);
+        }
+    }
+
+    #[inline]
+    fn count_reads(&self, calls: u64, bytes: u64) {
+        self.count_all([(Total::Reads, calls), (Total::ReadBytes, bytes)]);
+    }
+
+    /// Counts a call that changes something, with what the medium was asked for since `before`.
+    #[inline]
+    pub(crate) fn count_change(&self, before: &Counters, written: u64) {
+        let spent = counters::snapshot() - *before;
+        self.count_all([
+            (Total::Changes, 1),
+            (Total::Barriers, spent.fences),
+            (Total::FlushedLines, spent.lines_flushed),
+            (Total::LoggedBytes, spent.logged_bytes),
+            (Total::WrittenBytes, written),
+        ]);
+    }
+
+    #[cold]
+    pub(crate) fn count_wait(&self, time: Duration) {
+        self.count(Total::Waits, 1);
+        self.count(Total::WaitedNs, time.as_nanos() as u64);
+    }
+
+    /// The totals of a slot's holder.
+    pub(crate) fn totals_of(&self, slot: u64) -> Totals {
+        let off = self.geometry.slot(slot) + SLOT_COUNTERS;
+        Totals::from_words(self.pm.read(off))
+    }
+}

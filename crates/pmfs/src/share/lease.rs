@@ -1,0 +1,268 @@
+//! Who is alone in a pool, and the lease that a mount has while it is (docs/adr/0015-leases.md).
+//!
+//! The kernel asks a mount again at each look, unless an answer says how long it holds; what others change meanwhile, the kernel
+//! would not see. While a mount is the only process in the pool nobody else changes anything, and answers may hold for a moment.
+//!
+//! - The header counts arrivals: slots that were marked. A process is alone once it has seen no slot marked but its own, for as long
+//!   as that count stands still. Who leaves is not counted: one who was not alone looks again now and then.
+//! - The header's lease is the slot of the mount whose kernel may remember something. It is set before the first such answer, and
+//!   for each answer the count is looked at after that.
+//! - Who arrives marks its slot, counts itself, and then looks at the lease: so one of the two sees the other. It asks the mount,
+//!   as for pages, and waits until the lease has ended. A mount that does not answer is not waited for longer than
+//!   [`PATIENCE`]: the kernel forgets by itself long before.
+
+use crate::fs::Fs;
+use crate::pool::Pool;
+use crate::share::patrol::now_ns;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Of the runtime area's header: slots marked.
+const ARRIVALS: u64 = 136;
+/// There, too: the slot, plus one, of the mount with the lease. Slept on.
+const LEASE: u64 = 144;
+
+/// How long somebody who arrives waits for a mount that does not end its lease.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// From one question whether that mount lives to the next.
+const NAP: Duration = Duration::from_millis(20);
+/// How long somebody who was not alone waits before he looks again. So programs that come and go, one after the other, don't
+/// end a lease each.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// A time in which a process was alone in the pool, by the arrivals before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone(u64);
+
+/// What a process knows of others.
+#[derive(Debug, Default)]
+pub(crate) struct Company {
+    /// Arrivals when it was seen to be alone, its own among them; 0: it was not.
+    alone: AtomicU64,
+    /// When it looked last, ns.
+    looked_ns: AtomicU64,
+}
+
+impl Pool {
+    fn arrivals(&self) -> u64 {
+        self.pm.runtime().load(self.geometry.header + ARRIVALS)
+    }
+
+    /// A slot was marked: whoever was alone is not any more.
+    pub(crate) fn count_arrival(&self) {
+        let word = self.geometry.header + ARRIVALS;
+        let runtime = self.pm.runtime();
+        let mut count = runtime.load(word);
+        while let Err(found) = runtime.cas(word, count, count + 1) {
+            count = found;
+        }
+    }
+
+    /// After this process's arrival: waits until no mount's kernel remembers anything.
+    pub(crate) fn wait_for_lease(&self) {
+        let word = self.geometry.header + LEASE;
+        let runtime = self.pm.runtime();
+        let began = Instant::now();
+        while let Some(slot) = runtime.load(word).checked_sub(1) {
+            let is_there = slot != self.holder().slot && self.is_mount(slot);
+            let lives = is_there && self.is_marked(slot) && !self.slot_dead(slot);
+            if !lives || began.elapsed() > PATIENCE {
+                self.drop_lease_of(slot);
+            } else {
+                self.wake_revoker(slot);
+                runtime.wait(word, slot as u32 + 1, NAP);
+            }
+        }
+    }
+
+    /// Ends the lease of a slot, if it has one.
+    pub(crate) fn drop_lease_of(&self, slot: u64) {
+        let word = self.geometry.header + LEASE;
+        let runtime = self.pm.runtime();
+        if runtime.load(word) == slot + 1 && runtime.cas(word, slot + 1, 0).is_ok() {
+            runtime.wake_all(word);
+        }
+    }
+
+    fn has_lease(&self) -> bool {
+        let lease = self.pm.runtime().load(self.geometry.header + LEASE);
+        lease == self.holder().slot + 1
+    }
+
+    fn alone(&self) -> Option<Alone> {
+        let arrivals = self.arrivals();
+        let known = self.company.alone.load(Ordering::Acquire) == arrivals;
+        (known || self.look_for_others(arrivals)).then_some(Alone(arrivals))
+    }
+
+    /// Whether there are none, if it is time to look. `arrivals` was read before.
+    #[cold]
+    fn look_for_others(&self, arrivals: u64) -> bool {
+        let (now, company) = (now_ns(), &self.company);
+        let last = company.looked_ns.load(Ordering::Relaxed);
+        let due = now.abs_diff(last) >= LOOK_NS;
+        let order = Ordering::Relaxed;
+        if !due || (company.looked_ns.compare_exchange(last, now, order, order)).is_err() {
+            return false;
+        }
+        let me = self.holder().slot;
+        let alone = self.slots().all(|slot| slot == me || !self.is_marked(slot));
+        if alone {
+            company.alone.store(arrivals, Ordering::Release);
+        }
+        alone
+    }
+
+    fn take_lease(&self, since: Alone) -> bool {
+        let word = self.geometry.header + LEASE;
+        let runtime = self.pm.runtime();
+        let mine = self.holder().slot + 1;
+        if self.arrivals() != since.0 {
+            return false;
+        }
+        let lease = runtime.load(word);
+        if lease != mine && (lease != 0 || runtime.cas(word, 0, mine).is_err()) {
+            return false;
+        }
+        self.arrivals() == since.0
+    }
+}
+
+/// For mounts.
+impl Fs {
+    /// Since when this process has been alone in the pool: nobody else changes anything before [`Fs::lease`] is refused. `None`: it
+    /// is not, or has not looked since the last one left.
+    #[must_use]
+    pub fn alone(&self) -> Option<Alone> {
+        self.pool().alone()
+    }
+
+    /// Takes the lease, or keeps it: what was read since then may be remembered, and nobody who arrives gets in before
+    /// [`Fs::end_lease`]. `false`: somebody has arrived. The caller sees to it that no lease ends between this call and
+    /// the answer that it is for.
+    #[must_use]
+    pub fn lease(&self, since: Alone) -> bool {
+        self.pool().take_lease(since)
+    }
+
+    /// Whether this process has the lease.
+    #[must_use]
+    pub fn has_lease(&self) -> bool {
+        self.pool().has_lease()
+    }
+
+    /// Whether somebody waits for the end of this process's lease.
+    #[must_use]
+    pub fn is_lease_wanted(&self) -> bool {
+        let pool = self.pool();
+        pool.has_lease() && pool.company.alone.load(Ordering::Acquire) != pool.arrivals()
+    }
+
+    /// Ends this process's lease: nothing is remembered any more.
+    pub fn end_lease(&self) {
+        let pool = self.pool();
+        pool.drop_lease_of(pool.holder().slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::scratch::Scratch;
+    use std::path::Path;
+    use std::thread;
+
+    fn pool() -> Scratch {
+        Scratch::new(16 << 20)
+    }
+
+    fn mount(path: &Path) -> Fs {
+        let fs = Fs::open(path, &OpenOptions::default()).unwrap();
+        fs.tell_of_pages();
+        fs
+    }
+
+    /// Forgets when it looked last.
+    fn alone_now(fs: &Fs) -> Option<Alone> {
+        fs.pool().company.looked_ns.store(0, Ordering::Relaxed);
+        fs.alone()
+    }
+
+    #[test]
+    fn one_is_alone_until_somebody_arrives() {
+        let Scratch { dir: _dir, path } = pool();
+        let fs = mount(&path);
+        let since = alone_now(&fs).expect("nobody else is there");
+        assert_eq!(fs.alone(), Some(since));
+        let other = mount(&path);
+        assert!(!fs.lease(since) && !fs.has_lease());
+        assert_eq!((alone_now(&fs), alone_now(&other)), (None, None));
+        other.detach().unwrap();
+        assert_eq!(fs.alone(), None, "it has just looked");
+        let again = alone_now(&fs).expect("the other has left");
+        assert_ne!(again, since);
+        assert!(!fs.lease(since) && fs.lease(again) && fs.has_lease());
+        assert!(!fs.is_lease_wanted());
+    }
+
+    /// Goal: nobody gets in before the lease has ended, and then at once.
+    #[test]
+    fn who_arrives_waits_for_the_end() {
+        let Scratch { dir: _dir, path } = pool();
+        let fs = mount(&path);
+        let since = alone_now(&fs).unwrap();
+        assert!(fs.lease(since));
+        let began = Instant::now();
+        let coming = thread::spawn(move || drop(mount(&path)));
+        while !fs.is_lease_wanted() {
+            assert!(began.elapsed() < Duration::from_secs(10), "nobody asks");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!fs.lease(since));
+        thread::sleep(Duration::from_millis(50));
+        let patient = began.elapsed() < PATIENCE;
+        assert!(!coming.is_finished() || !patient);
+        fs.end_lease();
+        coming.join().unwrap();
+        assert!(!fs.has_lease());
+    }
+
+    /// A mount that does not run, and a word that a dead one has left.
+    #[test]
+    fn nobody_waits_for_ever() {
+        let Scratch { dir: _dir, path } = pool();
+        let fs = mount(&path);
+        let since = alone_now(&fs).unwrap();
+        assert!(fs.lease(since));
+        let began = Instant::now();
+        let other = mount(&path);
+        assert!(began.elapsed() >= PATIENCE && !fs.has_lease());
+        for left in [fs.pool().geometry.slot_count + 7, 3, u64::MAX] {
+            let pool = other.pool();
+            let word = pool.geometry.header + LEASE;
+            let mut tries = 0..5;
+            let at_once = tries.any(|_| {
+                pool.pm.runtime().store(word, left);
+                let began = Instant::now();
+                drop(mount(&path));
+                assert_eq!(pool.pm.load(word), 0);
+                began.elapsed() < PATIENCE
+            });
+            assert!(at_once, "{left}");
+        }
+    }
+
+    /// One who leaves with the lease takes it along.
+    #[test]
+    fn a_lease_ends_with_its_holder() {
+        let Scratch { dir: _dir, path } = pool();
+        let fs = mount(&path);
+        let since = alone_now(&fs).unwrap();
+        assert!(fs.lease(since));
+        fs.detach().unwrap();
+        let other = mount(&path);
+        let word = other.pool().geometry.header + LEASE;
+        assert_eq!(other.pool().pm.load(word), 0);
+    }
+}

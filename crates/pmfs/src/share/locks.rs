@@ -1,0 +1,345 @@
+//! The lock table: one line {owner, sequence} for every inode whose keyed hash falls on it
+//! (docs/adr/0028-lock-table.md).
+//!
+//! Writers hold the line's owner word; while they change what readers may be looking at, its sequence is
+//! odd. Readers take nothing: they read the sequence, read, and read the sequence again.
+
+use crate::error::Result;
+use crate::journal::debt::Debt;
+use crate::journal::lane::Claim;
+use crate::journal::promise;
+use crate::persist::{Redo, Sealed};
+use crate::pool::{Began, Pool};
+use crate::share::owner;
+use crate::types::Ino;
+use pmfs_format::LockRaw;
+use std::cell::Cell;
+
+/// Inodes that one call may lock: two directories and two files.
+const LOCKS_MAX: usize = 4;
+/// Optimistic tries before a reader takes the lock.
+const READ_TRIES: u32 = 8;
+
+const SEQUENCE: u64 = 8;
+const DEBT: u64 = 24;
+
+/// The locks of one call, taken in table order, each once.
+pub(crate) struct LockSet<'a> {
+    pool: &'a Pool,
+    lines: [u64; LOCKS_MAX],
+    count: usize,
+    changing: Cell<bool>,
+    /// Debts that stood there, and are this call's to pay.
+    met: Cell<bool>,
+    /// Nothing is stored below them: debts are left as they are.
+    reads: bool,
+    began: Began,
+}
+
+impl<'a> LockSet<'a> {
+    /// Locks the inodes; waits as long as it takes.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn take(pool: &'a Pool, inos: &[Ino]) -> LockSet<'a> {
+        let locks = LockSet::acquire(pool, inos, false);
+        for &line in &locks.lines[..locks.count] {
+            locks.meet(line);
+        }
+        locks
+    }
+
+    #[cfg_attr(feature = "record", track_caller)]
+    fn acquire(pool: &'a Pool, inos: &[Ino], reads: bool) -> LockSet<'a> {
+        let mut lines = [u64::MAX; LOCKS_MAX];
+        let mut count = 0;
+        for &ino in inos {
+            let line = line_of(pool, ino);
+            if !lines[..count].contains(&line) {
+                lines[count] = line;
+                count += 1;
+            }
+        }
+        lines[..count].sort_unstable();
+        for &line in &lines[..count] {
+            owner::acquire(pool, line);
+        }
+        LockSet {
+            pool,
+            lines,
+            count,
+            changing: Cell::new(false),
+            met: Cell::new(false),
+            reads,
+            began: Began::now(),
+        }
+    }
+
+    /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody may wait for it.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn try_add(&mut self, ino: Ino) -> bool {
+        let line = line_of(self.pool, ino);
+        if self.lines[..self.count].contains(&line) {
+            return true;
+        }
+        if self.count == LOCKS_MAX || !owner::try_acquire(self.pool, line) {
+            return false;
+        }
+        let debt = Debt::load(self.pool, line + DEBT);
+        if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.pool)) {
+            // It would take another lane to pay that, and this call has one.
+            owner::release(self.pool, line);
+            return false;
+        }
+        self.lines[self.count] = line;
+        self.count += 1;
+        if self.changing.get() {
+            self.bump(line);
+        }
+        self.meet(line);
+        true
+    }
+
+    /// This thread owes what the line's lock says.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn meet(&self, line: u64) {
+        let Some(debt) = Debt::load(self.pool, line + DEBT) else {
+            return;
+        };
+        self.met.set(true);
+        if debt.is_paid(self.pool) || planted!("bug-debt-unpaid") {
+            return;
+        }
+        let entry = debt.line(self.pool);
+        if !debt.is_promise() {
+            self.pool.pm.owe(entry);
+        } else if self.count > 1 || !self.pool.pm.owe_promise(entry) {
+            promise::close_at(self.pool, entry);
+        }
+    }
+
+    /// What was met is durable, by a call that has no lane.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn settle(&self) {
+        let _lane = self.pool.pm.owed_promise().map(|_| Claim::new(self.pool));
+        self.pool.pm.settle_met();
+    }
+
+    /// Makes what a transaction has changed durable, and closes it by its proof: these locks cover all that it logged, and have the
+    /// debt from now on. What this call still stores in place is no word of it.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn commit(&self, tx: Sealed<'_>) {
+        self.leave(tx.prove());
+    }
+
+    /// Changes bytes in place by a log of the new ones, which is durable on return. As [`LockSet::commit`] otherwise. `behind` stores what
+    /// belongs to it and no log covers.
+    ///
+    /// # Errors
+    /// [`crate::Error::Medium`] of the bytes that are to change; nothing is changed then.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn redo(&self, tx: Redo<'_>, behind: impl FnOnce()) -> Result<()> {
+        // Before it is promised, for recovery may keep the promise.
+        self.change();
+        let debt = tx.seal()?.apply();
+        behind();
+        self.leave(debt);
+        Ok(())
+    }
+
+    /// These locks have the debt.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn leave(&self, debt: Option<Debt>) {
+        let Some(debt) = debt else {
+            return;
+        };
+        self.met.set(false);
+        if planted!("bug-debt-forgotten") {
+            return;
+        }
+        for &line in &self.lines[..self.count] {
+            self.pool.pm.runtime().store(line + DEBT, debt.word());
+        }
+        let entry = debt.line(self.pool);
+        match debt.is_promise() {
+            true => self.pool.pm.owe_own_promise(entry),
+            false => self.pool.pm.owe_own(entry),
+        }
+    }
+
+    /// Debts that were met are paid.
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn clear_debts(&self) {
+        for &line in &self.lines[..self.count] {
+            self.pool.pm.runtime().store(line + DEBT, 0);
+        }
+    }
+
+    /// The line of the only inode, or one of several.
+    #[inline]
+    pub fn first(&self) -> u64 {
+        self.lines[0]
+    }
+
+    /// Tells readers that what these locks cover is about to change: they retry until the locks are
+    /// released. To be called before the first in-place store.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn change(&self) {
+        if !self.changing.replace(true) {
+            for &line in &self.lines[..self.count] {
+                self.bump(line);
+            }
+        }
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn bump(&self, line: u64) {
+        let runtime = self.pool.pm.runtime();
+        runtime.store(line + SEQUENCE, runtime.load(line + SEQUENCE) + 1);
+    }
+}
+
+impl Drop for LockSet<'_> {
+    fn drop(&mut self) {
+        // What was met and not paid is the locks' again, and so is what this call owes itself.
+        let paid = !self.reads && !self.pool.pm.leave_owed();
+        if self.pool.gives_up(self.began) {
+            return;
+        }
+        if self.met.get() && paid {
+            self.clear_debts();
+        }
+        for &line in self.lines[..self.count].iter().rev() {
+            if self.changing.get() {
+                self.bump(line);
+            }
+            owner::release(self.pool, line);
+        }
+    }
+}
+
+/// What the line of an inode owes is durable: before a new one is written in the place of one that is gone, by somebody who does
+/// not have the line. Those who owe it had it before that place could be had.
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn settle_place(pool: &Pool, ino: Ino) {
+    let debt = Debt::load(pool, line_of(pool, ino) + DEBT);
+    // No promise speaks of an inode.
+    if let Some(debt) = debt
+        && !debt.is_promise()
+        && !debt.is_paid(pool)
+        && !planted!("bug-place-unsettled")
+    {
+        pool.pm.owe(debt.line(pool));
+        pool.pm.settle_met();
+    }
+}
+
+/// The lock line of an inode.
+#[inline]
+pub(crate) fn line_of(pool: &Pool, ino: Ino) -> u64 {
+    let key = pool.geometry.hash_key[0];
+    let hash = (ino ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    pool.geometry.locks + (hash >> 32 & (pool.geometry.lock_count - 1)) * LockRaw::SIZE
+}
+
+/// Reads without a lock: runs `body` until no writer came between, then gives its answer. After a few
+/// disturbed tries it takes the lock. `body` may see anything while a writer works, so its errors count
+/// only if nothing changed.
+#[inline]
+pub(crate) fn read<T>(pool: &Pool, ino: Ino, body: impl FnMut() -> Result<T>) -> Result<T> {
+    let line = line_of(pool, ino);
+    look(pool, line, || read_lock(pool, ino), body).expect("a lock ends it")
+}
+
+/// As [`read`], but gives up after those tries: for a `body` that may take locks itself.
+#[inline]
+pub(crate) fn read_unlocked<T>(
+    pool: &Pool,
+    ino: Ino,
+    body: impl FnMut() -> Result<T>,
+) -> Option<Result<T>> {
+    look(pool, line_of(pool, ino), || None, body)
+}
+
+/// As [`read`], of the content of a file: only if no mount's kernel has pages of it that may be newer.
+///
+/// # Errors
+/// [`crate::Error::PagesElsewhere`], and those of `body`.
+#[inline(always)]
+pub(crate) fn read_content<T>(
+    pool: &Pool,
+    ino: Ino,
+    mut body: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let line = line_of(pool, ino);
+    let body = || {
+        pool.pages_are_clean(line, ino)?;
+        body()
+    };
+    look(pool, line, || read_lock(pool, ino), body).expect("a lock ends it")
+}
+
+/// As [`read_content`], once, and without an answer where anything is not as it mostly is: then that is to be asked. What stands
+/// behind a copy here is short (see [`crate::share::counters::CountedRead`]).
+#[inline(always)]
+pub(crate) fn read_content_at_once<T>(
+    pool: &Pool,
+    ino: Ino,
+    body: impl FnOnce() -> Option<T>,
+) -> Option<T> {
+    let line = line_of(pool, ino);
+    let before = pool.pm.load(line + SEQUENCE);
+    if before & 1 == 1 {
+        return None;
+    }
+    pool.pages_are_clean(line, ino).ok()?;
+    let answer = body()?;
+    pool.pm.acquire();
+    let undisturbed = pool.pm.load(line + SEQUENCE) == before && pool.pm.intact().is_ok();
+    undisturbed.then_some(answer)
+}
+
+/// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all of a read can be one function.
+#[inline(always)]
+fn look<'a, T>(
+    pool: &'a Pool,
+    line: u64,
+    lock: impl Fn() -> Option<LockSet<'a>>,
+    mut body: impl FnMut() -> Result<T>,
+) -> Option<Result<T>> {
+    let mut locked = None;
+    for tried in 0..=READ_TRIES {
+        if tried == READ_TRIES {
+            locked = Some(lock()?);
+        }
+        let before = pool.pm.load(line + SEQUENCE);
+        if before & 1 == 1 && locked.is_none() {
+            std::hint::spin_loop();
+            continue;
+        }
+        // What was read and an error part here: errors are large, and to move one about is dear where there is none.
+        match body() {
+            Ok(answer) => {
+                pool.pm.acquire();
+                if pool.pm.load(line + SEQUENCE) == before || locked.is_some() {
+                    return Some(pool.pm.intact().map(|()| answer));
+                }
+            }
+            Err(error) => {
+                pool.pm.acquire();
+                if pool.pm.load(line + SEQUENCE) == before || locked.is_some() {
+                    return Some(pool.pm.intact().and(Err(error)));
+                }
+            }
+        }
+    }
+    None
+}
+
+#[cold]
+#[inline(never)]
+fn read_lock(pool: &Pool, ino: Ino) -> Option<LockSet<'_>> {
+    Some(LockSet::acquire(pool, &[ino], true))
+}

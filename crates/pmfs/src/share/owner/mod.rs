@@ -1,0 +1,457 @@
+//! Owner words: who holds a lock, a lane or a group, as one word that a CAS sets
+//! (docs/adr/0024-shared-volatile-state.md, docs/adr/0026-fork-exec-threads.md,
+//! docs/adr/0028-lock-table.md).
+
+pub mod protocol;
+pub(crate) mod stalled;
+mod threads;
+
+use crate::pool::{Began, Pool};
+use crate::recovery;
+use pmfs_format::runtime::{
+    OWNER_COUNT_HIGH_SHIFT, OWNER_COUNT_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK, OWNER_WAITERS,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pauses before a waiter sleeps (docs/adr/0055-waiting.md).
+const SPINS: u32 = 100;
+
+/// How long a waiter sleeps.
+pub(crate) mod wait_times {
+    use std::time::Duration;
+
+    /// First sleep; it doubles, and each end of one probes the holder.
+    pub(crate) const FIRST: Duration = Duration::from_millis(2);
+    /// Longest sleep.
+    pub(crate) const MAX: Duration = Duration::from_millis(10);
+    /// When a waiter tells of a holder that lives but does not move.
+    pub(crate) const STALLED: Duration = Duration::from_secs(1);
+}
+
+/// More than any pool has (4,094).
+const NO_SLOT: u64 = 0xffd;
+
+/// A slot's number, or one more.
+const SLOT_MASK: u64 = 0xfff;
+
+/// What is a thread's of an owner word.
+const TAG_MASK: u64 = !(SLOT_MASK << OWNER_SLOT_SHIFT | OWNER_WAITERS);
+
+/// Counts the threads of this process that get a tag; those before a fork, too.
+static THREADS: AtomicU64 = AtomicU64::new(1);
+
+/// This thread's tag, as it stands in owner words; never 0. No two that live have the same: it has the thread's number at the kernel.
+/// The count beside that tells it from one that is gone and had the number before. When the count begins anew, after
+/// 2^29 threads, they differ all the same.
+#[inline]
+pub(crate) fn thread_tag() -> u64 {
+    let tag = pmem::thread::with(|thread| thread.tag.get());
+    match tag {
+        0 => new_thread(),
+        tag => tag,
+    }
+}
+
+/// The first look of a thread.
+#[cold]
+fn new_thread() -> u64 {
+    let number = threads::own_number();
+    let count = THREADS.fetch_add(1, Ordering::Relaxed);
+    let mut tag = tag_of(number, count);
+    if tag == 0 {
+        tag = tag_of(number, 1);
+    }
+    pmem::thread::with(|thread| thread.tag.set(tag));
+    threads::note(tag);
+    tag
+}
+
+/// Bits of a count beside the thread's number; the rest stands behind the slot.
+const COUNT_LOW_BITS: u32 = OWNER_WAITERS.trailing_zeros() - OWNER_COUNT_SHIFT;
+
+/// A thread's number, and as much of a count as there is room for, where they stand in an owner word.
+fn tag_of(number: u64, count: u64) -> u64 {
+    let low = count & ((1 << COUNT_LOW_BITS) - 1);
+    let high = count >> COUNT_LOW_BITS;
+    number | low << OWNER_COUNT_SHIFT | high << OWNER_COUNT_HIGH_SHIFT
+}
+
+/// Says that this thread lives: in a process that may be a copy of another, where it has another number.
+pub(crate) fn this_thread_lives() {
+    let tag = thread_tag();
+    match tag & OWNER_THREAD_MASK == threads::own_number() {
+        true => threads::note(tag),
+        false => drop(new_thread()),
+    }
+}
+
+/// Whether an owner word is that of a thread of this process which is gone.
+#[cold]
+pub(crate) fn is_gone_thread(pool: &Pool, owner: u64) -> bool {
+    slot_of(owner) == Some(pool.holder().slot) && threads::is_gone(owner & TAG_MASK)
+}
+
+/// Whether nobody will ever give back the lock at `off`, which this owner word has: no process that could is attached, or this very thread has
+/// it, which takes no lock twice. Only a pool that somebody has written such a word to has one.
+#[cold]
+pub(crate) fn is_nobodys(pool: &Pool, off: u64, owner: u64) -> bool {
+    let holder = owner & !OWNER_WAITERS;
+    let own = holder == pool.holder().word();
+    let has_process =
+        slot_of(owner).is_some_and(|slot| slot < pool.geometry.slot_count && pool.is_marked(slot));
+    // Whoever is cleaned up after, or leaves, gives back its locks before its slot: looked at in the other order.
+    holder != 0 && (own || !has_process) && pool.pm.load(off) & !OWNER_WAITERS == holder
+}
+
+/// The holder of a slot; the slot is the half of an owner word that is the process's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub slot: u64,
+    /// Which one of those that the slot has had.
+    pub incarnation: u64,
+}
+
+impl Holder {
+    /// This thread's owner word.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.word_of(thread_tag())
+    }
+
+    /// The owner word of another thread of this process.
+    #[inline]
+    pub fn word_of(self, tag: u64) -> u64 {
+        tag | (self.slot + 1) << OWNER_SLOT_SHIFT
+    }
+}
+
+/// Of a holder in one word: bits of the slot.
+const SLOT_BITS: u32 = SLOT_MASK.count_ones();
+
+/// The holder that this process is: set when it attaches, and again after fork.
+#[derive(Debug)]
+pub(crate) struct AtomicHolder(AtomicU64);
+
+impl Default for AtomicHolder {
+    /// Who is not attached has the slot of nobody.
+    fn default() -> AtomicHolder {
+        AtomicHolder(AtomicU64::new(NO_SLOT))
+    }
+}
+
+impl AtomicHolder {
+    #[inline]
+    pub fn load(&self) -> Holder {
+        let word = self.0.load(Ordering::Relaxed);
+        Holder {
+            slot: word & SLOT_MASK,
+            incarnation: word >> SLOT_BITS,
+        }
+    }
+
+    pub fn store(&self, holder: Holder) {
+        let word = holder.incarnation << SLOT_BITS | holder.slot;
+        self.0.store(word, Ordering::Relaxed);
+    }
+}
+
+/// The slot in an owner word.
+pub(crate) fn slot_of(owner: u64) -> Option<u64> {
+    (owner >> OWNER_SLOT_SHIFT & SLOT_MASK).checked_sub(1)
+}
+
+/// An owner word in the pool.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    pool: &'a Pool,
+    off: u64,
+}
+
+impl protocol::Word for Place<'_> {
+    #[inline]
+    fn load(&self) -> u64 {
+        self.pool.pm.load(self.off)
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.pool.pm.runtime().cas(self.off, old, new)
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn swap(&self, value: u64) -> u64 {
+        self.pool.pm.runtime().swap(self.off, value)
+    }
+
+    fn wake(&self) {
+        self.pool.pm.runtime().wake(self.off);
+    }
+}
+
+/// A wait for an owner word: timed, and with an eye on its owner.
+struct Waiting<'a> {
+    place: Place<'a>,
+    me: u64,
+    sleep: Duration,
+    since: Instant,
+    told: bool,
+}
+
+impl protocol::Wait for Waiting<'_> {
+    const SPINS: u32 = SPINS;
+
+    fn pause(&mut self) {
+        std::hint::spin_loop();
+    }
+
+    fn take_over(&mut self) -> bool {
+        recovery::take_over(self.place.pool, self.place.off, self.me)
+    }
+
+    fn sleep(&mut self, marked: u64) {
+        let runtime = self.place.pool.pm.runtime();
+        runtime.wait(self.place.off, marked as u32, self.sleep);
+        self.sleep = (self.sleep * 2).min(wait_times::MAX);
+    }
+
+    fn unchanged(&mut self, owner: u64) {
+        let pool = self.place.pool;
+        if is_nobodys(pool, self.place.off, owner) {
+            // No word of such a pool is to be built on: it is read-only from here on.
+            pool.stop_at_damage();
+            let _ = pool
+                .pm
+                .runtime()
+                .cas(self.place.off, owner | OWNER_WAITERS, 0);
+            return;
+        }
+        recovery::recover_if_dead(pool, owner);
+        if !self.told && self.since.elapsed() > wait_times::STALLED {
+            self.told = true;
+            stalled::tell(pool, owner);
+        }
+    }
+}
+
+/// Takes the lock word at `off` if nobody has it.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn try_acquire(pool: &Pool, off: u64) -> bool {
+    let place = Place { pool, off };
+    protocol::try_acquire(&place, pool.holder().word())
+}
+
+/// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn acquire(pool: &Pool, off: u64) {
+    let me = pool.holder().word();
+    let place = Place { pool, off };
+    if !protocol::try_acquire(&place, me) {
+        wait(place, me);
+    }
+}
+
+#[cold]
+#[cfg_attr(feature = "record", track_caller)]
+fn wait(place: Place<'_>, me: u64) {
+    let mut waiting = Waiting {
+        place,
+        me,
+        sleep: wait_times::FIRST,
+        since: Instant::now(),
+        told: false,
+    };
+    protocol::acquire_slowly(&place, me, &mut waiting);
+    place.pool.count_wait(waiting.since.elapsed());
+}
+
+/// Gives a lock word back.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub(crate) fn release(pool: &Pool, off: u64) {
+    protocol::release(&Place { pool, off });
+}
+
+/// A lock word held, released on drop.
+pub(crate) struct Held<'a> {
+    pool: &'a Pool,
+    off: u64,
+    began: Began,
+}
+
+impl<'a> Held<'a> {
+    /// Waits for the word at `off`.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn new(pool: &'a Pool, off: u64) -> Held<'a> {
+        acquire(pool, off);
+        let began = Began::now();
+        Held { pool, off, began }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.pool.gives_up(self.began) {
+            return;
+        }
+        release(self.pool, self.off);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ROOT_INO;
+    use crate::scratch::Scratch;
+    use crate::share::locks::{LockSet, line_of};
+    use std::sync::mpsc;
+    use std::thread;
+
+    /// A thread's tag, when the kernel does not know the thread any more.
+    fn tag_of_the_gone() -> u64 {
+        let tag = thread::spawn(thread_tag).join().expect("the thread");
+        let since = Instant::now();
+        while !threads::is_gone(tag) && since.elapsed().as_secs() < 10 {
+            thread::yield_now();
+        }
+        tag
+    }
+
+    /// Goal: what a living thread holds is never taken for that of one who is gone, however many threads there have been. Method: the count
+    /// begins anew at each width that it has had, while a thread holds a lock; others come with its count, and go.
+    #[test]
+    fn no_tag_is_given_while_its_holder_lives() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let pool = fs.pool();
+        let line = line_of(pool, ROOT_INO);
+        let (held, is_held) = mpsc::channel();
+        let (end, ends) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _writable = pool.pm.mapping().writable();
+                let count = THREADS.load(Ordering::Relaxed);
+                let tag = thread_tag();
+                let locks = LockSet::take(pool, &[ROOT_INO]);
+                held.send((count, tag)).unwrap();
+                let _ = ends.recv();
+                drop(locks);
+            });
+            let (count, tag) = is_held.recv().unwrap();
+            let _writable = pool.pm.mapping().writable();
+            let word = pool.holder().word_of(tag);
+            for width in [20, 22, 29, 31, 32, 42, 51, 63] {
+                THREADS.store(count + (1 << width), Ordering::Relaxed);
+                assert_ne!(tag_of_the_gone(), tag, "{width}");
+                assert!(!is_gone_thread(pool, word), "{width}");
+                recovery::recover_if_dead(pool, word);
+                assert!(!try_acquire(pool, line), "{width}");
+            }
+            THREADS.store(u64::MAX - 1, Ordering::Relaxed);
+            let tags: Vec<u64> = (0..4).map(|_| tag_of_the_gone()).collect();
+            assert!(!tags.contains(&0) && tags.iter().all(|&other| threads::is_gone(other)));
+            drop(end);
+        });
+        assert!(try_acquire(pool, line));
+        release(pool, line);
+    }
+
+    /// A count that does not fit is cut; nothing of it gets into what is the slot's, or says that somebody waits.
+    #[test]
+    fn tags_stand_beside_the_rest() {
+        for count in [0, 1, 511, 512, 1 << 29, u64::MAX] {
+            for number in [0, 1, OWNER_THREAD_MASK] {
+                let tag = tag_of(number, count);
+                assert_eq!(tag & !TAG_MASK, 0);
+                assert_eq!(tag & OWNER_THREAD_MASK, number);
+                let holder = Holder {
+                    slot: 4093,
+                    incarnation: u64::MAX,
+                };
+                assert_eq!(slot_of(holder.word_of(tag) | OWNER_WAITERS), Some(4093));
+            }
+        }
+    }
+
+    /// The holder in one word, to the end of both numbers.
+    #[test]
+    fn incarnations_are_counted_far() {
+        let kept = AtomicHolder::default();
+        assert_eq!(kept.load().slot, NO_SLOT);
+        for incarnation in [1, (1 << 20) + 1, (1 << 32) + 1, (1 << 52) - 1] {
+            let holder = Holder {
+                slot: 4093,
+                incarnation,
+            };
+            kept.store(holder);
+            assert_eq!(kept.load(), holder);
+        }
+    }
+
+    /// As after a fork: the tag is a copy of the parent's.
+    #[test]
+    fn a_child_has_a_tag_of_its_own() {
+        let copied = tag_of_the_gone();
+        let own = thread::spawn(move || {
+            pmem::thread::with(|thread| thread.tag.set(copied));
+            this_thread_lives();
+            let own = thread_tag();
+            this_thread_lives();
+            assert!(!threads::is_gone(own) && own == thread_tag());
+            own
+        });
+        assert_ne!(own.join().expect("the thread"), copied);
+    }
+
+    /// The kernel gives numbers again. Who has one now is not who had it.
+    #[test]
+    fn a_number_that_another_has_says_that_the_first_is_gone() {
+        let alive = thread_tag();
+        let before = tag_of(alive & OWNER_THREAD_MASK, u64::MAX);
+        assert!(threads::is_gone(before) && !threads::is_gone(alive));
+        assert!(!threads::is_gone(tag_of(0, 7)), "nobody can tell");
+    }
+
+    /// Goal: a lock that a dead holder is cleaned up after while somebody waits for it does not count as nobody's, which would make the
+    /// pool read-only. Method: the waiter has read the word, and looks at the holder when its slot is free and the lock is given back, or
+    /// another's; then the same word where it stands for good.
+    #[test]
+    fn a_holder_cleaned_up_after_meanwhile() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let pool = fs.pool();
+        let gone = scratch.open();
+        let seen = gone.pool().holder().word();
+        gone.close().unwrap();
+        let line = line_of(pool, ROOT_INO);
+        let place = Place { pool, off: line };
+        let looks = || {
+            let mut waiting = Waiting {
+                place,
+                me: pool.holder().word(),
+                sleep: wait_times::FIRST,
+                since: Instant::now(),
+                told: false,
+            };
+            protocol::Wait::unchanged(&mut waiting, seen);
+            pool.read_only.load(Ordering::Relaxed)
+        };
+        let _writable = pool.pm.mapping().writable();
+        let runtime = pool.pm.runtime();
+        for now in [
+            0,
+            pool.holder().word(),
+            pool.holder().word() | OWNER_WAITERS,
+        ] {
+            runtime.store(line, now);
+            assert!(!looks(), "{now:#x}");
+            assert_eq!(pool.pm.load(line), now);
+        }
+        runtime.store(line, seen | OWNER_WAITERS);
+        assert!(looks() && pool.pm.load(line) == 0);
+    }
+}

@@ -1,0 +1,308 @@
+//! A process's slot: the mark that it is attached, its name among the owners of locks, and its counters.
+//!
+//! A slot is alive while its byte of the pool file is locked, which lasts as long as the address
+//! space that took it (docs/adr/0025-life-of-a-process.md).
+
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::share::counters::Totals;
+use crate::share::owner::Holder;
+use pmem::Emulation;
+use pmem::slots::{ByteLock, Probe};
+use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// Fields of [`pmfs_format::SlotRaw`].
+pub(crate) const SLOT_STATE: u64 = 0;
+pub(crate) const SLOT_INCARNATION: u64 = 8;
+pub(crate) const SLOT_PID: u64 = 16;
+const SLOT_TOKEN: u64 = 24;
+const SLOT_COMMAND: u64 = 32;
+pub(crate) const SLOT_SINCE: u64 = 48;
+/// Counts requests to give pages back.
+pub(crate) const SLOT_ASKED: u64 = 56;
+/// The first of the counters.
+pub(crate) const SLOT_COUNTERS: u64 = 64;
+
+/// What medium it emulates.
+const SLOT_EMULATES: u64 = 144;
+
+/// In the runtime area's header: tokens given out.
+pub(crate) const TOKENS: u64 = 200;
+/// There, too: until when an emulated medium is busy.
+const BUSY_UNTIL: u64 = 208;
+/// There, too: one more than the greatest slot that was ever marked.
+const SLOTS_END: u64 = 216;
+
+/// A slot taken: whose, and the lock that keeps it.
+pub(crate) struct Taken {
+    pub holder: Holder,
+    pub lock: Option<ByteLock>,
+}
+
+impl Pool {
+    /// Takes a free one of these slots under the attach lock. `for_child`: for the child that this process is about to fork or the
+    /// program that it is about to become, so that the lock can be inherited.
+    ///
+    /// # Errors
+    /// [`Error::TooManyProcesses`]; locking failed.
+    pub(crate) fn take_slot(
+        &self,
+        path: Option<&Path>,
+        among: std::ops::Range<u64>,
+        for_child: bool,
+    ) -> Result<Taken> {
+        let slots = among.end;
+        for slot in among {
+            let off = self.geometry.slot(slot);
+            let runtime = self.pm.runtime();
+            if runtime.load(off + SLOT_STATE) != SLOT_FREE {
+                continue;
+            }
+            let mut lock = None;
+            if let Some(path) = path {
+                let byte = Pool::slot_byte(slot);
+                let taken = match &self.prober {
+                    _ if for_child => ByteLock::try_exclusive_inherited(path, byte)?,
+                    Some(prober) => prober.try_exclusive(byte)?,
+                    None => ByteLock::try_exclusive(path, byte)?,
+                };
+                let Some(taken) = taken else {
+                    continue;
+                };
+                lock = Some(taken);
+            }
+            let holder = Holder {
+                slot,
+                incarnation: runtime.load(off + SLOT_INCARNATION) + 1,
+            };
+            return Ok(Taken { holder, lock });
+        }
+        Err(Error::TooManyProcesses { slots })
+    }
+
+    /// Fills a slot and marks it as attached. `token`: that of the process that hands its locks over; 0 for a new one.
+    pub(crate) fn mark_slot(&self, holder: Holder, token: u64) {
+        let off = self.geometry.slot(holder.slot);
+        let runtime = self.pm.runtime();
+        let token = if token == 0 { self.new_token() } else { token };
+        let [first, second] = command_words();
+        runtime.store(off + SLOT_INCARNATION, holder.incarnation);
+        runtime.write(
+            off + SLOT_PID,
+            &[
+                u64::from(std::process::id()),
+                token,
+                first,
+                second,
+                self.clock.now_ns() as u64,
+                0,
+            ],
+        );
+        runtime.write(off + SLOT_COUNTERS, &[0; Totals::WORDS]);
+        let asked = self.pm.mapping().emulation();
+        runtime.write(
+            off + SLOT_EMULATES,
+            &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
+        );
+        // Before the mark, which nobody may overlook.
+        self.reach_slot(holder.slot);
+        runtime.store(off + SLOT_STATE, SLOT_LIVE);
+        self.count_arrival();
+    }
+
+    /// From here on whoever looks for processes looks at this slot, too.
+    fn reach_slot(&self, slot: u64) {
+        let off = self.geometry.header + SLOTS_END;
+        let runtime = self.pm.runtime();
+        let mut end = runtime.load(off);
+        while end <= slot {
+            match runtime.cas(off, end, slot + 1) {
+                Ok(_) => return,
+                Err(found) => end = found,
+            }
+        }
+    }
+
+    /// The slots that may be marked.
+    pub(crate) fn slots(&self) -> std::ops::Range<u64> {
+        let end = self.pm.load(self.geometry.header + SLOTS_END);
+        0..end.min(self.geometry.slot_count)
+    }
+
+    /// Corrects who a slot's holder says it is: after fork or exec.
+    pub(crate) fn rename_slot(&self, slot: u64) {
+        let off = self.geometry.slot(slot);
+        let runtime = self.pm.runtime();
+        let [first, second] = command_words();
+        runtime.store(off + SLOT_PID, u64::from(std::process::id()));
+        runtime.write(off + SLOT_COMMAND, &[first, second]);
+    }
+
+    /// What medium the process in a slot emulates.
+    pub(crate) fn slot_emulates(&self, slot: u64) -> Emulation {
+        let off = self.geometry.slot(slot) + SLOT_EMULATES;
+        let [read_ns, barrier_ns, write_bytes_per_s] = self.pm.read(off);
+        Emulation {
+            read_ns,
+            barrier_ns,
+            write_bytes_per_s,
+        }
+    }
+
+    /// Shares an emulated medium's bandwidth with all who have the pool.
+    pub(crate) fn share_bandwidth(&self) {
+        let word = self.geometry.header + BUSY_UNTIL;
+        self.pm.mapping().share_bandwidth(Some(word));
+    }
+
+    /// Not any more: what is in the runtime area is to stay as it is. `is_last`: nobody else has the pool.
+    pub(crate) fn keep_bandwidth(&self, is_last: bool) {
+        self.pm.mapping().share_bandwidth(None);
+        let word = self.geometry.header + BUSY_UNTIL;
+        if is_last && self.pm.load(word) != 0 {
+            self.pm.runtime().store(word, 0);
+        }
+    }
+
+    fn new_token(&self) -> u64 {
+        let off = self.geometry.header + TOKENS;
+        let runtime = self.pm.runtime();
+        let mut last = runtime.load(off);
+        loop {
+            match runtime.cas(off, last, last + 1) {
+                Ok(_) => return last + 1,
+                Err(found) => last = found,
+            }
+        }
+    }
+
+    /// The byte that a slot's holder has locked.
+    pub(crate) fn slot_byte(slot: u64) -> u64 {
+        crate::pool::BYTE_SLOTS + slot
+    }
+
+    /// The process id that a slot's holder wrote.
+    pub(crate) fn slot_pid(&self, slot: u64) -> u64 {
+        if slot >= self.geometry.slot_count {
+            return 0;
+        }
+        self.pm.load(self.geometry.slot(slot) + SLOT_PID)
+    }
+
+    /// The name of a slot's process as an owner of locks.
+    pub(crate) fn slot_token(&self, slot: u64) -> u64 {
+        self.pm.load(self.geometry.slot(slot) + SLOT_TOKEN)
+    }
+
+    /// The name of the program in a slot.
+    pub(crate) fn slot_command(&self, slot: u64) -> String {
+        let words = self.pm.read::<2>(self.geometry.slot(slot) + SLOT_COMMAND);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let end = bytes.iter().position(|&byte| byte == 0);
+        String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+    }
+
+    /// A living process, other than `slot`'s, to which that one's locks were handed over.
+    pub(crate) fn heir_of(&self, slot: u64, token: u64) -> Option<u64> {
+        self.slots().find(|&other| {
+            other != slot
+                && self.is_marked(other)
+                && self.slot_token(other) == token
+                && !self.slot_dead(other)
+        })
+    }
+
+    /// Whether a slot is still, or already, the holder's.
+    pub(crate) fn is_held_as(&self, holder: Holder) -> bool {
+        self.is_marked(holder.slot)
+            && self
+                .pm
+                .load(self.geometry.slot(holder.slot) + SLOT_INCARNATION)
+                == holder.incarnation
+    }
+
+    /// Whether a slot is marked as some process's.
+    pub(crate) fn is_marked(&self, slot: u64) -> bool {
+        self.pm.load(self.geometry.slot(slot) + SLOT_STATE) != SLOT_FREE
+    }
+
+    /// Whether a slot is marked as held by a process that is gone.
+    pub(crate) fn slot_dead(&self, slot: u64) -> bool {
+        if slot >= self.geometry.slot_count || slot == self.holder().slot {
+            return false;
+        }
+        self.is_marked(slot) && !self.slot_locked(slot)
+    }
+
+    /// Whether a slot's byte is locked. Without a file there are no locks: the one who asks is alone.
+    pub(crate) fn slot_locked(&self, slot: u64) -> bool {
+        self.prober
+            .as_ref()
+            .is_some_and(|prober| !matches!(prober.probe(Pool::slot_byte(slot)), Ok(Probe::Free)))
+    }
+
+    /// Slots marked as some process's.
+    pub(crate) fn marked_slots(&self) -> Vec<u64> {
+        self.slots().filter(|&slot| self.is_marked(slot)).collect()
+    }
+
+    /// Slots marked as held by processes that are gone.
+    pub(crate) fn dead_slots(&self) -> Vec<u64> {
+        self.slots().filter(|&slot| self.slot_dead(slot)).collect()
+    }
+}
+
+/// The program's name as the kernel has it, in two words.
+fn command_words() -> [u64; 2] {
+    static NAME: LazyLock<[u64; 2]> = LazyLock::new(|| {
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.iter_mut().zip(command().trim_ascii_end()) {
+            *to = *from;
+        }
+        let (first, second) = bytes.split_at(8);
+        [first, second].map(|half| u64::from_le_bytes(half.try_into().expect("eight bytes")))
+    });
+    *NAME
+}
+
+/// The first thread's name is the process's.
+fn command() -> Vec<u8> {
+    let is_first = rustix::thread::gettid() == rustix::process::getpid();
+    match rustix::thread::name() {
+        Ok(name) if is_first => name.into_bytes(),
+        _ => std::fs::read("/proc/self/comm").unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, OpenOptions, ROOT_INO};
+
+    /// What is written through any attachment moves the one word on, by what it takes; the last one to leave clears it.
+    #[test]
+    fn an_emulated_medium_is_busy_for_all() {
+        let Scratch { dir: _dir, path } = Scratch::new(32 << 20);
+        let mut options = OpenOptions::default();
+        options.map.emulate.write_bytes_per_s = 64_000_000;
+        let all = [(); 2].map(|()| Fs::open(&path, &options).expect("it opens"));
+        let mem = pmem::Pmem::open(&path, &options.map).expect("the same bytes");
+        let (raw, _) = crate::medium::superblock::load(&mem).expect("a superblock");
+        let geometry = crate::medium::geometry::Geometry::of(&raw, mem.len()).expect("a geometry");
+        let busy = || mem.load(geometry.header + BUSY_UNTIL);
+        for (fs, name) in all.iter().zip([b"a", b"b"]) {
+            let before = busy();
+            fs.create(ROOT_INO, name, &NODE).expect("a file");
+            // A microsecond a line, in 64ths of a ns.
+            assert!(busy() >= before + 64_000, "{before} {}", busy());
+        }
+        let [first, last] = all;
+        first.detach().expect("it leaves");
+        assert_ne!(busy(), 0);
+        last.detach().expect("it leaves");
+        assert_eq!(busy(), 0);
+    }
+}

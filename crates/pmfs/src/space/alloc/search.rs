@@ -1,0 +1,440 @@
+//! Where blocks come from, so that a pool that has been in use for long still has whole regions for large pages.
+//!
+//! - Whole regions are for what fills them. Less than that goes into regions that are broken: behind the block before it in
+//!   the file, or at the lane's cursor, so that what is written in a row lies in a row.
+//! - When the cursor's region is full, and more than a little is free in broken ones ([`PACKED`]), the lane goes on in the
+//!   fullest of those: every gap is filled, and the emptier ones become whole again. Else it breaks a whole region near it, so
+//!   that lanes seldom meet in a group.
+//! - A long run is not cut into many pieces ([`PIECES`]) while whole regions are to be had.
+//!
+//! Which regions are broken is found without a lock, of many groups at a time, and kept ([`Hints`]) in this process. It may be
+//! out of date: whatever place is tried is searched under its group's lock, and at last everything is.
+
+use super::{Bitmap, REGION};
+use crate::journal::lane::Run;
+use pmfs_format::runtime::GROUP_UNITS;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Broken regions are filled up if more than this part of the free space is in them.
+const PACKED: u64 = 64;
+/// A run is cut into at most so many pieces to fill gaps.
+const PIECES: u64 = 32;
+/// A run of this part of what is wanted is taken where it is met: to look on for a longer one costs more than another piece.
+const ENOUGH: u64 = 8;
+/// A region with less free than this is not worth going to.
+const WORTH: u64 = 4;
+/// Groups whose counts are looked at together: 128 GiB of blocks.
+const GROUPS_COUNTED: u64 = 4096;
+/// Groups whose regions are looked at together: 2 GiB of blocks.
+const GROUPS_SEARCHED: usize = 64;
+/// Broken regions that are kept in mind: the fullest, as many as have about so many free units. Where random overwrites have left
+/// gaps of a few units everywhere those are many; a look around is 40 us, to be spread over as many allocations.
+const KEPT: usize = 512;
+const KEPT_UNITS: u64 = 8192;
+/// Of those so many are tried, then a whole region is broken.
+const TRIES: usize = 24;
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// Units, at most.
+    pub want: u64,
+    /// The block that they are best behind.
+    pub after: Option<u64>,
+}
+
+impl Wish {
+    /// The shortest run that is worth a piece of its own.
+    fn least(&self) -> u64 {
+        (self.want / PIECES).max(1)
+    }
+}
+
+/// A place to look for a run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// From this unit on, which is to be free.
+    At(u64),
+    /// In the region of this unit, from there on, if it is broken.
+    Here(u64),
+    /// In this region, if it is broken, for a run of at least so many.
+    Broken(u64, u64),
+    /// In the whole regions of this group.
+    Whole(u64),
+    /// Anywhere in this group.
+    Any(u64),
+}
+
+impl Place {
+    /// Whose lock it takes.
+    pub fn group(self) -> u64 {
+        match self {
+            Place::At(unit) | Place::Here(unit) | Place::Broken(unit, _) => unit / GROUP_UNITS,
+            Place::Whole(group) | Place::Any(group) => group,
+        }
+    }
+}
+
+/// A broken region as it was seen.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    /// Its first unit.
+    region: u64,
+    /// Units used.
+    used: u64,
+    /// Its longest free run, units.
+    longest: u64,
+}
+
+impl Hint {
+    fn packed(self) -> u64 {
+        (self.region / REGION) << 20 | self.used << 10 | self.longest
+    }
+
+    fn unpacked(word: u64) -> Hint {
+        Hint {
+            region: (word >> 20) * REGION,
+            used: word >> 10 & 1023,
+            longest: word & 1023,
+        }
+    }
+}
+
+/// The broken regions that this process knows of, the fullest first.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    /// Packed; 0 for none. Not in place: a pool that is attached to is moved a few times, over stack that was never touched.
+    kept: Box<[AtomicU64]>,
+    /// The first that was not taken yet.
+    next: AtomicUsize,
+    /// The group to begin with when they are used up.
+    hand: AtomicU64,
+}
+
+impl Default for Hints {
+    fn default() -> Hints {
+        Hints {
+            kept: (0..KEPT).map(|_| AtomicU64::new(0)).collect(),
+            next: AtomicUsize::new(KEPT),
+            hand: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Hints {
+    /// Takes the fullest that has a run of at least `least`, and is not the region of `avoid`; those before it are forgotten.
+    fn take(&self, least: u64, avoid: u64) -> Option<u64> {
+        let suits = |hint: &Hint| hint.longest >= least && hint.region != avoid / REGION * REGION;
+        let rest = self.next.load(Ordering::Relaxed)..KEPT;
+        rest.map(|_| self.next.fetch_add(1, Ordering::Relaxed))
+            .map_while(|at| self.kept.get(at))
+            .map(|slot| slot.swap(0, Ordering::Relaxed))
+            .take_while(|&word| word != 0)
+            .map(Hint::unpacked)
+            .find(suits)
+            .map(|hint| hint.region)
+    }
+
+    /// Keeps these instead.
+    fn keep(&self, found: &[Hint]) {
+        let words = found.iter().map(|hint| hint.packed());
+        for (slot, word) in self.kept.iter().zip(words.chain(std::iter::repeat(0))) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        self.next.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The numbers below `count`, beginning with `start`.
+fn around(count: u64, start: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(move |step| (start + step) % count)
+}
+
+impl<'a> Bitmap<'a> {
+    /// The places to look for a run in, best first; found out as they are asked for. Where the lane goes on with blocks for
+    /// something else, at `avoid`, these would come between.
+    pub(super) fn places(
+        self,
+        cursor: u64,
+        avoid: u64,
+        wish: Wish,
+    ) -> impl Iterator<Item = Place> + use<'a> {
+        let groups = around(self.group_count(), cursor / GROUP_UNITS);
+        let all = groups.filter(move |&group| self.group_free(group) > 0);
+        let whole = around(self.group_count(), cursor / GROUP_UNITS)
+            .filter(move |&group| self.group_regions(group) > 0);
+        let at = wish.after.map(|block| Place::At(block + 1));
+        let at = at.filter(|place| !matches!(place, Place::At(unit) if unit % REGION == 0));
+        let here = (wish.want < REGION).then_some(Place::Here(cursor));
+        let tries = if wish.want < REGION { TRIES } else { 0 };
+        let broken = std::iter::from_fn(move || self.hint(wish.least(), avoid))
+            .map(move |region| Place::Broken(region, wish.least()));
+        at.into_iter()
+            .chain(here)
+            .chain(broken.take(tries))
+            .chain(whole.map(Place::Whole))
+            .chain(all.map(Place::Any))
+    }
+
+    /// A broken region that suits.
+    fn hint(&self, least: u64, avoid: u64) -> Option<u64> {
+        let hints = &self.pool.hints;
+        hints.take(least, avoid).or_else(|| {
+            self.look_around(least);
+            hints.take(least, avoid)
+        })
+    }
+
+    /// Free units of a group outside its whole regions, at a glance.
+    fn group_scattered(&self, group: u64) -> u64 {
+        let whole = self.group_regions(group) * REGION;
+        self.group_free(group).saturating_sub(whole)
+    }
+
+    /// If much is free in broken regions: looks for some, and keeps the fullest that have a run of at least `least`.
+    #[cold]
+    fn look_around(&self, least: u64) {
+        let hints = &self.pool.hints;
+        let hand = hints.hand.load(Ordering::Relaxed);
+        let counted = || around(self.group_count(), hand).take(GROUPS_COUNTED as usize);
+        let (mut free, mut scattered) = (0, 0);
+        for group in counted() {
+            free += self.group_free(group);
+            scattered += self.group_scattered(group);
+        }
+        if scattered <= free / PACKED {
+            return;
+        }
+        let mut found: Vec<Hint> = Vec::new();
+        let mut last = hand;
+        let broken = counted().filter(|&group| self.group_scattered(group) > 0);
+        for group in broken.take(GROUPS_SEARCHED) {
+            last = group;
+            for (region, to) in self.regions(group) {
+                let used = self.region_used_before(region, to);
+                if used == 0 || to - region - used < WORTH {
+                    continue;
+                }
+                let longest = self.longest_free(region, to);
+                if longest >= least {
+                    found.push(Hint {
+                        region,
+                        used,
+                        longest,
+                    });
+                }
+            }
+        }
+        found.sort_unstable_by_key(|hint| std::cmp::Reverse(hint.used));
+        let mut units = 0;
+        let enough = found.iter().take_while(|hint| {
+            let more = units < KEPT_UNITS;
+            units += REGION - hint.used;
+            more
+        });
+        let count = enough.count();
+        hints.hand.store(last + 1, Ordering::Relaxed);
+        hints.keep(&found[..count]);
+    }
+
+    /// The longest run of free units of a region.
+    fn longest_free(&self, region: u64, to: u64) -> u64 {
+        let free = |word| {
+            let unit = region + word as u64 * 64;
+            match to.saturating_sub(unit) {
+                0 => 0,
+                units => {
+                    let mask = u64::MAX >> (64 - units.min(64));
+                    !self.pool.pm.load(self.word_off(unit)) & mask
+                }
+            }
+        };
+        longest_run(std::array::from_fn(free))
+    }
+
+    /// A group's regions, first unit and end.
+    pub(crate) fn regions(&self, group: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let start = group * GROUP_UNITS;
+        let end = (start + GROUP_UNITS).min(self.place.units);
+        let starts = (start..end).step_by(REGION as usize);
+        starts.map(move |region| (region, (region + REGION).min(end)))
+    }
+
+    /// The region of a unit, if it is broken.
+    fn broken(&self, unit: u64) -> Option<(u64, u64)> {
+        let region = unit / REGION * REGION;
+        let to = (region + REGION).min(self.place.units);
+        (!self.is_whole(unit)).then_some((region, to))
+    }
+
+    /// Looks there for up to `want` units; the group's lock is held.
+    pub(super) fn search(&self, place: Place, want: u64) -> Option<Run> {
+        match place {
+            Place::At(unit) => {
+                let (_, to) = self.broken(unit)?;
+                let count = self.free_run(unit, to.min(unit + want));
+                (count > 0).then_some(Run { block: unit, count })
+            }
+            Place::Here(unit) => {
+                let (_, to) = self.broken(unit)?;
+                self.fit(unit, to, want, want.div_ceil(ENOUGH))
+            }
+            Place::Broken(region, least) => {
+                let (_, to) = self.broken(region)?;
+                let enough = want.div_ceil(ENOUGH).max(least);
+                let run = self.fit(region, to, want, enough);
+                run.filter(|run| run.count >= least)
+            }
+            Place::Whole(group) => {
+                let mut regions = self.regions(group).map(|(region, _)| region);
+                let block = regions.find(|&region| self.is_whole(region))?;
+                let more = regions.take_while(|&region| self.is_whole(region)).count() as u64;
+                let count = match want < REGION {
+                    true => want,
+                    false => (want / REGION).min(1 + more) * REGION,
+                };
+                Some(Run { block, count })
+            }
+            Place::Any(group) => {
+                let start = group * GROUP_UNITS;
+                self.fit(
+                    start,
+                    (start + GROUP_UNITS).min(self.place.units),
+                    want,
+                    want,
+                )
+            }
+        }
+    }
+
+    /// The first run of `enough` units, up to `want` of it; or else the longest of those that are shorter.
+    fn fit(&self, from: u64, to: u64, want: u64, enough: u64) -> Option<Run> {
+        let mut longest: Option<Run> = None;
+        let mut at = from;
+        while let Some(block) = self.first_free(at, to) {
+            let count = self.free_run(block, to.min(block + want));
+            if longest.is_none_or(|run| count > run.count) {
+                longest = Some(Run { block, count });
+            }
+            if count >= enough {
+                break;
+            }
+            at = block + count;
+        }
+        longest
+    }
+
+    /// Looks in a group, whose lock is held, for exactly `want` free units in a row.
+    pub(super) fn search_whole(&self, group: u64, want: u64) -> Option<Run> {
+        let end = ((group + 1) * GROUP_UNITS).min(self.place.units);
+        let run = self.fit(group * GROUP_UNITS, end, want, want)?;
+        (run.count == want).then_some(run)
+    }
+
+    /// The first free unit in `from..to`.
+    pub(super) fn first_free(&self, from: u64, to: u64) -> Option<u64> {
+        let mut unit = from;
+        while unit < to {
+            let free = !self.pool.pm.load(self.word_off(unit)) >> (unit % 64);
+            if free != 0 {
+                let found = unit + free.trailing_zeros() as u64;
+                return (found < to).then_some(found);
+            }
+            unit = (unit / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// How many units from `from` on are free, at most up to `to`.
+    fn free_run(&self, from: u64, to: u64) -> u64 {
+        let mut unit = from;
+        while unit < to {
+            let used = self.pool.pm.load(self.word_off(unit)) >> (unit % 64);
+            if used != 0 {
+                return (unit + used.trailing_zeros() as u64).min(to) - from;
+            }
+            unit = (unit / 64 + 1) * 64;
+        }
+        to - from
+    }
+}
+
+/// Words of a region's bits.
+const WORDS: usize = REGION as usize / 64;
+type Bits = [u64; WORDS];
+
+/// The longest run of ones: where a run of 1 begins, of 2, of 4, and so on, and then the longest of these behind one another. A
+/// region may have hundreds of runs, which take a loop of their own each.
+fn longest_run(ones: Bits) -> u64 {
+    let both = |one: Bits, other: Bits| -> Bits { std::array::from_fn(|at| one[at] & other[at]) };
+    let any = |bits: &Bits| bits.iter().any(|&word| word != 0);
+    // `doubled[n]`: where 2^n ones begin.
+    let mut doubled = arrayvec::ArrayVec::<Bits, 10>::new();
+    let mut begins = ones;
+    while any(&begins) {
+        let run = 1 << doubled.len();
+        doubled.push(begins);
+        begins = both(begins, lower(begins, run));
+    }
+    let Some(mut longest) = doubled.last().copied() else {
+        return 0;
+    };
+    let mut run = 1 << (doubled.len() - 1);
+    for (power, more) in doubled.iter().enumerate().rev().skip(1) {
+        let longer = both(longest, lower(*more, run));
+        if any(&longer) {
+            longest = longer;
+            run += 1 << power;
+        }
+    }
+    run as u64
+}
+
+/// All bits so many places lower.
+fn lower(bits: Bits, by: usize) -> Bits {
+    let (words, within) = (by / 64, by % 64);
+    let word = |at: usize| bits.get(at).copied().unwrap_or(0);
+    std::array::from_fn(|at| {
+        let (low, high) = (word(at + words), word(at + words + 1));
+        match within {
+            0 => low,
+            _ => low >> within | high << (64 - within),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As counted one by one, of patterns with runs of all lengths.
+    #[test]
+    fn the_longest_run_is_found() {
+        let counted = |ones: &Bits| {
+            let bit = |at: u64| ones[at as usize / 64] >> (at % 64) & 1;
+            let (mut longest, mut run) = (0, 0);
+            for at in 0..REGION {
+                run = (run + 1) * bit(at);
+                longest = longest.max(run);
+            }
+            longest
+        };
+        assert_eq!(longest_run([0; WORDS]), 0);
+        assert_eq!(longest_run([u64::MAX; WORDS]), REGION);
+        let mut seed = 7_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 33
+        };
+        for _ in 0..20_000 {
+            let mut ones = [0; WORDS];
+            let (mut at, length) = (0, 1 + random() % 200);
+            while at < REGION {
+                let end = (at + random() % length).min(REGION);
+                (at..end).for_each(|bit| ones[bit as usize / 64] |= 1 << (bit % 64));
+                at = end + 1 + random() % length;
+            }
+            assert_eq!(longest_run(ones), counted(&ones), "{ones:x?}");
+        }
+    }
+}

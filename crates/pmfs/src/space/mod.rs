@@ -1,0 +1,4 @@
+//! Which blocks are free, and which are in use by whom.
+
+pub(crate) mod alloc;
+pub(crate) mod pin;

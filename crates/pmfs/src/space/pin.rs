@@ -1,0 +1,424 @@
+//! Pins: files whose own blocks programs have mapped (docs/adr/0010-pins.md,
+//! docs/adr/0031-atomic-writes.md).
+//!
+//! What a program stores there goes past the engine. So as long as an inode has a pin, of any process:
+//! - none of its blocks moves or is freed: it is written in place, as in `ordered` mode, and no byte beside those that are asked
+//!   for is stored; truncate and punch make zeros and leave the blocks in the tree;
+//! - no undo entry is made of its data, or the death of one process would take back what another has stored;
+//! - a mount's kernel holds no pages of it that could differ from the blocks.
+//!
+//! A pin is a record like those of kernel copies, one for each slot and inode, changed under the inode's lock; whoever changes
+//! the content looks there anyway. It dies with its slot. Whether a process still needs its pin is that process's own count.
+
+use crate::error::{Error, Result};
+use crate::file::{Work, block_of};
+use crate::fs::Fs;
+use crate::inode::Inode;
+use crate::mapping::kernel_copy::{COPIES, KIND, Record};
+use crate::mapping::stored::Elsewhere;
+use crate::open::open_table::Thing;
+use crate::pool::Pool;
+use crate::recovery;
+use crate::share::locks::{LockSet, line_of};
+use crate::types::Ino;
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::runtime::{
+    KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE,
+    KERNEL_COPY_READ,
+};
+
+/// Of [`pmfs_format::KernelCopyRaw`].
+const TRIMS: u64 = 40;
+const STORED_ELSEWHERE: u64 = 48;
+
+/// Some of a file's blocks that lie side by side in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// Where in the file, bytes.
+    pub at: u64,
+    /// Where in the pool, bytes.
+    pub off: u64,
+    /// Bytes; whole blocks.
+    pub len: u64,
+}
+
+impl Pool {
+    /// Whether programs have blocks of the inode mapped. Under its lock.
+    #[inline]
+    pub(crate) fn is_pinned(&self, line: u64, ino: Ino) -> bool {
+        self.pm.load(line + COPIES) != 0 && self.has_pin(line, ino)
+    }
+
+    #[cold]
+    fn has_pin(&self, line: u64, ino: Ino) -> bool {
+        self.copies_of(line, ino).any(|copy| copy.is_pin())
+    }
+
+    /// Before a mount's kernel gets pages, which programs may store to if they may be `dirty`. Under the inode's lock.
+    ///
+    /// # Errors
+    /// [`Error::Mapped`].
+    pub(crate) fn refuse_over_pins(&self, line: u64, ino: Ino, dirty: bool) -> Result<()> {
+        if self.pm.load(line + COPIES) == 0 {
+            return Ok(());
+        }
+        let stands = |copy: Record| match copy.kind {
+            KERNEL_COPY_PIN_WRITE => false,
+            KERNEL_COPY_PIN_READ | KERNEL_COPY_PIN_APART => !dirty,
+            _ => true,
+        };
+        if self.copies_of(line, ino).all(stands) {
+            return Ok(());
+        }
+        Err(Error::Mapped)
+    }
+
+    /// Pages of kernels that a pin can't stand beside.
+    fn pages_beside_pin(&self, line: u64, ino: Ino, writes: bool) -> Result<()> {
+        let stands = |copy: Record| match copy.kind {
+            KERNEL_COPY_MAYBE_DIRTY => false,
+            KERNEL_COPY_READ => !writes,
+            _ => true,
+        };
+        match self.copies_of(line, ino).all(stands) {
+            true => Ok(()),
+            false => Err(Error::Mapped),
+        }
+    }
+
+    /// Whoever has it open there may be about to map it, and could not stand beside a pin.
+    fn is_open_below_mounts(&self, ino: Ino) -> bool {
+        let below_a_mount = |slot| self.is_mount(slot) && !self.slot_dead(slot);
+        self.is_had_by(Thing::Inode(ino), below_a_mount)
+    }
+
+    fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
+        self.alive()?;
+        self.inode_off(ino)?;
+        let locks = LockSet::take(self, &[ino]);
+        // Programs store to what it covers by themselves.
+        locks.settle();
+        Inode::live(self, ino)?.require_file()?;
+        let line = locks.first();
+        self.pages_beside_pin(line, ino, writes)?;
+        if !self.is_pinned(line, ino) && self.is_open_below_mounts(ino) {
+            return Err(Error::Mapped);
+        }
+        let apart = |copy: Record| copy.kind == KERNEL_COPY_PIN_APART;
+        if self.copies_of(line, ino).any(apart) {
+            return Err(Error::Mapped);
+        }
+        let kind = match writes {
+            true => KERNEL_COPY_PIN_WRITE,
+            false => KERNEL_COPY_PIN_READ,
+        };
+        match self.own_copy(line, ino) {
+            Some(own) if own.kind < kind => self.pm.runtime().store(own.off + KIND, kind),
+            Some(_) => {}
+            None => drop(self.claim_copy_for(self.holder().slot, line, ino, kind)?),
+        }
+        if writes {
+            self.mark_stored_elsewhere(line, ino);
+        }
+        Ok(())
+    }
+
+    /// Under the inode's lock: somebody more may store to its blocks from now on.
+    fn mark_stored_elsewhere(&self, line: u64, ino: Ino) {
+        for pin in self.copies_of(line, ino).filter(Record::is_pin) {
+            self.pm.runtime().store(pin.off + STORED_ELSEWHERE, 1);
+        }
+    }
+
+    /// Who may have stored to the inode's blocks past the mappings that this process had when this was asked last. It counts as known from
+    /// now on, but what others can still store.
+    pub(crate) fn take_stored_elsewhere(&self, ino: Ino) -> Result<Elsewhere> {
+        self.alive()?;
+        let locks = LockSet::take(self, &[ino]);
+        let line = locks.first();
+        let Some(own) = self.own_copy(line, ino).filter(Record::is_pin) else {
+            return Ok(Elsewhere::Now);
+        };
+        let may_store =
+            |copy: Record| copy.kind == KERNEL_COPY_PIN_WRITE && copy.slot() != own.slot();
+        if self.copies_of(line, ino).any(may_store) {
+            return Ok(Elsewhere::Now);
+        }
+        if self.pm.load(own.off + STORED_ELSEWHERE) == 0 {
+            return Ok(Elsewhere::No);
+        }
+        self.pm.runtime().store(own.off + STORED_ELSEWHERE, 0);
+        Ok(Elsewhere::Before)
+    }
+
+    /// See [`Fs::pin_apart`].
+    pub(crate) fn pin_apart(&self, ino: Ino) -> Result<()> {
+        self.alive()?;
+        self.inode_off(ino)?;
+        let locks = LockSet::take(self, &[ino]);
+        // Programs store to what it covers by themselves.
+        locks.settle();
+        Inode::live(self, ino)?.require_file()?;
+        let line = locks.first();
+        self.pages_beside_pin(line, ino, false)?;
+        if let Some(own) = self.own_copy(line, ino)
+            && own.kind == KERNEL_COPY_PIN_APART
+        {
+            return Ok(());
+        }
+        if self.is_pinned(line, ino) || self.is_open_below_mounts(ino) {
+            return Err(Error::Mapped);
+        }
+        let slot = self.holder().slot;
+        self.claim_copy_for(slot, line, ino, KERNEL_COPY_PIN_APART)?;
+        Ok(())
+    }
+
+    /// Whether another process has blocks of the inode mapped. Under its lock.
+    pub(crate) fn others_pin(&self, line: u64, ino: Ino) -> bool {
+        let own = Some(self.holder().slot);
+        let others = |copy: Record| copy.is_pin() && copy.slot() != own;
+        self.is_pinned(line, ino) && self.copies_of(line, ino).any(others)
+    }
+
+    fn unpin(&self, ino: Ino) -> Result<()> {
+        self.alive()?;
+        let line = line_of(self, ino);
+        let trims = {
+            let _locks = LockSet::take(self, &[ino]);
+            let Some(own) = self.own_copy(line, ino).filter(Record::is_pin) else {
+                return Ok(());
+            };
+            let trims = self.pm.load(own.off + TRIMS) != 0;
+            self.free_copy(&own);
+            trims && !self.is_pinned(line, ino)
+        };
+        if trims && self.writable().is_ok() {
+            self.on_file(ino, |work| match work.pinned {
+                true => Ok(()),
+                false => work.free_past(work.inode.size()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Gives a slot that is nobody's yet the pins of this one.
+    pub(crate) fn copy_pins(&self, to: u64) -> Result<()> {
+        for pin in self.copies_of_slot(self.holder().slot) {
+            // Copies of blocks that are stored to are not shared with a child.
+            if pin.is_pin() && pin.kind != KERNEL_COPY_PIN_APART {
+                let locks = LockSet::take(self, &[pin.ino]);
+                let off = self.claim_copy_for(to, locks.first(), pin.ino, pin.kind)?;
+                let trims = self.pm.load(pin.off + TRIMS);
+                self.pm.runtime().store(off + TRIMS, trims);
+                if pin.kind == KERNEL_COPY_PIN_WRITE {
+                    self.mark_stored_elsewhere(locks.first(), pin.ino);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// See [`Fs::blocks`] and [`Fs::blocks_there`], which gives no memory to anything.
+    fn blocks(&self, ino: Ino, at: u64, len: u64, gives: Option<u64>) -> Result<Vec<BlockRun>> {
+        self.on_file(ino, |work| {
+            if !work.pinned {
+                return Err(Error::Invalid(&"blocks of a file that is not pinned"));
+            }
+            let from = block_of(at);
+            let end = work.inode.size().min(at.saturating_add(len));
+            let to = end.div_ceil(BLOCK_BYTES);
+            if from >= to {
+                return Ok(Vec::new());
+            }
+            let mut runs = work.runs(from, to)?;
+            let there: u64 = runs.iter().map(|run| run.len).sum();
+            let missing = (to - from) * BLOCK_BYTES - there;
+            if let Some(most) = gives
+                && missing > 0
+            {
+                self.writable()?;
+                if missing > most {
+                    return Err(Error::NoSpace);
+                }
+                work.make_real(from, to)?;
+                runs = work.runs(from, to)?;
+            }
+            work.zero_end(to)?;
+            Ok(runs)
+        })
+    }
+
+    /// See [`Fs::flush_blocks`].
+    fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
+        self.writable()?;
+        self.on_file(ino, |work| {
+            let unflushed = usize::from(planted!("bug-part-unflushed") && parts.len() > 1);
+            for &(at, len) in &parts[..parts.len() - unflushed] {
+                let end = work.inode.size().min(at.saturating_add(len));
+                let (from, to) = (block_of(at), end.div_ceil(BLOCK_BYTES));
+                if from < to {
+                    for run in work.runs(from, to)? {
+                        self.pm.flush_mapped(run.off, run.len);
+                    }
+                }
+            }
+            self.pm.barrier();
+            work.stray_times();
+            Ok(())
+        })
+    }
+}
+
+impl Work<'_> {
+    /// Gives these blocks memory that holds what they read as.
+    fn make_real(&mut self, from: u64, to: u64) -> Result<()> {
+        self.allocate(from * BLOCK_BYTES, to * BLOCK_BYTES)?;
+        let mut index = from;
+        while index < to {
+            self.reload()?;
+            let found = self.tree().find(self.pool, index)?;
+            if found.entry.is_unwritten() {
+                self.write_out_large(&found)?;
+            }
+            index = found.base + found.units;
+        }
+        self.reload()
+    }
+
+    /// A program sees the bytes behind the end, too, in the last block before `to`.
+    fn zero_end(&mut self, to: u64) -> Result<()> {
+        let size = self.inode.size();
+        if size < to * BLOCK_BYTES {
+            self.zero_in_place(size, to * BLOCK_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// The runs of these blocks; holes have none.
+    fn runs(&self, from: u64, to: u64) -> Result<Vec<BlockRun>> {
+        let mut runs: Vec<BlockRun> = Vec::new();
+        let mut index = from;
+        while index < to {
+            let extent = self.tree().extent(self.pool, index, to - index)?;
+            let (at, len) = (index * BLOCK_BYTES, extent.count * BLOCK_BYTES);
+            index += extent.count;
+            if !extent.written {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(last) if last.at + last.len == at && last.off + last.len == extent.off => {
+                    last.len += len;
+                }
+                _ => runs.push(BlockRun {
+                    at,
+                    off: extent.off,
+                    len,
+                }),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Makes a range zeros where it has blocks that hold anything.
+    pub fn zero_in_place(&mut self, from: u64, to: u64) -> Result<()> {
+        let mut at = from;
+        while at < to {
+            let blocks = (to - at).div_ceil(BLOCK_BYTES) + 1;
+            let extent = self.tree().extent(self.pool, block_of(at), blocks)?;
+            let within = at % BLOCK_BYTES;
+            let len = (extent.count * BLOCK_BYTES - within).min(to - at);
+            if extent.written {
+                self.locks.change();
+                self.pool.pm.stray_zero(extent.off + within, len);
+            }
+            at += len;
+        }
+        self.pool.pm.barrier();
+        Ok(())
+    }
+
+    /// The size becomes less, and the blocks stay where programs have them mapped.
+    pub fn shrink_pinned(&mut self, size: u64) -> Result<()> {
+        let old = self.inode.size();
+        if planted!("bug-pinned-zeros-first") {
+            self.zero_in_place(size, old)?;
+        }
+        self.publish_size(size, crate::persist::Durable::nothing_exposed());
+        // No size exposes them any more, whenever this is cut short.
+        self.zero_in_place(size, old)?;
+        for pin in self.pool.copies_of(self.locks.first(), self.ino()) {
+            self.pool.pm.runtime().store(pin.off + TRIMS, 1);
+        }
+        Ok(())
+    }
+
+    /// A range becomes zeros and keeps its blocks; `size` is the new size.
+    pub fn zero_pinned(&mut self, (at, end): (u64, u64), size: u64, punch: bool) -> Result<()> {
+        let old = self.inode.size();
+        if !punch {
+            self.allocate(at, end)?;
+            self.reload()?;
+        }
+        self.zero_in_place(at, end.min(old).max(at))?;
+        if size > old {
+            let durable = self.expose(old, size)?;
+            self.publish_size(size, durable);
+        } else {
+            self.stray_times();
+        }
+        Ok(())
+    }
+}
+
+/// For faces that hand the pool's own blocks to programs. The caller holds the inode.
+#[allow(clippy::missing_errors_doc)]
+impl Fs {
+    /// Pins a file for this process, which may store to its blocks if it `writes`. A second pin of a file is the first, or makes it
+    /// one for writing.
+    ///
+    /// # Errors
+    /// [`Error::Mapped`]: it is open below a mount, or a mount's kernel has pages of it. [`Error::TooManyOpen`]: no room.
+    pub fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
+        self.unless_dead(ino, || self.pool().pin(ino, writes))
+    }
+
+    /// Ends this process's pin of a file; nothing of it is mapped any more.
+    pub fn unpin(&self, ino: Ino) -> Result<()> {
+        self.pool().unpin(ino)
+    }
+
+    /// The blocks of a range of a pinned file, up to its end; what is missing is given memory first, up to so many bytes. They stay
+    /// what they are until the pin ends.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: more is missing, or not to be had.
+    pub fn blocks(&self, ino: Ino, at: u64, len: u64, missing_max: u64) -> Result<Vec<BlockRun>> {
+        self.change(|pool| pool.blocks(ino, at, len, Some(missing_max)))
+    }
+
+    /// The blocks of a range of a pinned file as they are; holes have none. As [`blocks`](Self::blocks) otherwise.
+    pub fn blocks_there(&self, ino: Ino, at: u64, len: u64) -> Result<Vec<BlockRun>> {
+        self.change(|pool| pool.blocks(ino, at, len, None))
+    }
+
+    /// Makes durable what programs have stored in the blocks of some ranges (where in the file, bytes), and updates the file's times.
+    pub fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
+        self.change(|pool| pool.flush_blocks(ino, parts))
+    }
+
+    /// Does it again if only dead processes were in the way.
+    pub(crate) fn unless_dead<T>(&self, ino: Ino, call: impl Fn() -> Result<T>) -> Result<T> {
+        let answer = call();
+        let pool = self.pool();
+        if matches!(answer, Err(Error::Mapped)) {
+            let mut others = pool.copies_of(line_of(pool, ino), ino);
+            let is_dead = |copy: Record| copy.slot().is_some_and(|slot| pool.slot_dead(slot));
+            if others.any(is_dead) {
+                recovery::recover_dead(pool)?;
+                return call();
+            }
+        }
+        answer
+    }
+}

@@ -37,10 +37,11 @@ campaign "pairs at random" "$yat" fuzz --pairs --workloads 1000 --seed "$(date +
 campaign "kill: kinds" "$yat" kill --set kinds
 campaign "kill: one call" "$yat" kill --set ace1
 campaign "kill: two calls" "$yat" kill --set ace2
-campaign "mutants" "$yat" mutants --one-in 61
+mkdir -p "$target/yat"
+campaign "mutants" "$yat" mutants --one-in 61 --write "$target/yat/MUTANTS.md"
 [ "$minutes" = 0 ] || campaign "power: three calls" "$yat" power --set ace3 --beyond ace2 --minutes "$minutes" --seed "$(date +%s)"
 # Last: its build replaces the binary.
-campaign "planted bugs" cargo run --release -p yat --features planted-bugs -- bugs
+campaign "planted bugs" cargo run --release -p yat --features planted-bugs -- bugs --write "$target/yat/PLANTED.md"
 
 echo
 printf '%-20s %-7s %8s  %s\n' campaign result time figure

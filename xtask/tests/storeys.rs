@@ -222,7 +222,7 @@ fn largest_circle(graph: &Graph) -> Vec<&str> {
     };
     reached
         .keys()
-        .map(|module| circle_of(module))
+        .map(circle_of)
         .max_by_key(Vec::len)
         .unwrap_or_default()
 }

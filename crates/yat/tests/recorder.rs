@@ -122,8 +122,13 @@ impl Workspace {
     /// `pmem` without hooks. Answers how many were cut out.
     fn cut_hooks(&self) -> usize {
         let mut cut = 0;
-        for entry in fs::read_dir(self.source("pmem")).expect("a directory") {
-            let path = entry.expect("an entry").path();
+        let mut left = vec![self.source("pmem")];
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                let entries = fs::read_dir(&path).expect("a directory");
+                left.extend(entries.map(|entry| entry.expect("an entry").path()));
+                continue;
+            }
             let name = path.file_name().and_then(|name| name.to_str());
             if path.extension().is_none_or(|extension| extension != "rs") {
                 continue;

@@ -96,6 +96,8 @@ pub struct PoolInfo {
     pub blocks: u64,
     /// Free ones, the reserve included.
     pub blocks_free: u64,
+    /// Blocks that the tables of open files and file locks have until the last process leaves.
+    pub blocks_lent: u64,
     /// Inode numbers.
     pub inodes: u64,
     /// Free ones.
@@ -257,6 +259,7 @@ impl Pool {
             size: self.geometry.blocks * BLOCK_BYTES,
             blocks: self.geometry.blocks,
             blocks_free: self.blocks_free(),
+            blocks_lent: self.lent_blocks().len() as u64,
             inodes: self.geometry.inodes,
             inodes_free: Bitmap::inodes(self).free(),
             lanes: self.geometry.lanes as u32,

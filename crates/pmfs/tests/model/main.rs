@@ -35,7 +35,7 @@ use pmfs::ProtectMode;
 use runner::Setting;
 use std::sync::Mutex;
 
-const OPERATIONS: u64 = 1_500_000;
+const OPERATIONS: u64 = 1_200_000;
 
 const ORDINARY: Taste = Taste {
     nodes_max: 3000,

@@ -81,7 +81,7 @@ const HEAD: &str = "# Mutants
 
 Each place in the engine that stores, flushes a line or fences, got wrong by each rule that changes anything there; and the first
 workload in which yat finds a crash state that may not be, with how many images that took. Made by
-`yat mutants --write docs/MUTANTS.md`; `yat mutants --only TEXT` hunts some alone.
+`yat mutants --write FILE`; `yat mutants --only TEXT` hunts some alone.
 
 ";
 

@@ -1,14 +1,16 @@
-//! Annexes: blocks of the pool that the tables of open files and file locks get when their own place in the runtime area is full
-//! (docs/adr/0061-annexes.md).
+//! Annexes: blocks of the pool into which the tables of open files and file locks grow when their own
+//! place in the runtime area is full (docs/adr/0061-annexes.md).
 //!
-//! They are found by two levels, as pages are: words of the runtime area name nodes, and a node's words name annexes. Both are blocks like
-//! any other in the bitmap, and nothing durable names them: after a crash the walk finds them free. Until the last process leaves, which
-//! gives them back, an annex stays where it is; so who has found one may go on with it.
+//! An annex is found by two levels, as a page is: words of the runtime area name nodes, and words of a
+//! node name annexes. Both are ordinary blocks in the bitmap. Nothing durable names them, so the rebuild
+//! after a crash finds them free. An annex does not move: the last process to leave the pool frees it.
 //!
-//! One process at a time takes a block, under the lock of annexes. It tells which, and which word is to name it, before the bit is set; so
-//! what somebody took and died is given back by whoever cleans up. Beside its block each word has a count of what stands in the annex:
-//! raised before something is put there, and lowered after it is gone. A death in between leaves it too high, never too low; and where it is
-//! 0 nobody has to look.
+//! One process at a time takes a block, under the lock of annexes. It records the block, and the word
+//! that will name it, before the bit is set. If it dies there, recovery frees the block.
+//!
+//! Beside its block each word counts the entries of the annex. The count is raised before an entry is
+//! stored and lowered after it is gone. A death in between leaves the count too high, never too low, so
+//! an annex whose count is 0 need not be scanned.
 
 use crate::journal::lane::Run;
 use crate::pool::Pool;

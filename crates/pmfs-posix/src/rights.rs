@@ -232,3 +232,58 @@ pub fn allow_attribute(
         false => Err(EPERM),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct User(u32);
+
+    impl Subject for User {
+        fn user(&self) -> u32 {
+            self.0
+        }
+
+        fn is_in(&self, _group: u32) -> bool {
+            false
+        }
+
+        fn has(&self, _capability: u32) -> bool {
+            true
+        }
+    }
+
+    fn attr(mode: u32, uid: u32) -> Attr {
+        Attr {
+            mode,
+            uid,
+            ..Attr::default()
+        }
+    }
+
+    /// Goal: the levels of fs.protected_regular and its kin do what the kernel's do. Method: who is
+    /// refused another's file, by the directory's mode, the file's type and the level.
+    #[test]
+    fn levels_of_what_a_machine_protects() {
+        let refused = |dir: u32, kind: u32, level: u8| {
+            let (dir, file) = (attr(mode::S_IFDIR | dir, 0), attr(kind | 0o666, 7));
+            allow_opening_to_make(&dir, &file, &User(8), |_| level) == Err(EACCES)
+        };
+        for kind in [mode::S_IFREG, mode::S_IFIFO] {
+            for level in 0..3 {
+                assert!(!refused(0o777, kind, level), "not sticky");
+                assert!(!refused(0o1755, kind, level), "the owner's alone");
+                assert_eq!(refused(0o1777, kind, level), level >= 1);
+                assert_eq!(refused(0o1775, kind, level), level >= 2);
+            }
+        }
+        assert!(refused(0o1777, mode::S_IFSOCK, 0) && !refused(0o1775, mode::S_IFSOCK, 2));
+        let (dir, own) = (attr(mode::S_IFDIR | 0o1777, 0), attr(mode::S_IFREG, 8));
+        assert_eq!(allow_opening_to_make(&dir, &own, &User(8), |_| 2), Ok(()));
+        let dirs_owner = attr(mode::S_IFREG, 0);
+        assert_eq!(
+            allow_opening_to_make(&dir, &dirs_owner, &User(8), |_| 2),
+            Ok(())
+        );
+    }
+}

@@ -230,7 +230,7 @@ pub unsafe extern "C" fn pmfs_write(
         let (shared, data) = unsafe { (pool(on)?, bytes(from, size)?) };
         let handle = shared.writable(handle)?;
         let append = handle.flags & O_APPEND != 0;
-        Ok(signed(shared.fs.write_file(handle.file, data, append)?))
+        Ok(signed(shared.fs.write_file(handle.file, data, |_| append)?))
     })
 }
 

@@ -504,10 +504,15 @@ impl Fs {
         })
     }
 
-    /// Writes at an open file's offset, or at the true end, and moves the offset behind it.
-    pub fn write_file(&self, file: FileId, data: &[u8], append: bool) -> Result<usize> {
+    /// Writes at an open file's offset, or at the true end if `append` says so of it, and moves the offset behind it.
+    pub fn write_file(
+        &self,
+        file: FileId,
+        data: &[u8],
+        append: impl FnOnce(&OpenFile) -> bool,
+    ) -> Result<usize> {
         self.pool().at_offset(file, |now| {
-            let (at, written) = if append {
+            let (at, written) = if append(&now) {
                 self.append(now.ino, data)?
             } else {
                 (now.offset, self.write(now.ino, now.offset, data)?)

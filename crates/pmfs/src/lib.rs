@@ -86,7 +86,7 @@ pub use mapping::map::{FileMap, MapMode};
 pub use mapping::stored::Shown;
 pub use namespace::path::Place;
 pub use open::new_file::NewFile;
-pub use open::open_file::{OpenFile, wants_atime};
+pub use open::open_file::{OpenFile, appends, wants_atime};
 pub use options::{MkfsOptions, OpenOptions, Stalled};
 pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,

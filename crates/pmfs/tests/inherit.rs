@@ -140,7 +140,7 @@ fn the_last_one_ends_the_file() {
     assert_eq!(fs.details().file_locks, 1);
     let status = pmem::life::in_child(|| {
         fs.after_fork_in_child(prepared.take().unwrap()).unwrap();
-        assert_eq!(fs.write_file(file, b"still", false).unwrap(), 5);
+        assert_eq!(fs.write_file(file, b"still", |_| false).unwrap(), 5);
         assert_eq!(fs.seek_file(file, SeekFrom::End(-2)).unwrap(), 3);
         fs.close_file(file).unwrap();
         assert!(fs.getattr(ino).is_ok());

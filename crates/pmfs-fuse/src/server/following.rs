@@ -217,7 +217,10 @@ mod tests {
         let case = Case::new();
         assert_eq!(case.read(2, 3), b"234");
         assert_eq!(case.offset(), 5);
-        case.server.fs.write_file(case.file, b"XY", false).unwrap();
+        case.server
+            .fs
+            .write_file(case.file, b"XY", |_| false)
+            .unwrap();
         assert_eq!(case.read(5, 2), b"78");
         case.write(7, b"Z", false);
         assert_eq!(case.offset(), 10);

@@ -5,7 +5,7 @@ use std::io::SeekFrom;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{EBADF, EFAULT, EINVAL, EISDIR, ENXIO};
-use pmfs::{FallocateMode, Fs, SetAttr};
+use pmfs::{FallocateMode, Fs, OpenFile, SetAttr};
 
 use super::{done, kernel_answer};
 use crate::descriptors::mapped_size;
@@ -196,10 +196,9 @@ pub(crate) fn write(file: &Descriptor, args: &[u64; 6]) -> Verdict {
             return for_writing(file).map(|_| 0);
         }
         let fs = for_storing(file)?;
-        let append = appends(fs, file);
-        let bytes = limits::cut(args[2], || end(fs, file, append))?;
+        let bytes = limits::cut(args[2], || end(fs, file, appends(fs, file)))?;
         from_program(args[1], bytes, |data| {
-            fs.write_file(file.file, data, append)
+            fs.write_file(file.file, data, OpenFile::appends)
         })
     };
     Verdict::done(write())
@@ -215,7 +214,7 @@ pub(super) fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
 
 /// Whether writes go to the end: a flag that all who share the open file may change.
 pub(super) fn appends(fs: &Fs, file: &Descriptor) -> bool {
-    fs.file_flags(file.file) & libc::O_APPEND as u64 != 0
+    pmfs::appends(fs.file_flags(file.file))
 }
 
 /// Before anything else of a pread: its bytes are asked for, as the descriptor looks at first sight.
@@ -406,7 +405,7 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         let written = match place {
             Place::At(at) if !append => fs.write(file.ino, at, data),
             Place::At(_) => fs.append(file.ino, data).map(|(_, written)| written),
-            _ => fs.write_file(file.file, data, append),
+            _ => fs.write_file(file.file, data, |_| append),
         };
         written.map(|written| written as u64).map_err(errno)
     };
@@ -709,7 +708,7 @@ fn put(number: u64, data: &[u8]) -> Answer {
 fn store(fs: &Fs, to: &Descriptor, data: &[u8]) -> Answer {
     before_storing(fs, to)?;
     let bytes = limits::cut(data.len() as u64, || end(fs, to, false))?;
-    let written = fs.write_file(to.file, &data[..bytes as usize], false);
+    let written = fs.write_file(to.file, &data[..bytes as usize], |_| false);
     mapped_size::changed(to.ino);
     written.map(|written| written as u64).map_err(errno)
 }

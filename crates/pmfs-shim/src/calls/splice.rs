@@ -4,9 +4,9 @@
 use libc::{
     EBADF, EINVAL, ESPIPE, F_GETPIPE_SZ, MFD_CLOEXEC, O_APPEND, S_IFIFO, S_IFREG, SYS_splice,
 };
-use pmfs::Fs;
+use pmfs::{Fs, OpenFile};
 
-use super::files::{self, appends, for_reading, for_storing, give_back};
+use super::files::{self, for_reading, for_storing, give_back};
 use super::kernel_answer;
 use super::moves::{End, offset_at};
 use crate::descriptors::mapped_size;
@@ -194,7 +194,7 @@ fn store(fs: &Fs, to: &Descriptor, given: Option<u64>, data: &[u8]) -> Answer {
         let rest = &data[done..];
         let wrote = match given {
             Some(start) => fs.write(to.ino, start + done as u64, rest),
-            None => fs.write_file(to.file, rest, appends(fs, to)),
+            None => fs.write_file(to.file, rest, OpenFile::appends),
         };
         match wrote.map_err(errno)? {
             0 => return Err(libc::EIO),

@@ -149,7 +149,7 @@ impl Pool {
         ino: Ino,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
     ) -> Result<T> {
-        let early = planted!("bug-inode-read-unlocked").then(|| Inode::live(self, ino));
+        let early = planted!("bug-inode-read-unlocked").then(|| Inode::live_file(self, ino));
         let locks = LockSet::take(self, &[ino]);
         self.on_locked(&locks, ino, early, change)
     }
@@ -164,8 +164,10 @@ impl Pool {
     ) -> Result<T> {
         let line = line_of(self, ino);
         self.pages_are_ours(line, ino)?;
-        let inode = early.unwrap_or_else(|| Inode::live(self, ino))?;
-        inode.require_file()?;
+        let inode = match early {
+            Some(early) => early?,
+            None => Inode::live_file(self, ino)?,
+        };
         let lane = Claim::new(self);
         lane.work_on(&inode);
         change(&mut Work {

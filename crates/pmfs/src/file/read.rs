@@ -204,7 +204,7 @@ impl Pool {
     }
 
     /// The atime that an inode which is read now is to have, if another than it has.
-    #[inline]
+    #[inline(always)]
     fn atime_due(&self, inode: &Inode) -> Option<i64> {
         let mode = self.atime_mode();
         if mode == AtimeMode::Noatime || self.read_only.load(Ordering::Relaxed) {

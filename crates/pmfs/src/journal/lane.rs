@@ -347,6 +347,7 @@ impl<'a> Lane<'a> {
 
     /// From now on this call changes the content of `inode`: blocks gained and lost are its own, and whoever
     /// recovers the lane flushes what others may have seen of it and counts its blocks anew.
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_on(&self, inode: &Inode) {
         self.accounted

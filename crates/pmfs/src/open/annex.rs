@@ -191,6 +191,7 @@ impl Pool {
     }
 
     /// Before something is put into an annex.
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn enter_annex(&self, annex: Option<u64>) {
         if let Some(annex) = annex {
@@ -199,6 +200,7 @@ impl Pool {
     }
 
     /// After something is gone from an annex.
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn leave_annex(&self, annex: Option<u64>) {
         if let Some(annex) = annex {
@@ -220,6 +222,8 @@ impl Pool {
     }
 
     /// A count that has reached its end stays there: nobody knows how much more there is.
+    #[cold]
+    #[inline(never)]
     #[cfg_attr(feature = "record", track_caller)]
     fn count_in_annex(&self, annex: u64, next: impl Fn(u64) -> u64) {
         let Some(slot) = self.pm.annexes().slot(self.pm.mapping(), annex) else {
@@ -428,6 +432,7 @@ impl<'a> HeldLine<'a> {
 }
 
 impl Drop for HeldLine<'_> {
+    #[inline]
     fn drop(&mut self) {
         drop(self.held.take());
         self.pool.leave_annex(self.line.annex);

@@ -67,6 +67,12 @@ pub struct OpenFile {
     pub flags: u64,
 }
 
+/// Whether writes by an open file with these flags of open(2) go to the end of the file: with O_APPEND.
+pub fn appends(flags: u64) -> bool {
+    const O_APPEND: u64 = 0o2000;
+    flags & O_APPEND != 0
+}
+
 /// Whether reads by an open file with these flags of open(2) set the time of access: not with O_NOATIME.
 pub fn wants_atime(flags: u64) -> bool {
     const O_NOATIME: u64 = 0o1000000;
@@ -74,6 +80,11 @@ pub fn wants_atime(flags: u64) -> bool {
 }
 
 impl OpenFile {
+    /// Whether writes go to the end of the file: O_APPEND of its flags.
+    pub fn appends(&self) -> bool {
+        appends(self.flags)
+    }
+
     /// [`wants_atime`] of its flags.
     pub fn wants_atime(&self) -> bool {
         wants_atime(self.flags)
@@ -224,12 +235,7 @@ impl Pool {
     fn file_line(&self, file: FileId) -> Result<Line> {
         self.alive()?;
         let found = self.line_of_file(file.index()).ok_or(Error::NotOpen)?;
-        let line = found.off;
-        let generation = self.pm.load(line + GENERATION);
-        if FileId::new(file.index(), generation) != file || self.pm.load(line + INO) == 0 {
-            return Err(Error::NotOpen);
-        }
-        Ok(found)
+        self.state_in(found, file).map(|_| found)
     }
 
     /// What an open file is.
@@ -238,7 +244,16 @@ impl Pool {
     /// [`Error::NotOpen`].
     pub(crate) fn file_state(&self, file: FileId) -> Result<OpenFile> {
         let line = self.file_line(file)?;
-        let [ino, offset, flags] = self.pm.read::<3>(line.off + INO);
+        self.state_in(line, file)
+    }
+
+    /// What the open file of a line is, if the line is still that file's.
+    #[inline]
+    fn state_in(&self, line: Line, file: FileId) -> Result<OpenFile> {
+        let [ino, offset, flags, generation] = self.pm.read::<4>(line.off + INO);
+        if ino == 0 || FileId::new(file.index(), generation) != file {
+            return Err(Error::NotOpen);
+        }
         Ok(OpenFile { ino, offset, flags })
     }
 
@@ -274,7 +289,7 @@ impl Pool {
         let writable = self.pm.mapping().writable();
         let held = (!planted!("bug-offset-unlocked")).then(|| HeldLine::new(self, line));
         drop(writable);
-        let (end, done) = body(self.file_state(file)?)?;
+        let (end, done) = body(self.state_in(line, file)?)?;
         let _writable = self.pm.mapping().writable();
         self.pm.runtime().store(line.off + OFFSET, end);
         drop(held);
@@ -325,7 +340,7 @@ impl Pool {
     pub(crate) fn seek_file(&self, file: FileId, to: SeekFrom) -> Result<u64> {
         let line = self.file_line(file)?;
         let _held = HeldLine::new(self, line);
-        let now = self.file_state(file)?;
+        let now = self.state_in(line, file)?;
         let (base, by) = match to {
             SeekFrom::Start(offset) => (offset, 0),
             SeekFrom::Current(by) => (now.offset, by),
@@ -355,8 +370,7 @@ impl Pool {
     pub(crate) fn share_file(&self, file: FileId) -> Result<()> {
         let line = self.file_line(file)?;
         let _held = HeldLine::new(self, line);
-        self.file_line(file)?;
-        let ino = self.file_state(file)?.ino;
+        let ino = self.state_in(line, file)?.ino;
         let mine = self.holder().slot;
         let is_new = !self.is_had_by(Thing::File(file.index()), |slot| slot == mine);
         if is_new {
@@ -378,7 +392,7 @@ impl Pool {
         let (ino, gone) = {
             // Should this thread die in between, whoever finds the owner word ends the file.
             let _held = HeldLine::new(self, line);
-            let ino = self.file_state(file)?.ino;
+            let ino = self.state_in(line, file)?.ino;
             let _locks = LockSet::take(self, &[ino]);
             let gone = self
                 .open_remove(Thing::File(file.index()))
@@ -415,6 +429,7 @@ impl Pool {
     }
 
     /// How often a line has been a file; 0 of none.
+    #[inline]
     fn file_generation(&self, index: u64) -> u64 {
         let line = self.line_of_file(index);
         line.map_or(0, |line| self.pm.load(line.off + GENERATION))

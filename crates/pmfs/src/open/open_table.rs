@@ -101,51 +101,45 @@ impl Pool {
         (annex, (hash >> 16) % ANNEX_LINES)
     }
 
-    /// Looks at the words of all lines in which a thing may stand, by their places, until one answers. Plain loops: as an
-    /// iterator this made an open and its close 4 % slower.
-    #[inline]
+    /// Looks at the words of all lines in which a thing may stand, by their places, until one answers. One loop for all
+    /// lines, so that `look` is inlined: as an iterator, or in two loops, an open and its close take 4 to 10 % longer.
+    #[inline(always)]
     fn look_for<T>(&self, thing: Thing, mut look: impl FnMut(Line) -> Option<T>) -> Option<T> {
-        for probe in 0..PROBES.min(self.geometry.open_lines) {
-            let line = self.open_line(thing, probe);
+        let (mut off, mut annex) = (self.open_line(thing, 0), None);
+        let mut probe = 0;
+        loop {
             for word in 0..WORDS {
-                let found = look(Line {
-                    off: line + word * 8,
-                    annex: None,
-                });
+                let off = off + word * 8;
+                let found = look(Line { off, annex });
                 if found.is_some() {
                     return found;
                 }
             }
-            if self.pm.load(line + NOTES) & GOES_ON == 0 {
+            if self.pm.load(off + NOTES) & GOES_ON == 0 {
                 return None;
             }
+            probe += 1;
+            Line { off, annex } = self.line_for(thing, probe)?;
         }
-        self.look_in_annexes(thing, look)
     }
 
+    /// Where a thing may stand when the lines before are full: the next ones of the runtime area, then some of each level of annexes.
     #[cold]
     #[inline(never)]
-    fn look_in_annexes<T>(
-        &self,
-        thing: Thing,
-        mut look: impl FnMut(Line) -> Option<T>,
-    ) -> Option<T> {
-        for level in 0..LEVELS {
-            let (annex, first) = self.annex_for(thing, level);
-            for probe in 0..PROBES_IN_ANNEX {
-                let line = self.annex_line(annex, (first + probe) % ANNEX_LINES)?;
-                for off in (0..WORDS).map(|word| line.off + word * 8) {
-                    let found = look(Line { off, ..line });
-                    if found.is_some() {
-                        return found;
-                    }
-                }
-                if self.pm.load(line.off + NOTES) & GOES_ON == 0 {
-                    return None;
-                }
-            }
+    fn line_for(&self, thing: Thing, probe: u64) -> Option<Line> {
+        let own = PROBES.min(self.geometry.open_lines);
+        let Some(beyond) = probe.checked_sub(own) else {
+            return Some(Line {
+                off: self.open_line(thing, probe),
+                annex: None,
+            });
+        };
+        let level = (beyond / PROBES_IN_ANNEX) as u32;
+        if level >= LEVELS {
+            return None;
         }
-        None
+        let (annex, first) = self.annex_for(thing, level);
+        self.annex_line(annex, (first + beyond % PROBES_IN_ANNEX) % ANNEX_LINES)
     }
 
     /// Whether any process holds the inode open.

@@ -182,7 +182,7 @@ impl Pool {
     }
 
     /// Counts a call that reads, and what it read, bytes; `None` if it could not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_read(&self, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             return self.count_reads(1, 0);

@@ -351,16 +351,14 @@ impl Pool {
             want: 1,
             after: None,
         };
-        for place in map.places(start, start, wish) {
+        let taken = map.places(start, start, wish).find_map(|place| {
             let _held = map.lock(place.group() * GROUP_UNITS);
             let found = map.search(place, 1);
-            if let Some(run) = found.filter(|&run| self.has_space(run)) {
-                return Some(take(run));
-            }
-        }
-        match self.is_sparse() {
-            true => self.spaced_block(&map, take),
-            false => None,
+            found.filter(|&run| self.has_space(run)).map(take)
+        });
+        match taken {
+            None if self.is_sparse() => self.spaced_block(&map, take),
+            taken => taken,
         }
     }
 

@@ -340,7 +340,7 @@ impl Face for Library {
 
     fn write_next(&self, handle: Handle, bytes: &[u8]) -> Done<()> {
         let (file, _) = self.opened(handle);
-        let done = self.fs.write_file(file, bytes, false).map_err(number)?;
+        let done = self.fs.write_file(file, bytes, |_| false).map_err(number)?;
         whole(done, bytes.len())
     }
 

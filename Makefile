@@ -8,7 +8,7 @@ export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long yat bench bench-quick fuzz fmt lint clean
+.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long compare-cost yat bench bench-quick fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ check-long: bootstrap ## The long campaigns: ten million model operations, 300 k
 yat: bootstrap ## Every crash state and every kill: the checker's campaigns in full (hours)
 	@bash tests/yat.sh
 
+compare-cost: bootstrap build ## Instructions, logged bytes and pools beside another revision: BASE=main BOUND=1.02
+	@bash tests/compare-cost.sh
+
 bench: bootstrap build ## Measure: library, directories, recovery, mount; beside tmpfs
 	$(CARGO) build --release -p pmbench
 	@bash tests/bench.sh
@@ -74,3 +77,5 @@ lint: ## What `make test` asks of the sources
 
 clean: ## Delete what was built
 	$(CARGO) clean
+	@# Of the worktree that compare-cost leaves there.
+	@git worktree prune 2>/dev/null || true

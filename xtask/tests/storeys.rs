@@ -58,8 +58,8 @@ const CRATES: [Storeys; 3] = [
             "fs",
             "admin",
         ],
-        upward: 81,
-        circle: 55,
+        upward: 63,
+        circle: 53,
     },
     Storeys {
         krate: "pmfs-shim",

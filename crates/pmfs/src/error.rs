@@ -1,6 +1,6 @@
 //! One error per cause. `errno()` is the only place where a cause becomes a number.
 
-use crate::PagesInTheWay;
+use crate::types::PagesInTheWay;
 use rustix::io::Errno;
 use std::borrow::Cow;
 use thiserror::Error;

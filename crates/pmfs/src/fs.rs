@@ -1,8 +1,10 @@
 //! [`Fs`]: the engine's face. It translates nothing and decides nothing; each call is a page of its own.
 
+mod lease;
+
 use crate::admin::check::{self, CheckReport};
 use crate::admin::holders::{Holding, Locked, Process};
-use crate::admin::info::{FilePages, PoolDetails, PoolInfo, RecoveryReport};
+use crate::admin::info::{FilePages, PoolDetails, PoolInfo};
 use crate::admin::mkfs;
 use crate::admin::repair::{self, RepairReport};
 use crate::dir::list;
@@ -15,6 +17,7 @@ use crate::share::attach;
 use crate::share::counters::Totals;
 use crate::share::entrance::Entrance;
 use crate::share::inherit::{ForExec, ForFork};
+use crate::types::RecoveryReport;
 use crate::types::{
     AtimeMode, Attr, DataMode, DirEntry, FallocateMode, FileId, Ino, LockClass, LockInfo, LockKind,
     LockOwner, LockRange, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags,

@@ -71,8 +71,9 @@ pub use admin::defrag::{DefragReport, Merged};
 pub use admin::grow::{GrowReport, grow};
 pub use admin::holders::{Holding, Locked, Process};
 pub use admin::image::{LoadOptions, LoadReport, SaveReport, load};
-pub use admin::info::{FilePages, FreePages, PoolDetails, PoolInfo, RecoveryKind, RecoveryReport};
+pub use admin::info::{FilePages, PoolDetails, PoolInfo};
 pub use admin::look::{Look, PoolState, is_pool, remove};
+pub use admin::owner_words::OwnerWords;
 pub use admin::repair::RepairReport;
 pub use admin::repair::medium::{Mended, mend, renew};
 pub use clock::Clock;
@@ -81,7 +82,7 @@ pub use file::overwrite::UNGUARDED_MAX;
 pub use fs::Fs;
 #[cfg(feature = "record")]
 pub use journal::lane::{lane_entries_left, prefer_lane};
-pub use mapping::kernel_copy::{KernelCopy, PagesInTheWay, WantedPages};
+pub use mapping::kernel_copy::{KernelCopy, WantedPages};
 pub use mapping::map::{FileMap, MapMode};
 pub use mapping::stored::Shown;
 pub use namespace::path::Place;
@@ -98,10 +99,10 @@ pub use share::lease::Alone;
 #[doc(hidden)]
 pub use share::owner::protocol as lock_protocol;
 pub use share::owner::stalled::tell_of_stalled;
-pub use share::owner_words::OwnerWords;
 pub use space::pin::BlockRun;
 pub use types::{
-    AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, INODE_NAME, Ino,
-    LargePages, LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode, ROOT_INO,
-    RenameFlags, SetAttr, SetTime, StatFs, XattrFlags,
+    AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, FreePages,
+    INODE_NAME, Ino, LargePages, LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode,
+    PagesInTheWay, ROOT_INO, RecoveryKind, RecoveryReport, RenameFlags, SetAttr, SetTime, StatFs,
+    XattrFlags,
 };

@@ -24,7 +24,6 @@ macro_rules! planted {
     };
 }
 
-mod in_place;
 #[cfg(any(feature = "planted-bugs", test))]
 mod list;
 #[cfg(feature = "planted-bugs")]
@@ -32,7 +31,6 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use in_place::{mark_number, name_again, store_header, store_links, touch, unname};
 #[cfg(any(feature = "planted-bugs", test))]
 pub use list::{BUGS, Bug, Needs};
 #[cfg(feature = "planted-bugs")]

@@ -12,23 +12,11 @@ use crate::share::owner::{AtomicHolder, Holder, slot_of};
 use crate::share::traces::Traces;
 use crate::space::alloc::Hints;
 use crate::types::{AtimeMode, DataMode, LargePages};
-use pmem::slots::{ByteLock, Probe, Prober};
+use pmem::slots::{ByteLock, Prober};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::SuperblockRaw;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-
-/// First of the byte numbers that are locks, beyond any pool's bytes.
-const LOCK_BYTES: u64 = 1 << 62;
-/// Held while a process attaches or detaches.
-pub(crate) const BYTE_ATTACH: u64 = LOCK_BYTES;
-/// Held exclusively by a process that wants the pool to itself.
-pub(crate) const BYTE_POOL: u64 = LOCK_BYTES + 1;
-/// Held exclusively by a process that copies the pool and wants it to stand still.
-pub(crate) const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
-/// The slots' bytes.
-pub(crate) const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
 
 /// One process's attachment.
 pub(crate) struct Pool {
@@ -216,14 +204,5 @@ impl Pool {
     /// Whether the holder of an owner word is gone.
     pub fn owner_dead(&self, owner: u64) -> bool {
         slot_of(owner).is_some_and(|slot| self.slot_dead(slot))
-    }
-}
-
-/// Who holds the pool's byte, for the message.
-pub(crate) fn holder_pid(path: &Path) -> u32 {
-    let probe = Prober::open(path).and_then(|prober| prober.probe(BYTE_POOL));
-    match probe {
-        Ok(Probe::HeldBy(pid)) => pid,
-        _ => 0,
     }
 }

@@ -18,8 +18,8 @@ use crate::medium::geometry::Geometry;
 use crate::medium::superblock::{self, State};
 use crate::options::OpenOptions;
 use crate::persist::{Pm, Restore};
-use crate::pool::{BYTE_POOL, holder_pid};
 use crate::share::attach::attach_lock;
+use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
 use pmem::slots::ByteLock;
 use pmem::{MapOptions, MediumKind, Pmem};
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
@@ -28,9 +28,6 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-
-/// The largest pool, blocks.
-pub(crate) const BLOCKS_MAX: u64 = 1 << 32;
 
 /// What growing did.
 #[derive(Clone, Debug)]
@@ -177,19 +174,4 @@ fn extend(path: &Path, from: u64, to: u64, sparse: bool) -> Result<()> {
             Err(failed(errno.into()))
         }
     }
-}
-
-/// # Errors
-/// [`Error::Geometry`] if a pool can't be that large.
-pub(crate) fn check_size(old_blocks: u64, blocks: u64) -> Result<()> {
-    if blocks < old_blocks {
-        return Err(Error::geometry(format!(
-            "the pool has {} MiB, and can't be made smaller",
-            old_blocks >> 8
-        )));
-    }
-    if blocks > BLOCKS_MAX {
-        return Err(Error::geometry("a pool has at most 16 TiB"));
-    }
-    Ok(())
 }

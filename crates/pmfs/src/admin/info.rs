@@ -8,80 +8,10 @@ use crate::pool::Pool;
 use crate::share::locks::LockSet;
 use crate::space::alloc::Bitmap;
 use crate::tree::entry::coverage;
+use crate::types::FreePages;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::FANOUT;
-use std::fmt;
-use std::time::Duration;
-
-/// What attaching had to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RecoveryKind {
-    /// The pool had been closed cleanly.
-    #[default]
-    None,
-    /// Processes had died, the memory was intact: their slots were cleaned up.
-    Slots,
-    /// The runtime area could not be trusted: lanes undone, bitmaps rebuilt from the trees.
-    Walk,
-}
-
-/// What attaching did.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RecoveryReport {
-    /// How.
-    pub kind: RecoveryKind,
-    /// Open transactions rolled back.
-    pub transactions_undone: u64,
-    /// Undo entries restored.
-    pub entries_undone: u64,
-    /// Calls that dead processes were in the middle of: lanes that they held.
-    pub calls_interrupted: u64,
-    /// Claims of those calls on blocks and inodes, finished or taken back.
-    pub intents_settled: u64,
-    /// Unlinked open files reclaimed.
-    pub orphans: u64,
-    /// Live inodes found by a walk.
-    pub inodes: u64,
-    /// Blocks in use found by a walk.
-    pub blocks: u64,
-    /// Structures that can't be right, found by a walk; the pool is then read-only.
-    pub damage: u64,
-    /// From the attach lock to the end.
-    pub elapsed: Duration,
-}
-
-impl fmt::Display for RecoveryReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.damage > 0 {
-            write!(
-                f,
-                "{} damaged structures found, the pool is read-only, run pmfs fsck; ",
-                self.damage
-            )?;
-        }
-        let ms = self.elapsed.as_secs_f64() * 1e3;
-        match self.kind {
-            RecoveryKind::None => write!(f, "the pool was clean"),
-            RecoveryKind::Slots => write!(
-                f,
-                "recovered after a killed process in {ms:.1} ms: {} calls interrupted, \
-                 {} transactions undone ({} entries), {} intents settled, {} orphans reclaimed",
-                self.calls_interrupted,
-                self.transactions_undone,
-                self.entries_undone,
-                self.intents_settled,
-                self.orphans
-            ),
-            RecoveryKind::Walk => write!(
-                f,
-                "recovered after a crash in {ms:.1} ms: {} transactions undone ({} entries), \
-                 {} inodes and {} blocks walked",
-                self.transactions_undone, self.entries_undone, self.inodes, self.blocks
-            ),
-        }
-    }
-}
 
 /// A pool's geometry and medium.
 #[derive(Clone, Debug)]
@@ -150,18 +80,6 @@ pub struct PoolDetails {
 /// The pages that hold a file, each counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePages {
-    /// Of 4 KiB.
-    pub small: u64,
-    /// Of 2 MiB.
-    pub large: u64,
-    /// Of 1 GiB.
-    pub huge: u64,
-}
-
-/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are counted in the
-/// smaller ones too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FreePages {
     /// Of 4 KiB.
     pub small: u64,
     /// Of 2 MiB.

@@ -10,5 +10,6 @@ pub(crate) mod info;
 pub(crate) mod look;
 pub(crate) mod mkfs;
 pub(crate) mod name_of;
+pub(crate) mod owner_words;
 pub(crate) mod repair;
 pub(crate) mod statfs;

@@ -3,7 +3,7 @@
 use super::bucket::{Bucket, encode, fingerprint, lines_for};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::lane::{Lane, Purpose, Run, Zone};
+use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::settle;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
@@ -12,6 +12,7 @@ use crate::space::alloc::Class;
 use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
 use crate::types::Ino;
+use crate::types::Run;
 use pmfs_format::directory::BUCKET_LINES;
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

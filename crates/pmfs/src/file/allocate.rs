@@ -3,12 +3,13 @@
 use super::draft::Draft;
 use super::{Work, block_of, is_direct};
 use crate::error::{Error, Result};
-use crate::journal::lane::{Lane, Purpose, Run, Zone};
+use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::space::alloc::{Bitmap, Class};
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, coverage};
+use crate::types::Run;
 use crate::types::{FallocateMode, Ino, LargePages};
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::FANOUT;

@@ -5,13 +5,14 @@
 use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
 use crate::error::{Error, Result};
-use crate::journal::lane::{Purpose, Run, Zone};
+use crate::journal::lane::{Purpose, Zone};
 use crate::persist::{Durable, Redo, Transaction};
 use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, place};
 use crate::tree::{Extent, Found};
 use crate::types::DataMode;
+use crate::types::Run;
 use arrayvec::ArrayVec;
 use pmfs_format::journal::ENTRIES_MAX;
 use pmfs_format::tree::FANOUT;

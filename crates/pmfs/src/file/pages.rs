@@ -6,7 +6,7 @@
 
 use super::Work;
 use crate::error::{Error, Result};
-use crate::journal::lane::{Purpose, Run, Zone};
+use crate::journal::lane::{Purpose, Zone};
 use crate::journal::settle::intend_changed;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
@@ -15,6 +15,7 @@ use crate::tree::Tree;
 use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
 use crate::tree::entry::{Entry, coverage, span};
 use crate::types::Ino;
+use crate::types::Run;
 use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 

@@ -3,12 +3,13 @@
 use super::draft::Draft;
 use super::{Work, block_of};
 use crate::error::{Error, Result};
-use crate::journal::lane::{Lane, Purpose, Run, Zone};
+use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
+use crate::types::Run;
 use crate::types::{DataMode, Ino, LargePages};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

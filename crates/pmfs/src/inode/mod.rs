@@ -4,11 +4,11 @@ pub(crate) mod acl;
 pub(crate) mod xattr;
 
 use crate::error::{Error, Result};
-use crate::journal::lane::Run;
 use crate::persist::{Change, Transaction};
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
+use crate::types::Run;
 use crate::types::{Attr, Ino, mode};
 use pmfs_format::inode::{
     CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO, offset,

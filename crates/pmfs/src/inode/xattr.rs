@@ -10,12 +10,13 @@
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode::acl;
-use crate::journal::lane::{Claim, Lane, Purpose, Run, Zone};
+use crate::journal::lane::{Claim, Lane, Purpose, Zone};
 use crate::persist::{FreshSet, Transaction};
 use crate::pool::Pool;
 use crate::share::locks::{self, LockSet};
 use crate::space::alloc::Class;
 use crate::tree::corrupt;
+use crate::types::Run;
 use crate::types::{Ino, XattrFlags, mode};
 use pmfs_format::inode::offset;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -6,6 +6,7 @@ use crate::pool::{Began, Pool};
 use crate::recovery::{Scan, scan};
 use crate::share::owner;
 use crate::types::Ino;
+use crate::types::Run;
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
@@ -77,15 +78,6 @@ impl Zone {
             Zone::Meta => Zone::Data,
         }
     }
-}
-
-/// A run of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    /// First block.
-    pub block: u64,
-    /// Blocks; at most 2^24 - 1.
-    pub count: u64,
 }
 
 /// Whose some blocks are to be, or were: what decides after a kill.

@@ -7,13 +7,14 @@
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::xattr;
-use crate::journal::lane::{CHANGED, Lane, Purpose, Run};
+use crate::journal::lane::{CHANGED, Lane, Purpose};
 use crate::pool::Pool;
 use crate::space::alloc::Bitmap;
 use crate::tree::entry::{Entry, coverage};
 use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
 use crate::tree::{Shape, Tree};
 use crate::types::Ino;
+use crate::types::Run;
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
 

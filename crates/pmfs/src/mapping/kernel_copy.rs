@@ -34,6 +34,7 @@ use crate::share::locks::{LockSet, line_of};
 use crate::share::owner::{stalled, wait_times};
 use crate::share::patrol::now_ns;
 use crate::share::slot::SLOT_ASKED;
+use crate::types::PagesInTheWay;
 use crate::types::{Attr, Ino};
 use pmfs_format::runtime::{
     KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,
@@ -70,17 +71,6 @@ pub struct KernelCopy {
     pub is_pin: bool,
     /// Whether somebody waits for them.
     pub is_wanted: bool,
-}
-
-/// Pages of kernels that are in the way of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PagesInTheWay {
-    /// Of this inode.
-    pub ino: Ino,
-    /// Whether the call changes the content, so that clean pages are in the way too.
-    pub change: bool,
-    /// Whether those of this process's own mount are, too: what was asked for goes past them.
-    pub own: bool,
 }
 
 /// Pages that this mount is asked to give back.

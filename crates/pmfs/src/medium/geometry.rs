@@ -1,14 +1,16 @@
 //! Where everything is: byte offsets of each region, from the superblock's numbers.
 
-use crate::admin::grow::BLOCKS_MAX;
 use crate::error::{Error, Result};
-use crate::journal::lane::Run;
+use crate::types::Run;
 use pmfs_format::{
     BLOCK_BYTES, FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw,
     LockRaw, OpenFileRaw, RuntimeHeaderRaw, SlotRaw, SuperblockRaw,
     runtime::{ANNEX_ROOTS, GROUP_UNITS},
     tree,
 };
+
+/// The largest pool, blocks.
+const BLOCKS_MAX: u64 = 1 << 32;
 
 /// Open files for each line of the open table, which names who has what open.
 const FILES_PER_LINE: u64 = 2;
@@ -334,7 +336,7 @@ impl Geometry {
     /// # Errors
     /// [`Error::Geometry`] if that can't be.
     pub fn grown(&self, blocks: u64) -> Result<Geometry> {
-        crate::admin::grow::check_size(self.blocks, blocks)?;
+        check_size(self.blocks, blocks)?;
         let inodes = u128::from(self.inodes) * u128::from(blocks) / u128::from(self.blocks);
         let wanted = Sizing::for_blocks(blocks, Some(inodes as u64));
         let sizing = Sizing {
@@ -474,4 +476,19 @@ impl Geometry {
             | tree::PRESENT
             | tree::NODE
     }
+}
+
+/// # Errors
+/// [`Error::Geometry`] if a pool can't be that large.
+fn check_size(old_blocks: u64, blocks: u64) -> Result<()> {
+    if blocks < old_blocks {
+        return Err(Error::geometry(format!(
+            "the pool has {} MiB, and can't be made smaller",
+            old_blocks >> 8
+        )));
+    }
+    if blocks > BLOCKS_MAX {
+        return Err(Error::geometry("a pool has at most 16 TiB"));
+    }
+    Ok(())
 }

@@ -3,9 +3,9 @@
 //! would be a signal, and the end of this process's use of the pool.
 
 use crate::error::{Error, Result};
-use crate::journal::lane::Run;
 use crate::pool::Pool;
 use crate::space::alloc::Bitmap;
+use crate::types::Run;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::FANOUT;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,6 +7,7 @@ pub(crate) mod attributes;
 pub(crate) mod create;
 pub(crate) mod inode_table;
 pub(crate) mod link;
+mod planted;
 pub(crate) mod remove;
 pub(crate) mod rename;
 pub(crate) mod whiteout;

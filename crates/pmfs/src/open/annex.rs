@@ -12,10 +12,10 @@
 //! stored and lowered after it is gone. A death in between leaves the count too high, never too low, so
 //! an annex whose count is 0 need not be scanned.
 
-use crate::journal::lane::Run;
 use crate::pool::Pool;
 use crate::share::owner::Held;
 use crate::space::alloc::{Bitmap, Class};
+use crate::types::Run;
 use pmfs_format::runtime::{
     ANNEX_COUNT_MAX, ANNEX_FILE_ROOTS, ANNEX_LINES, ANNEX_LOCK_ROOTS, ANNEX_NODE, ANNEX_NODE_WORDS,
     ANNEX_REFERENCE_ROOTS, ANNEX_ROOTS,

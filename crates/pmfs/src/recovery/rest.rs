@@ -5,7 +5,7 @@
 //! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
 use crate::error::Result;
-use crate::journal::lane::{LAST_ID, Run};
+use crate::journal::lane::LAST_ID;
 use crate::medium::geometry::Geometry;
 use crate::medium::superblock::crc_of_parts;
 use crate::open::annex::told_words;
@@ -13,6 +13,7 @@ use crate::pool::Pool;
 use crate::recovery::header_words;
 use crate::share::slot::{SLOT_INCARNATION, TOKENS};
 use crate::space::alloc::Bitmap;
+use crate::types::Run;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
 use pmfs_format::{

@@ -1,10 +1,9 @@
 //! Rebuilding the runtime area by walking the trees: after power loss, or when the pool comes from another
 //! machine. The first opener has the pool to itself.
 
-use crate::admin::info::{RecoveryKind, RecoveryReport};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, PER_BLOCK, plausible};
-use crate::journal::lane::{Lane, Run};
+use crate::journal::lane::Lane;
 use crate::medium::superblock;
 use crate::persist::Restore;
 use crate::pool::Pool;
@@ -12,6 +11,8 @@ use crate::recovery::{Undone, undo};
 use crate::space::alloc::Bitmap;
 use crate::tree::usage;
 use crate::tree::visit::{Piece, Visitor};
+use crate::types::Run;
+use crate::types::{RecoveryKind, RecoveryReport};
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
 use pmfs_format::runtime::{LAYOUT, LAYOUT_PROMISES};

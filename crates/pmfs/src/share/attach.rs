@@ -1,19 +1,20 @@
 //! Attaching to a pool and leaving it: first opener, last closer (docs/adr/0030-first-and-last.md).
 
-use crate::admin::info::{RecoveryKind, RecoveryReport};
 use crate::error::{Error, Result};
 use crate::journal::lane::Lane;
 use crate::medium::geometry::Geometry;
 use crate::medium::superblock::{self, Health, State};
 use crate::options::OpenOptions;
 use crate::persist::{Pm, Restore};
-use crate::pool::{BYTE_ATTACH, BYTE_POOL, Pool, holder_pid};
+use crate::pool::Pool;
 use crate::recovery;
 use crate::recovery::rest;
 use crate::recovery::walk;
 use crate::share::freeze::is_frozen;
+use crate::share::lock_bytes::{BYTE_ATTACH, BYTE_POOL, holder_pid};
 use crate::share::owner;
 use crate::share::slot::SLOT_STATE;
+use crate::types::{RecoveryKind, RecoveryReport};
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::runtime::{LAYOUT, SLOT_FREE};

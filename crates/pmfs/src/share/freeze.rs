@@ -4,7 +4,7 @@
 //! while it is held.
 
 use crate::error::{Error, Result};
-use crate::pool::BYTE_FREEZE;
+use crate::share::lock_bytes::BYTE_FREEZE;
 use pmem::slots::{ByteLock, Probe, Prober};
 use std::path::Path;
 

@@ -8,9 +8,10 @@
 use crate::error::{Error, Result};
 use crate::open::file_lock::Owner;
 use crate::open::open_table::Thing;
-use crate::pool::{BYTE_POOL, Pool};
+use crate::pool::Pool;
 use crate::recovery;
 use crate::share::attach::{attach_lock, attach_lock_by};
+use crate::share::lock_bytes::BYTE_POOL;
 use crate::share::owner::{self, Holder};
 use crate::share::slot::SLOT_STATE;
 use crate::types::{FileId, LockOwner};

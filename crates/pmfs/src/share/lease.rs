@@ -11,7 +11,6 @@
 //!   as for pages, and waits until the lease has ended. A mount that does not answer is not waited for longer than
 //!   [`PATIENCE`]: the kernel forgets by itself long before.
 
-use crate::fs::Fs;
 use crate::pool::Pool;
 use crate::share::patrol::now_ns;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +74,11 @@ impl Pool {
         }
     }
 
+    /// Whether somebody waits for the end of this process's lease.
+    pub(crate) fn is_lease_wanted(&self) -> bool {
+        self.has_lease() && self.company.alone.load(Ordering::Acquire) != self.arrivals()
+    }
+
     /// Ends the lease of a slot, if it has one.
     pub(crate) fn drop_lease_of(&self, slot: u64) {
         let word = self.geometry.header + LEASE;
@@ -84,12 +88,12 @@ impl Pool {
         }
     }
 
-    fn has_lease(&self) -> bool {
+    pub(crate) fn has_lease(&self) -> bool {
         let lease = self.pm.runtime().load(self.geometry.header + LEASE);
         lease == self.holder().slot + 1
     }
 
-    fn alone(&self) -> Option<Alone> {
+    pub(crate) fn alone(&self) -> Option<Alone> {
         let arrivals = self.arrivals();
         let known = self.company.alone.load(Ordering::Acquire) == arrivals;
         (known || self.look_for_others(arrivals)).then_some(Alone(arrivals))
@@ -113,7 +117,7 @@ impl Pool {
         alone
     }
 
-    fn take_lease(&self, since: Alone) -> bool {
+    pub(crate) fn take_lease(&self, since: Alone) -> bool {
         let word = self.geometry.header + LEASE;
         let runtime = self.pm.runtime();
         let mine = self.holder().slot + 1;
@@ -128,46 +132,10 @@ impl Pool {
     }
 }
 
-/// For mounts.
-impl Fs {
-    /// Since when this process has been alone in the pool: nobody else changes anything before [`Fs::lease`] is refused. `None`: it
-    /// is not, or has not looked since the last one left.
-    #[must_use]
-    pub fn alone(&self) -> Option<Alone> {
-        self.pool().alone()
-    }
-
-    /// Takes the lease, or keeps it: what was read since then may be remembered, and nobody who arrives gets in before
-    /// [`Fs::end_lease`]. `false`: somebody has arrived. The caller sees to it that no lease ends between this call and
-    /// the answer that it is for.
-    #[must_use]
-    pub fn lease(&self, since: Alone) -> bool {
-        self.pool().take_lease(since)
-    }
-
-    /// Whether this process has the lease.
-    #[must_use]
-    pub fn has_lease(&self) -> bool {
-        self.pool().has_lease()
-    }
-
-    /// Whether somebody waits for the end of this process's lease.
-    #[must_use]
-    pub fn is_lease_wanted(&self) -> bool {
-        let pool = self.pool();
-        pool.has_lease() && pool.company.alone.load(Ordering::Acquire) != pool.arrivals()
-    }
-
-    /// Ends this process's lease: nothing is remembered any more.
-    pub fn end_lease(&self) {
-        let pool = self.pool();
-        pool.drop_lease_of(pool.holder().slot);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Fs;
     use crate::OpenOptions;
     use crate::scratch::Scratch;
     use std::path::Path;

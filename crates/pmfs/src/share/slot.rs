@@ -180,7 +180,7 @@ impl Pool {
 
     /// The byte that a slot's holder has locked.
     pub(crate) fn slot_byte(slot: u64) -> u64 {
-        crate::pool::BYTE_SLOTS + slot
+        crate::share::lock_bytes::BYTE_SLOTS + slot
     }
 
     /// The process id that a slot's holder wrote.

@@ -9,13 +9,14 @@ mod search;
 
 pub(crate) use search::{Hints, Wish};
 
-use crate::admin::info::FreePages;
 use crate::error::{Error, Result};
-use crate::journal::lane::{Lane, Purpose, Run, Zone};
+use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::medium::geometry::BitmapPlace;
 use crate::pool::Pool;
 use crate::share::locks::line_of;
 use crate::share::owner::Held;
+use crate::types::FreePages;
+use crate::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{GroupRaw, tree::FANOUT};
 use std::sync::atomic::Ordering;

@@ -7,10 +7,11 @@
 use super::entry::{Entry, coverage, span};
 use super::{Shape, Tree, corrupt};
 use crate::error::Result;
-use crate::journal::lane::{Lane, Run};
+use crate::journal::lane::Lane;
 use crate::pool::Pool;
 use crate::recovery::cleaning;
 use crate::space::alloc::Bitmap;
+use crate::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

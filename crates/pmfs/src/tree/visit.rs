@@ -3,8 +3,8 @@
 use super::entry::{Entry, coverage, span};
 use super::{NEITHER, Shape, Tree, corrupt};
 use crate::error::Error;
-use crate::journal::lane::Run;
 use crate::pool::Pool;
+use crate::types::Run;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 

@@ -11,9 +11,9 @@ mod inodes;
 mod volatile;
 
 use crate::error::{Error, Result};
-use crate::journal::lane::Run;
 use crate::medium::superblock;
 use crate::pool::Pool;
+use crate::types::Run;
 pub use bad_blocks::{BadBlock, Holds};
 pub(crate) use fix::Fix;
 use std::collections::HashSet;

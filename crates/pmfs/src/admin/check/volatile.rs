@@ -1,12 +1,13 @@
 //! The runtime area of a pool at rest: bitmaps that say what the trees say, nothing locked.
 
 use super::{Checker, Fix, number};
-use crate::journal::lane::{Lane, Run};
+use crate::journal::lane::Lane;
 use crate::open::file_lock::table::{self, Bucket, Lock, Record};
 use crate::open::open_table::Thing;
 use crate::recovery::header_words;
 use crate::space::alloc::Bitmap;
 use crate::types::FileId;
+use crate::types::Run;
 use pmfs_format::LockRaw;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::GROUP_UNITS;

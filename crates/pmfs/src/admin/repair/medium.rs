@@ -10,14 +10,15 @@
 use super::RepairReport;
 use crate::admin::check::bad_blocks::bad_blocks_at_rest;
 use crate::admin::check::{BadBlock, Holds, Watch};
-use crate::admin::info::RecoveryReport;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::medium::geometry::Geometry;
 use crate::medium::superblock;
 use crate::options::OpenOptions;
-use crate::pool::{BYTE_POOL, Pool, holder_pid};
+use crate::pool::Pool;
 use crate::share::attach::{attach_lock_by, distrust_record, wait_for_copier};
+use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
+use crate::types::RecoveryReport;
 use pmem::Pmem;
 use pmem::slots::Prober;
 use pmfs_format::BLOCK_BYTES;

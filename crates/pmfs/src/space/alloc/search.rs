@@ -11,7 +11,7 @@
 //! out of date: whatever place is tried is searched under its group's lock, and at last everything is.
 
 use super::{Bitmap, REGION};
-use crate::journal::lane::Run;
+use crate::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -3,11 +3,11 @@
 use crate::dir::Hit;
 use crate::dir::bucket::{HeaderEdit, fingerprint};
 use crate::inode::Inode;
-use crate::journal::lane::Run;
 use crate::persist::Durable;
 use crate::pool::Pool;
 use crate::space::alloc::Bitmap;
 use crate::types::Ino;
+use crate::types::Run;
 use pmfs_format::directory::FINGERPRINT_FREE;
 use pmfs_format::inode::{CTIME_IS_MTIME, offset};
 

@@ -58,8 +58,8 @@ const CRATES: [Storeys; 3] = [
             "fs",
             "admin",
         ],
-        upward: 63,
-        circle: 53,
+        upward: 50,
+        circle: 26,
     },
     Storeys {
         krate: "pmfs-shim",

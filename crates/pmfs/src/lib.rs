@@ -80,12 +80,12 @@ pub use clock::Clock;
 pub use error::{Damage, Error, FileError, Reason, Result};
 pub use file::overwrite::UNGUARDED_MAX;
 pub use fs::Fs;
+pub use fs::map::{FileMap, MapMode};
+pub use fs::path::Place;
 #[cfg(feature = "record")]
 pub use journal::lane::{lane_entries_left, prefer_lane};
 pub use mapping::kernel_copy::{KernelCopy, WantedPages};
-pub use mapping::map::{FileMap, MapMode};
 pub use mapping::stored::Shown;
-pub use namespace::path::Place;
 pub use open::new_file::NewFile;
 pub use open::open_file::{OpenFile, appends, wants_atime};
 pub use options::{MkfsOptions, OpenOptions, Stalled};

@@ -56,8 +56,6 @@ pub(crate) struct Pool {
     pub company: crate::share::lease::Company,
     pub traces: Traces,
     pub table_blocks: crate::medium::table_blocks::TableBlocks,
-    pub maps: crate::mapping::map::Maps,
-    pub watching: crate::mapping::stored::Watching,
     /// Where an open file is looked for first.
     pub next_file: AtomicU64,
     /// And a file lock, in annexes: its number there, plus one; 0: in none.
@@ -127,8 +125,6 @@ impl Pool {
             company: Default::default(),
             traces: Traces::default(),
             table_blocks: Default::default(),
-            maps: crate::mapping::map::Maps::default(),
-            watching: Default::default(),
             next_file: AtomicU64::new(0),
             next_lock: AtomicU64::new(0),
             locks: Mutex::new(Vec::new()),

@@ -1,6 +1,7 @@
 //! Who is in a pool and what they hold: read from the runtime area, without asking anybody and without a lock, so that it
 //! is a picture of things that move.
 
+use crate::fs::Fs;
 use crate::open::file_lock::table;
 use crate::open::open_table::Thing;
 use crate::pool::Pool;
@@ -143,5 +144,26 @@ impl Pool {
             .collect();
         found.sort_by_key(|lock| (lock.ino, lock.range.start));
         found
+    }
+}
+
+#[allow(clippy::missing_errors_doc)]
+impl Fs {
+    /// Who is attached.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        self.pool().processes()
+    }
+
+    /// What they have open.
+    #[must_use]
+    pub fn holdings(&self) -> Vec<Holding> {
+        self.pool().holdings()
+    }
+
+    /// The file locks, held and waited for.
+    #[must_use]
+    pub fn locked(&self) -> Vec<Locked> {
+        self.pool().locked()
     }
 }

@@ -1,6 +1,7 @@
 //! What a pool tells about itself: geometry, medium, and what attaching had to do.
 
 use crate::error::Result;
+use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::medium::superblock;
 use crate::open::annex::Table;
@@ -200,5 +201,25 @@ impl Pool {
             durability: medium.durability.to_string(),
             flush: medium.flush.to_string(),
         }
+    }
+}
+
+#[allow(clippy::missing_errors_doc)]
+impl Fs {
+    /// Geometry, medium, free space.
+    #[must_use]
+    pub fn info(&self) -> PoolInfo {
+        self.pool().info()
+    }
+
+    /// History, regions, free pages.
+    #[must_use]
+    pub fn details(&self) -> PoolDetails {
+        self.pool().details()
+    }
+
+    /// By which pages a file is held.
+    pub fn pages(&self, ino: Ino) -> Result<FilePages> {
+        self.look(|pool| pool.pages(ino))
     }
 }

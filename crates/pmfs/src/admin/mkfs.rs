@@ -22,7 +22,18 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw, RunRecordRaw};
 use std::path::Path;
 use zerocopy::FromBytes;
 
+#[allow(clippy::missing_errors_doc)]
 impl Fs {
+    /// Makes a pool.
+    pub fn mkfs(path: &Path, options: &MkfsOptions) -> Result<PoolInfo> {
+        Fs::mkfs_watched(path, options, &mut |_, _| ())
+    }
+
+    /// Formats a mapping without a file: for tests and crash images.
+    pub fn format_private(mem: pmem::Pmem, options: &MkfsOptions) -> Result<pmem::Pmem> {
+        Ok(format(mem, options)?.pm.into_mapping())
+    }
+
     /// As [`Fs::mkfs`]; `progress` is told, where the kernel has to zero the pool's memory, of bytes done and bytes in all.
     ///
     /// # Errors

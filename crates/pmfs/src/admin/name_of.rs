@@ -1,5 +1,6 @@
 //! What stands at an offset of the pool, in words: for tools that show which lines are written.
 
+use crate::fs::Fs;
 use crate::inode::PER_BLOCK;
 use crate::pool::Pool;
 use pmfs_format::runtime::GROUP_UNITS;
@@ -81,5 +82,14 @@ impl Pool {
             first += PER_BLOCK;
         }
         None
+    }
+}
+
+#[allow(clippy::missing_errors_doc)]
+impl Fs {
+    /// What stands at an offset of the pool, in words.
+    #[must_use]
+    pub fn name_of(&self, off: u64) -> String {
+        self.pool().name_of(off)
     }
 }

@@ -266,29 +266,6 @@ fn replace_in(
     Ok(())
 }
 
-/// For faces that keep a program's stores to themselves until it says so.
-#[allow(clippy::missing_errors_doc)]
-impl crate::Fs {
-    /// Pins a file as [`crate::Fs::pin`] does, for a process that stores to copies of its blocks and hands them over by
-    /// [`crate::Fs::write_pages`], which moves them: so nobody else may have them mapped.
-    ///
-    /// # Errors
-    /// [`Error::Mapped`]: another process has the file mapped, or a mount's kernel has pages of it that may be stored to.
-    pub fn pin_apart(&self, ino: Ino) -> Result<()> {
-        self.unless_dead(ino, || self.pool().pin_apart(ino))
-    }
-
-    /// Writes whole blocks (byte offset and 4,096 bytes each, in ascending order): after a crash all of them are there, or none.
-    /// What lies behind the end of the file is left out. A file of which this process has pinned blocks otherwise than by
-    /// [`crate::Fs::pin_apart`] must not be written so.
-    ///
-    /// # Errors
-    /// [`Error::Mapped`]: another process has it mapped. [`Error::NoSpace`]: nothing was written.
-    pub fn write_pages(&self, ino: Ino, pages: &[(u64, &[u8])]) -> crate::Result<()> {
-        self.change(|pool| pool.write_pages(ino, pages))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};

@@ -1,10 +1,8 @@
 //! read: no lock, no store but atime.
 
-use crate::Fs;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::pool::Pool;
-use crate::share::counters::CountedRead;
 use crate::share::locks;
 use crate::tree::Tree;
 use crate::types::{AtimeMode, Ino};
@@ -17,59 +15,6 @@ const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Longer reads than this mostly go beyond one entry of the file's tree, which [`Pool::read_at_once`] does not.
 const AT_ONCE_MAX: usize = BLOCK_BYTES as usize;
-
-impl Fs {
-    /// Reads; short only at the end of the file.
-    #[inline]
-    pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.read_for(ino, offset, buffer, || true)
-    }
-
-    /// As [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which is asked then alone: not for an
-    /// open file with O_NOATIME.
-    #[inline]
-    pub fn read_for(
-        &self,
-        ino: Ino,
-        offset: u64,
-        buffer: &mut [u8],
-        wants_atime: impl Fn() -> bool,
-    ) -> Result<usize> {
-        let pool = self.pool();
-        let mut counted = CountedRead::default();
-        let count = |bytes| pool.count_ahead(&mut counted, bytes);
-        match pool.read_at_once(ino, offset, buffer, count) {
-            Some(read) => Ok(read),
-            None => self.read_in_tries(ino, offset, buffer, counted, &wants_atime),
-        }
-    }
-
-    #[inline(never)]
-    fn read_in_tries(
-        &self,
-        ino: Ino,
-        offset: u64,
-        buffer: &mut [u8],
-        mut counted: CountedRead,
-        wants_atime: &dyn Fn() -> bool,
-    ) -> Result<usize> {
-        let pool = self.pool();
-        loop {
-            let count = |bytes| pool.count_ahead(&mut counted, bytes);
-            match pool.read(ino, offset, buffer, count, wants_atime) {
-                Ok(read) => {
-                    pool.count_done(&counted, Some(read as u64));
-                    return Ok(read);
-                }
-                Err(error) if self.pages_are_back(&error) => {}
-                Err(error) => {
-                    pool.count_done(&counted, None);
-                    return Err(error);
-                }
-            }
-        }
-    }
-}
 
 impl Pool {
     /// As [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes lie below one entry of the tree, and no

@@ -13,7 +13,7 @@
 //!   all that a call looks at that meets no pages.
 //! - A call that meets pages of another slot which conflict with it (of MAYBE_DIRTY ones every call on the content, of READ ones
 //!   those that change it) has changed nothing yet. It ends with [`Error::PagesElsewhere`], and begins anew when they are back:
-//!   [`Fs::wait_for_pages`] marks the record as WANTED, wakes its mount, and waits for the record to be freed, holding no lock.
+//!   [`crate::Fs::wait_for_pages`] marks the record as WANTED, wakes its mount, and waits for the record to be freed, holding no lock.
 //! - The mount has its kernel drop the pages, which writes back dirty ones by ordinary writes; then it frees the record, unless
 //!   pages were served meanwhile, which the record's generation tells.
 //!
@@ -26,7 +26,6 @@
 //! opened for writing, where no page is locked; and a slot that has such a handle only ever takes MAYBE_DIRTY records.
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::pool::Pool;
 use crate::recovery;
@@ -34,8 +33,7 @@ use crate::share::locks::{LockSet, line_of};
 use crate::share::owner::{stalled, wait_times};
 use crate::share::patrol::now_ns;
 use crate::share::slot::SLOT_ASKED;
-use crate::types::PagesInTheWay;
-use crate::types::{Attr, Ino};
+use crate::types::{Ino, PagesInTheWay};
 use pmfs_format::runtime::{
     KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,
     KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE, KERNEL_COPY_READ, KERNEL_COPY_SLOT_SHIFT,
@@ -271,8 +269,8 @@ impl Pool {
         Err(Error::TooManyOpen)
     }
 
-    /// See [`Fs::note_kernel_read`].
-    fn note_kernel_read(&self, ino: Ino, may_be_dirty: &dyn Fn() -> bool) -> Result<()> {
+    /// See [`crate::Fs::note_kernel_read`].
+    pub(crate) fn note_kernel_read(&self, ino: Ino, may_be_dirty: &dyn Fn() -> bool) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
         let _lock = LockSet::take(self, &[ino]);
@@ -302,8 +300,8 @@ impl Pool {
         Ok(())
     }
 
-    /// See [`Fs::begin_kernel_writing`].
-    fn begin_kernel_writing(&self, ino: Ino, begin: &dyn Fn()) -> Result<()> {
+    /// See [`crate::Fs::begin_kernel_writing`].
+    pub(crate) fn begin_kernel_writing(&self, ino: Ino, begin: &dyn Fn()) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
         let _lock = LockSet::take(self, &[ino]);
@@ -322,8 +320,8 @@ impl Pool {
         Ok(())
     }
 
-    /// See [`Fs::forget_kernel_copies`].
-    fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {
+    /// See [`crate::Fs::forget_kernel_copies`].
+    pub(crate) fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
         let line = line_of(self, ino);
@@ -357,7 +355,7 @@ impl Pool {
         first
     }
 
-    fn want_own_pages(&self, ino: Ino) -> Result<()> {
+    pub(crate) fn want_own_pages(&self, ino: Ino) -> Result<()> {
         self.alive()?;
         let _lock = LockSet::take(self, &[ino]);
         if let Some(own) = self.own_copy(line_of(self, ino), ino) {
@@ -385,7 +383,7 @@ impl Pool {
         slot < self.geometry.slot_count && self.pm.load(self.geometry.slot(slot) + SLOT_ASKED) != 0
     }
 
-    /// See [`Fs::wait_for_pages`].
+    /// See [`crate::Fs::wait_for_pages`].
     pub(crate) fn wait_for_pages(
         &self,
         pages: PagesInTheWay,
@@ -475,7 +473,7 @@ impl Pool {
             })
     }
 
-    fn wanted_pages(&self) -> Vec<WantedPages> {
+    pub(crate) fn wanted_pages(&self) -> Vec<WantedPages> {
         let records: Vec<u64> = self.own_copies.records().iter().copied().collect();
         let wanted = |&off: &u64| {
             let [state, ino, _, generation, since_ns] = self.pm.read(off);
@@ -488,7 +486,7 @@ impl Pool {
         records.iter().filter_map(wanted).collect()
     }
 
-    fn give_pages_back(&self, ino: Ino, generation: u64) -> Result<bool> {
+    pub(crate) fn give_pages_back(&self, ino: Ino, generation: u64) -> Result<bool> {
         self.alive()?;
         let _lock = LockSet::take(self, &[ino]);
         let Some(own) = self.own_copy(line_of(self, ino), ino) else {
@@ -500,53 +498,19 @@ impl Pool {
         }
         Ok(unserved)
     }
-}
 
-/// For mounts, and for who meets what their kernels hold.
-#[allow(clippy::missing_errors_doc)]
-impl Fs {
-    /// From now on calls that meet pages of another mount's kernel answer [`Error::PagesElsewhere`] and have done nothing; the
-    /// caller waits by [`Fs::wait_for_pages`] and calls again. Without this they wait themselves.
-    pub fn tell_of_pages(&self) {
-        let pool = self.pool();
-        pool.own_copies.tells.store(true, Ordering::Relaxed);
+    /// See [`crate::Fs::tell_of_pages`].
+    pub(crate) fn tell_of_pages(&self) {
+        self.own_copies.tells.store(true, Ordering::Relaxed);
         // From now on the slot counts as a mount's.
-        pool.wake_revoker(pool.holder().slot);
+        self.wake_revoker(self.holder().slot);
     }
 
-    /// Before a mount answers a READ that fills its kernel's pages of a file; the data is to be read after it.
-    /// `may_be_dirty`, asked under the inode's lock: whether programs may store to the pages.
-    ///
-    /// # Errors
-    /// [`Error::PagesElsewhere`]; [`Error::Mapped`] by programs that have the blocks themselves; [`Error::TooManyOpen`] if the table
-    /// has no room.
-    pub fn note_kernel_read(&self, ino: Ino, may_be_dirty: &dyn Fn() -> bool) -> Result<()> {
-        self.unless_dead(ino, || self.pool().note_kernel_read(ino, may_be_dirty))
-    }
-
-    /// Before a mount lets a file be opened for writing. `begin`, under the inode's lock: from here on `may_be_dirty` of
-    /// [`Fs::note_kernel_read`] is true.
-    ///
-    /// # Errors
-    /// [`Error::PagesElsewhere`]: other mounts have pages of a file of which this one has, too.
-    pub fn begin_kernel_writing(&self, ino: Ino, begin: &dyn Fn()) -> Result<()> {
-        self.unless_dead(ino, || self.pool().begin_kernel_writing(ino, begin))
-    }
-
-    /// This mount's kernel has something else in its pages than the file: its revoker is to drop them.
-    pub fn want_own_pages(&self, ino: Ino) -> Result<()> {
-        self.pool().want_own_pages(ino)
-    }
-
-    /// Before this mount writes what its kernel has not put in its pages, as long as it notes no read of them.
-    ///
-    /// # Errors
-    /// [`Error::PagesElsewhere`]: its kernel has pages of the file.
-    pub fn own_pages_are_gone(&self, ino: Ino) -> Result<()> {
-        let pool = self.pool();
-        pool.alive()?;
-        pool.inode_off(ino)?;
-        match pool.own_copy(line_of(pool, ino), ino) {
+    /// See [`crate::Fs::own_pages_are_gone`].
+    pub(crate) fn own_pages_are_gone(&self, ino: Ino) -> Result<()> {
+        self.alive()?;
+        self.inode_off(ino)?;
+        match self.own_copy(line_of(self, ino), ino) {
             Some(_) => Err(Error::pages(PagesInTheWay {
                 ino,
                 change: true,
@@ -556,100 +520,43 @@ impl Fs {
         }
     }
 
-    /// Before an answer about what a file has where: stores that are still in a kernel's pages, this mount's own too, are not told of in it.
-    ///
-    /// # Errors
-    /// [`Error::PagesElsewhere`]: some may be.
-    pub fn stores_are_written(&self, ino: Ino) -> Result<()> {
-        let pool = self.pool();
-        pool.alive()?;
-        pool.inode_off(ino)?;
-        let line = line_of(pool, ino);
+    /// See [`crate::Fs::stores_are_written`].
+    pub(crate) fn stores_are_written(&self, ino: Ino) -> Result<()> {
+        self.alive()?;
+        self.inode_off(ino)?;
+        let line = line_of(self, ino);
         let pages = PagesInTheWay {
             ino,
             change: false,
             own: true,
         };
-        let is_marked = pool.pm.load(line + COPIES) != 0;
-        match is_marked && pool.in_the_way(line, pages).next().is_some() {
+        let is_marked = self.pm.load(line + COPIES) != 0;
+        match is_marked && self.in_the_way(line, pages).next().is_some() {
             true => Err(Error::pages(pages)),
             false => Ok(()),
         }
     }
 
-    /// As [`Fs::getattr`], to where the caller wants it, which is a fifth faster; after an error it says nothing.
-    /// Of a file with holes the blocks are counted once stores into them, by mappings below a mount, are written back.
-    pub fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
-        self.look(|pool| pool.getattr_into(ino, attr))?;
-        match attr.is_sparse() {
-            true => self.getattr_of_sparse(ino, attr),
-            false => Ok(()),
-        }
+    /// See [`crate::Fs::asked_for_pages`].
+    pub(crate) fn asked_for_pages(&self) -> Result<u64> {
+        self.alive()?;
+        let asked = self.geometry.slot(self.holder().slot) + SLOT_ASKED;
+        Ok(self.pm.load(asked))
     }
 
-    /// As [`Fs::getattr_into`], once its blocks count.
-    #[cold]
-    fn getattr_of_sparse(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
-        while let Err(error) = self.stores_are_written(ino) {
-            if !self.pages_are_back(&error) {
-                return Err(error);
-            }
-        }
-        self.pool().getattr_into(ino, attr)
-    }
-
-    /// The mount's last handle of the file is closed, so nobody can reach its pages; `unless`, asked under the inode's lock:
-    /// there is another handle by now.
-    pub fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {
-        self.pool().forget_kernel_copies(ino, unless)
-    }
-
-    /// Asks for the pages that [`Error::PagesElsewhere`] spoke of, and waits until some are back, or `gives_up`, asked every
-    /// few milliseconds, says so. The caller holds nothing that their mount may need.
-    pub fn wait_for_pages(&self, pages: PagesInTheWay, gives_up: &dyn Fn() -> bool) -> Result<()> {
-        self.pool().wait_for_pages(pages, gives_up)
-    }
-
-    /// How often this mount was asked for pages.
-    pub fn asked_for_pages(&self) -> Result<u64> {
-        let pool = self.pool();
-        pool.alive()?;
-        let asked = pool.geometry.slot(pool.holder().slot) + SLOT_ASKED;
-        Ok(pool.pm.load(asked))
-    }
-
-    /// Sleeps until this mount is asked once more than `seen`, at most `timeout`.
-    pub fn wait_to_be_asked(&self, seen: u64, timeout: Duration) -> Result<()> {
-        let pool = self.pool();
-        pool.alive()?;
-        let asked = pool.geometry.slot(pool.holder().slot) + SLOT_ASKED;
-        pool.pm.runtime().wait(asked, seen as u32, timeout);
+    /// See [`crate::Fs::wait_to_be_asked`].
+    pub(crate) fn wait_to_be_asked(&self, seen: u64, timeout: Duration) -> Result<()> {
+        self.alive()?;
+        let asked = self.geometry.slot(self.holder().slot) + SLOT_ASKED;
+        self.pm.runtime().wait(asked, seen as u32, timeout);
         Ok(())
     }
 
-    /// Ends a sleep of [`Fs::wait_to_be_asked`].
-    pub fn end_wait_to_be_asked(&self) {
-        let pool = self.pool();
-        if pool.alive().is_ok() {
-            pool.wake_revoker(pool.holder().slot);
+    /// See [`crate::Fs::end_wait_to_be_asked`].
+    pub(crate) fn end_wait_to_be_asked(&self) {
+        if self.alive().is_ok() {
+            self.wake_revoker(self.holder().slot);
         }
-    }
-
-    /// What this mount is asked for.
-    pub fn wanted_pages(&self) -> Result<Vec<WantedPages>> {
-        self.pool().alive()?;
-        Ok(self.pool().wanted_pages())
-    }
-
-    /// The kernel has dropped the pages after the record was seen at this generation. `false`: some were served since.
-    pub fn give_pages_back(&self, ino: Ino, generation: u64) -> Result<bool> {
-        self.pool().give_pages_back(ino, generation)
-    }
-
-    /// What kernels of mounts may hold.
-    #[must_use]
-    pub fn kernel_copies(&self) -> Vec<KernelCopy> {
-        self.pool().kernel_copies().collect()
     }
 
     /// After a call that met pages of another mount, and so has done nothing: waits for them, if that is this process's way, and
@@ -659,7 +566,7 @@ impl Fs {
         let Error::PagesElsewhere(pages) = error else {
             return false;
         };
-        if self.pool().own_copies.tells.load(Ordering::Relaxed) {
+        if self.own_copies.tells.load(Ordering::Relaxed) {
             return false;
         }
         // An error will be the next try's, too.

@@ -1,6 +1,5 @@
 //! Blocks of files in programs' memory, and pages of files in kernels' memory.
 
 pub(crate) mod kernel_copy;
-pub(crate) mod map;
 pub(crate) mod stored;
 pub(crate) mod strays;

@@ -8,8 +8,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
-use crate::fs::Fs;
-use crate::types::Ino;
 use pmem::watch::Watch;
 
 /// Shorter ranges are flushed whole: 20 us for each MiB, against a fault for each page that is stored to; and large
@@ -62,8 +60,60 @@ impl Watching {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has(&self, number: i32) -> bool {
+    /// Whether a descriptor of this number is one by which stores are watched.
+    pub fn has(&self, number: i32) -> bool {
         matches!(&*self.state(), State::Watching(watch) if watch.has(number))
+    }
+
+    /// Makes durable what was stored to the bytes that `part` shows, by `flush`, which gets ranges of the file. `all` is as of
+    /// [`crate::Fs::flush_stored`]; `elsewhere` is asked under the watch's lock.
+    ///
+    /// # Errors
+    /// Those of the two.
+    pub fn flush_stored(
+        &self,
+        part: &Shown,
+        all: &[Shown],
+        elsewhere: impl FnOnce() -> Result<Elsewhere>,
+        flush: impl Fn(&[(u64, u64)]) -> Result<()>,
+    ) -> Result<()> {
+        let whole = [(part.at, part.len)];
+        let mut state = self.state();
+        if state.watch().is_none() {
+            return flush(&whole);
+        }
+        // Twice in this process: what is stored through the other is not noted here.
+        let twice = all.iter().filter(|one| one.meets(part)).count() > 1;
+        let elsewhere = elsewhere()?;
+        if twice || elsewhere != Elsewhere::No {
+            state.forget(all.iter());
+        }
+        let (address, len) = (part.address, part.len as usize);
+        let watch = state
+            .watch()
+            .filter(|_| !twice && elsewhere != Elsewhere::Now);
+        let Some(watch) = watch else {
+            return flush(&whole);
+        };
+        let flushed = match watch.take(address, len) {
+            Ok(stored) if stored.is_empty() => return Ok(()),
+            Ok(stored) => {
+                let parts = stored.iter().map(|run| {
+                    let from = (run.start - address) as u64;
+                    (part.at + from, (run.end - run.start) as u64)
+                });
+                flush(&parts.collect::<Vec<_>>())
+            }
+            Err(_) => {
+                // First watched, then flushed: a store between the two is noted, and flushed twice.
+                let _ = watch.begin(address, len);
+                flush(&whole)
+            }
+        };
+        if flushed.is_err() {
+            state.forget(std::iter::once(part));
+        }
+        flushed
     }
 }
 
@@ -88,62 +138,5 @@ impl State {
                 *self = State::Unasked;
             }
         }
-    }
-}
-
-impl Fs {
-    /// Makes durable what programs have stored in the blocks that `part` shows, and updates the file's times. `all`: whatever shows this
-    /// file in this process and may be stored to, `part` or what it is a part of among them. One call at a time for a file, and nothing of it is
-    /// mapped or unmapped meanwhile.
-    ///
-    /// # Errors
-    /// As of [`Fs::flush_blocks`].
-    pub fn flush_stored(&self, ino: Ino, part: &Shown, all: &[Shown]) -> Result<()> {
-        let whole = [(part.at, part.len)];
-        if part.len < LEN_MIN || !self.mapping().needs_flush() {
-            return self.flush_blocks(ino, &whole);
-        }
-        let mut state = self.pool().watching.state();
-        if state.watch().is_none() {
-            return self.flush_blocks(ino, &whole);
-        }
-        // Twice in this process: what is stored through the other is not noted here.
-        let twice = all.iter().filter(|one| one.meets(part)).count() > 1;
-        let elsewhere = self.pool().take_stored_elsewhere(ino)?;
-        if twice || elsewhere != Elsewhere::No {
-            state.forget(all.iter());
-        }
-        let (address, len) = (part.address, part.len as usize);
-        let watch = state
-            .watch()
-            .filter(|_| !twice && elsewhere != Elsewhere::Now);
-        let Some(watch) = watch else {
-            return self.flush_blocks(ino, &whole);
-        };
-        let flushed = match watch.take(address, len) {
-            Ok(stored) if stored.is_empty() => return Ok(()),
-            Ok(stored) => {
-                let parts = stored.iter().map(|run| {
-                    let from = (run.start - address) as u64;
-                    (part.at + from, (run.end - run.start) as u64)
-                });
-                self.flush_blocks(ino, &parts.collect::<Vec<_>>())
-            }
-            Err(_) => {
-                // First watched, then flushed: a store between the two is noted, and flushed twice.
-                let _ = watch.begin(address, len);
-                self.flush_blocks(ino, &whole)
-            }
-        };
-        if flushed.is_err() {
-            state.forget(std::iter::once(part));
-        }
-        flushed
-    }
-
-    /// Whether a descriptor of this number is one by which stores are watched.
-    #[must_use]
-    pub fn watches_by(&self, number: i32) -> bool {
-        self.pool().watching.has(number)
     }
 }

@@ -1,8 +1,6 @@
 //! Calls that change names. Each is one transaction: a few header words of buckets, the directories' hot
 //! words, the inodes' hot words; everything else is written to where nothing refers to yet.
 
-pub(crate) mod path;
-
 pub(crate) mod attributes;
 pub(crate) mod create;
 pub(crate) mod inode_table;

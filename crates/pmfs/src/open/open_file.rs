@@ -5,7 +5,6 @@
 //! of the open table; each of those also holds the inode once. A line without such a word is nobody's.
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::open::annex::{HeldLine, Line, Table};
 use crate::open::file_lock::Owner;
 use crate::open::open_table::Thing;
@@ -88,18 +87,6 @@ impl OpenFile {
     /// [`wants_atime`] of its flags.
     pub fn wants_atime(&self) -> bool {
         wants_atime(self.flags)
-    }
-}
-
-impl Fs {
-    /// Does something at the offsets of two open files, of those that are named, and moves them to what `body` answers first; nobody
-    /// else moves either meanwhile.
-    pub fn at_offsets(
-        &self,
-        files: [Option<FileId>; 2],
-        body: impl FnOnce([u64; 2]) -> Result<([u64; 2], u64)>,
-    ) -> Result<u64> {
-        self.pool().at_offsets(files, body)
     }
 }
 

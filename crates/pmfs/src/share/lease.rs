@@ -135,9 +135,8 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fs;
-    use crate::OpenOptions;
     use crate::scratch::Scratch;
+    use crate::{Fs, OpenOptions};
     use std::path::Path;
     use std::thread;
 

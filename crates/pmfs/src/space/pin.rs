@@ -12,7 +12,6 @@
 
 use crate::error::{Error, Result};
 use crate::file::{Work, block_of};
-use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::mapping::kernel_copy::{COPIES, KIND, Record};
 use crate::mapping::stored::Elsewhere;
@@ -92,7 +91,7 @@ impl Pool {
         self.is_had_by(Thing::Inode(ino), below_a_mount)
     }
 
-    fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
+    pub(crate) fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
         let locks = LockSet::take(self, &[ino]);
@@ -151,7 +150,7 @@ impl Pool {
         Ok(Elsewhere::Before)
     }
 
-    /// See [`Fs::pin_apart`].
+    /// See [`crate::Fs::pin_apart`].
     pub(crate) fn pin_apart(&self, ino: Ino) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
@@ -181,7 +180,7 @@ impl Pool {
         self.is_pinned(line, ino) && self.copies_of(line, ino).any(others)
     }
 
-    fn unpin(&self, ino: Ino) -> Result<()> {
+    pub(crate) fn unpin(&self, ino: Ino) -> Result<()> {
         self.alive()?;
         let line = line_of(self, ino);
         let trims = {
@@ -219,8 +218,14 @@ impl Pool {
         Ok(())
     }
 
-    /// See [`Fs::blocks`] and [`Fs::blocks_there`], which gives no memory to anything.
-    fn blocks(&self, ino: Ino, at: u64, len: u64, gives: Option<u64>) -> Result<Vec<BlockRun>> {
+    /// See [`crate::Fs::blocks`] and [`crate::Fs::blocks_there`], which gives no memory to anything.
+    pub(crate) fn blocks(
+        &self,
+        ino: Ino,
+        at: u64,
+        len: u64,
+        gives: Option<u64>,
+    ) -> Result<Vec<BlockRun>> {
         self.on_file(ino, |work| {
             if !work.pinned {
                 return Err(Error::Invalid(&"blocks of a file that is not pinned"));
@@ -249,8 +254,8 @@ impl Pool {
         })
     }
 
-    /// See [`Fs::flush_blocks`].
-    fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
+    /// See [`crate::Fs::flush_blocks`].
+    pub(crate) fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
         self.writable()?;
         self.on_file(ino, |work| {
             let unflushed = usize::from(planted!("bug-part-unflushed") && parts.len() > 1);
@@ -267,6 +272,20 @@ impl Pool {
             work.stray_times();
             Ok(())
         })
+    }
+
+    /// Does it again if only dead processes were in the way.
+    pub(crate) fn unless_dead<T>(&self, ino: Ino, call: impl Fn() -> Result<T>) -> Result<T> {
+        let answer = call();
+        if matches!(answer, Err(Error::Mapped)) {
+            let mut others = self.copies_of(line_of(self, ino), ino);
+            let is_dead = |copy: Record| copy.slot().is_some_and(|slot| self.slot_dead(slot));
+            if others.any(is_dead) {
+                recovery::recover_dead(self)?;
+                return call();
+            }
+        }
+        answer
     }
 }
 
@@ -368,57 +387,5 @@ impl Work<'_> {
             self.stray_times();
         }
         Ok(())
-    }
-}
-
-/// For faces that hand the pool's own blocks to programs. The caller holds the inode.
-#[allow(clippy::missing_errors_doc)]
-impl Fs {
-    /// Pins a file for this process, which may store to its blocks if it `writes`. A second pin of a file is the first, or makes it
-    /// one for writing.
-    ///
-    /// # Errors
-    /// [`Error::Mapped`]: it is open below a mount, or a mount's kernel has pages of it. [`Error::TooManyOpen`]: no room.
-    pub fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
-        self.unless_dead(ino, || self.pool().pin(ino, writes))
-    }
-
-    /// Ends this process's pin of a file; nothing of it is mapped any more.
-    pub fn unpin(&self, ino: Ino) -> Result<()> {
-        self.pool().unpin(ino)
-    }
-
-    /// The blocks of a range of a pinned file, up to its end; what is missing is given memory first, up to so many bytes. They stay
-    /// what they are until the pin ends.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]: more is missing, or not to be had.
-    pub fn blocks(&self, ino: Ino, at: u64, len: u64, missing_max: u64) -> Result<Vec<BlockRun>> {
-        self.change(|pool| pool.blocks(ino, at, len, Some(missing_max)))
-    }
-
-    /// The blocks of a range of a pinned file as they are; holes have none. As [`blocks`](Self::blocks) otherwise.
-    pub fn blocks_there(&self, ino: Ino, at: u64, len: u64) -> Result<Vec<BlockRun>> {
-        self.change(|pool| pool.blocks(ino, at, len, None))
-    }
-
-    /// Makes durable what programs have stored in the blocks of some ranges (where in the file, bytes), and updates the file's times.
-    pub fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
-        self.change(|pool| pool.flush_blocks(ino, parts))
-    }
-
-    /// Does it again if only dead processes were in the way.
-    pub(crate) fn unless_dead<T>(&self, ino: Ino, call: impl Fn() -> Result<T>) -> Result<T> {
-        let answer = call();
-        let pool = self.pool();
-        if matches!(answer, Err(Error::Mapped)) {
-            let mut others = pool.copies_of(line_of(pool, ino), ino);
-            let is_dead = |copy: Record| copy.slot().is_some_and(|slot| pool.slot_dead(slot));
-            if others.any(is_dead) {
-                recovery::recover_dead(pool)?;
-                return call();
-            }
-        }
-        answer
     }
 }

@@ -11,6 +11,7 @@ mod inodes;
 mod volatile;
 
 use crate::error::{Error, Result};
+use crate::fs::Fs;
 use crate::medium::superblock;
 use crate::pool::Pool;
 use crate::types::Run;
@@ -272,5 +273,23 @@ impl Checker<'_> {
         self.claim(fixed, "the pool's layout", &|| Fix::Runtime);
         let what = "the superblock's copy, or the tables before it";
         self.claim(tail, what, &|| Fix::Runtime);
+    }
+}
+
+#[allow(clippy::missing_errors_doc)]
+impl Fs {
+    /// Checks the whole pool, which must be at rest.
+    pub fn check(&self) -> Result<CheckReport> {
+        check(self.pool(), &mut |_, _| {})
+    }
+
+    /// As [`Fs::check`], telling how far it is.
+    pub fn check_watched(&self, watch: Watch<'_>) -> Result<CheckReport> {
+        check(self.pool(), watch)
+    }
+
+    /// Reads the whole pool, and tells which blocks the medium can't give; `watch` is told how many blocks were read.
+    pub fn bad_blocks(&self, watch: Watch<'_>) -> Result<Vec<BadBlock>> {
+        bad_blocks::bad_blocks(self.pool(), watch)
     }
 }

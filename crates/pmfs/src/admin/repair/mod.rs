@@ -12,6 +12,7 @@ mod root;
 
 use crate::admin::check::{self, CheckReport, Finding, Fix};
 use crate::error::Result;
+use crate::fs::Fs;
 use crate::medium::superblock;
 use crate::persist::Restore;
 use crate::pool::Pool;
@@ -111,4 +112,17 @@ fn words(pool: &Pool, fixes: &[Fix]) -> Result<bool> {
     }
     restore.barrier();
     Ok(any)
+}
+
+#[allow(clippy::missing_errors_doc)]
+impl Fs {
+    /// Mends what check finds, in a pool attached for [`OpenOptions::repair`]; see `docs/FSCK.md`.
+    pub fn repair(&self) -> Result<RepairReport> {
+        repair(self.pool(), &mut |_, _| {})
+    }
+
+    /// As [`Fs::repair`], telling how far each round's check is.
+    pub fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
+        repair(self.pool(), watch)
+    }
 }

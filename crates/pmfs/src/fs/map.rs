@@ -1,8 +1,8 @@
 //! A file's own blocks at addresses of a program that uses the library: loads and stores go to the medium, and nobody copies
 //! (PMFS 3.1). What it asks of the engine are pins (`pin.rs`); `pmfs run` does the same for programs that call mmap(2).
 
+use super::Fs;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::mapping::stored::Shown;
 use crate::space::pin::BlockRun;
 use crate::types::Ino;
@@ -29,7 +29,7 @@ type Part = (Shown, MapMode);
 
 /// What this process has mapped of which file: its pin goes with the last.
 #[derive(Debug, Default)]
-pub(crate) struct Maps(Mutex<BTreeMap<Ino, Vec<Part>>>);
+pub(super) struct Maps(Mutex<BTreeMap<Ino, Vec<Part>>>);
 
 impl Maps {
     fn all(&self) -> MutexGuard<'_, BTreeMap<Ino, Vec<Part>>> {
@@ -63,7 +63,7 @@ impl Fs {
             ));
         }
         self.hold(ino)?;
-        let mut maps = self.pool().maps.all();
+        let mut maps = self.maps.all();
         let meets = |(other, _): &Part| other.at < at + len && at < other.at + other.len;
         let others = maps.get(&ino).map_or(&[][..], Vec::as_slice);
         let mapped = if mode == MapMode::Atomic && others.iter().any(meets) {
@@ -179,7 +179,7 @@ impl FileMap<'_> {
 
     fn flush(&self) -> Result<()> {
         // Nothing is mapped or unmapped meanwhile.
-        let maps = self.fs.pool().maps.all();
+        let maps = self.fs.maps.all();
         let parts = maps.get(&self.ino).map_or(&[][..], Vec::as_slice);
         let stored_to = parts.iter().filter(|(_, mode)| *mode == MapMode::Shared);
         let all: Vec<Shown> = stored_to.map(|(shown, _)| *shown).collect();
@@ -221,8 +221,7 @@ impl Drop for FileMap<'_> {
         // As munmap(2), which can't fail for that; who has to know calls it first.
         let _ = self.sync();
         let address = self.as_ptr().addr();
-        let pool = self.fs.pool();
-        let mut maps = pool.maps.all();
+        let mut maps = self.fs.maps.all();
         // Before the pin ends: then its blocks may be others'.
         self.view = None;
         if let Some(parts) = maps.get_mut(&self.ino) {

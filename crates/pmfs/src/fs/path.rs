@@ -1,7 +1,7 @@
 //! Paths inside a pool: from names to inodes, symbolic links followed within the pool, whose root is theirs.
 
+use super::Fs;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::types::{Attr, ROOT_INO, mode};
 
 /// As many links as the kernel follows.

@@ -47,6 +47,7 @@ const CRATES: [Storeys; 3] = [
             "journal",
             "space",
             "share",
+            "pages",
             "tree",
             "inode",
             "dir",
@@ -58,8 +59,8 @@ const CRATES: [Storeys; 3] = [
             "fs",
             "admin",
         ],
-        upward: 50,
-        circle: 26,
+        upward: 42,
+        circle: 25,
     },
     Storeys {
         krate: "pmfs-shim",

@@ -51,6 +51,7 @@ mod medium;
 mod namespace;
 mod open;
 mod options;
+mod pages;
 #[doc(hidden)]
 pub mod persist;
 mod pool;
@@ -84,11 +85,13 @@ pub use fs::map::{FileMap, MapMode};
 pub use fs::path::Place;
 #[cfg(feature = "record")]
 pub use journal::lane::{lane_entries_left, prefer_lane};
-pub use mapping::kernel_copy::{KernelCopy, WantedPages};
+pub use mapping::kernel_copy::WantedPages;
+pub use mapping::pin::BlockRun;
 pub use mapping::stored::Shown;
 pub use open::new_file::NewFile;
 pub use open::open_file::{OpenFile, appends, wants_atime};
 pub use options::{MkfsOptions, OpenOptions, Stalled};
+pub use pages::records::KernelCopy;
 pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
 };
@@ -99,7 +102,6 @@ pub use share::lease::Alone;
 #[doc(hidden)]
 pub use share::owner::protocol as lock_protocol;
 pub use share::owner::stalled::tell_of_stalled;
-pub use space::pin::BlockRun;
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, FreePages,
     INODE_NAME, Ino, LargePages, LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode,

@@ -2,7 +2,6 @@
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::mapping::kernel_copy::OwnCopies;
 use crate::medium::geometry::Geometry;
 use crate::open::annex::Annexes;
 use crate::options::{OpenOptions, Stalled};
@@ -52,7 +51,6 @@ pub(crate) struct Pool {
     pub prober: Option<Prober>,
     pub counting: Counting,
     pub cleaning: crate::recovery::Cleaning,
-    pub own_copies: OwnCopies,
     pub company: crate::share::lease::Company,
     pub traces: Traces,
     pub table_blocks: crate::medium::table_blocks::TableBlocks,
@@ -121,7 +119,6 @@ impl Pool {
             prober,
             counting: Counting::default(),
             cleaning: Default::default(),
-            own_copies: OwnCopies::default(),
             company: Default::default(),
             traces: Traces::default(),
             table_blocks: Default::default(),

@@ -8,6 +8,7 @@ pub(crate) mod expose;
 pub(crate) mod extend;
 pub(crate) mod overwrite;
 pub(crate) mod pages;
+mod pinned;
 pub(crate) mod read;
 pub(crate) mod replace;
 pub(crate) mod seek;

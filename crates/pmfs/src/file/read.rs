@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::pages::records;
 use crate::pool::Pool;
-use crate::share::locks;
 use crate::tree::Tree;
 use crate::types::{AtimeMode, Ino};
 use pmfs_format::BLOCK_BYTES;
@@ -31,7 +31,7 @@ impl Pool {
             return None;
         }
         self.alive().ok()?;
-        locks::read_content_at_once(self, ino, || {
+        records::read_content_at_once(self, ino, || {
             let inode = Inode::live_file(self, ino).ok()?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
             if len == 0 || self.atime_due(&inode).is_some() {
@@ -63,7 +63,7 @@ impl Pool {
         let mut atime = None;
         // Nothing is handed out of the closure: what a `Result` has in it is moved several times, each a store that is
         // loaded again before it is done.
-        locks::read_content(self, ino, || {
+        records::read_content(self, ino, || {
             let inode = Inode::live_file(self, ino)?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
             atime = if len > 0 {

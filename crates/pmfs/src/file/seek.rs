@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::pages::records;
 use crate::pool::Pool;
-use crate::share::locks;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 
@@ -11,7 +11,7 @@ impl Pool {
     /// The first offset from `at` on that holds data (`data`), or that reads as a hole, the end included.
     pub(crate) fn seek(&self, ino: Ino, at: u64, data: bool) -> Result<u64> {
         self.alive()?;
-        locks::read_content(self, ino, || {
+        records::read_content(self, ino, || {
             let inode = Inode::live(self, ino)?;
             inode.require_file()?;
             let size = inode.size();

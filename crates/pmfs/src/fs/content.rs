@@ -72,7 +72,7 @@ impl Fs {
         self.look(|pool| {
             let mut found = pool.seek(ino, offset, data);
             while let Err(error) = &found
-                && pool.pages_are_back(error)
+                && self.pages_are_back(error)
             {
                 found = pool.seek(ino, offset, data);
             }
@@ -139,7 +139,7 @@ impl Fs {
                     pool.count_done(&counted, Some(read as u64));
                     return Ok(read);
                 }
-                Err(error) if pool.pages_are_back(&error) => {}
+                Err(error) if self.pages_are_back(&error) => {}
                 Err(error) => {
                     pool.count_done(&counted, None);
                     return Err(error);

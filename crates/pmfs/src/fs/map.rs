@@ -1,10 +1,10 @@
 //! A file's own blocks at addresses of a program that uses the library: loads and stores go to the medium, and nobody copies
-//! (PMFS 3.1). What it asks of the engine are pins (`pin.rs`); `pmfs run` does the same for programs that call mmap(2).
+//! (PMFS 3.1). What it asks of the engine are pins (`mapping/pin.rs`); `pmfs run` does the same for programs that call mmap(2).
 
 use super::Fs;
 use crate::error::{Error, Result};
+use crate::mapping::pin::BlockRun;
 use crate::mapping::stored::Shown;
-use crate::space::pin::BlockRun;
 use crate::types::Ino;
 use pmem::view::{Piece, Stores, View};
 use pmfs_format::BLOCK_BYTES;

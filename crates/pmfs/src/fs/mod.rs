@@ -13,6 +13,7 @@ pub(crate) mod path;
 mod pins;
 
 use crate::error::{Error, Result};
+use crate::mapping::kernel_copy::OwnCopies;
 use crate::mapping::stored::Watching;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
@@ -35,6 +36,7 @@ pub struct Fs {
     /// Parts of files at this process's addresses.
     maps: Maps,
     watching: Watching,
+    own_copies: OwnCopies,
 }
 
 #[allow(clippy::missing_errors_doc)]
@@ -45,6 +47,7 @@ impl Fs {
             recovery,
             maps: Maps::default(),
             watching: Watching::default(),
+            own_copies: OwnCopies::default(),
         }
     }
 
@@ -244,7 +247,7 @@ impl Fs {
             *recovered = true;
             return self.recover_dead().is_ok_and(|slots| slots > 0);
         }
-        self.pool().pages_are_back(error)
+        self.pages_are_back(error)
     }
 }
 

@@ -186,7 +186,7 @@ impl Fs {
     fn getattr_of_sparse(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         let pool = self.pool();
         while let Err(error) = pool.stores_are_written(ino) {
-            if !pool.pages_are_back(&error) {
+            if !self.pages_are_back(&error) {
                 return Err(error);
             }
         }

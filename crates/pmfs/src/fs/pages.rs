@@ -1,8 +1,9 @@
 //! Calls of mounts, whose kernels hold pages of files.
 
 use super::Fs;
-use crate::error::Result;
-use crate::mapping::kernel_copy::{KernelCopy, WantedPages};
+use crate::error::{Error, Result};
+use crate::mapping::kernel_copy::WantedPages;
+use crate::pages::records::KernelCopy;
 use crate::types::{Ino, PagesInTheWay};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ impl Fs {
     /// From now on calls that meet pages of another mount's kernel answer [`Error::PagesElsewhere`] and have done nothing; the
     /// caller waits by [`Fs::wait_for_pages`] and calls again. Without this they wait themselves.
     pub fn tell_of_pages(&self) {
-        self.pool().tell_of_pages();
+        self.pool().tell_of_pages(&self.own_copies);
     }
 
     /// Before a mount answers a READ that fills its kernel's pages of a file; the data is to be read after it.
@@ -22,7 +23,9 @@ impl Fs {
     /// has no room.
     pub fn note_kernel_read(&self, ino: Ino, may_be_dirty: &dyn Fn() -> bool) -> Result<()> {
         let pool = self.pool();
-        pool.unless_dead(ino, || pool.note_kernel_read(ino, may_be_dirty))
+        pool.unless_dead(ino, || {
+            pool.note_kernel_read(&self.own_copies, ino, may_be_dirty)
+        })
     }
 
     /// Before a mount lets a file be opened for writing. `begin`, under the inode's lock: from here on `may_be_dirty` of
@@ -59,7 +62,8 @@ impl Fs {
     /// The mount's last handle of the file is closed, so nobody can reach its pages; `unless`, asked under the inode's lock:
     /// there is another handle by now.
     pub fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {
-        self.pool().forget_kernel_copies(ino, unless)
+        self.pool()
+            .forget_kernel_copies(&self.own_copies, ino, unless)
     }
 
     /// Asks for the pages that [`Error::PagesElsewhere`] spoke of, and waits until some are back, or `gives_up`, asked every
@@ -86,17 +90,25 @@ impl Fs {
     /// What this mount is asked for.
     pub fn wanted_pages(&self) -> Result<Vec<WantedPages>> {
         self.pool().alive()?;
-        Ok(self.pool().wanted_pages())
+        Ok(self.pool().wanted_pages(&self.own_copies))
     }
 
     /// The kernel has dropped the pages after the record was seen at this generation. `false`: some were served since.
     pub fn give_pages_back(&self, ino: Ino, generation: u64) -> Result<bool> {
-        self.pool().give_pages_back(ino, generation)
+        self.pool()
+            .give_pages_back(&self.own_copies, ino, generation)
     }
 
     /// What kernels of mounts may hold.
     #[must_use]
     pub fn kernel_copies(&self) -> Vec<KernelCopy> {
         self.pool().kernel_copies().collect()
+    }
+
+    /// After a call that met pages of another mount, and so has done nothing: waits for them, if that is this process's way, and
+    /// then it is to be tried again.
+    #[cold]
+    pub(super) fn pages_are_back(&self, error: &Error) -> bool {
+        self.pool().pages_are_back(&self.own_copies, error)
     }
 }

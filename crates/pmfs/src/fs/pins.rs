@@ -2,8 +2,8 @@
 
 use super::Fs;
 use crate::error::Result;
+use crate::mapping::pin::BlockRun;
 use crate::mapping::stored::{LEN_MIN, Shown};
-use crate::space::pin::BlockRun;
 use crate::types::Ino;
 
 #[allow(clippy::missing_errors_doc)]

@@ -27,6 +27,7 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::pages::records::{COPIES, GENERATION, KIND, Record, state};
 use crate::pool::Pool;
 use crate::recovery;
 use crate::share::locks::{LockSet, line_of};
@@ -34,42 +35,14 @@ use crate::share::owner::{stalled, wait_times};
 use crate::share::patrol::now_ns;
 use crate::share::slot::SLOT_ASKED;
 use crate::types::{Ino, PagesInTheWay};
-use pmfs_format::runtime::{
-    KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,
-    KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE, KERNEL_COPY_READ, KERNEL_COPY_SLOT_SHIFT,
-    KERNEL_COPY_TAKEN, KERNEL_COPY_WANTED,
-};
-use pmfs_format::{KernelCopyRaw, LockRaw};
+use pmfs_format::runtime::{KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_READ, KERNEL_COPY_WANTED};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of [`LockRaw`].
-pub(crate) const COPIES: u64 = 16;
+/// Of a lock's line.
 const SEQUENCE: u64 = 8;
-
-/// Of [`KernelCopyRaw`].
-const INO: u64 = 8;
-pub(crate) const KIND: u64 = 16;
-const GENERATION: u64 = 24;
-
-const SLOT_MASK: u64 = 0xfff;
-
-/// Pages of an inode that a mount's kernel may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelCopy {
-    /// The mount's slot.
-    pub slot: u64,
-    /// The inode.
-    pub ino: Ino,
-    /// Whether programs may store to them.
-    pub may_be_dirty: bool,
-    /// None of a kernel's, but the pool's own blocks, mapped by the slot's process.
-    pub is_pin: bool,
-    /// Whether somebody waits for them.
-    pub is_wanted: bool,
-}
 
 /// Pages that this mount is asked to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,182 +68,28 @@ impl OwnCopies {
     fn records(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// A record in use, as it was read.
-#[derive(Clone, Copy)]
-pub(crate) struct Record {
-    pub off: u64,
-    state: u64,
-    pub ino: Ino,
-    pub kind: u64,
-}
-
-impl Record {
-    fn read(pool: &Pool, off: u64) -> Record {
-        let [state, ino, kind, _] = pool.pm.read(off);
-        Record {
-            off,
-            state,
-            ino,
-            kind,
-        }
+    /// Under the lock of its inode, before it is freed: then it may be another's.
+    fn forget(&self, copy: &Record) {
+        self.records().remove(&copy.off);
     }
-
-    pub fn slot(&self) -> Option<u64> {
-        (self.state >> KERNEL_COPY_SLOT_SHIFT & SLOT_MASK).checked_sub(1)
-    }
-
-    fn phase(&self) -> u64 {
-        self.state & 0xffff_ffff
-    }
-
-    fn counts(&self) -> bool {
-        matches!(self.phase(), KERNEL_COPY_HELD | KERNEL_COPY_WANTED)
-    }
-
-    /// Whether it is in the way of a call of another slot that changes the content, or only looks at it.
-    fn conflicts(&self, change: bool) -> bool {
-        !self.is_pin() && (change || self.kind != KERNEL_COPY_READ)
-    }
-
-    /// Whether the pool's own blocks are mapped.
-    pub fn is_pin(&self) -> bool {
-        (KERNEL_COPY_PIN_READ..=KERNEL_COPY_PIN_APART).contains(&self.kind)
-    }
-}
-
-fn state(phase: u64, slot: u64) -> u64 {
-    phase | (slot + 1) << KERNEL_COPY_SLOT_SHIFT
 }
 
 impl Pool {
-    /// Where the record stands that is `probe` after a line's first.
-    fn copy_at(&self, line: u64, probe: u64) -> u64 {
-        let home = (line - self.geometry.locks) / LockRaw::SIZE;
-        let index = (home + probe) & (self.geometry.kernel_copy_count() - 1);
-        self.geometry.kernel_copy(index)
-    }
-
-    /// The records in use that may be of an inode of the line.
-    fn copies_near(&self, line: u64) -> impl Iterator<Item = Record> + '_ {
-        let reach = self.pm.load(line + COPIES);
-        (0..reach.min(self.geometry.kernel_copy_count()))
-            .map(move |probe| Record::read(self, self.copy_at(line, probe)))
-            .filter(Record::counts)
-    }
-
-    pub(crate) fn copies_of(&self, line: u64, ino: Ino) -> impl Iterator<Item = Record> + '_ {
-        self.copies_near(line).filter(move |copy| copy.ino == ino)
-    }
-
-    /// The records of such pages, if there are any.
-    fn in_the_way(&self, line: u64, pages: PagesInTheWay) -> impl Iterator<Item = Record> + '_ {
-        let me = self.holder().slot;
-        self.copies_of(line, pages.ino).filter(move |copy| {
-            (pages.own || copy.slot() != Some(me)) && copy.conflicts(pages.change)
-        })
-    }
-
-    /// Before the content of an inode is looked at: without its lock, inside its sequence.
-    ///
-    /// # Errors
-    /// [`Error::PagesElsewhere`].
-    #[inline]
-    pub(crate) fn pages_are_clean(&self, line: u64, ino: Ino) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 || planted!("bug-pages-read-past") {
-            return Ok(());
-        }
-        self.refuse_over_pages(line, ino, false)
-    }
-
-    /// Before the content of an inode is changed, under its lock.
-    ///
-    /// # Errors
-    /// [`Error::PagesElsewhere`].
-    #[inline]
-    pub(crate) fn pages_are_ours(&self, line: u64, ino: Ino) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 || planted!("bug-pages-written-past") {
-            return Ok(());
-        }
-        self.refuse_over_pages(line, ino, true)
-    }
-
-    #[cold]
-    fn refuse_over_pages(&self, line: u64, ino: Ino, change: bool) -> Result<()> {
-        if change {
-            self.forget_line_if_empty(line);
-        }
-        let pages = PagesInTheWay {
-            ino,
-            change,
-            own: false,
-        };
-        match self.in_the_way(line, pages).next() {
-            Some(_) => Err(Error::pages(pages)),
-            None => Ok(()),
-        }
-    }
-
-    /// Under the line's lock: from now on nobody has to look for records, if there are none of its inodes.
-    #[cold]
-    fn forget_line_if_empty(&self, line: u64) {
-        let mut near = self.copies_near(line);
-        let forgets = planted!("bug-pages-forgotten-by-all");
-        if forgets || !near.any(|copy| line_of(self, copy.ino) == line) {
-            self.pm.runtime().store(line + COPIES, 0);
-        }
-    }
-
-    /// Under the lock of the record's inode.
-    pub(crate) fn free_copy(&self, copy: &Record) {
-        // Others clean up after dead mounts; a child that was forked meanwhile must not find the lock taken.
-        if self.own_copies.tells.load(Ordering::Relaxed) {
-            self.own_copies.records().remove(&copy.off);
-        }
-        let runtime = self.pm.runtime();
-        runtime.store(copy.off, KERNEL_COPY_FREE);
-        runtime.wake_all(copy.off);
-        self.forget_line_if_empty(line_of(self, copy.ino));
-    }
-
-    /// This slot's record of the inode.
-    pub(crate) fn own_copy(&self, line: u64, ino: Ino) -> Option<Record> {
-        let me = self.holder().slot;
-        self.copies_of(line, ino)
-            .find(|copy| copy.slot() == Some(me))
-    }
-
     /// Under the inode's lock: this slot has pages of that kind from now on.
-    fn claim_copy(&self, line: u64, ino: Ino, kind: u64) -> Result<()> {
+    fn claim_copy(&self, own_copies: &OwnCopies, line: u64, ino: Ino, kind: u64) -> Result<()> {
         let off = self.claim_copy_for(self.holder().slot, line, ino, kind)?;
-        self.own_copies.records().insert(off);
+        own_copies.records().insert(off);
         Ok(())
     }
 
-    /// As [`Pool::claim_copy`], for a slot; answers where the record stands.
-    pub(crate) fn claim_copy_for(&self, me: u64, line: u64, ino: Ino, kind: u64) -> Result<u64> {
-        self.traces.copies.leave();
-        let runtime = self.pm.runtime();
-        for probe in 0..self.geometry.kernel_copy_count() {
-            let off = self.copy_at(line, probe);
-            let free = runtime.load(off) == KERNEL_COPY_FREE;
-            let taken = state(KERNEL_COPY_TAKEN, me);
-            if !free || runtime.cas(off, KERNEL_COPY_FREE, taken).is_err() {
-                continue;
-            }
-            runtime.write(off + INO, &[ino, kind, 1, now_ns(), 0, 0]);
-            // Before the record counts, so that one that does is always in reach.
-            let reach = runtime.load(line + COPIES).max(probe + 1);
-            runtime.store(line + COPIES, reach);
-            runtime.store(off, state(KERNEL_COPY_HELD, me));
-            return Ok(off);
-        }
-        Err(Error::TooManyOpen)
-    }
-
     /// See [`crate::Fs::note_kernel_read`].
-    pub(crate) fn note_kernel_read(&self, ino: Ino, may_be_dirty: &dyn Fn() -> bool) -> Result<()> {
+    pub(crate) fn note_kernel_read(
+        &self,
+        own_copies: &OwnCopies,
+        ino: Ino,
+        may_be_dirty: &dyn Fn() -> bool,
+    ) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
         let _lock = LockSet::take(self, &[ino]);
@@ -285,7 +104,7 @@ impl Pool {
         self.refuse_over_pins(line, ino, dirty)?;
         let Some(own) = own else {
             self.refuse_over_pages(line, ino, dirty)?;
-            return self.claim_copy(line, ino, kind);
+            return self.claim_copy(own_copies, line, ino, kind);
         };
         let runtime = self.pm.runtime();
         if own.kind < kind {
@@ -321,7 +140,12 @@ impl Pool {
     }
 
     /// See [`crate::Fs::forget_kernel_copies`].
-    pub(crate) fn forget_kernel_copies(&self, ino: Ino, unless: &dyn Fn() -> bool) -> Result<()> {
+    pub(crate) fn forget_kernel_copies(
+        &self,
+        own_copies: &OwnCopies,
+        ino: Ino,
+        unless: &dyn Fn() -> bool,
+    ) -> Result<()> {
         self.alive()?;
         self.inode_off(ino)?;
         let line = line_of(self, ino);
@@ -330,7 +154,10 @@ impl Pool {
         }
         let _lock = LockSet::take(self, &[ino]);
         match self.own_copy(line, ino) {
-            Some(own) if !unless() => self.free_copy(&own),
+            Some(own) if !unless() => {
+                own_copies.forget(&own);
+                self.free_copy(&own);
+            }
             _ => {}
         }
         Ok(())
@@ -431,50 +258,8 @@ impl Pool {
         (load(line + SEQUENCE), load(copy.off + GENERATION))
     }
 
-    /// Frees what a slot has: its mount's pages are gone, or no concern of anybody's.
-    pub(crate) fn free_kernel_copies_of(&self, slot: u64) {
-        for index in 0..self.geometry.kernel_copy_count() {
-            let off = self.geometry.kernel_copy(index);
-            let found = Record::read(self, off);
-            if found.phase() == KERNEL_COPY_FREE || found.slot() != Some(slot) {
-                continue;
-            }
-            if found.phase() == KERNEL_COPY_TAKEN && planted!("bug-cut-pages-record-stays") {
-                continue;
-            }
-            if found.phase() == KERNEL_COPY_TAKEN {
-                // Its number may be that of an earlier record.
-                self.pm.runtime().store(off, KERNEL_COPY_FREE);
-                continue;
-            }
-            let _lock = LockSet::take(self, &[found.ino]);
-            self.free_copy(&found);
-        }
-    }
-
-    /// The records of a slot.
-    pub(crate) fn copies_of_slot(&self, slot: u64) -> impl Iterator<Item = Record> + '_ {
-        (0..self.geometry.kernel_copy_count())
-            .map(|index| Record::read(self, self.geometry.kernel_copy(index)))
-            .filter(move |found| found.counts() && found.slot() == Some(slot))
-    }
-
-    /// Whatever kernels may hold, and what is pinned.
-    pub(crate) fn kernel_copies(&self) -> impl Iterator<Item = KernelCopy> + '_ {
-        (0..self.geometry.kernel_copy_count())
-            .map(|index| Record::read(self, self.geometry.kernel_copy(index)))
-            .filter(|found| found.phase() != KERNEL_COPY_FREE)
-            .map(|found| KernelCopy {
-                slot: found.slot().unwrap_or(u64::MAX),
-                ino: found.ino,
-                may_be_dirty: matches!(found.kind, KERNEL_COPY_MAYBE_DIRTY | KERNEL_COPY_PIN_WRITE),
-                is_pin: found.is_pin(),
-                is_wanted: found.phase() == KERNEL_COPY_WANTED,
-            })
-    }
-
-    pub(crate) fn wanted_pages(&self) -> Vec<WantedPages> {
-        let records: Vec<u64> = self.own_copies.records().iter().copied().collect();
+    pub(crate) fn wanted_pages(&self, own_copies: &OwnCopies) -> Vec<WantedPages> {
+        let records: Vec<u64> = own_copies.records().iter().copied().collect();
         let wanted = |&off: &u64| {
             let [state, ino, _, generation, since_ns] = self.pm.read(off);
             (state & 0xffff_ffff == KERNEL_COPY_WANTED).then(|| WantedPages {
@@ -486,7 +271,12 @@ impl Pool {
         records.iter().filter_map(wanted).collect()
     }
 
-    pub(crate) fn give_pages_back(&self, ino: Ino, generation: u64) -> Result<bool> {
+    pub(crate) fn give_pages_back(
+        &self,
+        own_copies: &OwnCopies,
+        ino: Ino,
+        generation: u64,
+    ) -> Result<bool> {
         self.alive()?;
         let _lock = LockSet::take(self, &[ino]);
         let Some(own) = self.own_copy(line_of(self, ino), ino) else {
@@ -494,14 +284,15 @@ impl Pool {
         };
         let unserved = self.pm.load(own.off + GENERATION) == generation;
         if unserved {
+            own_copies.forget(&own);
             self.free_copy(&own);
         }
         Ok(unserved)
     }
 
     /// See [`crate::Fs::tell_of_pages`].
-    pub(crate) fn tell_of_pages(&self) {
-        self.own_copies.tells.store(true, Ordering::Relaxed);
+    pub(crate) fn tell_of_pages(&self, own_copies: &OwnCopies) {
+        own_copies.tells.store(true, Ordering::Relaxed);
         // From now on the slot counts as a mount's.
         self.wake_revoker(self.holder().slot);
     }
@@ -559,14 +350,13 @@ impl Pool {
         }
     }
 
-    /// After a call that met pages of another mount, and so has done nothing: waits for them, if that is this process's way, and
-    /// then it is to be tried again.
+    /// After a call that met pages of another mount: waits for them, if that is this process's way. Answers whether to try again.
     #[cold]
-    pub(crate) fn pages_are_back(&self, error: &Error) -> bool {
+    pub(crate) fn pages_are_back(&self, own_copies: &OwnCopies, error: &Error) -> bool {
         let Error::PagesElsewhere(pages) = error else {
             return false;
         };
-        if self.own_copies.tells.load(Ordering::Relaxed) {
+        if own_copies.tells.load(Ordering::Relaxed) {
             return false;
         }
         // An error will be the next try's, too.
@@ -574,5 +364,3 @@ impl Pool {
         true
     }
 }
-
-const _: () = assert!(KernelCopyRaw::SIZE == 64);

@@ -263,39 +263,30 @@ pub(crate) fn read_unlocked<T>(
     look(pool, line_of(pool, ino), || None, body)
 }
 
-/// As [`read`], of the content of a file: only if no mount's kernel has pages of it that may be newer.
-///
-/// # Errors
-/// [`crate::Error::PagesElsewhere`], and those of `body`.
+/// As [`read`], with the lock line for `body`.
 #[inline(always)]
-pub(crate) fn read_content<T>(
+pub(crate) fn read_by_line<T>(
     pool: &Pool,
     ino: Ino,
-    mut body: impl FnMut() -> Result<T>,
+    mut body: impl FnMut(u64) -> Result<T>,
 ) -> Result<T> {
     let line = line_of(pool, ino);
-    let body = || {
-        pool.pages_are_clean(line, ino)?;
-        body()
-    };
-    look(pool, line, || read_lock(pool, ino), body).expect("a lock ends it")
+    look(pool, line, || read_lock(pool, ino), || body(line)).expect("a lock ends it")
 }
 
-/// As [`read_content`], once, and without an answer where anything is not as it mostly is: then that is to be asked. What stands
-/// behind a copy here is short (see [`crate::share::counters::CountedRead`]).
+/// As [`read_by_line`], once, and without an answer where a writer came between, or `body` has none.
 #[inline(always)]
-pub(crate) fn read_content_at_once<T>(
+pub(crate) fn read_at_once<T>(
     pool: &Pool,
     ino: Ino,
-    body: impl FnOnce() -> Option<T>,
+    body: impl FnOnce(u64) -> Option<T>,
 ) -> Option<T> {
     let line = line_of(pool, ino);
     let before = pool.pm.load(line + SEQUENCE);
     if before & 1 == 1 {
         return None;
     }
-    pool.pages_are_clean(line, ino).ok()?;
-    let answer = body()?;
+    let answer = body(line)?;
     pool.pm.acquire();
     let undisturbed = pool.pm.load(line + SEQUENCE) == before && pool.pm.intact().is_ok();
     undisturbed.then_some(answer)

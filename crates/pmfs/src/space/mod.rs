@@ -1,4 +1,3 @@
 //! Which blocks are free, and which are in use by whom.
 
 pub(crate) mod alloc;
-pub(crate) mod pin;

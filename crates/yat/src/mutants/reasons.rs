@@ -91,7 +91,7 @@ const REASONS: &[Reason] = reasons! {
     "namespace/create.rs", "LINKABLE", ANY, ALL, UNLINKED;
     "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL,
         "it closes a log of new words of a file that goes; its lane's next transaction closes it too, and no workload has the block again before";
-    "pin.rs", "self.pool.pm.stray_zero(", &[Store], &[Rule::FirstLine],
+    "file/pinned.rs", "self.pool.pm.stray_zero(", &[Store], &[Rule::FirstLine],
         "several pages are zeroed at once past the end alone: whoever exposes them zeroes them again, and only who has them mapped sees them";
     "persist/runtime.rs", ".flush(self.area.start", ORDER, ALL,
         "a runtime area of which a line is lost fails the pool's checksum, and is rebuilt";

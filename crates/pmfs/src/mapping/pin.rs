@@ -13,9 +13,9 @@
 use crate::error::{Error, Result};
 use crate::file::{Work, block_of};
 use crate::inode::Inode;
-use crate::mapping::kernel_copy::{COPIES, KIND, Record};
 use crate::mapping::stored::Elsewhere;
 use crate::open::open_table::Thing;
+use crate::pages::records::{KIND, Record, STORED_ELSEWHERE, TRIMS};
 use crate::pool::Pool;
 use crate::recovery;
 use crate::share::locks::{LockSet, line_of};
@@ -25,10 +25,6 @@ use pmfs_format::runtime::{
     KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE,
     KERNEL_COPY_READ,
 };
-
-/// Of [`pmfs_format::KernelCopyRaw`].
-const TRIMS: u64 = 40;
-const STORED_ELSEWHERE: u64 = 48;
 
 /// Some of a file's blocks that lie side by side in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,38 +36,7 @@ pub struct BlockRun {
     /// Bytes; whole blocks.
     pub len: u64,
 }
-
 impl Pool {
-    /// Whether programs have blocks of the inode mapped. Under its lock.
-    #[inline]
-    pub(crate) fn is_pinned(&self, line: u64, ino: Ino) -> bool {
-        self.pm.load(line + COPIES) != 0 && self.has_pin(line, ino)
-    }
-
-    #[cold]
-    fn has_pin(&self, line: u64, ino: Ino) -> bool {
-        self.copies_of(line, ino).any(|copy| copy.is_pin())
-    }
-
-    /// Before a mount's kernel gets pages, which programs may store to if they may be `dirty`. Under the inode's lock.
-    ///
-    /// # Errors
-    /// [`Error::Mapped`].
-    pub(crate) fn refuse_over_pins(&self, line: u64, ino: Ino, dirty: bool) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 {
-            return Ok(());
-        }
-        let stands = |copy: Record| match copy.kind {
-            KERNEL_COPY_PIN_WRITE => false,
-            KERNEL_COPY_PIN_READ | KERNEL_COPY_PIN_APART => !dirty,
-            _ => true,
-        };
-        if self.copies_of(line, ino).all(stands) {
-            return Ok(());
-        }
-        Err(Error::Mapped)
-    }
-
     /// Pages of kernels that a pin can't stand beside.
     fn pages_beside_pin(&self, line: u64, ino: Ino, writes: bool) -> Result<()> {
         let stands = |copy: Record| match copy.kind {
@@ -171,13 +136,6 @@ impl Pool {
         let slot = self.holder().slot;
         self.claim_copy_for(slot, line, ino, KERNEL_COPY_PIN_APART)?;
         Ok(())
-    }
-
-    /// Whether another process has blocks of the inode mapped. Under its lock.
-    pub(crate) fn others_pin(&self, line: u64, ino: Ino) -> bool {
-        let own = Some(self.holder().slot);
-        let others = |copy: Record| copy.is_pin() && copy.slot() != own;
-        self.is_pinned(line, ino) && self.copies_of(line, ino).any(others)
     }
 
     pub(crate) fn unpin(&self, ino: Ino) -> Result<()> {
@@ -337,55 +295,5 @@ impl Work<'_> {
             }
         }
         Ok(runs)
-    }
-
-    /// Makes a range zeros where it has blocks that hold anything.
-    pub fn zero_in_place(&mut self, from: u64, to: u64) -> Result<()> {
-        let mut at = from;
-        while at < to {
-            let blocks = (to - at).div_ceil(BLOCK_BYTES) + 1;
-            let extent = self.tree().extent(self.pool, block_of(at), blocks)?;
-            let within = at % BLOCK_BYTES;
-            let len = (extent.count * BLOCK_BYTES - within).min(to - at);
-            if extent.written {
-                self.locks.change();
-                self.pool.pm.stray_zero(extent.off + within, len);
-            }
-            at += len;
-        }
-        self.pool.pm.barrier();
-        Ok(())
-    }
-
-    /// The size becomes less, and the blocks stay where programs have them mapped.
-    pub fn shrink_pinned(&mut self, size: u64) -> Result<()> {
-        let old = self.inode.size();
-        if planted!("bug-pinned-zeros-first") {
-            self.zero_in_place(size, old)?;
-        }
-        self.publish_size(size, crate::persist::Durable::nothing_exposed());
-        // No size exposes them any more, whenever this is cut short.
-        self.zero_in_place(size, old)?;
-        for pin in self.pool.copies_of(self.locks.first(), self.ino()) {
-            self.pool.pm.runtime().store(pin.off + TRIMS, 1);
-        }
-        Ok(())
-    }
-
-    /// A range becomes zeros and keeps its blocks; `size` is the new size.
-    pub fn zero_pinned(&mut self, (at, end): (u64, u64), size: u64, punch: bool) -> Result<()> {
-        let old = self.inode.size();
-        if !punch {
-            self.allocate(at, end)?;
-            self.reload()?;
-        }
-        self.zero_in_place(at, end.min(old).max(at))?;
-        if size > old {
-            let durable = self.expose(old, size)?;
-            self.publish_size(size, durable);
-        } else {
-            self.stray_times();
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,59 @@
+//! Changes of a file whose blocks programs have mapped: the blocks stay, and what goes becomes zeros
+//! (docs/adr/0010-pins.md).
+
+use super::{Work, block_of};
+use crate::error::Result;
+use crate::pages::records::TRIMS;
+use pmfs_format::BLOCK_BYTES;
+
+impl Work<'_> {
+    /// Makes a range zeros where it has blocks that hold anything.
+    pub fn zero_in_place(&mut self, from: u64, to: u64) -> Result<()> {
+        let mut at = from;
+        while at < to {
+            let blocks = (to - at).div_ceil(BLOCK_BYTES) + 1;
+            let extent = self.tree().extent(self.pool, block_of(at), blocks)?;
+            let within = at % BLOCK_BYTES;
+            let len = (extent.count * BLOCK_BYTES - within).min(to - at);
+            if extent.written {
+                self.locks.change();
+                self.pool.pm.stray_zero(extent.off + within, len);
+            }
+            at += len;
+        }
+        self.pool.pm.barrier();
+        Ok(())
+    }
+
+    /// The size becomes less, and the blocks stay where programs have them mapped.
+    pub fn shrink_pinned(&mut self, size: u64) -> Result<()> {
+        let old = self.inode.size();
+        if planted!("bug-pinned-zeros-first") {
+            self.zero_in_place(size, old)?;
+        }
+        self.publish_size(size, crate::persist::Durable::nothing_exposed());
+        // No size exposes them any more, whenever this is cut short.
+        self.zero_in_place(size, old)?;
+        for pin in self.pool.copies_of(self.locks.first(), self.ino()) {
+            self.pool.pm.runtime().store(pin.off + TRIMS, 1);
+        }
+        Ok(())
+    }
+
+    /// A range becomes zeros and keeps its blocks; `size` is the new size.
+    pub fn zero_pinned(&mut self, (at, end): (u64, u64), size: u64, punch: bool) -> Result<()> {
+        let old = self.inode.size();
+        if !punch {
+            self.allocate(at, end)?;
+            self.reload()?;
+        }
+        self.zero_in_place(at, end.min(old).max(at))?;
+        if size > old {
+            let durable = self.expose(old, size)?;
+            self.publish_size(size, durable);
+        } else {
+            self.stray_times();
+        }
+        Ok(())
+    }
+}

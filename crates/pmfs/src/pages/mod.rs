@@ -1,0 +1,3 @@
+//! Whose kernels and programs hold pages of files.
+
+pub(crate) mod records;

@@ -65,18 +65,22 @@ const CRATES: [Storeys; 3] = [
     Storeys {
         krate: "pmfs-shim",
         order: &[
+            "call",
             "own",
+            "thread",
             "program",
             "descriptors",
-            "entry",
-            "names",
-            "start",
-            "calls",
+            "stubs",
             "maps",
+            "names",
+            "signals",
             "process",
+            "calls",
+            "entry",
+            "start",
         ],
-        upward: 64,
-        circle: 48,
+        upward: 40,
+        circle: 33,
     },
 ];
 

@@ -15,6 +15,7 @@
 //! Absent on purpose: anything that the engine could decide, and starting a mount (the command's
 //! affair).
 
+mod call;
 mod calls;
 mod descriptors;
 mod entry;

@@ -3,11 +3,11 @@
 
 use libc::{EAGAIN, EINVAL, EOPNOTSUPP};
 
-use super::completions::{self, Request};
-use super::files::{self, Place};
+use crate::call::{Answer, Verdict};
+use crate::calls::completions::{self, Request};
+use crate::calls::files::{self, Place};
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
-use crate::program::{self, Answer};
+use crate::program;
 
 const READ: u16 = 0;
 pub(super) const WRITE: u16 = 1;

@@ -8,20 +8,20 @@ use pmfs_posix::stat::{fill_stat, fill_statx};
 use pmfs_posix::times::time_ns;
 use pmfs_posix::{privileges, rights};
 
-use super::files::fs;
-use super::{at_path, done, look_at_path};
+use crate::call::{Answer, Verdict, errno};
+use crate::calls::files::fs;
+use crate::calls::{at_path, done, look_at_path};
 use crate::descriptors::mapped_size;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
-use crate::names::{AtEnd, errno, is_dir};
+use crate::names::{AtEnd, is_dir};
 use crate::own::config;
 use crate::own::kernel::PATH;
 use crate::own::thread::Inner;
+use crate::program;
 use crate::program::credentials::{self, WRITE};
 use crate::program::limits;
-use crate::program::{self, Answer};
 
 fn stat_of(attr: &Attr) -> libc::stat {
     // SAFETY: a structure of numbers.

@@ -12,15 +12,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{EAGAIN, EINTR, ENOMEM, ENOSYS};
 
-use super::{aio, kernel_answer};
+use crate::call::class::numbers::SYS_io_pgetevents;
+use crate::call::{Answer, Verdict, kernel_answer};
+use crate::calls::aio;
 use crate::descriptors;
 use crate::descriptors::kept;
-use crate::entry::class::numbers::SYS_io_pgetevents;
-use crate::entry::dispatch::Verdict;
 use crate::entry::gate;
 use crate::entry::signals;
 use crate::own::kernel::{self, PATH};
-use crate::program::{self, Answer};
+use crate::program;
 
 /// The kernel's struct iocb.
 #[repr(C)]

@@ -3,18 +3,18 @@
 use libc::{AT_FDCWD, ENOTDIR, EOPNOTSUPP, ERANGE};
 use pmfs::{Attr, Fs, Ino};
 
-use super::files::fs;
-use super::{kernel_answer, outside};
+use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::calls::files::fs;
+use crate::calls::outside;
 use crate::descriptors::Descriptor;
-use crate::descriptors::mountless::{self, Refused};
 use crate::descriptors::promote;
-use crate::entry::dispatch::Verdict;
 use crate::names::cwd;
-use crate::names::{AtEnd, Lead, errno, find, is_dir};
+use crate::names::{AtEnd, Lead, find, is_dir};
 use crate::own::kernel::{self, PATH};
+use crate::own::mountless::{self, Refused};
 use crate::own::thread::{Inner, PATH_MAX};
+use crate::program;
 use crate::program::credentials::{self, EXECUTE};
-use crate::program::{self, Answer};
 
 /// Goes to a directory: the kernel has to be there too, unless there is no mount.
 fn go(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {

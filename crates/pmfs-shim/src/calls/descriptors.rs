@@ -3,17 +3,16 @@
 use libc::{EBADF, EINVAL, ENOTTY, F_RDLCK, F_UNLCK, F_WRLCK};
 use pmfs::{Error, Fs, LockClass, LockKind, LockRange};
 
-use super::files::fs;
-use super::opens::CREATED;
-use super::{done, kernel_answer};
+use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::calls::done;
+use crate::calls::files::fs;
+use crate::calls::opens::CREATED;
 use crate::descriptors::{self as table, Descriptor};
-use crate::entry::dispatch::Verdict;
 use crate::entry::parked;
 use crate::entry::signals;
-use crate::names::errno;
 use crate::own::kernel;
 use crate::process::guest;
-use crate::program::{self, Answer};
+use crate::program;
 
 /// What ends with a descriptor: its reference, and this process's POSIX locks on the inode.
 fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {

@@ -2,13 +2,12 @@
 
 use libc::{EINVAL, ENOTDIR};
 
-use super::files::fs;
-use super::kernel_answer;
+use crate::call::{Answer, errno, kernel_answer};
+use crate::calls::files::fs;
 use crate::descriptors::{self as table, Descriptor};
-use crate::names::errno;
 use crate::names::numbered;
 use crate::own::kernel;
-use crate::program::{self, Answer};
+use crate::program;
 
 /// Before the name: inode, offset, length, type.
 const HEAD: usize = 19;

@@ -7,19 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{EBADF, EFAULT, EINVAL, EISDIR, ENXIO};
 use pmfs::{FallocateMode, Fs, OpenFile, SetAttr};
 
-use super::{done, kernel_answer};
+use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::calls::done;
 use crate::descriptors::mapped_size;
-use crate::descriptors::mountless;
 use crate::descriptors::pool;
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
 use crate::entry::gate;
 use crate::maps;
-use crate::names::errno;
 use crate::own::kernel;
+use crate::own::mountless;
 use crate::program::credentials;
 use crate::program::limits;
-use crate::program::{self, Answer, IO_MAX};
+use crate::program::{self, IO_MAX};
 
 /// Longest read whose first line is asked for while the call is on its way: of a longer one the copy waits little for it, and where it is
 /// in the cache anyway, to ask costs more than it saves.

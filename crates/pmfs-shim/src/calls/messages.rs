@@ -2,16 +2,15 @@
 
 use libc::{EBADF, SCM_RIGHTS, SOL_SOCKET};
 
-use super::kernel_answer;
-use crate::descriptors::mountless::{self, Refused};
+use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors::pool;
 use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
 use crate::entry::gate;
 use crate::own::kernel;
+use crate::own::mountless::{self, Refused};
 use crate::own::stats;
-use crate::program::{self, Answer};
+use crate::program;
 
 /// The kernel's struct msghdr.
 #[repr(C)]

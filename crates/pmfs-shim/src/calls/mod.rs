@@ -19,11 +19,10 @@ pub(crate) mod xattrs;
 
 use pmfs::Fs;
 
-use crate::entry::dispatch::Verdict;
-use crate::names::{AtEnd, Lead, Place, errno, find, find_to_look};
+use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::names::{AtEnd, Lead, Place, find, find_to_look};
 use crate::own::kernel;
 use crate::own::thread::Inner;
-use crate::program::Answer;
 
 /// The engine's answer without a value.
 fn done(answer: pmfs::Result<()>) -> Answer {
@@ -70,13 +69,4 @@ fn done_at(
 /// The kernel's answer to a call with another path.
 fn outside(number: i64, args: [u64; 6], path: &[u8]) -> Answer {
     kernel_answer(kernel::with_path(number, args, path))
-}
-
-/// What the kernel answered.
-pub(crate) fn kernel_answer(answer: i64) -> Answer {
-    if answer < 0 {
-        Err(-answer as i32)
-    } else {
-        Ok(answer as u64)
-    }
 }

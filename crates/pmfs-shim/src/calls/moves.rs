@@ -4,9 +4,9 @@ use libc::{
     EBADF, EINVAL, EISDIR, EXDEV, O_ACCMODE, O_APPEND, O_RDONLY, O_WRONLY, S_IFDIR, S_IFMT,
 };
 
-use super::files::{self, fs};
+use crate::call::Verdict;
+use crate::calls::files::{self, fs};
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
 use crate::own::kernel;
 
 /// One end of such a call.

@@ -11,22 +11,21 @@ use pmfs_posix::flags::{self, AtCall};
 use pmfs_posix::names::{self as posix, Last};
 use pmfs_posix::{privileges, rights};
 
-use super::{at_path, done, kernel_answer, look_at_path};
-use crate::descriptors::mountless;
-use crate::descriptors::mountless::Refused;
+use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::calls::{at_path, done, look_at_path};
 use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
 use crate::names::cwd;
 use crate::names::protected;
-use crate::names::{self, AtEnd, Lead, Place, errno, find, is_dir};
+use crate::names::{self, AtEnd, Lead, Place, find, is_dir};
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
+use crate::own::mountless::{self, Refused};
 use crate::own::thread::{Inner, PATH_MAX};
 use crate::process;
 use crate::process::exec;
+use crate::program;
 use crate::program::credentials::{self, EXECUTE, READ, WRITE, capability};
-use crate::program::{self, Answer};
 
 /// What is made now, by this program.
 pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {

@@ -11,22 +11,21 @@ use pmfs_posix::flags::{allow_openat2, open_flags};
 use pmfs_posix::names::Last;
 use pmfs_posix::rights;
 
-use super::names::{allow_change, new_node};
-use super::{kernel_answer, outside};
-use crate::descriptors::mountless;
-use crate::descriptors::mountless::Refused;
+use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::calls::names::{allow_change, new_node};
+use crate::calls::outside;
 use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor, PATH_ONLY};
-use crate::entry::dispatch::Verdict;
 use crate::entry::parked;
 use crate::names::numbered;
 use crate::names::protected;
-use crate::names::{AtEnd, Lead, Place, errno, find, is_dir};
+use crate::names::{AtEnd, Lead, Place, find, is_dir};
 use crate::own::kernel::{self, PATH};
+use crate::own::mountless::{self, Refused};
 use crate::own::stats;
 use crate::own::thread::Inner;
+use crate::program;
 use crate::program::credentials::{self, READ, WRITE};
-use crate::program::{self, Answer};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);

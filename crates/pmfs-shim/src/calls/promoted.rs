@@ -3,14 +3,13 @@
 
 use libc::{ENOSYS, EOPNOTSUPP};
 
-use super::kernel_answer;
-use crate::descriptors::mountless;
+use crate::call::class::{PROMOTES, numbers};
+use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor};
-use crate::entry::class::{PROMOTES, numbers};
-use crate::entry::dispatch::Verdict;
 use crate::own::kernel;
-use crate::program::{self, Answer};
+use crate::own::mountless;
+use crate::program;
 
 /// Whether a call is one of these.
 #[inline(always)]

@@ -2,12 +2,10 @@
 
 use libc::{AF_UNIX, EOPNOTSUPP};
 
-use super::kernel_answer;
-use crate::descriptors::mountless::{self, Refused};
-use crate::entry::Call;
-use crate::entry::dispatch::Verdict;
+use crate::call::{Call, Verdict, kernel_answer};
 use crate::names::{AtEnd, Lead, find};
 use crate::own::kernel;
+use crate::own::mountless::{self, Refused};
 use crate::own::thread::Inner;
 use crate::program;
 

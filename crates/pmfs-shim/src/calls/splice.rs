@@ -6,17 +6,15 @@ use libc::{
 };
 use pmfs::{Fs, OpenFile};
 
-use super::files::{self, for_reading, for_storing, give_back};
-use super::kernel_answer;
-use super::moves::{End, offset_at};
+use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::calls::files::{self, for_reading, for_storing, give_back};
+use crate::calls::moves::{End, offset_at};
 use crate::descriptors::mapped_size;
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
 use crate::entry::gate;
-use crate::names::errno;
 use crate::own::kernel::{self, PATH};
 use crate::program::limits;
-use crate::program::{self, Answer, IO_MAX};
+use crate::program::{self, IO_MAX};
 
 /// Bits of flags that there are.
 const KNOWN: u64 = 15;

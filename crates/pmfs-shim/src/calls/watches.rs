@@ -3,13 +3,12 @@
 
 use libc::{AT_FDCWD, EOPNOTSUPP};
 
-use super::at_path;
+use crate::call::{Answer, Verdict};
+use crate::calls::at_path;
 use crate::descriptors;
-use crate::entry::dispatch::Verdict;
 use crate::names::AtEnd;
 use crate::own::kernel::PATH;
 use crate::own::thread::Inner;
-use crate::program::Answer;
 
 const REFUSED: Answer = Err(EOPNOTSUPP);
 

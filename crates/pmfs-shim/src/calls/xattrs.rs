@@ -5,18 +5,17 @@ use pmfs::{Attr, Fs, XattrFlags};
 use pmfs_posix::flags::{self, AtCall};
 use pmfs_posix::{privileges, rights};
 
-use super::attributes::names_descriptor;
-use super::files::fs;
-use super::{at_path, done};
+use crate::call::class::numbers;
+use crate::call::{Answer, Call, Verdict, errno};
+use crate::calls::attributes::names_descriptor;
+use crate::calls::files::fs;
+use crate::calls::{at_path, done};
 use crate::descriptors::{self, Descriptor};
-use crate::entry::Call;
-use crate::entry::class::numbers;
-use crate::entry::dispatch::Verdict;
-use crate::names::{AtEnd, errno};
+use crate::names::AtEnd;
 use crate::own::kernel::PATH;
 use crate::own::thread::Inner;
+use crate::program;
 use crate::program::credentials::{self, READ, WRITE, capability};
-use crate::program::{self, Answer};
 
 /// A structure that is longer is no structure.
 const PAGE_BYTES: u64 = 4096;

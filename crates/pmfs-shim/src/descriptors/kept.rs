@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::calls::kernel_answer;
+use crate::call::kernel_answer;
 use crate::descriptors;
 use crate::own::kernel;
 

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::AT_FDCWD;
 use pmfs::Ino;
 
-use crate::descriptors::mountless;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
 use crate::maps;
 use crate::own::kernel::{self, PATH};
+use crate::own::mountless;
 
 /// A bit for each inode that was mapped, and for some that were not.
 static MAPPED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];

@@ -7,7 +7,6 @@
 
 pub(crate) mod kept;
 pub(crate) mod mapped_size;
-pub(crate) mod mountless;
 pub(crate) mod pool;
 pub(crate) mod promote;
 

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 use pmfs::Fs;
 
+use crate::call::errno;
 use crate::descriptors;
-use crate::descriptors::mountless;
-use crate::names::errno;
 use crate::own::config;
+use crate::own::mountless;
 
 static FS: AtomicPtr<Fs> = AtomicPtr::new(null_mut());
 /// Not 0: it could not be had, and why, as an errno: everything is the mount's then.

@@ -10,17 +10,15 @@ use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC};
 use pmfs::types::mode;
 use pmfs::{Attr, FOLLOW_REQUEST, Fs, INODE_NAME, Ino, ROOT_INO};
 
-use crate::calls::kernel_answer;
-use crate::descriptors;
-use crate::descriptors::Descriptor;
-use crate::descriptors::mountless;
+use crate::call::{Answer, errno, kernel_answer};
 use crate::descriptors::pool;
-use crate::names::{Place, errno, is_dir};
+use crate::descriptors::{self, Descriptor};
+use crate::names::{Place, is_dir};
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
+use crate::own::mountless;
 use crate::own::thread::PATH_MAX;
 use crate::process::guest;
-use crate::program::Answer;
 use crate::program::credentials;
 
 /// Something in the pool that the kernel is to open.

@@ -2,73 +2,37 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::calls::{
-    aio, attributes, completions, cwd, descriptors as handles, directories, files, messages, moves,
-    names, opens, promoted, sockets, splice, watches, xattrs,
-};
-use pmfs_posix::flags::{allow_advice, allow_sync_range};
-
-use crate::descriptors::Descriptor;
+use crate::call::class::{self, numbers};
+use crate::call::{Call, Verdict};
+use crate::calls::aio;
+use crate::calls::attributes;
+use crate::calls::completions;
+use crate::calls::cwd;
+use crate::calls::descriptors as handles;
+use crate::calls::directories;
+use crate::calls::files;
+use crate::calls::messages;
+use crate::calls::moves;
+use crate::calls::names;
+use crate::calls::opens;
+use crate::calls::promoted;
+use crate::calls::sockets;
+use crate::calls::splice;
+use crate::calls::watches;
+use crate::calls::xattrs;
 use crate::descriptors::mapped_size;
-use crate::entry::class::numbers;
+use crate::descriptors::{self, Descriptor};
 use crate::entry::gate;
 use crate::entry::parked;
 use crate::entry::signals;
-use crate::entry::{Call, word};
+use crate::entry::word;
+use crate::maps;
 use crate::own::stats;
 use crate::own::thread::{self, Inner};
+use crate::process;
 use crate::process::guest;
 use crate::process::retire;
-use crate::program::Answer;
-use crate::{descriptors, maps, process};
-
-/// What is to become of a call.
-pub(crate) enum Verdict {
-    /// The kernel is to do it.
-    Pass,
-    /// It is done: what the program gets in rax, a number or an errno below 0. Two plain words, which a function answers in
-    /// registers.
-    Done(u64),
-    /// It is to be done again, once signals have been handled.
-    Again,
-}
-
-impl Verdict {
-    #[inline]
-    pub fn done(answer: Answer) -> Verdict {
-        Verdict::Done(match answer {
-            Ok(value) => value,
-            Err(errno) => in_rax(errno),
-        })
-    }
-
-    /// Whether it failed for this reason.
-    fn is_error(&self, errno: i32) -> bool {
-        matches!(self, Verdict::Done(rax) if *rax == in_rax(errno))
-    }
-
-    /// What the program gets.
-    pub fn answer(rax: u64) -> Answer {
-        const ERRNO_MAX: i64 = 4095;
-        let value = rax as i64;
-        if (-ERRNO_MAX..0).contains(&value) {
-            Err(-value as i32)
-        } else {
-            Ok(rax)
-        }
-    }
-}
-
-impl From<Answer> for Verdict {
-    #[inline]
-    fn from(answer: Answer) -> Verdict {
-        Verdict::done(answer)
-    }
-}
-
-const fn in_rax(errno: i32) -> u64 {
-    -(errno as i64) as u64
-}
+use pmfs_posix::flags::{allow_advice, allow_sync_range};
 
 /// From a stub's `pass` to behind its `syscall`.
 const BEHIND: i64 = 2;
@@ -103,7 +67,9 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
         }
         followed = true;
     };
-    stats::note(call, &verdict);
+    if stats::are_wanted() {
+        tell(call, &verdict);
+    }
     let step = match verdict {
         Verdict::Pass => 0,
         Verdict::Again => BEFORE,
@@ -118,15 +84,23 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     step
 }
 
+#[cold]
+fn tell(call: &Call, verdict: &Verdict) {
+    let (number, first) = (call.rax as i64, call.args[0]);
+    let is_ours = !class::is_none_of_ours(number)
+        && (!class::is_by_descriptor(number) || descriptors::get(first).is_some());
+    stats::note(call, verdict, is_ours);
+}
+
 #[inline(always)]
 fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     let number = call.rax as i64;
     parked::before(number, &call.args);
-    if crate::entry::class::is_none_of_ours(number) || retire::passes(number) {
+    if class::is_none_of_ours(number) || retire::passes(number) {
         // All calls of a child that shares memory come here.
         return Verdict::Pass;
     }
-    if crate::entry::class::is_by_descriptor(number) {
+    if class::is_by_descriptor(number) {
         return by_descriptor(number, &call.args);
     }
     serve_rarer(call, room)

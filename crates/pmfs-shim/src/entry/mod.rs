@@ -11,7 +11,6 @@
 //! What may concern us goes to [`dispatch`](crate::entry::dispatch::dispatch), on a stack of the library's own, one for each thread. Meanwhile the thread counts as
 //! *inside*: system calls of the library itself go straight to the kernel, and signals are put off to the end (`signals.rs`).
 
-pub(crate) mod class;
 pub(crate) mod dispatch;
 pub(crate) mod gate;
 pub(crate) mod parked;
@@ -19,9 +18,12 @@ pub(crate) mod signals;
 
 use std::arch::global_asm;
 
+use crate::call::class;
+use crate::call::{FRAME, NUMBERS};
+use crate::descriptors;
+use crate::maps;
 use crate::names::empty_name;
 use crate::own::thread;
-use crate::{descriptors, maps};
 
 /// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
 pub(crate) mod word {
@@ -49,36 +51,6 @@ pub(crate) const OUTSIDE: u64 = 0;
 pub(crate) const INSIDE: u64 = 1;
 /// The thread runs code of the program in a child that shares its parent's memory (vfork).
 pub(crate) const GUEST: u64 = 2;
-
-/// A system call, as the entry leaves it on the library's stack.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Call {
-    /// Its number; on return, what the program gets.
-    pub rax: u64,
-    /// Its arguments.
-    pub args: [u64; 6],
-    unused: u64,
-    /// xmm0 to xmm15: the compiler of libc knows that `syscall` keeps them. Where it can't have used that (`pmfs-patch` knows),
-    /// stubs jump to the entry that does without: they are a fifteenth of what a short call takes.
-    vectors: [[u8; 16]; 16],
-}
-
-impl Call {
-    /// One argument, as it was stored: two at once, as the compiler would have them, have to wait for both stores to reach the cache.
-    #[inline(always)]
-    pub fn arg(&self, at: usize) -> u64 {
-        // SAFETY: a word of our own. Volatile reads are not made one.
-        unsafe { (&raw const self.args[at]).read_volatile() }
-    }
-}
-
-/// Bytes of [`Call`].
-const FRAME: usize = 320;
-const _: () = assert!(size_of::<Call>() == FRAME);
-
-/// Numbers from here on are the kernel's to refuse.
-pub(crate) const NUMBERS: usize = 512;
 
 global_asm!(
     ".text",

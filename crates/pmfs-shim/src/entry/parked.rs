@@ -12,8 +12,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::call::class;
 use crate::descriptors;
-use crate::entry::class;
 use crate::own::kernel;
 
 /// Not 0: something is known of numbers, and calls that may change that have to be looked at.

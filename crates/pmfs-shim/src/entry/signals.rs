@@ -15,15 +15,15 @@ use libc::{
     SIGSTOP,
 };
 
-use crate::entry::dispatch::Verdict;
+use crate::call::Verdict;
 use crate::entry::gate;
 use crate::entry::parked;
 use crate::entry::{self, GUEST, INSIDE, word};
+use crate::maps;
 use crate::own::kernel;
-use crate::own::thread;
-use crate::own::thread::Inner;
+use crate::own::thread::{self, Inner};
+use crate::program;
 use crate::start::patch;
-use crate::{maps, program};
 
 const SIGNALS: usize = 65;
 /// SA_RESTORER of the kernel's interface.
@@ -202,7 +202,7 @@ pub(crate) fn mask(args: [u64; 6], room: &Inner) -> Verdict {
             // SAFETY: the program's own call, with a mask of ours.
             let answer =
                 unsafe { kernel::call(libc::SYS_rt_sigprocmask, [args[0], at, args[2], 8, 0, 0]) };
-            Verdict::done(crate::calls::kernel_answer(answer))
+            Verdict::done(crate::call::kernel_answer(answer))
         }
     }
 }
@@ -252,7 +252,7 @@ fn set_stack(stack: &Stack) -> Result<(), i32> {
     let at = stack.as_ptr().expose_provenance() as u64;
     // SAFETY: the kernel reads the structure; the stack is the program's, or none.
     let answer = unsafe { kernel::call(libc::SYS_sigaltstack, [at, 0, 0, 0, 0, 0]) };
-    crate::calls::kernel_answer(answer).map(drop)
+    crate::call::kernel_answer(answer).map(drop)
 }
 
 /// Who jumps out of a handler does not give the stack back by itself; but the jump restores the mask.

@@ -13,11 +13,10 @@ use pmfs::{Fs, Ino};
 use super::place::{self, How};
 use super::table::Stretch;
 use super::{PAGE, any, table};
+use crate::call::{Answer, errno};
 use crate::descriptors::pool;
-use crate::names::errno;
 use crate::own::config;
 use crate::own::kernel;
-use crate::program::Answer;
 
 /// Whether there was ever such a mapping: nothing else asks, then.
 static ANY: AtomicBool = AtomicBool::new(false);

@@ -11,14 +11,11 @@ use pmfs::{BlockRun, FallocateMode, Fs};
 use super::place::{self, How};
 use super::table::{Stretch, Table};
 use super::{PAGE, any, apart, table};
-use crate::calls::kernel_answer;
+use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::descriptors::Descriptor;
-use crate::descriptors::mountless::{self, Refused};
 use crate::descriptors::pool;
-use crate::entry::dispatch::Verdict;
-use crate::names::errno;
 use crate::own::kernel;
-use crate::program::Answer;
+use crate::own::mountless::{self, Refused};
 use crate::program::copies;
 
 /// More pieces than this are left to the mount: a process may have 65,530.

@@ -13,8 +13,8 @@ use pmfs::{BlockRun, Fs};
 
 use super::table::{Stretch, Table};
 use super::{PAGE, place, table};
+use crate::call::class::numbers;
 use crate::descriptors::pool;
-use crate::entry::class::numbers;
 use crate::maps;
 use crate::program::{self, IO_MAX};
 

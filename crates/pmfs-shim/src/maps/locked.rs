@@ -8,13 +8,11 @@ use std::ops::Range;
 use libc::{ENOMEM, EPERM, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MCL_CURRENT, MCL_FUTURE};
 
 use super::{any, table};
-use crate::calls::kernel_answer;
+use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::pool;
-use crate::entry::dispatch::Verdict;
 use crate::own::kernel;
 use crate::process::guest;
-use crate::program::Answer;
 use crate::program::credentials::{self, capability};
 
 const CURRENT: u64 = MCL_CURRENT as u64;

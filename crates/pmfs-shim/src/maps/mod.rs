@@ -30,8 +30,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmfs::Ino;
 
+use crate::call::Verdict;
 use crate::descriptors::pool;
-use crate::entry::dispatch::Verdict;
 use crate::own::kernel;
 use crate::own::thread::Inner;
 use table::Table;

@@ -9,12 +9,11 @@ use pmfs::BlockRun;
 
 use super::PAGE;
 use super::table::Stretch;
-use crate::calls::kernel_answer;
+use crate::call::{Answer, kernel_answer};
 use crate::descriptors::kept;
 use crate::descriptors::pool;
 use crate::own::config;
 use crate::own::kernel;
-use crate::program::Answer;
 
 /// The alignment with which the kernel can map large pages, unless all those of the medium are larger.
 const LARGE: u64 = 2 << 20;

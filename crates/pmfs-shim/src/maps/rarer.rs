@@ -9,10 +9,9 @@ use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
 
 use super::calls::{advise, by_kernel, end_of, mmap, unmap_range};
 use super::{PAGE, any, table};
-use crate::entry::Call;
-use crate::entry::dispatch::Verdict;
+use crate::call::{Answer, Call, Verdict};
 use crate::own::kernel;
-use crate::program::{self, Answer};
+use crate::program;
 
 /// As many vectors as the kernel takes.
 const VECTORS_MAX: u64 = 1024;

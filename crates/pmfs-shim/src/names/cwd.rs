@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{ENOENT, O_DIRECTORY, O_PATH};
 use pmfs::{Attr, FileId, Fs, Ino, ROOT_INO};
 
-use crate::descriptors::mountless;
+use crate::call::{Answer, errno};
 use crate::descriptors::pool;
-use crate::names::{below, errno, is_dir};
+use crate::names::{below, is_dir};
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
+use crate::own::mountless;
 use crate::own::thread::{Inner, PATH_MAX};
-use crate::program::Answer;
 
 /// Unknown, elsewhere, or an inode of the pool. Elsewhere: in the upper half, if it lies above the pool's directory, where in that
 /// one's path the names begin that lead there.

@@ -20,15 +20,17 @@ pub(crate) use pmfs_posix::names::is_dir;
 use pmfs_posix::names::{self as posix, Last};
 use pmfs_posix::rights;
 
-use crate::descriptors::mountless;
+use crate::call::errno;
+use crate::descriptors;
 use crate::descriptors::pool;
 use crate::entry::parked;
 use crate::names::cwd::Cwd;
 use crate::own::config;
+use crate::own::mountless;
 use crate::own::thread::{Inner, PATH_MAX};
 use crate::process::guest;
+use crate::program;
 use crate::program::credentials::{self, EXECUTE};
-use crate::{descriptors, program};
 
 /// As many links as the kernel follows.
 pub(crate) const LINKS_MAX: u32 = 40;
@@ -593,11 +595,6 @@ fn allow_search(fs: &Fs, attr: &Attr) -> Result<(), i32> {
         return Err(ENOTDIR);
     }
     credentials::allow(fs, attr, EXECUTE)
-}
-
-/// The engine's error as a number.
-pub(crate) fn errno(error: Error) -> i32 {
-    error.errno().raw_os_error()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod memory;
+pub(crate) mod mountless;
 pub(crate) mod stats;
 pub(crate) mod thread;
 pub(crate) mod unwind;

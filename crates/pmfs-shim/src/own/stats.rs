@@ -1,19 +1,20 @@
 //! What `pmfs run --stats` and `--trace` are told.
 
+use pmfs::Fs;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use crate::descriptors::mountless::{self, Refused};
-use crate::descriptors::pool;
-use crate::entry::Call;
-use crate::entry::class;
-use crate::entry::dispatch::Verdict;
+use crate::call::class;
+use crate::call::{Call, Verdict};
 use crate::own::config;
 use crate::own::kernel;
 use crate::own::log;
 
 /// Words of the shared page: served, passed, promoted, read, written, barriers, lines flushed, processes; and how often each kind was refused.
-const WORDS: usize = 8 + mountless::KINDS;
+const WORDS: usize = 8 + REFUSALS;
+
+/// Kinds of what is refused without a mount.
+pub(crate) const REFUSALS: usize = 9;
 
 #[derive(Clone, Copy)]
 enum Word {
@@ -98,20 +99,19 @@ pub(crate) fn promoted() {
 }
 
 /// Something was refused that a mount would have done.
-pub(crate) fn refused(what: Refused) {
-    add_at(Word::Processes as usize + 1 + what as usize, 1);
+pub(crate) fn refused(kind: usize) {
+    add_at(Word::Processes as usize + 1 + kind, 1);
 }
 
-/// One call, after it.
+/// Whether anybody is told.
 #[inline]
-pub(crate) fn note(call: &Call, verdict: &Verdict) {
-    if WANTED.load(Ordering::Relaxed) {
-        write_down(call, verdict);
-    }
+pub(crate) fn are_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed)
 }
 
+/// One call, after it. Not `is_ours`: it was looked at for what is parked alone.
 #[cold]
-fn write_down(call: &Call, verdict: &Verdict) {
+pub(crate) fn note(call: &Call, verdict: &Verdict, is_ours: bool) {
     let number = call.rax as i64;
     let name = class::name(number);
     let a = call.args;
@@ -145,8 +145,7 @@ fn write_down(call: &Call, verdict: &Verdict) {
                 )),
             }
         }
-        // It was looked at for what is parked alone.
-        Verdict::Pass if !class::is_ours(number, a[0]) => {}
+        Verdict::Pass if !is_ours => {}
         Verdict::Pass => {
             add(Word::Passed, 1);
             tell(format_args!(
@@ -168,9 +167,9 @@ fn tell(text: std::fmt::Arguments<'_>) {
 static TOLD: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Before this process ends or becomes another program: what all its threads have done.
-pub(crate) fn flush() {
-    if WANTED.load(Ordering::Relaxed)
-        && let Some(fs) = pool::attached()
+pub(crate) fn flush(pool: Option<&Fs>) {
+    if are_wanted()
+        && let Some(fs) = pool
     {
         let totals = fs.totals();
         let counts = [

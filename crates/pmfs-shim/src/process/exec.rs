@@ -6,27 +6,25 @@ use std::sync::OnceLock;
 
 use libc::{AT_FDCWD, O_RDONLY};
 
-use crate::calls::kernel_answer;
-use crate::descriptors::mountless;
+use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::descriptors::pool;
 use crate::descriptors::promote;
 use crate::descriptors::{self, Descriptor};
-use crate::entry::dispatch::Verdict;
 use crate::entry::gate;
 use crate::loading;
 use crate::maps;
 use crate::names::cwd;
-use crate::names::{AtEnd, Lead, errno, find};
+use crate::names::{AtEnd, Lead, find};
 use crate::own::config::{self, HANDED, PRELOAD, VARIABLE, value_of};
 use crate::own::kernel::{self, PATH};
+use crate::own::mountless;
 use crate::own::stats;
-use crate::own::thread;
-use crate::own::thread::{Inner, PATH_MAX};
+use crate::own::thread::{self, Inner, PATH_MAX};
 use crate::process::guest;
 use crate::process::programs;
 use crate::process::retire;
 use crate::process::target::Target;
-use crate::program::{self, Answer};
+use crate::program;
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -218,7 +216,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
             return Verdict::done(Err(errno));
         }
     };
-    stats::flush();
+    stats::flush(pool::attached());
     // In a child that shares its parent's memory nobody would say that this call is over.
     if room.guest_of.is_some() {
         gate::leave(thread::own_room());

@@ -5,19 +5,19 @@
 //! A guest is an owner of POSIX locks of its own, as any process is. It attaches nothing, for the attachment's descriptors would be in its table
 //! and their numbers in the parent's memory: with a mount that serves it, and without one its parent attaches before.
 
-use crate::descriptors::Overlay;
-use crate::descriptors::mountless;
+use crate::call::Verdict;
 use crate::descriptors::pool;
-use crate::entry::dispatch::Verdict;
+use crate::descriptors::{self, Overlay};
 use crate::entry::{GUEST, word};
 use crate::names::cwd;
 use crate::own::kernel;
+use crate::own::mountless;
 use crate::own::thread::{self, Inner};
+use crate::process;
 use crate::process::exec;
 use crate::process::retire;
 use crate::program::credentials;
 use crate::program::limits;
-use crate::{descriptors, process};
 use pmfs::{FileId, LockClass, LockOwner};
 
 /// What a guest has otherwise than its parent, beside descriptors, directory, and handlers.

@@ -8,22 +8,23 @@ pub(crate) mod target;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::descriptors::mountless;
-use crate::descriptors::mountless::Refused;
+use crate::call::{Call, Verdict};
+use crate::descriptors;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
-use crate::entry::dispatch::Verdict;
 use crate::entry::gate;
 use crate::entry::parked;
-use crate::entry::{Call, word};
+use crate::entry::word;
+use crate::maps;
+use crate::names;
 use crate::names::cwd;
 use crate::own::kernel;
+use crate::own::mountless::{self, Refused};
 use crate::own::stats;
-use crate::own::thread;
-use crate::own::thread::Inner;
+use crate::own::thread::{self, Inner};
+use crate::program;
 use crate::program::credentials;
 use crate::program::limits;
-use crate::{descriptors, maps, names, program};
 
 /// Calls that are none of the others'.
 pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
@@ -52,7 +53,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             // The gate stays closed: nobody begins anything any more. A pool that others don't let go is left as
             // by a killed process.
             if room.guest_of.is_none() && (pool::attached().is_none() || gate::close()) {
-                stats::flush();
+                stats::flush(pool::attached());
                 if maps::leave() {
                     pool::leave();
                 }
@@ -87,7 +88,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
                 UNKNOWN
             };
             IDS_AGREE.store(known, Ordering::Relaxed);
-            Verdict::done(crate::calls::kernel_answer(answer))
+            Verdict::done(crate::call::kernel_answer(answer))
         }
     }
 }
@@ -198,7 +199,7 @@ fn other_world(call: &Call, room: &mut Inner) -> Verdict {
             None => names::leave_to_kernel(),
         }
     }
-    Verdict::done(crate::calls::kernel_answer(answer))
+    Verdict::done(crate::call::kernel_answer(answer))
 }
 
 fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
@@ -264,7 +265,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     if alone {
         gate::open();
     }
-    Verdict::done(crate::calls::kernel_answer(answer))
+    Verdict::done(crate::call::kernel_answer(answer))
 }
 
 /// Words of struct clone_args that are known here.

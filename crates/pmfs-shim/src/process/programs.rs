@@ -7,19 +7,21 @@ use libc::{
 use pmfs::types::mode;
 use pmfs::{Attr, Fs};
 
-use crate::calls::kernel_answer;
-use crate::descriptors::mountless::{self, Refused};
+use crate::call::{errno, kernel_answer};
+use crate::descriptors;
 use crate::descriptors::promote;
-use crate::loading::{self, Loading};
+use crate::loading;
+use crate::loading::Loading;
 use crate::names::cwd;
-use crate::names::{AtEnd, Lead, errno, find};
+use crate::names::{AtEnd, Lead, find};
 use crate::own::kernel::{self, PATH};
 use crate::own::log;
+use crate::own::mountless::{self, Refused};
 use crate::own::thread::{Inner, PATH_MAX};
 use crate::process::target::{self, SCRIPTS_MAX, Target};
+use crate::program;
 use crate::program::copies::{self, Copy};
 use crate::program::credentials::{self, EXECUTE};
-use crate::{descriptors, program};
 
 /// What the kernel is asked to run.
 pub(crate) struct Program {

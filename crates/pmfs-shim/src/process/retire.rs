@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{AT_EACCESS, AT_FDCWD, R_OK, W_OK};
 
+use crate::call::Call;
 use crate::calls::completions;
+use crate::descriptors;
 use crate::descriptors::pool;
-use crate::entry::Call;
 use crate::entry::gate;
+use crate::maps;
+use crate::names;
 use crate::names::cwd;
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
@@ -16,8 +19,8 @@ use crate::own::log;
 use crate::own::stats;
 use crate::own::thread::Inner;
 use crate::process::exec;
+use crate::program;
 use crate::program::credentials;
-use crate::{descriptors, maps, names, program};
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
@@ -116,7 +119,7 @@ pub(crate) fn retire(room: &Inner) {
     names::leave_to_kernel();
     RETIRED.store(true, Ordering::Relaxed);
     log::line(format_args!("the mount serves this process from now on"));
-    stats::flush();
+    stats::flush(pool::attached());
     // What is mapped stays, and the slot with it, until the process's memory is gone.
     if alone && descriptors::none() && !maps::any() {
         pool::leave();

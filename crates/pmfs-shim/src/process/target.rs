@@ -3,9 +3,11 @@
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CLOEXEC, O_RDONLY};
 
-use crate::loading::{self, Loading};
+use crate::loading;
+use crate::loading::Loading;
+use crate::names;
 use crate::own::kernel::{self, PATH};
-use crate::{names, process};
+use crate::process;
 
 /// As deep as the kernel follows scripts that are run by scripts.
 pub(crate) const SCRIPTS_MAX: u32 = 5;

@@ -4,7 +4,7 @@
 use libc::{ENOMEM, F_ADD_SEALS};
 use pmfs::{Fs, Ino};
 
-use crate::names::errno;
+use crate::call::errno;
 use crate::own::kernel::{self, PATH};
 
 /// Bytes that are copied at once.

@@ -9,7 +9,7 @@ pub(crate) use pmfs_posix::capability;
 pub(crate) use pmfs_posix::rights::{EXECUTE, READ, WRITE};
 use pmfs_posix::{Subject, privileges, rights};
 
-use crate::names::errno;
+use crate::call::errno;
 use crate::own::kernel;
 use crate::own::thread;
 use crate::process::guest;

@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::EFBIG;
 
-use crate::entry::Call;
-use crate::entry::dispatch::Verdict;
+use crate::call::{Answer, Call, Verdict};
 use crate::own::kernel;
 use crate::process::guest;
-use crate::program::Answer;
 
 /// Not asked for yet; no limit is so large.
 const UNKNOWN: u64 = u64::MAX - 1;
@@ -25,7 +23,7 @@ pub(crate) fn change(call: &Call) -> Verdict {
     let answer = unsafe { kernel::call(call.rax as i64, call.args) };
     let known = if guest::own().is_some() { ASK } else { UNKNOWN };
     FILE_BYTES.store(known, Ordering::Relaxed);
-    crate::calls::kernel_answer(answer).into()
+    crate::call::kernel_answer(answer).into()
 }
 
 /// A guest's own limit, if it set one, is none of its parent's.

@@ -14,9 +14,6 @@ use crate::own::thread::PATH_MAX;
 /// Bytes of a page: what one look at a string may cross into is asked for apart.
 const PAGE: usize = 4096;
 
-/// What a call answers: a number, or an errno.
-pub(crate) type Answer = Result<u64, i32>;
-
 /// Reads a structure of plain numbers.
 pub(crate) fn read<T: Copy>(from: u64) -> Result<T, i32> {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();

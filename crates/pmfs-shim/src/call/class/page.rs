@@ -4,7 +4,7 @@ use super::*;
 
 const HEAD: &str = "# Every system call, below `pmfs run`
 
-Written by the lists that the library works by (`crates/pmfs-shim/src/entry/class.rs`): `PMFS_WRITE_PAGE=1 cargo test -p pmfs-shim page`.
+Written by the lists that the library works by (`crates/pmfs-shim/src/call/class.rs`): `PMFS_WRITE_PAGE=1 cargo test -p pmfs-shim page`.
 [SEMANTICS](SEMANTICS.md#below-pmfs-run) says how what is served is served.
 
 - *served*: the library does it, if it is about the pool: its paths, its descriptors, its mappings. All else is the kernel's.
@@ -92,7 +92,7 @@ fn served_calls_have_an_arm() {
     const IDENTITY: &str =
         "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset";
     let arms = [
-        include_str!("../dispatch.rs"),
+        include_str!("../../entry/dispatch.rs"),
         include_str!("../../process/mod.rs"),
     ]
     .concat();

@@ -36,8 +36,7 @@ pub(crate) enum Refused {
     Part,
 }
 
-/// How many kinds there are.
-pub(crate) const KINDS: usize = 9;
+const _: () = assert!(Refused::Part as usize + 1 == stats::REFUSALS);
 
 impl Refused {
     fn why(self) -> &'static str {
@@ -68,7 +67,7 @@ impl Refused {
 /// Says so, and answers the errno.
 #[cold]
 pub(crate) fn refuse(what: Refused, errno: i32) -> i32 {
-    stats::refused(what);
+    stats::refused(what as usize);
     log::line(format_args!("without a mount {}", what.why()));
     errno
 }

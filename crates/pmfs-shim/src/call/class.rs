@@ -58,8 +58,8 @@ pub(crate) const SETTLE: u8 = 5;
 pub(crate) const MEMORY: u8 = 6;
 
 /// The class of each number. What is in no list is refused to descriptors of ours, and may do anything with others.
-pub(crate) static CLASS: [u8; crate::entry::NUMBERS] = {
-    let mut class = [BY_DESCRIPTOR_OR_SETTLE; crate::entry::NUMBERS];
+pub(crate) static CLASS: [u8; crate::call::NUMBERS] = {
+    let mut class = [BY_DESCRIPTOR_OR_SETTLE; crate::call::NUMBERS];
     let mut at = 0;
     while at < PASSED.len() {
         class = with(class, PASSED[at].calls, SETTLE);
@@ -79,7 +79,7 @@ pub(crate) static CLASS: [u8; crate::entry::NUMBERS] = {
 };
 
 type Calls = &'static [(i64, &'static str)];
-type Classes = [u8; crate::entry::NUMBERS];
+type Classes = [u8; crate::call::NUMBERS];
 
 const fn with(mut class: Classes, calls: Calls, of: u8) -> Classes {
     let mut at = 0;
@@ -322,12 +322,6 @@ pub(crate) fn is_by_descriptor(number: i64) -> bool {
     )
 }
 
-/// Whether a call with this first argument may concern us.
-pub(crate) fn is_ours(number: i64, first: u64) -> bool {
-    !is_none_of_ours(number)
-        && (!is_by_descriptor(number) || crate::descriptors::get(first).is_some())
-}
-
 /// What is served, one way or another.
 const SERVED: [Calls; 4] = [
     DESCRIPTOR_CALLS,
@@ -338,11 +332,11 @@ const SERVED: [Calls; 4] = [
 
 /// Longest name of a call, with what is left of its room.
 const NAME_MAX: usize = 24;
-type Names = [[u8; NAME_MAX]; crate::entry::NUMBERS];
+type Names = [[u8; NAME_MAX]; crate::call::NUMBERS];
 
 /// The names in one piece: as pointers they would be some 500 relocations at each program's start.
 static NAMES: Names = {
-    let mut names = [[0; NAME_MAX]; crate::entry::NUMBERS];
+    let mut names = [[0; NAME_MAX]; crate::call::NUMBERS];
     let mut at = 0;
     while at < SERVED.len() {
         names = named(names, SERVED[at]);
@@ -393,8 +387,8 @@ pub(crate) fn name(number: i64) -> &'static str {
 }
 
 /// Which arguments of a promoted call are descriptors, a bit for each; 0: it is no such call.
-pub(crate) static PROMOTES: [u8; crate::entry::NUMBERS] = {
-    let mut all = [0; crate::entry::NUMBERS];
+pub(crate) static PROMOTES: [u8; crate::call::NUMBERS] = {
+    let mut all = [0; crate::call::NUMBERS];
     let mut at = 0;
     while at < PROMOTED.len() {
         let (number, _, which) = PROMOTED[at];

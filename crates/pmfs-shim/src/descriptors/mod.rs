@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use pmfs::{FileId, Ino};
 
 use crate::entry::parked;
-use crate::entry::word;
 use crate::own::config;
 use crate::own::kernel;
 use crate::own::thread;
+use crate::own::words::{self, word};
 
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
@@ -155,7 +155,7 @@ pub(crate) fn is_guest() -> bool {
 }
 
 fn overlay() -> Option<&'static mut Overlay> {
-    if thread::get(word::STACK) == 0 {
+    if words::get(word::STACK) == 0 {
         // Before this thread's first call.
         return None;
     }

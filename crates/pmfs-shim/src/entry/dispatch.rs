@@ -25,10 +25,10 @@ use crate::descriptors::{self, Descriptor};
 use crate::entry::gate;
 use crate::entry::parked;
 use crate::entry::signals;
-use crate::entry::word;
 use crate::maps;
 use crate::own::stats;
 use crate::own::thread::{self, Inner};
+use crate::own::words::{self, word};
 use crate::process;
 use crate::process::guest;
 use crate::process::retire;
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let kept = unsafe { *errno };
-    thread::set(word::AFTERWARDS, crate::entry::OUTSIDE);
+    words::set(word::AFTERWARDS, crate::own::words::OUTSIDE);
     let own = thread::own_room();
     // Only a child that shared this room can have left it so, when it was killed.
     let left_inside = own.busy.load(Ordering::Relaxed) != 0;

@@ -24,33 +24,7 @@ use crate::descriptors;
 use crate::maps;
 use crate::names::empty_name;
 use crate::own::thread;
-
-/// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
-pub(crate) mod word {
-    use pmem::thread::FACE;
-
-    /// [`super::OUTSIDE`], [`super::INSIDE`] or [`super::GUEST`].
-    pub const STATE: usize = FACE;
-    /// Top of the library's stack for this thread; 0 before it has one.
-    pub const STACK: usize = FACE + 8;
-    /// The program's stack pointer at the last entry.
-    pub const PROGRAM_STACK: usize = FACE + 16;
-    /// The stub's `pass` at the last entry.
-    pub const PASS: usize = FACE + 24;
-    /// Not 0: signals were put off.
-    pub const PUT_OFF: usize = FACE + 32;
-    /// The signal mask to go back to then.
-    pub const MASK: usize = FACE + 40;
-    /// What STATE becomes at the end: OUTSIDE or GUEST.
-    pub const AFTERWARDS: usize = FACE + 48;
-}
-
-/// The thread runs code of the program.
-pub(crate) const OUTSIDE: u64 = 0;
-/// The thread runs code of this library.
-pub(crate) const INSIDE: u64 = 1;
-/// The thread runs code of the program in a child that shares its parent's memory (vfork).
-pub(crate) const GUEST: u64 = 2;
+use crate::own::words::{GUEST, INSIDE, OUTSIDE, word};
 
 global_asm!(
     ".text",

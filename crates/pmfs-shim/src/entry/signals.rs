@@ -16,12 +16,13 @@ use libc::{
 };
 
 use crate::call::Verdict;
+use crate::entry;
 use crate::entry::gate;
 use crate::entry::parked;
-use crate::entry::{self, GUEST, INSIDE, word};
 use crate::maps;
 use crate::own::kernel;
 use crate::own::thread::{self, Inner};
+use crate::own::words::{self, GUEST, INSIDE, word};
 use crate::program;
 use crate::start::patch;
 
@@ -245,7 +246,7 @@ pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
 /// The program called from its alternate stack.
 fn is_on_own_stack(room: &Inner) -> bool {
     let [at, bytes] = room.signal_stack;
-    bytes != 0 && thread::get(word::PROGRAM_STACK).wrapping_sub(at + 1) < bytes
+    bytes != 0 && words::get(word::PROGRAM_STACK).wrapping_sub(at + 1) < bytes
 }
 
 fn set_stack(stack: &Stack) -> Result<(), i32> {
@@ -265,18 +266,18 @@ fn rearm(room: &Inner) {
 
 /// Whether a signal waits for the end of this call, or another thread does.
 pub(crate) fn waiting() -> bool {
-    thread::get(word::PUT_OFF) != 0 || gate::is_closed()
+    words::get(word::PUT_OFF) != 0 || gate::is_closed()
 }
 
 /// Whether a wait that one of them ended begins again.
 pub(crate) fn restarts() -> bool {
-    thread::get(word::PUT_OFF) & ENDS == 0
+    words::get(word::PUT_OFF) & ENDS == 0
 }
 
 /// Whether this is a child that shares its parent's memory, in the program's code: the word alone may be what such a child
 /// has left to its parent.
 fn is_guest() -> bool {
-    if thread::get(word::STATE) != GUEST {
+    if words::get(word::STATE) != GUEST {
         return false;
     }
     // SAFETY: this thread's room; a number in it.
@@ -288,15 +289,15 @@ fn is_guest() -> bool {
 /// with, and nothing is let through before. `None`: one waits for the end of this call.
 pub(crate) fn wait_with<T>(body: impl FnOnce(u64) -> T) -> Option<T> {
     let own = change_mask(!FAULTS);
-    if thread::get(word::PUT_OFF) != 0 {
+    if words::get(word::PUT_OFF) != 0 {
         return None;
     }
     let answer = body((&raw const own).expose_provenance() as u64);
-    if thread::get(word::PUT_OFF) == 0 {
+    if words::get(word::PUT_OFF) == 0 {
         change_mask(own);
     } else {
         // The entry goes back to it; what it was within `body` was noted.
-        thread::set(word::MASK, own & !FAULTS);
+        words::set(word::MASK, own & !FAULTS);
     }
     Some(answer)
 }
@@ -407,7 +408,7 @@ extern "C" fn prepare(
     if is_fault(signal) && unsafe { pmem::program::land(signal, info, context) } {
         return 0;
     }
-    let outside = thread::get(word::STATE) != INSIDE;
+    let outside = words::get(word::STATE) != INSIDE;
     // SAFETY: as above.
     let (address, code) = unsafe { ((*info).si_addr().addr() as u64, (*info).si_code) };
     // SAFETY: as above; the context is this thread's to change.
@@ -422,9 +423,9 @@ extern "C" fn prepare(
     unsafe { pmem::program::tell_of_stray(signal, info, (&raw mut *context).cast()) };
     let wanted = wanted(signal);
     let sent = code <= 0;
-    if thread::get(word::STATE) == INSIDE && (sent || !is_fault(signal)) {
+    if words::get(word::STATE) == INSIDE && (sent || !is_fault(signal)) {
         put_off(signal, info, context, &wanted);
-    } else if is_handler(wanted.handler) && thread::get(word::STATE) != INSIDE {
+    } else if is_handler(wanted.handler) && words::get(word::STATE) != INSIDE {
         *delivery = deliver(signal, context, &wanted);
         return wanted.handler;
     } else if wanted.handler == SIG_DFL as u64 || !sent {
@@ -461,15 +462,15 @@ fn put_off(
     let mask = (&raw mut context.uc_sigmask).cast::<u64>();
     // SAFETY: the kernel's mask is the first word of libc's larger one.
     let before = unsafe { mask.read() };
-    let mut word = thread::get(word::PUT_OFF);
+    let mut word = words::get(word::PUT_OFF);
     if word == 0 {
-        thread::set(word::MASK, before & !FAULTS);
+        words::set(word::MASK, before & !FAULTS);
     }
     word |= WAS;
     if wanted.flags & SA_RESTART as u64 == 0 {
         word |= ENDS;
     }
-    thread::set(word::PUT_OFF, word);
+    words::set(word::PUT_OFF, word);
     // SAFETY: as above.
     unsafe { mask.write(before | 1 << (signal - 1)) };
     send_again(signal, info);
@@ -492,14 +493,14 @@ fn deliver(signal: i32, context: &mut libc::ucontext_t, wanted: &Action) -> Deli
         install(signal, Some(&Action::default()), None);
     }
     let mut delivery = Delivery {
-        kept: KEPT.map(thread::get),
+        kept: KEPT.map(words::get),
         ..Delivery::default()
     };
     if let Some((from, to)) = show_place_in_libc(context) {
         delivery.from = from;
         delivery.to = to;
     }
-    thread::set(word::PUT_OFF, 0);
+    words::set(word::PUT_OFF, 0);
     let_through(signal, context, wanted);
     delivery
 }
@@ -509,7 +510,7 @@ extern "C" fn finish(context: &mut libc::ucontext_t, delivery: &Delivery) {
     // What it interrupted may be a call on its way to the kernel, which was looked at before.
     parked::settle();
     for (word, value) in KEPT.into_iter().zip(delivery.kept) {
-        thread::set(word, value);
+        words::set(word, value);
     }
     let registers = &mut context.uc_mcontext.gregs;
     if delivery.to != [0; 2] && [registers[RIP], registers[RSP]] == delivery.to {
@@ -552,8 +553,8 @@ fn show_place_in_libc(context: &mut libc::ucontext_t) -> Option<(Where, Where)> 
         let leaving = at >= entry.leaving;
         let (pass, stack) = if leaving {
             (
-                thread::get(word::PASS) as usize,
-                thread::get(word::PROGRAM_STACK) as i64,
+                words::get(word::PASS) as usize,
+                words::get(word::PROGRAM_STACK) as i64,
             )
         } else {
             (registers[libc::REG_RCX as usize] as usize, from[1])

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use pmfs::OpenOptions;
 use pmfs_posix::options::from_words;
 
+use crate::own::environment::{Environment, value_of};
 use crate::own::log;
-use crate::start::Environment;
 
 /// The variable.
 pub(crate) const VARIABLE: &[u8] = b"PMFS_RUN";
@@ -148,9 +148,4 @@ fn identity(text: &str) -> Option<pmem::Identity> {
         dev: dev.parse().ok()?,
         ino: ino.parse().ok()?,
     })
-}
-
-/// The value of `name=value`.
-pub(crate) fn value_of<'a>(entry: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    entry.strip_prefix(name)?.strip_prefix(b"=")
 }

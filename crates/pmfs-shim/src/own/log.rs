@@ -4,9 +4,8 @@ use std::fmt;
 use std::io::Write;
 use std::sync::OnceLock;
 
-use crate::own::config::value_of;
+use crate::own::environment::{Environment, value_of};
 use crate::own::kernel;
-use crate::start::Environment;
 
 /// The variable that names the file.
 const VARIABLE: &[u8] = b"PMFS_LOG";

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dlmalloc::Dlmalloc;
 
-use crate::entry::{GUEST, word};
 use crate::own::kernel;
-use crate::own::thread;
+use crate::own::words::{self, GUEST, word};
 
 /// The allocator, behind its lock.
 pub(crate) struct Memory {
@@ -133,7 +132,7 @@ impl Memory {
     }
 
     fn with<T>(&self, body: impl FnOnce(&mut Heap) -> T) -> T {
-        let me = me(thread::get(word::AFTERWARDS) == GUEST);
+        let me = me(words::get(word::AFTERWARDS) == GUEST);
         let take = || {
             self.owner
                 .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
@@ -166,7 +165,7 @@ impl Memory {
 /// This thread, by its room; a child that shares it is told apart.
 fn me(is_guest: bool) -> u64 {
     // Before it has a room there is one thread alone.
-    thread::get(word::STACK) | 2 | u64::from(is_guest)
+    words::get(word::STACK) | 2 | u64::from(is_guest)
 }
 
 // SAFETY: Dlmalloc's own contract, and early bytes that nobody else has, under a lock.

@@ -1,6 +1,7 @@
 //! What the library has of its own: system calls, memory, threads, settings, a log.
 
 pub(crate) mod config;
+pub(crate) mod environment;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod memory;
@@ -8,3 +9,4 @@ pub(crate) mod mountless;
 pub(crate) mod stats;
 pub(crate) mod thread;
 pub(crate) mod unwind;
+pub(crate) mod words;

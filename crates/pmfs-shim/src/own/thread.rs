@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering}
 use crate::descriptors::Overlay;
 use crate::entry::parked;
 use crate::entry::signals::Action;
-use crate::entry::{INSIDE, word};
 use crate::own::kernel;
+use crate::own::words::{self, word};
 use crate::process::exec::Given;
 use crate::process::guest::Own;
 use crate::program::credentials::Known;
@@ -68,27 +68,6 @@ pub(crate) struct Inner {
 /// All rooms; the list only grows.
 static ROOMS: AtomicPtr<Room> = AtomicPtr::new(null_mut());
 
-fn face(offset: usize) -> usize {
-    (offset - pmem::thread::FACE) / 8
-}
-
-pub(crate) fn get(offset: usize) -> u64 {
-    pmem::thread::with(|thread| thread.face[face(offset)].get())
-}
-
-pub(crate) fn set(offset: usize, value: u64) {
-    pmem::thread::with(|thread| thread.face[face(offset)].set(value));
-}
-
-/// Runs `body` with this thread counting as inside, as calls of the library's own have to be outside of a dispatch.
-pub(crate) fn inside<T>(body: impl FnOnce() -> T) -> T {
-    let before = get(word::STATE);
-    set(word::STATE, INSIDE);
-    let answer = body();
-    set(word::STATE, before);
-    answer
-}
-
 /// Gives this thread a stack. Called by the entry on the program's own stack, of which it must use little.
 pub(crate) extern "C" fn begin() {
     let room = match free() {
@@ -105,7 +84,7 @@ pub(crate) extern "C" fn begin() {
     if ANY.swap(true, Ordering::Relaxed) {
         parked::end_for_good();
     }
-    set(word::STACK, room.addr() as u64);
+    words::set(word::STACK, room.addr() as u64);
 }
 
 /// Some thread has made a call.
@@ -206,7 +185,7 @@ unsafe fn forget_guest(inner: *mut Inner) {
 
 /// This thread's room, as others see it.
 pub(crate) fn own_room() -> &'static Room {
-    let room = std::ptr::with_exposed_provenance::<Room>(get(word::STACK) as usize);
+    let room = std::ptr::with_exposed_provenance::<Room>(words::get(word::STACK) as usize);
     // SAFETY: set by `begin` before any dispatch; rooms are never unmapped.
     unsafe { &*room }
 }
@@ -226,14 +205,14 @@ pub(crate) fn others_are_busy(own: &Room) -> bool {
 
 /// This thread's room: for the time of one dispatch.
 pub(crate) fn room() -> *mut Inner {
-    let room = std::ptr::with_exposed_provenance_mut::<Room>(get(word::STACK) as usize);
+    let room = std::ptr::with_exposed_provenance_mut::<Room>(words::get(word::STACK) as usize);
     // SAFETY: set by `begin` before any dispatch; rooms are never unmapped.
     unsafe { (*room).inner.get() }
 }
 
 /// After a fork: this thread is the only one, and has another number.
 pub(crate) fn forked() {
-    let me = get(word::STACK) as usize;
+    let me = words::get(word::STACK) as usize;
     let mut at = ROOMS.load(Ordering::Acquire);
     // SAFETY: as in `free`.
     while let Some(room) = unsafe { at.as_ref() } {

@@ -8,11 +8,11 @@
 use crate::call::Verdict;
 use crate::descriptors::pool;
 use crate::descriptors::{self, Overlay};
-use crate::entry::{GUEST, word};
 use crate::names::cwd;
 use crate::own::kernel;
 use crate::own::mountless;
 use crate::own::thread::{self, Inner};
+use crate::own::words::{self, GUEST, word};
 use crate::process;
 use crate::process::exec;
 use crate::process::retire;
@@ -50,7 +50,7 @@ impl Own {
 
 /// What this guest has; `None`: this is none.
 pub(crate) fn own() -> Option<&'static mut Own> {
-    if thread::get(word::STACK) == 0 {
+    if words::get(word::STACK) == 0 {
         // Before this thread's first call.
         return None;
     }
@@ -111,7 +111,7 @@ pub(crate) fn begin(flags: u64, room: &mut Inner) -> Verdict {
             signal_stack: room.signal_stack,
         });
     }
-    thread::set(word::AFTERWARDS, GUEST);
+    words::set(word::AFTERWARDS, GUEST);
     Verdict::Pass
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn note(room: &mut Inner, killed_inside: bool) {
 fn note_guest(room: &mut Inner, parent: u32, killed_inside: bool) {
     let me = kernel::thread();
     if me != parent {
-        thread::set(word::AFTERWARDS, GUEST);
+        words::set(word::AFTERWARDS, GUEST);
         if let Some(own) = &mut room.guest
             && own.number == 0
         {

@@ -14,7 +14,6 @@ use crate::descriptors::pool;
 use crate::descriptors::promote;
 use crate::entry::gate;
 use crate::entry::parked;
-use crate::entry::word;
 use crate::maps;
 use crate::names;
 use crate::names::cwd;
@@ -22,6 +21,7 @@ use crate::own::kernel;
 use crate::own::mountless::{self, Refused};
 use crate::own::stats;
 use crate::own::thread::{self, Inner};
+use crate::own::words::{self, word};
 use crate::program;
 use crate::program::credentials;
 use crate::program::limits;
@@ -250,7 +250,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     maps::for_children(false);
     if answer == 0 {
         if let Some(top) = own.top.take() {
-            thread::set(word::PROGRAM_STACK, top);
+            words::set(word::PROGRAM_STACK, top);
         }
         in_child(prepared, room);
         if elsewhere {

@@ -3,7 +3,7 @@
 
 pub(crate) mod patch;
 
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -15,10 +15,11 @@ use crate::entry::gate;
 use crate::entry::signals;
 use crate::names::cwd;
 use crate::own::config::{self, Config};
+use crate::own::environment::Environment;
 use crate::own::kernel;
 use crate::own::log;
 use crate::own::stats;
-use crate::own::thread;
+use crate::own::words;
 use crate::process::exec;
 
 #[used]
@@ -33,31 +34,7 @@ extern "C" fn start(
     let entries = Environment(environment);
     log::read(entries);
     if let Some(config) = config::read(entries) {
-        thread::inside(|| begin(config));
-    }
-}
-
-/// The program's environment as the loader passes it: strings, then a null pointer. It is looked at before the program begins, which may
-/// change it.
-#[derive(Clone, Copy)]
-pub(crate) struct Environment(*const *const c_char);
-
-impl Iterator for Environment {
-    type Item = &'static [u8];
-
-    fn next(&mut self) -> Option<&'static [u8]> {
-        if self.0.is_null() {
-            return None;
-        }
-        // SAFETY: not past the null pointer, where it stays.
-        unsafe {
-            let entry = *self.0;
-            if entry.is_null() {
-                return None;
-            }
-            self.0 = self.0.add(1);
-            Some(CStr::from_ptr(entry).to_bytes())
-        }
+        words::inside(|| begin(config));
     }
 }
 

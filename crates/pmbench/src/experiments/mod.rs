@@ -20,7 +20,7 @@ pub mod target;
 pub mod template;
 
 use crate::report::summary::Summary;
-use crate::report::{compare, figures, page, table};
+use crate::report::{compare, condensed, figures, page, table};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use library::Library;
@@ -49,6 +49,9 @@ pub enum Command {
         /// Each figure as an SVG file too, into this directory.
         #[arg(long, value_name = "DIR")]
         figures: Option<PathBuf>,
+        /// The run in three small files (rows.csv, machine.json, report.md) too, into this directory.
+        #[arg(long, value_name = "DIR")]
+        condensed: Option<PathBuf>,
     },
     /// What changed from one run to another.
     Compare {
@@ -103,7 +106,12 @@ impl Command {
         match self {
             Command::List(data) => list(&data, json),
             Command::Run(options) => options.run(rounds, json),
-            Command::Report { dir, html, figures } => {
+            Command::Report {
+                dir,
+                html,
+                figures,
+                condensed: small,
+            } => {
                 let html = html.unwrap_or_else(|| dir.join("report.html"));
                 let summary = Summary::read(&dir)?;
                 page::write(&summary, &html)?;
@@ -111,6 +119,10 @@ impl Command {
                 if let Some(figures) = figures {
                     figures::write(&summary, &figures)?;
                     println!("{}", figures.display());
+                }
+                if let Some(small) = small {
+                    condensed::write(&summary, &small)?;
+                    println!("{}", small.display());
                 }
                 Ok(())
             }

@@ -1,7 +1,9 @@
-//! What came of a run: medians and ratios (`summary`), as a table on a terminal, as one HTML page, its figures as files, and beside another run.
+//! What came of a run: medians and ratios (`summary`), as a table on a terminal, as one HTML page, its figures
+//! as files, in three small files for a tree, and beside another run.
 
 pub mod chart;
 pub mod compare;
+pub mod condensed;
 pub mod figures;
 pub mod page;
 pub mod summary;

@@ -170,3 +170,35 @@ fn figures_are_files_of_their_own() {
     assert!(svg.contains(">200<") && svg.contains(">50.0<"), "{svg}");
     assert!(!svg.contains("var("), "{svg}");
 }
+
+/// Goal: what the tree keeps of a run has each round's value, each ratio and each reason. Method: the run whose
+/// ratios are easy, condensed.
+#[test]
+fn a_condensed_run_keeps_values_ratios_and_reasons() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = dir.path().join("small");
+    let mut command = pmbench(&["report"]);
+    command.arg(kept("before")).arg("--html");
+    command.arg(dir.path().join("report.html"));
+    let output = command.arg("--condensed").arg(&small).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(small.join(name)).unwrap();
+    let rows = read("rows.csv");
+    for row in [
+        "two,write,pmfs,MB/s,higher,200;210;190,\n",
+        "two,read,tmpfs,MB/s,higher,100;100;100,\n",
+        "two,read,xfs-loop,MB/s,higher,,skipped: the kernel has no xfs\n",
+    ] {
+        assert!(rows.contains(row), "{row}{rows}");
+    }
+    let report = read("report.md");
+    for part in [
+        "12 measurements; 1 of them were made again",
+        "| 0.50x (0.50x to 2.00x) | 1 of 2 |",
+        "- read: 0.50x of tmpfs (0.50x to 0.50x)\n",
+    ] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+    assert!(read("machine.json").contains("\"processor\""));
+    assert_eq!(std::fs::read_dir(&small).unwrap().count(), 3);
+}

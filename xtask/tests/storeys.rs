@@ -79,8 +79,8 @@ const CRATES: [Storeys; 3] = [
             "entry",
             "start",
         ],
-        upward: 40,
-        circle: 33,
+        upward: 0,
+        circle: 1,
     },
 ];
 

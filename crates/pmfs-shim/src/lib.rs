@@ -1,12 +1,23 @@
 //! The library that `pmfs run` preloads: what a program does with files below a directory is done in its own process, by the
 //! engine, without a system call.
 //!
-//! - `start`: the constructor; `config`: what `pmfs run` says; `patch`: the image of libc whose call sites lead here.
-//! - `entry`: where calls arrive, and the stack that they are served on; `thread`: what each thread has; `signals`: what may
-//!   interrupt.
-//! - `class`, `dispatch`: which calls concern us, and who serves them; `calls`: those who do.
-//! - `descriptors`: which numbers are ours; `names`: where a path leads, `numbered`: by way of a descriptor; `credentials`: who may, `limits`: how much; `pool`: the attachment.
-//! - `process`, `guest`, `exec`, `target`, `gate`: fork, vfork, threads, the next program. `promote`: what the mount has to do, `mapped_size`: what it has to know; `maps`: the pool's blocks in the program's memory; `retire`: everything is its. `program`: the program's memory; `memory`: our own.
+//! Storeys, lowest first; imports run downward alone (`xtask/tests/storeys.rs`):
+//!
+//! - `call`: a system call, which there are (`class`), what becomes of one.
+//! - `own`: the library's own system calls, memory, settings, log and counts.
+//! - `thread`: what each thread has: a stack, its identity, what a child that shares its memory has
+//!   otherwise (`guest`); and the `gate` that a thread is inside of during a call.
+//! - `program`: the program's memory, who it is (`credentials`, `umask`), how much it may (`limits`).
+//! - `descriptors`: which numbers are the pool's; the attachment (`pool`); the mount's descriptors in
+//!   place of ours (`promote`).
+//! - `stubs`: the image of libc whose call sites lead here (`patch`).
+//! - `maps`: the pool's blocks in the program's memory.
+//! - `names`: where a path leads; by way of a descriptor (`numbered`), and without a mount (`outside`).
+//! - `signals`: what may interrupt a call.
+//! - `process`: fork, `vfork`, threads, the next program (`exec`), stepping back (`retire`).
+//! - `calls`: the calls, by what they are about.
+//! - `entry`: where calls arrive, and who serves them (`dispatch`).
+//! - `start`: the constructor.
 //!
 //! Rules (docs/adr/0047-signals.md, docs/adr/0048-program-memory.md,
 //! docs/adr/0049-stack-and-thread-locals.md, docs/adr/0050-own-descriptors.md): system calls of our
@@ -29,7 +40,10 @@ mod names;
 mod own;
 mod process;
 mod program;
+mod signals;
 mod start;
+mod stubs;
+mod thread;
 
 /// The program's malloc may be what is calling us.
 #[global_allocator]

@@ -4,13 +4,13 @@
 use libc::{EAGAIN, EINVAL, EOPNOTSUPP};
 
 use crate::call::{Answer, Verdict};
-use crate::calls::completions::{self, Request};
+use crate::calls::completions::{self, Request, WRITE};
 use crate::calls::files::{self, Place};
-use crate::descriptors::{self, Descriptor};
+use crate::descriptors;
 use crate::program;
+use crate::thread::descriptor::Descriptor;
 
 const READ: u16 = 0;
-pub(super) const WRITE: u16 = 1;
 const SYNC: u16 = 2;
 const DATA_SYNC: u16 = 3;
 const READ_VECTOR: u16 = 7;

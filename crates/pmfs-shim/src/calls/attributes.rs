@@ -9,19 +9,19 @@ use pmfs_posix::times::time_ns;
 use pmfs_posix::{privileges, rights};
 
 use crate::call::{Answer, Verdict, errno};
-use crate::calls::files::fs;
 use crate::calls::{at_path, done, look_at_path};
-use crate::descriptors::mapped_size;
-use crate::descriptors::pool;
+use crate::descriptors;
+use crate::descriptors::pool::{self, fs};
 use crate::descriptors::promote;
-use crate::descriptors::{self, Descriptor};
+use crate::maps::mapped_size;
 use crate::names::{AtEnd, is_dir};
 use crate::own::config;
 use crate::own::kernel::PATH;
-use crate::own::thread::Inner;
 use crate::program;
 use crate::program::credentials::{self, WRITE};
 use crate::program::limits;
+use crate::thread::Inner;
+use crate::thread::descriptor::Descriptor;
 
 fn stat_of(attr: &Attr) -> libc::stat {
     // SAFETY: a structure of numbers.

@@ -14,13 +14,12 @@ use libc::{EAGAIN, EINTR, ENOMEM, ENOSYS};
 
 use crate::call::class::numbers::SYS_io_pgetevents;
 use crate::call::{Answer, Verdict, kernel_answer};
-use crate::calls::aio;
 use crate::descriptors;
 use crate::descriptors::kept;
-use crate::entry::gate;
-use crate::entry::signals;
 use crate::own::kernel::{self, PATH};
 use crate::program;
+use crate::signals;
+use crate::thread::gate;
 
 /// The kernel's struct iocb.
 #[repr(C)]
@@ -39,6 +38,9 @@ pub(super) struct Request {
     flags: u32,
     event: u32,
 }
+
+/// The operation that writes.
+pub(super) const WRITE: u16 = 1;
 
 /// The kernel's struct io_event: data, object, two results.
 const EVENT: u64 = 32;
@@ -123,7 +125,7 @@ pub(super) fn add(context: u64, at: u64, asked: &Request, moved: u64) -> Answer 
     let request = Request {
         key: 0,
         rw_flags: 0,
-        operation: aio::WRITE,
+        operation: WRITE,
         file: null()? as u32,
         bytes: moved,
         offset: 0,

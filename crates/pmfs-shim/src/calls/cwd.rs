@@ -4,17 +4,17 @@ use libc::{AT_FDCWD, ENOTDIR, EOPNOTSUPP, ERANGE};
 use pmfs::{Attr, Fs, Ino};
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
-use crate::calls::files::fs;
 use crate::calls::outside;
-use crate::descriptors::Descriptor;
+use crate::descriptors::pool::fs;
 use crate::descriptors::promote;
 use crate::names::cwd;
 use crate::names::{AtEnd, Lead, find, is_dir};
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless::{self, Refused};
-use crate::own::thread::{Inner, PATH_MAX};
 use crate::program;
 use crate::program::credentials::{self, EXECUTE};
+use crate::thread::descriptor::Descriptor;
+use crate::thread::{Inner, PATH_MAX};
 
 /// Goes to a directory: the kernel has to be there too, unless there is no mount.
 fn go(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {

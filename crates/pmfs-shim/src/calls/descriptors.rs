@@ -5,14 +5,16 @@ use pmfs::{Error, Fs, LockClass, LockKind, LockRange};
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::done;
-use crate::calls::files::fs;
 use crate::calls::opens::CREATED;
-use crate::descriptors::{self as table, Descriptor};
-use crate::entry::parked;
-use crate::entry::signals;
+use crate::descriptors as table;
+use crate::descriptors::parked;
+use crate::descriptors::pool::fs;
 use crate::own::kernel;
-use crate::process::guest;
+use crate::process::vfork;
 use crate::program;
+use crate::signals;
+use crate::thread::descriptor::Descriptor;
+use crate::thread::guest;
 
 /// What ends with a descriptor: its reference, and this process's POSIX locks on the inode.
 fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {
@@ -124,7 +126,7 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
         return Verdict::Pass;
     }
     if args[2] & UNSHARE != 0
-        && let Err(errno) = guest::leave_table()
+        && let Err(errno) = vfork::leave_table()
     {
         return Err(errno).into();
     }
@@ -150,7 +152,7 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
         }
     };
     let mut from = first;
-    for own in table::kept().filter(|number| table::is_own((*number).into())) {
+    for own in table::own_numbers().filter(|number| table::is_own((*number).into())) {
         if (first..=last).contains(&own) {
             if own > from {
                 part(from, own - 1);

@@ -3,11 +3,12 @@
 use libc::{EINVAL, ENOTDIR};
 
 use crate::call::{Answer, errno, kernel_answer};
-use crate::calls::files::fs;
-use crate::descriptors::{self as table, Descriptor};
+use crate::descriptors as table;
+use crate::descriptors::pool::fs;
 use crate::names::numbered;
 use crate::own::kernel;
 use crate::program;
+use crate::thread::descriptor::Descriptor;
 
 /// Before the name: inode, offset, length, type.
 const HEAD: usize = 19;

@@ -9,25 +9,21 @@ use pmfs::{FallocateMode, Fs, OpenFile, SetAttr};
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::done;
-use crate::descriptors::mapped_size;
-use crate::descriptors::pool;
-use crate::descriptors::{self, Descriptor};
-use crate::entry::gate;
+use crate::descriptors;
+use crate::descriptors::pool::{self, fs};
 use crate::maps;
+use crate::maps::mapped_size;
 use crate::own::kernel;
 use crate::own::mountless;
 use crate::program::credentials;
 use crate::program::limits;
 use crate::program::{self, IO_MAX};
+use crate::thread::descriptor::Descriptor;
+use crate::thread::gate;
 
 /// Longest read whose first line is asked for while the call is on its way: of a longer one the copy waits little for it, and where it is
 /// in the cache anyway, to ask costs more than it saves.
 const EXPECTED_MAX: u64 = 512;
-
-/// The pool: whoever has a descriptor of it has it attached.
-pub(crate) fn fs() -> Result<&'static Fs, i32> {
-    pool::get().ok_or(libc::EIO)
-}
 
 pub(super) fn for_reading(file: &Descriptor) -> Result<&'static Fs, i32> {
     match (file.reads(), file.is_dir) {

@@ -3,14 +3,15 @@
 use libc::{EBADF, SCM_RIGHTS, SOL_SOCKET};
 
 use crate::call::{Answer, Verdict, kernel_answer};
+use crate::descriptors;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
-use crate::descriptors::{self, Descriptor};
-use crate::entry::gate;
 use crate::own::kernel;
 use crate::own::mountless::{self, Refused};
 use crate::own::stats;
 use crate::program;
+use crate::thread::descriptor::Descriptor;
+use crate::thread::gate;
 
 /// The kernel's struct msghdr.
 #[repr(C)]

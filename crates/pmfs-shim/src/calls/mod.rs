@@ -22,7 +22,7 @@ use pmfs::Fs;
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::names::{AtEnd, Lead, Place, find, find_to_look};
 use crate::own::kernel;
-use crate::own::thread::Inner;
+use crate::thread::Inner;
 
 /// The engine's answer without a value.
 fn done(answer: pmfs::Result<()>) -> Answer {

@@ -5,9 +5,11 @@ use libc::{
 };
 
 use crate::call::Verdict;
-use crate::calls::files::{self, fs};
-use crate::descriptors::{self, Descriptor};
+use crate::calls::files;
+use crate::descriptors;
+use crate::descriptors::pool::fs;
 use crate::own::kernel;
+use crate::thread::descriptor::Descriptor;
 
 /// One end of such a call.
 pub(super) struct End {

@@ -13,19 +13,21 @@ use pmfs_posix::{privileges, rights};
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::{at_path, done, look_at_path};
+use crate::descriptors;
+use crate::descriptors::pool::fs;
 use crate::descriptors::promote;
-use crate::descriptors::{self, Descriptor};
 use crate::names::cwd;
+use crate::names::exe;
 use crate::names::protected;
 use crate::names::{self, AtEnd, Lead, Place, find, is_dir};
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless::{self, Refused};
-use crate::own::thread::{Inner, PATH_MAX};
-use crate::process;
-use crate::process::exec;
 use crate::program;
 use crate::program::credentials::{self, EXECUTE, READ, WRITE, capability};
+use crate::program::umask;
+use crate::thread::descriptor::Descriptor;
+use crate::thread::{Inner, PATH_MAX};
 
 /// What is made now, by this program.
 pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
@@ -33,7 +35,7 @@ pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
         credentials::with(|me| (me.uid, me.gid, privileges::bits_of_new(bits, dir, me)));
     NewNode {
         mode: bits & 0o7777,
-        umask: process::umask(),
+        umask: umask::get(),
         uid,
         gid,
     }
@@ -366,7 +368,7 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
         let own = names::link_of_process(path, room).map(<[u8]>::to_vec);
         let text = match own.as_deref() {
             Some(b"cwd") if cwd::is_apart(room) => Some(cwd::text(room)),
-            Some(b"exe") => exec::own_name().map(|name| Ok(name.to_vec())),
+            Some(b"exe") => exe::own_name().map(|name| Ok(name.to_vec())),
             _ => None,
         };
         if let Some(text) = text {
@@ -392,7 +394,7 @@ fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     if size as i32 <= 0 {
         return Err(EINVAL);
     }
-    let fs = super::files::fs()?;
+    let fs = fs()?;
     if fs.getattr(file.ino).map_err(errno)?.links == 0 {
         // The kernel says so of what never had a name.
         let gone = format!("/#{} (deleted)", file.ino);
@@ -405,7 +407,7 @@ fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
 
 /// A link that was opened itself.
 fn read_open_link(file: &Descriptor, to: u64, size: u64) -> Answer {
-    let fs = super::files::fs()?;
+    let fs = fs()?;
     let target = fs.readlink(file.ino).map_err(|_| ENOENT)?;
     tell_link(&target, to, size)
 }
@@ -430,7 +432,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         libc::SYS_faccessat2,
         [AT_FDCWD as u64, PATH, want, flags, 0, 0],
     );
-    let effective = flags & AT_EACCESS as u64 != 0 || process::ids_agree();
+    let effective = flags & AT_EACCESS as u64 != 0 || credentials::ids_agree();
     if !effective && mountless::is() {
         return at_path(room, (dirfd, path), at_end, out, |_, _| {
             Err(mountless::refuse(Refused::Way, libc::EOPNOTSUPP))
@@ -450,7 +452,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         && let Some(file) = descriptors::inode_at(dirfd)
     {
         let answer = || {
-            let fs = super::files::fs()?;
+            let fs = fs()?;
             allow(fs, &fs.getattr(file.ino).map_err(errno)?)
         };
         return Verdict::done(answer());

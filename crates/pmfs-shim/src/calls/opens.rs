@@ -14,18 +14,19 @@ use pmfs_posix::rights;
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::names::{allow_change, new_node};
 use crate::calls::outside;
+use crate::descriptors;
+use crate::descriptors::parked;
 use crate::descriptors::promote;
-use crate::descriptors::{self, Descriptor, PATH_ONLY};
-use crate::entry::parked;
 use crate::names::numbered;
 use crate::names::protected;
 use crate::names::{AtEnd, Lead, Place, find, is_dir};
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless::{self, Refused};
 use crate::own::stats;
-use crate::own::thread::Inner;
 use crate::program;
 use crate::program::credentials::{self, READ, WRITE};
+use crate::thread::Inner;
+use crate::thread::descriptor::{Descriptor, PATH_ONLY};
 
 /// Flags that an open file keeps, for F_GETFL and for writes.
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
@@ -174,7 +175,7 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if flags & O_PATH != 0 {
         return match place.attr {
             Some(attr) if mountless::is() => self::place(fs, attr, flags),
-            Some(_) => Tried::Through(promote::Way::of(place)),
+            Some(_) => Tried::Through(place.way()),
             None => Tried::Opened(Err(ENOENT)),
         };
     }
@@ -196,7 +197,7 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
         mode::S_IFREG | mode::S_IFDIR => {}
         _ if flags & O_DIRECTORY != 0 => return Tried::Opened(Err(ENOTDIR)),
         mode::S_IFLNK => return Tried::Opened(Err(ELOOP)),
-        _ => return Tried::Through(promote::Way::of(place)),
+        _ => return Tried::Through(place.way()),
     }
     if let Err(errno) = allow(fs, attr, flags) {
         return Tried::Opened(Err(errno));
@@ -205,12 +206,12 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if flags & O_ACCMODE == O_ACCMODE {
         return match mountless::is() {
             true => Tried::Opened(Err(EINVAL)),
-            false => Tried::Through(promote::Way::of(place)),
+            false => Tried::Through(place.way()),
         };
     }
     match finish(fs, attr, flags) {
         Err(libc::ESTALE) => Tried::Again,
-        Err(libc::ENFILE) => Tried::Full(promote::Way::of(place)),
+        Err(libc::ENFILE) => Tried::Full(place.way()),
         answer => Tried::Opened(answer),
     }
 }

@@ -5,11 +5,12 @@ use libc::{ENOSYS, EOPNOTSUPP};
 
 use crate::call::class::{PROMOTES, numbers};
 use crate::call::{Answer, Verdict, kernel_answer};
+use crate::descriptors;
 use crate::descriptors::promote;
-use crate::descriptors::{self, Descriptor};
 use crate::own::kernel;
 use crate::own::mountless;
 use crate::program;
+use crate::thread::descriptor::Descriptor;
 
 /// Whether a call is one of these.
 #[inline(always)]

@@ -6,8 +6,8 @@ use crate::call::{Call, Verdict, kernel_answer};
 use crate::names::{AtEnd, Lead, find};
 use crate::own::kernel;
 use crate::own::mountless::{self, Refused};
-use crate::own::thread::Inner;
 use crate::program;
+use crate::thread::Inner;
 
 /// Bytes of an address before its path.
 const HEAD: usize = 2;

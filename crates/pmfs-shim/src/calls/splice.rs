@@ -9,12 +9,13 @@ use pmfs::{Fs, OpenFile};
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::files::{self, for_reading, for_storing, give_back};
 use crate::calls::moves::{End, offset_at};
-use crate::descriptors::mapped_size;
-use crate::descriptors::{self, Descriptor};
-use crate::entry::gate;
+use crate::descriptors;
+use crate::maps::mapped_size;
 use crate::own::kernel::{self, PATH};
 use crate::program::limits;
 use crate::program::{self, IO_MAX};
+use crate::thread::descriptor::Descriptor;
+use crate::thread::gate;
 
 /// Bits of flags that there are.
 const KNOWN: u64 = 15;

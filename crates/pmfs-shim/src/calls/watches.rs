@@ -8,7 +8,7 @@ use crate::calls::at_path;
 use crate::descriptors;
 use crate::names::AtEnd;
 use crate::own::kernel::PATH;
-use crate::own::thread::Inner;
+use crate::thread::Inner;
 
 const REFUSED: Answer = Err(EOPNOTSUPP);
 

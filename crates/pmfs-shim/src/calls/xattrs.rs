@@ -8,14 +8,15 @@ use pmfs_posix::{privileges, rights};
 use crate::call::class::numbers;
 use crate::call::{Answer, Call, Verdict, errno};
 use crate::calls::attributes::names_descriptor;
-use crate::calls::files::fs;
 use crate::calls::{at_path, done};
-use crate::descriptors::{self, Descriptor};
+use crate::descriptors;
+use crate::descriptors::pool::fs;
 use crate::names::AtEnd;
 use crate::own::kernel::PATH;
-use crate::own::thread::Inner;
 use crate::program;
 use crate::program::credentials::{self, READ, WRITE, capability};
+use crate::thread::Inner;
+use crate::thread::descriptor::Descriptor;
 
 /// A structure that is longer is no structure.
 const PAGE_BYTES: u64 = 4096;

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::call::kernel_answer;
-use crate::descriptors;
+use crate::descriptors::table;
 use crate::own::kernel;
+use crate::thread::guest;
 
 /// Is made when it is first asked for.
 pub(crate) struct Kept(AtomicI32);
@@ -36,14 +37,14 @@ impl Kept {
             return Ok(known);
         }
         let low = open()? as u64;
-        let (command, floor) = (libc::F_DUPFD_CLOEXEC as u64, descriptors::choose_floor());
+        let (command, floor) = (libc::F_DUPFD_CLOEXEC as u64, table::choose_floor());
         let high = kernel_answer(kernel::plain(
             libc::SYS_fcntl,
             &[low, command, floor as u64],
         ));
         kernel::plain(libc::SYS_close, &[low]);
         let high = high? as i32;
-        if descriptors::is_guest() {
+        if guest::has_own_table() {
             return Ok(high);
         }
         match self

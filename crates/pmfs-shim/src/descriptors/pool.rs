@@ -9,9 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use pmfs::Fs;
 
 use crate::call::errno;
-use crate::descriptors;
+use crate::descriptors::table;
 use crate::own::config;
 use crate::own::mountless;
+use crate::thread::guest;
 
 static FS: AtomicPtr<Fs> = AtomicPtr::new(null_mut());
 /// Not 0: it could not be had, and why, as an errno: everything is the mount's then.
@@ -57,15 +58,15 @@ fn attach() -> Option<&'static Fs> {
     if REFUSED.load(Ordering::Relaxed) != 0 && !mountless::is() {
         return None;
     }
-    if descriptors::is_guest() {
-        // Its descriptors are not the parent's (`guest.rs`).
+    if guest::has_own_table() {
+        // Its descriptors are not the parent's (`vfork.rs`).
         return None;
     }
     let _guard = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(fs) = attached() {
         return Some(fs);
     }
-    pmem::slots::keep_descriptors_from(descriptors::choose_floor());
+    pmem::slots::keep_descriptors_from(table::choose_floor());
     let path = Path::new(std::ffi::OsStr::from_bytes(&config::get().pool));
     match Fs::open(path, &config::get().open_options()) {
         Ok(fs) => Some(put(fs)),
@@ -100,4 +101,9 @@ pub(crate) fn leave() {
         FS.store(null_mut(), Ordering::Release);
         let _ = fs.detach();
     }
+}
+
+/// The pool: whoever has a descriptor of it has it attached.
+pub(crate) fn fs() -> Result<&'static Fs, i32> {
+    get().ok_or(libc::EIO)
 }

@@ -9,17 +9,19 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC};
 use pmfs::types::mode;
 use pmfs::{Attr, FOLLOW_REQUEST, Fs, INODE_NAME, Ino, ROOT_INO};
+use pmfs_posix::names::is_dir;
 
 use crate::call::{Answer, errno, kernel_answer};
 use crate::descriptors::pool;
-use crate::descriptors::{self, Descriptor};
-use crate::names::{Place, is_dir};
+use crate::descriptors::table;
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless;
-use crate::own::thread::PATH_MAX;
-use crate::process::guest;
+use crate::own::stats;
 use crate::program::credentials;
+use crate::thread::PATH_MAX;
+use crate::thread::descriptor::Descriptor;
+use crate::thread::guest;
 
 /// Something in the pool that the kernel is to open.
 pub(crate) struct Way {
@@ -35,10 +37,11 @@ impl Way {
         }
     }
 
-    pub fn of(place: &Place<'_>) -> Way {
+    /// To what a path has led to: nothing there is the directory itself.
+    pub fn of(dir: Ino, attr: Option<&Attr>) -> Way {
         Way {
-            ino: place.attr.map_or(place.dir, |attr| attr.ino),
-            is_dir: place.attr.is_none_or(is_dir),
+            ino: attr.map_or(dir, |attr| attr.ino),
+            is_dir: attr.is_none_or(is_dir),
         }
     }
 }
@@ -148,7 +151,7 @@ pub(crate) fn keep_root() {
     if made < 0 {
         return;
     }
-    let floor = descriptors::choose_floor() as u64;
+    let floor = table::choose_floor() as u64;
     let high = [made as u64, libc::F_DUPFD_CLOEXEC as u64, floor];
     let kept = kernel::plain(libc::SYS_fcntl, &high);
     kernel::plain(libc::SYS_close, &[made as u64]);
@@ -282,4 +285,28 @@ fn name_in(fs: &Fs, dir: Ino, child: Ino) -> Result<Vec<u8>, i32> {
     });
     listed.map_err(errno)?;
     found.ok_or(libc::ENOENT)
+}
+
+/// The mount's descriptors in place of ours: of all these.
+pub(crate) fn all(open: &[(i32, Descriptor)]) {
+    let Some(fs) = pool::attached() else {
+        return;
+    };
+    for (number, file) in open.iter().filter(|(_, file)| !file.is_path_only()) {
+        let Ok(through) = stand_in(fs, file) else {
+            continue;
+        };
+        let on_exec = kernel::plain(libc::SYS_fcntl, &[*number as u64, libc::F_GETFD as u64]);
+        let flags = if on_exec == 0 { 0 } else { libc::O_CLOEXEC };
+        kernel::plain(
+            libc::SYS_dup3,
+            &[through as u64, *number as u64, flags as u64],
+        );
+        kernel::plain(libc::SYS_close, &[through as u64]);
+        table::remove(*number as u64);
+        if !file.borrowed {
+            let _ = fs.close_file(file.file);
+        }
+        stats::promoted();
+    }
 }

@@ -20,18 +20,20 @@ use crate::calls::sockets;
 use crate::calls::splice;
 use crate::calls::watches;
 use crate::calls::xattrs;
-use crate::descriptors::mapped_size;
-use crate::descriptors::{self, Descriptor};
-use crate::entry::gate;
-use crate::entry::parked;
-use crate::entry::signals;
+use crate::descriptors;
+use crate::descriptors::parked;
 use crate::maps;
+use crate::maps::mapped_size;
+use crate::own::mountless;
 use crate::own::stats;
-use crate::own::thread::{self, Inner};
 use crate::own::words::{self, word};
 use crate::process;
-use crate::process::guest;
 use crate::process::retire;
+use crate::process::vfork;
+use crate::signals;
+use crate::thread::descriptor::Descriptor;
+use crate::thread::gate;
+use crate::thread::{self, Inner};
 use pmfs_posix::flags::{allow_advice, allow_sync_range};
 
 /// From a stub's `pass` to behind its `syscall`.
@@ -55,7 +57,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     }
     // SAFETY: this thread's room, for the time of this dispatch.
     let room = unsafe { &mut *thread::room() };
-    guest::note(room, left_inside);
+    vfork::note(room, left_inside);
     maps::before(call.rax as i64, &call.args);
     let mut followed = false;
     let verdict = loop {
@@ -96,7 +98,7 @@ fn tell(call: &Call, verdict: &Verdict) {
 fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     let number = call.rax as i64;
     parked::before(number, &call.args);
-    if class::is_none_of_ours(number) || retire::passes(number) {
+    if class::is_none_of_ours(number) || retire::passes(number, completions::are_out) {
         // All calls of a child that shares memory come here.
         return Verdict::Pass;
     }
@@ -159,6 +161,10 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_landlock_add_rule => promoted::landlock_rule(args),
         libc::SYS_kcmp => promoted::compare(args),
         _ if promoted::is(number) => promoted::serve(number, args),
+        libc::SYS_chroot if mountless::is() => match cwd::chroot(room, args[0]) {
+            Some(verdict) => verdict,
+            None => process::serve(call, room),
+        },
         _ => process::serve(call, room),
     }
 }

@@ -12,19 +12,17 @@
 //! *inside*: system calls of the library itself go straight to the kernel, and signals are put off to the end (`signals.rs`).
 
 pub(crate) mod dispatch;
-pub(crate) mod gate;
-pub(crate) mod parked;
-pub(crate) mod signals;
 
 use std::arch::global_asm;
 
 use crate::call::class;
 use crate::call::{FRAME, NUMBERS};
 use crate::descriptors;
+use crate::descriptors::parked;
 use crate::maps;
-use crate::names::empty_name;
-use crate::own::thread;
 use crate::own::words::{GUEST, INSIDE, OUTSIDE, word};
+use crate::stubs::empty_name;
+use crate::thread;
 
 global_asm!(
     ".text",
@@ -256,46 +254,12 @@ global_asm!(
     empty_from = sym empty_name::FROM,
     empty_bytes = sym empty_name::BYTES,
     dispatch = sym dispatch::dispatch,
-    begin = sym thread::begin,
+    begin = sym begin,
 );
 
-unsafe extern "C" {
-    static pmfs_shim_entry: u8;
-    static pmfs_shim_entry_leaving: u8;
-    static pmfs_shim_entry_end: u8;
-    static pmfs_shim_entry_plain: u8;
-    static pmfs_shim_entry_plain_leaving: u8;
-    static pmfs_shim_entry_plain_end: u8;
-    static pmfs_shim_restorer: u8;
-}
-
-/// One of the two, in the code of this library.
-pub(crate) struct Entry {
-    /// Where stubs jump.
-    pub start: usize,
-    /// From here on the thread counts as outside again.
-    pub leaving: usize,
-    pub end: usize,
-}
-
-/// The one that keeps the vector registers, and the one that does not.
-pub(crate) fn entries() -> [Entry; 2] {
-    let at = |label: *const u8| label.expose_provenance();
-    [
-        Entry {
-            start: at(&raw const pmfs_shim_entry),
-            leaving: at(&raw const pmfs_shim_entry_leaving),
-            end: at(&raw const pmfs_shim_entry_end),
-        },
-        Entry {
-            start: at(&raw const pmfs_shim_entry_plain),
-            leaving: at(&raw const pmfs_shim_entry_plain_leaving),
-            end: at(&raw const pmfs_shim_entry_plain_end),
-        },
-    ]
-}
-
-/// Where a handler that the program did not install returns to.
-pub(crate) fn restorer() -> usize {
-    (&raw const pmfs_shim_restorer).expose_provenance()
+/// A thread's first call, on the program's own stack, of which it must use little.
+extern "C" fn begin() {
+    if thread::begin() {
+        parked::end_for_good();
+    }
 }

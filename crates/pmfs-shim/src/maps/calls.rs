@@ -12,11 +12,12 @@ use super::place::{self, How};
 use super::table::{Stretch, Table};
 use super::{PAGE, any, apart, table};
 use crate::call::{Answer, Verdict, errno, kernel_answer};
-use crate::descriptors::Descriptor;
 use crate::descriptors::pool;
+use crate::maps::mapped_size;
 use crate::own::kernel;
 use crate::own::mountless::{self, Refused};
 use crate::program::copies;
+use crate::thread::descriptor::Descriptor;
 
 /// More pieces than this are left to the mount: a process may have 65,530.
 const RUNS_MAX: usize = 4096;
@@ -230,7 +231,7 @@ fn put(
     all.shown = shown;
     table.add_all(all, runs);
     table.let_go(&replaced);
-    crate::descriptors::mapped_size::note(file.ino);
+    mapped_size::note(file.ino);
     Ok(Some(start))
 }
 
@@ -318,7 +319,7 @@ pub(crate) fn may_be_loading(args: [u64; 6]) -> bool {
 /// mmap(2) of such code, of the kernel's.
 pub(crate) fn load(args: [u64; 6]) -> Answer {
     let at = by_kernel(libc::SYS_mmap, args)?;
-    crate::start::patch::loaded(args[4], at as usize, args[5]);
+    crate::stubs::patch::loaded(args[4], at as usize, args[5]);
     Ok(at)
 }
 

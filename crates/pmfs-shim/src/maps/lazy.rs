@@ -18,7 +18,7 @@ use crate::descriptors::pool;
 use crate::maps;
 use crate::program::{self, IO_MAX};
 
-/// Not 0: there are such holes, and the entry (`entry.rs`) passes nothing on without a look at it.
+/// Not 0: there are such holes, and the entry (`entry`) passes nothing on without a look at it.
 pub(crate) static LAZY: AtomicU32 = AtomicU32::new(0);
 /// They lie between these addresses.
 static LOWEST: AtomicU64 = AtomicU64::new(u64::MAX);

@@ -12,8 +12,8 @@ use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::pool;
 use crate::own::kernel;
-use crate::process::guest;
 use crate::program::credentials::{self, capability};
+use crate::thread::guest;
 
 const CURRENT: u64 = MCL_CURRENT as u64;
 const FUTURE: u64 = MCL_FUTURE as u64;

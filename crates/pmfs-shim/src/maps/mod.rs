@@ -12,6 +12,7 @@ mod apart;
 mod calls;
 mod lazy;
 mod locked;
+pub(crate) mod mapped_size;
 mod place;
 mod rarer;
 mod table;
@@ -33,7 +34,7 @@ use pmfs::Ino;
 use crate::call::Verdict;
 use crate::descriptors::pool;
 use crate::own::kernel;
-use crate::own::thread::Inner;
+use crate::thread::Inner;
 use table::Table;
 
 /// Bytes of a page.

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use pmfs::{BlockRun, FileId, Ino, Shown};
 
 use super::{COUNT, PAGE, apart, lazy, let_go, place};
-use crate::descriptors::Descriptor;
 use crate::descriptors::pool;
+use crate::thread::descriptor::Descriptor;
 
 /// Addresses that show a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

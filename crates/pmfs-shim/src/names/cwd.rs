@@ -11,11 +11,12 @@ use pmfs::{Attr, FileId, Fs, Ino, ROOT_INO};
 
 use crate::call::{Answer, errno};
 use crate::descriptors::pool;
-use crate::names::{below, is_dir};
+use crate::names::reach::below;
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless;
-use crate::own::thread::{Inner, PATH_MAX};
+use crate::thread::{Inner, PATH_MAX};
+use pmfs_posix::names::is_dir;
 
 /// Unknown, elsewhere, or an inode of the pool. Elsewhere: in the upper half, if it lies above the pool's directory, where in that
 /// one's path the names begin that lead there.

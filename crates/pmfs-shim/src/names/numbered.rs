@@ -2,7 +2,7 @@
 //! and its kin. Followed by the kernel, one of ours would lead to a placeholder, which is empty; so
 //! they are understood here (docs/adr/0052-other-names.md).
 
-use crate::names::AtEnd;
+use crate::names::place::AtEnd;
 use crate::own::kernel::{self, PATH};
 
 /// What such a name says.

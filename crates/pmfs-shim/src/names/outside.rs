@@ -10,12 +10,14 @@ use pmfs::ROOT_INO;
 use crate::descriptors;
 use crate::descriptors::pool;
 use crate::names::cwd::{self, Cwd};
+use crate::names::exe;
 use crate::names::numbered;
-use crate::names::{self, AtEnd, BY_INODE, LINKS_MAX, Walked, below};
+use crate::names::place::{AtEnd, Walked};
+use crate::names::reach::{self, BY_INODE, below};
+use crate::names::walk::{self, LINKS_MAX};
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
-use crate::own::thread::{Inner, PATH_MAX};
-use crate::process::exec;
+use crate::thread::{Inner, PATH_MAX};
 
 /// Finds where the path on the room's first page leads.
 ///
@@ -37,7 +39,7 @@ pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> R
         }
     } else {
         match descriptors::get(dirfd) {
-            Some(dir) if dir.is_list() => return names::in_list(room, len, at_end),
+            Some(dir) if dir.is_list() => return walk::in_list(room, len, at_end),
             Some(dir) if dir.is_dir => return below_directory(room, dir.ino, len, at_end),
             Some(_) if len == 0 => return Err(ENOENT),
             Some(_) => return Err(ENOTDIR),
@@ -69,7 +71,7 @@ fn below_directory(
         return Err(ENOENT);
     }
     let fs = pool::get().ok_or_else(pool::refusal)?;
-    match names::walk(fs, room, ino, 0, 0..len, at_end)? {
+    match walk::walk(fs, room, ino, 0, 0..len, at_end)? {
         Walked::Out(page, len) => {
             let path = room.paths[page][..len].to_vec();
             enter(room, path, at_end, true)
@@ -85,7 +87,7 @@ fn enter(
     at_end: AtEnd,
     mut is_new: bool,
 ) -> Result<Walked, i32> {
-    if names::are_the_kernels() {
+    if reach::are_the_kernels() {
         return Ok(Walked::Kernel);
     }
     for _ in 0..LINKS_MAX {
@@ -95,7 +97,7 @@ fn enter(
         }
         if numbered::may_be(&path) {
             let len = put(room, &path)?;
-            match names::by_number(room, 0, len, at_end)? {
+            match walk::by_number(room, 0, len, at_end)? {
                 Walked::Kernel => {}
                 Walked::Out(page, len) => {
                     path = room.paths[page][..len].to_vec();
@@ -115,10 +117,10 @@ fn enter(
         let fs = pool::get().ok_or_else(pool::refusal)?;
         if let Some(number) = rest.strip_prefix(&BY_INODE) {
             let ino = numbered::decimal(number).ok_or(ENOENT)?;
-            return names::whole(room, fs, ino);
+            return walk::whole(room, fs, ino);
         }
         let len = put(room, &rest)?;
-        match names::walk(fs, room, ROOT_INO, 0, 0..len, at_end)? {
+        match walk::walk(fs, room, ROOT_INO, 0, 0..len, at_end)? {
             Walked::Out(page, len) => {
                 path = room.paths[page][..len].to_vec();
                 is_new = true;
@@ -147,7 +149,7 @@ fn of_this_process(room: &mut Inner, path: &[u8], at_end: AtEnd) -> Option<Vec<u
     }
     let to = match link {
         b"cwd" if cwd::is_apart(room) => cwd::text(room).ok()?,
-        b"exe" => exec::own_name()?.to_vec(),
+        b"exe" => exe::own_name()?.to_vec(),
         _ => return None,
     };
     Some([&to[..], rest].concat())

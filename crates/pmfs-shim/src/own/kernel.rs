@@ -108,3 +108,13 @@ fn status(path: &[u8], dirfd: u64, flags: u64) -> Option<libc::stat> {
     let stat = std::hint::black_box(stat);
     (answer == 0).then_some(stat)
 }
+
+/// The kernel's struct sigaction.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Action {
+    pub handler: u64,
+    pub flags: u64,
+    pub restorer: u64,
+    pub mask: u64,
+}

@@ -1,4 +1,4 @@
-//! What the library has of its own: system calls, memory, threads, settings, a log.
+//! What the library has of its own: system calls, memory, settings, a log, words of its threads.
 
 pub(crate) mod config;
 pub(crate) mod environment;
@@ -7,6 +7,5 @@ pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod mountless;
 pub(crate) mod stats;
-pub(crate) mod thread;
 pub(crate) mod unwind;
 pub(crate) mod words;

@@ -2,15 +2,13 @@
 //! (docs/adr/0026-fork-exec-threads.md, docs/adr/0046-exec-targets.md).
 
 use std::fmt::Write;
-use std::sync::OnceLock;
 
 use libc::{AT_FDCWD, O_RDONLY};
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
+use crate::descriptors;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
-use crate::descriptors::{self, Descriptor};
-use crate::entry::gate;
 use crate::loading;
 use crate::maps;
 use crate::names::cwd;
@@ -20,27 +18,17 @@ use crate::own::environment::value_of;
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless;
 use crate::own::stats;
-use crate::own::thread::{self, Inner, PATH_MAX};
-use crate::process::guest;
 use crate::process::programs;
 use crate::process::retire;
 use crate::process::target::Target;
 use crate::program;
+use crate::thread::descriptor::Descriptor;
+use crate::thread::gate;
+use crate::thread::guest;
+use crate::thread::{self, Given, Inner, PATH_MAX};
 
 /// Most entries of an environment that are looked through.
 const ENTRIES_MAX: usize = 1 << 20;
-
-/// What a program that is about to start is given; kept in the room, because a child that shares its parent's memory
-/// can't give it back.
-#[derive(Default)]
-pub(crate) struct Given {
-    texts: Vec<Vec<u8>>,
-    pointers: Vec<u64>,
-    arguments: Vec<u64>,
-    prepared: Option<pmfs::ForExec>,
-    /// The descriptor of what it is told of those.
-    handed: Option<i32>,
-}
 
 /// The parent of such a child goes on. `shares_table`: the child's descriptors were its own, too.
 pub(crate) fn forget(room: &mut Inner, shares_table: bool) {
@@ -191,7 +179,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     } else if next.target.has_library {
         hand_over(room, inherited, next.own_name).map(Some)
     } else {
-        promote_all(inherited);
+        promote::all(inherited);
         Ok(None)
     };
     let handed = match handed {
@@ -327,7 +315,7 @@ fn hand_over(
     if alone {
         gate::open();
     }
-    let prepared = prepared.inspect_err(|_| promote_all(inherited))?;
+    let prepared = prepared.inspect_err(|_| promote::all(inherited))?;
     let text = told(&prepared, inherited, cwd, own_name);
     room.given.get_or_insert_default().prepared = Some(prepared);
     let file = kernel::with_path(
@@ -350,7 +338,7 @@ fn hand_over(
     Ok(file as i32)
 }
 
-/// What the next program is told (`start.rs` reads it).
+/// What the next program is told (`start` reads it).
 fn told(
     prepared: &pmfs::ForExec,
     inherited: &[(i32, Descriptor)],
@@ -376,46 +364,6 @@ fn told(
         text.extend_from_slice(name);
     }
     text
-}
-
-/// The mount's descriptors in place of ours.
-pub(crate) fn promote_all(open: &[(i32, Descriptor)]) {
-    let Some(fs) = pool::attached() else {
-        return;
-    };
-    for (number, file) in open.iter().filter(|(_, file)| !file.is_path_only()) {
-        let Ok(through) = promote::stand_in(fs, file) else {
-            continue;
-        };
-        let on_exec = kernel::plain(libc::SYS_fcntl, &[*number as u64, libc::F_GETFD as u64]);
-        let flags = if on_exec == 0 { 0 } else { libc::O_CLOEXEC };
-        kernel::plain(
-            libc::SYS_dup3,
-            &[through as u64, *number as u64, flags as u64],
-        );
-        kernel::plain(libc::SYS_close, &[through as u64]);
-        descriptors::remove(*number as u64);
-        if !file.borrowed {
-            let _ = fs.close_file(file.file);
-        }
-        stats::promoted();
-    }
-}
-
-/// What this program is called in the pool, if the kernel runs a copy of it.
-static OWN_NAME: OnceLock<Vec<u8>> = OnceLock::new();
-
-pub(crate) fn own_name() -> Option<&'static [u8]> {
-    OWN_NAME.get().map(Vec::as_slice)
-}
-
-/// It is called so, said the program before this one. Also the kernel is told, for ps.
-pub(crate) fn set_own_name(name: &[u8]) {
-    let from = name.iter().rposition(|byte| *byte == b'/');
-    let short = [&name[from.map_or(0, |at| at + 1)..], b"\0"].concat();
-    let args = [libc::PR_SET_NAME as u64, PATH, 0, 0, 0, 0];
-    kernel::with_path(libc::SYS_prctl, args, &short);
-    let _ = OWN_NAME.set(name.to_vec());
 }
 
 /// After an exec that failed.

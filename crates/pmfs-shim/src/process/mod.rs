@@ -1,30 +1,30 @@
 //! The process as such: fork, threads, its end, who it is.
 
 pub(crate) mod exec;
-pub(crate) mod guest;
 pub(crate) mod programs;
 pub(crate) mod retire;
 pub(crate) mod target;
-
-use std::sync::atomic::{AtomicU32, Ordering};
+pub(crate) mod vfork;
 
 use crate::call::{Call, Verdict};
 use crate::descriptors;
+use crate::descriptors::parked;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
-use crate::entry::gate;
-use crate::entry::parked;
 use crate::maps;
 use crate::names;
 use crate::names::cwd;
 use crate::own::kernel;
 use crate::own::mountless::{self, Refused};
 use crate::own::stats;
-use crate::own::thread::{self, Inner};
 use crate::own::words::{self, word};
 use crate::program;
 use crate::program::credentials;
 use crate::program::limits;
+use crate::program::umask;
+use crate::thread::gate;
+use crate::thread::guest;
+use crate::thread::{self, Inner};
 
 /// Calls that are none of the others'.
 pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
@@ -32,16 +32,12 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     match call.rax as i64 {
         libc::SYS_umask => {
             let before = kernel::plain(libc::SYS_umask, &args[..1]);
-            let umask = args[0] as u32 & 0o777;
-            match guest::own_place() {
-                Some(own) => own.umask = umask,
-                None => UMASK.store(umask, Ordering::Relaxed),
-            }
+            umask::set(args[0] as u32 & 0o777);
             Verdict::done(Ok(before as u64))
         }
         libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
         libc::SYS_fork => fork(0, call, room),
-        libc::SYS_vfork => guest::begin(0, room),
+        libc::SYS_vfork => vfork::begin(0, room),
         libc::SYS_clone => clone(args[0], call, room),
         libc::SYS_clone3 => match program::read::<u64>(args[0]) {
             Ok(flags) => clone(flags, call, room),
@@ -60,7 +56,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             }
             Verdict::Pass
         }
-        libc::SYS_chroot | libc::SYS_setns | libc::SYS_unshare => other_world(call, room),
+        libc::SYS_chroot | libc::SYS_setns | libc::SYS_unshare => other_world(call),
         libc::SYS_prctl | libc::SYS_seccomp | libc::SYS_landlock_restrict_self => {
             if retire::is_due(call) {
                 if mountless::is() && retire::has_something(room) {
@@ -82,113 +78,25 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             // SAFETY: the program's own call, as it made it.
             let answer = unsafe { kernel::call(call.rax as i64, args) };
             credentials::forget();
-            let known = if room.guest_of.is_some() {
-                ASK
-            } else {
-                UNKNOWN
-            };
-            IDS_AGREE.store(known, Ordering::Relaxed);
+            credentials::ids_may_differ(room.guest_of.is_some());
             Verdict::done(crate::call::kernel_answer(answer))
         }
     }
 }
 
-const UNKNOWN: u32 = u32::MAX;
-/// A guest has changed its own: to be asked for each time, and not kept, until it is over.
-const ASK: u32 = u32::MAX - 1;
-
-static UMASK: AtomicU32 = AtomicU32::new(UNKNOWN);
-
-/// The umask, if it is known.
-pub(crate) fn known_umask() -> u32 {
-    UMASK.load(Ordering::Relaxed)
-}
-
-/// The process's umask, or a guest's.
-pub(crate) fn umask() -> u32 {
-    let own = guest::own_place();
-    let known = own.as_ref().map_or_else(known_umask, |own| own.umask);
-    if known != UNKNOWN {
-        return known;
-    }
-    let umask = ask_umask();
-    match own {
-        Some(own) => own.umask = umask,
-        None => UMASK.store(umask, Ordering::Relaxed),
-    }
-    umask
-}
-
-fn ask_umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
-    asked.unwrap_or_else(|| {
-        // Without /proc: by setting it, and back.
-        let before = kernel::plain(libc::SYS_umask, &[0o077]) as u32;
-        kernel::plain(libc::SYS_umask, &[before.into()]);
-        before
-    })
-}
-
-/// In a child that a guest has forked: what that one had is the process's.
-pub(crate) fn take_over(place: &guest::Own) {
-    UMASK.store(place.umask, Ordering::Relaxed);
-    if place.is_elsewhere {
-        names::leave_to_kernel();
-        promote::take_root(place.root);
-    }
-}
-
-/// Whether there are, or were, more threads than this one.
-pub(crate) fn has_threads() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    /// Of a directory without directories in it.
-    const LINKS: u64 = 2;
-    std::fs::metadata("/proc/self/task").map_or(true, |tasks| tasks.nlink() > LINKS + 1)
-}
-
-static IDS_AGREE: AtomicU32 = AtomicU32::new(UNKNOWN);
-
-/// Whether the real user is the effective one, so that access(2) asks for the same as open.
-pub(crate) fn ids_agree() -> bool {
-    let known = IDS_AGREE.load(Ordering::Relaxed);
-    if known != UNKNOWN && known != ASK {
-        return known == 1;
-    }
-    let id = |call| kernel::plain(call, &[]);
-    let agree = id(libc::SYS_getuid) == id(libc::SYS_geteuid)
-        && id(libc::SYS_getgid) == id(libc::SYS_getegid);
-    if known != ASK {
-        IDS_AGREE.store(u32::from(agree), Ordering::Relaxed);
-    }
-    agree
-}
-
-/// They may be others: a guest's were asked for, or it is over.
-pub(crate) fn forget_ids() {
-    IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
-}
-
 /// Another root, or other mounts: names are the kernel's from then on, open files stay ours.
-fn other_world(call: &Call, room: &mut Inner) -> Verdict {
+fn other_world(call: &Call) -> Verdict {
     const NAMES: u64 = (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64;
     let number = call.rax as i64;
     if number == libc::SYS_unshare
         && call.args[0] & libc::CLONE_FILES as u64 != 0
-        && let Err(errno) = guest::leave_table()
+        && let Err(errno) = vfork::leave_table()
     {
         return Verdict::done(Err(errno));
     }
     // Without a mount no other mounts change what names mean.
     if number == libc::SYS_unshare && (call.args[0] & NAMES == 0 || mountless::is()) {
         return Verdict::Pass;
-    }
-    if mountless::is()
-        && number == libc::SYS_chroot
-        && let Some(verdict) = crate::calls::cwd::chroot(room, call.args[0])
-    {
-        return verdict;
     }
     promote::keep_root();
     // SAFETY: the program's own call, as it made it.
@@ -208,10 +116,10 @@ fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
         parked::end_for_good();
     }
     if has(libc::CLONE_VM) && has(libc::CLONE_VFORK) {
-        return guest::begin(flags, room);
+        return vfork::begin(flags, room);
     }
     if has(libc::CLONE_FILES) != has(libc::CLONE_VM)
-        && let Err(errno) = guest::part(room)
+        && let Err(errno) = vfork::part(room)
     {
         return Verdict::done(Err(errno));
     }
@@ -317,7 +225,7 @@ impl OwnStack {
 fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
     thread::forked();
     stats::forked();
-    guest::settle(room);
+    vfork::settle(room);
     match (prepared, pool::attached()) {
         (Some(prepared), Some(fs)) => {
             if let Err(error) = fs.after_fork_in_child(prepared) {

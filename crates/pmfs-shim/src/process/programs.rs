@@ -9,6 +9,7 @@ use pmfs::{Attr, Fs};
 
 use crate::call::{errno, kernel_answer};
 use crate::descriptors;
+use crate::descriptors::pool;
 use crate::descriptors::promote;
 use crate::loading;
 use crate::loading::Loading;
@@ -17,11 +18,11 @@ use crate::names::{AtEnd, Lead, find};
 use crate::own::kernel::{self, PATH};
 use crate::own::log;
 use crate::own::mountless::{self, Refused};
-use crate::own::thread::{Inner, PATH_MAX};
 use crate::process::target::{self, SCRIPTS_MAX, Target};
 use crate::program;
 use crate::program::copies::{self, Copy};
 use crate::program::credentials::{self, EXECUTE};
+use crate::thread::{Inner, PATH_MAX};
 
 /// What the kernel is asked to run.
 pub(crate) struct Program {
@@ -141,7 +142,7 @@ fn stands(room: &mut Inner, dirfd: u64, path: u64, flags: u64) -> Result<Stands,
         && program::read::<u8>(path) == Ok(0)
         && let Some(file) = descriptors::inode_at(dirfd)
     {
-        let fs = crate::calls::files::fs()?;
+        let fs = pool::fs()?;
         let mut name = promote::by_number(file.ino);
         name.pop();
         return Ok(Stands::Pool(fs, fs.getattr(file.ino).map_err(errno)?, name));

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{AT_EACCESS, AT_FDCWD, R_OK, W_OK};
 
 use crate::call::Call;
-use crate::calls::completions;
 use crate::descriptors;
 use crate::descriptors::pool;
-use crate::entry::gate;
+use crate::descriptors::promote;
 use crate::maps;
 use crate::names;
 use crate::names::cwd;
@@ -17,28 +16,28 @@ use crate::own::config;
 use crate::own::kernel::{self, PATH};
 use crate::own::log;
 use crate::own::stats;
-use crate::own::thread::Inner;
-use crate::process::exec;
 use crate::program;
 use crate::program::credentials;
+use crate::thread::Inner;
+use crate::thread::gate;
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
 /// Calls are the kernel's, but for those about signals, whose handlers stay behind ours, and what takes completions that are ours.
 #[inline]
-pub(crate) fn passes(number: i64) -> bool {
+pub(crate) fn passes(number: i64, completions_are_out: impl Fn() -> bool) -> bool {
     // A fork, for one, concerns what is still mapped.
-    RETIRED.load(Ordering::Relaxed) && !maps::any() && !is_still_ours(number)
+    RETIRED.load(Ordering::Relaxed) && !maps::any() && !is_still_ours(number, completions_are_out)
 }
 
-fn is_still_ours(number: i64) -> bool {
+fn is_still_ours(number: i64, completions_are_out: impl Fn() -> bool) -> bool {
     match number {
         libc::SYS_rt_sigaction
         | libc::SYS_rt_sigprocmask
         | libc::SYS_sigaltstack
         | libc::SYS_execve
         | libc::SYS_execveat => true,
-        libc::SYS_io_getevents => completions::are_out(),
+        libc::SYS_io_getevents => completions_are_out(),
         _ => false,
     }
 }
@@ -115,7 +114,7 @@ pub(crate) fn retire(room: &Inner) {
         }
         return;
     }
-    exec::promote_all(&descriptors::all());
+    promote::all(&descriptors::all());
     names::leave_to_kernel();
     RETIRED.store(true, Ordering::Relaxed);
     log::line(format_args!("the mount serves this process from now on"));

@@ -7,7 +7,7 @@ use crate::loading;
 use crate::loading::Loading;
 use crate::names;
 use crate::own::kernel::{self, PATH};
-use crate::process;
+use crate::program::credentials;
 
 /// As deep as the kernel follows scripts that are run by scripts.
 pub(crate) const SCRIPTS_MAX: u32 = 5;
@@ -42,7 +42,7 @@ impl Target {
             };
         }
         // The loader leaves it out where users differ, and takes the variable away.
-        let differ = !process::ids_agree();
+        let differ = !credentials::ids_agree();
         let mut next = open(dirfd, path, flags);
         let mut target = Target {
             has_library: !differ,

@@ -8,7 +8,7 @@ use libc::EFBIG;
 
 use crate::call::{Answer, Call, Verdict};
 use crate::own::kernel;
-use crate::process::guest;
+use crate::thread::guest;
 
 /// Not asked for yet; no limit is so large.
 const UNKNOWN: u64 = u64::MAX - 1;

@@ -3,13 +3,14 @@
 pub(crate) mod copies;
 pub(crate) mod credentials;
 pub(crate) mod limits;
+pub(crate) mod umask;
 
 use std::slice;
 
 use libc::EFAULT;
 use pmem::program;
 
-use crate::own::thread::PATH_MAX;
+use crate::thread::PATH_MAX;
 
 /// Bytes of a page: what one look at a string may cross into is asked for apart.
 const PAGE: usize = 4096;

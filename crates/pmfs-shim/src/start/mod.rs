@@ -1,26 +1,26 @@
 //! The library's constructor, before any other object's (`-z initfirst`): libc has not begun either, so the environment is what the
 //! loader passes.
 
-pub(crate) mod patch;
-
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use pmfs::{FileId, Fs};
 
+use crate::descriptors;
 use crate::descriptors::pool;
-use crate::descriptors::{self, Descriptor};
-use crate::entry::gate;
-use crate::entry::signals;
 use crate::names::cwd;
+use crate::names::exe;
 use crate::own::config::{self, Config};
 use crate::own::environment::Environment;
 use crate::own::kernel;
 use crate::own::log;
 use crate::own::stats;
 use crate::own::words;
-use crate::process::exec;
+use crate::signals;
+use crate::stubs::patch;
+use crate::thread::descriptor::Descriptor;
+use crate::thread::gate;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -87,7 +87,7 @@ fn take(config: &Config, handed: &[u8]) {
     // The last, if it is there: a name may have any bytes in it.
     let name = text.windows(5).position(|bytes| bytes == b"\nexe ");
     if let Some(at) = name {
-        exec::set_own_name(&text[at + 5..]);
+        exe::set_own_name(&text[at + 5..]);
     }
     let text = std::str::from_utf8(&text[..name.unwrap_or(text.len())]).unwrap_or_default();
     let mut lines = text.lines();

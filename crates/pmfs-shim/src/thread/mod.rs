@@ -2,19 +2,21 @@
 //!
 //! A thread can end without a word of its own, so the room of one that the kernel does not know any more is given to the next.
 
-use pmfs::Attr;
+pub(crate) mod descriptor;
+pub(crate) mod gate;
+pub(crate) mod guest;
+pub(crate) mod identity;
+
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use crate::descriptors::Overlay;
-use crate::entry::parked;
-use crate::entry::signals::Action;
-use crate::own::kernel;
+use pmfs::Attr;
+
+use crate::own::kernel::{self, Action};
 use crate::own::words::{self, word};
-use crate::process::exec::Given;
-use crate::process::guest::Own;
-use crate::program::credentials::Known;
+use crate::thread::descriptor::Overlay;
+use crate::thread::identity::Known;
 
 /// Bytes of a thread's stack; only what is used takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
@@ -65,26 +67,55 @@ pub(crate) struct Inner {
     pub paths: [[u8; PATH_MAX]; 3],
 }
 
+/// What a guest has otherwise than its parent, beside descriptors, directory, and handlers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    /// Its number; 0: it has not made a call yet.
+    pub number: u32,
+    /// Umask, root and directory are its parent's (CLONE_FS).
+    pub shares_place: bool,
+    /// As `process::umask` has it.
+    pub umask: u32,
+    /// Absolute names are the kernel's (chroot).
+    pub is_elsewhere: bool,
+    /// The mount's root directory, kept before that; -1: not.
+    pub root: i32,
+    /// It has asked for POSIX locks.
+    pub has_locks: bool,
+    /// The parent's alternate signal stack.
+    pub signal_stack: [u64; 2],
+}
+
+/// What a program that is about to start is given; kept in the room, because a child that shares its parent's memory
+/// can't give it back.
+#[derive(Default)]
+pub(crate) struct Given {
+    pub texts: Vec<Vec<u8>>,
+    pub pointers: Vec<u64>,
+    pub arguments: Vec<u64>,
+    pub prepared: Option<pmfs::ForExec>,
+    /// The descriptor of what it is told of those.
+    pub handed: Option<i32>,
+}
+
 /// All rooms; the list only grows.
 static ROOMS: AtomicPtr<Room> = AtomicPtr::new(null_mut());
 
-/// Gives this thread a stack. Called by the entry on the program's own stack, of which it must use little.
-pub(crate) extern "C" fn begin() {
+/// Gives this thread a stack; answers whether some thread has one already.
+pub(crate) fn begin() -> bool {
     let room = match free() {
         Some(room) => {
             // SAFETY: this thread has just become its owner.
             unsafe {
                 forget_guest((*room).inner.get());
-                (*room).credentials.forget();
+                (*room).credentials.forget(false);
             }
             room
         }
         None => make(),
     };
-    if ANY.swap(true, Ordering::Relaxed) {
-        parked::end_for_good();
-    }
     words::set(word::STACK, room.addr() as u64);
+    ANY.swap(true, Ordering::Relaxed)
 }
 
 /// Some thread has made a call.

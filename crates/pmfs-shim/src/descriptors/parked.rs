@@ -13,8 +13,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::call::class;
-use crate::descriptors;
+use crate::descriptors::table;
 use crate::own::kernel;
+use crate::thread::guest;
 
 /// Not 0: something is known of numbers, and calls that may change that have to be looked at.
 pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
@@ -36,7 +37,7 @@ fn know(used_below: u32) {
 
 /// The kernel has given this number, the lowest that was free, to a placeholder.
 pub(crate) fn made(number: i32) {
-    if !OFF.load(Ordering::Relaxed) && !descriptors::is_guest() {
+    if !OFF.load(Ordering::Relaxed) && !guest::has_own_table() {
         know(number as u32 + 1);
     }
 }
@@ -74,7 +75,7 @@ pub(crate) fn close(number: u64, on_exec: Option<bool>) {
     match on_exec {
         Some(on_exec) => {
             ON_EXEC.store(on_exec, Ordering::Relaxed);
-            descriptors::watch(number);
+            table::watch(number);
             PARKED.store(number, Ordering::Relaxed);
         }
         None => close_in_kernel(number),
@@ -93,7 +94,7 @@ pub(crate) fn settle() {
     }
     let number = PARKED.swap(NONE, Ordering::Relaxed);
     if number != NONE {
-        descriptors::watch_no_more(number);
+        table::watch_no_more(number);
         close_in_kernel(number);
     }
     know(0);
@@ -122,7 +123,7 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
 /// Of a call that may free numbers, take them, or look at any: whether this one does, past this library.
 fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
     let by_descriptor = class::is_by_descriptor(number) || number == libc::SYS_ioctl;
-    let is_ours = by_descriptor && descriptors::is_placeholder(args[0]);
+    let is_ours = by_descriptor && table::is_placeholder(args[0]);
     let frees_none_below =
         number == libc::SYS_close && args[0] as u32 > USED_BELOW.load(Ordering::Relaxed);
     !is_ours && !frees_none_below

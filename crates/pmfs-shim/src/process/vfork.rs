@@ -5,89 +5,25 @@
 //! A guest is an owner of POSIX locks of its own, as any process is. It attaches nothing, for the attachment's descriptors would be in its table
 //! and their numbers in the parent's memory: with a mount that serves it, and without one its parent attaches before.
 
+use pmfs::FileId;
+
 use crate::call::Verdict;
+use crate::descriptors;
 use crate::descriptors::pool;
-use crate::descriptors::{self, Overlay};
+use crate::descriptors::promote;
+use crate::names;
 use crate::names::cwd;
 use crate::own::kernel;
 use crate::own::mountless;
-use crate::own::thread::{self, Inner};
 use crate::own::words::{self, GUEST, word};
-use crate::process;
 use crate::process::exec;
 use crate::process::retire;
 use crate::program::credentials;
 use crate::program::limits;
-use pmfs::{FileId, LockClass, LockOwner};
-
-/// What a guest has otherwise than its parent, beside descriptors, directory, and handlers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Own {
-    /// Its number; 0: it has not made a call yet.
-    number: u32,
-    /// Umask, root and directory are its parent's (CLONE_FS).
-    shares_place: bool,
-    /// As [`process::umask`] has it.
-    pub umask: u32,
-    /// Absolute names are the kernel's (chroot).
-    pub is_elsewhere: bool,
-    /// The mount's root directory, kept before that; -1: not.
-    pub root: i32,
-    /// It has asked for POSIX locks.
-    has_locks: bool,
-    /// The parent's alternate signal stack.
-    signal_stack: [u64; 2],
-}
-
-impl Own {
-    fn as_owner(&self) -> LockOwner {
-        LockOwner {
-            class: LockClass::Posix,
-            id: self.number.into(),
-        }
-    }
-}
-
-/// What this guest has; `None`: this is none.
-pub(crate) fn own() -> Option<&'static mut Own> {
-    if words::get(word::STACK) == 0 {
-        // Before this thread's first call.
-        return None;
-    }
-    // SAFETY: only this thread uses its room, and no two references to this part of it live at a time: each is used within one
-    // expression.
-    unsafe { (*thread::room()).guest.as_mut() }
-}
-
-/// The same, of a guest whose umask and root are not its parent's.
-pub(crate) fn own_place() -> Option<&'static mut Own> {
-    own().filter(|own| !own.shares_place)
-}
-
-/// This process as an owner of POSIX locks.
-const PROCESS: LockOwner = LockOwner {
-    class: LockClass::Posix,
-    id: 0,
-};
-
-/// This process, or this guest, as an owner of POSIX locks. Who shares the table of descriptors shares these, too.
-pub(crate) fn lock_owner() -> LockOwner {
-    if !descriptors::is_guest() {
-        return PROCESS;
-    }
-    own().map_or(PROCESS, |own| own.as_owner())
-}
-
-/// It is about to lock something.
-pub(crate) fn locks() {
-    own().into_iter().for_each(|own| own.has_locks = true);
-}
-
-/// The guest of which the next program inherits; `None`: this is none. Locks that it shares with its parent stay that one's: it is
-/// nobody by its own number then.
-pub(crate) fn heir() -> Option<LockOwner> {
-    own().map(|own| own.as_owner())
-}
+use crate::program::umask;
+use crate::thread::descriptor::{Descriptor, Overlay};
+use crate::thread::guest;
+use crate::thread::{self, Inner, Own};
 
 /// vfork and its like: the next call on this thread is the guest's, or the parent's again.
 pub(crate) fn begin(flags: u64, room: &mut Inner) -> Verdict {
@@ -104,7 +40,7 @@ pub(crate) fn begin(flags: u64, room: &mut Inner) -> Verdict {
         room.guest = Some(Own {
             number: 0,
             shares_place: has(libc::CLONE_FS),
-            umask: process::known_umask(),
+            umask: umask::known(),
             is_elsewhere: false,
             root: -1,
             has_locks: false,
@@ -149,7 +85,7 @@ fn note_guest(room: &mut Inner, parent: u32, killed_inside: bool) {
 /// The parent runs again.
 fn is_over(room: &mut Inner, killed_inside: bool) {
     crate::MEMORY.guest_is_over();
-    process::forget_ids();
+    credentials::forget_ids();
     limits::guest_is_over();
     room.guest_of = None;
     room.guest_cwd = None;
@@ -199,14 +135,14 @@ pub(crate) fn settle(room: &mut Inner) {
     room.guest_of = None;
     let place = room.guest.take().filter(|own| !own.shares_place);
     if let Some(place) = place {
-        process::take_over(&place);
+        take_over(&place);
     }
     cwd::settle(room);
     for (number, descriptor) in room.overlay.take().unwrap_or_default() {
         match descriptor {
             Some(descriptor) => descriptors::set(
                 number as i32,
-                descriptors::Descriptor {
+                Descriptor {
                     borrowed: false,
                     ..descriptor
                 },
@@ -234,9 +170,26 @@ pub(crate) fn part(room: &Inner) -> Result<(), i32> {
 
 /// As [`part`], of a thread that leaves the others' table of descriptors.
 pub(crate) fn leave_table() -> Result<(), i32> {
-    if own().is_some() || !process::has_threads() {
+    if guest::own().is_some() || !has_threads() {
         return Ok(());
     }
     // SAFETY: this thread's room, which is only read.
     part(unsafe { &*thread::room() })
+}
+
+/// Whether there are, or were, more threads than this one.
+fn has_threads() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    /// Of a directory without directories in it.
+    const LINKS: u64 = 2;
+    std::fs::metadata("/proc/self/task").map_or(true, |tasks| tasks.nlink() > LINKS + 1)
+}
+
+/// In a child that a guest has forked: what that one had is the process's.
+fn take_over(place: &Own) {
+    umask::set_for_process(place.umask);
+    if place.is_elsewhere {
+        names::leave_to_kernel();
+        promote::take_root(place.root);
+    }
 }

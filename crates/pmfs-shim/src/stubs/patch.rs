@@ -13,12 +13,12 @@ use libc::{
 };
 use zerocopy::FromBytes;
 
-use crate::entry;
 use crate::header::{HeaderRaw, MAGIC, PAGE_BYTES, SiteRaw, VERSION};
-use crate::names::empty_name;
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
 use crate::own::log;
+use crate::stubs;
+use crate::stubs::empty_name;
 
 /// A library, as the loader has it.
 struct Library {
@@ -338,7 +338,7 @@ fn map_stubs(image: &Image, stubs: usize, copied: bool) -> Result<bool, &'static
     }
     let slot = stubs + header.entry_slot as usize;
     fresh(slot, PAGE_BYTES)?;
-    let entries = entry::entries().map(|entry| entry.start);
+    let entries = stubs::entries().map(|entry| entry.start);
     // SAFETY: the page just made.
     unsafe { std::ptr::with_exposed_provenance_mut::<[usize; 2]>(slot).write(entries) };
     protect(slot, PAGE_BYTES, PROT_READ);

@@ -16,15 +16,15 @@ use libc::{
 };
 
 use crate::call::Verdict;
-use crate::entry;
-use crate::entry::gate;
-use crate::entry::parked;
+use crate::descriptors::parked;
 use crate::maps;
-use crate::own::kernel;
-use crate::own::thread::{self, Inner};
+use crate::own::kernel::{self, Action};
 use crate::own::words::{self, GUEST, INSIDE, word};
 use crate::program;
-use crate::start::patch;
+use crate::stubs;
+use crate::stubs::patch;
+use crate::thread::gate;
+use crate::thread::{self, Inner};
 
 const SIGNALS: usize = 65;
 /// SA_RESTORER of the kernel's interface.
@@ -35,16 +35,6 @@ const FAULTS: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
 /// In the word PUT_OFF: something was; a wait that it ends does not begin again.
 const WAS: u64 = 1;
 const ENDS: u64 = 2;
-
-/// The kernel's struct sigaction.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Action {
-    handler: u64,
-    flags: u64,
-    restorer: u64,
-    mask: u64,
-}
 
 /// What the program wants, of the signals that it set.
 struct Wanted {
@@ -119,7 +109,7 @@ pub(crate) fn start() {
     for signal in [SIGSEGV, SIGBUS] {
         let default = Action {
             flags: RESTORER,
-            restorer: entry::restorer() as u64,
+            restorer: stubs::restorer() as u64,
             ..Action::default()
         };
         install(signal, Some(&behind(signal, &default)), None);
@@ -168,7 +158,7 @@ pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
             } else if is_fault(signal) {
                 let default = Action {
                     flags: RESTORER,
-                    restorer: entry::restorer() as u64,
+                    restorer: stubs::restorer() as u64,
                     ..new
                 };
                 behind(signal, &default)
@@ -547,7 +537,7 @@ fn show_place_in_libc(context: &mut libc::ucontext_t) -> Option<(Where, Where)> 
     let registers = &mut context.uc_mcontext.gregs;
     let from = [registers[RIP], registers[RSP]];
     let at = from[0] as usize;
-    let mut entries = entry::entries().into_iter();
+    let mut entries = stubs::entries().into_iter();
     let inside = entries.find(|entry| (entry.start..entry.end).contains(&at));
     let to = if let Some(entry) = inside {
         let leaving = at >= entry.leaving;

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 
 use crate::own::kernel;
-use crate::own::thread::{self, Room};
+use crate::thread::{self, Room};
 
 const OPEN: u32 = 0;
 const CLOSED: u32 = 1;

@@ -1,0 +1,52 @@
+//! The umask: the kernel has it by process, and a guest's may be another (`vfork.rs`).
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::own::kernel;
+use crate::thread::guest;
+
+const UNKNOWN: u32 = u32::MAX;
+
+static UMASK: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// The umask, if it is known.
+pub(crate) fn known() -> u32 {
+    UMASK.load(Ordering::Relaxed)
+}
+
+/// The process's umask, or a guest's.
+pub(crate) fn get() -> u32 {
+    let own = guest::own_place();
+    let known = own.as_ref().map_or_else(known, |own| own.umask);
+    if known != UNKNOWN {
+        return known;
+    }
+    let umask = ask();
+    set(umask);
+    umask
+}
+
+/// It is this from now on.
+pub(crate) fn set(umask: u32) {
+    match guest::own_place() {
+        Some(own) => own.umask = umask,
+        None => set_for_process(umask),
+    }
+}
+
+/// The same of the process's, whoever asks.
+pub(crate) fn set_for_process(umask: u32) {
+    UMASK.store(umask, Ordering::Relaxed);
+}
+
+fn ask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    asked.unwrap_or_else(|| {
+        // Without /proc: by setting it, and back.
+        let before = kernel::plain(libc::SYS_umask, &[0o077]) as u32;
+        kernel::plain(libc::SYS_umask, &[before.into()]);
+        before
+    })
+}

@@ -1,0 +1,46 @@
+//! libc's text with its call sites patched: where it is mapped, and the code of the entry that its stubs lead to.
+
+pub(crate) mod empty_name;
+pub(crate) mod patch;
+
+// In assembly, above all that serves (`entry`).
+unsafe extern "C" {
+    static pmfs_shim_entry: u8;
+    static pmfs_shim_entry_leaving: u8;
+    static pmfs_shim_entry_end: u8;
+    static pmfs_shim_entry_plain: u8;
+    static pmfs_shim_entry_plain_leaving: u8;
+    static pmfs_shim_entry_plain_end: u8;
+    static pmfs_shim_restorer: u8;
+}
+
+/// One of the two, in the code of this library.
+pub(crate) struct Entry {
+    /// Where stubs jump.
+    pub start: usize,
+    /// From here on the thread counts as outside again.
+    pub leaving: usize,
+    pub end: usize,
+}
+
+/// The one that keeps the vector registers, and the one that does not.
+pub(crate) fn entries() -> [Entry; 2] {
+    let at = |label: *const u8| label.expose_provenance();
+    [
+        Entry {
+            start: at(&raw const pmfs_shim_entry),
+            leaving: at(&raw const pmfs_shim_entry_leaving),
+            end: at(&raw const pmfs_shim_entry_end),
+        },
+        Entry {
+            start: at(&raw const pmfs_shim_entry_plain),
+            leaving: at(&raw const pmfs_shim_entry_plain_leaving),
+            end: at(&raw const pmfs_shim_entry_plain_end),
+        },
+    ]
+}
+
+/// Where a handler that the program did not install returns to.
+pub(crate) fn restorer() -> usize {
+    (&raw const pmfs_shim_restorer).expose_provenance()
+}

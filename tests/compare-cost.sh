@@ -52,24 +52,23 @@ cc -std=gnu11 -O1 -Wall -Wextra -Werror -I crates/pmfs-capi/include tests/cost/s
 failures=$scratch/failures
 : >"$failures"
 
-# The tables: TARGET of either build, and the name of a pool that is new for each count.
-library() { "$steps" library "$1/release/libpmfs_c.so" "$2"; }
-below_run() {
-    local target=$1 pool=$2
-    shift 2
-    mkdir -p "$scratch/at"
-    "$target/release/pmfs" run --pool "$pool" --at "$scratch/at" -o flush=always,noatime "$@"
-}
-mounted() { below_run "$@" -- "$steps" system "$scratch/at"; }
-mountless() { below_run "$@" --no-mount -- "$steps" system "$scratch/at"; }
-start() { below_run "$@" -- "$steps" start /bin/true; }
+# Modes: each counts in a pool that is new. Both builds are run by the same names, as the length of a path moves what lies
+# behind it in a program's memory, and so counts by a few instructions.
+bin=$scratch/bin
+library() { "$steps" library "$bin/libpmfs_c.so" "$scratch/pool"; }
+below_run() { "$bin/pmfs" run --pool "$scratch/pool" --at "$scratch/at" -o flush=always,noatime "$@"; }
+mounted() { below_run -- "$steps" system "$scratch/at"; }
+mountless() { below_run --no-mount -- "$steps" system "$scratch/at"; }
+start() { below_run -- "$steps" start /bin/true; }
 
 # compare TITLE MODE ALLOWED MORE: each row of a mode in both builds; more than ALLOWED times as much and MORE fails.
 compare() {
     local title=$1 mode=$2 build
     for build in base here; do
+        mkdir -p "$bin" "$scratch/at"
+        cp "${!build}"/release/{pmfs,libpmfs_c.so,libpmfs_shim.so} "$bin"
         cp --sparse=always "$scratch/prepared" "$scratch/pool"
-        "$mode" "${!build}" "$scratch/pool" >"$scratch/$build"
+        "$mode" >"$scratch/$build"
     done
     paste "$scratch/base" "$scratch/here" | awk -F '\t' -v title="$title" -v times="$3" -v more="$4" -v failures="$failures" '
         BEGIN { printf "%-34s %10s %10s %7s\n", title, "base", "now", "ratio" }

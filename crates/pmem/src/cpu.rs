@@ -4,9 +4,37 @@
 //! process some twenty cpuid, each of which leaves a virtual machine: 2.5 us.
 
 use std::arch::global_asm;
+use std::fmt;
 use std::sync::OnceLock;
 
-use crate::FlushInstr;
+/// Bytes in a cache line.
+pub(crate) const LINE: u64 = 64;
+
+/// How a line is written back to the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FlushInstr {
+    /// Not at all: the caches are inside the persistence domain (eADR), or the
+    /// medium can't outlive power anyway.
+    None,
+    /// clwb: writes back, may keep the line.
+    Clwb,
+    /// clflushopt: writes back and evicts, weakly ordered.
+    Clflushopt,
+    /// clflush: writes back and evicts, serialised.
+    Clflush,
+}
+
+impl fmt::Display for FlushInstr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FlushInstr::None => "none",
+            FlushInstr::Clwb => "clwb",
+            FlushInstr::Clflushopt => "clflushopt",
+            FlushInstr::Clflush => "clflush",
+        })
+    }
+}
 
 /// CPU facts that choose instructions.
 #[derive(Debug, Clone, Copy)]

@@ -152,3 +152,10 @@ pub struct Fault {
     /// Which end failed.
     pub side: Side,
 }
+
+/// A pointer of the program's that can't be reached (EFAULT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadAddress {
+    /// Bytes copied before it.
+    pub done: usize,
+}

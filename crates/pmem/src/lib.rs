@@ -20,13 +20,16 @@
 compile_error!("pmem: x86-64 Linux only (16-byte atomics, clwb, non-temporal stores)");
 
 mod access;
+mod address_space;
 mod cpu;
 mod emulate;
 mod error;
 mod mapping;
+mod medium;
 mod processes;
 pub mod program;
 pub mod protection;
+mod raw;
 mod recorder;
 
 pub use emulate::emulation;
@@ -43,14 +46,14 @@ pub use processes::watch;
 #[cfg(feature = "record")]
 pub use recorder::record;
 
-pub use access::flush::{FlushInstr, FlushMode};
+pub use cpu::FlushInstr;
 pub use emulate::Charged;
 pub use emulate::emulation::{Emulation, EmulationError};
 pub use error::{Error, Fault, Side};
-pub use mapping::medium::{Durability, Medium, MediumKind};
 pub use mapping::open::MapOptions;
 pub use mapping::pool::{Identity, Pmem};
 pub use mapping::renew::renew_pages;
+pub use medium::{Durability, FlushMode, Medium, MediumKind};
 pub use protection::window::{Window, Writable};
 pub use protection::{ProtectMode, Protection};
 

@@ -6,10 +6,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use crate::cpu::cpu;
-use crate::mapping::map::HUGE;
-use crate::{Error, FlushInstr, FlushMode};
+use crate::address_space::HUGE;
+use crate::cpu::{FlushInstr, cpu};
+use crate::error::Error;
 
 /// statfs magics (include/uapi/linux/magic.h).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -43,6 +44,37 @@ impl fmt::Display for MediumKind {
             MediumKind::DevDax => "DAX device",
             MediumKind::Private => "private memory",
         })
+    }
+}
+
+/// Whether lines are flushed on media that can't outlive power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FlushMode {
+    /// Leave flush and fence out where they can't matter.
+    #[default]
+    Auto,
+    /// Flush everywhere, as on a power-fail safe medium: for measurements.
+    Always,
+}
+
+impl fmt::Display for FlushMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FlushMode::Auto => "auto",
+            FlushMode::Always => "always",
+        })
+    }
+}
+
+impl FromStr for FlushMode {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<FlushMode, String> {
+        match s {
+            "auto" => Ok(FlushMode::Auto),
+            "always" => Ok(FlushMode::Always),
+            _ => Err(format!("flush mode is auto or always, not {s:?}")),
+        }
     }
 }
 

@@ -3,14 +3,7 @@
 
 use crate::access::copy::Copier;
 use crate::access::landing;
-use crate::protection::stray;
-
-/// A pointer of the program's that can't be reached (EFAULT).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadAddress {
-    /// Bytes copied before it.
-    pub done: usize,
-}
+pub use crate::error::BadAddress;
 
 /// SIGSEGV and SIGBUS are the face's from now on: its handlers call [`land`] first.
 pub fn leave_faults_to_face() {
@@ -42,7 +35,7 @@ pub unsafe fn tell_of_stray(
     context: *mut libc::c_void,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { stray::tell(signal, info, context) };
+    unsafe { landing::tell_of_stray(signal, info, context) };
 }
 
 /// Copies from an address of the program's.

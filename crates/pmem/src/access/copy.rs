@@ -237,7 +237,7 @@ mod tests {
 
     use super::*;
     use crate::access::landing;
-    use crate::mapping::map::Mapping;
+    use crate::address_space::Mapping;
 
     const PAGE: usize = 4096;
     const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;

@@ -1,68 +1,8 @@
-//! The choice of the flush instruction, and the instructions themselves.
+//! The flush instructions themselves, and the fence.
 
 use std::arch::asm;
-use std::fmt;
-use std::str::FromStr;
 
-/// Bytes in a cache line.
-pub(crate) const LINE: u64 = 64;
-
-/// How a line is written back to the medium.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FlushInstr {
-    /// Not at all: the caches are inside the persistence domain (eADR), or the
-    /// medium can't outlive power anyway.
-    None,
-    /// clwb: writes back, may keep the line.
-    Clwb,
-    /// clflushopt: writes back and evicts, weakly ordered.
-    Clflushopt,
-    /// clflush: writes back and evicts, serialised.
-    Clflush,
-}
-
-impl fmt::Display for FlushInstr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FlushInstr::None => "none",
-            FlushInstr::Clwb => "clwb",
-            FlushInstr::Clflushopt => "clflushopt",
-            FlushInstr::Clflush => "clflush",
-        })
-    }
-}
-
-/// Whether lines are flushed on media that can't outlive power.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FlushMode {
-    /// Leave flush and fence out where they can't matter.
-    #[default]
-    Auto,
-    /// Flush everywhere, as on a power-fail safe medium: for measurements.
-    Always,
-}
-
-impl fmt::Display for FlushMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FlushMode::Auto => "auto",
-            FlushMode::Always => "always",
-        })
-    }
-}
-
-impl FromStr for FlushMode {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<FlushMode, String> {
-        match s {
-            "auto" => Ok(FlushMode::Auto),
-            "always" => Ok(FlushMode::Always),
-            _ => Err(format!("flush mode is auto or always, not {s:?}")),
-        }
-    }
-}
+use crate::cpu::{FlushInstr, LINE};
 
 /// Writes back `count` lines from `line` on.
 ///

@@ -1,7 +1,7 @@
 //! Landing pads: what happens when the medium, or a user's buffer, is not there.
 //!
 //! One handler for SIGBUS and SIGSEGV:
-//! 0. A store in a window that another thread has closed the pages over is done again ([`crate::mapping::pages`]).
+//! 0. A store in a window that another thread has closed the pages over is done again ([`crate::protection::pages`]).
 //! 1. A fault inside a copy routine ends that copy, which returns a `Fault`.
 //! 2. A SIGBUS on a registered mapping elsewhere (a single load or store): the
 //!    page is replaced by private zeros, the mapping is marked failed, and the
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, Once, OnceLock};
 
 use crate::access::copy::{Left, landing};
-use crate::access::raw;
-use crate::mapping::pages;
+use crate::protection::pages;
 use crate::protection::stray;
+use crate::raw;
 
 /// No failure yet.
 const SOUND: u64 = u64::MAX;
@@ -176,7 +176,7 @@ extern "C" fn on_fault(
     // SAFETY: the kernel's pointers.
     if !unsafe { land(signal, info, context) } {
         // SAFETY: as above.
-        unsafe { stray::tell(signal, info, context) };
+        unsafe { tell_of_stray(signal, info, context) };
         chain(signal, info, context);
     }
 }
@@ -241,8 +241,21 @@ fn is_reopened(address: usize) -> bool {
 }
 
 /// The offset that an address has in the pool that is mapped there. Async-signal-safe.
-pub(crate) fn offset_in_pool(address: usize) -> Option<usize> {
+fn offset_in_pool(address: usize) -> Option<usize> {
     mapping_at(address).map(|(_, base, _)| address - base)
+}
+
+/// Says that a pool refused a store or a load, if that is what the fault is. Async-signal-safe.
+///
+/// # Safety
+/// As of [`land`].
+pub(crate) unsafe fn tell_of_stray(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { stray::tell(signal, info, context, offset_in_pool) };
 }
 
 /// Puts a page of zeros where a registered mapping can't be reached.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::access::copy;
-use crate::access::flush::LINE;
-use crate::program::BadAddress;
+use crate::cpu::LINE;
+use crate::error::BadAddress;
 use crate::{Fault, Pmem, Side, emulate};
 
 /// Bytes that are copied between a few prefetches and the next ones.

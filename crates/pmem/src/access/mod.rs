@@ -8,6 +8,5 @@ pub(crate) mod load;
 pub(crate) mod order;
 #[cfg(feature = "poison")]
 pub(crate) mod poison;
-pub(crate) mod raw;
 pub(crate) mod store;
 pub(crate) mod stream;

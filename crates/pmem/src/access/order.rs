@@ -1,7 +1,7 @@
 //! Order and durability: flush and fence.
 
-use crate::access::flush::{LINE, lines, store_fence};
-use crate::cpu::cpu;
+use crate::access::flush::{lines, store_fence};
+use crate::cpu::{LINE, cpu};
 use crate::processes::counters;
 use crate::{Error, FlushInstr, Pmem, RECORDING, emulate};
 

@@ -3,7 +3,8 @@
 //! lines are flushed here.
 
 use crate::access::copy::{Outcome, finish};
-use crate::access::flush::{LINE, lines};
+use crate::access::flush::lines;
+use crate::cpu::LINE;
 use crate::processes::counters;
 use crate::{Fault, FlushInstr, Pmem, RECORDING, Side, emulate};
 
@@ -274,7 +275,7 @@ impl Pmem {
 
 #[cfg(test)]
 mod tests {
-    use crate::mapping::map::Mapping;
+    use crate::address_space::Mapping;
     use crate::processes::counters;
     use crate::{Fault, Pmem, Side};
 

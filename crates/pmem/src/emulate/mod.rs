@@ -15,15 +15,12 @@ pub(crate) mod ticks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::access::flush::LINE;
+use crate::cpu::LINE;
+pub(crate) use crate::processes::active::active;
+use crate::processes::active::{self, COUNTING};
 use crate::processes::death;
 use crate::processes::thread;
 use crate::{Emulation, Pmem};
-
-/// What is on in this process: [`COUNTING`], and how many pools are emulated.
-static ACTIVE: AtomicU64 = AtomicU64::new(0);
-/// [`death`] wants to see each barrier.
-const COUNTING: u64 = 1 << 63;
 
 /// Written lines that wait in the medium's queues, in ns of its time.
 const QUEUE_NS: u64 = 1000;
@@ -35,17 +32,6 @@ const BUSY_S_MAX: u64 = 10;
 const CREDIT_NS_MAX: u64 = 100;
 /// No offset: the word is this process's own.
 const NOT_SHARED: u64 = u64::MAX;
-
-/// Not 0 if something is on.
-#[inline(always)]
-pub(crate) fn active() -> u64 {
-    ACTIVE.load(Ordering::Relaxed)
-}
-
-/// Shows every barrier from now on to [`death`].
-pub(crate) fn count_barriers() {
-    ACTIVE.fetch_or(COUNTING, Ordering::Relaxed);
-}
 
 /// What was charged to this process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +63,7 @@ pub(crate) struct Emulator {
 
 impl Emulator {
     fn new(asked: Emulation) -> Emulator {
-        ACTIVE.fetch_add(1, Ordering::Relaxed);
+        active::emulation_begins();
         let per_line = |rate| (LINE * PARTS * 1_000_000_000 + rate / 2) / rate;
         Emulator {
             asked,
@@ -153,7 +139,7 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        ACTIVE.fetch_sub(1, Ordering::Relaxed);
+        active::emulation_ends();
     }
 }
 

@@ -1,9 +1,6 @@
-//! A pool's file in the address space, and the medium below it.
+//! A pool: its file, mapped.
 
-pub(crate) mod map;
-pub(crate) mod medium;
 pub(crate) mod open;
-pub(crate) mod pages;
 pub(crate) mod pool;
 pub(crate) mod renew;
 pub mod view;

@@ -6,11 +6,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::access::flush::FlushMode;
+use crate::address_space::{HUGE, Mapping};
 use crate::cpu::cpu;
-use crate::mapping::map::{HUGE, Mapping};
-use crate::mapping::medium::{self, DaxDevice};
 use crate::mapping::pool::Parts;
+use crate::medium::{self, DaxDevice, FlushMode};
 use crate::protection::Guard;
 use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem, ProtectMode};
 

@@ -10,8 +10,8 @@ use crate::Medium;
 use crate::access::copy::Copier;
 use crate::access::dirty::DirtyRanges;
 use crate::access::landing::{self, Node};
+use crate::address_space::{HUGE, Mapping, is_huge};
 use crate::emulate::Emulator;
-use crate::mapping::map::{self, HUGE, Mapping};
 use crate::protection::Guard;
 
 /// Which file a pool is, whatever its name.
@@ -216,7 +216,7 @@ impl Pmem {
     /// also where it can't be told (kernels before 6.7).
     pub fn has_huge_pages(&self) -> bool {
         // A page has to be there before its size can be told.
-        self.copy_out(0, &mut [0; 8]).is_ok() && map::is_huge(self.base, self.len as usize)
+        self.copy_out(0, &mut [0; 8]).is_ok() && is_huge(self.base, self.len as usize)
     }
 
     /// Which file it is.

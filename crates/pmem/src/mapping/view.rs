@@ -10,7 +10,7 @@ use std::path::Path;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use crate::access::copy::Copier;
-use crate::mapping::map::{HUGE, Mapping};
+use crate::address_space::{HUGE, Mapping};
 use crate::{Identity, Pmem};
 
 const PAGE: usize = 4096;

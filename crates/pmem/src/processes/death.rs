@@ -9,7 +9,7 @@ use std::arch::asm;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::emulate;
+use crate::processes::active;
 
 static BARRIERS_LEFT: AtomicU64 = AtomicU64::new(0);
 static INSTRUCTIONS_LEFT: AtomicU64 = AtomicU64::new(0);
@@ -31,21 +31,21 @@ pub fn arm(barrier: u64, instructions: u64) {
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGTRAP, &action, null_mut());
     }
-    emulate::count_barriers();
+    active::count_barriers();
 }
 
 /// The thread that does the `barrier`-th fence from now is to end there, without a word: what it was doing stays half done.
 pub fn end_thread_at(barrier: u64) {
     ENDS.store(true, Ordering::Relaxed);
     BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
-    emulate::count_barriers();
+    active::count_barriers();
 }
 
 /// The process is to stop, by SIGSTOP, when it has done its `barrier`-th fence from now; it goes on with SIGCONT.
 pub fn stop_at(barrier: u64) {
     STOPS.store(true, Ordering::Relaxed);
     BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
-    emulate::count_barriers();
+    active::count_barriers();
 }
 
 /// A fence, just done, of a process that counts them.

@@ -1,5 +1,6 @@
 //! What processes and threads that share a pool know of each other.
 
+pub(crate) mod active;
 pub mod counters;
 pub mod death;
 pub(crate) mod futex;

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::Error;
-use crate::mapping::map::Mapping;
-use crate::mapping::medium::examine;
+use crate::address_space::Mapping;
+use crate::medium::examine;
 use crate::processes::life;
 
 /// One locked byte; dropping it unlocks.

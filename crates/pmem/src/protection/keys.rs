@@ -13,8 +13,8 @@ use std::arch::asm;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use crate::address_space::Mapping;
 use crate::cpu::cpu;
-use crate::mapping::map::Mapping;
 use crate::processes::counters;
 use crate::processes::thread;
 

@@ -6,6 +6,7 @@
 //!   while any thread is in a window, all may store. For comparison, and for machines without keys.
 
 pub(crate) mod keys;
+pub(crate) mod pages;
 pub(crate) mod stray;
 pub(crate) mod window;
 
@@ -13,9 +14,9 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-use crate::mapping::map::Mapping;
-use crate::mapping::pages::Pages;
+use crate::address_space::Mapping;
 use crate::protection::keys::Key;
+use crate::protection::pages::Pages;
 
 /// What protection is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,10 +6,10 @@
 
 use std::io;
 
-use crate::access::raw;
-use crate::mapping::map::Mapping;
+use crate::address_space::Mapping;
 use crate::processes::counters;
 use crate::processes::thread;
+use crate::raw;
 
 /// The pages of one mapping.
 #[derive(Debug)]

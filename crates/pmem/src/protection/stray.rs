@@ -3,8 +3,7 @@
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::access::landing::offset_in_pool;
-use crate::access::raw;
+use crate::raw;
 
 /// Of those whose handler goes on, the first ones are told of.
 const TOLD_MAX: u32 = 8;
@@ -48,7 +47,8 @@ impl Write for Line {
     }
 }
 
-/// Says what happened, if a mapping of a pool refused the access. Async-signal-safe.
+/// Says what happened, if a mapping of a pool refused the access: `offset_in_pool` tells where in one an address lies.
+/// Async-signal-safe.
 ///
 /// # Safety
 /// The pointers are those that the kernel gave to a handler of the signal.
@@ -56,6 +56,7 @@ pub(crate) unsafe fn tell(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
+    offset_in_pool: fn(usize) -> Option<usize>,
 ) {
     // SAFETY: the caller's promise.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };

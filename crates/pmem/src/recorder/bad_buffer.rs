@@ -1,6 +1,6 @@
 //! A program's buffer that ends early, for those who check what calls make of one (feature `record`).
 
-use crate::mapping::map::Mapping;
+use crate::address_space::Mapping;
 use std::io;
 
 const PAGE: usize = 4096;

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::Pmem;
-use crate::access::flush::LINE;
+use crate::cpu::LINE;
 pub use crate::recorder::bad_buffer::bad_buffer;
 
 /// How a store is done, and so how it may be torn by a crash.

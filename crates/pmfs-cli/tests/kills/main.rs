@@ -11,6 +11,7 @@
 
 #[path = "../bench/mod.rs"]
 mod bench;
+#[path = "../torture/model.rs"]
 mod model;
 mod random;
 mod tally;

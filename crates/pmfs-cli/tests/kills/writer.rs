@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::{Errno, write};
 
-use crate::model::{DIR_MODE, FILE_MODE, Model, Node, Op, View, difference, observe};
+use crate::model::{
+    Change, DIR_MODE, FILE_MODE, Found, Kind, Model, Node, Seen, content, difference, view_of,
+};
 use crate::random::Random;
 
 const SHARED_DIR: &str = "shared";
@@ -19,6 +23,14 @@ const SHARED_LOG: &str = "shared.log";
 const RECORD_BYTES: usize = 40;
 const NAMES_MAX: usize = 40;
 const FILE_BYTES_MAX: usize = 256 << 10;
+
+/// A call, of those that change something. Each is one request to the daemon.
+#[derive(Clone, Debug)]
+enum Op {
+    Own(Change),
+    /// A record of this writer's at the end of the log that all writers share: its number.
+    Record(u64),
+}
 
 pub struct Writer {
     name: String,
@@ -86,10 +98,10 @@ impl Writer {
 
     /// The call has taken effect.
     fn settle(&mut self, op: &Op) {
-        if let Op::Record { .. } = op {
-            self.records += 1;
+        match op {
+            Op::Record(_) => self.records += 1,
+            Op::Own(change) => self.model.apply(change),
         }
-        self.model.apply(op);
         // A file whose last name went may be kept open, as programs do with temporary files.
         let nodes = &self.model.nodes;
         let gone: Vec<u64> = (self.open.keys().copied())
@@ -108,85 +120,90 @@ impl Writer {
 
     fn choose(&mut self) -> Option<Op> {
         let names: Vec<String> = self.model.names.keys().cloned().collect();
-        let files = self.paths(|node| matches!(node, Node::File { .. }));
-        let dirs = self.paths(|node| matches!(node, Node::Dir { .. }));
+        let files = self.paths(|node| node.kind == Kind::File);
+        let dirs = self.paths(|node| node.kind == Kind::Dir);
         let dice = self.random.below(100);
         if names.len() > NAMES_MAX || (names.len() > 20 && dice < 12) {
-            return self.removal(&names);
+            return self.removal(&names).map(Op::Own);
         }
+        if (45..55).contains(&dice) {
+            return Some(Op::Record(self.records));
+        }
+        self.change(dice, &files, &dirs).map(Op::Own)
+    }
+
+    fn change(&mut self, dice: u64, files: &[String], dirs: &[String]) -> Option<Change> {
         match dice {
-            0..12 => Some(Op::Create {
-                path: self.fresh_name(&dirs),
+            0..12 => Some(Change::Create {
+                path: self.fresh_name(dirs),
             }),
-            12..17 => Some(Op::Mkdir {
-                path: self.fresh_name(&dirs),
+            12..17 => Some(Change::Mkdir {
+                path: self.fresh_name(dirs),
             }),
-            17..20 => Some(Op::Symlink {
+            17..20 => Some(Change::Symlink {
                 target: format!("to/{dice}/{}", self.random.below(1000)),
-                path: self.fresh_name(&dirs),
+                path: self.fresh_name(dirs),
             }),
-            20..30 => self.rename(&files, &dirs),
-            30..33 => Some(Op::Exchange {
-                one: self.random.pick(&files)?.clone(),
-                other: self.random.pick(&files)?.clone(),
+            20..30 => self.rename(files, dirs),
+            30..33 => Some(Change::Exchange {
+                one: self.random.pick(files)?.clone(),
+                other: self.random.pick(files)?.clone(),
             })
-            .filter(|op| !matches!(op, Op::Exchange { one, other } if one == other)),
-            33..37 => Some(Op::Link {
-                from: self.random.pick(&files)?.clone(),
-                to: self.fresh_name(&dirs),
+            .filter(|change| !matches!(change, Change::Exchange { one, other } if one == other)),
+            33..37 => Some(Change::Link {
+                from: self.random.pick(files)?.clone(),
+                to: self.fresh_name(dirs),
             }),
-            37..40 => Some(Op::Chmod {
-                path: self.random.pick(&files)?.clone(),
+            37..40 => Some(Change::Chmod {
+                path: self.random.pick(files)?.clone(),
                 mode: 0o600 | self.random.below(64) as u32,
             }),
-            40..45 => Some(Op::Truncate {
-                path: self.random.pick(&files)?.clone(),
+            40..45 => Some(Change::Truncate {
+                path: self.random.pick(files)?.clone(),
                 len: self.random.below(FILE_BYTES_MAX as u64) as usize,
             }),
-            45..55 => Some(Op::Record {
-                number: self.records,
-            }),
-            _ => self.data(&files, dice),
+            _ => self.data(files, dice),
         }
     }
 
-    fn data(&mut self, files: &[String], dice: u64) -> Option<Op> {
+    fn data(&mut self, files: &[String], dice: u64) -> Option<Change> {
         let path = self.random.pick(files)?.clone();
-        let len = self.len_of(&path);
+        let len = self.model.node(&path).content.len();
         let blocks = (len / 4096) as u64;
         match dice {
-            55..70 if len < FILE_BYTES_MAX => {
-                let count = self.random.below(9000) as usize + 1;
-                let bytes = self.bytes(count);
-                Some(Op::Append { path, bytes })
-            }
+            55..70 if len < FILE_BYTES_MAX => Some(Change::Append {
+                path,
+                len: self.random.below(9000) as usize + 1,
+                fill: self.random.next(),
+            }),
             // Whole blocks, as databases do.
-            70..90 if blocks > 0 => {
-                let at = self.random.below(blocks) as usize * 4096;
-                let bytes = self.bytes(4096);
-                Some(Op::Write { path, at, bytes })
-            }
-            _ => {
-                let at = self.random.below(len.min(FILE_BYTES_MAX) as u64 + 1) as usize;
-                let count = self.random.below(40_000) as usize + 1;
-                let bytes = self.bytes(count);
-                Some(Op::Write { path, at, bytes })
-            }
+            70..90 if blocks > 0 => Some(Change::Write {
+                path,
+                at: self.random.below(blocks) as usize * 4096,
+                len: 4096,
+                fill: self.random.next(),
+            }),
+            _ => Some(Change::Write {
+                path,
+                at: self.random.below(len.min(FILE_BYTES_MAX) as u64 + 1) as usize,
+                len: self.random.below(40_000) as usize + 1,
+                fill: self.random.next(),
+            }),
         }
     }
 
-    fn removal(&mut self, names: &[String]) -> Option<Op> {
+    fn removal(&mut self, names: &[String]) -> Option<Change> {
         let path = self.random.pick(names)?.clone();
-        let is_dir = matches!(self.model.nodes[&self.model.names[&path]], Node::Dir { .. });
+        let is_dir = self.model.node(&path).kind == Kind::Dir;
         if !is_dir {
-            return Some(Op::Unlink { path });
+            return Some(Change::Unlink { path });
         }
         let below = format!("{path}/");
         let empty = !names.iter().any(|name| name.starts_with(&below));
-        empty.then_some(Op::Rmdir { path })
+        empty.then_some(Change::Rmdir { path })
     }
 
-    fn rename(&mut self, files: &[String], dirs: &[String]) -> Option<Op> {
+    fn rename(&mut self, files: &[String], dirs: &[String]) -> Option<Change> {
         let from = self.random.pick(files)?.clone();
         let over = self.random.below(2) == 0;
         let to = if over {
@@ -194,7 +211,7 @@ impl Writer {
         } else {
             self.fresh_name(dirs)
         };
-        (from != to).then_some(Op::Rename { from, to })
+        (from != to).then_some(Change::Rename { from, to })
     }
 
     fn paths(&self, wanted: impl Fn(&Node) -> bool) -> Vec<String> {
@@ -223,65 +240,55 @@ impl Writer {
         }
     }
 
-    fn len_of(&self, path: &str) -> usize {
-        match &self.model.nodes[&self.model.names[path]] {
-            Node::File { content, .. } => content.len(),
-            _ => 0,
-        }
-    }
-
-    /// Bytes that no other call of any writer writes.
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut stream = Random::new(self.random.next());
-        let mut bytes = Vec::with_capacity(count + 8);
-        while bytes.len() < count {
-            bytes.extend(stream.next().to_le_bytes());
-        }
-        bytes.truncate(count);
-        bytes
-    }
-
     fn call(&mut self, mount: &Path) -> io::Result<()> {
         let op = self.in_flight.clone().expect("a call to make");
+        let change = match op {
+            Op::Own(change) => change,
+            Op::Record(number) => return self.record(mount, number),
+        };
         let at = |path: &String| mount.join(path);
-        match &op {
-            Op::Create { path } => {
+        match &change {
+            Change::Create { path } => {
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create_new(true);
                 options.mode(FILE_MODE).open(at(path)).map(drop)
             }
-            Op::Write {
+            Change::Write {
                 path,
                 at: offset,
-                bytes,
-            } => {
-                let done = self.file(mount, path)?.write_at(bytes, *offset as u64)?;
-                whole(done, bytes.len())
+                len,
+                fill,
+            } => self.write(mount, path, *offset, &content(*fill, *len)),
+            Change::Append { path, len, fill } => {
+                let end = self.model.node(path).content.len();
+                self.write(mount, path, end, &content(*fill, *len))
             }
-            Op::Append { path, bytes } => {
-                let end = self.len_of(path) as u64;
-                let done = self.file(mount, path)?.write_at(bytes, end)?;
-                whole(done, bytes.len())
-            }
-            Op::Truncate { path, len } => self.file(mount, path)?.set_len(*len as u64),
-            Op::Rename { from, to } => fs::rename(at(from), at(to)),
-            Op::Exchange { one, other } => Ok(renameat_with(
+            Change::Truncate { path, len } => self.file(mount, path)?.set_len(*len as u64),
+            Change::Rename { from, to } => fs::rename(at(from), at(to)),
+            Change::Exchange { one, other } => Ok(renameat_with(
                 CWD,
                 at(one),
                 CWD,
                 at(other),
                 RenameFlags::EXCHANGE,
             )?),
-            Op::Link { from, to } => fs::hard_link(at(from), at(to)),
-            Op::Symlink { target, path } => symlink(target, at(path)),
-            Op::Unlink { path } => fs::remove_file(at(path)),
-            Op::Mkdir { path } => DirBuilder::new().mode(DIR_MODE).create(at(path)),
-            Op::Rmdir { path } => fs::remove_dir(at(path)),
-            Op::Chmod { path, mode } => {
+            Change::Link { from, to } => fs::hard_link(at(from), at(to)),
+            Change::Symlink { target, path } => symlink(target, at(path)),
+            Change::Unlink { path } => fs::remove_file(at(path)),
+            Change::Mkdir { path } => DirBuilder::new().mode(DIR_MODE).create(at(path)),
+            Change::Rmdir { path } => fs::remove_dir(at(path)),
+            Change::Chmod { path, mode } => {
                 fs::set_permissions(at(path), Permissions::from_mode(*mode))
             }
-            Op::Record { number } => self.record(mount, *number),
+            Change::Punch { .. } | Change::SetXattr { .. } | Change::RemoveXattr { .. } => {
+                unreachable!("{change:?} is not chosen here")
+            }
         }
+    }
+
+    fn write(&mut self, mount: &Path, path: &str, at: usize, bytes: &[u8]) -> io::Result<()> {
+        let done = self.file(mount, path)?.write_at(bytes, at as u64)?;
+        whole(done, bytes.len())
     }
 
     /// The file, open: opened once, as programs do.
@@ -325,28 +332,31 @@ impl Writer {
                 return Err(format!("{}: {:?}: {error}", self.name, self.in_flight));
             }
         }
-        let mut found = View::new();
+        let mut found = Found::new();
         observe(mount, &self.name, "", &mut found)
             .and_then(|()| observe(mount, SHARED_DIR, &format!("{}-", self.name), &mut found))
             .map_err(|error| format!("{}: reading back: {error}", self.name))?;
+        let found = view_of(found);
         let Some(before) = difference(&self.model.view(), &found) else {
             // A record in flight is judged with the shared log.
             self.in_flight = self
                 .in_flight
                 .take()
-                .filter(|op| matches!(op, Op::Record { .. }));
+                .filter(|op| matches!(op, Op::Record(_)));
             return Ok(false);
         };
-        let Some(op) = self.in_flight.take() else {
-            return Err(format!("{}: {before}; no call was in flight", self.name));
+        let Some(Op::Own(change)) = self.in_flight.take() else {
+            return Err(format!(
+                "{}: {before}; no such call was in flight",
+                self.name
+            ));
         };
-        self.model.apply(&op);
+        self.model.apply(&change);
         match difference(&self.model.view(), &found) {
             None => Ok(true),
             Some(after) => Err(format!(
-                "{}: neither before nor after {}\nbefore: {before}\nafter: {after}",
-                self.name,
-                short(&op)
+                "{}: neither before nor after {change:?}\nbefore: {before}\nafter: {after}",
+                self.name
             )),
         }
     }
@@ -407,13 +417,41 @@ fn whole(done: usize, asked: usize) -> io::Result<()> {
     Err(io::Error::other(format!("{done} of {asked} bytes written")))
 }
 
-/// Without the bytes.
-fn short(op: &Op) -> String {
-    match op {
-        Op::Write { path, at, bytes } => {
-            format!("Write {{ {path}, {} bytes at {at} }}", bytes.len())
+/// Adds everything below `dir` to what is found, by path from `mount`; of names directly in it, those that begin with `prefix`.
+///
+/// # Errors
+/// What the mount answers.
+fn observe(mount: &Path, dir: &str, prefix: &str, found: &mut Found) -> io::Result<()> {
+    for entry in fs::read_dir(mount.join(dir))? {
+        let name = entry?.file_name().into_string().expect("names are ASCII");
+        if !name.starts_with(prefix) {
+            continue;
         }
-        Op::Append { path, bytes } => format!("Append {{ {path}, {} bytes }}", bytes.len()),
-        other => format!("{other:?}"),
+        let path = format!("{dir}/{name}");
+        let at = mount.join(&path);
+        let metadata = fs::symlink_metadata(&at)?;
+        let mut node = Node {
+            kind: Kind::File,
+            mode: metadata.permissions().mode() & 0o7777,
+            xattrs: BTreeMap::new(),
+            content: Vec::new(),
+        };
+        if metadata.is_dir() {
+            observe(mount, &path, "", found)?;
+            node.kind = Kind::Dir;
+        } else if metadata.is_symlink() {
+            let target = fs::read_link(&at)?.into_os_string();
+            node.kind = Kind::Symlink(target.into_string().expect("targets are ASCII"));
+        } else {
+            node.content = fs::read(&at)?;
+            assert_eq!(node.content.len() as u64, metadata.len(), "{path}: size");
+        }
+        let seen = Seen {
+            node,
+            links: metadata.nlink(),
+            first: String::new(),
+        };
+        found.insert(path, (seen, metadata.ino()));
     }
+    Ok(())
 }

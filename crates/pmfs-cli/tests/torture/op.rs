@@ -4,7 +4,7 @@
 use pmfs::LockClass;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Kind, Model, Node};
+use crate::model::{Change, Kind, Model, Node, content};
 use crate::random::Random;
 
 /// Workers.
@@ -51,74 +51,13 @@ const OPEN_MAX: usize = 6;
 /// What a worker does next. First those on its own files, then those among all.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Create {
-        path: String,
-    },
-    Mkdir {
-        path: String,
-    },
-    Symlink {
-        target: String,
-        path: String,
-    },
-    Write {
-        path: String,
-        at: usize,
-        len: usize,
-        fill: u64,
-    },
-    Append {
-        path: String,
-        len: usize,
-        fill: u64,
-    },
+    Own(Change),
     /// By a file held open, with or without a name.
     WriteOpen {
         open: usize,
         at: usize,
         len: usize,
         fill: u64,
-    },
-    Truncate {
-        path: String,
-        len: usize,
-    },
-    Punch {
-        path: String,
-        at: usize,
-        len: usize,
-    },
-    Rename {
-        from: String,
-        to: String,
-    },
-    Exchange {
-        one: String,
-        other: String,
-    },
-    Link {
-        from: String,
-        to: String,
-    },
-    Unlink {
-        path: String,
-    },
-    Rmdir {
-        path: String,
-    },
-    Chmod {
-        path: String,
-        mode: u32,
-    },
-    SetXattr {
-        path: String,
-        name: String,
-        len: usize,
-        fill: u64,
-    },
-    RemoveXattr {
-        path: String,
-        name: String,
     },
     Open {
         path: String,
@@ -274,22 +213,24 @@ impl Op {
     /// Place in [`NAMES`].
     pub fn number(&self) -> u8 {
         match self {
-            Op::Create { .. } => 0,
-            Op::Mkdir { .. } => 1,
-            Op::Symlink { .. } => 2,
-            Op::Write { .. } => 3,
-            Op::Append { .. } => 4,
+            Op::Own(change) => match change {
+                Change::Create { .. } => 0,
+                Change::Mkdir { .. } => 1,
+                Change::Symlink { .. } => 2,
+                Change::Write { .. } => 3,
+                Change::Append { .. } => 4,
+                Change::Truncate { .. } => 6,
+                Change::Punch { .. } => 7,
+                Change::Rename { .. } => 8,
+                Change::Exchange { .. } => 9,
+                Change::Link { .. } => 10,
+                Change::Unlink { .. } => 11,
+                Change::Rmdir { .. } => 12,
+                Change::Chmod { .. } => 13,
+                Change::SetXattr { .. } => 14,
+                Change::RemoveXattr { .. } => 15,
+            },
             Op::WriteOpen { .. } => 5,
-            Op::Truncate { .. } => 6,
-            Op::Punch { .. } => 7,
-            Op::Rename { .. } => 8,
-            Op::Exchange { .. } => 9,
-            Op::Link { .. } => 10,
-            Op::Unlink { .. } => 11,
-            Op::Rmdir { .. } => 12,
-            Op::Chmod { .. } => 13,
-            Op::SetXattr { .. } => 14,
-            Op::RemoveXattr { .. } => 15,
             Op::Open { .. } => 16,
             Op::Close { .. } => 17,
             Op::Read { .. } => 18,
@@ -375,20 +316,33 @@ impl State {
             Op::Guarded { guard, .. } => self.counted[LOCKS + guard] += outcome,
             Op::TakeRange { range, .. } if outcome > 0 => self.range = Some((range, outcome)),
             Op::GiveRange => self.range = None,
-            _ => self.own.apply(op),
+            _ => self.apply_to_own(op),
         }
     }
-}
 
-/// The bytes that a fill stands for; no other operation writes them.
-pub fn content(fill: u64, len: usize) -> Vec<u8> {
-    let mut stream = Random::new(fill);
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        bytes.extend(stream.next().to_le_bytes());
+    /// What it makes of the worker's own files.
+    pub fn apply_to_own(&mut self, op: &Op) {
+        let own = &mut self.own;
+        match *op {
+            Op::Own(ref change) => own.apply(change),
+            Op::Open { ref path } => own.open(path),
+            Op::Dup { open } => own.dup(open),
+            Op::Close { open } => own.close(open),
+            Op::WriteOpen {
+                open,
+                at,
+                len,
+                fill,
+            } => own.write_open(open, at, &content(fill, len)),
+            Op::Seek { open, to } => own.seek(open, to),
+            Op::WriteNext { open, len, fill } => {
+                own.write_open(open, own.offset(open), &content(fill, len));
+                own.move_by(open, len);
+            }
+            Op::ReadNext { open, len } => own.move_by(open, own.next_bytes(open, len).len()),
+            _ => {}
+        }
     }
-    bytes.truncate(len);
-    bytes
 }
 
 /// Chooses operations for a worker.
@@ -415,8 +369,10 @@ impl<'a> Chooser<'a> {
             0..56 => self.own(),
             dice => self.shared(dice),
         };
-        op.unwrap_or_else(|| Op::Create {
-            path: self.fresh_name(),
+        op.unwrap_or_else(|| {
+            Op::Own(Change::Create {
+                path: self.fresh_name(),
+            })
         })
     }
 
@@ -501,26 +457,26 @@ impl<'a> Chooser<'a> {
         }
         match dice {
             0..10 => None,
-            10..14 => Some(Op::Mkdir {
+            10..14 => Some(Op::Own(Change::Mkdir {
                 path: self.fresh_name(),
-            }),
-            14..17 => Some(Op::Symlink {
+            })),
+            14..17 => Some(Op::Own(Change::Symlink {
                 target: format!("to/{}", self.random.below(1000)),
                 path: self.fresh_name(),
-            }),
+            })),
             17..27 => self.rename(),
             27..30 => {
                 let (one, other) = (self.file()?, self.file()?);
-                (one != other).then_some(Op::Exchange { one, other })
+                (one != other).then_some(Op::Own(Change::Exchange { one, other }))
             }
-            30..34 => Some(Op::Link {
+            30..34 => Some(Op::Own(Change::Link {
                 from: self.file()?,
                 to: self.fresh_name(),
-            }),
-            34..37 => Some(Op::Chmod {
+            })),
+            34..37 => Some(Op::Own(Change::Chmod {
                 path: self.file()?,
                 mode: 0o600 | self.random.below(64) as u32,
-            }),
+            })),
             37..45 => self.attribute(),
             45..50 => self.removal(),
             50..66 => self.with_open(),
@@ -534,39 +490,39 @@ impl<'a> Chooser<'a> {
         let fill = self.random.next();
         let reach = len.min(FILE_BYTES_MAX);
         Some(match dice {
-            66..71 => Op::Truncate {
+            66..71 => Op::Own(Change::Truncate {
                 path,
                 len: self.below(FILE_BYTES_MAX),
-            },
-            71..74 => Op::Punch {
+            }),
+            71..74 => Op::Own(Change::Punch {
                 path,
                 at: self.below(reach + 1),
                 len: self.below(12_000) + 1,
-            },
-            74..80 if len < FILE_BYTES_MAX => Op::Append {
+            }),
+            74..80 if len < FILE_BYTES_MAX => Op::Own(Change::Append {
                 path,
                 len: self.below(9000) + 1,
                 fill,
-            },
+            }),
             // Whole blocks, as databases do.
-            80..86 if len >= 4096 => Op::Write {
+            80..86 if len >= 4096 => Op::Own(Change::Write {
                 path,
                 at: self.below(len / 4096) * 4096,
                 len: 4096,
                 fill,
-            },
-            86..92 => Op::Write {
+            }),
+            86..92 => Op::Own(Change::Write {
                 path,
                 at: self.below(reach + 1),
                 len: self.below(200) + 1,
                 fill,
-            },
-            92..97 => Op::Write {
+            }),
+            92..97 => Op::Own(Change::Write {
                 path,
                 at: self.below(reach + 1),
                 len: self.below(40_000) + 1,
                 fill,
-            },
+            }),
             _ => Op::Read { path },
         })
     }
@@ -610,15 +566,15 @@ impl<'a> Chooser<'a> {
         let path = self.file()?;
         let name = format!("user.{}", self.random.below(4));
         if self.random.below(3) == 0 && self.state.own.node(&path).xattrs.contains_key(&name) {
-            return Some(Op::RemoveXattr { path, name });
+            return Some(Op::Own(Change::RemoveXattr { path, name }));
         }
         let len = if self.random.below(8) == 0 { 9000 } else { 100 };
-        Some(Op::SetXattr {
+        Some(Op::Own(Change::SetXattr {
             path,
             name,
             len: self.below(len) + 1,
             fill: self.random.next(),
-        })
+        }))
     }
 
     fn removal(&mut self) -> Option<Op> {
@@ -626,11 +582,11 @@ impl<'a> Chooser<'a> {
         let nth = self.random.below(names.len().max(1) as u64) as usize;
         let path = names.keys().nth(nth)?.clone();
         if self.state.own.node(&path).kind != Kind::Dir {
-            return Some(Op::Unlink { path });
+            return Some(Op::Own(Change::Unlink { path }));
         }
         let below = format!("{path}/");
         let empty = !names.keys().any(|name| name.starts_with(&below));
-        empty.then_some(Op::Rmdir { path })
+        empty.then_some(Op::Own(Change::Rmdir { path }))
     }
 
     fn rename(&mut self) -> Option<Op> {
@@ -640,7 +596,7 @@ impl<'a> Chooser<'a> {
         } else {
             self.fresh_name()
         };
-        (from != to).then_some(Op::Rename { from, to })
+        (from != to).then_some(Op::Own(Change::Rename { from, to }))
     }
 
     fn one_of(&mut self, wanted: fn(&Node) -> bool) -> Option<String> {

@@ -1,7 +1,6 @@
 //! A worker: attaches, verifies what its predecessor left, and works on until it is killed.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -13,8 +12,10 @@ use rustix::process::getppid;
 use crate::condemnation;
 use crate::face::{self, Done, Face, Handle, Stat, Way};
 use crate::journal::{self, Journal, Left};
-use crate::model::{DIR_MODE, FILE_MODE, Kind, Node, Seen, difference};
-use crate::op::{self, Chooser, MIXED, Op, State, content};
+use crate::model::{
+    Change, DIR_MODE, FILE_MODE, Found, Kind, Node, Seen, content, difference, view_of,
+};
+use crate::op::{self, Chooser, MIXED, Op, State};
 use crate::shared;
 
 /// Operations between two checkpoints.
@@ -23,9 +24,6 @@ const CHECKPOINT_OPS: u64 = 4096;
 /// Of a worker that is paced: operations between two pauses.
 const PAUSE_OPS: u64 = 32;
 const PAUSE: Duration = Duration::from_millis(4);
-
-/// Names as they are found, with their inodes.
-type Found = BTreeMap<String, (Seen, u64)>;
 
 /// What a worker is told.
 pub struct Orders {
@@ -102,7 +100,7 @@ impl Worker<'_> {
                     self.name()
                 );
             };
-            self.state.own.apply(op);
+            self.state.apply_to_own(op);
             if let Err(after) = self.verify() {
                 let name = self.name();
                 panic!("{name}: neither before nor after {op:?}\nbefore: {before}\nafter: {after}");
@@ -168,63 +166,65 @@ impl Worker<'_> {
         self.state.apply(op, outcome);
     }
 
-    /// An operation on the worker's own files: none may fail.
-    fn call(&mut self, op: &Op) -> Done<()> {
+    /// A change of the worker's own files: none may fail.
+    fn change(&self, change: &Change) -> Done<()> {
         let face = &self.face;
-        match op {
-            Op::Create { path } => face.create(path, FILE_MODE),
-            Op::Mkdir { path } => face.mkdir(path, DIR_MODE),
-            Op::Symlink { target, path } => face.symlink(target, path),
-            Op::Write {
+        match change {
+            Change::Create { path } => face.create(path, FILE_MODE),
+            Change::Mkdir { path } => face.mkdir(path, DIR_MODE),
+            Change::Symlink { target, path } => face.symlink(target, path),
+            Change::Write {
                 path,
                 at,
                 len,
                 fill,
             } => face.write(path, *at as u64, &content(*fill, *len)),
-            Op::Append { path, len, fill } => face.append(path, &content(*fill, *len)).map(drop),
-            Op::WriteOpen {
-                open,
-                at,
-                len,
-                fill,
-            } => face.write_open(self.open[*open], *at as u64, &content(*fill, *len)),
-            Op::Truncate { path, len } => face.truncate(path, *len as u64),
-            Op::Punch { path, at, len } => face.punch(path, *at as u64, *len as u64),
-            Op::Rename { from, to } => face.rename(from, to, RenameFlags::empty()),
-            Op::Exchange { one, other } => face.rename(one, other, RenameFlags::EXCHANGE),
-            Op::Link { from, to } => face.link(from, to),
-            Op::Unlink { path } => face.unlink(path),
-            Op::Rmdir { path } => face.rmdir(path),
-            Op::Chmod { path, mode } => face.chmod(path, *mode),
-            Op::SetXattr {
+            Change::Append { path, len, fill } => {
+                face.append(path, &content(*fill, *len)).map(drop)
+            }
+            Change::Truncate { path, len } => face.truncate(path, *len as u64),
+            Change::Punch { path, at, len } => face.punch(path, *at as u64, *len as u64),
+            Change::Rename { from, to } => face.rename(from, to, RenameFlags::empty()),
+            Change::Exchange { one, other } => face.rename(one, other, RenameFlags::EXCHANGE),
+            Change::Link { from, to } => face.link(from, to),
+            Change::Unlink { path } => face.unlink(path),
+            Change::Rmdir { path } => face.rmdir(path),
+            Change::Chmod { path, mode } => face.chmod(path, *mode),
+            Change::SetXattr {
                 path,
                 name,
                 len,
                 fill,
             } => face.setxattr(path, name, &content(*fill, *len)),
-            Op::RemoveXattr { path, name } => face.removexattr(path, name),
-            Op::Open { path } => {
-                let handle = face.open(path)?;
+            Change::RemoveXattr { path, name } => face.removexattr(path, name),
+        }
+    }
+
+    /// An operation on the worker's own files: none may fail.
+    fn call(&mut self, op: &Op) -> Done<()> {
+        match *op {
+            Op::Own(ref change) => self.change(change),
+            Op::Open { ref path } => {
+                let handle = self.face.open(path)?;
                 self.open.push(handle);
                 Ok(())
             }
             Op::Close { open } => {
-                let handle = self.open.remove(*open);
+                let handle = self.open.remove(open);
                 self.face.close(handle)
             }
-            Op::Read { path } => {
+            Op::Read { ref path } => {
                 let should = &self.state.own.node(path).content;
-                let is = face.read(path, 0, should.len() + 1)?;
+                let is = self.face.read(path, 0, should.len() + 1)?;
                 self.assert_same(op, &is, should);
                 Ok(())
             }
-            _ => self.call_open(op),
-        }
-    }
-
-    /// The same by handle.
-    fn call_open(&mut self, op: &Op) -> Done<()> {
-        match *op {
+            Op::WriteOpen {
+                open,
+                at,
+                len,
+                fill,
+            } => (self.face).write_open(self.open[open], at as u64, &content(fill, len)),
             Op::ReadOpen { open } => {
                 let own = &self.state.own;
                 let should = &own.nodes[&own.open[open].node].content;
@@ -264,30 +264,16 @@ impl Worker<'_> {
     /// Whether this worker's names are what the model says.
     fn verify(&self) -> Result<(), String> {
         let mut found = Found::new();
-        let mut first = BTreeMap::new();
         let worker = self.orders.worker;
         let seen = self
-            .observe(&op::home(worker), "", &mut found, &mut first)
-            .and_then(|()| self.observe(MIXED, &op::prefix(worker), &mut found, &mut first));
+            .observe(&op::home(worker), "", &mut found)
+            .and_then(|()| self.observe(MIXED, &op::prefix(worker), &mut found));
         seen.map_err(|errno| format!("reading back: {errno}"))?;
-        for (seen, ino) in found.values_mut() {
-            seen.first.clone_from(&first[ino]);
-        }
-        let found = found
-            .into_iter()
-            .map(|(path, (seen, _))| (path, seen))
-            .collect();
-        difference(&self.state.own.view(), &found).map_or(Ok(()), Err)
+        difference(&self.state.own.view(), &view_of(found)).map_or(Ok(()), Err)
     }
 
     /// The names below `dir` that begin so, in order.
-    fn observe(
-        &self,
-        dir: &str,
-        prefix: &str,
-        found: &mut Found,
-        first: &mut BTreeMap<u64, String>,
-    ) -> Done<()> {
+    fn observe(&self, dir: &str, prefix: &str, found: &mut Found) -> Done<()> {
         let mut names = self.face.list(dir)?;
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
@@ -300,14 +286,8 @@ impl Worker<'_> {
             let seen = self.seen(&path, &stat, kind)?;
             let is_dir = seen.node.kind == Kind::Dir;
             found.insert(path.clone(), (seen, stat.ino));
-            // The first name in the order of all names.
-            let ino = stat.ino;
-            let earlier = first.get(&ino).is_none_or(|other| path < *other);
-            if earlier {
-                first.insert(ino, path.clone());
-            }
             if is_dir {
-                self.observe(&path, "", found, first)?;
+                self.observe(&path, "", found)?;
             }
         }
         Ok(())

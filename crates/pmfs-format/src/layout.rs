@@ -1,5 +1,73 @@
 //! `on_media!`: a structure, its compile-time size check and its description from one definition.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Where a field of type `T` lies in the structure `S`: all that code knows of an address in a structure.
+///
+/// Each structure has one a field, of the field's name: `InodeRaw::size`.
+pub struct At<S, T> {
+    offset: u64,
+    field: PhantomData<fn(S) -> T>,
+}
+
+impl<S, T> Clone for At<S, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, T> Copy for At<S, T> {}
+
+impl<S, T> fmt::Debug for At<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "At({})", self.offset)
+    }
+}
+
+impl<S, T> At<S, T> {
+    pub(crate) const fn new(offset: usize) -> Self {
+        At {
+            offset: offset as u64,
+            field: PhantomData,
+        }
+    }
+
+    /// Bytes from the structure's start.
+    #[must_use]
+    pub const fn offset(self) -> u64 {
+        self.offset
+    }
+
+    /// The field in the structure that stands at `start`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn of(self, start: u64) -> u64 {
+        start + self.offset
+    }
+
+    /// Which of the structure's words it is in.
+    #[must_use]
+    pub const fn word(self) -> usize {
+        (self.offset / 8) as usize
+    }
+
+    /// Whether `next` begins where this ends.
+    #[must_use]
+    pub const fn is_before<U>(self, next: At<S, U>) -> bool {
+        self.offset + size_of::<T>() as u64 == next.offset
+    }
+}
+
+impl<S, T, const N: usize> At<S, [T; N]> {
+    /// One of several.
+    #[must_use]
+    pub const fn nth(self, index: usize) -> At<S, T> {
+        assert!(index < N, "a field has so many elements");
+        At::new(self.offset as usize + index * size_of::<T>())
+    }
+}
+
 /// One field of an on-media structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
@@ -27,7 +95,7 @@ pub struct Structure {
 }
 
 /// Defines a `repr(C)` structure without padding, asserts its size and the offset of each field that
-/// states one (`@ offset`), and gives it `structure()`, its description.
+/// states one (`@ offset`), and gives it a handle for each field and `structure()`, its description.
 macro_rules! on_media {
     (
         $(#[doc = $doc:literal])+
@@ -47,6 +115,11 @@ macro_rules! on_media {
             assert!(core::mem::size_of::<$name>() == $size);
             $( assert!(core::mem::offset_of!($name, $field) == $off); )+
         };
+
+        #[allow(non_upper_case_globals, reason = "a handle is called as its field")]
+        impl $name {
+            $( $(#[doc = $fdoc])+ pub const $field: crate::At<$name, $ty> = crate::At::new($off); )+
+        }
 
         impl $name {
             /// Bytes on the medium.

@@ -30,7 +30,7 @@ pub mod tree;
 pub use directory::DentryRaw;
 pub use inode::InodeRaw;
 pub use journal::LogEntryRaw;
-pub use layout::{Field, Structure};
+pub use layout::{At, Field, Structure};
 pub use runtime::{
     FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw, LockRaw,
     OpenFileRaw, RuntimeHeaderRaw, SlotRaw,

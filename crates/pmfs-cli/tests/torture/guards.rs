@@ -7,7 +7,8 @@ use pmfs::{LockClass, LockKind};
 use rustix::io::Errno;
 
 use crate::face::{Done, Face, Handle, Range};
-use crate::op::{GUARDS, LOCKS, Op, RANGES, WORKERS, content};
+use crate::model::content;
+use crate::op::{GUARDS, LOCKS, Op, RANGES, WORKERS};
 use crate::shared::increment;
 use crate::worker::Worker;
 

@@ -13,7 +13,8 @@ use rustix::io::Errno;
 
 use crate::face::{Done, Face};
 use crate::guards;
-use crate::op::{COUNTERS, LOCKS, Op, PLACES, RECORD_BYTES, STAMPS, TOKENS, WORKERS, content};
+use crate::model::content;
+use crate::op::{COUNTERS, LOCKS, Op, PLACES, RECORD_BYTES, STAMPS, TOKENS, WORKERS};
 use crate::worker::Worker;
 
 const COUNTER_BYTES: usize = (WORKERS + 1) * 8;

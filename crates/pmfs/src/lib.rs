@@ -45,7 +45,8 @@ mod error;
 mod file;
 mod fs;
 mod inode;
-mod journal;
+#[doc(hidden)]
+pub mod journal;
 mod mapping;
 mod medium;
 mod namespace;
@@ -59,6 +60,7 @@ mod recovery;
 #[cfg(test)]
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;
+mod settle;
 mod share;
 mod space;
 mod tree;
@@ -81,10 +83,12 @@ pub use clock::Clock;
 pub use error::{Damage, Error, FileError, Reason, Result};
 pub use file::overwrite::UNGUARDED_MAX;
 pub use fs::Fs;
+#[cfg(feature = "record")]
+pub use fs::lane_entries_left;
 pub use fs::map::{FileMap, MapMode};
 pub use fs::path::Place;
 #[cfg(feature = "record")]
-pub use journal::lane::{lane_entries_left, prefer_lane};
+pub use journal::lane::prefer_lane;
 pub use mapping::kernel_copy::WantedPages;
 pub use mapping::pin::BlockRun;
 pub use mapping::stored::Shown;
@@ -95,9 +99,9 @@ pub use pages::records::KernelCopy;
 pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
 };
+pub use recovery::inherit::{ForExec, ForFork};
 pub use share::counters::Totals;
 pub use share::freeze::{Freeze, FreezeProbe};
-pub use share::inherit::{ForExec, ForFork};
 pub use share::lease::Alone;
 #[doc(hidden)]
 pub use share::owner::protocol as lock_protocol;

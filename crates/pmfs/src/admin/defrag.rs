@@ -13,10 +13,11 @@ use crate::file::{Work, is_direct};
 use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::journal::lane::{Lane, Purpose};
-use crate::journal::settle::{intend_nodes, intend_subtree};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::space::alloc::{Bitmap, Class, REGION};
+use crate::settle::{intend_nodes, intend_subtree};
+use crate::space::alloc::Class;
+use crate::space::bitmap::{Bitmap, REGION};
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::{Entry, coverage, place};
 use crate::tree::{Found, Tree};
@@ -303,7 +304,7 @@ impl Pool {
 
     /// Where the next 2 MiB of a file begin of which something is in small leaves, from the block `index` on.
     fn next_small(&self, ino: Ino, mut index: u64) -> Result<Option<u64>> {
-        let _locks = crate::share::locks::LockSet::take(self, &[ino]);
+        let _locks = crate::journal::locks::LockSet::take(self, &[ino]);
         let inode = Inode::live(self, ino)?;
         inode.require_file()?;
         let tree: Tree = inode.tree();
@@ -485,7 +486,7 @@ impl Fs {
         if !dry {
             // A region with one of these could not be emptied.
             self.change(|pool| {
-                Lane::free_spares(pool);
+                pool.free_spares();
                 Ok(())
             })?;
         }

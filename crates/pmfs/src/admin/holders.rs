@@ -6,7 +6,7 @@ use crate::open::file_lock::table;
 use crate::open::open_table::Thing;
 use crate::pool::Pool;
 use crate::share::counters::Totals;
-use crate::share::owner::slot_of;
+use crate::share::holder::slot_of;
 use crate::share::slot::SLOT_SINCE;
 use crate::types::{FileId, Ino, LockClass, LockKind, LockRange};
 

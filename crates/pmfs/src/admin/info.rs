@@ -3,11 +3,11 @@
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::Inode;
+use crate::journal::locks::LockSet;
 use crate::medium::superblock;
 use crate::open::annex::Table;
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
-use crate::space::alloc::Bitmap;
+use crate::space::bitmap::Bitmap;
 use crate::tree::entry::coverage;
 use crate::types::FreePages;
 use crate::types::Ino;

@@ -31,7 +31,7 @@ impl Fs {
 
     /// Formats a mapping without a file: for tests and crash images.
     pub fn format_private(mem: pmem::Pmem, options: &MkfsOptions) -> Result<pmem::Pmem> {
-        Ok(format(mem, options)?.pm.into_mapping())
+        Ok(format(mem, options)?.into_mapping())
     }
 
     /// As [`Fs::mkfs`]; `progress` is told, where the kernel has to zero the pool's memory, of bytes done and bytes in all.

@@ -3,11 +3,10 @@
 
 use crate::admin::look::Look;
 use crate::journal::lane::Lane;
-use crate::open::annex::annex_word;
 use crate::open::file_lock::table;
-use crate::recovery;
-use crate::share::owner::slot_of;
-use crate::space::alloc::Bitmap;
+use crate::share::header;
+use crate::share::holder::slot_of;
+use crate::space::bitmap::Bitmap;
 use pmfs_format::LockRaw;
 
 /// What a slot, or all together, hold.
@@ -73,9 +72,9 @@ impl Look {
             held.groups += map.owner_words().filter(|&line| counts(line)).count() as u64;
         }
         let words = |words: [u64; 2]| words.into_iter().filter(|&word| counts(word)).count() as u64;
-        held.tables = words([recovery::rename_word(pool), recovery::grow_word(pool)])
-            + u64::from(counts(annex_word(pool)));
-        held.recovery = words(recovery::recovery_words(pool));
+        held.tables = words([header::rename_word(pool), header::grow_word(pool)])
+            + u64::from(counts(header::annex_word(pool)));
+        held.recovery = words([header::recovery_word(pool), header::closing_word(pool)]);
         let files = pool.file_lines().map(|(_, line)| line.off);
         let files = files.chain(pool.file_lock_buckets());
         held.files = files.filter(|&line| counts(line)).count() as u64;

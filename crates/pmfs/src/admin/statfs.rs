@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::journal::lane::Lane;
 use crate::pool::Pool;
-use crate::space::alloc::Bitmap;
+use crate::space::bitmap::Bitmap;
 use crate::types::StatFs;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::directory::NAME_MAX;

@@ -1,7 +1,8 @@
 //! One bucket: a header line of fingerprints, 63 record lines. The format is in [`pmfs_format::directory`].
 
 use crate::error::Result;
-use crate::persist::{Change, FreshSet, Transaction};
+use crate::journal::{Change, Transaction};
+use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::tree::corrupt;
 use crate::types::Ino;

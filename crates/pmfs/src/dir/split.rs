@@ -4,10 +4,10 @@ use super::bucket::{Bucket, encode, fingerprint, lines_for};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::journal::settle;
+use crate::journal::locks::LockSet;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
+use crate::settle;
 use crate::space::alloc::Class;
 use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
@@ -62,7 +62,7 @@ pub(crate) fn make_room(
             return Ok(changed.then_some(dir));
         }
         if !changed {
-            lane.work_on(&dir);
+            dir.account_in(lane);
         }
         changed = true;
         if found.entry.is_hole() {

@@ -4,8 +4,8 @@
 use super::source::Source;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::journal::locks::{self, LockSet, line_of};
 use crate::pool::Pool;
-use crate::share::locks::{self, LockSet, line_of};
 use crate::types::Ino;
 use pmfs_format::inode::SIZE_MAX;
 

@@ -196,14 +196,14 @@ impl Work<'_> {
 
     /// Settles what the call replaced, after all it allocated has found its place.
     pub fn replaced(&self) {
-        crate::journal::settle::settle_old(self.pool, self.lane);
+        crate::settle::settle_old(self.pool, self.lane);
         self.lane.settle_account();
         self.lane.clear_intents();
     }
 
     /// Settles what the call had in question, its locks still held.
     pub fn lane_done(&self) {
-        crate::journal::settle::settle(self.pool, self.lane);
+        crate::settle::settle(self.pool, self.lane);
         self.lane.settle_account();
         self.lane.clear_intents();
     }

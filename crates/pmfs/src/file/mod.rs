@@ -19,11 +19,13 @@ pub(crate) mod write;
 
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::journal::lane::{Claim, Lane};
-use crate::journal::settle::intend_subtree;
-use crate::persist::{Durable, FreshSet, Transaction};
+use crate::journal::Transaction;
+use crate::journal::claim::Claim;
+use crate::journal::lane::Lane;
+use crate::journal::locks::{LockSet, line_of};
+use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::share::locks::{LockSet, line_of};
+use crate::settle::intend_subtree;
 use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves, Swing};
 use crate::tree::{Found, Tree};
@@ -107,7 +109,7 @@ impl Work<'_> {
     /// Publishes a slot and a size together, durable on return.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_both(&mut self, swing: &Swing, size: u64) {
-        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
+        let mut tx = Transaction::begin(self.lane);
         let slot = tx.log(swing.slot, 8);
         let range = tx.log(self.inode.off, 16);
         let mut tx = tx.seal();
@@ -170,7 +172,7 @@ impl Pool {
             None => Inode::live_file(self, ino)?,
         };
         let lane = Claim::new(self);
-        lane.work_on(&inode);
+        inode.account_in(&lane);
         change(&mut Work {
             pool: self,
             locks,

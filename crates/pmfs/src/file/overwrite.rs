@@ -6,7 +6,8 @@ use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
 use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
-use crate::persist::{Durable, Redo, Transaction};
+use crate::journal::{Redo, Transaction};
+use crate::persist::Durable;
 use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, place};
@@ -120,7 +121,7 @@ impl Work<'_> {
         // Its last word has bytes behind the end, which an append stores to before it looks at what is owed.
         let ends_in_word = (at + data.len() as u64).next_multiple_of(8) > self.inode.size()
             && !planted!("bug-promise-past-end");
-        let mut tx = Redo::begin(&self.pool.pm, self.lane, ends_in_word);
+        let mut tx = Redo::begin(self.lane, ends_in_word);
         tx.add(head_off, head);
         if let Some(off) = tail_off {
             tx.add(off, tail);
@@ -228,7 +229,7 @@ impl Work<'_> {
             self.locks.change();
             self.pool.pm.publish_hidden(found.slot, new[0].0);
         }
-        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
+        let mut tx = Transaction::begin(self.lane);
         let range = tx.log_bytes(found.slot, 8 * count);
         let mut tx = tx.seal();
         self.locks.change();
@@ -313,7 +314,7 @@ impl Work<'_> {
         } else {
             fresh.barrier()
         };
-        let mut tx = Transaction::begin(&self.pool.pm, self.lane);
+        let mut tx = Transaction::begin(self.lane);
         let ranges: Vec<_> = saved
             .iter()
             .map(|&(to, len, from)| tx.log_saved(to, len, from, &durable))

@@ -7,9 +7,9 @@
 use super::Work;
 use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
-use crate::journal::settle::intend_changed;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
+use crate::settle::intend_changed;
 use crate::space::alloc::Class;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};

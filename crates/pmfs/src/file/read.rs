@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::pages::records;
+use crate::journal::locks;
 use crate::pool::Pool;
 use crate::tree::Tree;
 use crate::types::{AtimeMode, Ino};
@@ -31,7 +31,8 @@ impl Pool {
             return None;
         }
         self.alive().ok()?;
-        records::read_content_at_once(self, ino, || {
+        locks::read_line_at_once(self, ino, |line| {
+            self.pages_are_clean(line, ino).ok()?;
             let inode = Inode::live_file(self, ino).ok()?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
             if len == 0 || self.atime_due(&inode).is_some() {
@@ -63,7 +64,8 @@ impl Pool {
         let mut atime = None;
         // Nothing is handed out of the closure: what a `Result` has in it is moved several times, each a store that is
         // loaded again before it is done.
-        records::read_content(self, ino, || {
+        locks::read_line(self, ino, |line| {
+            self.pages_are_clean(line, ino)?;
             let inode = Inode::live_file(self, ino)?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
             atime = if len > 0 {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::pages::records;
+use crate::journal::locks;
 use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
@@ -11,7 +11,8 @@ impl Pool {
     /// The first offset from `at` on that holds data (`data`), or that reads as a hole, the end included.
     pub(crate) fn seek(&self, ino: Ino, at: u64, data: bool) -> Result<u64> {
         self.alive()?;
-        records::read_content(self, ino, || {
+        locks::read_line(self, ino, |line| {
+            self.pages_are_clean(line, ino)?;
             let inode = Inode::live(self, ino)?;
             inode.require_file()?;
             let size = inode.size();

@@ -11,9 +11,9 @@
 use super::{Work, block_of};
 use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
-use crate::journal::settle::intend_nodes;
 use crate::persist::Durable;
 use crate::pool::Pool;
+use crate::settle::intend_nodes;
 use crate::space::alloc::Class;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, Swing, write_node};

@@ -3,6 +3,7 @@
 //! Here is how one attaches and leaves, and what every call passes through; the calls are in the other files, by subject.
 
 mod content;
+mod entrance;
 mod files;
 mod lease;
 mod locks;
@@ -13,18 +14,21 @@ pub(crate) mod path;
 mod pins;
 
 use crate::error::{Error, Result};
+#[cfg(feature = "record")]
+use crate::journal::lane::Lane;
 use crate::mapping::kernel_copy::OwnCopies;
 use crate::mapping::stored::Watching;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
-use crate::share::attach;
+use crate::recovery::attach;
+use crate::recovery::inherit::{ForExec, ForFork};
 use crate::share::counters::Totals;
-use crate::share::entrance::Entrance;
-use crate::share::inherit::{ForExec, ForFork};
 use crate::types::{AtimeMode, DataMode, FileId, LockOwner, RecoveryReport};
+use entrance::Entrance;
 use map::Maps;
 use pmem::counters;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// One attachment to a pool. Calls are atomic and durable when they return; they may come from any thread.
@@ -41,7 +45,7 @@ pub struct Fs {
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    fn attached((pool, recovery): (Pool, RecoveryReport)) -> Fs {
+    fn attached((pool, recovery): (Arc<Pool>, RecoveryReport)) -> Fs {
         Fs {
             entrance: Entrance::new(pool),
             recovery,
@@ -87,7 +91,7 @@ impl Fs {
     /// Cleans up after a thread of this process that ended in the middle of a call, by its tag ([`pmem::thread::Thread::tag`]):
     /// for faces whose threads can do so without anybody else of the process waiting for what they held.
     pub fn clean_after_thread(&self, tag: u64) {
-        crate::recovery::clean_after_thread(self.pool(), tag);
+        crate::share::rescue::clean_after_thread(self.pool(), tag);
     }
 
     /// If the fork failed.
@@ -145,7 +149,7 @@ impl Fs {
 
     /// Cleans up after processes that died while this one is attached; waiters do the same by themselves.
     pub fn recover_dead(&self) -> Result<u64> {
-        crate::recovery::recover_dead(self.pool()).map(|undone| undone.slots)
+        crate::share::rescue::recover_dead(self.pool()).map(|undone| undone.slots)
     }
 
     /// The attachment, which this thread enters.
@@ -190,7 +194,8 @@ impl Fs {
     /// The mapping back, as it is: an unclean end.
     #[must_use]
     pub fn into_mapping(self) -> pmem::Pmem {
-        self.entrance.into_pool().pm.into_mapping()
+        let pool = self.entrance.into_pool();
+        pool.expect("no thread is in a call").into_mapping()
     }
 
     /// Counts a call that reads.
@@ -258,4 +263,13 @@ fn stop_at_damage<T>(pool: &Pool, result: Result<T>) -> Result<T> {
         pool.stop_at_damage();
     }
     pool.pm.intact().and(result)
+}
+
+/// Entries that a lane's log has room for before it begins at its start again.
+#[cfg(feature = "record")]
+#[must_use]
+pub fn lane_entries_left(fs: &Fs, index: u64) -> u64 {
+    let pool = fs.pool();
+    let entries = pool.geometry.lane_entries();
+    entries - Lane::at(pool, index).head() % entries
 }

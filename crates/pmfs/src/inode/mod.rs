@@ -4,7 +4,8 @@ pub(crate) mod acl;
 pub(crate) mod xattr;
 
 use crate::error::{Error, Result};
-use crate::persist::{Change, Transaction};
+use crate::journal::lane::Lane;
+use crate::journal::{Change, Transaction};
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
@@ -163,6 +164,12 @@ impl Inode {
 
     pub fn is_dir(&self) -> bool {
         self.kind() == mode::S_IFDIR
+    }
+
+    /// From now on the lane's call changes its content.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn account_in(&self, lane: &Lane<'_>) {
+        lane.work_on(self.ino, if self.counts_blocks() { self.off } else { 0 });
     }
 
     /// Whether its block count is stored beside it; others have something else there.

@@ -10,10 +10,12 @@
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode::acl;
-use crate::journal::lane::{Claim, Lane, Purpose, Zone};
-use crate::persist::{FreshSet, Transaction};
+use crate::journal::Transaction;
+use crate::journal::claim::Claim;
+use crate::journal::lane::{Lane, Purpose, Zone};
+use crate::journal::locks::{self, LockSet};
+use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::share::locks::{self, LockSet};
 use crate::space::alloc::Class;
 use crate::tree::corrupt;
 use crate::types::Run;
@@ -286,14 +288,14 @@ impl Pool {
             return Ok(());
         }
         let lane = Claim::new(self);
-        lane.work_on(&inode);
+        inode.account_in(&lane);
         let mut fresh = self.pm.fresh();
         let mut word = inode.xattr;
         if effect.attributes {
             word = self.shadow_xattrs(&lane, &mut fresh, &inode, &attributes)?;
         }
         fresh.until_seal();
-        let mut tx = Transaction::begin(&self.pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let mut changed = inode.hot();
         changed.set_xattr(word);
         changed.change(self.clock.now_ns());

@@ -8,7 +8,7 @@
 //! that is needed, or closes it there ([`crate::journal::promise`]).
 
 use crate::journal::lane::LAST_ID;
-use crate::pool::Pool;
+use crate::medium::store::Store;
 use pmfs_format::runtime::{DEBT_ID_SHIFT, DEBT_PROMISED};
 
 const LINE_MASK: u64 = (1 << DEBT_ID_SHIFT) - 1;
@@ -33,8 +33,8 @@ impl Debt {
 
     /// As a lock has it.
     #[inline]
-    pub fn load(pool: &Pool, word: u64) -> Option<Debt> {
-        let word = pool.pm.runtime().load(word);
+    pub fn load(store: &Store, word: u64) -> Option<Debt> {
+        let word = store.pm.runtime().load(word);
         (word != 0).then_some(Debt(word))
     }
 
@@ -50,8 +50,8 @@ impl Debt {
 
     /// Where that entry is, bytes.
     #[inline]
-    pub fn line(self, pool: &Pool) -> u64 {
-        pool.geometry.journal + (self.0 & LINE_MASK) * 64
+    pub fn line(self, store: &Store) -> u64 {
+        store.geometry.journal + (self.0 & LINE_MASK) * 64
     }
 
     fn id(self) -> u64 {
@@ -61,15 +61,15 @@ impl Debt {
     /// Whether the lane has gone on so far that it is paid. Behind a proof one transaction must have ended: an entry of it is durable,
     /// and that proves this one done. Behind a promise two: recovery makes the last two.
     #[inline]
-    pub fn is_paid(self, pool: &Pool) -> bool {
-        let lane = pool.geometry.lane_of_line(self.0 & LINE_MASK);
-        if lane >= pool.geometry.lanes {
+    pub fn is_paid(self, store: &Store) -> bool {
+        let lane = store.geometry.lane_of_line(self.0 & LINE_MASK);
+        if lane >= store.geometry.lanes {
             return true;
         }
-        let last = pool
+        let last = store
             .pm
             .runtime()
-            .load(pool.geometry.lane_line(lane) + LAST_ID);
+            .load(store.geometry.lane_line(lane) + LAST_ID);
         let behind = 2 + u64::from(self.is_promise() && !planted!("bug-promise-paid-early"));
         last >= self.id() + behind
     }

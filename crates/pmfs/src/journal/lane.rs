@@ -1,12 +1,11 @@
 //! Lanes: where a transaction logs, and where a call says what it is about to do to the bitmaps.
 
 use crate::error::{Error, Result};
-use crate::inode::Inode;
-use crate::pool::{Began, Pool};
-use crate::recovery::{Scan, scan};
+use crate::journal::scan::{Scan, scan};
+use crate::share::holder::thread_tag;
+use crate::share::member::Share;
 use crate::share::owner;
-use crate::types::Ino;
-use crate::types::Run;
+use crate::types::{Ino, Run};
 use pmfs_format::inode::{TABLE_INO, offset};
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
@@ -47,19 +46,6 @@ fn set_hint(index: u64) {
 #[cfg(feature = "record")]
 pub fn prefer_lane(index: u64) {
     set_hint(index);
-}
-
-/// Entries that a lane's log has room for before it begins at its start again.
-#[cfg(feature = "record")]
-#[must_use]
-pub fn lane_entries_left(fs: &crate::Fs, index: u64) -> u64 {
-    let pool = fs.pool();
-    let entries = pool.geometry.lane_entries();
-    let head = pool
-        .pm
-        .runtime()
-        .load(pool.geometry.lane_line(index) + HEAD);
-    entries - head % entries
 }
 
 /// What a block is for: data spreads over the pool lane by lane, the rest stays together near its start.
@@ -117,7 +103,7 @@ impl Purpose {
 
 /// A lane that this thread has to itself until it drops it.
 pub(crate) struct Lane<'a> {
-    pool: &'a Pool,
+    share: &'a Share,
     /// Blocks that the inode at `accounted` has gained since its count was stored.
     gained: Cell<i64>,
     /// Byte offset of the inode whose blocks are being counted; 0 for none.
@@ -130,11 +116,11 @@ pub(crate) struct Lane<'a> {
 impl<'a> Lane<'a> {
     /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a free one.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn claim(pool: &'a Pool) -> Lane<'a> {
-        let owed = pool.pm.owed_promise();
+    pub fn claim(share: &'a Share) -> Lane<'a> {
+        let owed = share.pm.owed_promise();
         let lane = match owed {
-            Some(entry) => Lane::claim_of(pool, entry),
-            None => Lane::claim_any(pool),
+            Some(entry) => Lane::claim_of(share, entry),
+            None => Lane::claim_any(share),
         };
         lane.take_over(owed);
         lane
@@ -142,34 +128,40 @@ impl<'a> Lane<'a> {
 
     /// Claims the lane that has this line of the journal, and goes on preferring its own.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn claim_of(pool: &'a Pool, entry: u64) -> Lane<'a> {
-        let index = pool
+    pub fn claim_of(share: &'a Share, entry: u64) -> Lane<'a> {
+        let index = share
             .geometry
-            .lane_of_line((entry - pool.geometry.journal) / 64);
-        owner::acquire(pool, pool.geometry.lane_line(index) + OWNER);
-        Lane::at(pool, index)
+            .lane_of_line((entry - share.geometry.journal) / 64);
+        owner::acquire(share, share.geometry.lane_line(index) + OWNER);
+        Lane::at(share, index)
     }
 
     /// Gives it back, with no record written.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn give_back(self) {
-        owner::release(self.pool, self.line + OWNER);
+        self.release();
     }
 
-    /// The pool that it is of.
+    /// Others may have it.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(super) fn release(&self) {
+        owner::release(self.share, self.line + OWNER);
+    }
+
+    /// Whose it is.
     #[inline]
-    pub fn pool(&self) -> &'a Pool {
-        self.pool
+    pub fn share(&self) -> &'a Share {
+        self.share
     }
 
     /// The thread's last lane if it can be had.
     #[cfg_attr(feature = "record", track_caller)]
-    fn claim_any(pool: &'a Pool) -> Lane<'a> {
-        let lanes = pool.geometry.lanes;
-        let me = pool.holder().word();
+    fn claim_any(share: &'a Share) -> Lane<'a> {
+        let lanes = share.geometry.lanes;
+        let me = share.holder().word();
         let hint = hint();
         let start = if hint == u64::MAX {
-            owner::thread_tag() & OWNER_THREAD_MASK
+            thread_tag() & OWNER_THREAD_MASK
         } else {
             hint
         };
@@ -178,63 +170,56 @@ impl<'a> Lane<'a> {
                 index if index < lanes => index,
                 beyond => beyond % lanes,
             };
-            let line = pool.geometry.lane_line(index);
-            let runtime = pool.pm.runtime();
+            let line = share.geometry.lane_line(index);
+            let runtime = share.pm.runtime();
             if runtime.load(line) == 0 && runtime.cas(line + OWNER, 0, me).is_ok() {
                 set_hint(index);
-                return Lane::at(pool, index);
+                return Lane::at(share, index);
             }
         }
         let index = start % lanes;
-        owner::acquire(pool, pool.geometry.lane_line(index));
-        Lane::at(pool, index)
+        owner::acquire(share, share.geometry.lane_line(index));
+        Lane::at(share, index)
     }
 
     /// Spare blocks of all lanes: marked as used, and as good as free.
-    pub fn spares(pool: &'a Pool) -> u64 {
-        let lanes = 0..pool.geometry.lanes;
+    pub fn spares(share: &'a Share) -> u64 {
+        let lanes = 0..share.geometry.lanes;
         lanes
-            .filter(|&index| Lane::at(pool, index).spare().is_some())
+            .filter(|&index| Lane::at(share, index).spare().is_some())
             .count() as u64
     }
 
-    /// Gives the spare blocks of all lanes back that nobody is in.
-    pub fn free_spares(pool: &'a Pool) {
-        let runtime = pool.pm.runtime();
-        for index in 0..pool.geometry.lanes {
-            let line = pool.geometry.lane_line(index);
-            let me = pool.holder().word();
-            if Lane::at(pool, index).spare().is_some() && runtime.cas(line + OWNER, 0, me).is_ok() {
-                let lane = Lane::at(pool, index);
-                // Without room for a record it stays what it is.
-                let _ = lane.free_spare();
-                owner::release(pool, line + OWNER);
-            }
-        }
+    /// Claims lane `index`, if nobody has it.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn try_claim(share: &'a Share, index: u64) -> Option<Lane<'a>> {
+        let (line, me) = (share.geometry.lane_line(index), share.holder().word());
+        let claimed = share.pm.runtime().cas(line + OWNER, 0, me);
+        claimed.is_ok().then(|| Lane::at(share, index))
     }
 
     /// Lane `index`, which the caller owns: claimed, or under the recovery lock.
-    pub fn at(pool: &'a Pool, index: u64) -> Lane<'a> {
+    pub fn at(share: &'a Share, index: u64) -> Lane<'a> {
         Lane {
-            pool,
+            share,
             gained: Cell::new(0),
             accounted: Cell::new(0),
-            line: pool.geometry.lane_line(index),
-            log: pool.geometry.lane_log(index),
-            intents: pool.geometry.lane_intents(index),
+            line: share.geometry.lane_line(index),
+            log: share.geometry.lane_log(index),
+            intents: share.geometry.lane_intents(index),
         }
     }
 
     /// The id of its last transaction.
     #[inline]
     pub fn last_id(&self) -> u64 {
-        self.pool.pm.load(self.line + LAST_ID)
+        self.share.pm.load(self.line + LAST_ID)
     }
 
     /// The id of a new transaction.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_id(&self) -> u64 {
-        let runtime = self.pool.pm.runtime();
+        let runtime = self.share.pm.runtime();
         let id = runtime.load(self.line + LAST_ID) + 1;
         runtime.store(self.line + LAST_ID, id);
         id
@@ -251,34 +236,34 @@ impl<'a> Lane<'a> {
     /// The number of the next entry.
     #[inline]
     pub fn head(&self) -> u64 {
-        self.pool.pm.runtime().load(self.line + HEAD)
+        self.share.pm.runtime().load(self.line + HEAD)
     }
 
     /// The entries before this number are written.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_head(&self, head: u64) {
-        self.pool.pm.runtime().store(self.line + HEAD, head);
+        self.share.pm.runtime().store(self.line + HEAD, head);
     }
 
     /// Where an entry of this number goes.
     #[inline]
     pub fn entry(&self, number: u64) -> u64 {
-        self.log + self.pool.geometry.entry_in_lane(number)
+        self.log + self.share.geometry.entry_in_lane(number)
     }
 
     /// The number in the journal of the line at `entry`.
     #[inline]
     pub fn number_of(&self, entry: u64) -> u64 {
-        (entry - self.pool.geometry.journal) / 64
+        (entry - self.share.geometry.journal) / 64
     }
 
     /// What this lane itself owes is paid by entries that it has just got: they prove the transaction before theirs done, and the barrier
     /// behind them makes durable what that one promised.
     #[inline]
     pub fn pay_by_entries(&self) {
-        let log = self.log..self.log + self.pool.geometry.lane_bytes;
-        self.pool.pm.forgive(|line| log.contains(&line));
+        let log = self.log..self.log + self.share.geometry.lane_bytes;
+        self.share.pm.forgive(|line| log.contains(&line));
     }
 
     /// Where its last entry is; `None` if it has none.
@@ -297,7 +282,7 @@ impl<'a> Lane<'a> {
     /// As [`Lane::reset`], but the intents are still to be settled. An id that the dead thread had drawn and
     /// not written may stand above the log's.
     pub fn reset_ids(&self, last_id: u64, head: u64) {
-        let runtime = self.pool.pm.runtime();
+        let runtime = self.share.pm.runtime();
         let drawn = runtime.load(self.line + LAST_ID);
         runtime.store(self.line + LAST_ID, last_id.max(drawn));
         self.set_head(head);
@@ -314,37 +299,36 @@ impl<'a> Lane<'a> {
 
     /// Where this lane looks for its next block.
     pub fn block_cursor(&self, zone: Zone) -> u64 {
-        self.pool.pm.load(self.cursor_off(zone))
+        self.share.pm.load(self.cursor_off(zone))
     }
 
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_block_cursor(&self, zone: Zone, block: u64) {
-        self.pool.pm.runtime().store(self.cursor_off(zone), block);
+        self.share.pm.runtime().store(self.cursor_off(zone), block);
     }
 
     /// Where this lane looks for its next inode.
     pub fn inode_cursor(&self) -> u64 {
-        self.pool.pm.load(self.line + INODE_CURSOR)
+        self.share.pm.load(self.line + INODE_CURSOR)
     }
 
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_inode_cursor(&self, ino: u64) {
-        self.pool.pm.runtime().store(self.line + INODE_CURSOR, ino);
+        self.share.pm.runtime().store(self.line + INODE_CURSOR, ino);
     }
 
     /// The inode noted last.
     pub fn working(&self) -> Ino {
-        self.pool.pm.load(self.line + WORKING)
+        self.share.pm.load(self.line + WORKING)
     }
 
-    /// From now on this call changes the content of `inode`: blocks gained and lost are its own, and whoever
+    /// From now on this call changes the content of an inode, which counts its blocks if it is `counted` (its offset; 0: it is not): blocks gained and lost are its own, and whoever
     /// recovers the lane flushes what others may have seen of it and counts its blocks anew.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn work_on(&self, inode: &Inode) {
-        self.accounted
-            .set(if inode.counts_blocks() { inode.off } else { 0 });
-        self.pool.pm.runtime().store(self.line + WORKING, inode.ino);
+    pub fn work_on(&self, ino: Ino, counted: u64) {
+        self.accounted.set(counted);
+        self.share.pm.runtime().store(self.line + WORKING, ino);
     }
 
     /// Blocks gained and lost are nobody's again.
@@ -378,15 +362,15 @@ impl<'a> Lane<'a> {
         let off = self.accounted.get();
         if gained != 0 && off != 0 {
             let slot = off + offset::BLOCKS;
-            let blocks = self.pool.pm.load(slot).saturating_add_signed(gained);
-            let noted = self.pool.note_stray(self.working());
-            self.pool.pm.stray_word(noted, slot, blocks);
+            let blocks = self.share.pm.load(slot).saturating_add_signed(gained);
+            let noted = self.share.note_stray(self.working());
+            self.share.pm.stray_word(noted, slot, blocks);
         }
     }
 
     /// Intent records that may stand at a time: all but the spare's.
     fn records(&self) -> u64 {
-        self.pool.geometry.intents_per_lane - 1
+        self.share.geometry.intents_per_lane - 1
     }
 
     /// Intent records that are still to be had.
@@ -396,7 +380,7 @@ impl<'a> Lane<'a> {
 
     /// Intent records written.
     pub fn intent_count(&self) -> u64 {
-        self.pool.pm.load(self.line + INTENTS).min(self.records())
+        self.share.pm.load(self.line + INTENTS).min(self.records())
     }
 
     fn record_off(&self, record: u64) -> u64 {
@@ -414,7 +398,7 @@ impl<'a> Lane<'a> {
             return Err(Error::NoSpace);
         }
         let (kind, ino, index) = encode(purpose);
-        let runtime = self.pool.pm.runtime();
+        let runtime = self.share.pm.runtime();
         runtime.write(self.record_off(record), &[run, kind, ino, index]);
         runtime.store(self.line + INTENTS, record + 1);
         Ok(record)
@@ -431,7 +415,7 @@ impl<'a> Lane<'a> {
 
     /// Record `record`: its first word and its purpose; `None` if settled or unreadable.
     pub fn intent(&self, record: u64) -> Option<(u64, Purpose)> {
-        let [run, kind, ino, index] = self.pool.pm.read::<4>(self.record_off(record));
+        let [run, kind, ino, index] = self.share.pm.read::<4>(self.record_off(record));
         if run == 0 {
             return None;
         }
@@ -440,7 +424,7 @@ impl<'a> Lane<'a> {
 
     /// Settles what no call can have written down: whoever left the lane may have written anything there.
     pub fn strike_impossible(&self) {
-        let data = &self.pool.data;
+        let data = &self.share.data;
         let blocks = data.start >> BLOCK_SHIFT..data.end >> BLOCK_SHIFT;
         let is_word =
             |off: u64| off.is_multiple_of(8) && off >= data.start - BLOCK_BYTES && off < data.end;
@@ -451,7 +435,7 @@ impl<'a> Lane<'a> {
             let run = Lane::run_of(word);
             let possible = match purpose {
                 Purpose::Inode { ino } | Purpose::Reclaim { ino, .. } => {
-                    ino < self.pool.geometry.inodes
+                    ino < self.share.geometry.inodes
                 }
                 Purpose::Subtree { slot: off, .. } | Purpose::Word { off } => is_word(off),
                 Purpose::Range { from, to, .. } => from <= to,
@@ -465,7 +449,7 @@ impl<'a> Lane<'a> {
 
     /// The inode of a record, settled or not.
     pub fn intent_ino(&self, record: u64) -> Ino {
-        let [_, kind, ino, index] = self.pool.pm.read::<4>(self.record_off(record));
+        let [_, kind, ino, index] = self.share.pm.read::<4>(self.record_off(record));
         match decode(kind, ino, index) {
             Some(
                 Purpose::Tree { ino, .. } | Purpose::Xattr { ino } | Purpose::Under { ino, .. },
@@ -490,19 +474,19 @@ impl<'a> Lane<'a> {
         } else {
             run.block << RUN_SHIFT | run.count
         };
-        self.pool.pm.runtime().store(self.record_off(record), word);
+        self.share.pm.runtime().store(self.record_off(record), word);
     }
 
     /// Marks a record as done with.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn settle(&self, record: u64) {
-        self.pool.pm.runtime().store(self.record_off(record), 0);
+        self.share.pm.runtime().store(self.record_off(record), 0);
     }
 
     /// Moves a record's cursor.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_cursor(&self, record: u64, cursor: u64) {
-        self.pool
+        self.share
             .pm
             .runtime()
             .store(self.record_off(record) + 24, cursor);
@@ -511,13 +495,13 @@ impl<'a> Lane<'a> {
     /// Forgets all records.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn clear_intents(&self) {
-        self.pool.pm.runtime().store(self.line + INTENTS, 0);
+        self.share.pm.runtime().store(self.line + INTENTS, 0);
     }
 
     /// The block that this lane has and nobody uses; it is marked as used.
     pub fn spare(&self) -> Option<u64> {
-        let block = self.pool.pm.load(self.record_off(self.records()));
-        let data = &self.pool.data;
+        let block = self.share.pm.load(self.record_off(self.records()));
+        let data = &self.share.data;
         (block != 0 && data.contains(&(block << BLOCK_SHIFT))).then_some(block)
     }
 
@@ -542,10 +526,11 @@ impl<'a> Lane<'a> {
         self.set_spare(block);
     }
 
+    /// Makes a block the spare one; 0: it has none.
     #[cfg_attr(feature = "record", track_caller)]
-    fn set_spare(&self, block: u64) {
+    pub fn set_spare(&self, block: u64) {
         let off = self.record_off(self.records());
-        self.pool.pm.runtime().store(off, block);
+        self.share.pm.runtime().store(off, block);
     }
 
     /// Whether an open record names the spare block.
@@ -569,79 +554,15 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Gives the spare block back.
-    ///
-    /// # Errors
-    /// As [`Lane::intend`].
-    #[cfg_attr(feature = "record", track_caller)]
-    fn free_spare(&self) -> Result<()> {
-        if let Some(block) = self.spare() {
-            let record = self.intend_run(Run { block, count: 1 }, Purpose::Scratch)?;
-            self.set_spare(0);
-            self.pool.free_front(self, record, 1);
-            self.clear_intents();
-        }
-        Ok(())
-    }
-
     /// What its log says.
     pub fn scan(&self) -> Scan {
         let (log, entries) = self.log();
-        scan(&self.pool.pm, log, entries)
+        scan(&self.share.pm, log, entries)
     }
 
     /// The journal's part of this lane: first byte and number of entries.
     pub fn log(&self) -> (u64, u64) {
-        (self.log, self.pool.geometry.lane_entries())
-    }
-}
-
-/// A claimed lane with its end: records left open are settled by what the trees say.
-pub(crate) struct Claim<'a> {
-    lane: Lane<'a>,
-    began: Began,
-}
-
-impl<'a> Claim<'a> {
-    /// Claims a lane for one call.
-    #[cfg_attr(feature = "record", track_caller)]
-    pub fn new(pool: &'a Pool) -> Claim<'a> {
-        Claim {
-            lane: Lane::claim(pool),
-            began: Began::now(),
-        }
-    }
-}
-
-impl<'a> std::ops::Deref for Claim<'a> {
-    type Target = Lane<'a>;
-
-    fn deref(&self) -> &Lane<'a> {
-        &self.lane
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        let pool = self.lane.pool;
-        if pool.gives_up(self.began) {
-            return;
-        }
-        if pool.pm.intact().is_err() {
-            // Others may go on in this pool: half a transaction must not be what they find. What else was in question is for
-            // those to settle who can read it: the lane stays this process's then, until it is gone.
-            let undone = crate::recovery::undo_lane(pool, &self.lane, true);
-            if undone.is_err() || self.lane.intent_count() > 0 {
-                return;
-            }
-        }
-        if self.lane.intent_count() > 0 {
-            crate::journal::settle::settle(pool, &self.lane);
-            // While the records stand, recovery would count anew.
-            self.lane.settle_account();
-            self.lane.clear_intents();
-        }
-        owner::release(pool, self.lane.line + OWNER);
+        (self.log, self.share.geometry.lane_entries())
     }
 }
 

@@ -1,8 +1,8 @@
 //! One entry of the log: old words or new ones of some ranges, or where a range's old data was saved.
 
 use crate::error::{Error, Result};
+use crate::medium::store::Store;
 use crate::persist::{Pm, Restore};
-use crate::pool::Pool;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRY_LAST, KIND_DATA, KIND_REDO, KIND_SHIFT, KIND_UNDO, KIND_UNDOS, PLACE_SHIFT,
     WORDS_SHIFT,
@@ -72,11 +72,11 @@ impl LogEntry {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it can't be right.
-    pub fn read(pool: &Pool, entry: u64) -> Result<LogEntry> {
-        let read = LogEntry::parse(pool.pm.read::<8>(entry));
+    pub fn read(store: &Store, entry: u64) -> Result<LogEntry> {
+        let read = LogEntry::parse(store.pm.read::<8>(entry));
         let inside = |off: u64, bytes: u64| {
             let end = off.checked_add(bytes);
-            off >= pool.data.start && end.is_some_and(|end| end <= pool.data.end)
+            off >= store.data.start && end.is_some_and(|end| end <= store.data.end)
         };
         let is_right = |read: &LogEntry| match read.saved() {
             Some((off, bytes, from)) => inside(off, bytes) && inside(from, bytes),

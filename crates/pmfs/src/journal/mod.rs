@@ -1,7 +1,70 @@
-//! Lanes, their records, and what becomes of the records of a call that was cut off.
+//! Lanes, in which a call logs what it changes in place and writes down what it is about to do to the bitmaps; and what becomes
+//! of both when it is cut off.
+//!
+//! The right order compiles:
+//!
+//! ```
+//! fn right(mut tx: pmfs::journal::Transaction<'_>) {
+//!     let range = tx.log(4096, 8);
+//!     let mut tx = tx.seal();
+//!     tx.set(&range, 0, 1);
+//!     tx.commit();
+//! }
+//! ```
+//!
+//! A range can't be stored to before it is logged and the log is durable, because only a sealed
+//! transaction stores, and only through a [`Logged`] that it gave out before:
+//!
+//! ```compile_fail
+//! fn early(mut tx: pmfs::journal::Transaction<'_>) {
+//!     let range = tx.log(4096, 8);
+//!     tx.set(&range, 0, 1); // not sealed yet: does not compile
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn unlogged(tx: &mut pmfs::journal::Sealed<'_>) {
+//!     tx.set(4096, 0, 1); // a number is not a logged range: does not compile
+//! }
+//! ```
+//!
+//! A transaction can't be closed before what it changed is durable, because only [`Sealed::make_durable`] gives what
+//! [`Unclosed::close`] takes; and nothing can be changed any more from then on:
+//!
+//! ```compile_fail
+//! fn early(tx: pmfs::journal::Sealed<'_>) {
+//!     tx.close(); // not flushed: does not compile
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn late(mut tx: pmfs::journal::Sealed<'_>, range: &pmfs::journal::Logged) {
+//!     let unclosed = tx.make_durable();
+//!     tx.set(range, 0, 1); // the log may be closed: does not compile
+//!     unclosed.close();
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn late(mut tx: pmfs::journal::Sealed<'_>, range: &pmfs::journal::Logged) {
+//!     tx.commit();
+//!     tx.set(range, 0, 1); // committed: does not compile
+//! }
+//! ```
 
+mod change;
+pub(crate) mod claim;
 pub(crate) mod debt;
 pub(crate) mod lane;
+pub(crate) mod locks;
 pub(crate) mod log_entry;
 pub(crate) mod promise;
-pub(crate) mod settle;
+mod proof;
+pub(crate) mod redo;
+pub(crate) mod scan;
+mod transaction;
+pub(crate) mod undo;
+
+pub(crate) use change::Change;
+pub(crate) use redo::Redo;
+pub use transaction::{Logged, Sealed, Transaction, Unclosed};

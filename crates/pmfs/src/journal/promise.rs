@@ -1,7 +1,7 @@
 //! Changes that are promised by their log and not closed
 //! (docs/adr/0017-promised-and-not-waited-for.md).
 //!
-//! Once a log of new words is durable ([`crate::persist::Redo`]), its change is certain: the words are stored in place, and the call
+//! Once a log of new words is durable ([`crate::journal::redo::Redo`]), its change is certain: the words are stored in place, and the call
 //! returns. Recovery makes the last transaction of a lane again if it is such a one, and also the one before it, if the last one was cut
 //! short: until the barrier of that one the words of the other need not be durable.
 //!
@@ -14,8 +14,9 @@
 use crate::journal::debt::Debt;
 use crate::journal::lane::Lane;
 use crate::journal::log_entry::Header;
+use crate::medium::store::Store;
 use crate::persist::{Restore, promised_ranges};
-use crate::pool::Pool;
+use crate::share::member::Share;
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
 
@@ -27,17 +28,17 @@ pub(crate) fn entries_max(lane_entries: u64) -> u64 {
 }
 
 /// Which pool a thread's last promise is of.
-fn pool_key(pool: &Pool) -> u64 {
-    let uuid = u128::from_le_bytes(pool.superblock.uuid);
-    (uuid ^ uuid >> 64) as u64 ^ pool.pm.mapping().identity().ino.rotate_left(32)
+fn pool_key(store: &Store) -> u64 {
+    let uuid = u128::from_le_bytes(store.superblock.uuid);
+    (uuid ^ uuid >> 64) as u64 ^ store.pm.mapping().identity().ino.rotate_left(32)
 }
 
 /// This thread has stored these ranges, offsets and bytes, as its log promises: it need not look at that when it goes on in the lane.
 #[inline]
-pub(crate) fn note_own(pool: &Pool, debt: Debt, ranges: [(u64, u64); 2]) {
+pub(crate) fn note_own(store: &Store, debt: Debt, ranges: [(u64, u64); 2]) {
     let [(first, first_bytes), (second, second_bytes)] = ranges;
     let words = [
-        pool_key(pool),
+        pool_key(store),
         debt.word(),
         first,
         first_bytes,
@@ -54,11 +55,11 @@ pub(crate) fn note_own(pool: &Pool, debt: Debt, ranges: [(u64, u64); 2]) {
 /// Closes the promise whose last entry is at `entry`, durably. The caller has no lane.
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn close_at(pool: &Pool, entry: u64) {
-    let lane = Lane::claim_of(pool, entry);
-    let header = Header::read(&pool.pm, entry);
+pub(crate) fn close_at(share: &Share, entry: u64) {
+    let lane = Lane::claim_of(share, entry);
+    let header = Header::read(&share.pm, entry);
     if header.is_last_of_new() || header.kind() == KIND_COMMIT {
-        let restore = Restore::new(&pool.pm);
+        let restore = Restore::new(&share.pm);
         lane.flush_promised();
         restore.barrier();
         restore.confirm(entry);
@@ -70,7 +71,7 @@ impl<'a> Lane<'a> {
     /// Its last entry, if that is the last one of a promise that is not closed.
     fn promised(&self) -> Option<u64> {
         let entry = self.last_entry()?;
-        Header::read(&self.pool().pm, entry)
+        Header::read(&self.share().pm, entry)
             .is_last_of_new()
             .then_some(entry)
     }
@@ -83,11 +84,11 @@ impl<'a> Lane<'a> {
             // As it mostly is. The log was flushed, and is slow to look at where that takes it out of the cache.
             for (off, bytes) in ranges {
                 if bytes > 0 && !planted!("bug-redone-unflushed") {
-                    Restore::new(&self.pool().pm).flush(off, bytes);
+                    Restore::new(&self.share().pm).flush(off, bytes);
                 }
             }
             if owed.is_some() && owed == self.last_entry() {
-                return self.pool().pm.hold_promise();
+                return self.share().pm.hold_promise();
             }
         } else if !planted!("bug-promise-of-others-unflushed") {
             self.flush_promised();
@@ -100,7 +101,7 @@ impl<'a> Lane<'a> {
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn take_over_debt(&self, entry: u64) {
-        let pm = &self.pool().pm;
+        let pm = &self.share().pm;
         let header = Header::read(pm, entry);
         if header.is_last_of_new() {
             return pm.hold_promise();
@@ -117,7 +118,7 @@ impl<'a> Lane<'a> {
     fn own(&self) -> Option<[(u64, u64); 2]> {
         let [key, word] = with(|thread| [0, 1].map(|at: usize| thread.promised[at].get()));
         let last = Debt::promised(self.number_of(self.last_entry()?), self.last_id())?;
-        let own = last.word() == word && key == pool_key(self.pool());
+        let own = last.word() == word && key == pool_key(self.share());
         own.then(promised_ranges)
     }
 
@@ -127,14 +128,14 @@ impl<'a> Lane<'a> {
         let Some(last) = self.promised() else {
             return;
         };
-        let pm = &self.pool().pm;
+        let pm = &self.share().pm;
         let (log, entries) = self.log();
         let place = (last - log) / 64;
         for back in 0..=Header::read(pm, last).place() {
             let entry = log + (place + entries - back % entries) % entries * 64;
             let header = Header::read(pm, entry);
             let (off, words) = header.range();
-            if header.kind() == KIND_REDO && self.pool().data.contains(&off) {
+            if header.kind() == KIND_REDO && self.share().data.contains(&off) {
                 Restore::new(pm).flush(off, words * 8);
             }
         }
@@ -142,9 +143,9 @@ impl<'a> Lane<'a> {
 
     /// Closes what the lanes have promised, and flushes what closed the last transaction of each: durable with the next fence. The caller has
     /// the pool to itself.
-    pub fn close_all(pool: &'a Pool) {
-        let restore = Restore::new(&pool.pm);
-        let lanes = (0..pool.geometry.lanes).map(|index| Lane::at(pool, index));
+    pub fn close_all(share: &'a Share) {
+        let restore = Restore::new(&share.pm);
+        let lanes = (0..share.geometry.lanes).map(|index| Lane::at(share, index));
         let lasts: Vec<(Lane<'_>, u64)> = lanes
             .filter_map(|lane| lane.last_entry().map(|last| (lane, last)))
             .collect();
@@ -163,7 +164,8 @@ impl<'a> Lane<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::journal::lane::{Claim, Lane, Purpose, Zone};
+    use crate::journal::claim::Claim;
+    use crate::journal::lane::{Lane, Purpose, Zone};
     use crate::scratch::{NODE, Scratch};
     use crate::space::alloc::Class;
     use crate::{Fs, ROOT_INO};
@@ -258,7 +260,7 @@ mod tests {
         }
         let lanes = 0..fs.pool().geometry.lanes;
         let mut scans = lanes.map(|lane| Lane::at(fs.pool(), lane).scan());
-        let scan = scans.find(crate::recovery::Scan::is_promised).unwrap();
+        let scan = scans.find(crate::journal::scan::Scan::is_promised).unwrap();
         let words = scan.promised_words(fs.pool()).unwrap();
         let is = |&(off, word): &(&u64, &u64)| fs.mapping().load(*off) == *word;
         assert_eq!((words.len(), words.iter().filter(is).count()), (9, 9));

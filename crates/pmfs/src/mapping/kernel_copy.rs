@@ -25,14 +25,14 @@
 //! that inode, or a sufficient one and does not wait. So the only upgrade, from READ to MAYBE_DIRTY, is made when a file is
 //! opened for writing, where no page is locked; and a slot that has such a handle only ever takes MAYBE_DIRTY records.
 
+use crate::clock::now_ns;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::journal::locks::{LockSet, line_of};
 use crate::pages::records::{COPIES, GENERATION, KIND, Record, state};
 use crate::pool::Pool;
-use crate::recovery;
-use crate::share::locks::{LockSet, line_of};
 use crate::share::owner::{stalled, wait_times};
-use crate::share::patrol::now_ns;
+use crate::share::rescue;
 use crate::share::slot::SLOT_ASKED;
 use crate::types::{Ino, PagesInTheWay};
 use pmfs_format::runtime::{KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_READ, KERNEL_COPY_WANTED};
@@ -194,22 +194,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Somebody looks at a slot's records: it is asked for one, or for its lease, or is to end.
-    pub(crate) fn wake_revoker(&self, slot: u64) {
-        let asked = self.geometry.slot(slot) + SLOT_ASKED;
-        let runtime = self.pm.runtime();
-        let mut count = runtime.load(asked);
-        while let Err(found) = runtime.cas(asked, count, count.wrapping_add(1)) {
-            count = found;
-        }
-        runtime.wake_all(asked);
-    }
-
-    /// Whether the slot is a mount's.
-    pub(crate) fn is_mount(&self, slot: u64) -> bool {
-        slot < self.geometry.slot_count && self.pm.load(self.geometry.slot(slot) + SLOT_ASKED) != 0
-    }
-
     /// See [`crate::Fs::wait_for_pages`].
     pub(crate) fn wait_for_pages(
         &self,
@@ -235,7 +219,7 @@ impl Pool {
                 break;
             };
             if self.slot_dead(slot) {
-                let _ = recovery::recover_dead(self);
+                let _ = rescue::recover_dead(self);
                 continue;
             }
             let progress = self.progress_of(&asked);

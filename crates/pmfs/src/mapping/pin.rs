@@ -13,12 +13,12 @@
 use crate::error::{Error, Result};
 use crate::file::{Work, block_of};
 use crate::inode::Inode;
+use crate::journal::locks::{LockSet, line_of};
 use crate::mapping::stored::Elsewhere;
 use crate::open::open_table::Thing;
 use crate::pages::records::{KIND, Record, STORED_ELSEWHERE, TRIMS};
 use crate::pool::Pool;
-use crate::recovery;
-use crate::share::locks::{LockSet, line_of};
+use crate::share::rescue;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::runtime::{
@@ -239,7 +239,7 @@ impl Pool {
             let mut others = self.copies_of(line_of(self, ino), ino);
             let is_dead = |copy: Record| copy.slot().is_some_and(|slot| self.slot_dead(slot));
             if others.any(is_dead) {
-                recovery::recover_dead(self)?;
+                rescue::recover_dead(self)?;
                 return call();
             }
         }

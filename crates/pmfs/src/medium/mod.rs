@@ -1,6 +1,8 @@
-//! Where the parts of a pool lie, and whether its superblock is sound.
+//! A pool's bytes: where its parts lie, and whether its superblock is sound.
 
 pub(crate) mod geometry;
 pub(crate) mod sparse;
+pub(crate) mod store;
+mod strays;
 pub(crate) mod superblock;
 pub(crate) mod table_blocks;

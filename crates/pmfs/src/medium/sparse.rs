@@ -3,15 +3,14 @@
 //! would be a signal, and the end of this process's use of the pool.
 
 use crate::error::{Error, Result};
-use crate::pool::Pool;
-use crate::space::alloc::Bitmap;
+use crate::medium::store::Store;
 use crate::types::Run;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::FANOUT;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that get space together.
-const REGION: u64 = FANOUT;
+pub(crate) const REGION: u64 = FANOUT;
 
 /// The regions that are known to have space; none of a pool that is not sparse.
 #[derive(Debug, Default)]
@@ -41,16 +40,21 @@ impl Backed {
     }
 }
 
-impl Pool {
+impl Store {
     /// Whether blocks may have no space.
     #[inline]
-    pub(crate) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         !self.backed.0.is_empty()
+    }
+
+    /// Whether a region of blocks, [`REGION`] each, is known to have space.
+    pub fn is_backed(&self, region: u64) -> bool {
+        self.backed.is_known(region)
     }
 
     /// Sees to it that these blocks have space. `false`: there is not enough.
     #[inline]
-    pub(crate) fn has_space(&self, run: Run) -> bool {
+    pub fn has_space(&self, run: Run) -> bool {
         !self.is_sparse() || self.back(run)
     }
 
@@ -73,7 +77,8 @@ impl Pool {
         })
     }
 
-    fn back_blocks(&self, from: u64, to: u64) -> bool {
+    /// Gives blocks space, whether or not they have some. `false`: there is not enough.
+    pub fn back_blocks(&self, from: u64, to: u64) -> bool {
         let mem = self.pm.mapping();
         mem.back(from * BLOCK_BYTES, (to - from) * BLOCK_BYTES)
     }
@@ -82,7 +87,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::NoSpace`].
-    pub(crate) fn back_tables(&self) -> Result<()> {
+    pub fn back_tables(&self) -> Result<()> {
         let head = Run {
             block: 0,
             count: self.geometry.data_start,
@@ -92,21 +97,5 @@ impl Pool {
                 .iter()
                 .all(|run| self.back_blocks(run.block, run.block + run.count));
         has.then_some(()).ok_or(Error::NoSpace)
-    }
-
-    /// A free block that has space, wherever it is, with its group locked by `lock`; for who found none where it would be best.
-    #[cold]
-    pub(crate) fn spaced_block<T>(&self, map: &Bitmap<'_>, take: impl Fn(Run) -> T) -> Option<T> {
-        let regions = self.geometry.blocks.div_ceil(REGION);
-        let known = (0..regions).filter(|&region| self.backed.is_known(region));
-        let others = (0..regions).filter(|&region| !self.backed.is_known(region));
-        known.chain(others).find_map(|region| {
-            let first = region * REGION;
-            let _held = map.lock(first);
-            let mut all = first..(first + REGION).min(self.geometry.blocks);
-            let block = all.find(|&block| !map.is_set(block))?;
-            let run = Run { block, count: 1 };
-            (self.backed.is_known(region) || self.back_blocks(block, block + 1)).then(|| take(run))
-        })
     }
 }

@@ -209,6 +209,16 @@ pub(crate) fn set_state(restore: &Restore<'_>, state: State) {
     restore.barrier();
 }
 
+/// The next opener makes the runtime area anew. Durable.
+pub(crate) fn distrust_record(pm: &Pm) {
+    if let Some(last) = run_record(pm.mapping()) {
+        let record = RunRecordRaw { layout: 0, ..last };
+        let restore = Restore::new(pm);
+        set_run_record(&restore, record);
+        restore.barrier();
+    }
+}
+
 /// CRC-32C of these bytes of the pool.
 ///
 /// # Errors

@@ -67,8 +67,8 @@ mod tests {
     use super::{TableBlocks, place};
     use crate::ROOT_INO;
     use crate::inode::PER_BLOCK;
+    use crate::recovery::attach;
     use crate::scratch::{NODE, Scratch};
-    use crate::share::attach;
 
     #[test]
     fn a_block_is_told_from_those_that_share_its_place() {

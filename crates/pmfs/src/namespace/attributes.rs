@@ -5,10 +5,12 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::acl;
 use crate::inode::xattr;
-use crate::journal::lane::{Claim, Lane};
-use crate::persist::{FreshSet, Transaction};
+use crate::journal::Transaction;
+use crate::journal::claim::Claim;
+use crate::journal::lane::Lane;
+use crate::journal::locks::LockSet;
+use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
 use crate::types::{Attr, Ino, SetAttr, SetTime};
 use pmfs_format::inode::{CTIME_IS_MTIME, offset};
 
@@ -51,7 +53,7 @@ impl Pool {
         let mut fresh = self.pm.fresh();
         let xattr = self.masked(&lane, &mut fresh, &inode, set.mode)?;
         fresh.until_seal();
-        let mut tx = Transaction::begin(&self.pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let mut hot = inode.hot();
         hot.set_xattr(xattr);
         if let Some(mtime) = set.mtime_ns {
@@ -100,7 +102,7 @@ impl Pool {
         };
         acl.set_mode(mode);
         xattr::put(&mut attributes, acl::ACCESS, Some(acl.encode()));
-        lane.work_on(inode);
+        inode.account_in(lane);
         self.shadow_xattrs(lane, fresh, inode, &attributes)
     }
 }

@@ -9,12 +9,14 @@ use crate::error::{Error, Result};
 use crate::inode::acl;
 use crate::inode::xattr::{self, Attributes};
 use crate::inode::{Inode, NewInode};
-use crate::journal::lane::{Claim, Lane, Purpose, Zone};
+use crate::journal::Transaction;
+use crate::journal::claim::Claim;
+use crate::journal::lane::{Lane, Purpose, Zone};
+use crate::journal::locks::LockSet;
 use crate::namespace::planted;
 use crate::open::open_table::Thing;
-use crate::persist::{FreshSet, Transaction};
+use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
 use crate::space::alloc::Class;
 use crate::tree::corrupt;
 use crate::tree::entry::Entry;
@@ -243,7 +245,7 @@ impl Pool {
         }
         fresh.until_seal();
 
-        let mut tx = Transaction::begin(&self.pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let logged = header.log(&mut tx);
         let is_dir = matches!(kind, Kind::Directory);
         let named = parent.log(&mut tx, &with_names(&parent, 1, is_dir, now));

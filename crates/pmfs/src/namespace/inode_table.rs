@@ -3,10 +3,10 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode, PER_BLOCK};
 use crate::journal::lane::{Lane, Purpose, Zone};
+use crate::journal::locks::settle_place;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::recovery::grow_word;
-use crate::share::locks::settle_place;
+use crate::share::header::grow_word;
 use crate::share::owner::Held;
 use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves};

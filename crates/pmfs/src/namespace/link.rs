@@ -6,11 +6,11 @@ use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::lane::Claim;
+use crate::journal::Transaction;
+use crate::journal::claim::Claim;
+use crate::journal::locks::LockSet;
 use crate::namespace::planted;
-use crate::persist::Transaction;
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
 use crate::types::{Attr, Ino};
 use pmfs_format::inode::LINKS_MAX;
 
@@ -46,7 +46,7 @@ impl Pool {
         header.insert(&mut fresh, ino, kind_of(inode.mode), name.hash, name.bytes);
         fresh.until_seal();
 
-        let mut tx = Transaction::begin(&self.pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let logged = header.log(&mut tx);
         let named = parent.log(&mut tx, &with_names(&parent, 1, false, now));
         let target = inode.log(&mut tx, &with_links(&inode, inode.links + 1, now));

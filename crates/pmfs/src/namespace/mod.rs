@@ -13,8 +13,8 @@ pub(crate) mod whiteout;
 use crate::dir::{self, Hit, Name};
 use crate::error::{Error, Result};
 use crate::inode::{Hot, Inode};
+use crate::journal::locks::{self, LockSet};
 use crate::pool::Pool;
-use crate::share::locks::{self, LockSet};
 use crate::types::{Attr, DirEntry, Ino, mode};
 use pmfs_format::inode::ROOT_INO;
 

@@ -5,7 +5,7 @@ use crate::dir::bucket::{HeaderEdit, fingerprint};
 use crate::inode::Inode;
 use crate::persist::Durable;
 use crate::pool::Pool;
-use crate::space::alloc::Bitmap;
+use crate::space::bitmap::Bitmap;
 use crate::types::Ino;
 use crate::types::Run;
 use pmfs_format::directory::FINGERPRINT_FREE;

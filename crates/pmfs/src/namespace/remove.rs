@@ -6,14 +6,14 @@ use crate::dir::bucket::HeaderEdit;
 use crate::dir::{Hit, Name};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::lane::Claim;
-use crate::journal::settle::intend_reclaim;
+use crate::journal::Transaction;
+use crate::journal::claim::Claim;
+use crate::journal::locks::LockSet;
 use crate::namespace::planted;
 use crate::open::open_table::Thing;
-use crate::persist::Transaction;
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
-use crate::space::alloc::Bitmap;
+use crate::settle::intend_reclaim;
+use crate::space::bitmap::Bitmap;
 use crate::types::Ino;
 
 /// Which of the two.
@@ -79,7 +79,7 @@ impl Pool {
             let now = self.clock.now_ns();
             let mut header = HeaderEdit::of(self, hit.bucket);
             header.remove(&hit.record);
-            let mut tx = Transaction::begin(&self.pm, &lane);
+            let mut tx = Transaction::begin(&lane);
             let logged = header.log(&mut tx);
             let counted = parent.log(&mut tx, &with_names(&parent, -1, inode.is_dir(), now));
             let target = inode.log(&mut tx, &with_links(&inode, links, now));

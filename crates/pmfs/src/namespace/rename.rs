@@ -6,13 +6,14 @@ use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Hit, Name, bucket_of, expect, split};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::lane::Claim;
-use crate::journal::settle::intend_reclaim;
+use crate::journal::claim::Claim;
+use crate::journal::locks::LockSet;
+use crate::journal::{Change, Logged, Sealed, Transaction};
 use crate::namespace::planted;
-use crate::persist::{Change, FreshSet, Logged, Sealed, Transaction};
+use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::recovery::rename_word;
-use crate::share::locks::LockSet;
+use crate::settle::intend_reclaim;
+use crate::share::header::rename_word;
 use crate::share::owner::Held;
 use crate::types::{Ino, RenameFlags};
 use arrayvec::ArrayVec;
@@ -250,7 +251,7 @@ impl Pool {
         {
             intend_reclaim(&lane, target.ino)?;
         }
-        let mut tx = Transaction::begin(&self.pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let logged: Both<Change<8>> = headers.iter().map(|edit| edit.log(&mut tx)).collect();
         let replaced = situation.target.as_ref().map(|(target, hit)| {
             let word = hit.record.renamed_to(source.ino, kind_of(source.mode));
@@ -323,7 +324,7 @@ impl Pool {
         let lane = Claim::new(self);
         let now = self.clock.now_ns();
         let source = &situation.source;
-        let mut tx = Transaction::begin(&self.pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let at_source = tx.log(situation.source_hit.record.off, 8);
         let at_target = tx.log(target_hit.record.off, 8);
         let parents = exchanged_parents(&mut tx, situation, target, now);

@@ -12,18 +12,20 @@
 //! stored and lowered after it is gone. A death in between leaves the count too high, never too low, so
 //! an annex whose count is 0 need not be scanned.
 
+use crate::persist::annexes::block_of;
 use crate::pool::Pool;
+use crate::share::header::annex_word;
 use crate::share::owner::Held;
-use crate::space::alloc::{Bitmap, Class};
+use crate::space::alloc::Class;
+use crate::space::bitmap::Bitmap;
 use crate::types::Run;
 use pmfs_format::runtime::{
     ANNEX_COUNT_MAX, ANNEX_FILE_ROOTS, ANNEX_LINES, ANNEX_LOCK_ROOTS, ANNEX_NODE, ANNEX_NODE_WORDS,
     ANNEX_REFERENCE_ROOTS, ANNEX_ROOTS,
 };
-use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, LINE_BYTES};
+use pmfs_format::{BLOCK_SHIFT, LINE_BYTES};
 use std::ops::Range;
 
-const ANNEX_OWNER: u64 = 32;
 const ANNEX_BLOCK: u64 = 40;
 const ANNEX_SLOT: u64 = 48;
 
@@ -63,76 +65,9 @@ pub(crate) struct Line {
     pub annex: Option<u64>,
 }
 
-/// Of a word that names a block: the block's first byte.
-fn block_of(word: u64) -> u64 {
-    word & !ANNEX_COUNT_MAX
-}
-
-/// What a block says of itself: a node, or the annex of this number.
-fn is_annex(name: u64) -> bool {
-    name & ANNEX_NODE == 0
-}
-
-/// Which blocks are annexes, of a pool: what [`crate::persist::Runtime`] needs to know beside its own area.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Annexes {
-    /// The words that name nodes, bytes.
-    pub roots: u64,
-    /// Where blocks may be, bytes.
-    pub data: Range<u64>,
-}
-
-impl Annexes {
-    /// The block that a word names, if it can be one.
-    fn named(&self, mem: &pmem::Pmem, slot: u64) -> Option<u64> {
-        let block = block_of(mem.load_cached(slot));
-        (block != 0 && self.data.contains(&block)).then_some(block)
-    }
-
-    fn root(&self, node: u64) -> u64 {
-        self.roots + node * 8
-    }
-
-    /// The word that names an annex, if its node is there.
-    fn slot(&self, mem: &pmem::Pmem, annex: u64) -> Option<u64> {
-        let node = self.named(mem, self.root(annex / ANNEX_NODE_WORDS))?;
-        Some(node + 8 + annex % ANNEX_NODE_WORDS * 8)
-    }
-
-    /// Where an annex is, if there is one.
-    fn find(&self, mem: &pmem::Pmem, annex: u64) -> Option<u64> {
-        self.named(mem, self.slot(mem, annex)?)
-    }
-
-    /// Whether these bytes are an annex's, or a node's.
-    #[cold]
-    pub fn contain(&self, mem: &pmem::Pmem, off: u64, len: u64) -> bool {
-        let block = off & !(BLOCK_BYTES - 1);
-        if !self.data.contains(&block) || off + len > block + BLOCK_BYTES {
-            return false;
-        }
-        let name = mem.load_cached(block);
-        let found = match is_annex(name) {
-            true if name < Table::FileLocks.annexes().end => self.find(mem, name),
-            true => None,
-            false => {
-                let node = name & !ANNEX_NODE;
-                let is_one = node * ANNEX_NODE_WORDS < Table::FileLocks.annexes().end;
-                is_one.then(|| self.named(mem, self.root(node))).flatten()
-            }
-        };
-        found == Some(block)
-    }
-}
-
 /// The first line of an annex.
 fn first_line(annex: u64) -> u64 {
     annex + LINE_BYTES
-}
-
-/// The lock under which blocks are taken for annexes.
-pub(crate) fn annex_word(pool: &Pool) -> u64 {
-    pool.geometry.header + ANNEX_OWNER
 }
 
 /// The words of the header that tell of a block on its way.

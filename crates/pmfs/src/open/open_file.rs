@@ -5,11 +5,11 @@
 //! of the open table; each of those also holds the inode once. A line without such a word is nobody's.
 
 use crate::error::{Error, Result};
+use crate::journal::locks::LockSet;
 use crate::open::annex::{HeldLine, Line, Table};
 use crate::open::file_lock::Owner;
 use crate::open::open_table::Thing;
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
 use crate::share::owner;
 use crate::space::alloc::Class;
 use crate::types::{Attr, FileId, Ino, LockClass, LockRange};

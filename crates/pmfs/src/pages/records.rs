@@ -6,10 +6,10 @@
 //! freed, and the two questions that every call on content asks. Records stand from their line's home on; the line's word `copies`
 //! says how far to look, and is 0 where there are none.
 
+use crate::clock::now_ns;
 use crate::error::{Error, Result};
+use crate::journal::locks::{LockSet, line_of};
 use crate::pool::Pool;
-use crate::share::locks::{self, LockSet, line_of};
-use crate::share::patrol::now_ns;
 use crate::types::{Ino, PagesInTheWay};
 use pmfs_format::runtime::{
     KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,
@@ -288,36 +288,6 @@ impl Pool {
         let others = |copy: Record| copy.is_pin() && copy.slot() != own;
         self.is_pinned(line, ino) && self.copies_of(line, ino).any(others)
     }
-}
-
-/// As [`locks::read`], of the content of a file: only if no mount's kernel has pages of it that may be newer.
-///
-/// # Errors
-/// [`Error::PagesElsewhere`], and those of `body`.
-#[inline(always)]
-pub(crate) fn read_content<T>(
-    pool: &Pool,
-    ino: Ino,
-    mut body: impl FnMut() -> Result<T>,
-) -> Result<T> {
-    locks::read_by_line(pool, ino, |line| {
-        pool.pages_are_clean(line, ino)?;
-        body()
-    })
-}
-
-/// As [`read_content`], once, and without an answer where anything is not as it mostly is: then that is to be asked. What stands
-/// behind a copy here is short (see [`crate::share::counters::CountedRead`]).
-#[inline(always)]
-pub(crate) fn read_content_at_once<T>(
-    pool: &Pool,
-    ino: Ino,
-    body: impl FnOnce() -> Option<T>,
-) -> Option<T> {
-    locks::read_at_once(pool, ino, |line| {
-        pool.pages_are_clean(line, ino).ok()?;
-        body()
-    })
 }
 
 const _: () = assert!(KernelCopyRaw::SIZE == 64);

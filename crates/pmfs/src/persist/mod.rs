@@ -1,26 +1,22 @@
 //! The ways to change persistent memory, each a method of a type (docs/design/consistency.md).
 //!
-//! No other module of the engine can store to the pool: [`Pm`] gives the rest of the crate loads, and
+//! Beside this module only [`crate::journal`] stores to the pool: [`Pm`] gives the rest of the crate loads, and
 //!
 //! 1. [`Pm::publish`] and [`Pm::publish_pair`]: one aligned 8- or 16-byte store, of something durable;
-//! 2. [`Transaction`]: ranges that it has logged, and no others;
+//! 2. transactions, in [`crate::journal`]: ranges that they have logged, and no others;
 //! 3. [`Fresh`]: memory that nothing durable refers to yet;
 //! 4. [`Pm::stray_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
 //!
-//! The first, second and fourth are stores in place, and what others' transactions left owing is paid before them ([`crate::journal::debt`]).
+//! The first, second and fourth are stores in place, and what others' transactions left owing is paid before them (the module `owed`).
 //!
 //! Volatile state in the runtime area goes through [`Runtime`], which can't reach anything else.
 //!
 //! The right order compiles:
 //!
 //! ```
-//! fn right(pm: &pmfs::persist::Pm, mut tx: pmfs::persist::Transaction<'_>, slot: u64, word: u64) {
+//! fn right(pm: &pmfs::persist::Pm, slot: u64, word: u64) {
 //!     let durable = pm.fresh().barrier();
 //!     pm.publish(slot, word, durable);
-//!     let range = tx.log(4096, 8);
-//!     let mut tx = tx.seal();
-//!     tx.set(&range, 0, 1);
-//!     tx.commit();
 //! }
 //! ```
 //!
@@ -32,67 +28,22 @@
 //!     pm.publish(slot, word); // no `Durable`: does not compile
 //! }
 //! ```
-//!
-//! A range can't be stored to before it is logged and the log is durable, because only a sealed
-//! transaction stores, and only through a [`Logged`] that it gave out before:
-//!
-//! ```compile_fail
-//! fn early(mut tx: pmfs::persist::Transaction<'_>) {
-//!     let range = tx.log(4096, 8);
-//!     tx.set(&range, 0, 1); // not sealed yet: does not compile
-//! }
-//! ```
-//!
-//! ```compile_fail
-//! fn unlogged(tx: &mut pmfs::persist::Sealed<'_>) {
-//!     tx.set(4096, 0, 1); // a number is not a logged range: does not compile
-//! }
-//! ```
-//!
-//! A transaction can't be closed before what it changed is durable, because only [`Sealed::make_durable`] gives what
-//! [`Unclosed::close`] takes; and nothing can be changed any more from then on:
-//!
-//! ```compile_fail
-//! fn early(tx: pmfs::persist::Sealed<'_>) {
-//!     tx.close(); // not flushed: does not compile
-//! }
-//! ```
-//!
-//! ```compile_fail
-//! fn late(mut tx: pmfs::persist::Sealed<'_>, range: &pmfs::persist::Logged) {
-//!     let unclosed = tx.make_durable();
-//!     tx.set(range, 0, 1); // the log may be closed: does not compile
-//!     unclosed.close();
-//! }
-//! ```
-//!
-//! ```compile_fail
-//! fn late(mut tx: pmfs::persist::Sealed<'_>, range: &pmfs::persist::Logged) {
-//!     tx.commit();
-//!     tx.set(range, 0, 1); // committed: does not compile
-//! }
-//! ```
 
-mod change;
+pub(crate) mod annexes;
 mod fresh;
 mod owed;
-pub(crate) mod proof;
-mod redo;
 mod restore;
 mod runtime;
-mod transaction;
+mod strays;
 
 use crate::error::{Error, Result};
-pub use crate::mapping::strays::Noted;
-use crate::open::annex::Annexes;
-pub(crate) use change::Change;
+use annexes::Annexes;
 pub use fresh::{Durable, Fresh, FreshSet};
 pub(crate) use owed::promised_ranges;
 use pmem::Pmem;
-pub(crate) use redo::Redo;
 pub(crate) use restore::Restore;
 pub use runtime::Runtime;
-pub use transaction::{Logged, Sealed, Transaction, Unclosed};
+pub use strays::Noted;
 
 /// The pool, readable. See the module's documentation for how it is written.
 pub struct Pm {
@@ -245,6 +196,19 @@ impl Pm {
     #[inline]
     pub fn acquire(&self) {
         self.mem.acquire();
+    }
+
+    /// A fault of a copy, as the engine's error.
+    #[cold]
+    pub(crate) fn fault(&self, fault: pmem::Fault) -> Error {
+        medium(&self.mem, fault)
+    }
+
+    /// What this thread owes is flushed, for the fence that follows.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub(crate) fn flush_owed(&self) {
+        owed::flush(&self.mem);
     }
 
     /// Fails once the medium has failed under a load or store.

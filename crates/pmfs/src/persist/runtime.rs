@@ -1,6 +1,6 @@
 //! The runtime area, and its annexes: volatile in meaning, so never flushed, never logged, and nothing else in reach.
 
-use crate::open::annex::Annexes;
+use super::annexes::Annexes;
 use pmem::Pmem;
 use pmfs_format::{BLOCK_BYTES, LINE_BYTES};
 use std::ops::Range;

@@ -10,9 +10,9 @@ use crate::medium::geometry::Geometry;
 use crate::medium::superblock::crc_of_parts;
 use crate::open::annex::told_words;
 use crate::pool::Pool;
-use crate::recovery::header_words;
+use crate::share::header;
 use crate::share::slot::{SLOT_INCARNATION, TOKENS};
-use crate::space::alloc::Bitmap;
+use crate::space::bitmap::Bitmap;
 use crate::types::Run;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
@@ -139,7 +139,9 @@ fn tables(geometry: &Geometry) -> [Table; 10] {
 fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
     let mut slots = 0..pool.geometry.slot_count;
     pool.pm.load(pool.geometry.header + TOKENS) < COUNT_MAX
-        && header_words(pool).iter().all(|&off| pool.pm.load(off) == 0)
+        && header::words(pool)
+            .iter()
+            .all(|&off| pool.pm.load(off) == 0)
         && pool.pm.load(told_words(pool)[0]) == 0
         && slots.all(|slot| {
             let incarnation = pool.geometry.slot(slot) + SLOT_INCARNATION;

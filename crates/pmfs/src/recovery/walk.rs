@@ -4,11 +4,12 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::journal::lane::Lane;
+use crate::journal::undo::undo;
 use crate::medium::superblock;
 use crate::persist::Restore;
 use crate::pool::Pool;
-use crate::recovery::{Undone, undo};
-use crate::space::alloc::Bitmap;
+use crate::share::cleaning::Undone;
+use crate::space::bitmap::Bitmap;
 use crate::tree::usage;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::Run;

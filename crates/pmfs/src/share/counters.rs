@@ -3,12 +3,12 @@
 //! The first thread that counts adds by plain stores, the others atomically: most programs have one thread that does the
 //! work, and an atomic addition to a word costs as much as a small read.
 
-use crate::pool::Pool;
-use crate::share::owner::thread_tag;
+use crate::share::counting::Counting;
+use crate::share::member::Share;
 use crate::share::slot::SLOT_COUNTERS;
 use pmem::Protection;
 use pmem::counters::{self, Counters};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Totals of a process since it attached.
@@ -86,47 +86,12 @@ pub(crate) enum Total {
 /// As many calls that read are told of at a time where a store to the pool has to be made in a window.
 const READS_KEPT: u64 = 64;
 
-/// How this process counts.
-#[derive(Debug, Default)]
-pub(crate) struct Counting {
-    /// Who may count by plain stores: a thread's tag, or 0.
-    alone: AtomicU64,
-    /// Calls that read, not told of yet, and what they read, bytes.
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-}
-
-impl Counting {
-    /// What is not told of yet; it counts as told.
-    pub(crate) fn take_reads(&self) -> (u64, u64) {
-        let take = |kept: &AtomicU64| kept.swap(0, Ordering::Relaxed);
-        (take(&self.reads), take(&self.read_bytes))
-    }
-
-    /// In a child: the thread that counts there has another tag than the parent's.
-    pub(crate) fn begin_anew(&self) {
-        self.alone.store(0, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn is_mine(&self) -> bool {
-        let me = thread_tag();
-        match self.alone.load(Ordering::Relaxed) {
-            0 => self
-                .alone
-                .compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok(),
-            tag => tag == me,
-        }
-    }
-}
-
 /// A read, as far as it is counted. It is before its bytes are copied: the processor looks some 300 instructions ahead while it waits for them, and
 /// the fewer stand behind a copy, the more likely it comes upon the next call's.
 #[derive(Debug, Default)]
 pub(crate) struct CountedRead(Option<u64>);
 
-impl Pool {
+impl Share {
     /// Counts a read of that many bytes, once.
     #[inline(always)]
     pub(crate) fn count_ahead(&self, counted: &mut CountedRead, bytes: u64) {
@@ -171,7 +136,7 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::count_all`], in a call that has just seen that it is.
+    /// As [`Share::count_all`], in a call that has just seen that it is.
     #[inline(always)]
     fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
         let counters = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS;

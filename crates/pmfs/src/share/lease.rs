@@ -11,9 +11,9 @@
 //!   as for pages, and waits until the lease has ended. A mount that does not answer is not waited for longer than
 //!   [`PATIENCE`]: the kernel forgets by itself long before.
 
-use crate::pool::Pool;
-use crate::share::patrol::now_ns;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::clock::now_ns;
+use crate::share::member::Share;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Of the runtime area's header: slots marked.
@@ -33,16 +33,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone(u64);
 
-/// What a process knows of others.
-#[derive(Debug, Default)]
-pub(crate) struct Company {
-    /// Arrivals when it was seen to be alone, its own among them; 0: it was not.
-    alone: AtomicU64,
-    /// When it looked last, ns.
-    looked_ns: AtomicU64,
-}
-
-impl Pool {
+impl Share {
     fn arrivals(&self) -> u64 {
         self.pm.runtime().load(self.geometry.header + ARRIVALS)
     }

@@ -1,14 +1,23 @@
 //! What processes that have the pool open know of each other, and how the dead are found.
+//!
+//! [`member::Share`] is a process's place among them. What is to be done for one that died is asked of the storeys above,
+//! through [`cleaning::Rescue`].
 
 pub(crate) mod attach;
+pub(crate) mod cleaning;
+mod company;
 pub(crate) mod counters;
-pub(crate) mod entrance;
+mod counting;
 pub(crate) mod freeze;
+pub(crate) mod header;
+pub(crate) mod holder;
 pub(crate) mod inherit;
 pub(crate) mod lease;
 pub(crate) mod lock_bytes;
-pub(crate) mod locks;
+pub(crate) mod member;
 pub(crate) mod owner;
 pub(crate) mod patrol;
+pub(crate) mod rescue;
 pub(crate) mod slot;
+mod threads;
 pub(crate) mod traces;

@@ -3,7 +3,11 @@
 //! One of the living looks every few milliseconds, at the start of a call, when it holds nothing. Whoever records a run for
 //! yat wants the same one again, whatever the time, and does without.
 
-use crate::pool::Pool;
+use crate::clock::now_ns;
+use crate::error::{Error, Result};
+use crate::share::member::Share;
+use crate::share::rescue;
+use std::sync::atomic::Ordering;
 
 /// In so many calls a thread asks when somebody last looked.
 #[cfg(not(feature = "record"))]
@@ -17,12 +21,12 @@ const SLOTS: u64 = 32;
 const LOOKED: u64 = 24;
 
 #[cfg(feature = "record")]
-impl Pool {
+impl Share {
     pub(crate) fn patrol(&self) {}
 }
 
 #[cfg(not(feature = "record"))]
-impl Pool {
+impl Share {
     /// Counts a call, and looks now and then. The caller holds nothing.
     #[inline]
     pub(crate) fn patrol(&self) {
@@ -50,12 +54,12 @@ impl Pool {
             return;
         }
         if self.meets_dead() {
-            let _ = crate::recovery::recover_dead(self);
+            let _ = rescue::recover_dead(self);
         }
     }
 }
 
-impl Pool {
+impl Share {
     /// Whether one of some of the slots in use, others each time, is a dead process's.
     pub(crate) fn meets_dead(&self) -> bool {
         let marked = self.marked_slots();
@@ -64,10 +68,30 @@ impl Pool {
         let mut part = (0..count.min(SLOTS)).map(|at| marked[((start + at) % count) as usize]);
         part.any(|slot| self.slot_dead(slot))
     }
-}
 
-/// Of CLOCK_MONOTONIC.
-pub(crate) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    /// Before a call that changes something, whose thread holds nothing.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::ShutDown`], or [`Error::Medium`].
+    #[inline]
+    pub(crate) fn writable(&self) -> Result<()> {
+        self.alive()?;
+        if self.unclosed.load(Ordering::Relaxed) {
+            self.close_for_the_dead();
+        }
+        self.patrol();
+        if self.read_only.load(Ordering::Relaxed) {
+            return Err(Error::ReadOnly);
+        }
+        self.pm.intact()
+    }
+
+    /// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a lock, with
+    /// others held.
+    #[cold]
+    fn close_for_the_dead(&self) {
+        self.unclosed.store(false, Ordering::Relaxed);
+        // Damage in a dead one's log is not this call's: who needs the locks that stay held meets it.
+        let _ = rescue::recover_dead(self);
+    }
 }

@@ -4,9 +4,10 @@
 //! space that took it (docs/adr/0025-life-of-a-process.md).
 
 use crate::error::{Error, Result};
-use crate::pool::Pool;
 use crate::share::counters::Totals;
-use crate::share::owner::Holder;
+use crate::share::holder::{Holder, slot_of};
+use crate::share::lock_bytes::BYTE_SLOTS;
+use crate::share::member::Share;
 use pmem::Emulation;
 use pmem::slots::{ByteLock, Probe};
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
@@ -41,7 +42,7 @@ pub(crate) struct Taken {
     pub lock: Option<ByteLock>,
 }
 
-impl Pool {
+impl Share {
     /// Takes a free one of these slots under the attach lock. `for_child`: for the child that this process is about to fork or the
     /// program that it is about to become, so that the lock can be inherited.
     ///
@@ -62,7 +63,7 @@ impl Pool {
             }
             let mut lock = None;
             if let Some(path) = path {
-                let byte = Pool::slot_byte(slot);
+                let byte = Share::slot_byte(slot);
                 let taken = match &self.prober {
                     _ if for_child => ByteLock::try_exclusive_inherited(path, byte)?,
                     Some(prober) => prober.try_exclusive(byte)?,
@@ -110,6 +111,12 @@ impl Pool {
         self.reach_slot(holder.slot);
         runtime.store(off + SLOT_STATE, SLOT_LIVE);
         self.count_arrival();
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn free_slot(&self, slot: u64) {
+        let off = self.geometry.slot(slot);
+        self.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
     }
 
     /// From here on whoever looks for processes looks at this slot, too.
@@ -180,7 +187,7 @@ impl Pool {
 
     /// The byte that a slot's holder has locked.
     pub(crate) fn slot_byte(slot: u64) -> u64 {
-        crate::share::lock_bytes::BYTE_SLOTS + slot
+        BYTE_SLOTS + slot
     }
 
     /// The process id that a slot's holder wrote.
@@ -240,7 +247,28 @@ impl Pool {
     pub(crate) fn slot_locked(&self, slot: u64) -> bool {
         self.prober
             .as_ref()
-            .is_some_and(|prober| !matches!(prober.probe(Pool::slot_byte(slot)), Ok(Probe::Free)))
+            .is_some_and(|prober| !matches!(prober.probe(Share::slot_byte(slot)), Ok(Probe::Free)))
+    }
+
+    /// Somebody looks at a slot's records: it is asked for one, or for its lease, or is to end.
+    pub(crate) fn wake_revoker(&self, slot: u64) {
+        let asked = self.geometry.slot(slot) + SLOT_ASKED;
+        let runtime = self.pm.runtime();
+        let mut count = runtime.load(asked);
+        while let Err(found) = runtime.cas(asked, count, count.wrapping_add(1)) {
+            count = found;
+        }
+        runtime.wake_all(asked);
+    }
+
+    /// Whether the slot is a mount's.
+    pub(crate) fn is_mount(&self, slot: u64) -> bool {
+        slot < self.geometry.slot_count && self.pm.load(self.geometry.slot(slot) + SLOT_ASKED) != 0
+    }
+
+    /// Whether the holder of an owner word is gone.
+    pub(crate) fn owner_dead(&self, owner: u64) -> bool {
+        slot_of(owner).is_some_and(|slot| self.slot_dead(slot))
     }
 
     /// Slots marked as some process's.

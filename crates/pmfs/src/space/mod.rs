@@ -1,3 +1,6 @@
-//! Which blocks are free, and which are in use by whom.
+//! Which blocks are free, and which in use.
 
 pub(crate) mod alloc;
+pub(crate) mod bitmap;
+pub(crate) mod budget;
+mod hints;

@@ -101,7 +101,7 @@ const REASONS: &[Reason] = reasons! {
     "pin.rs", "self.pm.flush_mapped(", ORDER, ALL, PROGRAMS;
     "promise.rs", "restore.commit(last)", &[Flush], ALL,
         "a pool at rest has no open log; but its locks keep what is owed, and whoever meets that closes the promise";
-    "recovery/mod.rs", "restore.close(", ORDER, ALL,
+    "journal/undo.rs", "restore.close(", ORDER, ALL,
         "at a mount the superblock's next fence covers it; the kill model needs it";
     "settle.rs", "pool.free_front(lane, record, same)", ORDER, ALL, OWED;
     "superblock.rs", "words(CLAIM_OFFSET", ORDER, ALL,

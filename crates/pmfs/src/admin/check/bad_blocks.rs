@@ -8,7 +8,7 @@ use crate::dir::bucket::Bucket;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, PER_BLOCK};
 use crate::pool::Pool;
-use crate::space::alloc::Bitmap;
+use crate::space::bitmap::Bitmap;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::{Ino, ROOT_INO};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -4,8 +4,8 @@ use super::{Checker, Fix, number};
 use crate::journal::lane::Lane;
 use crate::open::file_lock::table::{self, Bucket, Lock, Record};
 use crate::open::open_table::Thing;
-use crate::recovery::header_words;
-use crate::space::alloc::Bitmap;
+use crate::share::header;
+use crate::space::bitmap::Bitmap;
 use crate::types::FileId;
 use crate::types::Run;
 use pmfs_format::LockRaw;
@@ -117,7 +117,7 @@ impl Checker<'_> {
                 found.push((number::SEQUENCE_ODD, format!("lock {lock} is mid-change")));
             }
         }
-        for off in header_words(self.pool) {
+        for off in header::words(self.pool) {
             if pm.load(off) != 0 {
                 let text = format!("the lock at {off:#x} is held");
                 found.push((number::LOCK_HELD, text));

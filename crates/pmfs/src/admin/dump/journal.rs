@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::journal::lane::{Lane, Zone};
 use crate::journal::log_entry::{Header, LogEntry};
 use crate::pool::Pool;
-use crate::share::owner::slot_of;
+use crate::share::holder::slot_of;
 use crate::share::slot::{SLOT_INCARNATION, SLOT_PID, SLOT_STATE};
 use pmfs_format::journal::{
     KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO, KIND_UNDO, KIND_UNDOS,

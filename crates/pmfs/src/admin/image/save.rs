@@ -5,7 +5,7 @@ use crate::admin::look::Look;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::pool::Pool;
-use crate::space::alloc::Bitmap;
+use crate::space::bitmap::Bitmap;
 use pmfs_format::BLOCK_BYTES;
 use std::io::Write;
 use std::sync::atomic::Ordering;

@@ -6,12 +6,13 @@ use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::lane::Claim;
+use crate::journal::Transaction;
+use crate::journal::claim::Claim;
+use crate::journal::locks::LockSet;
 use crate::namespace::create::Kind;
 use crate::namespace::{find, named_dir};
-use crate::persist::{Restore, Transaction};
+use crate::persist::Restore;
 use crate::pool::Pool;
-use crate::share::locks::LockSet;
 use crate::types::{Ino, NewNode};
 use pmfs_format::inode::{ROOT_INO, SIZE_MASK};
 
@@ -92,7 +93,7 @@ fn adopt(pool: &Pool, dir: Ino, name: &[u8], ino: Ino) -> Result<()> {
     let mut header = HeaderEdit::of(pool, bucket_of(pool, &parent.tree(), name.hash)?);
     header.insert(&mut fresh, ino, kind_of(inode.mode), name.hash, name.bytes);
     fresh.until_seal();
-    let mut tx = Transaction::begin(&pool.pm, &lane);
+    let mut tx = Transaction::begin(&lane);
     let logged = header.log(&mut tx);
     let mut named = parent.hot();
     named.set_size(parent.size() + 1);

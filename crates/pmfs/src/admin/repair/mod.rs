@@ -16,7 +16,7 @@ use crate::fs::Fs;
 use crate::medium::superblock;
 use crate::persist::Restore;
 use crate::pool::Pool;
-use crate::share::attach;
+use crate::recovery::attach;
 use std::sync::atomic::Ordering;
 
 /// Rounds before giving up: each one mends a kind of damage that hid another.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode};
-use crate::journal::lane::Claim;
+use crate::journal::claim::Claim;
 use crate::namespace::inode_table;
 use crate::persist::Restore;
 use crate::pool::Pool;

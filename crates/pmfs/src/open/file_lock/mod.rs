@@ -9,7 +9,8 @@ pub(crate) mod table;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::pool::{Began, Pool};
+use crate::pool::Pool;
+use crate::share::member::Began;
 use crate::types::{FileId, Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
 use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
 use std::time::Duration;
@@ -175,7 +176,7 @@ impl Pool {
         if !is_dead {
             return Ok(false);
         }
-        crate::recovery::recover_dead(self)?;
+        crate::share::rescue::recover_dead(self)?;
         Ok(true)
     }
 

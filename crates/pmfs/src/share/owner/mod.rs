@@ -4,14 +4,11 @@
 
 pub mod protocol;
 pub(crate) mod stalled;
-mod threads;
 
-use crate::pool::{Began, Pool};
-use crate::recovery;
-use pmfs_format::runtime::{
-    OWNER_COUNT_HIGH_SHIFT, OWNER_COUNT_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK, OWNER_WAITERS,
-};
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::share::holder::{TAG_MASK, slot_of};
+use crate::share::member::{Began, Share};
+use crate::share::{rescue, threads};
+use pmfs_format::runtime::OWNER_WAITERS;
 use std::time::{Duration, Instant};
 
 /// Pauses before a waiter sleeps (docs/adr/0055-waiting.md).
@@ -29,165 +26,51 @@ pub(crate) mod wait_times {
     pub(crate) const STALLED: Duration = Duration::from_secs(1);
 }
 
-/// More than any pool has (4,094).
-const NO_SLOT: u64 = 0xffd;
-
-/// A slot's number, or one more.
-const SLOT_MASK: u64 = 0xfff;
-
-/// What is a thread's of an owner word.
-const TAG_MASK: u64 = !(SLOT_MASK << OWNER_SLOT_SHIFT | OWNER_WAITERS);
-
-/// Counts the threads of this process that get a tag; those before a fork, too.
-static THREADS: AtomicU64 = AtomicU64::new(1);
-
-/// This thread's tag, as it stands in owner words; never 0. No two that live have the same: it has the thread's number at the kernel.
-/// The count beside that tells it from one that is gone and had the number before. When the count begins anew, after
-/// 2^29 threads, they differ all the same.
-#[inline]
-pub(crate) fn thread_tag() -> u64 {
-    let tag = pmem::thread::with(|thread| thread.tag.get());
-    match tag {
-        0 => new_thread(),
-        tag => tag,
-    }
-}
-
-/// The first look of a thread.
-#[cold]
-fn new_thread() -> u64 {
-    let number = threads::own_number();
-    let count = THREADS.fetch_add(1, Ordering::Relaxed);
-    let mut tag = tag_of(number, count);
-    if tag == 0 {
-        tag = tag_of(number, 1);
-    }
-    pmem::thread::with(|thread| thread.tag.set(tag));
-    threads::note(tag);
-    tag
-}
-
-/// Bits of a count beside the thread's number; the rest stands behind the slot.
-const COUNT_LOW_BITS: u32 = OWNER_WAITERS.trailing_zeros() - OWNER_COUNT_SHIFT;
-
-/// A thread's number, and as much of a count as there is room for, where they stand in an owner word.
-fn tag_of(number: u64, count: u64) -> u64 {
-    let low = count & ((1 << COUNT_LOW_BITS) - 1);
-    let high = count >> COUNT_LOW_BITS;
-    number | low << OWNER_COUNT_SHIFT | high << OWNER_COUNT_HIGH_SHIFT
-}
-
-/// Says that this thread lives: in a process that may be a copy of another, where it has another number.
-pub(crate) fn this_thread_lives() {
-    let tag = thread_tag();
-    match tag & OWNER_THREAD_MASK == threads::own_number() {
-        true => threads::note(tag),
-        false => drop(new_thread()),
-    }
-}
-
 /// Whether an owner word is that of a thread of this process which is gone.
 #[cold]
-pub(crate) fn is_gone_thread(pool: &Pool, owner: u64) -> bool {
-    slot_of(owner) == Some(pool.holder().slot) && threads::is_gone(owner & TAG_MASK)
+pub(crate) fn is_gone_thread(share: &Share, owner: u64) -> bool {
+    slot_of(owner) == Some(share.holder().slot) && threads::is_gone(owner & TAG_MASK)
 }
 
 /// Whether nobody will ever give back the lock at `off`, which this owner word has: no process that could is attached, or this very thread has
 /// it, which takes no lock twice. Only a pool that somebody has written such a word to has one.
 #[cold]
-pub(crate) fn is_nobodys(pool: &Pool, off: u64, owner: u64) -> bool {
+pub(crate) fn is_nobodys(share: &Share, off: u64, owner: u64) -> bool {
     let holder = owner & !OWNER_WAITERS;
-    let own = holder == pool.holder().word();
-    let has_process =
-        slot_of(owner).is_some_and(|slot| slot < pool.geometry.slot_count && pool.is_marked(slot));
+    let own = holder == share.holder().word();
+    let has_process = slot_of(owner)
+        .is_some_and(|slot| slot < share.geometry.slot_count && share.is_marked(slot));
     // Whoever is cleaned up after, or leaves, gives back its locks before its slot: looked at in the other order.
-    holder != 0 && (own || !has_process) && pool.pm.load(off) & !OWNER_WAITERS == holder
-}
-
-/// The holder of a slot; the slot is the half of an owner word that is the process's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
-    pub slot: u64,
-    /// Which one of those that the slot has had.
-    pub incarnation: u64,
-}
-
-impl Holder {
-    /// This thread's owner word.
-    #[inline]
-    pub fn word(self) -> u64 {
-        self.word_of(thread_tag())
-    }
-
-    /// The owner word of another thread of this process.
-    #[inline]
-    pub fn word_of(self, tag: u64) -> u64 {
-        tag | (self.slot + 1) << OWNER_SLOT_SHIFT
-    }
-}
-
-/// Of a holder in one word: bits of the slot.
-const SLOT_BITS: u32 = SLOT_MASK.count_ones();
-
-/// The holder that this process is: set when it attaches, and again after fork.
-#[derive(Debug)]
-pub(crate) struct AtomicHolder(AtomicU64);
-
-impl Default for AtomicHolder {
-    /// Who is not attached has the slot of nobody.
-    fn default() -> AtomicHolder {
-        AtomicHolder(AtomicU64::new(NO_SLOT))
-    }
-}
-
-impl AtomicHolder {
-    #[inline]
-    pub fn load(&self) -> Holder {
-        let word = self.0.load(Ordering::Relaxed);
-        Holder {
-            slot: word & SLOT_MASK,
-            incarnation: word >> SLOT_BITS,
-        }
-    }
-
-    pub fn store(&self, holder: Holder) {
-        let word = holder.incarnation << SLOT_BITS | holder.slot;
-        self.0.store(word, Ordering::Relaxed);
-    }
-}
-
-/// The slot in an owner word.
-pub(crate) fn slot_of(owner: u64) -> Option<u64> {
-    (owner >> OWNER_SLOT_SHIFT & SLOT_MASK).checked_sub(1)
+    holder != 0 && (own || !has_process) && share.pm.load(off) & !OWNER_WAITERS == holder
 }
 
 /// An owner word in the pool.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    pool: &'a Pool,
+    share: &'a Share,
     off: u64,
 }
 
 impl protocol::Word for Place<'_> {
     #[inline]
     fn load(&self) -> u64 {
-        self.pool.pm.load(self.off)
+        self.share.pm.load(self.off)
     }
 
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.pool.pm.runtime().cas(self.off, old, new)
+        self.share.pm.runtime().cas(self.off, old, new)
     }
 
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn swap(&self, value: u64) -> u64 {
-        self.pool.pm.runtime().swap(self.off, value)
+        self.share.pm.runtime().swap(self.off, value)
     }
 
     fn wake(&self) {
-        self.pool.pm.runtime().wake(self.off);
+        self.share.pm.runtime().wake(self.off);
     }
 }
 
@@ -208,30 +91,30 @@ impl protocol::Wait for Waiting<'_> {
     }
 
     fn take_over(&mut self) -> bool {
-        recovery::take_over(self.place.pool, self.place.off, self.me)
+        rescue::take_over(self.place.share, self.place.off, self.me)
     }
 
     fn sleep(&mut self, marked: u64) {
-        let runtime = self.place.pool.pm.runtime();
+        let runtime = self.place.share.pm.runtime();
         runtime.wait(self.place.off, marked as u32, self.sleep);
         self.sleep = (self.sleep * 2).min(wait_times::MAX);
     }
 
     fn unchanged(&mut self, owner: u64) {
-        let pool = self.place.pool;
-        if is_nobodys(pool, self.place.off, owner) {
+        let share = self.place.share;
+        if is_nobodys(share, self.place.off, owner) {
             // No word of such a pool is to be built on: it is read-only from here on.
-            pool.stop_at_damage();
-            let _ = pool
+            share.stop_at_damage();
+            let _ = share
                 .pm
                 .runtime()
                 .cas(self.place.off, owner | OWNER_WAITERS, 0);
             return;
         }
-        recovery::recover_if_dead(pool, owner);
+        rescue::recover_if_dead(share, owner);
         if !self.told && self.since.elapsed() > wait_times::STALLED {
             self.told = true;
-            stalled::tell(pool, owner);
+            stalled::tell(share, owner);
         }
     }
 }
@@ -239,17 +122,17 @@ impl protocol::Wait for Waiting<'_> {
 /// Takes the lock word at `off` if nobody has it.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn try_acquire(pool: &Pool, off: u64) -> bool {
-    let place = Place { pool, off };
-    protocol::try_acquire(&place, pool.holder().word())
+pub(crate) fn try_acquire(share: &Share, off: u64) -> bool {
+    let place = Place { share, off };
+    protocol::try_acquire(&place, share.holder().word())
 }
 
 /// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn acquire(pool: &Pool, off: u64) {
-    let me = pool.holder().word();
-    let place = Place { pool, off };
+pub(crate) fn acquire(share: &Share, off: u64) {
+    let me = share.holder().word();
+    let place = Place { share, off };
     if !protocol::try_acquire(&place, me) {
         wait(place, me);
     }
@@ -266,19 +149,19 @@ fn wait(place: Place<'_>, me: u64) {
         told: false,
     };
     protocol::acquire_slowly(&place, me, &mut waiting);
-    place.pool.count_wait(waiting.since.elapsed());
+    place.share.count_wait(waiting.since.elapsed());
 }
 
 /// Gives a lock word back.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn release(pool: &Pool, off: u64) {
-    protocol::release(&Place { pool, off });
+pub(crate) fn release(share: &Share, off: u64) {
+    protocol::release(&Place { share, off });
 }
 
 /// A lock word held, released on drop.
 pub(crate) struct Held<'a> {
-    pool: &'a Pool,
+    share: &'a Share,
     off: u64,
     began: Began,
 }
@@ -286,19 +169,19 @@ pub(crate) struct Held<'a> {
 impl<'a> Held<'a> {
     /// Waits for the word at `off`.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn new(pool: &'a Pool, off: u64) -> Held<'a> {
-        acquire(pool, off);
+    pub fn new(share: &'a Share, off: u64) -> Held<'a> {
+        acquire(share, off);
         let began = Began::now();
-        Held { pool, off, began }
+        Held { share, off, began }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.pool.gives_up(self.began) {
+        if self.share.gives_up(self.began) {
             return;
         }
-        release(self.pool, self.off);
+        release(self.share, self.off);
     }
 }
 
@@ -306,8 +189,13 @@ impl Drop for Held<'_> {
 mod tests {
     use super::*;
     use crate::ROOT_INO;
+    use crate::journal::locks::{LockSet, line_of};
     use crate::scratch::Scratch;
-    use crate::share::locks::{LockSet, line_of};
+    use crate::share::holder::{
+        AtomicHolder, Holder, NO_SLOT, THREADS, tag_of, this_thread_lives, thread_tag,
+    };
+    use pmfs_format::runtime::OWNER_THREAD_MASK;
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc;
     use std::thread;
 
@@ -348,7 +236,7 @@ mod tests {
                 THREADS.store(count + (1 << width), Ordering::Relaxed);
                 assert_ne!(tag_of_the_gone(), tag, "{width}");
                 assert!(!is_gone_thread(pool, word), "{width}");
-                recovery::recover_if_dead(pool, word);
+                rescue::recover_if_dead(pool, word);
                 assert!(!try_acquire(pool, line), "{width}");
             }
             THREADS.store(u64::MAX - 1, Ordering::Relaxed);
@@ -428,7 +316,10 @@ mod tests {
         let seen = gone.pool().holder().word();
         gone.close().unwrap();
         let line = line_of(pool, ROOT_INO);
-        let place = Place { pool, off: line };
+        let place = Place {
+            share: pool,
+            off: line,
+        };
         let looks = || {
             let mut waiting = Waiting {
                 place,

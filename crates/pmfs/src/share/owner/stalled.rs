@@ -2,20 +2,20 @@
 //! cleaned up after; stopped it holds up whoever needs what it holds, until it goes on
 //! (docs/adr/0027-stopped-holders.md).
 
-use super::slot_of;
 use crate::options::Stalled;
-use crate::pool::Pool;
+use crate::share::holder::slot_of;
+use crate::share::member::Share;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;
 use std::sync::OnceLock;
 
 /// Says who is waited for, once a wait; kills him, if that is wanted and he is who he says he is.
 #[cold]
-pub(super) fn tell(pool: &Pool, owner: u64) {
-    let slot = slot_of(owner).filter(|&slot| slot < pool.geometry.slot_count);
+pub(super) fn tell(share: &Share, owner: u64) {
+    let slot = slot_of(owner).filter(|&slot| slot < share.geometry.slot_count);
     if let Some(slot) = slot {
         tell_of(
-            pool,
+            share,
             slot,
             "which holds a lock of the pool and does not run",
         );
@@ -24,11 +24,11 @@ pub(super) fn tell(pool: &Pool, owner: u64) {
 
 /// As [`tell`], of a mount that does not give pages back. That may take its time while it runs.
 #[cold]
-pub(crate) fn tell_of_pages(pool: &Pool, slot: u64) {
-    let pid = pool.slot_pid(slot);
-    if is_stopped(pid) || pool.stalled == Stalled::Wait {
+pub(crate) fn tell_of_pages(share: &Share, slot: u64) {
+    let pid = share.slot_pid(slot);
+    if is_stopped(pid) || share.stalled == Stalled::Wait {
         tell_of(
-            pool,
+            share,
             slot,
             "which has mapped files and does not give their pages back",
         );
@@ -59,10 +59,10 @@ fn say(what: fmt::Arguments<'_>) {
     }
 }
 
-fn tell_of(pool: &Pool, slot: u64, what: &str) {
-    let (pid, command) = (pool.slot_pid(slot), pool.slot_command(slot));
+fn tell_of(share: &Share, slot: u64, what: &str) {
+    let (pid, command) = (share.slot_pid(slot), share.slot_command(slot));
     let who = format!("process {pid} ({command}), {what}");
-    if pool.stalled == Stalled::Wait || slot == pool.holder().slot {
+    if share.stalled == Stalled::Wait || slot == share.holder().slot {
         say(format_args!("waiting for {who}"));
         return;
     }

@@ -10,10 +10,11 @@
 //! Which regions are broken is found without a lock, of many groups at a time, and kept ([`Hints`]) in this process. It may be
 //! out of date: whatever place is tried is searched under its group's lock, and at last everything is.
 
-use super::{Bitmap, REGION};
+use crate::space::bitmap::{Bitmap, REGION};
+use crate::space::hints::{Hint, Hints, KEPT_UNITS};
 use crate::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Broken regions are filled up if more than this part of the free space is in them.
 const PACKED: u64 = 64;
@@ -27,11 +28,7 @@ const WORTH: u64 = 4;
 const GROUPS_COUNTED: u64 = 4096;
 /// Groups whose regions are looked at together: 2 GiB of blocks.
 const GROUPS_SEARCHED: usize = 64;
-/// Broken regions that are kept in mind: the fullest, as many as have about so many free units. Where random overwrites have left
-/// gaps of a few units everywhere those are many; a look around is 40 us, to be spread over as many allocations.
-const KEPT: usize = 512;
-const KEPT_UNITS: u64 = 8192;
-/// Of those so many are tried, then a whole region is broken.
+/// Of the broken regions that are kept in mind so many are tried, then a whole region is broken.
 const TRIES: usize = 24;
 
 /// What is looked for.
@@ -75,76 +72,6 @@ impl Place {
     }
 }
 
-/// A broken region as it was seen.
-#[derive(Clone, Copy, Debug)]
-struct Hint {
-    /// Its first unit.
-    region: u64,
-    /// Units used.
-    used: u64,
-    /// Its longest free run, units.
-    longest: u64,
-}
-
-impl Hint {
-    fn packed(self) -> u64 {
-        (self.region / REGION) << 20 | self.used << 10 | self.longest
-    }
-
-    fn unpacked(word: u64) -> Hint {
-        Hint {
-            region: (word >> 20) * REGION,
-            used: word >> 10 & 1023,
-            longest: word & 1023,
-        }
-    }
-}
-
-/// The broken regions that this process knows of, the fullest first.
-#[derive(Debug)]
-pub(crate) struct Hints {
-    /// Packed; 0 for none. Not in place: a pool that is attached to is moved a few times, over stack that was never touched.
-    kept: Box<[AtomicU64]>,
-    /// The first that was not taken yet.
-    next: AtomicUsize,
-    /// The group to begin with when they are used up.
-    hand: AtomicU64,
-}
-
-impl Default for Hints {
-    fn default() -> Hints {
-        Hints {
-            kept: (0..KEPT).map(|_| AtomicU64::new(0)).collect(),
-            next: AtomicUsize::new(KEPT),
-            hand: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Hints {
-    /// Takes the fullest that has a run of at least `least`, and is not the region of `avoid`; those before it are forgotten.
-    fn take(&self, least: u64, avoid: u64) -> Option<u64> {
-        let suits = |hint: &Hint| hint.longest >= least && hint.region != avoid / REGION * REGION;
-        let rest = self.next.load(Ordering::Relaxed)..KEPT;
-        rest.map(|_| self.next.fetch_add(1, Ordering::Relaxed))
-            .map_while(|at| self.kept.get(at))
-            .map(|slot| slot.swap(0, Ordering::Relaxed))
-            .take_while(|&word| word != 0)
-            .map(Hint::unpacked)
-            .find(suits)
-            .map(|hint| hint.region)
-    }
-
-    /// Keeps these instead.
-    fn keep(&self, found: &[Hint]) {
-        let words = found.iter().map(|hint| hint.packed());
-        for (slot, word) in self.kept.iter().zip(words.chain(std::iter::repeat(0))) {
-            slot.store(word, Ordering::Relaxed);
-        }
-        self.next.store(0, Ordering::Relaxed);
-    }
-}
-
 /// The numbers below `count`, beginning with `start`.
 fn around(count: u64, start: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |step| (start + step) % count)
@@ -158,6 +85,7 @@ impl<'a> Bitmap<'a> {
         cursor: u64,
         avoid: u64,
         wish: Wish,
+        hints: &'a Hints,
     ) -> impl Iterator<Item = Place> + use<'a> {
         let groups = around(self.group_count(), cursor / GROUP_UNITS);
         let all = groups.filter(move |&group| self.group_free(group) > 0);
@@ -167,7 +95,7 @@ impl<'a> Bitmap<'a> {
         let at = at.filter(|place| !matches!(place, Place::At(unit) if unit % REGION == 0));
         let here = (wish.want < REGION).then_some(Place::Here(cursor));
         let tries = if wish.want < REGION { TRIES } else { 0 };
-        let broken = std::iter::from_fn(move || self.hint(wish.least(), avoid))
+        let broken = std::iter::from_fn(move || self.hint(hints, wish.least(), avoid))
             .map(move |region| Place::Broken(region, wish.least()));
         at.into_iter()
             .chain(here)
@@ -177,10 +105,9 @@ impl<'a> Bitmap<'a> {
     }
 
     /// A broken region that suits.
-    fn hint(&self, least: u64, avoid: u64) -> Option<u64> {
-        let hints = &self.pool.hints;
+    fn hint(&self, hints: &Hints, least: u64, avoid: u64) -> Option<u64> {
         hints.take(least, avoid).or_else(|| {
-            self.look_around(least);
+            self.look_around(hints, least);
             hints.take(least, avoid)
         })
     }
@@ -193,8 +120,7 @@ impl<'a> Bitmap<'a> {
 
     /// If much is free in broken regions: looks for some, and keeps the fullest that have a run of at least `least`.
     #[cold]
-    fn look_around(&self, least: u64) {
-        let hints = &self.pool.hints;
+    fn look_around(&self, hints: &Hints, least: u64) {
         let hand = hints.hand.load(Ordering::Relaxed);
         let counted = || around(self.group_count(), hand).take(GROUPS_COUNTED as usize);
         let (mut free, mut scattered) = (0, 0);
@@ -245,19 +171,11 @@ impl<'a> Bitmap<'a> {
                 0 => 0,
                 units => {
                     let mask = u64::MAX >> (64 - units.min(64));
-                    !self.pool.pm.load(self.word_off(unit)) & mask
+                    !self.share.pm.load(self.word_off(unit)) & mask
                 }
             }
         };
         longest_run(std::array::from_fn(free))
-    }
-
-    /// A group's regions, first unit and end.
-    pub(crate) fn regions(&self, group: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let start = group * GROUP_UNITS;
-        let end = (start + GROUP_UNITS).min(self.place.units);
-        let starts = (start..end).step_by(REGION as usize);
-        starts.map(move |region| (region, (region + REGION).min(end)))
     }
 
     /// The region of a unit, if it is broken.
@@ -335,7 +253,7 @@ impl<'a> Bitmap<'a> {
     pub(super) fn first_free(&self, from: u64, to: u64) -> Option<u64> {
         let mut unit = from;
         while unit < to {
-            let free = !self.pool.pm.load(self.word_off(unit)) >> (unit % 64);
+            let free = !self.share.pm.load(self.word_off(unit)) >> (unit % 64);
             if free != 0 {
                 let found = unit + free.trailing_zeros() as u64;
                 return (found < to).then_some(found);
@@ -349,7 +267,7 @@ impl<'a> Bitmap<'a> {
     fn free_run(&self, from: u64, to: u64) -> u64 {
         let mut unit = from;
         while unit < to {
-            let used = self.pool.pm.load(self.word_off(unit)) >> (unit % 64);
+            let used = self.share.pm.load(self.word_off(unit)) >> (unit % 64);
             if used != 0 {
                 return (unit + used.trailing_zeros() as u64).min(to) - from;
             }

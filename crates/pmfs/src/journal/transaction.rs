@@ -7,12 +7,11 @@
 //! [`Sealed::prove`] closes with one wait less: a hash of what the logged words have become is written back with them, and
 //! recovery compares. What it answers has to be durable before any of these words changes again ([`Debt`]).
 
-use super::change::Change;
-use super::proof::Proof;
-use super::{Durable, Pm};
 use crate::journal::debt::Debt;
 use crate::journal::lane::Lane;
 use crate::journal::log_entry::{Header, WORDS};
+use crate::journal::proof::Proof;
+use crate::persist::{Durable, Pm};
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
     ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_SHIFT, KIND_UNDO,
@@ -44,9 +43,9 @@ pub struct Transaction<'a> {
 impl<'a> Transaction<'a> {
     /// Begins one in `lane`. The caller holds the locks of all it will log.
     #[must_use]
-    pub(crate) fn begin(pm: &'a Pm, lane: &'a Lane<'a>) -> Transaction<'a> {
+    pub(crate) fn begin(lane: &'a Lane<'a>) -> Transaction<'a> {
         Transaction {
-            pm,
+            pm: &lane.share().pm,
             lane,
             ranges: ArrayVec::new(),
             left: ArrayVec::new(),
@@ -91,26 +90,6 @@ impl<'a> Transaction<'a> {
         Logged { off, words }
     }
 
-    /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand: nothing else is to be stored.
-    #[must_use]
-    pub(crate) fn change<const N: usize>(
-        &mut self,
-        off: u64,
-        old: &[u64; N],
-        new: &[u64; N],
-    ) -> Change<N> {
-        let mut change = Change::of(off, *new);
-        let mut at = 0;
-        while at < N {
-            let words = (at..N).take_while(|&word| old[word] != new[word]).count();
-            if words > 0 {
-                change.push(self.log_bytes(off + at as u64 * 8, words as u64 * 8));
-            }
-            at += words + 1;
-        }
-        change
-    }
-
     /// Logs any range, in as many entries as it takes. Ends are widened to words.
     #[must_use]
     pub fn log_bytes(&mut self, off: u64, len: u64) -> Logged {
@@ -144,7 +123,7 @@ impl<'a> Transaction<'a> {
     #[must_use]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn seal(self) -> Sealed<'a> {
-        let mem = &self.pm.mem;
+        let mem = self.pm.mapping();
         let id = self.lane.next_id();
         let window = mem.window();
         let mut void = false;
@@ -186,7 +165,7 @@ impl<'a> Transaction<'a> {
         }
         drop(window);
         self.lane.pay_by_entries();
-        super::owed::flush(mem);
+        self.pm.flush_owed();
         pmem::counters::add_logged(64 * (self.left.len() as u64 + 1));
         if !planted!("bug-seal-unfenced") {
             mem.fence();
@@ -237,9 +216,9 @@ impl Sealed<'_> {
             return;
         }
         let from = range.off + first * 8;
-        let window = self.pm.mem.window();
+        let window = self.pm.mapping().window();
         for (off, &value) in (from..).step_by(8).zip(values) {
-            self.pm.mem.store(off, value);
+            self.pm.mapping().store(off, value);
         }
         drop(window);
         let last = from + (count - 1) * 8;
@@ -267,7 +246,7 @@ impl Sealed<'_> {
     fn flush(&mut self) {
         let first = usize::from(planted!("bug-store-unflushed"));
         for &line in self.lines[..self.count].iter().skip(first) {
-            self.pm.mem.flush(line, 64);
+            self.pm.mapping().flush(line, 64);
         }
         self.count = 0;
     }
@@ -287,12 +266,12 @@ impl Sealed<'_> {
         if self.void {
             return Ok(());
         }
-        let _window = self.pm.mem.window();
-        self.pm.mem.fence_stores();
+        let _window = self.pm.mapping().window();
+        self.pm.mapping().fence_stores();
         self.pm
-            .mem
+            .mapping()
             .write_nt(off, bytes)
-            .map_err(|fault| super::medium(&self.pm.mem, fault))
+            .map_err(|fault| self.pm.fault(fault))
     }
 
     /// Puts saved bytes back into a logged range, from `from` on, past the caches.
@@ -308,18 +287,18 @@ impl Sealed<'_> {
         if self.void {
             return Ok(());
         }
-        let _window = self.pm.mem.window();
-        self.pm.mem.fence_stores();
+        let _window = self.pm.mapping().window();
+        self.pm.mapping().fence_stores();
         if planted!("bug-put-back-unflushed") {
             let mut saved = vec![0; len as usize];
-            let read = self.pm.mem.copy_out(from, &mut saved);
-            self.pm.mem.write_bytes(off, &saved);
-            return read.map_err(|fault| super::medium(&self.pm.mem, fault));
+            let read = self.pm.mapping().copy_out(from, &mut saved);
+            self.pm.mapping().write_bytes(off, &saved);
+            return read.map_err(|fault| self.pm.fault(fault));
         }
         self.pm
-            .mem
+            .mapping()
             .copy_nt(off, from, len)
-            .map_err(|fault| super::medium(&self.pm.mem, fault))
+            .map_err(|fault| self.pm.fault(fault))
     }
 
     /// Makes the changes durable, then closes the transaction durably.
@@ -333,11 +312,11 @@ impl Sealed<'_> {
     /// caller sees to it that the debt is paid before any logged word changes again, whoever changes it ([`LockSet::commit`]).
     /// `None`: nothing is owed.
     ///
-    /// [`LockSet::commit`]: crate::share::locks::LockSet::commit
+    /// [`LockSet::commit`]: crate::journal::locks::LockSet::commit
     #[must_use = "what is owed must be paid before these words change again"]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn prove(mut self) -> Option<Debt> {
-        let mem = &self.pm.mem;
+        let mem = self.pm.mapping();
         let mut proof = Proof::default();
         for off in self.ranges.iter().flat_map(|range| range.words()) {
             proof.add(mem.load_cached(off));
@@ -385,7 +364,7 @@ impl<'a> Sealed<'a> {
     pub fn make_durable(mut self) -> Unclosed<'a> {
         self.flush();
         if !planted!("bug-closed-before-stores") {
-            self.pm.mem.fence();
+            self.pm.mapping().fence();
         }
         Unclosed {
             pm: self.pm,
@@ -409,7 +388,7 @@ impl Unclosed<'_> {
     /// Closes it durably.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn close(self) {
-        let mem = &self.pm.mem;
+        let mem = self.pm.mapping();
         if mem.failed().is_some() && !self.void {
             // Stores were lost: the log stays open, and whoever recovers undoes what arrived.
             return;
@@ -431,7 +410,8 @@ impl Unclosed<'_> {
 mod tests {
     use super::Transaction;
     use crate::Fs;
-    use crate::journal::lane::{Claim, Purpose};
+    use crate::journal::claim::Claim;
+    use crate::journal::lane::Purpose;
     use crate::scratch::Scratch;
 
     /// Two blocks that nobody has; the second is to be bad.
@@ -464,7 +444,7 @@ mod tests {
         let (fs, scratch) = opened();
         let other = scratch.open();
         let lane = Claim::new(fs.pool());
-        let mut tx = Transaction::begin(&fs.pool().pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let ranges = [tx.log(SOUND, 8), tx.log(BAD, 8)];
         let mut tx = tx.seal();
         lane.intend(SOUND, Purpose::Word { off: SOUND }).unwrap();
@@ -501,7 +481,7 @@ mod tests {
         }
         let pool = fs.pool();
         let lane = Claim::new(pool);
-        let mut tx = Transaction::begin(&pool.pm, &lane);
+        let mut tx = Transaction::begin(&lane);
         let ranges = [tx.log(SOUND, 8), tx.log(BAD, 8)];
         let mut tx = tx.seal();
         for range in &ranges {

@@ -7,9 +7,11 @@
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::xattr;
+use crate::journal::claim::Settle;
 use crate::journal::lane::{CHANGED, Lane, Purpose};
 use crate::pool::Pool;
-use crate::space::alloc::Bitmap;
+use crate::share::member::Share;
+use crate::space::bitmap::Bitmap;
 use crate::tree::entry::{Entry, coverage};
 use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
 use crate::tree::{Shape, Tree};
@@ -17,6 +19,16 @@ use crate::types::Ino;
 use crate::types::Run;
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
+
+impl Settle for Pool {
+    fn share(&self) -> &Share {
+        self
+    }
+
+    fn settle(&self, lane: &Lane<'_>) {
+        settle(self, lane);
+    }
+}
 
 /// Settles every record of the lane. A call settles between two swings if the second replaces nodes that the
 /// first has built: else they would be freed twice, by their own record and with the subtree. The caller holds
@@ -305,7 +317,7 @@ fn intend(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::lane::Claim;
+    use crate::journal::claim::Claim;
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, OpenOptions, ROOT_INO};
     use pmfs_format::BLOCK_BYTES;

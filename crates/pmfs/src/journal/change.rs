@@ -1,12 +1,12 @@
 //! Words of one line that a transaction changes.
 
-use super::{Logged, Sealed};
+use crate::journal::transaction::{Logged, Sealed, Transaction};
 use arrayvec::ArrayVec;
 
 /// Runs of neighbours, at most: every other one of eight words.
 const RUNS_MAX: usize = 4;
 
-/// Words as they are to be, of which those are logged that change ([`super::Transaction::change`]).
+/// Words as they are to be, of which those are logged that change ([`Transaction::change`]).
 pub(crate) struct Change<const N: usize> {
     off: u64,
     new: [u64; N],
@@ -14,9 +14,31 @@ pub(crate) struct Change<const N: usize> {
     logged: ArrayVec<Logged, RUNS_MAX>,
 }
 
+impl Transaction<'_> {
+    /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand: nothing else is to be stored.
+    #[must_use]
+    pub(crate) fn change<const N: usize>(
+        &mut self,
+        off: u64,
+        old: &[u64; N],
+        new: &[u64; N],
+    ) -> Change<N> {
+        let mut change = Change::of(off, *new);
+        let mut at = 0;
+        while at < N {
+            let words = (at..N).take_while(|&word| old[word] != new[word]).count();
+            if words > 0 {
+                change.push(self.log_bytes(off + at as u64 * 8, words as u64 * 8));
+            }
+            at += words + 1;
+        }
+        change
+    }
+}
+
 impl<const N: usize> Change<N> {
     /// The words at `off` are to be `new`; nothing of it is logged.
-    pub(super) fn of(off: u64, new: [u64; N]) -> Change<N> {
+    fn of(off: u64, new: [u64; N]) -> Change<N> {
         assert!(N <= 8, "words of one line");
         Change {
             off,
@@ -26,7 +48,7 @@ impl<const N: usize> Change<N> {
     }
 
     /// A run of them is logged.
-    pub(super) fn push(&mut self, run: Logged) {
+    fn push(&mut self, run: Logged) {
         self.logged.push(run);
     }
 

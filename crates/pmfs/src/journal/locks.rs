@@ -5,11 +5,13 @@
 //! odd. Readers take nothing: they read the sequence, read, and read the sequence again.
 
 use crate::error::Result;
+use crate::journal::claim::may_go;
 use crate::journal::debt::Debt;
-use crate::journal::lane::Claim;
+use crate::journal::lane::Lane;
 use crate::journal::promise;
-use crate::persist::{Redo, Sealed};
-use crate::pool::{Began, Pool};
+use crate::journal::redo::Redo;
+use crate::journal::transaction::Sealed;
+use crate::share::member::{Began, Share};
 use crate::share::owner;
 use crate::types::Ino;
 use pmfs_format::LockRaw;
@@ -25,7 +27,7 @@ const DEBT: u64 = 24;
 
 /// The locks of one call, taken in table order, each once.
 pub(crate) struct LockSet<'a> {
-    pool: &'a Pool,
+    share: &'a Share,
     lines: [u64; LOCKS_MAX],
     count: usize,
     changing: Cell<bool>,
@@ -39,8 +41,8 @@ pub(crate) struct LockSet<'a> {
 impl<'a> LockSet<'a> {
     /// Locks the inodes; waits as long as it takes.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn take(pool: &'a Pool, inos: &[Ino]) -> LockSet<'a> {
-        let locks = LockSet::acquire(pool, inos, false);
+    pub fn take(share: &'a Share, inos: &[Ino]) -> LockSet<'a> {
+        let locks = LockSet::acquire(share, inos, false);
         for &line in &locks.lines[..locks.count] {
             locks.meet(line);
         }
@@ -48,11 +50,11 @@ impl<'a> LockSet<'a> {
     }
 
     #[cfg_attr(feature = "record", track_caller)]
-    fn acquire(pool: &'a Pool, inos: &[Ino], reads: bool) -> LockSet<'a> {
+    fn acquire(share: &'a Share, inos: &[Ino], reads: bool) -> LockSet<'a> {
         let mut lines = [u64::MAX; LOCKS_MAX];
         let mut count = 0;
         for &ino in inos {
-            let line = line_of(pool, ino);
+            let line = line_of(share, ino);
             if !lines[..count].contains(&line) {
                 lines[count] = line;
                 count += 1;
@@ -60,10 +62,10 @@ impl<'a> LockSet<'a> {
         }
         lines[..count].sort_unstable();
         for &line in &lines[..count] {
-            owner::acquire(pool, line);
+            owner::acquire(share, line);
         }
         LockSet {
-            pool,
+            share,
             lines,
             count,
             changing: Cell::new(false),
@@ -76,17 +78,17 @@ impl<'a> LockSet<'a> {
     /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody may wait for it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_add(&mut self, ino: Ino) -> bool {
-        let line = line_of(self.pool, ino);
+        let line = line_of(self.share, ino);
         if self.lines[..self.count].contains(&line) {
             return true;
         }
-        if self.count == LOCKS_MAX || !owner::try_acquire(self.pool, line) {
+        if self.count == LOCKS_MAX || !owner::try_acquire(self.share, line) {
             return false;
         }
-        let debt = Debt::load(self.pool, line + DEBT);
-        if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.pool)) {
+        let debt = Debt::load(self.share, line + DEBT);
+        if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.share)) {
             // It would take another lane to pay that, and this call has one.
-            owner::release(self.pool, line);
+            owner::release(self.share, line);
             return false;
         }
         self.lines[self.count] = line;
@@ -102,26 +104,30 @@ impl<'a> LockSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn meet(&self, line: u64) {
-        let Some(debt) = Debt::load(self.pool, line + DEBT) else {
+        let Some(debt) = Debt::load(self.share, line + DEBT) else {
             return;
         };
         self.met.set(true);
-        if debt.is_paid(self.pool) || planted!("bug-debt-unpaid") {
+        if debt.is_paid(self.share) || planted!("bug-debt-unpaid") {
             return;
         }
-        let entry = debt.line(self.pool);
+        let entry = debt.line(self.share);
         if !debt.is_promise() {
-            self.pool.pm.owe(entry);
-        } else if self.count > 1 || !self.pool.pm.owe_promise(entry) {
-            promise::close_at(self.pool, entry);
+            self.share.pm.owe(entry);
+        } else if self.count > 1 || !self.share.pm.owe_promise(entry) {
+            promise::close_at(self.share, entry);
         }
     }
 
     /// What was met is durable, by a call that has no lane.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn settle(&self) {
-        let _lane = self.pool.pm.owed_promise().map(|_| Claim::new(self.pool));
-        self.pool.pm.settle_met();
+        let pm = &self.share.pm;
+        let lane = pm.owed_promise().map(|_| Lane::claim(self.share));
+        pm.settle_met();
+        if let Some(lane) = lane.filter(may_go) {
+            lane.give_back();
+        }
     }
 
     /// Makes what a transaction has changed durable, and closes it by its proof: these locks cover all that it logged, and have the
@@ -157,12 +163,12 @@ impl<'a> LockSet<'a> {
             return;
         }
         for &line in &self.lines[..self.count] {
-            self.pool.pm.runtime().store(line + DEBT, debt.word());
+            self.share.pm.runtime().store(line + DEBT, debt.word());
         }
-        let entry = debt.line(self.pool);
+        let entry = debt.line(self.share);
         match debt.is_promise() {
-            true => self.pool.pm.owe_own_promise(entry),
-            false => self.pool.pm.owe_own(entry),
+            true => self.share.pm.owe_own_promise(entry),
+            false => self.share.pm.owe_own(entry),
         }
     }
 
@@ -171,7 +177,7 @@ impl<'a> LockSet<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     fn clear_debts(&self) {
         for &line in &self.lines[..self.count] {
-            self.pool.pm.runtime().store(line + DEBT, 0);
+            self.share.pm.runtime().store(line + DEBT, 0);
         }
     }
 
@@ -196,7 +202,7 @@ impl<'a> LockSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn bump(&self, line: u64) {
-        let runtime = self.pool.pm.runtime();
+        let runtime = self.share.pm.runtime();
         runtime.store(line + SEQUENCE, runtime.load(line + SEQUENCE) + 1);
     }
 }
@@ -204,8 +210,8 @@ impl<'a> LockSet<'a> {
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
         // What was met and not paid is the locks' again, and so is what this call owes itself.
-        let paid = !self.reads && !self.pool.pm.leave_owed();
-        if self.pool.gives_up(self.began) {
+        let paid = !self.reads && !self.share.pm.leave_owed();
+        if self.share.gives_up(self.began) {
             return;
         }
         if self.met.get() && paid {
@@ -215,7 +221,7 @@ impl Drop for LockSet<'_> {
             if self.changing.get() {
                 self.bump(line);
             }
-            owner::release(self.pool, line);
+            owner::release(self.share, line);
         }
     }
 }
@@ -223,79 +229,80 @@ impl Drop for LockSet<'_> {
 /// What the line of an inode owes is durable: before a new one is written in the place of one that is gone, by somebody who does
 /// not have the line. Those who owe it had it before that place could be had.
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn settle_place(pool: &Pool, ino: Ino) {
-    let debt = Debt::load(pool, line_of(pool, ino) + DEBT);
+pub(crate) fn settle_place(share: &Share, ino: Ino) {
+    let debt = Debt::load(share, line_of(share, ino) + DEBT);
     // No promise speaks of an inode.
     if let Some(debt) = debt
         && !debt.is_promise()
-        && !debt.is_paid(pool)
+        && !debt.is_paid(share)
         && !planted!("bug-place-unsettled")
     {
-        pool.pm.owe(debt.line(pool));
-        pool.pm.settle_met();
+        share.pm.owe(debt.line(share));
+        share.pm.settle_met();
     }
 }
 
 /// The lock line of an inode.
 #[inline]
-pub(crate) fn line_of(pool: &Pool, ino: Ino) -> u64 {
-    let key = pool.geometry.hash_key[0];
+pub(crate) fn line_of(share: &Share, ino: Ino) -> u64 {
+    let key = share.geometry.hash_key[0];
     let hash = (ino ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    pool.geometry.locks + (hash >> 32 & (pool.geometry.lock_count - 1)) * LockRaw::SIZE
+    share.geometry.locks + (hash >> 32 & (share.geometry.lock_count - 1)) * LockRaw::SIZE
 }
 
 /// Reads without a lock: runs `body` until no writer came between, then gives its answer. After a few
 /// disturbed tries it takes the lock. `body` may see anything while a writer works, so its errors count
 /// only if nothing changed.
 #[inline]
-pub(crate) fn read<T>(pool: &Pool, ino: Ino, body: impl FnMut() -> Result<T>) -> Result<T> {
-    let line = line_of(pool, ino);
-    look(pool, line, || read_lock(pool, ino), body).expect("a lock ends it")
+pub(crate) fn read<T>(share: &Share, ino: Ino, body: impl FnMut() -> Result<T>) -> Result<T> {
+    let line = line_of(share, ino);
+    look(share, line, || read_lock(share, ino), body).expect("a lock ends it")
 }
 
 /// As [`read`], but gives up after those tries: for a `body` that may take locks itself.
 #[inline]
 pub(crate) fn read_unlocked<T>(
-    pool: &Pool,
+    share: &Share,
     ino: Ino,
     body: impl FnMut() -> Result<T>,
 ) -> Option<Result<T>> {
-    look(pool, line_of(pool, ino), || None, body)
+    look(share, line_of(share, ino), || None, body)
 }
 
-/// As [`read`], with the lock line for `body`.
+/// As [`read`], and `body` is told the inode's line.
 #[inline(always)]
-pub(crate) fn read_by_line<T>(
-    pool: &Pool,
+pub(crate) fn read_line<T>(
+    share: &Share,
     ino: Ino,
     mut body: impl FnMut(u64) -> Result<T>,
 ) -> Result<T> {
-    let line = line_of(pool, ino);
-    look(pool, line, || read_lock(pool, ino), || body(line)).expect("a lock ends it")
+    let line = line_of(share, ino);
+    look(share, line, || read_lock(share, ino), || body(line)).expect("a lock ends it")
 }
 
-/// As [`read_by_line`], once, and without an answer where a writer came between, or `body` has none.
+/// As [`read_line`], once, and without an answer where anything is not as it mostly is: then that is to be asked. What stands
+/// behind a copy here is short (see [`crate::share::counters::CountedRead`]).
 #[inline(always)]
-pub(crate) fn read_at_once<T>(
-    pool: &Pool,
+pub(crate) fn read_line_at_once<T>(
+    share: &Share,
     ino: Ino,
     body: impl FnOnce(u64) -> Option<T>,
 ) -> Option<T> {
-    let line = line_of(pool, ino);
-    let before = pool.pm.load(line + SEQUENCE);
+    let line = line_of(share, ino);
+    let before = share.pm.load(line + SEQUENCE);
     if before & 1 == 1 {
         return None;
     }
     let answer = body(line)?;
-    pool.pm.acquire();
-    let undisturbed = pool.pm.load(line + SEQUENCE) == before && pool.pm.intact().is_ok();
+    share.pm.acquire();
+    let undisturbed = share.pm.load(line + SEQUENCE) == before && share.pm.intact().is_ok();
     undisturbed.then_some(answer)
 }
 
 /// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all of a read can be one function.
 #[inline(always)]
 fn look<'a, T>(
-    pool: &'a Pool,
+    share: &'a Share,
     line: u64,
     lock: impl Fn() -> Option<LockSet<'a>>,
     mut body: impl FnMut() -> Result<T>,
@@ -305,7 +312,7 @@ fn look<'a, T>(
         if tried == READ_TRIES {
             locked = Some(lock()?);
         }
-        let before = pool.pm.load(line + SEQUENCE);
+        let before = share.pm.load(line + SEQUENCE);
         if before & 1 == 1 && locked.is_none() {
             std::hint::spin_loop();
             continue;
@@ -313,15 +320,15 @@ fn look<'a, T>(
         // What was read and an error part here: errors are large, and to move one about is dear where there is none.
         match body() {
             Ok(answer) => {
-                pool.pm.acquire();
-                if pool.pm.load(line + SEQUENCE) == before || locked.is_some() {
-                    return Some(pool.pm.intact().map(|()| answer));
+                share.pm.acquire();
+                if share.pm.load(line + SEQUENCE) == before || locked.is_some() {
+                    return Some(share.pm.intact().map(|()| answer));
                 }
             }
             Err(error) => {
-                pool.pm.acquire();
-                if pool.pm.load(line + SEQUENCE) == before || locked.is_some() {
-                    return Some(pool.pm.intact().and(Err(error)));
+                share.pm.acquire();
+                if share.pm.load(line + SEQUENCE) == before || locked.is_some() {
+                    return Some(share.pm.intact().and(Err(error)));
                 }
             }
         }
@@ -331,6 +338,6 @@ fn look<'a, T>(
 
 #[cold]
 #[inline(never)]
-fn read_lock(pool: &Pool, ino: Ino) -> Option<LockSet<'_>> {
-    Some(LockSet::acquire(pool, &[ino], true))
+fn read_lock(share: &Share, ino: Ino) -> Option<LockSet<'_>> {
+    Some(LockSet::acquire(share, &[ino], true))
 }

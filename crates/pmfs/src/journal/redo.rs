@@ -7,11 +7,11 @@
 //! A log of new words may be applied to none but the words that it was made for. There are never two of the same words in two lanes, of
 //! which nothing would say which is the later: whoever finds a promise of words that it is to change goes on in that lane.
 
-use super::Pm;
 use crate::error::Result;
 use crate::journal::debt::Debt;
 use crate::journal::lane::Lane;
 use crate::journal::promise;
+use crate::persist::Pm;
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRY_DATA_BYTES, ENTRY_LAST, KIND_ABORT, KIND_COMMIT, KIND_REDO, KIND_SHIFT,
@@ -40,9 +40,9 @@ pub(crate) struct Redo<'a> {
 impl<'a> Redo<'a> {
     /// Begins one in `lane`. The caller holds the lock of all it will change. `closes`: recovery must not make it again once it has
     /// returned, because a word that it changes in part holds bytes that others may store to without a look at what the lock owes.
-    pub fn begin(pm: &'a Pm, lane: &'a Lane<'a>, closes: bool) -> Redo<'a> {
+    pub fn begin(lane: &'a Lane<'a>, closes: bool) -> Redo<'a> {
         Redo {
-            pm,
+            pm: &lane.share().pm,
             lane,
             ranges: Ranges::new(),
             count: 0,
@@ -68,7 +68,7 @@ impl<'a> Redo<'a> {
     /// [`crate::Error::Medium`]: what is to change can't be read. The log is closed, and nothing is promised.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn seal(self) -> Result<Promised<'a>> {
-        let mem = &self.pm.mem;
+        let mem = self.pm.mapping();
         let id = self.lane.next_id();
         let log = Log {
             pm: self.pm,
@@ -78,7 +78,7 @@ impl<'a> Redo<'a> {
         let written = self.write(id);
         pmem::counters::add_logged(64 * self.count);
         self.lane.pay_by_entries();
-        super::owed::flush(mem);
+        self.pm.flush_owed();
         if let Err(error) = written.and_then(|()| self.look()) {
             log.close(KIND_ABORT);
             return Err(error);
@@ -107,7 +107,7 @@ impl<'a> Redo<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn write_from(&self, head: u64, place: &mut u64, id: u64) -> Result<()> {
-        let mem = &self.pm.mem;
+        let mem = self.pm.mapping();
         for &(off, bytes) in &self.ranges {
             let end = (off + bytes.len() as u64).next_multiple_of(8);
             let mut at = off & !7;
@@ -214,7 +214,7 @@ impl Log<'_> {
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn close(&self, kind: u64) {
-        let mem = &self.pm.mem;
+        let mem = self.pm.mapping();
         let entry = self.lane.next_entry();
         let window = mem.window();
         mem.write(entry, &[kind << KIND_SHIFT, 0, 0, 0, 0, 0, 0, self.id]);
@@ -237,7 +237,7 @@ impl Promised<'_> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(self) -> Option<Debt> {
         let Log { pm, lane, id } = self.log;
-        let mem = &pm.mem;
+        let mem = pm.mapping();
         if mem.failed().is_some() {
             self.log.close(KIND_ABORT);
             return None;
@@ -266,7 +266,7 @@ impl Promised<'_> {
         for (range, (off, bytes)) in ranges.iter_mut().zip(&self.ranges) {
             *range = (*off, bytes.len() as u64);
         }
-        promise::note_own(lane.pool(), debt, ranges);
+        promise::note_own(lane.share(), debt, ranges);
         Some(debt)
     }
 }

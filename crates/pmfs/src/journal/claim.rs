@@ -1,0 +1,67 @@
+//! A lane for one call, and how its records end with the call.
+
+use crate::journal::lane::Lane;
+use crate::journal::undo::undo_lane;
+use crate::share::member::{Began, Share};
+
+/// What becomes of the records that a call leaves open: the trees say it, which this storey does not know.
+pub(crate) trait Settle {
+    /// Who claims lanes.
+    fn share(&self) -> &Share;
+
+    /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of the inodes in them.
+    fn settle(&self, lane: &Lane<'_>);
+}
+
+/// A claimed lane with its end: records left open are settled.
+pub(crate) struct Claim<'a> {
+    lane: Lane<'a>,
+    ends: &'a dyn Settle,
+    began: Began,
+}
+
+impl<'a> Claim<'a> {
+    /// Claims a lane for one call.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn new<S: Settle>(pool: &'a S) -> Claim<'a> {
+        Claim {
+            lane: Lane::claim(pool.share()),
+            ends: pool,
+            began: Began::now(),
+        }
+    }
+}
+
+impl<'a> std::ops::Deref for Claim<'a> {
+    type Target = Lane<'a>;
+
+    fn deref(&self) -> &Lane<'a> {
+        &self.lane
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.lane.share().gives_up(self.began) {
+            return;
+        }
+        if !may_go(&self.lane) {
+            return;
+        }
+        if self.lane.intent_count() > 0 {
+            self.ends.settle(&self.lane);
+            // While the records stand, recovery would count anew.
+            self.lane.settle_account();
+            self.lane.clear_intents();
+        }
+        self.lane.release();
+    }
+}
+
+/// Whether others may have the lane next. Where the medium has failed they may go on in this pool: half a transaction must not be
+/// what they find, so it is undone first. What else was in question is for those to settle who can read it: the lane stays this
+/// process's then, until it is gone.
+pub(super) fn may_go(lane: &Lane<'_>) -> bool {
+    let share = lane.share();
+    share.pm.intact().is_ok() || undo_lane(share, lane, true).is_ok() && lane.intent_count() == 0
+}

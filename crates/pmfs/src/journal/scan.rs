@@ -1,0 +1,147 @@
+//! What a lane's log says: which transaction was the last one, and how far it has come
+//! (docs/adr/0019-log-validity.md).
+
+use crate::error::Result;
+use crate::journal::log_entry::{Header, LogEntry};
+use crate::journal::proof::Proof;
+use crate::medium::store::Store;
+use crate::persist::Pm;
+use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_PROOF, KIND_REDO};
+use std::collections::BTreeMap;
+
+/// What a lane's log says.
+pub(crate) struct Scan {
+    /// Greatest transaction id.
+    pub id: u64,
+    /// Index after the last entry of that transaction.
+    pub(super) head: u64,
+    /// Its entries of old or new words, as offsets, by place; empty if it is closed.
+    pub open: Vec<u64>,
+    /// Those of the one before it, if that is promised and not closed.
+    pub(super) before: Vec<u64>,
+    /// Where its closing entry is.
+    pub(super) closing: Option<u64>,
+    /// Where a proof is, which closes it if it holds.
+    pub(super) proof: Option<u64>,
+    /// Its entries are of new words.
+    pub redo: bool,
+    /// And these are all there.
+    pub last: bool,
+}
+
+/// Reads a lane's log: `entries` lines from byte `log` on.
+pub(super) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
+    let ids: Vec<u64> = (0..entries).map(|at| pm.load(log + at * 64 + 56)).collect();
+    let id = ids.iter().copied().max().unwrap_or(0);
+    let mut scan = Scan {
+        id,
+        head: 0,
+        open: Vec::new(),
+        before: Vec::new(),
+        closing: None,
+        proof: None,
+        redo: false,
+        last: false,
+    };
+    if id == 0 {
+        return scan;
+    }
+    let mut places = Vec::new();
+    let accepted = |found: u64| found == id || planted!("bug-two-ids-accepted") && found + 1 == id;
+    for at in (0..entries).filter(|&at| accepted(ids[at as usize])) {
+        let entry = log + at * 64;
+        let header = Header::read(pm, entry);
+        match header.kind() {
+            KIND_COMMIT | KIND_ABORT => scan.closing = Some(entry),
+            KIND_PROOF => scan.proof = Some(entry),
+            kind => {
+                scan.redo |= kind == KIND_REDO;
+                scan.last |= header.is_last_of_new();
+                places.push((header.place(), entry));
+            }
+        }
+        // The transaction's entries are neighbours, around the end of the ring too.
+        if ids[((at + 1) % entries) as usize] != id {
+            scan.head = at + 1;
+        }
+    }
+    if scan.closing.is_none() {
+        places.sort_unstable();
+        let whole = (0..).zip(&places).all(|(at, &(place, _))| at == place);
+        scan.last &= whole || planted!("bug-redo-with-gaps");
+        scan.open = places.into_iter().map(|(_, off)| off).collect();
+        scan.before = promised_before(pm, log, &ids, id);
+    }
+    scan
+}
+
+/// The entries of the transaction before `id` by place, if that is one of new words, all of them there and not closed.
+fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
+    let before = ids.iter().copied().filter(|&found| found < id).max();
+    let its = (log..).step_by(64).zip(ids);
+    let its = its.filter(|&(_, &found)| found != 0 && Some(found) == before);
+    let mut entries: Vec<(Header, u64)> =
+        its.map(|(off, _)| (Header::read(pm, off), off)).collect();
+    entries.sort_unstable_by_key(|(header, _)| header.place());
+    let mut places = (0..).zip(&entries);
+    let whole = places.all(|(at, (header, _))| header.kind() == KIND_REDO && header.place() == at);
+    let ended = entries
+        .last()
+        .is_some_and(|(header, _)| header.is_last_of_new());
+    match whole && ended && !planted!("bug-promise-before-forgotten") {
+        true => entries.into_iter().map(|(_, off)| off).collect(),
+        false => Vec::new(),
+    }
+}
+
+impl Scan {
+    /// For a log of a build that waited for the words of each before it went on: the one before the last is as durable as it will be, and
+    /// its words may be others' since.
+    pub fn forget_before(&mut self) {
+        self.before.clear();
+    }
+
+    /// Whether the last transaction is not closed and has been made all the same: recovery makes it again.
+    pub fn is_promised(&self) -> bool {
+        self.redo && self.last && !self.open.is_empty()
+    }
+
+    /// What the last promises make of the words that they speak of, each once: others may look at these meanwhile, and must not see what the
+    /// older one made of a word that the last one has changed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if an entry can't be right.
+    pub fn promised_words(&self, store: &Store) -> Result<BTreeMap<u64, u64>> {
+        let last: &[u64] = if self.last { &self.open } else { &[] };
+        let mut words = BTreeMap::new();
+        for &entry in self.before.iter().chain(last) {
+            for (off, new) in LogEntry::read(store, entry)?.ranges() {
+                words.extend((off..).step_by(8).zip(new.iter().copied()));
+            }
+        }
+        Ok(words)
+    }
+
+    /// Whether a proof shows the open transaction to be done: the words that it logged are what they were to become.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if an entry can't be right.
+    pub fn is_proven(&self, store: &Store) -> Result<bool> {
+        let Some(proof) = self.proof.filter(|_| !self.open.is_empty()) else {
+            return Ok(false);
+        };
+        let mut found = Proof::default();
+        for &entry in &self.open {
+            let entry = LogEntry::read(store, entry)?;
+            if entry.saved().is_some() {
+                return Ok(false);
+            }
+            for (off, old) in entry.ranges() {
+                let words = (off..).step_by(8).take(old.len());
+                words.for_each(|word| found.add(store.pm.load(word)));
+            }
+        }
+        let holds = store.pm.read::<2>(proof + 8) == found.words();
+        Ok(holds || planted!("bug-proof-not-compared"))
+    }
+}

@@ -1,0 +1,96 @@
+//! Undoing what a lane's log began, or making again what it promises: after power loss, and for the dead.
+
+use crate::error::{Error, Result};
+use crate::journal::lane::Lane;
+use crate::journal::log_entry::LogEntry;
+use crate::journal::scan::Scan;
+use crate::medium::store::Store;
+use crate::persist::Restore;
+use crate::share::cleaning::Undone;
+
+/// No pool lives to see so many transactions in a lane.
+const ID_MAX: u64 = 1 << 62;
+
+/// Undoes the lane's open transaction, if it has one, or makes one of new words, and sets the lane's counters. One that is closed is
+/// durably so from then on.
+///
+/// # Errors
+/// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
+pub(crate) fn undo_lane(store: &Store, lane: &Lane<'_>, keep_intents: bool) -> Result<Undone> {
+    undo(store, lane, &lane.scan(), keep_intents)
+}
+
+/// As [`undo_lane`], of a log that has been read.
+pub(crate) fn undo(
+    store: &Store,
+    lane: &Lane<'_>,
+    scan: &Scan,
+    keep_intents: bool,
+) -> Result<Undone> {
+    let (log, entries) = lane.log();
+    let restore = Restore::new(&store.pm);
+    let mut undone = Undone::default();
+    let mut head = scan.head;
+    if scan.id > ID_MAX {
+        return Err(Error::corrupt("journal entry", log));
+    }
+    if let Some(closing) = scan.closing {
+        // Who closed it may not have waited for that, and what says so is no longer in the locks, or was lost with the power.
+        restore.flush(closing, 64);
+        restore.barrier();
+    } else if scan.is_proven(store)? {
+        confirm(store, scan, &restore)?;
+    } else if !scan.open.is_empty() {
+        for &entry in scan.before.iter().chain(&scan.open) {
+            LogEntry::read(store, entry)?;
+        }
+        if planted!("bug-closed-before-undo") {
+            restore.close(log + head % entries * 64, scan.id);
+        }
+        if !scan.redo {
+            // Nobody has waited for what this one stored, but for the barrier of the last one, which may not have come.
+            for &entry in scan.before.iter().chain(scan.open.iter().rev()) {
+                LogEntry::read(store, entry)?.put(&restore)?;
+            }
+        } else {
+            if scan.last {
+                // Of one that was killed the log may be whole, and not durable yet.
+                scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
+                restore.barrier();
+            }
+            for (off, word) in scan.promised_words(store)? {
+                restore.words(off, &[word]);
+            }
+        }
+        if !planted!("bug-restored-unfenced") {
+            restore.barrier();
+        }
+        restore.close(log + head % entries * 64, scan.id);
+        head += 1;
+        if !scan.redo {
+            undone.transactions = 1;
+            undone.entries = scan.open.len() as u64;
+        }
+    }
+    if keep_intents {
+        lane.reset_ids(scan.id, head);
+    } else {
+        lane.reset(scan.id, head);
+    }
+    Ok(undone)
+}
+
+/// Makes a transaction that a proof shows to be done a closed one, durably.
+fn confirm(store: &Store, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
+    // Of one that was killed the words may be seen, and not be durable yet.
+    for &entry in &scan.open {
+        for (off, old) in LogEntry::read(store, entry)?.ranges() {
+            if !planted!("bug-proven-unflushed") {
+                restore.flush(off, old.len() as u64 * 8);
+            }
+        }
+    }
+    restore.barrier();
+    restore.confirm(scan.proof.expect("a proof holds"));
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Blocks of the pool that are as volatile as the runtime area: annexes of its tables, found by two levels of words
+//! (docs/adr/0061-annexes.md).
+
+use pmfs_format::BLOCK_BYTES;
+use pmfs_format::runtime::{ANNEX_COUNT_MAX, ANNEX_NODE, ANNEX_NODE_WORDS, ANNEX_ROOTS};
+use std::ops::Range;
+
+/// One more than the greatest number of an annex.
+const ANNEXES_END: u64 = ANNEX_ROOTS * ANNEX_NODE_WORDS;
+
+/// Of a word that names a block: the block's first byte.
+pub(crate) fn block_of(word: u64) -> u64 {
+    word & !ANNEX_COUNT_MAX
+}
+
+/// What a block says of itself: a node, or the annex of this number.
+fn is_annex(name: u64) -> bool {
+    name & ANNEX_NODE == 0
+}
+
+/// Which blocks are annexes, of a pool: what [`super::Runtime`] needs to know beside its own area.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Annexes {
+    /// The words that name nodes, bytes.
+    pub roots: u64,
+    /// Where blocks may be, bytes.
+    pub data: Range<u64>,
+}
+
+impl Annexes {
+    /// The block that a word names, if it can be one.
+    pub fn named(&self, mem: &pmem::Pmem, slot: u64) -> Option<u64> {
+        let block = block_of(mem.load_cached(slot));
+        (block != 0 && self.data.contains(&block)).then_some(block)
+    }
+
+    pub fn root(&self, node: u64) -> u64 {
+        self.roots + node * 8
+    }
+
+    /// The word that names an annex, if its node is there.
+    pub fn slot(&self, mem: &pmem::Pmem, annex: u64) -> Option<u64> {
+        let node = self.named(mem, self.root(annex / ANNEX_NODE_WORDS))?;
+        Some(node + 8 + annex % ANNEX_NODE_WORDS * 8)
+    }
+
+    /// Where an annex is, if there is one.
+    pub fn find(&self, mem: &pmem::Pmem, annex: u64) -> Option<u64> {
+        self.named(mem, self.slot(mem, annex)?)
+    }
+
+    /// Whether these bytes are an annex's, or a node's.
+    #[cold]
+    pub fn contain(&self, mem: &pmem::Pmem, off: u64, len: u64) -> bool {
+        let block = off & !(BLOCK_BYTES - 1);
+        if !self.data.contains(&block) || off + len > block + BLOCK_BYTES {
+            return false;
+        }
+        let name = mem.load_cached(block);
+        let found = match is_annex(name) {
+            true if name < ANNEXES_END => self.find(mem, name),
+            true => None,
+            false => {
+                let node = name & !ANNEX_NODE;
+                let is_one = node * ANNEX_NODE_WORDS < ANNEXES_END;
+                is_one.then(|| self.named(mem, self.root(node))).flatten()
+            }
+        };
+        found == Some(block)
+    }
+}

@@ -1,0 +1,27 @@
+//! Words that may be stored without being flushed, once it is written down whose they are
+//! (docs/adr/0034-times.md).
+
+use super::Runtime;
+
+/// The right to store a word of an inode without flushing it.
+#[derive(Clone, Copy)]
+pub struct Noted(());
+
+impl Runtime<'_> {
+    /// Sets a bit of the word at `slot`: those that it stands for may have words that are not flushed. Most often
+    /// that is known.
+    #[inline]
+    pub(crate) fn note(&self, slot: u64, bit: u64) -> Noted {
+        if planted!("bug-stray-not-noted") {
+            return Noted(());
+        }
+        let mut known = self.load(slot);
+        while known & bit == 0 {
+            match self.cas(slot, known, known | bit) {
+                Ok(_) => break,
+                Err(found) => known = found,
+            }
+        }
+        Noted(())
+    }
+}

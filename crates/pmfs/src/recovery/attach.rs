@@ -1,0 +1,406 @@
+//! Attaching to a pool and leaving it: first opener, last closer (docs/adr/0030-first-and-last.md).
+
+use crate::error::{Error, Result};
+use crate::journal::lane::Lane;
+use crate::medium::geometry::Geometry;
+use crate::medium::superblock::{self, Health, State};
+use crate::options::OpenOptions;
+use crate::persist::Restore;
+use crate::pool::Pool;
+use crate::recovery::{close_for, rest, walk};
+use crate::share::attach;
+use crate::share::cleaning::Undone;
+use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
+use crate::share::rescue;
+use crate::types::{RecoveryKind, RecoveryReport};
+use pmem::Pmem;
+use pmem::slots::{Probe, Prober};
+use pmfs_format::SuperblockRaw;
+use pmfs_format::runtime::LAYOUT;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// With more processes than this attached, one that comes asks about a part of them only.
+const CROWD: usize = 64;
+
+/// Opens and attaches: recovers whatever the last holders left.
+///
+/// # Errors
+/// Everything that can be wrong with a pool; see [`Error`].
+pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Arc<Pool>, RecoveryReport)> {
+    let (mem, raw, health, geometry) = opened(path, options)?;
+    let prober = Prober::open(path)?;
+    let entry = attach::attach_lock_by(&prober)?;
+    attach::wait_for_copier(&prober)?;
+    // Every process that has the pool, of whatever build, has this byte.
+    let others = prober.probe(BYTE_POOL)? != Probe::Free;
+    let pool_lock = if options.exclusive || options.repair {
+        prober.try_exclusive(BYTE_POOL)?
+    } else {
+        prober.try_shared(BYTE_POOL)?
+    };
+    let Some(pool_lock) = pool_lock else {
+        return Err(Error::Held {
+            pid: holder_pid(path),
+        });
+    };
+    let pool = joining(Pool::new(mem, raw, geometry, Some(prober), options));
+    let origin = Origin::File {
+        path,
+        others,
+        adopt: options.adopt,
+    };
+    let report = enter(&pool, origin, health)?;
+    pool.share_bandwidth();
+    pool.locks.lock().expect("not poisoned").push(pool_lock);
+    drop(entry);
+    Ok((pool, report))
+}
+
+/// Attaches with the slot that this process's last program took for it.
+///
+/// # Errors
+/// As [`attach`]; [`Error::Invalid`] if that slot is lost.
+pub(crate) fn attach_after_exec(
+    path: &Path,
+    options: &OpenOptions,
+    handed: &str,
+) -> Result<(Arc<Pool>, RecoveryReport)> {
+    let (mem, raw, _, geometry) = opened(path, options)?;
+    let prober = Prober::open(path)?;
+    let entry = attach::attach_lock_by(&prober)?;
+    let pool = joining(Pool::new(mem, raw, geometry, Some(prober), options));
+    pool.move_in(path, handed)?;
+    // The last program's slot, for one.
+    let undone = rescue::recover_dead(&pool)?;
+    pool.share_bandwidth();
+    drop(entry);
+    let mut report = RecoveryReport::default();
+    tell(&mut report, &undone);
+    Ok((pool, report))
+}
+
+/// A pool that is about to be attached to: from here on the dead are cleaned up after through it.
+fn joining(pool: Pool) -> Arc<Pool> {
+    let pool = Arc::new(pool);
+    let rescue: Weak<Pool> = Arc::downgrade(&pool);
+    pool.rescue_by(rescue);
+    pool
+}
+
+fn opened(path: &Path, options: &OpenOptions) -> Result<(Pmem, SuperblockRaw, Health, Geometry)> {
+    if options.map.read_only {
+        // Locks and counts live in the pool: whoever attaches stores to it.
+        return Err(Error::Invalid(
+            &"a pool is attached writable; read_only refuses changes to files",
+        ));
+    }
+    let mem = observed(Pmem::open(path, &options.map)?, options);
+    if options.only.is_some_and(|only| only != mem.identity()) {
+        return Err(Error::not_a_pool("another file has this name by now"));
+    }
+    let (raw, health) = superblock::load(&mem)?;
+    let geometry = Geometry::of(&raw, mem.len())?;
+    Ok((mem, raw, health, geometry))
+}
+
+fn tell(report: &mut RecoveryReport, undone: &Undone) {
+    if undone.slots > 0 {
+        report.kind = RecoveryKind::Slots;
+        report.transactions_undone = undone.transactions;
+        report.entries_undone = undone.entries;
+        report.calls_interrupted = undone.calls;
+        report.intents_settled = undone.intents;
+        report.orphans = undone.orphans;
+    }
+}
+
+/// Attaches to a mapping without a file: a crash image, or a test's memory.
+///
+/// # Errors
+/// As [`attach`].
+pub(crate) fn attach_private(
+    mem: Pmem,
+    options: &OpenOptions,
+) -> Result<(Arc<Pool>, RecoveryReport)> {
+    let mem = observed(mem, options);
+    let (raw, health) = superblock::load(&mem)?;
+    let geometry = Geometry::of(&raw, mem.len())?;
+    let pool = joining(Pool::new(mem, raw, geometry, None, options));
+    let report = enter(&pool, origin_of(options), health)?;
+    Ok((pool, report))
+}
+
+/// What a pool was before somebody attaches.
+#[derive(Clone, Copy)]
+enum Origin<'a> {
+    /// A file, whose identity and locks tell whether somebody has it open.
+    File {
+        path: &'a Path,
+        /// Somebody has.
+        others: bool,
+        /// Whoever had it under another name is known to be gone.
+        adopt: bool,
+    },
+    /// Some image: nothing of its runtime area is believed.
+    Image,
+    /// What the last machine that had it left; nobody has it open.
+    #[cfg(feature = "record")]
+    Rebooted,
+}
+
+impl<'a> Origin<'a> {
+    fn path(self) -> Option<&'a Path> {
+        match self {
+            Origin::File { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "record")]
+fn origin_of(options: &OpenOptions) -> Origin<'static> {
+    if options.rebooted {
+        Origin::Rebooted
+    } else {
+        Origin::Image
+    }
+}
+
+#[cfg(not(feature = "record"))]
+fn origin_of(_options: &OpenOptions) -> Origin<'static> {
+    Origin::Image
+}
+
+#[cfg(feature = "record")]
+fn observed(mut mem: Pmem, options: &OpenOptions) -> Pmem {
+    if options.observer.is_some() {
+        mem.observe(options.observer.clone());
+    }
+    mem
+}
+
+#[cfg(not(feature = "record"))]
+fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
+    mem
+}
+
+/// What one finds who attaches.
+struct Arrival {
+    /// Somebody has the pool.
+    others: bool,
+    /// Whoever had it under another name is known to be gone.
+    adopt: bool,
+    /// What stood where its first opener has claimed it.
+    before: Option<u64>,
+    /// How it was left.
+    state: State,
+}
+
+/// Under the attach lock: looks who is there, and claims the pool if nobody is.
+fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
+    let (others, adopt) = match origin {
+        Origin::File { others, adopt, .. } => (others, adopt),
+        _ => (false, true),
+    };
+    // A lock alone says little of a pool that is closed: a child that is made at the moment in which one is taken has a copy of
+    // its descriptor until it becomes another program, and with it the lock.
+    let found = superblock::state(pool.pm.mapping());
+    let others = others && found == State::Active;
+    let claims = origin.path().is_some() && !others;
+    let before = claims
+        .then(|| superblock::claim(&pool.pm, &attach::identity_of(pool, None, false), adopt))
+        .transpose()?;
+    let state = if others {
+        found
+    } else {
+        superblock::state(pool.pm.mapping())
+    };
+    Ok(Arrival {
+        others,
+        adopt,
+        before,
+        state,
+    })
+}
+
+/// Under the attach lock: makes the runtime area trustworthy and takes a slot.
+fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryReport> {
+    let path = origin.path();
+    let since = Instant::now();
+    let _writable = pool.pm.mapping().writable();
+    let Arrival {
+        others,
+        adopt,
+        before,
+        state,
+    } = arrive(pool, origin)?;
+    if !others {
+        pool.back_tables()?;
+    }
+    let last = superblock::run_record(pool.pm.mapping());
+    let mut record = attach::identity_of(pool, last, others);
+    let other_boot = path.is_none() && !matches!(origin, Origin::Image);
+    let same = !other_boot && last.is_some_and(|last| attach::is_same_run(&last, &record));
+    let mut report = RecoveryReport::default();
+    let unclaim = || {
+        if let Some(before) = before {
+            superblock::unclaim(&pool.pm, before);
+        }
+    };
+    if let Some(last) = last.filter(|_| state == State::Active) {
+        attach::keep_apart(&last, &record, others, adopt).inspect_err(|_| unclaim())?;
+    }
+    if !others {
+        // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
+        let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
+        let trusted = vouched && is_whole(pool, state, same).inspect_err(|_| unclaim())?;
+        if !trusted || matches!(origin, Origin::Image) {
+            report = walk::rebuild(pool)?;
+            record.recoveries = record.recoveries.wrapping_add(1);
+        } else if state != State::Active {
+            pool.forget_strays();
+        }
+        let restore = Restore::new(&pool.pm);
+        superblock::set_run_record(&restore, record);
+        if !planted!("bug-active-missing") {
+            superblock::set_state(&restore, State::Active);
+        }
+    }
+    let mut undone = match attach::occupy(pool, path) {
+        // All who had them are dead, and so is one who began to clean up.
+        Err(Error::TooManyProcesses { .. }) if !others => {
+            report = walk::rebuild(pool)?;
+            record.recoveries = record.recoveries.wrapping_add(1);
+            superblock::set_run_record(&Restore::new(&pool.pm), record);
+            attach::occupy(pool, path)?
+        }
+        taken => taken?,
+    };
+    let crowded = others && pool.marked_slots().len() > CROWD;
+    if !crowded || pool.meets_dead() {
+        match rescue::recover_dead(pool) {
+            Err(_) if pool.mending => {}
+            more => undone.add(&more?),
+        }
+    }
+    // What is left when all are cleaned up after is nobody's.
+    let left = !others && state == State::Active && report.kind != RecoveryKind::Walk;
+    if pool.mending || left && !is_left_at_rest(pool)? {
+        rebuild_held(pool)?;
+    }
+    tell(&mut report, &undone);
+    report.elapsed = since.elapsed();
+    Ok(report)
+}
+
+/// Whether nothing in the tables is anybody's, of a pool whose holders are all dead. Its tables have no annexes then.
+///
+/// # Errors
+/// `Medium`.
+fn is_left_at_rest(pool: &Pool) -> Result<bool> {
+    if pool.annexes_rest() {
+        pool.give_annexes_back();
+    }
+    rest::is_at_rest(pool, Some(pool.holder().slot))
+}
+
+/// Whether the runtime area can be believed, of a pool that was left by the same run or clean.
+///
+/// # Errors
+/// `Medium`; [`Error::Corrupt`] of a clean pool without a root directory.
+fn is_whole(pool: &Pool, state: State, same: bool) -> Result<bool> {
+    let State::Clean(crc) = state else {
+        return Ok(same);
+    };
+    // Who wrote the pool may have made its checksum right.
+    let whole = rest::crc_at_rest(pool)? == Some(crc);
+    if whole {
+        walk::require_root(pool)?;
+    }
+    Ok(whole)
+}
+
+fn runtime_crc(pool: &Pool) -> Result<u32> {
+    superblock::crc_of_range(pool.pm.mapping(), pool.geometry.runtime.clone())
+}
+
+/// Rebuilds the runtime area of a pool that this process has to itself, and takes its slot anew.
+///
+/// # Errors
+/// As [`walk::rebuild`].
+pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
+    pool.damaged.store(false, Ordering::Relaxed);
+    pool.read_only.store(false, Ordering::Relaxed);
+    pool.flush_strays();
+    pool.table_blocks.forget();
+    let record = superblock::run_record(pool.pm.mapping());
+    // Where the medium fails on the way the tables lack what it could not give.
+    superblock::distrust_record(&pool.pm);
+    walk::rebuild(pool)?;
+    pool.mark_slot(pool.holder(), 0);
+    if let Some(record) = record {
+        superblock::set_run_record(&Restore::new(&pool.pm), record);
+    }
+    Ok(())
+}
+
+/// Where the medium failed under a store, or in the runtime area, its tables may lack what was stored to them: unless others go on
+/// with them, the next opener makes them anew.
+fn distrust(pool: &Pool) {
+    let mem = pool.pm.mapping();
+    let failed = mem.failed();
+    let suspect = failed.is_some_and(|off| pool.geometry.runtime.contains(&off));
+    let ours = pool.holder().slot;
+    let alone = pool.marked_slots().iter().all(|&slot| slot == ours);
+    if (suspect || mem.lost_store()) && alone {
+        superblock::distrust_record(&pool.pm);
+    }
+}
+
+/// Leaves the pool: gives up the slot, and marks the pool clean if nobody else is in it.
+///
+/// # Errors
+/// Locking the pool file for it failed.
+pub(crate) fn detach(pool: &Pool) -> Result<()> {
+    if matches!(pool.alive(), Err(Error::Forked)) {
+        return Err(Error::Forked);
+    }
+    if pool.shut.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    let entry = pool.prober.as_ref().map(attach::leave_lock).transpose()?;
+    let _writable = pool.pm.mapping().writable();
+    let slot = pool.holder().slot;
+    if pool.traces.opens.is_left() || pool.traces.copies.is_left() {
+        close_for(pool, slot);
+    }
+    if pool.traces.locks.is_left() {
+        pool.drop_file_locks(slot);
+    }
+    pool.drop_lease_of(slot);
+    // Where the medium failed there may be calls that only others can settle: they find the slot as a dead process's.
+    if pool.pm.intact().is_ok() {
+        pool.free_slot(slot);
+    }
+    let occupied = pool.slots().any(|slot| pool.is_marked(slot));
+    pool.keep_bandwidth(!occupied);
+    if pool.pm.intact().is_err() {
+        distrust(pool);
+    } else if !occupied && !pool.damaged.load(Ordering::Relaxed) {
+        pool.flush_strays();
+        pool.give_annexes_back();
+        if !planted!("bug-closings-unflushed") {
+            Lane::close_all(pool);
+        }
+        pool.pm.runtime().save();
+        let crc = runtime_crc(pool)?;
+        superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));
+        superblock::unclaim(&pool.pm, 0);
+    }
+    pool.locks.lock().expect("not poisoned").clear();
+    drop(entry);
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Who is dead, and who of this process is cleaning up after whom.
+
+use crate::error::Result;
+use crate::share::holder::{slot_of, thread_tag};
+use pmfs_format::runtime::OWNER_WAITERS;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is done for the dead by the storeys above, who know what a call may have begun.
+pub(crate) trait Rescue: Send + Sync {
+    /// Undoes or finishes what the dead were doing, and gives back the locks that they held. Under the recovery lock; it takes locks of groups
+    /// alone. It may be repeated.
+    ///
+    /// # Errors
+    /// Damage in what they left: their locks stay held.
+    fn clean(&self, dead: &[Dead]) -> Result<Undone>;
+
+    /// Closes what a dead process held open, and lets its file locks go. The caller has the closing lock and no other. Answers how many unlinked
+    /// files went with it.
+    fn close(&self, slot: u64) -> u64;
+}
+
+/// Who is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dead {
+    /// The process that had a slot.
+    Slot(u64),
+    /// A thread of this process, by its owner word.
+    Thread(u64),
+}
+
+impl Dead {
+    /// Whether an owner word is its.
+    pub fn owns(self, owner: u64) -> bool {
+        match self {
+            Dead::Slot(slot) => slot_of(owner) == Some(slot),
+            Dead::Thread(word) => owner & !OWNER_WAITERS == word,
+        }
+    }
+}
+
+/// What recovering did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Undone {
+    pub transactions: u64,
+    pub entries: u64,
+    pub orphans: u64,
+    pub slots: u64,
+    pub calls: u64,
+    pub intents: u64,
+}
+
+impl Undone {
+    pub fn add(&mut self, more: &Undone) {
+        self.transactions += more.transactions;
+        self.entries += more.entries;
+        self.orphans += more.orphans;
+        self.slots += more.slots;
+        self.calls += more.calls;
+        self.intents += more.intents;
+    }
+}
+
+/// Who of this process is cleaning up, under the recovery lock, and after whom: their locks are his to take over.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaning {
+    /// The thread's tag; 0: nobody is.
+    thread: AtomicU64,
+    dead: Mutex<Vec<Dead>>,
+}
+
+impl Cleaning {
+    /// Whether this thread is cleaning up.
+    pub(super) fn is_mine(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == thread_tag()
+    }
+
+    /// The caller has the recovery lock.
+    pub(super) fn add(&self, dead: &[Dead]) {
+        self.list().extend(dead);
+        self.thread.store(thread_tag(), Ordering::Relaxed);
+    }
+
+    /// The cleaning is done.
+    pub(super) fn clear(&self) {
+        self.thread.store(0, Ordering::Relaxed);
+        self.list().clear();
+    }
+
+    /// Whether an owner word is that of one of those who are cleaned up after.
+    pub(super) fn has(&self, owner: u64) -> bool {
+        self.list().iter().any(|dead| dead.owns(owner))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Dead>> {
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

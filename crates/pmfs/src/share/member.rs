@@ -1,0 +1,142 @@
+//! Who we are among those who share a pool.
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::medium::store::Store;
+use crate::options::{OpenOptions, Stalled};
+use crate::share::cleaning::{Cleaning, Rescue};
+use crate::share::company::Company;
+use crate::share::counting::Counting;
+use crate::share::holder::{AtomicHolder, Holder};
+use crate::share::traces::Traces;
+use pmem::slots::{ByteLock, Prober};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// One process's place in a pool that others may have, too.
+pub(crate) struct Share {
+    store: Store,
+    pub held_as: AtomicHolder,
+    pub clock: Clock,
+    pub stalled: Stalled,
+    pub read_only: AtomicBool,
+    pub shut: AtomicBool,
+    /// The address space that holds the slot ([`pmem::life`]).
+    pub life: AtomicU64,
+    /// The walk met damage: the pool is read-only, and is not marked clean.
+    pub damaged: AtomicBool,
+    /// Dead processes were cleaned up after by a waiter, who could not close what they held open.
+    pub unclosed: AtomicBool,
+    pub prober: Option<Prober>,
+    pub counting: Counting,
+    pub(super) cleaning: Cleaning,
+    pub company: Company,
+    pub traces: Traces,
+    /// The locks whose life is ours: slot and pool.
+    pub locks: Mutex<Vec<ByteLock>>,
+    /// Set when it attaches: one who only looks at a pool cleans up after nobody.
+    rescue: OnceLock<Weak<dyn Rescue>>,
+}
+
+impl Deref for Share {
+    type Target = Store;
+
+    #[inline(always)]
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+/// How it was when something was taken: a thread that was unwinding already does so from a mistake of the program's, whose destructors may
+/// call the engine on the way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began {
+    unwinding: bool,
+}
+
+impl Began {
+    #[inline]
+    pub fn now() -> Began {
+        Began {
+            unwinding: std::thread::panicking(),
+        }
+    }
+}
+
+impl Share {
+    /// Nobody is attached by this alone: see [`crate::share::attach`].
+    pub fn new(store: Store, prober: Option<Prober>, options: &OpenOptions) -> Share {
+        Share {
+            store,
+            held_as: AtomicHolder::default(),
+            clock: options.clock.clone(),
+            stalled: options.stalled,
+            read_only: AtomicBool::new(options.read_only),
+            shut: AtomicBool::new(false),
+            life: AtomicU64::new(pmem::life::number()),
+            damaged: AtomicBool::new(false),
+            unclosed: AtomicBool::new(false),
+            prober,
+            counting: Counting::default(),
+            cleaning: Cleaning::default(),
+            company: Company::default(),
+            traces: Traces::default(),
+            locks: Mutex::new(Vec::new()),
+            rescue: OnceLock::new(),
+        }
+    }
+
+    /// The store, of one who leaves.
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+
+    /// From now on the dead are cleaned up after by `rescue`, for as long as it is there.
+    pub fn rescue_by(&self, rescue: Weak<dyn Rescue>) {
+        let set = self.rescue.set(rescue);
+        assert!(set.is_ok(), "a process attaches once");
+    }
+
+    /// What cleans up after the dead.
+    pub(super) fn rescue(&self) -> Option<Arc<dyn Rescue>> {
+        self.rescue.get()?.upgrade()
+    }
+
+    /// Who we are in it.
+    #[inline]
+    pub fn holder(&self) -> Holder {
+        self.held_as.load()
+    }
+
+    /// # Errors
+    /// [`Error::ShutDown`] after detach, [`Error::Forked`] in a child that has no slot of its own.
+    #[inline]
+    pub fn alive(&self) -> Result<()> {
+        if self.shut.load(Ordering::Relaxed) {
+            return Err(Error::ShutDown);
+        }
+        if self.life.load(Ordering::Relaxed) != pmem::life::number() {
+            return Err(Error::Forked);
+        }
+        Ok(())
+    }
+
+    /// Whether this thread unwinds from a broken invariant, in the call that began at `began`. What it holds then stays held: half a change
+    /// must not be seen, and recovery will undo it. Nothing more is done through this attachment.
+    #[inline]
+    pub fn gives_up(&self, began: Began) -> bool {
+        let gives_up = std::thread::panicking() && !began.unwinding;
+        if gives_up {
+            self.shut.store(true, Ordering::Relaxed);
+        }
+        gives_up
+    }
+
+    /// Damage was met: nothing is changed any more, nor is the pool marked clean.
+    #[cold]
+    pub fn stop_at_damage(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+        self.read_only.store(true, Ordering::Relaxed);
+    }
+}

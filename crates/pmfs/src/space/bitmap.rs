@@ -1,0 +1,234 @@
+//! Bitmaps in the runtime area, a lock line a group, nothing logged.
+//!
+//! Every change of a bit happens under its group's lock, after the lane has written down what the bit is for
+//! ([`Lane::intend`]) or while it strikes that out; so whoever finds the lock held by a dead thread, or the
+//! record of one, can tell what became of the bit. A group is 8,192 blocks; each line of its bitmap is a
+//! 2 MiB region.
+//!
+//! [`Lane::intend`]: crate::journal::lane::Lane::intend
+
+use crate::medium::geometry::BitmapPlace;
+use crate::share::member::Share;
+use crate::share::owner::Held;
+use crate::share::rescue;
+use crate::types::{FreePages, Run};
+use pmfs_format::runtime::GROUP_UNITS;
+use pmfs_format::{GroupRaw, tree::FANOUT};
+
+/// Of [`GroupRaw`].
+const FREE: u64 = 8;
+const REGIONS: u64 = 16;
+/// Units in one line of bitmap: a 2 MiB region.
+pub(crate) const REGION: u64 = 512;
+
+/// One of the two bitmaps.
+#[derive(Clone, Copy)]
+pub(crate) struct Bitmap<'a> {
+    pub(super) share: &'a Share,
+    pub(super) place: BitmapPlace,
+}
+
+impl<'a> Bitmap<'a> {
+    pub fn blocks(share: &'a Share) -> Bitmap<'a> {
+        Bitmap {
+            share,
+            place: share.geometry.block_map,
+        }
+    }
+
+    pub fn inodes(share: &'a Share) -> Bitmap<'a> {
+        Bitmap {
+            share,
+            place: share.geometry.inode_map,
+        }
+    }
+
+    fn group_line(&self, group: u64) -> u64 {
+        self.place.groups + group * GroupRaw::SIZE
+    }
+
+    pub(super) fn word_off(&self, unit: u64) -> u64 {
+        self.place.bits + unit / 64 * 8
+    }
+
+    /// Locks the group of `unit`.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn lock(&self, unit: u64) -> Held<'a> {
+        let held = Held::new(self.share, self.group_line(unit / GROUP_UNITS));
+        if rescue::cleaning(self.share) && !planted!("bug-group-count-stale") {
+            // Its last holder may have died between a bit and the count.
+            self.recount(unit / GROUP_UNITS);
+        }
+        held
+    }
+
+    /// Free units of a group, at a glance.
+    pub fn group_free(&self, group: u64) -> u64 {
+        self.share.pm.load(self.group_line(group) + FREE)
+    }
+
+    /// Whole free regions of a group, at a glance.
+    pub fn group_regions(&self, group: u64) -> u64 {
+        self.share.pm.load(self.group_line(group) + REGIONS)
+    }
+
+    /// Whether any region is free as a whole, at a glance.
+    pub fn has_region(&self) -> bool {
+        (0..self.group_count()).any(|group| self.group_regions(group) > 0)
+    }
+
+    /// Free units in all, at a glance.
+    pub fn free(&self) -> u64 {
+        (0..self.place.group_count())
+            .map(|group| self.group_free(group))
+            .sum()
+    }
+
+    pub fn is_set(&self, unit: u64) -> bool {
+        unit < self.place.units && self.share.pm.load(self.word_off(unit)) >> (unit % 64) & 1 == 1
+    }
+
+    /// Sets or clears a run inside one group, whose lock is held; adjusts its free count by the bits that
+    /// did change, and its whole regions.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn mark(&self, run: Run, set: bool) {
+        if !set {
+            self.share.pm.settle_met();
+        }
+        let runtime = self.share.pm.runtime();
+        let (mut changed, mut whole) = (0, 0);
+        let end = run.block + run.count;
+        let mut unit = run.block;
+        while unit < end {
+            let to = (unit / REGION * REGION + REGION).min(end);
+            let was_whole = set && self.is_whole(unit);
+            let here = self.mark_in_region(unit, to, set);
+            whole += u64::from(was_whole || !set && here > 0 && self.is_whole(unit));
+            changed += here;
+            unit = to;
+        }
+        let line = self.group_line(run.block / GROUP_UNITS);
+        let adjusted = |count: u64, by: u64| match set {
+            true => count.wrapping_sub(by),
+            false => count + by,
+        };
+        runtime.store(line + FREE, adjusted(runtime.load(line + FREE), changed));
+        if whole > 0 {
+            let regions = runtime.load(line + REGIONS);
+            runtime.store(line + REGIONS, adjusted(regions, whole));
+        }
+    }
+
+    /// Sets or clears units inside one region; answers how many were otherwise.
+    #[cfg_attr(feature = "record", track_caller)]
+    fn mark_in_region(&self, from: u64, to: u64, set: bool) -> u64 {
+        let runtime = self.share.pm.runtime();
+        let (mut unit, mut changed) = (from, 0);
+        while unit < to {
+            let bits = (64 - unit % 64).min(to - unit);
+            let mask = (u64::MAX >> (64 - bits)) << (unit % 64);
+            let off = self.word_off(unit);
+            let old = runtime.load(off);
+            let new = if set { old | mask } else { old & !mask };
+            changed += (old ^ new).count_ones() as u64;
+            if old != new {
+                runtime.store(off, new);
+            }
+            unit += bits;
+        }
+        changed
+    }
+
+    /// Whether all of the region of `unit` is free. What is less than a region, at the end, never is.
+    pub(super) fn is_whole(&self, unit: u64) -> bool {
+        let region = unit / REGION * REGION;
+        region + REGION <= self.place.units
+            && self.share.pm.load(self.word_off(unit)) == 0
+            && self.region_used(region) == 0
+    }
+
+    /// Counts a group's free units and regions anew: its lock was held by a dead thread, or the pool is being walked.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn recount(&self, group: u64) {
+        let free = self
+            .regions(group)
+            .map(|(region, to)| to - region - self.region_used_before(region, to))
+            .sum();
+        let runtime = self.share.pm.runtime();
+        let line = self.group_line(group);
+        runtime.store(line + FREE, free);
+        runtime.store(line + REGIONS, self.count_regions(group));
+    }
+
+    /// Whole free regions of a group, counted.
+    pub fn count_regions(&self, group: u64) -> u64 {
+        let regions = self.regions(group);
+        regions.filter(|&(region, _)| self.is_whole(region)).count() as u64
+    }
+
+    pub fn group_count(&self) -> u64 {
+        self.place.group_count()
+    }
+
+    /// Byte offsets of the group lines' owner words.
+    pub fn owner_words(&self) -> impl Iterator<Item = u64> + use<> {
+        let groups = self.place.groups;
+        (0..self.place.group_count()).map(move |group| groups + group * GroupRaw::SIZE)
+    }
+
+    /// Free blocks, regions and gigabytes, at a glance.
+    pub fn free_pages(&self) -> FreePages {
+        let mut free = FreePages::default();
+        let mut whole = 0;
+        for region in (0..self.place.units).step_by(REGION as usize) {
+            let end = (region + REGION).min(self.place.units);
+            if region % (FANOUT * FANOUT) == 0 {
+                whole = 0;
+            }
+            let used = self.region_used_before(region, end);
+            free.small += end - region - used;
+            if used == 0 && end - region == REGION {
+                free.large += 1;
+                whole += 1;
+                free.huge += u64::from(whole == FANOUT);
+            }
+        }
+        free
+    }
+
+    /// Units of a whole region that are used, at a glance.
+    pub fn used_in(&self, region: u64) -> u64 {
+        self.region_used_before(region, region + REGION)
+    }
+
+    pub(super) fn region_used_before(&self, region: u64, end: u64) -> u64 {
+        (region..end)
+            .step_by(64)
+            .map(|unit| {
+                let mask = u64::MAX >> (64 - (end - unit).min(64));
+                u64::from((self.share.pm.load(self.word_off(unit)) & mask).count_ones())
+            })
+            .sum()
+    }
+
+    pub(super) fn region_used(&self, region: u64) -> u64 {
+        (0..REGION / 64)
+            .map(|word| {
+                u64::from(
+                    self.share
+                        .pm
+                        .load(self.word_off(region + word * 64))
+                        .count_ones(),
+                )
+            })
+            .sum()
+    }
+
+    /// A group's regions, first unit and end.
+    pub fn regions(&self, group: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let start = group * GROUP_UNITS;
+        let end = (start + GROUP_UNITS).min(self.place.units);
+        let starts = (start..end).step_by(REGION as usize);
+        starts.map(move |region| (region, (region + REGION).min(end)))
+    }
+}

@@ -51,6 +51,7 @@ const CRATES: [Storeys; 3] = [
             "space",
             "pool",
             "pages",
+            "tables",
             "tree",
             "inode",
             "settle",
@@ -63,7 +64,7 @@ const CRATES: [Storeys; 3] = [
             "fs",
             "admin",
         ],
-        upward: 1,
+        upward: 0,
         circle: 2,
     },
     Storeys {

@@ -3,11 +3,11 @@
 
 use crate::fs::Fs;
 use crate::open::file_lock::table;
-use crate::open::open_table::Thing;
 use crate::pool::Pool;
 use crate::share::counters::Totals;
 use crate::share::holder::slot_of;
 use crate::share::slot::SLOT_SINCE;
+use crate::tables::open_table::Thing;
 use crate::types::{FileId, Ino, LockClass, LockKind, LockRange};
 
 /// A process that is attached.
@@ -99,7 +99,7 @@ impl Pool {
                 })
                 .count() as u64
         };
-        let holding = |found: &crate::open::open_table::Reference| {
+        let holding = |found: &crate::tables::open_table::Reference| {
             let (ino, count, file) = match found.thing {
                 Thing::File(index) => {
                     let (id, offset) = self.file_at(index);

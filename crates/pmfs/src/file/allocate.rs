@@ -201,6 +201,23 @@ impl Work<'_> {
         self.lane_done();
         Ok(())
     }
+
+    /// A range becomes zeros and keeps its blocks; `size` is the new size.
+    pub fn zero_pinned(&mut self, (at, end): (u64, u64), size: u64, punch: bool) -> Result<()> {
+        let old = self.inode.size();
+        if !punch {
+            self.allocate(at, end)?;
+            self.reload()?;
+        }
+        self.zero_in_place(at, end.min(old).max(at))?;
+        if size > old {
+            let durable = self.expose(old, size)?;
+            self.publish_size(size, durable);
+        } else {
+            self.stray_times();
+        }
+        Ok(())
+    }
 }
 
 /// Holes become blocks that read as zeros; what is there stays.

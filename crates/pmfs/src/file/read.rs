@@ -5,13 +5,8 @@ use crate::inode::Inode;
 use crate::journal::locks;
 use crate::pool::Pool;
 use crate::tree::Tree;
-use crate::types::{AtimeMode, Ino};
+use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
-use pmfs_format::inode::offset;
-use std::sync::atomic::Ordering;
-
-/// relatime: an atime this old is renewed.
-const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Longer reads than this mostly go beyond one entry of the file's tree, which [`Pool::read_at_once`] does not.
 const AT_ONCE_MAX: usize = BLOCK_BYTES as usize;
@@ -141,43 +136,6 @@ impl Pool {
                 None => return Ok(done),
             }
         }
-    }
-
-    /// The inode was read: its atime becomes now, as far as the mode of this instance wants it to.
-    pub(crate) fn accessed(&self, inode: &Inode) {
-        if let Some(now) = self.atime_due(inode) {
-            self.store_atime(inode.ino, inode.off, now);
-        }
-    }
-
-    /// The atime that an inode which is read now is to have, if another than it has.
-    #[inline(always)]
-    fn atime_due(&self, inode: &Inode) -> Option<i64> {
-        let mode = self.atime_mode();
-        if mode == AtimeMode::Noatime || self.read_only.load(Ordering::Relaxed) {
-            return None;
-        }
-        let now = self.clock.now_ns();
-        if mode == AtimeMode::Relatime {
-            let atime = self.pm.load(inode.off + offset::ATIME) as i64;
-            // As Linux: one that is as old as a change may have been read before it.
-            let newer = atime > inode.mtime_ns && atime > inode.ctime_ns();
-            if newer && now.saturating_sub(atime) < DAY_NS {
-                return None;
-            }
-        }
-        Some(now)
-    }
-
-    #[cold]
-    fn set_atime(&self, ino: Ino, now: i64) -> Result<()> {
-        self.store_atime(ino, self.inode_off(ino)?, now);
-        Ok(())
-    }
-
-    fn store_atime(&self, ino: Ino, inode: u64, now: i64) {
-        let slot = inode + offset::ATIME;
-        self.pm.stray_word(self.note_stray(ino), slot, now as u64);
     }
 }
 

@@ -1,6 +1,9 @@
 //! Inodes: finding them in the table, reading them, and the few stores that touch one alone.
 
 pub(crate) mod acl;
+pub(crate) mod atime;
+pub(crate) mod attr;
+pub(crate) mod usage;
 pub(crate) mod xattr;
 
 use crate::error::{Error, Result};
@@ -10,7 +13,7 @@ use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::Run;
-use crate::types::{Attr, Ino, mode};
+use crate::types::{Ino, mode};
 use pmfs_format::inode::{
     CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO, offset,
 };
@@ -328,38 +331,6 @@ impl Pool {
         };
         let [xattr, mode] = self.pm.read::<2>(off + offset::XATTR);
         xattr != 0 || mode as u32 & (mode::S_ISUID | mode::S_ISGID) != 0
-    }
-
-    /// Everything `stat` says of an inode just read.
-    pub(crate) fn attr_of(&self, inode: &Inode) -> Attr {
-        let mut attr = Attr::default();
-        self.attr_into(inode, &mut attr);
-        attr
-    }
-
-    /// As [`Pool::attr_of`], to where it is wanted: to move it costs more than to find it.
-    #[inline(always)]
-    pub(crate) fn attr_into(&self, inode: &Inode, attr: &mut Attr) {
-        let cold = self.pm.read::<3>(inode.off + offset::ATIME);
-        let blocks = crate::tree::usage::blocks(self, inode);
-        let device = matches!(inode.kind(), mode::S_IFBLK | mode::S_IFCHR);
-        attr.ino = inode.ino;
-        attr.generation = inode.generation;
-        attr.mode = inode.mode;
-        attr.links = inode.links;
-        attr.uid = cold[1] as u32;
-        attr.gid = (cold[1] >> 32) as u32;
-        attr.rdev = if device { inode.parent as u32 } else { 0 };
-        attr.size = match inode.is_dir() {
-            true => inode.size() * 64,
-            false => inode.size(),
-        };
-        // A count, and no promise: no file has more than all.
-        attr.sectors = blocks.min(self.geometry.blocks) * (BLOCK_BYTES / 512);
-        attr.atime_ns = cold[0] as i64;
-        attr.mtime_ns = inode.mtime_ns;
-        attr.ctime_ns = inode.ctime_ns();
-        attr.crtime_ns = cold[2] as i64;
     }
 }
 

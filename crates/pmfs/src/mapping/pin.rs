@@ -15,10 +15,10 @@ use crate::file::{Work, block_of};
 use crate::inode::Inode;
 use crate::journal::locks::{LockSet, line_of};
 use crate::mapping::stored::Elsewhere;
-use crate::open::open_table::Thing;
 use crate::pages::records::{KIND, Record, STORED_ELSEWHERE, TRIMS};
 use crate::pool::Pool;
 use crate::share::rescue;
+use crate::tables::open_table::Thing;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::runtime::{

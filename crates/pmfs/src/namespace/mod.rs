@@ -218,21 +218,6 @@ impl Pool {
         self.getattr_of(dir, found, &mut attr).map(|()| attr)
     }
 
-    /// `getattr`.
-    pub(crate) fn getattr(&self, ino: Ino) -> Result<Attr> {
-        let mut attr = Attr::default();
-        self.getattr_into(ino, &mut attr).map(|()| attr)
-    }
-
-    /// `getattr`, to where the answer is wanted: to move it costs more than to find it. After an error it says nothing.
-    pub(crate) fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
-        self.alive()?;
-        locks::read(self, ino, || {
-            self.attr_into(&Inode::live(self, ino)?, attr);
-            Ok(())
-        })
-    }
-
     /// `readlink`.
     pub(crate) fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         self.alive()?;

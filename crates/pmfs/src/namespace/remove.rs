@@ -10,10 +10,8 @@ use crate::journal::Transaction;
 use crate::journal::claim::Claim;
 use crate::journal::locks::LockSet;
 use crate::namespace::planted;
-use crate::open::open_table::Thing;
 use crate::pool::Pool;
 use crate::settle::intend_reclaim;
-use crate::space::bitmap::Bitmap;
 use crate::types::Ino;
 
 /// Which of the two.
@@ -106,46 +104,5 @@ impl Pool {
             }
             return Ok(());
         }
-    }
-
-    /// One more holder of `ino`.
-    pub(crate) fn hold(&self, ino: Ino) -> Result<crate::types::Attr> {
-        self.alive()?;
-        // A number that no inode has must not get into the table: it would not fit its word there.
-        self.inode_off(ino)?;
-        self.open_add(Thing::Inode(ino))?;
-        let held = Inode::load(self, ino).map(|inode| {
-            if inode.links > 0 {
-                return true;
-            }
-            // Without links it lives if its number is still given out; nobody takes it back under the lock.
-            let _locks = LockSet::take(self, &[ino]);
-            Bitmap::inodes(self).is_set(ino)
-        });
-        if !matches!(held, Ok(true)) {
-            self.open_remove(Thing::Inode(ino))?;
-            return Err(Error::Stale);
-        }
-        let attr = self.getattr(ino);
-        if attr.is_err() {
-            self.open_remove(Thing::Inode(ino))?;
-        }
-        attr
-    }
-
-    /// One holder less; the last one of an unlinked file frees it.
-    pub(crate) fn release(&self, ino: Ino) -> Result<()> {
-        self.alive()?;
-        let locks = LockSet::take(self, &[ino]);
-        let inode = Inode::load(self, ino)?;
-        if inode.links > 0 || !self.open_is_last(ino) {
-            self.open_remove(Thing::Inode(ino))?;
-            return Ok(());
-        }
-        let lane = Claim::new(self);
-        intend_reclaim(&lane, ino)?;
-        locks.change();
-        self.open_remove(Thing::Inode(ino))?;
-        Ok(())
     }
 }

@@ -6,12 +6,12 @@
 
 use crate::error::{Error, Result};
 use crate::journal::locks::LockSet;
-use crate::open::annex::{HeldLine, Line, Table};
 use crate::open::file_lock::Owner;
-use crate::open::open_table::Thing;
 use crate::pool::Pool;
 use crate::share::owner;
 use crate::space::alloc::Class;
+use crate::tables::annex::{HeldLine, Line, Table};
+use crate::tables::open_table::Thing;
 use crate::types::{Attr, FileId, Ino, LockClass, LockRange};
 use std::io::SeekFrom;
 use std::sync::atomic::Ordering;

@@ -5,11 +5,11 @@
 
 use crate::error::Result;
 use crate::open::file_lock::Owner;
-use crate::open::open_table::Thing;
 use crate::pool::Pool;
 use crate::recovery::close_for;
 use crate::share::attach::{attach_lock, attach_lock_by};
 use crate::share::inherit::Successor;
+use crate::tables::open_table::Thing;
 use crate::types::{FileId, LockOwner};
 use std::fmt;
 

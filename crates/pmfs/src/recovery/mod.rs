@@ -10,11 +10,11 @@ pub(crate) mod walk;
 
 use crate::error::Result;
 use crate::inode::Inode;
+use crate::inode::usage;
 use crate::journal::claim::Claim;
 use crate::journal::lane::{Lane, Purpose};
 use crate::journal::locks::LockSet;
 use crate::journal::undo::undo_lane;
-use crate::open::open_table::{Reference, Thing};
 use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::settle::{self, tree_of};
@@ -22,7 +22,7 @@ use crate::share::cleaning::{Dead, Rescue, Undone};
 use crate::share::header;
 use crate::share::owner;
 use crate::space::bitmap::Bitmap;
-use crate::tree::usage;
+use crate::tables::open_table::{Reference, Thing};
 use pmfs_format::LockRaw;
 
 const SEQUENCE: u64 = 8;

@@ -2,6 +2,7 @@
 //! machine. The first opener has the pool to itself.
 
 use crate::error::{Error, Result};
+use crate::inode::usage;
 use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::journal::lane::Lane;
 use crate::journal::undo::undo;
@@ -10,7 +11,6 @@ use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::share::cleaning::Undone;
 use crate::space::bitmap::Bitmap;
-use crate::tree::usage;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::Run;
 use crate::types::{RecoveryKind, RecoveryReport};

@@ -7,7 +7,6 @@
 pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod free;
-pub(crate) mod usage;
 pub(crate) mod visit;
 
 use crate::error::{Error, Result};

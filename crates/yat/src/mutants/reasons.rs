@@ -45,6 +45,7 @@ const PLACEMENT: &str =
     "it keeps space reserved; what has it is not looked at, for the file reads as zeros there";
 const NEIGHBOUR: &str = "once for a write past the end: the bytes beside it flush the line again";
 const UNLINKED: &str = "nothing durable names an O_TMPFILE; its link logs the inode";
+const GOING: &str = "it closes a log of new words of a file that goes; its lane's next transaction closes it too, and no workload has the block again before";
 const TAKEN_BACK: &str = "a log that stays open shows when the blocks that it saved to are had again: bug-put-back-unclosed";
 
 macro_rules! reasons {
@@ -89,8 +90,8 @@ const REASONS: &[Reason] = reasons! {
     "file/truncate.rs", "self.swing(Class::Privileged", &[Store], OWING, CLOSED;
     "file/truncate.rs", "self.swing(Class::Privileged", &[Flush], OWING, OWED;
     "namespace/create.rs", "LINKABLE", ANY, ALL, UNLINKED;
-    "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL,
-        "it closes a log of new words of a file that goes; its lane's next transaction closes it too, and no workload has the block again before";
+    "open/hold.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
+    "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
     "file/pinned.rs", "self.pool.pm.stray_zero(", &[Store], &[Rule::FirstLine],
         "several pages are zeroed at once past the end alone: whoever exposes them zeroes them again, and only who has them mapped sees them";
     "persist/runtime.rs", ".flush(self.area.start", ORDER, ALL,

@@ -3,13 +3,13 @@
 use super::{Checker, Fix, number};
 use crate::dir::bucket::{Bucket, Header, fingerprint, kind_of};
 use crate::error::Error;
-use crate::inode::xattr;
 use crate::inode::{Inode, PER_BLOCK, is_kind, plausible};
+use crate::inode::{usage, xattr};
 use crate::namespace::create::link_target;
 use crate::pool::Pool;
 use crate::tree::entry::coverage;
 use crate::tree::visit::{Piece, Visitor};
-use crate::tree::{NEITHER, Tree, usage};
+use crate::tree::{NEITHER, Tree};
 use crate::types::Run;
 use crate::types::mode;
 use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, ROOT_INO, SIZE_MASK, SIZE_MAX, offset};

@@ -3,9 +3,9 @@
 use super::{Checker, Fix, number};
 use crate::journal::lane::Lane;
 use crate::open::file_lock::table::{self, Bucket, Lock, Record};
-use crate::open::open_table::Thing;
 use crate::share::header;
 use crate::space::bitmap::Bitmap;
+use crate::tables::open_table::Thing;
 use crate::types::FileId;
 use crate::types::Run;
 use pmfs_format::LockRaw;

@@ -2,11 +2,11 @@
 //! before leaves no pool.
 
 use super::{HEADER_BYTES, Header, RUN_BLOCKS_MAX, RUN_BYTES, RunHeader, bad, fill};
+use crate::admin::image::new_file::NewFile;
 use crate::admin::info::PoolInfo;
 use crate::admin::mkfs;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::open::new_file::NewFile;
 use crate::options::{MkfsOptions, OpenOptions};
 use crate::persist::{Pm, Restore};
 use pmem::Pmem;

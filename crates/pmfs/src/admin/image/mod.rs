@@ -12,6 +12,7 @@
 //! The runtime area is left out: whoever opens the loaded pool rebuilds it. Blocks of zeros are left out too.
 
 mod load;
+pub(crate) mod new_file;
 mod save;
 
 use crate::error::{Damage, Error, Result};

@@ -6,10 +6,10 @@
 
 use super::Owner;
 use crate::error::{Error, Result};
-use crate::open::annex::{Line, Table};
 use crate::pool::Pool;
 use crate::share::owner::Held;
 use crate::space::alloc::Class;
+use crate::tables::annex::{Line, Table};
 use crate::types::{Ino, LockClass, LockKind, LockRange};
 use pmfs_format::runtime::{
     FILE_LOCK_CLASS_SHIFT, FILE_LOCK_FREE, FILE_LOCK_HELD, FILE_LOCK_PID_SHIFT,

@@ -1,11 +1,11 @@
 //! How many blocks a file takes: a count beside the inode, kept without log or flush. It is derived
 //! (docs/adr/0034-times.md): whoever recovers counts anew.
 
-use super::entry::Entry;
-use super::visit::{Piece, Visitor};
+use super::Inode;
 use crate::error::Error;
-use crate::inode::Inode;
 use crate::pool::Pool;
+use crate::tree::entry::Entry;
+use crate::tree::visit::{Piece, Visitor};
 use pmfs_format::inode::offset;
 
 /// Blocks that an inode's data, nodes and attributes take, as its count has it.

@@ -3,12 +3,12 @@
 //! Each word has one writer, its slot's process; whether a thing is open is a look at its line. Seven words
 //! a line; the eighth tells for good that something that belonged here had to go to the next line, and that some process has had
 //! something more often than one word can count, and so by several. After the lines of the runtime area come those of annexes
-//! ([`crate::open::annex`]), in levels of four times as many each: a thing has some neighbouring lines in each level.
+//! ([`crate::tables::annex`]), in levels of four times as many each: a thing has some neighbouring lines in each level.
 
 use crate::error::{Error, Result};
-use crate::open::annex::{Line, Table};
 use crate::pool::Pool;
 use crate::space::alloc::Class;
+use crate::tables::annex::{Line, Table};
 use crate::types::Ino;
 use pmfs_format::runtime::ANNEX_LINES;
 

@@ -3,6 +3,7 @@
 pub(crate) mod acl;
 pub(crate) mod atime;
 pub(crate) mod attr;
+mod strays;
 pub(crate) mod usage;
 pub(crate) mod xattr;
 

@@ -3,4 +3,3 @@
 pub(crate) mod kernel_copy;
 pub(crate) mod pin;
 pub(crate) mod stored;
-pub(crate) mod strays;

@@ -87,13 +87,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Under the inode's lock: somebody more may store to its blocks from now on.
-    fn mark_stored_elsewhere(&self, line: u64, ino: Ino) {
-        for pin in self.copies_of(line, ino).filter(Record::is_pin) {
-            self.pm.runtime().store(pin.off + STORED_ELSEWHERE, 1);
-        }
-    }
-
     /// Who may have stored to the inode's blocks past the mappings that this process had when this was asked last. It counts as known from
     /// now on, but what others can still store.
     pub(crate) fn take_stored_elsewhere(&self, ino: Ino) -> Result<Elsewhere> {
@@ -155,23 +148,6 @@ impl Pool {
                 true => Ok(()),
                 false => work.free_past(work.inode.size()),
             })?;
-        }
-        Ok(())
-    }
-
-    /// Gives a slot that is nobody's yet the pins of this one.
-    pub(crate) fn copy_pins(&self, to: u64) -> Result<()> {
-        for pin in self.copies_of_slot(self.holder().slot) {
-            // Copies of blocks that are stored to are not shared with a child.
-            if pin.is_pin() && pin.kind != KERNEL_COPY_PIN_APART {
-                let locks = LockSet::take(self, &[pin.ino]);
-                let off = self.claim_copy_for(to, locks.first(), pin.ino, pin.kind)?;
-                let trims = self.pm.load(pin.off + TRIMS);
-                self.pm.runtime().store(off + TRIMS, trims);
-                if pin.kind == KERNEL_COPY_PIN_WRITE {
-                    self.mark_stored_elsewhere(locks.first(), pin.ino);
-                }
-            }
         }
         Ok(())
     }

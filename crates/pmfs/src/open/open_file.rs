@@ -6,13 +6,14 @@
 
 use crate::error::{Error, Result};
 use crate::journal::locks::LockSet;
-use crate::open::file_lock::Owner;
+use crate::open::file_lock::table::Lock;
+use crate::open::file_lock::{Owner, Request};
 use crate::pool::Pool;
 use crate::share::owner;
 use crate::space::alloc::Class;
 use crate::tables::annex::{HeldLine, Line, Table};
 use crate::tables::open_table::Thing;
-use crate::types::{Attr, FileId, Ino, LockClass, LockRange};
+use crate::types::{Attr, FileId, Ino, LockClass, LockKind, LockRange};
 use std::io::SeekFrom;
 use std::sync::atomic::Ordering;
 
@@ -429,6 +430,28 @@ impl Pool {
             token: 0,
             id: FileId::new(index, self.file_generation(index)).0,
         }
+    }
+
+    /// A request of an open file.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
+    pub(crate) fn file_request(
+        &self,
+        file: FileId,
+        class: LockClass,
+        (kind, range): (LockKind, LockRange),
+    ) -> Result<Request> {
+        Ok(Request {
+            lock: Lock {
+                ino: self.file_state(file)?.ino,
+                owner: self.file_owner(file.index(), class),
+                kind,
+                range,
+                pid: std::process::id(),
+            },
+            slot: None,
+        })
     }
 
     /// An open file by index, with its offset.

@@ -1,3 +1,4 @@
 //! Whose kernels and programs hold pages of files.
 
+mod pins;
 pub(crate) mod records;

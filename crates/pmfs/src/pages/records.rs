@@ -251,43 +251,6 @@ impl Pool {
                 is_wanted: found.phase() == KERNEL_COPY_WANTED,
             })
     }
-
-    /// Whether programs have blocks of the inode mapped. Under its lock.
-    #[inline]
-    pub(crate) fn is_pinned(&self, line: u64, ino: Ino) -> bool {
-        self.pm.load(line + COPIES) != 0 && self.has_pin(line, ino)
-    }
-
-    #[cold]
-    fn has_pin(&self, line: u64, ino: Ino) -> bool {
-        self.copies_of(line, ino).any(|copy| copy.is_pin())
-    }
-
-    /// Before a mount's kernel gets pages, which programs may store to if they may be `dirty`. Under the inode's lock.
-    ///
-    /// # Errors
-    /// [`Error::Mapped`].
-    pub(crate) fn refuse_over_pins(&self, line: u64, ino: Ino, dirty: bool) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 {
-            return Ok(());
-        }
-        let stands = |copy: Record| match copy.kind {
-            KERNEL_COPY_PIN_WRITE => false,
-            KERNEL_COPY_PIN_READ | KERNEL_COPY_PIN_APART => !dirty,
-            _ => true,
-        };
-        if self.copies_of(line, ino).all(stands) {
-            return Ok(());
-        }
-        Err(Error::Mapped)
-    }
-
-    /// Whether another process has blocks of the inode mapped. Under its lock.
-    pub(crate) fn others_pin(&self, line: u64, ino: Ino) -> bool {
-        let own = Some(self.holder().slot);
-        let others = |copy: Record| copy.is_pin() && copy.slot() != own;
-        self.is_pinned(line, ino) && self.copies_of(line, ino).any(others)
-    }
 }
 
 const _: () = assert!(KernelCopyRaw::SIZE == 64);

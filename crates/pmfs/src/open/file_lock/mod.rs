@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::pool::Pool;
 use crate::share::member::Began;
-use crate::types::{FileId, Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
+use crate::types::{Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
 use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
 use std::time::Duration;
 use table::{Bucket, Lock, Record};
@@ -55,28 +55,6 @@ impl Pool {
             },
             slot: (!planted!("bug-lock-outlives-its-process")).then(|| self.holder().slot),
         }
-    }
-
-    /// A request of an open file.
-    ///
-    /// # Errors
-    /// [`Error::NotOpen`].
-    pub(crate) fn file_request(
-        &self,
-        file: FileId,
-        class: LockClass,
-        (kind, range): (LockKind, LockRange),
-    ) -> Result<Request> {
-        Ok(Request {
-            lock: Lock {
-                ino: self.file_state(file)?.ino,
-                owner: self.file_owner(file.index(), class),
-                kind,
-                range,
-                pid: std::process::id(),
-            },
-            slot: None,
-        })
     }
 
     pub(crate) fn lock_owner(&self, owner: LockOwner) -> Owner {

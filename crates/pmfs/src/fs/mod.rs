@@ -167,7 +167,7 @@ impl Fs {
     /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        self.pool().damaged.load(Ordering::Relaxed)
+        self.pool().is_damaged()
     }
 
     /// What a remount may change: when reads update atime, of directories too, and whether changes are refused.
@@ -181,7 +181,7 @@ impl Fs {
         let pool = self.pool();
         pool.atime.store(atime as u8, Ordering::Relaxed);
         pool.nodiratime.store(nodiratime, Ordering::Relaxed);
-        pool.read_only.store(read_only, Ordering::Relaxed);
+        pool.set_read_only(read_only);
         Ok(())
     }
 

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::pool::Pool;
 use crate::types::{AtimeMode, Ino};
 use pmfs_format::inode::offset;
-use std::sync::atomic::Ordering;
 
 /// relatime: an atime this old is renewed.
 const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
@@ -22,7 +21,7 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn atime_due(&self, inode: &Inode) -> Option<i64> {
         let mode = self.atime_mode();
-        if mode == AtimeMode::Noatime || self.read_only.load(Ordering::Relaxed) {
+        if mode == AtimeMode::Noatime || self.is_read_only() {
             return None;
         }
         let now = self.clock.now_ns();

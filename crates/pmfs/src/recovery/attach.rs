@@ -18,7 +18,6 @@ use pmem::slots::{Probe, Prober};
 use pmfs_format::SuperblockRaw;
 use pmfs_format::runtime::LAYOUT;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -54,7 +53,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Arc<Pool>, R
     };
     let report = enter(&pool, origin, health)?;
     pool.share_bandwidth();
-    pool.locks.lock().expect("not poisoned").push(pool_lock);
+    pool.keep_lock(pool_lock);
     drop(entry);
     Ok((pool, report))
 }
@@ -332,8 +331,7 @@ fn runtime_crc(pool: &Pool) -> Result<u32> {
 /// # Errors
 /// As [`walk::rebuild`].
 pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
-    pool.damaged.store(false, Ordering::Relaxed);
-    pool.read_only.store(false, Ordering::Relaxed);
+    pool.forget_damage();
     pool.flush_strays();
     pool.table_blocks.forget();
     let record = superblock::run_record(pool.pm.mapping());
@@ -368,10 +366,10 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     if matches!(pool.alive(), Err(Error::Forked)) {
         return Err(Error::Forked);
     }
-    if pool.shut.swap(true, Ordering::SeqCst) {
+    if !pool.shut_down() {
         return Ok(());
     }
-    let entry = pool.prober.as_ref().map(attach::leave_lock).transpose()?;
+    let entry = pool.lock_to_leave()?;
     let _writable = pool.pm.mapping().writable();
     let slot = pool.holder().slot;
     if pool.traces.opens.is_left() || pool.traces.copies.is_left() {
@@ -389,7 +387,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     pool.keep_bandwidth(!occupied);
     if pool.pm.intact().is_err() {
         distrust(pool);
-    } else if !occupied && !pool.damaged.load(Ordering::Relaxed) {
+    } else if !occupied && !pool.is_damaged() {
         pool.flush_strays();
         pool.give_annexes_back();
         if !planted!("bug-closings-unflushed") {
@@ -400,7 +398,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));
         superblock::unclaim(&pool.pm, 0);
     }
-    pool.locks.lock().expect("not poisoned").clear();
+    pool.drop_locks();
     drop(entry);
     Ok(())
 }

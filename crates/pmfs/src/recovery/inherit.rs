@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::open::file_lock::Owner;
 use crate::pool::Pool;
 use crate::recovery::close_for;
-use crate::share::attach::{attach_lock, attach_lock_by};
 use crate::share::inherit::Successor;
 use crate::tables::open_table::Thing;
 use crate::types::{FileId, LockOwner};
@@ -52,8 +51,7 @@ impl Pool {
     ) -> Result<Successor> {
         self.alive()?;
         let path = self.path()?;
-        let prober = self.prober.as_ref();
-        let _entry = prober.map_or_else(|| attach_lock(&path), attach_lock_by)?;
+        let _entry = self.lock_to_prepare(&path)?;
         let successor = self.reserve(&path)?;
         if !planted!("bug-child-marked-last") {
             self.mark_slot(successor.holder, token);

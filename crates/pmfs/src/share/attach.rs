@@ -53,12 +53,32 @@ pub(crate) fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
     }
 }
 
-/// As [`attach_lock_by`], for one who is about to leave: whose program may have closed the prober's descriptor.
-pub(crate) fn leave_lock(prober: &Prober) -> Result<ByteLock> {
-    match attach_lock_by(prober) {
-        Err(Error::Held { pid }) => Err(Error::Held { pid }),
-        Err(_) => attach_lock(prober.path()),
-        locked => locked,
+impl Share {
+    /// The attach lock, for one who is about to leave: whose program may have closed the prober's descriptor. `None`: there is no file.
+    ///
+    /// # Errors
+    /// As [`attach_lock`].
+    pub(crate) fn lock_to_leave(&self) -> Result<Option<ByteLock>> {
+        let Some(prober) = &self.prober else {
+            return Ok(None);
+        };
+        let locked = match attach_lock_by(prober) {
+            Err(Error::Held { pid }) => Err(Error::Held { pid }),
+            Err(_) => attach_lock(prober.path()),
+            locked => locked,
+        };
+        locked.map(Some)
+    }
+
+    /// The attach lock, for one who takes a slot for a successor.
+    ///
+    /// # Errors
+    /// As [`attach_lock`].
+    pub(crate) fn lock_to_prepare(&self, path: &Path) -> Result<ByteLock> {
+        match &self.prober {
+            Some(prober) => attach_lock_by(prober),
+            None => attach_lock(path),
+        }
     }
 }
 
@@ -135,7 +155,10 @@ pub(crate) fn occupy(share: &Share, path: Option<&Path>) -> Result<Undone> {
     share.mark_slot(taken.holder, 0);
     share.held_as.store(taken.holder);
     share.wait_for_lease();
-    share.locks.lock().expect("not poisoned").extend(taken.lock);
+    taken
+        .lock
+        .into_iter()
+        .for_each(|lock| share.keep_lock(lock));
     Ok(undone)
 }
 

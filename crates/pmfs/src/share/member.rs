@@ -17,24 +17,24 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 /// One process's place in a pool that others may have, too.
 pub(crate) struct Share {
     store: Store,
-    pub held_as: AtomicHolder,
+    pub(super) held_as: AtomicHolder,
     pub clock: Clock,
-    pub stalled: Stalled,
-    pub read_only: AtomicBool,
-    pub shut: AtomicBool,
+    pub(super) stalled: Stalled,
+    pub(super) read_only: AtomicBool,
+    pub(super) shut: AtomicBool,
     /// The address space that holds the slot ([`pmem::life`]).
-    pub life: AtomicU64,
+    pub(super) life: AtomicU64,
     /// The walk met damage: the pool is read-only, and is not marked clean.
-    pub damaged: AtomicBool,
+    pub(super) damaged: AtomicBool,
     /// Dead processes were cleaned up after by a waiter, who could not close what they held open.
-    pub unclosed: AtomicBool,
-    pub prober: Option<Prober>,
-    pub counting: Counting,
+    pub(super) unclosed: AtomicBool,
+    pub(super) prober: Option<Prober>,
+    pub(super) counting: Counting,
     pub(super) cleaning: Cleaning,
-    pub company: Company,
+    pub(super) company: Company,
     pub traces: Traces,
     /// The locks whose life is ours: slot and pool.
-    pub locks: Mutex<Vec<ByteLock>>,
+    pub(super) locks: Mutex<Vec<ByteLock>>,
     /// Set when it attaches: one who only looks at a pool cleans up after nobody.
     rescue: OnceLock<Weak<dyn Rescue>>,
 }
@@ -131,6 +131,44 @@ impl Share {
             self.shut.store(true, Ordering::Relaxed);
         }
         gives_up
+    }
+
+    /// Whether changes are refused.
+    #[inline]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed)
+    }
+
+    /// Refuses changes from now on, or not any more.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.read_only.store(read_only, Ordering::Relaxed);
+    }
+
+    /// Whether damage was met.
+    #[inline]
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// The runtime area is about to be made anew, from what is not damaged.
+    pub fn forget_damage(&self) {
+        self.damaged.store(false, Ordering::Relaxed);
+        self.set_read_only(false);
+    }
+
+    /// Keeps a lock for as long as the pool is attached.
+    pub fn keep_lock(&self, lock: ByteLock) {
+        self.locks.lock().expect("not poisoned").push(lock);
+    }
+
+    /// Gives the locks back that were kept.
+    pub fn drop_locks(&self) {
+        self.locks.lock().expect("not poisoned").clear();
+    }
+
+    /// No call is served any more; `false`: it was so already.
+    pub fn shut_down(&self) -> bool {
+        !self.shut.swap(true, Ordering::SeqCst)
     }
 
     /// Damage was met: nothing is changed any more, nor is the pool marked clean.

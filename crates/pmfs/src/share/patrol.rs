@@ -80,7 +80,7 @@ impl Share {
             self.close_for_the_dead();
         }
         self.patrol();
-        if self.read_only.load(Ordering::Relaxed) {
+        if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
         self.pm.intact()

@@ -116,11 +116,13 @@ impl Space {
             want: 1,
             after: None,
         };
-        let taken = map.places(start, start, wish, &self.hints).find_map(|place| {
-            let _held = map.lock(place.group() * GROUP_UNITS);
-            let found = map.search(place, 1);
-            found.filter(|&run| self.has_space(run)).map(take)
-        });
+        let taken = map
+            .places(start, start, wish, &self.hints)
+            .find_map(|place| {
+                let _held = map.lock(place.group() * GROUP_UNITS);
+                let found = map.search(place, 1);
+                found.filter(|&run| self.has_space(run)).map(take)
+            });
         match taken {
             None if self.is_sparse() => self.spaced_block(&map, take),
             taken => taken,

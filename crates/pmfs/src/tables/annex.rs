@@ -233,7 +233,7 @@ impl Pool {
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn add_annex(&self, annex: u64, class: Class) -> bool {
         // In a bitmap that was made of damaged trees what is free may be somebody's.
-        if self.damaged.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.is_damaged() {
             return false;
         }
         let _held = Held::new(self, annex_word(self));

@@ -8,7 +8,6 @@ use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use pmfs_format::BLOCK_BYTES;
 use std::io::Write;
-use std::sync::atomic::Ordering;
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +29,7 @@ impl Fs {
     /// [`Error::File`] of `out`, [`Error::Medium`].
     pub fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport> {
         let pool = self.pool();
-        save(pool, pool.damaged.load(Ordering::Relaxed), out, progress)
+        save(pool, pool.is_damaged(), out, progress)
     }
 }
 

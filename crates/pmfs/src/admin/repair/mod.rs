@@ -17,7 +17,6 @@ use crate::medium::superblock;
 use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::recovery::attach;
-use std::sync::atomic::Ordering;
 
 /// Rounds before giving up: each one mends a kind of damage that hid another.
 const ROUNDS: usize = 16;
@@ -65,7 +64,7 @@ pub(crate) fn repair(pool: &Pool, watch: check::Watch<'_>) -> Result<RepairRepor
 
 /// Does the first kind of fix that there is.
 fn apply(pool: &Pool, fixes: &[Fix]) -> Result<()> {
-    pool.read_only.store(false, Ordering::Relaxed);
+    pool.set_read_only(false);
     pool.table_blocks.forget();
     if words(pool, fixes)? {
         return Ok(());

@@ -329,7 +329,7 @@ mod tests {
                 told: false,
             };
             protocol::Wait::unchanged(&mut waiting, seen);
-            pool.read_only.load(Ordering::Relaxed)
+            pool.is_read_only()
         };
         let _writable = pool.pm.mapping().writable();
         let runtime = pool.pm.runtime();

@@ -1,13 +1,15 @@
 /*
  * libpmfs: a PMFS pool from C, without a mount and without system calls.
  *
- * Functions answer as their namesakes of POSIX: 0 or a count, or -1 with errno set; pmfs_error() has the cause in words.
- * Paths are those inside the pool, from its root, with or without a slash in front. Every call is atomic, and durable when
- * it returns: there is no fsync. Whoever may open the pool may do everything in it: permissions are kept, not enforced.
- * Modes are taken as they are given: there is no umask.
+ * Functions answer as their namesakes of POSIX: 0 or a count, or -1 with errno set; pmfs_error()
+ * has the cause in words. Paths are those inside the pool, from its root, with or without a slash in
+ * front. Every call is atomic, and durable when it returns: there is no fsync. A process that may
+ * open the pool may do everything in it: permissions are kept, not enforced. Modes are taken as they
+ * are given: there is no umask.
  *
- * A pool may be used by any number of threads, processes and mounts at once. After fork the child goes on with the pool and
- * its open files; do not fork while another thread opens or closes. A process that is killed harms nobody.
+ * A pool may be used by any number of threads, processes and mounts at once. After fork the child
+ * goes on with the pool and its open files; do not fork while another thread opens or closes. A
+ * process that is killed harms nobody.
  */
 #ifndef PMFS_H
 #define PMFS_H
@@ -44,8 +46,9 @@ typedef struct pmfs_map pmfs_map_t;
 #define PMFS_MAP_READ 0
 /* pmfs_map: all see what is stored at once; it is durable once pmfs_map_sync has returned. */
 #define PMFS_MAP_SHARED 1
-/* pmfs_map: nobody sees what is stored until pmfs_map_sync, which is all or nothing: after a crash the file is as of one of them.
- * No other process maps the file meanwhile, and this one each part of it once. */
+/* pmfs_map: nobody sees what is stored until pmfs_map_sync, which is all or nothing:
+ * after a crash the file is as of one of them. No other process maps the file
+ * meanwhile, and this one each part of it once. */
 #define PMFS_MAP_ATOMIC 2
 
 /* The inode of the root directory. */
@@ -58,7 +61,8 @@ const char *pmfs_error(void);
 int pmfs_make_pool(const char *file, uint64_t size, int flags);
 /* Opens a pool; NULL if it can't be. */
 pmfs_t *pmfs_open_pool(const char *file, int flags);
-/* Closes it, and all handles. Close directories that are being read, and unmap, before; nothing may use the pool any more. */
+/* Closes it, and all handles. Close directories that are being read, and unmap, before;
+ * nothing may use the pool any more. */
 int pmfs_close_pool(pmfs_t *pool);
 
 /* By path. */
@@ -101,8 +105,9 @@ int pmfs_flock(pmfs_t *pool, int handle, int operation);
 /* F_GETLK, F_SETLK, F_SETLKW and their F_OFD_ kin: fcntl(2). l_whence has to be SEEK_SET. */
 int pmfs_fcntl_lock(pmfs_t *pool, int handle, int command, struct flock *lock);
 
-/* Maps a part of a file, from the start of a block of 4 KiB on, not past the file's end: its loads and stores reach the pool's memory. NULL
- * if it can't be. The handle may be closed, and the file made shorter: what is cut off reads as zeros. A child of fork does not have it. */
+/* Maps a part of a file, from the start of a block of 4 KiB on, not past the file's end: its
+ * loads and stores reach the pool's memory. NULL if it can't be. The handle may be closed, and
+ * the file made shorter: what is cut off reads as zeros. A child of fork does not have it. */
 pmfs_map_t *pmfs_map(pmfs_t *pool, int handle, off_t at, size_t size, int mode);
 void *pmfs_map_address(pmfs_map_t *map);
 /* Makes what was stored durable. Of an atomic one nobody may store meanwhile. */

@@ -26,11 +26,12 @@ thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
 }
 
-/// How often a path is walked again whose file was gone between its lookup and its use, because others replaced it.
+/// How often a path is walked again whose file was gone between its lookup and its use,
+/// because others replaced it.
 const AGAIN_MAX: u32 = 1000;
 
-/// Runs a function's body, again if it met a file that was gone and so has changed nothing; `failed` is what it answers if
-/// that fails. Nothing unwinds into C.
+/// Runs a function's body, again if it met a file that was gone and so has changed
+/// nothing; `failed` is what it answers if that fails. Nothing unwinds into C.
 pub fn answer<T>(failed: T, mut body: impl FnMut() -> Answer<T>) -> T {
     let again = || {
         let mut answer = body();

@@ -37,7 +37,8 @@ impl Dir {
             let shared = unsafe { pool(self.shared) }?;
             let ahead = &mut self.ahead;
             shared.fs.readdir(self.ino, self.cookie, &mut |entry| {
-                // Between entries with equal hashes the reading can't begin; their cookies are the same, but for the last.
+                // Between entries with equal hashes the reading can't begin; their
+                // cookies are the same, but for the last.
                 let last = ahead.back();
                 let more = last.is_some_and(|last: &Dirent| entry.cookie <= last.cookie + 1);
                 if ahead.len() >= BATCH && !more {

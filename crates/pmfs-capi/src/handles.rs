@@ -1,5 +1,5 @@
-//! Handles: what `pmfs_open` gives. A handle is this process's number for an open file of the pool, whose offset it shares
-//! with duplicates and with forked children.
+//! Handles: what `pmfs_open` gives. A handle is this process's number for an open file
+//! of the pool, whose offset it shares with duplicates and with forked children.
 
 use crate::answer::{Answer, Failure, answer, done};
 use crate::names::{node, size_of};

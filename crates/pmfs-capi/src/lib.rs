@@ -1,5 +1,6 @@
-//! libpmfs: the engine's face for C. `include/pmfs.h` says what each function does; here pointers become Rust, errors become
-//! errno, and handles are kept. One function does one call of [`pmfs::Fs`].
+//! libpmfs: the engine's face for C. `include/pmfs.h` says what each function does;
+//! here pointers become Rust, errors become errno, and handles are kept. One function
+//! does one call of [`pmfs::Fs`].
 //!
 //! - [`answer`]: how a function ends: a number, errno, words.
 //! - [`pools`]: pools, and what fork does with them.
@@ -9,8 +10,8 @@
 //! - [`names`]: calls by path.
 //! - [`dirs`]: reading directories.
 //!
-//! Pointers from C can't be checked, so this crate holds `unsafe`: each function trusts its caller for exactly what the
-//! header asks of him, and hands on slices and references.
+//! Pointers from C can't be checked, so this crate holds `unsafe`: each function trusts
+//! its caller for exactly what the header asks of him, and hands on slices and references.
 
 #![allow(clippy::missing_safety_doc)]
 

@@ -1,4 +1,5 @@
-//! File locks by handle: flock(2) and fcntl(2). A wait ends with EINTR when the thread handles a signal.
+//! File locks by handle: flock(2) and fcntl(2). A wait ends with EINTR when the thread
+//! handles a signal.
 
 use crate::answer::{Answer, Failure, done};
 use crate::pointers::{place, pool};

@@ -1,4 +1,5 @@
-//! What comes from C, as Rust has it. Each of these believes its caller that the pointer is what the header says.
+//! What comes from C, as Rust has it. Each of these believes its caller that the
+//! pointer is what the header says.
 
 use crate::answer::{Answer, Failure};
 use crate::pools::Shared;

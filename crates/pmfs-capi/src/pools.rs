@@ -1,4 +1,5 @@
-//! Pools: making, opening, closing. Every pool of the process is known, so that fork can take its children along.
+//! Pools: making, opening, closing. Every pool of the process is known, so that fork
+//! can take its children along.
 
 use crate::answer::{Answer, Failure, answer, done};
 use crate::handles::Handles;
@@ -32,7 +33,8 @@ impl Shared {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Listed(*const Shared);
 
-// SAFETY: what it points to may be used by all threads (`Fs` and `Mutex` are `Sync`), and is there while it is listed.
+// SAFETY: what it points to may be used by all threads (`Fs` and `Mutex` are `Sync`),
+// and is there while it is listed.
 unsafe impl Send for Listed {}
 
 static POOLS: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
@@ -41,8 +43,8 @@ fn pools() -> MutexGuard<'static, Vec<Listed>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this thread has prepared for a fork: the tables of handles and the list stay as they are until it is done, so that
-/// the child has them whole and unlocked.
+/// What this thread has prepared for a fork: the tables of handles and the list stay as
+/// they are until it is done, so that the child has them whole and unlocked.
 struct Forking {
     handles: Vec<MutexGuard<'static, Handles>>,
     pools: MutexGuard<'static, Vec<Listed>>,

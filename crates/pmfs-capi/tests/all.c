@@ -1,4 +1,5 @@
-/* Calls every function of pmfs.h, most of them once in a way that works and once in one that does not. */
+/* Calls every function of pmfs.h, most of them once in a way that works and once in one
+ * that does not. */
 #include <assert.h>
 #include <errno.h>
 #include <pmfs.h>

@@ -1,4 +1,5 @@
-/* What a slash, a dot or two dots behind a name mean to each function that takes one: the same as on a tmpfs, beside the pool. */
+/* What a slash, a dot or two dots behind a name mean to each function that takes one:
+ * the same as on a tmpfs, beside the pool. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

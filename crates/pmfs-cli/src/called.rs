@@ -1,7 +1,7 @@
-//! The names by which mount(8), umount(8), fsck(8) and mkfs(8) call a file system's own program:
-//! `mount.pmfs`, `umount.pmfs`, `fsck.pmfs`, `mkfs.pmfs`, and `mount.fuse.pmfs` after the kernel's name of the
-//! type. Links of those names lead to `pmfs`; the arguments are turned into its own here, and nothing else
-//! differs but the exit codes, which are the callers'.
+//! The names by which mount(8), umount(8), fsck(8) and mkfs(8) call a file system's own
+//! program: `mount.pmfs`, `umount.pmfs`, `fsck.pmfs`, `mkfs.pmfs`, and `mount.fuse.pmfs` after
+//! the kernel's name of the type. Links of those names lead to `pmfs`; the arguments are turned
+//! into its own here, and nothing else differs but the exit codes, which are the callers'.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -138,7 +138,8 @@ fn fsck(typed: &[OsString]) -> Vec<OsString> {
     words
 }
 
-/// `mkfs.pmfs [-fv] [-s SIZE] POOL [SIZE]`; as mkfs(8) has it, a bare SIZE behind the pool counts KiB.
+/// `mkfs.pmfs [-fv] [-s SIZE] POOL [SIZE]`; as mkfs(8) has it, a bare SIZE behind the
+/// pool counts KiB.
 fn mkfs(typed: &[OsString]) -> Vec<OsString> {
     let mut words = own_words("mkfs");
     let mut pool_is_named = false;
@@ -205,7 +206,8 @@ impl Part {
     }
 }
 
-/// Takes a command line apart. `valued`: the letters that take a value, in the same word or the next.
+/// Takes a command line apart. `valued`: the letters that take a value, in the same
+/// word or the next.
 fn parts(typed: &[OsString], valued: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut words = typed.iter().peekable();

@@ -128,8 +128,8 @@ pub struct Mkfs {
     /// How many files there can be [default: by size]
     #[arg(long, value_name = "N")]
     pub inodes: Option<u64>,
-    /// How many files can be open, with half as many locks, before tables take free space: 168 bytes each, and a longer end of each program
-    /// [default: by size]
+    /// How many files can be open, with half as many locks, before tables take free
+    /// space: 168 bytes each, and a longer end of each program [default: by size]
     #[arg(long, value_name = "N")]
     pub open_files: Option<u64>,
     /// Print the result as JSON
@@ -148,12 +148,13 @@ pub struct Mount {
     /// Mount options, comma-separated; may be given several times (see below)
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
-    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
-    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are as fast as ever (docs/EMULATION.md)
+    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or
+    /// figures, like read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through
+    /// mappings are as fast as ever (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
-    /// What keeps stray stores away from the pool: auto (keys, where there are any), none, keys (protection keys), or pages
-    /// (mprotect around each change: slow, for comparison)
+    /// What keeps stray stores away from the pool: auto (keys, where there are any), none,
+    /// keys (protection keys), or pages (mprotect around each change: slow, for comparison)
     #[arg(long, value_name = "HOW")]
     pub protect: Option<ProtectMode>,
     /// Stay in the foreground, with the log on stderr; Ctrl-C unmounts
@@ -211,10 +212,12 @@ pub struct Run {
     /// The pool file [default: of the mount that this directory is in, or the only one]
     #[arg(long, requires = "at")]
     pub pool: Option<PathBuf>,
-    /// The directory whose files are the pool's [default with --temp: a new one, which TMPDIR names]
+    /// The directory whose files are the pool's [default with --temp: a new one, which
+    /// TMPDIR names]
     #[arg(long, value_name = "DIR", requires = "which")]
     pub at: Option<PathBuf>,
-    /// Make a pool of this size for the run, and DIR where it is missing; both go with its last program. Space is taken as it is used
+    /// Make a pool of this size for the run, and DIR where it is missing; both go with
+    /// its last program. Space is taken as it is used
     #[arg(long, value_name = "SIZE")]
     pub temp: Option<Size>,
     /// The directory that the pool of --temp is made in [default: /dev/shm, memory]
@@ -226,16 +229,19 @@ pub struct Run {
     /// Options as of `pmfs mount`: what a write promises, when it flushes, when reads update atime
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
-    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
-    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are as fast as ever (docs/EMULATION.md)
+    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or
+    /// figures, like read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through
+    /// mappings are as fast as ever (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
-    /// What programs store in shared mappings reaches the file with msync, all of it or nothing: after a crash the file is as of
-    /// some msync. Until then others don't see it; one process at a time may map a file so
+    /// What programs store in shared mappings reaches the file with msync, all of it or
+    /// nothing: after a crash the file is as of some msync. Until then others don't see
+    /// it; one process at a time may map a file so
     #[arg(long)]
     pub atomic_msync: bool,
-    /// What keeps stray stores of the programs away from the pool: auto (keys, where there are any), none, keys (protection
-    /// keys), or pages (mprotect around each change: slow, for comparison)
+    /// What keeps stray stores of the programs away from the pool: auto (keys, where
+    /// there are any), none, keys (protection keys), or pages (mprotect around each
+    /// change: slow, for comparison)
     #[arg(long, value_name = "HOW")]
     pub protect: Option<ProtectMode>,
     /// Do not mount: DIR, which need not be there, is a name for these programs alone
@@ -268,8 +274,8 @@ pub struct Fsck {
     /// Repair what is found; also -y, -a and -p, as fsck(8) asks for it
     #[arg(long, short = 'y', short_aliases = ['a', 'p'])]
     pub repair: bool,
-    /// Read every block first, and name the files whose blocks the medium can't give; with --repair these are given anew, but
-    /// for bytes of files
+    /// Read every block first, and name the files whose blocks the medium can't give;
+    /// with --repair these are given anew, but for bytes of files
     #[arg(long)]
     pub badblocks: bool,
     /// Only check (the default)

@@ -30,7 +30,8 @@ enum Status {
     Failed { message: String, lacks_fuse: bool },
 }
 
-/// Runs this program once more. By its name, for ps; through /proc if that is gone, as after an upgrade.
+/// Runs this program once more. By its name, for ps; through /proc if that is gone, as
+/// after an upgrade.
 pub fn this_program(subcommand: &str) -> Command {
     let program = env::current_exe().ok().filter(|path| path.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));

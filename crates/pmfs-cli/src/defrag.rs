@@ -1,4 +1,5 @@
-//! `pmfs defrag`: small pages of files become large ones, and free space becomes whole regions, while others use the pool.
+//! `pmfs defrag`: small pages of files become large ones, and free space becomes whole
+//! regions, while others use the pool.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

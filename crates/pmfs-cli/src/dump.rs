@@ -17,7 +17,8 @@ pub fn run(arguments: &Dump) -> Outcome {
     let path = pool::resolved(&arguments.pool);
     let failed = |error: &Error| failed(&path, error);
     let part = part(arguments)?;
-    // Held or damaged: the superblock of a pool in use stands still, and may be what keeps it from opening.
+    // Held or damaged: the superblock of a pool in use stands still, and may be what
+    // keeps it from opening.
     let dumped = match part {
         None => dump_superblocks(&path).map_err(|error| failed(&error))?,
         Some(part) => {

@@ -1,4 +1,5 @@
-//! `pmfs fsck`. Exit codes as those of fsck(8): 0 clean, 1 errors repaired, 4 errors left, 8 could not run.
+//! `pmfs fsck`. Exit codes as those of fsck(8): 0 clean, 1 errors repaired, 4 errors
+//! left, 8 could not run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -98,7 +99,8 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
         bad = fs.bad_blocks(&mut watch).map_err(failed)?;
         let checkable = |bad: &BadBlock| matches!(bad.holds, Holds::Data | Holds::Nothing);
         if !bad.iter().all(checkable) {
-            // A check would meet them again, by loads that can't be told from those of what is there.
+            // A check would meet them again, by loads that can't be told from those of
+            // what is there.
             drop(progress);
             return Ok(unreadable(&pool, &fs, bad.iter().map(media_error)));
         }
@@ -116,7 +118,8 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     Ok(of_pool(&pool, &bad, checked, &repaired, recovery))
 }
 
-/// What the medium can't give is given anew where that can be, and what follows from its loss repaired.
+/// What the medium can't give is given anew where that can be, and what follows from
+/// its loss repaired.
 fn mend(arguments: &Fsck, pool: &Path, options: &OpenOptions) -> pmfs::Result<FsckReport> {
     let mut progress = Progress::counting(arguments.json, "reading");
     let mut watch = |done, all| progress.of(done, all);

@@ -244,8 +244,8 @@ impl Getter<'_> {
         }
     }
 
-    /// Owner (root alone may give files away), permissions, extended attributes, times: in this order, for each
-    /// changes what comes after it.
+    /// Owner (root alone may give files away), permissions, extended attributes, times:
+    /// in this order, for each changes what comes after it.
     fn attributes(&self, attr: &Attr, dest: &Path) -> Result<(), Failure> {
         let wrong = |error| failed("setting attributes of", dest, &error);
         if self.keep_owner {

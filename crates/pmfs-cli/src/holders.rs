@@ -1,5 +1,5 @@
-//! Who has a pool, what they have open and what is locked, for `pmfs info --open --locks`. It is a picture of things
-//! that move, taken without asking anybody.
+//! The processes that have a pool, what they have open and what is locked, for `pmfs info --open
+//! --locks`. It is a picture of things that move, taken without asking anybody.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -194,7 +194,8 @@ impl Holders {
     }
 }
 
-/// Paths of inodes, one each, by a walk through the tree; as far as this user may attach to the pool and others let him.
+/// Paths of inodes, one each, by a walk through the tree; as far as this user may
+/// attach to the pool and others let him.
 fn names_of(path: &Path, wanted: HashSet<Ino>) -> HashMap<Ino, String> {
     if wanted.is_empty() {
         return HashMap::new();

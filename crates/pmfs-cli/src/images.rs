@@ -1,6 +1,8 @@
-//! The patched images that programs of a run map: of libc, and of other libraries that make system calls of their own.
+//! The patched images that programs of a run map: of libc, and of other libraries that
+//! make system calls of their own.
 //!
-//! They are in the cache, or, where that can't be had, in memory files that all programs of the run inherit.
+//! They are in the cache, or, where that can't be had, in memory files that all
+//! programs of the run inherit.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -26,7 +28,8 @@ const LIBURING: &str = "liburing.so.2";
 /// Names further libraries, with colons between.
 const MORE: &str = "PMFS_PATCH";
 
-/// Where memory files are, counted from the end of the library's own numbers: below the keeper's pipe.
+/// Where memory files are, counted from the end of the library's own numbers: below the
+/// keeper's pipe.
 const FROM_TOP: u64 = 8;
 const FILES_MAX: usize = 6;
 

@@ -1,5 +1,5 @@
-//! `pmfs info`: what a pool is. A clean pool, and one that somebody holds, are only looked at; one that was left
-//! by a crash is recovered first, for before that nobody knows what is free in it.
+//! `pmfs info`: what a pool is. A clean pool, and one that somebody holds, are only looked at; one
+//! that was left by a crash is recovered first, for before that nobody knows what is free in it.
 
 use std::path::Path;
 use std::process::ExitCode;

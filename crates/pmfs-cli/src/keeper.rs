@@ -1,8 +1,10 @@
-//! The private mount of `pmfs run` lasts as long as a program of any run below it does, also one in the background.
+//! The private mount of `pmfs run` lasts as long as a program of any run below it does,
+//! also one in the background.
 //!
-//! Its daemon has a socket in the abstract name space, by the mount's name. Each run connects to it, and all its programs inherit
-//! the connection, at a number that the preloaded library keeps open: the kernel ends it with the last of them, however they end. When
-//! there is none left the daemon takes its mount away. Whoever comes then is told so, and makes another one.
+//! Its daemon has a socket in the abstract name space, by the mount's name. Each run connects
+//! to it, and all its programs inherit the connection, at a number that the preloaded library
+//! keeps open: the kernel ends it with the last of them, however they end. When there is none
+//! left the daemon takes its mount away. Whoever comes then is told so, and makes another one.
 //!
 //! A connection begins with one byte, which says what it is for, and is answered with one.
 
@@ -26,21 +28,24 @@ use crate::umount;
 
 /// Where the connection's number is, counted from the end of the library's own.
 const FROM_TOP: u64 = 2;
-/// The library keeps its own descriptors, and what this command leaves open for it, below this number or the limit
-/// (`OWN_END` in `crates/pmfs-shim/src/descriptors/mod.rs`): others a program may close.
+/// The library keeps its own descriptors, and what this command leaves open for it,
+/// below this number or the limit (`OWN_END` in
+/// `crates/pmfs-shim/src/descriptors/mod.rs`): others a program may close.
 pub const OWN_END: u64 = 1024;
 
-/// Others of the run who have not ended after so long go on. Nobody waits for a program's grandchildren, and one that is on its way out when the
-/// program is has its descriptors until it is gone.
+/// Others of the run who have not ended after so long go on. Nobody waits for a
+/// program's grandchildren, and one that is on its way out when the program is has its
+/// descriptors until it is gone.
 const ENDING: Duration = Duration::from_millis(200);
 
-/// Whoever had the mount made may have ended before it came to use it.
+/// The process that had the mount made may end before it uses it.
 const FIRST_USE: Duration = Duration::from_secs(10);
 
 /// After what should not happen.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a connection is for: the mount stays as long as it does; and being told when the mount goes.
+/// What a connection is for: the mount stays as long as it does; and being told when
+/// the mount goes.
 const USES: u8 = b'u';
 const WATCHES: u8 = b'w';
 /// Answers: it stays; it is going.
@@ -102,7 +107,8 @@ impl Keeper {
         Ok(self.using.as_raw_fd())
     }
 
-    /// The program has ended: waits for the end of the mount, unless others use it. One whose daemon was killed is taken away.
+    /// The program has ended: waits for the end of the mount, unless others use it. One
+    /// whose daemon was killed is taken away.
     pub fn end(self) {
         let Keeper {
             mount,

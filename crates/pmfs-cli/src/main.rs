@@ -1,8 +1,8 @@
 //! `pmfs`, the one command: make, mount, unmount, check and inspect pools.
 //!
-//! Results go to stdout (as JSON with `--json`), everything else to stderr. An error is one line,
-//! `pmfs: <cause>; <way out>`. Exit codes: 0 done, 1 not done, 2 wrong usage; `fsck` has its own, and so
-//! has each name by which mount(8), fsck(8) and mkfs(8) call it ([`called`]).
+//! Results go to stdout (as JSON with `--json`), everything else to stderr. An error is one
+//! line, `pmfs: <cause>; <way out>`. Exit codes: 0 done, 1 not done, 2 wrong usage; `fsck` has
+//! its own, and so has each name by which mount(8), fsck(8) and mkfs(8) call it ([`called`]).
 
 #![forbid(unsafe_code)]
 

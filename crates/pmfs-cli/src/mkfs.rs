@@ -12,7 +12,8 @@ use crate::failure::Failure;
 use crate::progress::{Progress, Watch};
 use crate::report::{self, PoolReport};
 
-/// Space comes first, of which the file tells. In memory all of it is there at once, and then zeroed.
+/// Space comes first, of which the file tells. In memory all of it is there at once,
+/// and then zeroed.
 fn make(arguments: &Mkfs, options: &MkfsOptions, bytes: u64) -> pmfs::Result<PoolInfo> {
     let json = arguments.json;
     let mut allocating = Some(Watch::allocation(

@@ -71,7 +71,8 @@ impl Names<'_> {
             let failed = |error| self.failed(&below(path, &name), &error);
             let attr = self.fs.lookup(dir, &name).map_err(failed)?;
             if is_dir(&attr) && !dirs.insert(attr.ino) {
-                // The engine has each in one directory alone; two names there would double what is below, again and again.
+                // The engine has each in one directory alone; two names there would
+                // double what is below, again and again.
                 return Err(failed(Error::corrupt("directory with two names", 0)));
             }
             children.push(Child { name, attr });

@@ -1,4 +1,5 @@
-//! Where `pmfs run` has the pool: at a mount that is there, at a private one, or, where FUSE can't be had, at a name alone.
+//! Where `pmfs run` has the pool: at a mount that is there, at a private one, or, where
+//! FUSE can't be had, at a name alone.
 
 use std::env;
 use std::fs::{self, File};
@@ -143,7 +144,8 @@ impl Place {
         if !matches!(self.kind, Kind::Mountless(_)) {
             return Ok(fs::metadata(&self.dir)?.dev());
         }
-        // One that no file system has, for the kernel counts from 0, and the same for a pool as long as its file lives.
+        // One that no file system has, for the kernel counts from 0, and the same for a
+        // pool as long as its file lives.
         const FIRST: u32 = 0x8_0000;
         let file = fs::metadata(&self.pool)?;
         let mixed = (file.dev().rotate_left(32) ^ file.ino()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -185,7 +187,8 @@ fn resolve(path: &Path, make: &str) -> Result<PathBuf, Failure> {
 
 const MAKE_DIR: &str = "create it first: mkdir -p";
 
-/// A directory that need not be there, and else has nothing in it that the pool would hide from some programs and not from others.
+/// A directory that need not be there, and else has nothing in it that the pool would
+/// hide from some programs and not from others.
 fn name_for_pool(dir: &Path) -> Result<PathBuf, Failure> {
     let Ok(there) = fs::canonicalize(dir) else {
         let whole = std::path::absolute(dir)?;

@@ -1,4 +1,5 @@
-//! What the first program of `pmfs run` is told to preload. Those that it starts are told by the library itself.
+//! What the first program of `pmfs run` is told to preload. Those that it starts are
+//! told by the library itself.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -69,7 +70,8 @@ pub fn is_found(program: &OsStr) -> bool {
     found(program).is_some_and(|path| path.exists())
 }
 
-/// Whether a program that the kernel does not find may be below a directory that the kernel knows nothing of.
+/// Whether a program that the kernel does not find may be below a directory that the
+/// kernel knows nothing of.
 pub fn may_be_below(dir: &Path, program: &OsStr) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     program.as_bytes().contains(&b'/') || env::split_paths(&path).any(|path| path.starts_with(dir))

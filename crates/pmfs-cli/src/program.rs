@@ -1,7 +1,9 @@
-//! The program of `pmfs run`, which is to find itself as if its caller had started it: with the caller's signal mask, ignored signals and
-//! closed descriptors, none of which are this process's own by the time that it gets to `main`.
+//! The program of `pmfs run`, which is to find itself as if its caller had started it:
+//! with the caller's signal mask, ignored signals and closed descriptors, none of which
+//! are this process's own by the time that it gets to `main`.
 //!
-//! Either this process becomes the program, or it starts it, waits, and passes on the signals that are meant for it.
+//! Either this process becomes the program, or it starts it, waits, and passes on the
+//! signals that are meant for it.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -27,8 +29,8 @@ use crate::preload;
 
 pub const SHELL: &str = "/bin/sh";
 
-/// Signals to this process that are meant for the program. Not those that stop it: a terminal sends them to both, and whoever waits for
-/// this process has to see it stop.
+/// Signals to this process that are meant for the program. Not those that stop it: a
+/// terminal sends them to both, and whoever waits for this process has to see it stop.
 const PASSED: [Signal; 12] = [
     Signal::SIGHUP,
     Signal::SIGINT,

@@ -1,5 +1,5 @@
-//! A bar on stderr for what takes more than a second, on a terminal; elsewhere a line then, and one every ten seconds. Never beside
-//! `--json`.
+//! A bar on stderr for what takes more than a second, on a terminal; elsewhere a line
+//! then, and one every ten seconds. Never beside `--json`.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -197,7 +197,8 @@ fn bar(what: &'static str, total_bytes: u64, counts: bool) -> ProgressBar {
 mod tests {
     use super::*;
 
-    /// Goal: who looks at a pipe or a log learns within seconds that it goes on, and is not flooded. Method: the lines at some times.
+    /// Goal: who looks at a pipe or a log learns within seconds that it goes on, and is
+    /// not flooded. Method: the lines at some times.
     #[test]
     fn a_line_now_and_then() {
         let mut lines = 0;

@@ -175,7 +175,8 @@ impl Putter<'_> {
         })
     }
 
-    /// A file without a name, filled and then named: if this process is killed, nothing is left of it.
+    /// A file without a name, filled and then named: if this process is killed, nothing
+    /// is left of it.
     fn nameless(
         &mut self,
         parent: Ino,

@@ -42,7 +42,8 @@ pub struct PoolReport {
     medium: String,
     durability: String,
     flush: String,
-    /// What keeps stray stores of this machine's programs away from it, if they do not ask for something else.
+    /// What keeps stray stores of this machine's programs away from it, if they do not
+    /// ask for something else.
     protection: String,
     /// What the place of the pool means for it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +168,7 @@ pub fn print<T: Serialize>(
     };
     line.push('\n');
     match io::stdout().write_all(line.as_bytes()) {
-        // Whoever read the result has read enough.
+        // The reader of the result has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }

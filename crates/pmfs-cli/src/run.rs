@@ -1,7 +1,7 @@
 //! `pmfs run`: a program whose files below a directory are in a pool, served in its own process.
 //!
-//! The command finds or makes the mount (`place`), has libc's patched image made if there is none, and starts the program with the library
-//! preloaded. Everything else happens there (`pmfs-shim`).
+//! The command finds or makes the mount (`place`), has libc's patched image made if there is none,
+//! and starts the program with the library preloaded. Everything else happens there (`pmfs-shim`).
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -30,7 +30,8 @@ const VARIABLE: &str = "PMFS_RUN";
 /// Names the file that the library logs to.
 const LOG: &str = "PMFS_LOG";
 
-/// `place`: libraries are patched where they are, and images not mapped. For tests, and where mapping one is a problem.
+/// `place`: libraries are patched where they are, and images not mapped. For tests, and
+/// where mapping one is a problem.
 const PATCH_MODE: &str = "PMFS_PATCH_MODE";
 
 /// The library's file.

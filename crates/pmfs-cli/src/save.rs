@@ -1,5 +1,5 @@
-//! `pmfs save`: a pool as it is at one instant, as a stream of bytes. An unmounted pool is attached for it; a
-//! mount is made to stand still (see [`pmfs_fuse::freeze`]).
+//! `pmfs save`: a pool as it is at one instant, as a stream of bytes. An unmounted pool
+//! is attached for it; a mount is made to stand still (see [`pmfs_fuse::freeze`]).
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -26,8 +26,8 @@ use crate::progress::Progress;
 use crate::size::Size;
 use crate::{pool, report};
 
-/// A mount doesn't stand still for an output that takes nothing for so long: its reader may be waiting for
-/// the mount.
+/// A mount doesn't stand still for an output that takes nothing for so long: its reader
+/// may be waiting for the mount.
 const STALLED: Duration = Duration::from_secs(60);
 
 /// A short command is done with the pool within this.
@@ -204,8 +204,8 @@ impl Saver<'_> {
     }
 }
 
-/// Refuses a pool that a program has open beside its mounts: it can't be asked to stand still. New ones don't get
-/// in meanwhile, and one that is just leaving is waited for.
+/// Refuses a pool that a program has open beside its mounts: it can't be asked to stand
+/// still. New ones don't get in meanwhile, and one that is just leaving is waited for.
 fn nobody_else(path: &Path, look: &Look, mounts: usize) -> Result<(), Failure> {
     let since = Instant::now();
     loop {

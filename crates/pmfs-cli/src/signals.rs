@@ -8,8 +8,9 @@ use pmfs_fuse::Stop;
 
 use crate::failure::Failure;
 
-/// From now on SIGTERM, SIGINT and SIGHUP arrive as [`Stop`], as does what else is sent there. To be called before any thread is
-/// started: threads inherit the mask, and one that had them unblocked would end the process.
+/// From now on SIGTERM, SIGINT and SIGHUP arrive as [`Stop`], as does what else is sent
+/// there. To be called before any thread is started: threads inherit the mask, and one
+/// that had them unblocked would end the process.
 pub fn as_messages() -> Result<(Sender<Stop>, Receiver<Stop>), Failure> {
     let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     set.thread_block()

@@ -1,7 +1,8 @@
 //! `pmfs run --temp`: a pool that is made for a run, and goes with its last program.
 //!
-//! What is to go is handed to the daemon of the run's mount, which outlives every program of it. Where there is none, this process sees to it. If
-//! that was killed, the next such run clears away what is left: names tell by which process they were made.
+//! What is to go is handed to the daemon of the run's mount, which outlives every
+//! program of it. Where there is none, this process sees to it. If that was killed, the
+//! next such run clears away what is left: names tell by which process they were made.
 
 use std::env;
 use std::fs::{self, DirBuilder};

@@ -12,7 +12,8 @@ pub fn utc(ns: i64) -> String {
     )
 }
 
-/// Days since 1970-01-01 as a Gregorian date (Hinnant, "chrono-compatible low-level date algorithms").
+/// Days since 1970-01-01 as a Gregorian date (Hinnant, "chrono-compatible low-level
+/// date algorithms").
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

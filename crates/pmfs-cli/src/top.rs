@@ -1,4 +1,5 @@
-//! `pmfs top`: what each process does to a pool, from the counters in its slot. Nobody is asked, and nobody is slowed down.
+//! `pmfs top`: what each process does to a pool, from the counters in its slot. Nobody
+//! is asked, and nobody is slowed down.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
@@ -17,7 +18,8 @@ use crate::holders::ProcessReport;
 use crate::size::Size;
 use crate::{pool, report};
 
-/// One round. Rates are per second, over the time since the round before; in the first one since the process attached.
+/// One round. Rates are per second, over the time since the round before; in the first
+/// one since the process attached.
 #[derive(Serialize)]
 struct Round {
     pool: String,
@@ -43,7 +45,8 @@ struct Rates {
     flushed_lines: f64,
     logged_bytes: f64,
     waits: f64,
-    /// Share of the time that was spent waiting, all threads together: 1 is one thread all the time.
+    /// Share of the time that was spent waiting, all threads together: 1 is one thread
+    /// all the time.
     waiting: f64,
 }
 

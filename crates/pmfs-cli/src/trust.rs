@@ -1,5 +1,5 @@
-//! Whether a pool is root's alone: only such a one may say what runs as root, or what is a device. Who can write to the file, or put
-//! another in its place, can write a set-user-ID program into it.
+//! Whether a pool is root's alone: only such a one may say what runs as root, or what is a device.
+//! A user that can write to the file, or replace it, can write a set-user-ID program into it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -50,7 +50,8 @@ pub fn is_roots(pool: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Who else than its owner may write to it. Of a device the group is that of the machine's disks.
+/// Users beside its owner that may write to it. Of a device the group is that of the
+/// machine's disks.
 fn writer(path: &Path, file: &Metadata) -> Option<&'static str> {
     let kind = file.file_type();
     let is_device = kind.is_block_device() || kind.is_char_device();

@@ -1,5 +1,5 @@
-//! Extended attributes, ACLs among them, on their way between a pool and another file system: as many as the one
-//! who copies may read, and the destination takes.
+//! Extended attributes, ACLs among them, on their way between a pool and another file
+//! system: as many as the one who copies may read, and the destination takes.
 
 use std::ffi::{CStr, CString};
 use std::path::Path;
@@ -11,7 +11,8 @@ use rustix::io::Errno;
 /// The longest value, and the longest list of names, that Linux has.
 const MOST: usize = 64 << 10;
 
-/// Puts the attributes of the file at `src` on the inode. A file system without attributes has none.
+/// Puts the attributes of the file at `src` on the inode. A file system without
+/// attributes has none.
 ///
 /// # Errors
 /// The pool's.

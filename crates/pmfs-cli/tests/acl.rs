@@ -1,5 +1,6 @@
-//! Goal: ACLs, umask, attribute namespaces and privileges are on the mount what they are on tmpfs.
-//! Method: the same scripts run in both places, as root and as an ordinary user, and must say the same.
+//! Goal: ACLs, umask, attribute namespaces and privileges are on the mount what they
+//! are on tmpfs. Method: the same scripts run in both places, as root and as an
+//! ordinary user, and must say the same.
 
 mod bench;
 
@@ -14,7 +15,8 @@ use bench::{Bench, text};
 const USER: u32 = 65534;
 const GROUP: u32 = 65534;
 
-/// A mount and a directory of tmpfs beside it. `None`, and a word on stderr, where something is missing.
+/// A mount and a directory of tmpfs beside it. `None`, and a word on stderr, where
+/// something is missing.
 fn bench() -> Option<Bench> {
     let there = |program: &str| {
         let asked = Command::new(program).arg("--version").output();

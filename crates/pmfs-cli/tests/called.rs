@@ -1,8 +1,8 @@
 //! The program under the names by which mount(8), umount(8), fsck(8) and mkfs(8) look for it.
 //!
-//! Goal: an fstab line and the usual commands do what they do for any file system. Method: a mount namespace
-//! in which /sbin holds links to the program, /run is empty and another fstab is read; each script runs there
-//! and the machine sees nothing of it.
+//! Goal: an fstab line and the usual commands do what they do for any file system.
+//! Method: a mount namespace in which /sbin holds links to the program, /run is empty
+//! and another fstab is read; each script runs there and the machine sees nothing of it.
 
 mod bench;
 
@@ -160,8 +160,9 @@ fn nothing_is_said_unless_asked_for() {
     );
 }
 
-/// Goal: an option that was typed holds, though mount(8) leaves out what are its own defaults. Method: set-id bits and devices asked for, not
-/// asked for, refused, and of a pool that is not root's.
+/// Goal: an option that was typed holds, though mount(8) leaves out what are its own
+/// defaults. Method: set-id bits and devices asked for, not asked for, refused, and of
+/// a pool that is not root's.
 #[test]
 fn suid_and_dev_are_the_callers_defaults() {
     prints(

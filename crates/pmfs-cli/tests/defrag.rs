@@ -52,8 +52,9 @@ fn content(number: u8) -> Vec<u8> {
     words.flatten().collect()
 }
 
-/// Goal: a defrag that is killed leaves every file as it was, and the next one does what was left. Method: a pool with many gaps,
-/// mounted; kill -9 a little later each time, until one comes to its end.
+/// Goal: a defrag that is killed leaves every file as it was, and the next one does
+/// what was left. Method: a pool with many gaps, mounted; kill -9 a little later each
+/// time, until one comes to its end.
 #[test]
 fn a_defrag_that_is_killed_loses_nothing() {
     let Some(bench) = Bench::mounted(&[]) else {

@@ -1,4 +1,5 @@
-//! `--emulate`: by the mount and by `pmfs run`, told by `info` and `--stats`, refused with the way out.
+//! `--emulate`: by the mount and by `pmfs run`, told by `info` and `--stats`, refused
+//! with the way out.
 
 mod bench;
 

@@ -1,5 +1,6 @@
-//! Handles of files (`name_to_handle_at(2)`), by which NFS names them: they hold as long as the file does, also over an unmount, and no longer.
-//! And the flags that lsattr(1) and chattr(1) ask for.
+//! Handles of files (`name_to_handle_at(2)`), by which NFS names them: they hold as
+//! long as the file does, also over an unmount, and no longer. And the flags that
+//! lsattr(1) and chattr(1) ask for.
 
 mod bench;
 
@@ -8,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use bench::{Bench, text};
 
-/// `take NAME...` prints a handle a line; `open DIR` reads such lines and prints, of each, where it leads, or the error; `flags NAME` prints and sets
-/// the flags of a file.
+/// `take NAME...` prints a handle a line; `open DIR` reads such lines and prints, of
+/// each, where it leads, or the error; `flags NAME` prints and sets the flags of a file.
 const SCRIPT: &str = "
 import ctypes, errno, fcntl, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,5 @@
-//! `pmfs info --open --locks` and `pmfs top`: who has a pool and what for. The test itself is one who has it.
+//! `pmfs info --open --locks` and `pmfs top`: who has a pool and what for. The test
+//! itself is one who has it.
 
 mod bench;
 
@@ -18,7 +19,8 @@ const POSIX: LockOwner = LockOwner {
     id: 0,
 };
 
-/// Two instances: one with a file open and locked, one that holds and locks a file without a name. Their inodes.
+/// Two instances: one with a file open and locked, one that holds and locks a file
+/// without a name. Their inodes.
 fn two_who_hold(bench: &Bench) -> (Fs, Fs, u64, u64) {
     let open = || Fs::open(&bench.path("pool"), &OpenOptions::default()).unwrap();
     let (fs, other) = (open(), open());

@@ -1,4 +1,5 @@
-//! Pools that aren't, aren't any more, or aren't yet: what each command says of them, and what fsck makes good.
+//! Pools that aren't, aren't any more, or aren't yet: what each command says of them,
+//! and what fsck makes good.
 
 mod bench;
 

@@ -285,8 +285,8 @@ fn a_grown_pool_is_mounted_like_any() {
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
 }
 
-/// Goal: a growing that is killed leaves the pool as before or as after. Method: killed after each of its
-/// barriers, at it and some instructions later, so between the stores of the superblock too.
+/// Goal: a growing that is killed leaves the pool as before or as after. Method: killed after each
+/// of its barriers, at it and some instructions later, so between the stores of the superblock too.
 #[test]
 fn grow_may_be_killed_at_any_barrier() {
     let bench = filled();
@@ -330,8 +330,8 @@ fn grow_may_be_killed_at_any_barrier() {
     assert!(torn > 0, "no kill fell into the superblock's store");
 }
 
-/// Kills a growing of `base` after each single instruction around the store of the superblock in block 0, which
-/// lies between barrier `barrier` and the next. Answers how often it was torn.
+/// Kills a growing of `base` after each single instruction around the store of the superblock in
+/// block 0, which lies between barrier `barrier` and the next. Answers how often it was torn.
 fn torn_between(bench: &Bench, size: &str, barrier: u32) -> u32 {
     let cut_at = |later: u32| {
         fs::copy(bench.path("base"), bench.path("cut")).unwrap();
@@ -353,7 +353,8 @@ fn torn_between(bench: &Bench, size: &str, barrier: u32) -> u32 {
     torn.count() as u32
 }
 
-/// Unmounts. A child that another test of this process forks meanwhile may hold a file of the mount for a moment.
+/// Unmounts. A child that another test of this process forks meanwhile may hold a file
+/// of the mount for a moment.
 fn umount(bench: &Bench) {
     bench::wait_until("unmounted", || {
         bench.run(&["umount", "mnt"]).status.success()

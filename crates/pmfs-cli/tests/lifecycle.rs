@@ -234,8 +234,8 @@ fn options_reach_the_kernel() {
     bench.mount(&[]);
 }
 
-/// Goal: nobody else than root says which programs run as root. Method: each way to write to the pool, or to put another in its place,
-/// given to others; mounting, and mounting anew.
+/// Goal: nobody else than root says which programs run as root. Method: each way to write to
+/// the pool, or to put another in its place, given to others; mounting, and mounting anew.
 #[test]
 fn a_pool_that_others_can_write_is_not_mounted_with_suid() {
     use std::os::unix::fs::{PermissionsExt, chown};
@@ -334,7 +334,7 @@ fn sigterm_unmounts_and_closes() {
     assert_eq!(fs::read(bench.file("a")).unwrap(), b"x");
 }
 
-/// Who has a file open gets errors; the pool is clean all the same.
+/// A program with a file open gets errors; the pool is clean all the same.
 #[test]
 fn sigterm_ends_a_busy_mount() {
     let Some(mut bench) = Bench::mounted(&[]) else {

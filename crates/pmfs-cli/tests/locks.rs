@@ -1,5 +1,6 @@
-//! Locks of files on a mount: POSIX ranges, ranges of an open file (OFD) and flock(2). They exclude, a waiter can be
-//! killed or interrupted, and whatever ends a lock elsewhere on Linux ends it here.
+//! Locks of files on a mount: POSIX ranges, ranges of an open file (OFD) and flock(2).
+//! They exclude, a waiter can be killed or interrupted, and whatever ends a lock
+//! elsewhere on Linux ends it here.
 
 mod bench;
 
@@ -56,7 +57,8 @@ fn a_killed_holder_lets_the_waiter_in() {
     }
 }
 
-/// Goal: SIGKILL ends a wait at once, and nothing is left of it: neither the lock nor the wish for it.
+/// Goal: SIGKILL ends a wait at once, and nothing is left of it: neither the lock nor
+/// the wish for it.
 #[test]
 fn a_waiter_can_be_killed() {
     let Some(bench) = mounted() else { return };

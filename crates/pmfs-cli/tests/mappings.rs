@@ -1,5 +1,5 @@
-//! Files that programs map MAP_SHARED below one mount while others use them: below another mount of the pool, by the library, by
-//! a tool. Nobody sees old bytes, and nothing that was stored is lost.
+//! Files that programs map MAP_SHARED below one mount while others use them: below another mount of
+//! the pool, by the library, by a tool. Nobody sees old bytes, and nothing that was stored is lost.
 
 mod bench;
 
@@ -101,7 +101,8 @@ impl Drop for Stopped {
     }
 }
 
-/// Linux 6.6 and later map files that are open for direct I/O; before, read(2) is served from pages.
+/// Linux 6.6 and later map files that are open for direct I/O; before, read(2) is
+/// served from pages.
 fn has_direct_mappings() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release
@@ -160,8 +161,8 @@ fn mappings_and_calls_agree() {
     both.end();
 }
 
-/// Goal: the kernel says which READ fills pages. Method: read(2) leaves no record, a mapping does, of what it may do; the end of
-/// the last handle takes it away.
+/// Goal: the kernel says which READ fills pages. Method: read(2) leaves no record, a
+/// mapping does, of what it may do; the end of the last handle takes it away.
 #[test]
 fn the_kernel_tells_pages_from_reads() {
     let Some(both) = both(PAGE) else { return };
@@ -189,7 +190,8 @@ fn the_kernel_tells_pages_from_reads() {
     assert_eq!(open.iter().filter(mapped).count(), 2, "{report}");
     let text = both.bench.ok(&["info", "--open", "pool"]);
     assert!(text.contains("/f, mapped"), "{text}");
-    // Who opens it for writing alone can't map it; who opens it for both may store to the page without a word.
+    // A descriptor for writing alone can't map it; through one for both a program may store to
+    // the page without a word.
     let mut options = OpenOptions::new();
     let writer = options.write(true).open(both.first()).unwrap();
     assert_eq!(kinds(), [false, false]);
@@ -225,9 +227,10 @@ fn counting_under_flock() {
     both.end();
 }
 
-/// Goal: mounts that ask each other for pages all the time both get on, though all their workers may wait for the other one, which
-/// can't give back what it has without one of its own. Method: programs below both count without any lock in more files than two
-/// mounts have workers (for each file the kernel asks for pages once at a time), each in bytes of its own.
+/// Goal: mounts that ask each other for pages all the time both get on, though all their
+/// workers may wait for the other one, which can't give back what it has without one of its
+/// own. Method: programs below both count without any lock in more files than two mounts have
+/// workers (for each file the kernel asks for pages once at a time), each in bytes of its own.
 #[test]
 fn asking_each_other() {
     const STEPS: u64 = 200;
@@ -256,8 +259,8 @@ fn asking_each_other() {
     both.end();
 }
 
-/// Goal: who asks comes through, however busy the program with the mapping is. Method: two programs store to 16 pages as fast
-/// as they can, while the library writes and reads.
+/// Goal: who asks comes through, however busy the program with the mapping is. Method: two
+/// programs store to 16 pages as fast as they can, while the library writes and reads.
 #[test]
 fn asking_a_busy_program() {
     let Some(both) = both(16 * PAGE) else { return };
@@ -311,11 +314,13 @@ fn said(child: Child) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Reads the header of WAL's index as its readers do: it stands there twice, and counts if both are the same. How often it did.
+/// Reads the header of WAL's index as its readers do: it stands there twice, and counts
+/// if both are the same. How often it did.
 fn looks_at_index(fs: &Fs, done: &AtomicBool) -> u64 {
     let mut looked = 0;
     while !done.load(Ordering::SeqCst) {
-        // Removed by the last one to close the database, unless another one is just closing it, too.
+        // Removed by the last one to close the database, unless another one is just
+        // closing it, too.
         let Ok(attr) = fs.walk(b"/db-shm", true) else {
             continue;
         };
@@ -333,7 +338,8 @@ fn looks_at_index(fs: &Fs, done: &AtomicBool) -> u64 {
     looked
 }
 
-/// SQLite's WAL mode has an index in shared memory (`-shm`), which it maps, here from both sides, while the library looks at it.
+/// SQLite's WAL mode has an index in shared memory (`-shm`), which it maps, here from
+/// both sides, while the library looks at it.
 #[test]
 fn sqlite_in_wal_mode() {
     const TRANSACTIONS: usize = 200;
@@ -374,7 +380,8 @@ fn sqlite_in_wal_mode() {
     both.end();
 }
 
-/// A mount that does not run holds up who needs the pages, and is told of; when it goes on, so do they.
+/// A mount that does not run holds up who needs the pages, and is told of; when it goes
+/// on, so do they.
 #[test]
 fn a_stopped_mount_is_told_of() {
     let Some(both) = both(PAGE) else { return };
@@ -425,9 +432,10 @@ fn a_killed_mount_holds_nobody_up() {
     both.end();
 }
 
-/// Goal: a daemon that is killed while its kernel gives pages back ends, and holds nobody up, neither those who asked nor the programs
-/// below its own mount. Method: programs below both mounts store to many pages, so that at most instants some are being given
-/// back; one daemon is killed at another instant each time.
+/// Goal: a daemon that is killed while its kernel gives pages back ends, and holds
+/// nobody up, neither those who asked nor the programs below its own mount. Method:
+/// programs below both mounts store to many pages, so that at most instants some are
+/// being given back; one daemon is killed at another instant each time.
 #[test]
 fn a_mount_is_killed_while_it_gives_back() {
     for round in 0..5 {
@@ -452,7 +460,8 @@ fn a_mount_is_killed_while_it_gives_back() {
         assert_eq!(fs.read(f, 0, &mut bytes).unwrap(), 8);
         assert_eq!(fs.write(f, 8, &bytes).unwrap(), 8);
         fs::write(&stop, "").unwrap();
-        // Whatever it waited for below the first mount is refused; if it had all pages it has not noticed.
+        // Whatever it waited for below the first mount is refused; if it had all pages
+        // it has not noticed.
         if mappers[0].says().is_empty() {
             assert_eq!(mappers[0].ended().signal(), Some(Signal::BUS.as_raw()));
         }
@@ -463,8 +472,8 @@ fn a_mount_is_killed_while_it_gives_back() {
     }
 }
 
-/// A mapping of a file that others cut shows zeros behind the end in its last page, and SIGBUS is for pages beyond; what was
-/// stored behind the end does not come back.
+/// A mapping of a file that others cut shows zeros behind the end in its last page, and
+/// SIGBUS is for pages beyond; what was stored behind the end does not come back.
 #[test]
 fn others_cut_what_is_mapped() {
     let Some(both) = both(3 * PAGE) else { return };
@@ -516,8 +525,8 @@ fn pins(both: &Both) -> usize {
     fs.kernel_copies().iter().filter(|copy| copy.is_pin).count()
 }
 
-/// A program below `pmfs run` maps the pool's own blocks; one below the mount has pages of the kernel's. Both see the same, or the
-/// second one to come is refused.
+/// A program below `pmfs run` maps the pool's own blocks; one below the mount has pages
+/// of the kernel's. Both see the same, or the second one to come is refused.
 #[test]
 fn blocks_and_pages() {
     let Some(both) = both(2 * PAGE) else {
@@ -564,7 +573,8 @@ fn blocks_and_pages() {
     let mut pages = Mapper::of(&both.second(), "rw", 2 * PAGE);
     assert_eq!(pages.load(5, 2), [7, 9]);
     pages.does("store f 7 1");
-    // Now it is the other way round: who comes second goes through the mount, and both see the same.
+    // Now it is the other way round: who comes second goes through the mount, and both
+    // see the same.
     let mut run = below_run("rw");
     assert!(!shows_blocks(&run), "{}", run.maps());
     assert_eq!(run.load(5, 3), [7, 9, 1]);

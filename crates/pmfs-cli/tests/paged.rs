@@ -1,5 +1,6 @@
-//! Mounts that read and write files through the kernel's pages, as all do before Linux 6.6 (`-o paged`): what is opened for writing alone
-//! goes past them, so that a write is whole, and agrees with what programs have mapped.
+//! Mounts that read and write files through the kernel's pages, as all do before Linux
+//! 6.6 (`-o paged`): what is opened for writing alone goes past them, so that a write
+//! is whole, and agrees with what programs have mapped.
 
 mod bench;
 
@@ -28,7 +29,8 @@ fn end(bench: &Bench) {
     bench.ok(&["fsck", "pool"]);
 }
 
-/// Appends records by a descriptor, while another process looks at the size: it never sees a part of one.
+/// Appends records by a descriptor, while another process looks at the size: it never
+/// sees a part of one.
 fn appends_are_whole(paged: &str, open: &OpenOptions) {
     let Some(bench) = Bench::mounted(&["-o", paged]) else {
         return;
@@ -69,7 +71,8 @@ fn appends_past_all_pages_are_whole() {
     appends_are_whole("paged=never", OpenOptions::new().append(true).read(true));
 }
 
-/// A file that is mapped, read and written below one mount, by a descriptor for writing alone among them.
+/// A file that is mapped, read and written below one mount, by a descriptor for writing
+/// alone among them.
 #[test]
 fn what_goes_past_pages_agrees_with_them() {
     let Some(bench) = Bench::mounted(&["-o", "paged=always"]) else {
@@ -109,7 +112,8 @@ fn what_goes_past_pages_agrees_with_them() {
     end(&bench);
 }
 
-/// A program stores to pages as fast as it can while others write past them: nobody waits for ever, and nothing is lost.
+/// A program stores to pages as fast as it can while others write past them: nobody
+/// waits for ever, and nothing is lost.
 #[test]
 fn writing_past_pages_of_a_busy_program() {
     let Some(bench) = Bench::mounted(&["-o", "paged=always"]) else {

@@ -1,5 +1,6 @@
-//! `--protect`: by the mount and by `pmfs run`, told by both and by `info`, refused with the way out; files come out as they went in,
-//! whatever closes the pool. That it keeps stray stores away is shown by `run/stray.rs`.
+//! `--protect`: by the mount and by `pmfs run`, told by both and by `info`, refused
+//! with the way out; files come out as they went in, whatever closes the pool. That it
+//! keeps stray stores away is shown by `run/stray.rs`.
 
 mod bench;
 

@@ -127,8 +127,9 @@ fn change_and_look(bench: &Bench, round: u64) {
     library.close().unwrap();
 }
 
-/// Goal: what somebody changes who has just come, the mount shows at once. Method: programs look at all names all the time, so that the
-/// kernel remembers them, those that are absent too, and answers are on their way at any moment.
+/// Goal: what somebody changes who has just come, the mount shows at once. Method:
+/// programs look at all names all the time, so that the kernel remembers them, those
+/// that are absent too, and answers are on their way at any moment.
 #[test]
 fn what_was_remembered_is_not_believed() {
     let Some(bench) = mounted(&[]) else { return };
@@ -179,8 +180,9 @@ fn seen(bench: &Bench, library: &Fs, name: &str) -> Ino {
     library.lookup(ROOT_INO, name.as_bytes()).unwrap().ino
 }
 
-/// Goal: what has lost its last name goes when nobody has it open any more, also where the kernel has looked it up by its number, as programs
-/// below `pmfs run` do that map it. Method: such a look, before the name is taken away, and after; open meanwhile.
+/// Goal: what has lost its last name goes when nobody has it open any more, also where
+/// the kernel has looked it up by its number, as programs below `pmfs run` do that map
+/// it. Method: such a look, before the name is taken away, and after; open meanwhile.
 #[test]
 fn a_name_by_number_keeps_nothing() {
     let Some(bench) = Bench::mounted(&[]) else {

@@ -1,8 +1,8 @@
 //! Bad surroundings.
 //!
-//! Goal: each ends in one line that names the cause and a way out, or at worst in EIO; never in a signal, a hang or
-//! a mount that can't be taken away. Method: each is made, if need be in a mount namespace of its own, and the
-//! words and codes are looked at.
+//! Goal: each ends in one line that names the cause and a way out, or at worst in EIO;
+//! never in a signal, a hang or a mount that can't be taken away. Method: each is made,
+//! if need be in a mount namespace of its own, and the words and codes are looked at.
 
 mod bench;
 
@@ -16,7 +16,8 @@ use bench::{Bench, text};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 
-/// In a namespace of its own, with what scripts use. `as_user` runs a copy of the program as nobody.
+/// In a namespace of its own, with what scripts use. `as_user` runs a copy of the
+/// program as nobody.
 fn in_a_namespace(bench: &Bench, script: &str) -> Output {
     let before = r#"
         chmod 755 . && cp "$PMFS" copy && chown nobody . mnt
@@ -146,8 +147,8 @@ fn no_fusermount3() {
     );
 }
 
-/// Locks of a device belong to the node that it was opened by, so one with several names could have several first openers. What
-/// isn't DAX is no pool, whatever its node.
+/// Locks of a device belong to the node that it was opened by, so one with several names
+/// could have several first openers. What isn't DAX is no pool, whatever its node.
 #[test]
 fn nodes_of_a_block_device() {
     for command in ["mkfs --force --size 64M", "mount", "fsck", "ls"] {
@@ -160,7 +161,8 @@ fn nodes_of_a_block_device() {
     }
 }
 
-/// The same pool below an overlay, in another container: another file to the kernel, whose locks are others.
+/// The same pool below an overlay, in another container: another file to the kernel,
+/// whose locks are others.
 #[test]
 fn a_pool_below_an_overlay() {
     let overlay = |pool| {
@@ -271,7 +273,8 @@ fn a_pool_that_is_truncated_under_its_mount() {
     bench.umount();
 }
 
-/// A sparse pool beside a file that takes all but so many pages of the rest; then calls that need more.
+/// A sparse pool beside a file that takes all but so many pages of the rest; then calls
+/// that need more.
 fn full_up(bench: &mut Bench, pages: u64) {
     bench.ok(&["mkfs", "--force", "--sparse", "--size", "64M", "full/pool"]);
     bench.mount_pool("full/pool", &[]);
@@ -327,7 +330,8 @@ fn a_sparse_pool_on_a_full_tmpfs() {
         return;
     }
     let mut bench = Bench::empty();
-    // Not with a namespace: the daemon has to be seen from here. Taken away by hand, and by the guard.
+    // Not with a namespace: the daemon has to be seen from here. Taken away by hand,
+    // and by the guard.
     struct Full(std::path::PathBuf);
     impl Drop for Full {
         fn drop(&mut self) {
@@ -341,7 +345,8 @@ fn a_sparse_pool_on_a_full_tmpfs() {
         .status();
     assert!(mounted.unwrap().success());
     let full = Full(bench.path("full"));
-    // What is left when the pool wants more decides what fails first: data, a node, an inode, a name.
+    // What is left when the pool wants more decides what fails first: data, a node, an
+    // inode, a name.
     for pages in [0, 1, 2, 3, 5, 9, 20, 300] {
         full_up(&mut bench, pages);
     }

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use bench::{Bench, text};
 
-/// A tree with all that has to be kept: times, modes, a hole, a link, two names of one file, a long name.
+/// A tree with all that has to be kept: times, modes, a hole, a link, two names of one
+/// file, a long name.
 fn tree(at: &Path) {
     fs::create_dir_all(at.join("sub/empty")).unwrap();
     fs::write(at.join("file"), vec![7; 3 << 20]).unwrap();
@@ -438,8 +439,8 @@ impl Drop for Writer {
     }
 }
 
-/// Goal: what is saved of a mount is of one instant. Method: two files that a writer keeps in step, and a
-/// reader whose access times are stored all the while.
+/// Goal: what is saved of a mount is of one instant. Method: two files that a writer
+/// keeps in step, and a reader whose access times are stored all the while.
 #[test]
 fn a_mounted_pool_is_saved_as_of_one_instant() {
     let Some(bench) = Bench::mounted(&[]) else {
@@ -477,7 +478,8 @@ fn a_mounted_pool_is_saved_as_of_one_instant() {
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
 }
 
-/// Goal: a `save` that dies holds nobody up. Method: one whose output nobody takes, killed while writers wait.
+/// Goal: a `save` that dies holds nobody up. Method: one whose output nobody takes,
+/// killed while writers wait.
 #[test]
 fn a_killed_save_lets_the_mount_go_on() {
     let Some(bench) = Bench::mounted(&[]) else {
@@ -521,7 +523,8 @@ fn a_killed_save_lets_the_mount_go_on() {
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
 }
 
-/// Unmounts. A child that another test of this process forks meanwhile may hold a file of the mount for a moment.
+/// Unmounts. A child that another test of this process forks meanwhile may hold a file
+/// of the mount for a moment.
 fn umount(bench: &Bench) {
     bench::wait_until("unmounted", || {
         bench.run(&["umount", "mnt"]).status.success()

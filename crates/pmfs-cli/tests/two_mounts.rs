@@ -1,5 +1,5 @@
-//! Two mounts of one pool, by two daemons, and a program that uses the library beside them: each sees at once what
-//! the others do, locks exclude among all, and one that dies holds nobody up.
+//! Two mounts of one pool, by two daemons, and a program that uses the library beside them: each
+//! sees at once what the others do, locks exclude among all, and one that dies holds nobody up.
 
 mod bench;
 
@@ -59,7 +59,8 @@ impl Both {
     /// Ends both; the pool has to be clean and sound then.
     fn end(self) {
         for dir in ["mnt", "other"] {
-            // A child that another test of this process forks meanwhile may hold a file for a moment.
+            // A child that another test of this process forks meanwhile may hold a file
+            // for a moment.
             wait_until("unmounted", || {
                 self.bench.run(&["umount", dir]).status.success()
             });
@@ -81,8 +82,8 @@ const WHOLE: LockRange = LockRange {
     end: u64::MAX,
 };
 
-/// Goal: the next call sees it. Method: each change through one mount, looked at through the other, which has
-/// looked at the same name before and would remember it, if it did.
+/// Goal: the next call sees it. Method: each change through one mount, looked at through
+/// the other, which has looked at the same name before and would remember it, if it did.
 #[test]
 fn what_one_does_the_other_sees() {
     let Some(both) = both() else { return };
@@ -133,8 +134,9 @@ fn what_one_does_the_other_sees() {
     both.end();
 }
 
-/// Goal: open(2) with O_CREAT opens what somebody beside the mount has made since the kernel looked. Method: both sides open and
-/// remove one name as fast as they can; nobody is told that it exists.
+/// Goal: open(2) with O_CREAT opens what somebody beside the mount has made since the
+/// kernel looked. Method: both sides open and remove one name as fast as they can;
+/// nobody is told that it exists.
 #[test]
 fn files_made_on_both_sides_at_once() {
     let Some(both) = both() else { return };
@@ -200,7 +202,8 @@ fn directories_and_kinds_of_file() {
     both.end();
 }
 
-/// Numbers of inodes come back soon; what one mount remembers of an old one must not be taken for the new.
+/// Numbers of inodes come back soon; what one mount remembers of an old one must not be
+/// taken for the new.
 #[test]
 fn numbers_that_come_back() {
     let Some(both) = both() else { return };
@@ -221,7 +224,8 @@ fn numbers_that_come_back() {
     both.end();
 }
 
-/// Unlinked through one and open in the other: it is there until closed, and its space comes back then.
+/// Unlinked through one and open in the other: it is there until closed, and its space
+/// comes back then.
 #[test]
 fn unlinked_and_open() {
     let Some(both) = both() else { return };
@@ -312,8 +316,8 @@ fn locks_exclude_a_library_process() {
     both.end();
 }
 
-/// Goal: a daemon that is killed leaves nothing locked, and the other serves on. Method: who waits through the
-/// other gets in, and works.
+/// Goal: a daemon that is killed leaves nothing locked, and the other serves on.
+/// Method: who waits through the other gets in, and works.
 #[test]
 fn one_daemon_is_killed() {
     for (lock, unlock) in [

@@ -1,5 +1,5 @@
-//! What Linux does not tell the daemon of a mount: that programs have stored to pages when it asks where a file has data and how
-//! many blocks, and by which flags `pwritev2(2)` writes.
+//! What Linux does not tell the daemon of a mount: that programs have stored to pages when it
+//! asks where a file has data and how many blocks, and by which flags `pwritev2(2)` writes.
 
 mod bench;
 
@@ -24,8 +24,9 @@ fn sparse(path: &Path) {
     file.set_len((PAGES * PAGE) as u64).unwrap();
 }
 
-/// Goal: what is stored in a hole is data for everybody at once. Method: pages are stored to, one by one, while a descriptor that was open before,
-/// and others, look; nothing is written back by itself in so short a time.
+/// Goal: what is stored in a hole is data for everybody at once. Method: pages are
+/// stored to, one by one, while a descriptor that was open before, and others, look;
+/// nothing is written back by itself in so short a time.
 fn stores_are_data(options: &[&str]) {
     let Some(bench) = Bench::mounted(options) else {
         return;
@@ -72,7 +73,8 @@ fn stores_are_data_at_once_where_all_is_remembered() {
     stores_are_data(&["-o", "cache"]);
 }
 
-/// Programs that copy by holes lose nothing of what was stored before they began; nor do those that have the pool themselves.
+/// Programs that copy by holes lose nothing of what was stored before they began; nor
+/// do those that have the pool themselves.
 #[test]
 fn sparse_copies_have_what_was_stored() {
     let Some(bench) = Bench::mounted(&[]) else {
@@ -137,8 +139,8 @@ const RWF_NOAPPEND: i32 = 0x20;
 const O_RDWR: i32 = 2;
 const O_APPEND: i32 = 0o2000;
 
-/// Goal: nobody's lines are written over. Method: three append to one file, one through a mount by RWF_APPEND, one through it by
-/// O_APPEND, one by the library.
+/// Goal: nobody's lines are written over. Method: three append to one file, one through
+/// a mount by RWF_APPEND, one through it by O_APPEND, one by the library.
 #[test]
 fn appends_by_flag_beside_others() {
     const LINES: usize = 1000;
@@ -176,7 +178,8 @@ fn appends_by_flag_beside_others() {
     bench.ok(&["fsck", "pool"]);
 }
 
-/// RWF_NOAPPEND writes where it says, also once others have made the file longer; a write to there is no append.
+/// RWF_NOAPPEND writes where it says, also once others have made the file longer; a
+/// write to there is no append.
 #[test]
 fn writes_inside_are_no_appends() {
     let Some(bench) = Bench::mounted(&[]) else {

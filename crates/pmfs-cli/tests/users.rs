@@ -1,4 +1,5 @@
-//! `pmfs run` on a directory that others use, too: the mount lasts as long as any run does; and pools that change their names.
+//! `pmfs run` on a directory that others use, too: the mount lasts as long as any run
+//! does; and pools that change their names.
 
 mod bench;
 
@@ -76,7 +77,8 @@ fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// The first that began ends first; what another runs that the library is not loaded into finds its files all the time.
+/// The first that began ends first; what another runs that the library is not loaded
+/// into finds its files all the time.
 #[test]
 fn the_last_run_takes_the_mount_away() {
     let Some(runs) = runs() else { return };
@@ -95,7 +97,7 @@ fn the_last_run_takes_the_mount_away() {
     runs.is_taken_away();
 }
 
-/// Whoever is killed, its programs go on, and the mount goes with the last of them.
+/// When a run is killed its programs go on, and the mount goes with the last of them.
 #[test]
 fn killed_runs_keep_nothing_but_their_programs() {
     let Some(runs) = runs() else { return };
@@ -114,7 +116,8 @@ fn killed_runs_keep_nothing_but_their_programs() {
     runs.is_taken_away();
 }
 
-/// Goal: runs that come and go at the same time find their mount, always. Method: several one after another, in several threads.
+/// Goal: runs that come and go at the same time find their mount, always. Method:
+/// several one after another, in several threads.
 #[test]
 fn runs_that_come_as_others_go() {
     let Some(runs) = runs() else { return };
@@ -129,7 +132,8 @@ fn runs_that_come_as_others_go() {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    // By a static program: the library is put back into the environment of others. Late: when others have gone.
+                    // By a static program: the library is put back into the environment
+                    // of others. Late: when others have gone.
                     let said = output(&mut runs.run("sleep 0.03; ./static mnt/file"));
                     assert_eq!(text(&said.stdout), "there\n");
                 }
@@ -166,7 +170,8 @@ fn a_killed_daemon_leaves_no_mount() {
     runs.is_taken_away();
 }
 
-/// Goal: a pool is the file that was mounted, whatever it is called. Method: it is renamed, and another is made by its name.
+/// Goal: a pool is the file that was mounted, whatever it is called. Method: it is
+/// renamed, and another is made by its name.
 #[test]
 fn a_pool_is_not_its_name() {
     let Some(runs) = runs() else { return };
@@ -245,7 +250,7 @@ fn a_run_stays_with_its_pool() {
     assert_eq!(runs.bench.ok(&["ls", "pool"]), "");
 }
 
-/// Who names the pool where the directory is meant is told which.
+/// A user that names the pool where the directory is meant is told which.
 #[test]
 fn umount_says_where_a_pool_is_mounted() {
     let Some(bench) = Bench::mounted(&[]) else {
@@ -391,8 +396,8 @@ impl Temporary {
     }
 }
 
-/// Goal: nothing is left of a pool for a run, however it ends. Method: runs that end well, badly, and by a signal to them or to their program, with a
-/// mount and without.
+/// Goal: nothing is left of a pool for a run, however it ends. Method: runs that end
+/// well, badly, and by a signal to them or to their program, with a mount and without.
 #[test]
 fn a_pool_for_the_time_of_a_run() {
     let Some(all) = Temporary::new() else { return };

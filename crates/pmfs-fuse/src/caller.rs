@@ -1,11 +1,12 @@
-//! Who made a request, as far as the kernel leaves something to be judged here.
+//! The user behind a request, as far as the kernel leaves something to be judged here.
 //!
-//! It never says who may list `trusted.` attributes, nor who is in the group of a file that is written to.
-//! Groups and capabilities are therefore read from /proc: the caller waits for the answer, so its thread is
-//! there. Where it can't be read the caller has no other groups, and capabilities if it is root.
+//! It never says who may list `trusted.` attributes, nor who is in the group of a file
+//! that is written to. Groups and capabilities are therefore read from /proc: the
+//! caller waits for the answer, so its thread is there. Where it can't be read the
+//! caller has no other groups, and capabilities if it is root.
 //!
-//! Nor does it say by which flags of `pwritev2(2)` something is written. These are arguments of the system call that the caller
-//! waits in.
+//! Nor does it say by which flags of `pwritev2(2)` something is written. These are
+//! arguments of the system call that the caller waits in.
 
 use std::fs;
 use std::thread;
@@ -22,7 +23,8 @@ pub use pmfs_posix::capability::SYS_ADMIN;
 /// Of `linux/fs.h`, since Linux 6.9.
 const RWF_NOAPPEND: u32 = 0x20;
 
-/// How long a caller may take to fall asleep in its system call, on a machine that is busy; and from one look to the next.
+/// How long a caller may take to fall asleep in its system call, on a machine that is
+/// busy; and from one look to the next.
 const PATIENCE: Duration = Duration::from_secs(1);
 const NAP_MIN: Duration = Duration::from_micros(10);
 const NAP_MAX: Duration = Duration::from_millis(2);
@@ -54,8 +56,8 @@ impl Caller {
         }
     }
 
-    /// Whether what it writes, to a file opened with O_APPEND or not, is to go to the end. `None`: it can't be told, as of who uses
-    /// io_uring or libaio, or may not be looked at.
+    /// Whether what it writes, to a file opened with O_APPEND or not, is to go to the end.
+    /// `None`: it can't be told, as of who uses io_uring or libaio, or may not be looked at.
     #[must_use]
     pub fn appends(&self, is_opened_so: bool) -> Option<bool> {
         let began = Instant::now();

@@ -32,7 +32,7 @@ pub enum MountError {
     OthersWrite {
         /// The pool, or a directory above it.
         path: PathBuf,
-        /// Who can.
+        /// The user or group that can.
         who: &'static str,
     },
     /// There is nothing at the mount point.

@@ -1,9 +1,10 @@
 //! Making a mount stand still, so that its pool can be copied as it is at one instant.
 //!
-//! Whoever wants that takes the pool's freeze lock ([`pmfs::Freeze`]) and then asks the mount by an ioctl on its
-//! root directory ([`ask`]). From then on calls that change anything wait at the [`Gate`]; the answer comes
-//! when those inside have ended. Readers go on. It is over when the lock falls: those who wait look at it from
-//! time to time, so nothing has to be said, and a copier that was killed holds nobody up.
+//! A copier takes the pool's freeze lock ([`pmfs::Freeze`]) and then asks the
+//! mount by an ioctl on its root directory ([`ask`]). From then on calls that change
+//! anything wait at the [`Gate`]; the answer comes when those inside have ended.
+//! Readers go on. It is over when the lock falls: those who wait look at it from time
+//! to time, so nothing has to be said, and a copier that was killed holds nobody up.
 
 use std::fs::File;
 use std::io;
@@ -34,8 +35,9 @@ pub enum Frozen {
     Damaged,
 }
 
-/// Asks the mount whose root is open as `root` to stand still, and waits until it does. The caller has the
-/// freeze lock, and keeps `root` open until it gives it up, so that the mount can't go before.
+/// Asks the mount whose root is open as `root` to stand still, and waits until it does.
+/// The caller has the freeze lock, and keeps `root` open until it gives it up, so that
+/// the mount can't go before.
 ///
 /// # Errors
 /// `PermissionDenied` for who is neither root nor the daemon's user; the mount is gone, or too old.
@@ -154,8 +156,8 @@ mod tests {
         }
     }
 
-    /// Goal: no change while frozen, whoever comes when; and on again when the lock falls.
-    /// Method: threads that count inside the gate; the count has to stand still between freeze and end.
+    /// Goal: no change while frozen, whoever comes when; and on again when the lock falls. Method:
+    /// threads that count inside the gate; the count has to stand still between freeze and end.
     #[test]
     fn nobody_is_inside_while_frozen() {
         let pool = tempfile::NamedTempFile::new().unwrap();

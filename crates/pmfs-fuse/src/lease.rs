@@ -1,14 +1,16 @@
 //! What the kernel may remember while the mount is alone in the pool (docs/adr/0015-leases.md).
 //!
-//! Then, and only then, an answer about a name or an inode holds for [`TERM`]; a path's directories are asked for once in that time
-//! instead of at each look. The engine knows who is alone, and lets nobody in before the mount's lease has ended ([`Fs::lease`]).
+//! Then, and only then, an answer about a name or an inode holds for [`TERM`]; a path's
+//! directories are asked for once in that time instead of at each look. The engine knows
+//! who is alone, and lets nobody in before the mount's lease has ended ([`Fs::lease`]).
 //!
-//! - A request learns at its beginning since when the mount has been alone, and asks for the lease once its answer is known: whatever that
-//!   says was then still so.
-//! - From there until the answer is sent it is *granting*. A lease ends when nobody is, and when the last answer that was sent holds no longer
-//!   ([`HELD`]). No new one is granted meanwhile.
+//! - A request learns at its beginning since when the mount has been alone, and asks
+//!   for the lease once its answer is known: whatever that says was then still so.
+//! - From there until the answer is sent it is *granting*. A lease ends when nobody is, and when
+//!   the last answer that was sent holds no longer ([`HELD`]). No new one is granted meanwhile.
 //!
-//! The time is the kernel's: it begins when the program that asked runs again and takes the answer in. `HELD` leaves it 40 ms for that.
+//! The time is the kernel's: it begins when the program that asked runs again and takes
+//! the answer in. `HELD` leaves it 40 ms for that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,12 +22,13 @@ use pmfs::{Alone, Fs};
 /// How long an answer holds.
 pub const TERM: Duration = Duration::from_millis(20);
 
-/// How long after the last answer was sent the kernel may go by it: the term, rounded up to the kernel's ticks (twice 10 ms at most), and
-/// what a program may be kept from running between the answer and its taking it in.
+/// How long after the last answer was sent the kernel may go by it: the term, rounded
+/// up to the kernel's ticks (twice 10 ms at most), and what a program may be kept from
+/// running between the answer and its taking it in.
 const HELD: Duration = Duration::from_millis(80);
 
-/// A lease begins with so many requests in a second: a program that looks at the mount before it attaches is not to wait for what that look
-/// was told.
+/// A lease begins with so many requests in a second: a program that looks at the mount
+/// before it attaches is not to wait for what that look was told.
 const BUSY: u64 = 64;
 
 /// From one look whether answers are still on their way to the next; each takes some microseconds.
@@ -73,8 +76,8 @@ impl Lease {
         })
     }
 
-    /// Ends the lease if somebody waits for that, or if nothing has been granted for a while, so that who comes then need not ask.
-    /// To be called at least once a second.
+    /// Ends the lease if somebody waits for that, or if nothing has been granted for a
+    /// while, so that who comes then need not ask. To be called at least once a second.
     pub fn tend(&self) {
         self.requests.store(0, Ordering::Relaxed);
         if !self.fs.has_lease() {

@@ -1,22 +1,25 @@
 //! PMFS as a mount, for programs that neither link the library nor run under the shim.
 //!
-//! The kernel's requests come in through `/dev/fuse` (`wire`), are translated (`adapter`), answered by the engine
-//! ([`pmfs::Fs`]) and sent back. Nothing is decided here that the engine could decide, and no data is
-//! cached: files are opened for direct I/O, because other faces of the same pool may change it at any time. Names and attributes
-//! live for zero seconds in the kernel, or for a moment while nobody else has the pool.
+//! The kernel's requests come in through `/dev/fuse` (`wire`), are translated (`adapter`),
+//! answered by the engine ([`pmfs::Fs`]) and sent back. Nothing is decided here that the
+//! engine could decide, and no data is cached: files are opened for direct I/O, because
+//! other faces of the same pool may change it at any time. Names and attributes live for
+//! zero seconds in the kernel, or for a moment while nobody else has the pool.
 //!
 //! - `wire`: the kernel's protocol and device. Knows no files.
-//! - [`mod@adapter`]: the mount, its workers, each request in the engine's terms. `fuser`, whose interface changes
-//!   with each release, mounts and shakes hands; only this module knows it.
-//! - `server`: one method for each request; identities of inodes, open files, locks, appending, set-id bits.
+//! - [`mod@adapter`]: the mount, its workers, each request in the engine's terms. `fuser`, whose
+//!   interface changes with each release, mounts and shakes hands; only this module knows it.
+//! - `server`: one method for each request; identities of inodes, open files, locks,
+//!   appending, set-id bits.
 //! - [`freeze`]: standing still while the pool is copied. [`remount`]: other flags.
 //! - [`lease`]: what the kernel may remember while nobody else is there.
 //! - [`lookups`]: which inodes the kernel knows, so that none is reused under it.
 //! - [`mounts`], [`unmount`], [`presence`]: finding a mount, ending it, and knowing that the pool
 //!   was let go.
 //!
-//! Absent on purpose: permission checks (`default_permissions` leaves them to the kernel), any policy on how a
-//! mount is started (that is the command's). POSIX ACLs are refused where the kernel does not enforce them.
+//! Absent on purpose: permission checks (`default_permissions` leaves them to the
+//! kernel), any policy on how a mount is started (that is the command's). POSIX ACLs
+//! are refused where the kernel does not enforce them.
 
 #![forbid(unsafe_code)]
 

@@ -2,12 +2,14 @@
 //!
 //! Invariants:
 //! - An inode's count is the number of replies that named it, less what the kernel has forgotten.
-//! - An entry is `held` if it was without a name while the kernel knew it; the engine then keeps the
-//!   inode, and so its number, until the count is 0. A number that the kernel knows is thus never
-//!   given to another file, and an unlinked file that is still open keeps its content.
-//! - As long as an entry is not `contested`, the size that the kernel goes by is the last that it was told: all changes were
-//!   its own. Once others have changed it, answers under way may leave the kernel with any size that was told.
-//! - The held ones are in a list of their own: the kernel may keep one by a name that it has remembered, and is told to drop it.
+//! - An entry is `held` if it was without a name while the kernel knew it; the engine then keeps
+//!   the inode, and so its number, until the count is 0. A number that the kernel knows is thus
+//!   never given to another file, and an unlinked file that is still open keeps its content.
+//! - As long as an entry is not `contested`, the size that the kernel goes by is the
+//!   last that it was told: all changes were its own. Once others have changed it,
+//!   answers under way may leave the kernel with any size that was told.
+//! - The held ones are in a list of their own: the kernel may keep one by a name that
+//!   it has remembered, and is told to drop it.
 
 use std::collections::HashMap;
 use std::mem;
@@ -137,8 +139,9 @@ impl LookupTable {
         self.shard(ino).known.contains_key(&ino)
     }
 
-    /// It has no name and the engine holds it. `false` if the kernel has forgotten it in the meantime, or if it
-    /// was held before (a file made without a name, linked, unlinked): then the caller has to release it.
+    /// It has no name and the engine holds it. `false` if the kernel has forgotten it
+    /// in the meantime, or if it was held before (a file made without a name, linked,
+    /// unlinked): then the caller has to release it.
     #[must_use]
     pub fn set_held(&self, ino: Ino) -> bool {
         let mut shard = self.shard(ino);
@@ -152,7 +155,8 @@ impl LookupTable {
         fresh
     }
 
-    /// Held ones that the kernel should have forgotten by now: those that nobody had open in two looks, in four, and so on.
+    /// Held ones that the kernel should have forgotten by now: those that nobody had
+    /// open in two looks, in four, and so on.
     pub fn long_held(&self, is_open: impl Fn(Ino) -> bool) -> Vec<Ino> {
         let mut found = Vec::new();
         for shard in &self.shards {
@@ -261,7 +265,8 @@ mod tests {
         assert!(!table.knows(10));
     }
 
-    /// Its own writes and truncates leave it certain; a size that it did not make does not, for as long as it knows the file.
+    /// Its own writes and truncates leave it certain; a size that it did not make does
+    /// not, for as long as it knows the file.
     #[test]
     fn the_kernel_knows_the_end_until_others_move_it() {
         let table = LookupTable::default();

@@ -59,8 +59,8 @@ pub fn copied(mount: &PoolMount) -> Option<MountError> {
     })
 }
 
-/// Other directories that it was bound to, and mount namespaces that have copies of it, each named by one of its processes, as far
-/// as this user may look.
+/// Other directories that it was bound to, and mount namespaces that have copies of it,
+/// each named by one of its processes, as far as this user may look.
 fn copies_of(mount: &PoolMount) -> Vec<String> {
     let is_copy = |at: &PoolMount| at.device == mount.device && at.pool == mount.pool;
     let bound = pool_mounts().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Locks that say "a mount serves this pool", held from before the pool is attached until after it was left. The
-//! kernel's unmount returns before the daemon has let go of the pool; who has to know (`pmfs umount`, a tool that
-//! wants the pool to itself) waits for them.
+//! Locks that say "a mount serves this pool", held from before the pool is attached until
+//! after it was left. The kernel's unmount returns before the daemon has let go of the pool;
+//! who has to know (`pmfs umount`, a tool that wants the pool to itself) waits for them.
 //!
 //! Two, because there may be several mounts of a pool:
-//! - a shared `flock(2)` on the pool file itself: any mount at all. It falls when its holder ends, however that
-//!   happens, needs no file of its own, reaches across containers, and is of another kind than the engine's byte
-//!   locks, so the two don't meet;
-//! - a locked byte far behind the engine's, whose number is the mount's name, drawn at random: this mount. A mount
-//!   tells its name to who asks ([`name_of`]).
+//! - a shared `flock(2)` on the pool file itself: any mount at all. It falls when its holder
+//!   ends, however that happens, needs no file of its own, reaches across containers, and is
+//!   of another kind than the engine's byte locks, so the two don't meet;
+//! - a locked byte far behind the engine's, whose number is the mount's name, drawn at
+//!   random: this mount. A mount tells its name to who asks ([`name_of`]).
 
 use std::fs::{self, File};
 use std::io;
@@ -120,9 +120,9 @@ pub fn wait_for(pool: &Path, name: u32, patience: Duration) -> Result<(), MountE
     Ok(())
 }
 
-/// Waits for a mount that is just ending, as `umount(8)` leaves it: taken out of the table, its daemon about to
-/// close the pool. Returns at once if the pool is mounted or nobody has it; what is wrong with it, if anything,
-/// who opens it next will say.
+/// Waits for a mount that is just ending, as `umount(8)` leaves it: taken out of the
+/// table, its daemon about to close the pool. Returns at once if the pool is mounted or
+/// nobody has it; what is wrong with it, if anything, who opens it next will say.
 pub fn wait_if_ending(pool: &Path) {
     let Ok(pool) = fs::canonicalize(pool) else {
         return;

@@ -1,5 +1,5 @@
-//! Telling a mount's daemon what a remount has changed: the kernel knows its own flags only. An ioctl without an
-//! argument on the mount's root directory, whose number says it all.
+//! Telling a mount's daemon what a remount has changed: the kernel knows its own flags only.
+//! An ioctl without an argument on the mount's root directory, whose number says it all.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,8 @@ impl Manner {
 /// Tells the daemon of the mount whose root is open as `root`.
 ///
 /// # Errors
-/// `PermissionDenied` for who is neither root nor the daemon's user; `EROFS` if a damaged pool is to be written.
+/// `PermissionDenied` for who is neither root nor the daemon's user; `EROFS` if a
+/// damaged pool is to be written.
 pub fn tell(root: &File, options: &MountOptions) -> io::Result<()> {
     let manner = Manner {
         atime: options.atime,

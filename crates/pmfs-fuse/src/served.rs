@@ -1,5 +1,6 @@
-//! Which pool a mount serves. The kernel's table has the name that the pool had when it was mounted; by now it may have another
-//! one, and another pool that. So the daemon is asked which file it has, and its present name.
+//! Which pool a mount serves. The kernel's table has the name that the pool had when it
+//! was mounted; by now it may have another one, and another pool that. So the daemon is
+//! asked which file it has, and its present name.
 
 use std::fs::{self, File};
 use std::io;
@@ -94,7 +95,8 @@ impl PoolMount {
         Served::read(&answer)
     }
 
-    /// Whether it is this pool that is mounted there. Where the daemon does not say, the name counts.
+    /// Whether it is this pool that is mounted there. Where the daemon does not say,
+    /// the name counts.
     #[must_use]
     pub fn serves(&self, pool: &Path) -> bool {
         match (self.served(), identity_of(pool)) {

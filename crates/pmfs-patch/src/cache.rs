@@ -1,9 +1,10 @@
 //! Where images are kept: a file for each library, by its build-id.
 //!
-//! Images are code that programs will run, so the cache trusts nobody but its owner and root: the directory and the
-//! file must belong to one of them and be writable by no one else, no symbolic link is followed inside, and the
-//! hashes are checked against the library as it is now, unless neither has changed since ([`verified`](crate::verified)).
-//! A file that fails any of that is never used, but made anew, beside it, and renamed over it; so two processes may do it at once.
+//! Images are code that programs will run, so the cache trusts nobody but its owner and root: the
+//! directory and the file must belong to one of them and be writable by no one else, no symbolic
+//! link is followed inside, and the hashes are checked against the library as it is now, unless
+//! neither has changed since ([`verified`](crate::verified)). A file that fails any of that is
+//! never used, but made anew, beside it, and renamed over it; so two processes may do it at once.
 
 use std::env;
 use std::fs::{DirBuilder, File};
@@ -47,8 +48,8 @@ impl Images {
         }
     }
 
-    /// Those of the user who runs this: /var/cache/pmfs/images for root, else $XDG_CACHE_HOME/pmfs/images or
-    /// ~/.cache/pmfs/images.
+    /// Those of the user who runs this: /var/cache/pmfs/images for root, else
+    /// $XDG_CACHE_HOME/pmfs/images or ~/.cache/pmfs/images.
     ///
     /// Fails if the environment names neither.
     pub fn of_user() -> Result<Self, PatchError> {
@@ -191,7 +192,8 @@ impl Images {
     }
 }
 
-/// Whether a file has to be on the disk before it gets its name. A record that is lost or torn does no harm.
+/// Whether a file has to be on the disk before it gets its name. A record that is lost
+/// or torn does no harm.
 enum Sync {
     Yes,
     No,

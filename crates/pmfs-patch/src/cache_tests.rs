@@ -1,5 +1,5 @@
-//! Goal: an image is used only if nobody else can have written it and it is of this library; else it is made anew.
-//! Method: a directory of the test's own, and this process's libc.
+//! Goal: an image is used only if nobody else can have written it and it is of this library;
+//! else it is made anew. Method: a directory of the test's own, and this process's libc.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -156,7 +156,8 @@ fn no_library() {
     assert!(!kept.is_made_anew());
 }
 
-/// What is verified is not read again, until one of the two files or the record has changed in any way.
+/// What is verified is not read again, until one of the two files or the record has
+/// changed in any way.
 #[test]
 fn verified_until_something_changes() {
     let mut kept = kept();
@@ -219,7 +220,8 @@ fn verified_until_something_changes() {
     }
 }
 
-/// Who a file belongs to decides; a test can't give files away everywhere, so what the system says is made up here.
+/// The owner of a file decides. A test can't give files away everywhere, so the system's
+/// answer is made up here.
 #[test]
 fn whose_file_it_is() {
     let kept = kept();
@@ -235,7 +237,8 @@ fn whose_file_it_is() {
     assert!(may_be_used(&of_root));
 }
 
-/// Eight at once, three times, on an empty cache and on a damaged image: all get the same good file.
+/// Eight at once, three times, on an empty cache and on a damaged image: all get the
+/// same good file.
 #[test]
 fn many_at_once() {
     let kept = kept();

@@ -1,11 +1,12 @@
-//! What is overwritten at a site: at least the five bytes of a jump, as whole instructions around the `syscall`,
-//! those before it preferred.
+//! What is overwritten at a site: at least the five bytes of a jump, as whole
+//! instructions around the `syscall`, those before it preferred.
 //!
 //! Instructions are moved into the stub only if the program can't tell:
 //! - nothing branches to an overwritten byte but the first, where the jump stands;
 //! - each falls through to the next; only the last may branch, directly;
-//! - the stack pointer is not changed, and the unwinder's rules are the same wherever a program counter in the stub
-//!   may be: up to the `syscall` as at the jump, behind it as behind the `syscall`;
+//! - the stack pointer is not changed, and the unwinder's rules are the same wherever a
+//!   program counter in the stub may be: up to the `syscall` as at the jump, behind it
+//!   as behind the `syscall`;
 //! - no second system call is among them.
 
 use std::fmt;
@@ -34,7 +35,8 @@ pub enum Reason {
         /// What stands against those behind it.
         after: Obstacle,
     },
-    /// The function around it has bytes that are no instruction: what else was read of it may be wrong.
+    /// The function around it has bytes that are no instruction: what else was read of
+    /// it may be wrong.
     DataInCode,
     /// What was to be moved doesn't fit into a stub, or can't be encoded there.
     NotMovable,
@@ -139,8 +141,8 @@ impl Surroundings<'_> {
         })
     }
 
-    /// How many bytes one, two, ... instructions before the site have, as far as they may be moved and are needed;
-    /// and what ended the list.
+    /// How many bytes one, two, ... instructions before the site have, as far as they
+    /// may be moved and are needed; and what ended the list.
     fn movable_before(&self, site: usize, needed: u64) -> (Vec<u64>, Obstacle) {
         let site_ip = self.instructions[site].ip();
         let mut found = Vec::new();

@@ -1,5 +1,6 @@
-//! Goal: each decision about what is overwritten, alone. Method: a few hand-assembled bytes at 0x1000, and what the
-//! surroundings are said to be; the `syscall` is the first that decoding finds.
+//! Goal: each decision about what is overwritten, alone. Method: a few hand-assembled
+//! bytes at 0x1000, and what the surroundings are said to be; the `syscall` is the
+//! first that decoding finds.
 
 use std::slice;
 
@@ -192,7 +193,8 @@ fn a_branch_may_come_last() {
     );
 }
 
-/// No change of rules up to the `syscall`, none from behind it on; right behind it there may be one.
+/// No change of rules up to the `syscall`, none from behind it on; right behind it
+/// there may be one.
 #[test]
 fn unwinding_stays_the_same() {
     let before = [MOV_EAX_39, SYSCALL, RET];

@@ -1,5 +1,5 @@
-//! The text, decoded: linearly from every place where code is known to begin, up to the next such place. Bytes are
-//! never searched for a pattern: 0f 05 inside of an immediate is no system call.
+//! The text, decoded: linearly from every place where code is known to begin, up to the next such
+//! place. Bytes are never searched for a pattern: 0f 05 inside of an immediate is no system call.
 
 use std::ops::Range;
 
@@ -8,13 +8,14 @@ use iced_x86::{Code as Mnemonic, Decoder, DecoderOptions, Instruction};
 /// All instructions, by address.
 pub(crate) struct Code {
     pub(crate) instructions: Vec<Instruction>,
-    /// Bytes that are no instruction, or would run into the next known beginning: their ranges, by address.
+    /// Bytes that are no instruction, or would run into the next known beginning: their
+    /// ranges, by address.
     pub(crate) undecoded: Vec<Range<u64>>,
 }
 
 impl Code {
-    /// `bytes` stand at `vaddr`; `sections` are the ranges of code in them; `starts` are sorted, and those outside
-    /// of a section are ignored.
+    /// `bytes` stand at `vaddr`; `sections` are the ranges of code in them; `starts`
+    /// are sorted, and those outside of a section are ignored.
     pub(crate) fn decode(
         bytes: &[u8],
         vaddr: u64,
@@ -100,8 +101,8 @@ mod tests {
         assert_eq!(code.index_of(0x1005), Some(1));
     }
 
-    /// A known beginning ends the run before it: the instruction that would span it is given up and counted, and
-    /// decoding goes on at the beginning.
+    /// A known beginning ends the run before it: the instruction that would span it is
+    /// given up and counted, and decoding goes on at the beginning.
     #[test]
     fn a_beginning_wins_over_what_runs_into_it() {
         // mov eax, imm32, of which only two bytes are left; then syscall.

@@ -3,7 +3,8 @@
 /// The encoding byte of a pointer that isn't there.
 pub(crate) const ENCODING_OMIT: u8 = 0xff;
 
-/// Bytes that stand at an address. Every read is checked; `None` is the end, or an encoding that isn't known.
+/// Bytes that stand at an address. Every read is checked; `None` is the end, or an
+/// encoding that isn't known.
 #[derive(Clone)]
 pub(crate) struct Reader<'data> {
     rest: &'data [u8],
@@ -96,8 +97,8 @@ impl<'data> Reader<'data> {
         })
     }
 
-    /// A pointer, absolute or relative to its own place; those two and the table's base (`data_base`) are what
-    /// linkers write for x86-64.
+    /// A pointer, absolute or relative to its own place; those two and the table's base
+    /// (`data_base`) are what linkers write for x86-64.
     pub(crate) fn pointer(&mut self, encoding: u8, data_base: u64) -> Option<u64> {
         let place = self.address;
         let value = self.value(encoding)?;

@@ -1,4 +1,5 @@
-//! What an image needs to know of a library's file: its text, where code may begin, and what points into it.
+//! What an image needs to know of a library's file: its text, where code may begin, and
+//! what points into it.
 
 use std::ops::Range;
 
@@ -57,8 +58,8 @@ impl From<object::Error> for PatchError {
 }
 
 impl<'data> Library<'data> {
-    /// Fails on whatever is not a shared library for x86-64 with a build-id, section headers and one executable
-    /// segment.
+    /// Fails on whatever is not a shared library for x86-64 with a build-id, section
+    /// headers and one executable segment.
     pub(crate) fn parse(data: &'data [u8]) -> Result<Self, PatchError> {
         let header = file_header(data)?;
         let segments = header.program_headers(LE, data)?;
@@ -161,8 +162,9 @@ impl<'data> Library<'data> {
         Ok(())
     }
 
-    /// Whatever a relocation makes point into the text: function pointers, tables of labels, resolvers. Addends of
-    /// every type count, also where the symbol's value would have to be added: one too many costs nothing.
+    /// Whatever a relocation makes point into the text: function pointers, tables of
+    /// labels, resolvers. Addends of every type count, also where the symbol's value
+    /// would have to be added: one too many costs nothing.
     fn read_relocations(&mut self, header: &'data Header) -> Result<(), PatchError> {
         let sections = header.sections(LE, self.data)?;
         let dynamic = sections.symbols(LE, self.data, elf::SHT_DYNSYM)?;
@@ -231,8 +233,8 @@ fn build_id<'data>(data: &'data [u8], segments: &[Segment]) -> Result<&'data [u8
     Err(PatchError::NoBuildId)
 }
 
-/// The one executable segment, as whole pages: what stands in the file around its ends is mapped with it, and what
-/// would lie behind the file's end is zero.
+/// The one executable segment, as whole pages: what stands in the file around its ends
+/// is mapped with it, and what would lie behind the file's end is zero.
 fn text(data: &[u8], segments: &[Segment]) -> Result<Text, PatchError> {
     let executable: Vec<&Segment> = segments
         .iter()

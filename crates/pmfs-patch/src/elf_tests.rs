@@ -1,5 +1,5 @@
-//! Goal: what can't be patched is refused with its cause, and damage never panics. Method: this process's libc, with
-//! bytes of its headers changed.
+//! Goal: what can't be patched is refused with its cause, and damage never panics.
+//! Method: this process's libc, with bytes of its headers changed.
 
 use std::fs;
 
@@ -142,8 +142,8 @@ fn cut_off() {
     }
 }
 
-/// Bytes of headers, symbols, relocations and unwind tables flipped, one at a time. What comes out doesn't matter, but
-/// that something does.
+/// Bytes of headers, symbols, relocations and unwind tables flipped, one at a time.
+/// What comes out doesn't matter, but that something does.
 #[test]
 fn damage_is_no_panic() {
     let good = libc();

@@ -1,5 +1,5 @@
-//! The bytes of an image file: header, patched text, stubs, site table. Plain integers, core and zerocopy only:
-//! the preloaded library compiles this very file, by path.
+//! The bytes of an image file: header, patched text, stubs, site table. Plain integers,
+//! core and zerocopy only: the preloaded library compiles this very file, by path.
 //!
 //! | at | pages |
 //! |---|---|
@@ -8,20 +8,22 @@
 //! | `stubs_offset` | the stubs, `stubs_len` bytes; unused bytes are int3 |
 //! | `table_offset` | `sites` times [`SiteRaw`], then zeros to the end of the page |
 //!
-//! Whoever maps it puts the text over the library's own, the stubs at base + `stubs_vaddr`, and one page of his
-//! own at base + `stubs_vaddr` + `entry_slot`, whose first 8 bytes are the address of the hook, and whose next 8 that of
-//! one that may change vector registers.
+//! A process that maps it puts the text over the library's own, the stubs at base + `stubs_vaddr`,
+//! and one page of his own at base + `stubs_vaddr` + `entry_slot`, whose first 8 bytes are
+//! the address of the hook, and whose next 8 that of one that may change vector registers.
 //! All addresses but those are relative to the module's base, as in its program headers.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// "PMFSTEXT", as a little-endian word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PMFSTEXT");
-/// Of the format and of the rules by which sites are patched: a change of either makes all images anew.
+/// Of the format and of the rules by which sites are patched: a change of either makes
+/// all images anew.
 pub const VERSION: u32 = 2;
 /// Bytes a page, in the file and in memory.
 pub const PAGE_BYTES: u64 = 4096;
-/// Where the stubs lie, relative to the module's base: 512 MiB below, within reach of a 32-bit jump.
+/// Where the stubs lie, relative to the module's base: 512 MiB below, within reach of a
+/// 32-bit jump.
 pub const STUBS_VADDR: i64 = -0x2000_0000;
 /// Stubs begin at multiples of this, and are one or two of it long.
 pub const STUB_ALIGN_BYTES: u32 = 64;
@@ -54,7 +56,8 @@ pub struct HeaderRaw {
     pub text_len: u64,
     /// Where the patched text stands in this file.
     pub text_offset: u64,
-    /// Where the original stands in the library's file: /proc/self/maps says it of the mapping to be replaced.
+    /// Where the original stands in the library's file: /proc/self/maps says it of the
+    /// mapping to be replaced.
     pub library_offset: u64,
     /// [`STUBS_VADDR`].
     pub stubs_vaddr: i64,
@@ -62,7 +65,8 @@ pub struct HeaderRaw {
     pub stubs_len: u64,
     /// Where the stubs stand in this file.
     pub stubs_offset: u64,
-    /// Offset in the stub area of the page whose first words point to the hooks: the page behind the stubs.
+    /// Offset in the stub area of the page whose first words point to the hooks: the
+    /// page behind the stubs.
     pub entry_slot: u64,
     /// Where the site table stands in this file.
     pub table_offset: u64,
@@ -78,11 +82,12 @@ pub struct HeaderRaw {
     pub header_sha256: [u8; 32],
 }
 
-/// One patched `syscall`. The table is sorted by `site`; stubs are laid out in the same order, so that it is sorted
-/// by `stub` too.
+/// One patched `syscall`. The table is sorted by `site`; stubs are laid out in the same
+/// order, so that it is sorted by `stub` too.
 ///
-/// A program counter in a stub stands for one in the library: up to and including the `syscall` at `pass` for
-/// `start_site`, behind it for `resume_site`. The call frame is the same at both, and so are the unwinder's rules.
+/// A program counter in a stub stands for one in the library: up to and including the
+/// `syscall` at `pass` for `start_site`, behind it for `resume_site`. The call frame is
+/// the same at both, and so are the unwinder's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SiteRaw {
@@ -90,8 +95,8 @@ pub struct SiteRaw {
     pub site: u32,
     /// Offset of the stub in the stub area.
     pub stub: u32,
-    /// Offset within the stub of its `syscall`; the hook gets this address in rcx, and comes back to it to pass the
-    /// call on, or two bytes behind it when it has served it.
+    /// Offset within the stub of its `syscall`; the hook gets this address in rcx, and
+    /// comes back to it to pass the call on, or two bytes behind it when it has served it.
     pub pass: u32,
     /// System call number, or -1 where the code before the site doesn't tell.
     pub nr: i32,

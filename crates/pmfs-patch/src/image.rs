@@ -55,8 +55,8 @@ pub struct Image {
 impl Image {
     /// Makes the image of a library from its file's bytes.
     ///
-    /// Fails if the file is no shared library for x86-64 with a build-id and one executable segment, or if its tables
-    /// are of an unknown form.
+    /// Fails if the file is no shared library for x86-64 with a build-id and one
+    /// executable segment, or if its tables are of an unknown form.
     pub fn make(library: &[u8]) -> Result<Image, PatchError> {
         let library = Library::parse(library)?;
         let functions = functions(&library)?;
@@ -160,8 +160,8 @@ impl<'a> Patches<'a> {
         });
     }
 
-    /// The last that begins at or before an address. It may end before it, as that of `clone` does: the child has no
-    /// frame to unwind to.
+    /// The last that begins at or before an address. It may end before it, as that of
+    /// `clone` does: the child has no frame to unwind to.
     fn function_before(&self, address: u64) -> Option<&'a Function> {
         let behind = self
             .functions
@@ -174,9 +174,9 @@ impl<'a> Patches<'a> {
         &self.code.instructions[first..=chosen.site + chosen.choice.after]
     }
 
-    /// Assembles the stubs, in the order of their sites, and puts the jumps into the text. Where the page behind the
-    /// stubs lies, which they refer to, follows from their lengths, which don't depend on it: a first round gives
-    /// them.
+    /// Assembles the stubs, in the order of their sites, and puts the jumps into the
+    /// text. Where the page behind the stubs lies, which they refer to, follows from
+    /// their lengths, which don't depend on it: a first round gives them.
     fn lay_out(&mut self) -> LaidOut {
         let mut chosen = std::mem::take(&mut self.chosen);
         let mut offsets = Vec::new();
@@ -289,7 +289,8 @@ fn assemble_file(library: &Library, laid_out: &LaidOut, skipped: usize) -> Vec<u
     bytes
 }
 
-/// Whether these are the bytes of an image of this library, whole and undamaged, in this crate's version.
+/// Whether these are the bytes of an image of this library, whole and undamaged, in
+/// this crate's version.
 pub(crate) fn is_image_of(bytes: &[u8], library: &Library) -> bool {
     let Ok((header, _)) = HeaderRaw::read_from_prefix(bytes) else {
         return false;

@@ -1,16 +1,17 @@
 //! Ready-patched text images of shared libraries, libc above all.
 //!
-//! A process that is to see files of a pool by their system calls maps an image over the library's own text: each
-//! `syscall` instruction has become a jump to a stub, which asks a hook. That costs a few tens of microseconds a
-//! process and no private memory, where patching in place makes every touched page its own.
-//! This crate makes the images and keeps them ([`Images`]), before the program starts; the preloaded library only
-//! maps what it finds, and reads [`header`].
+//! A process that is to see files of a pool by their system calls maps an image over the library's
+//! own text: each `syscall` instruction has become a jump to a stub, which asks a hook. That costs
+//! a few tens of microseconds a process and no private memory, where patching in place makes every
+//! touched page its own. This crate makes the images and keeps them ([`Images`]), before the
+//! program starts; the preloaded library only maps what it finds, and reads [`header`].
 //!
 //! What holds of an image:
 //! - Only decoded instructions are patched, never bytes that look like them.
-//! - Nothing can branch to an overwritten byte but the first of a jump (`targets` says how that is known).
-//! - A stub does what the overwritten instructions did, in their order, at another place. It touches no stack, and
-//!   no register but rcx and r11, which `syscall` destroys anyway.
+//! - Nothing can branch to an overwritten byte but the first of a jump (`targets` says
+//!   how that is known).
+//! - A stub does what the overwritten instructions did, in their order, at another place.
+//!   It touches no stack, and no register but rcx and r11, which `syscall` destroys anyway.
 //! - All other bytes are the library's.
 //! - What was not patched is named, with the reason ([`Report`]).
 #![forbid(unsafe_code)]

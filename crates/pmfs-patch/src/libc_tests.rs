@@ -1,5 +1,5 @@
-//! Goal: the image of the libc that this very test runs on is right, byte by byte. Method: the file is read as the
-//! preloaded library will read it, and held against the original, decoded again.
+//! Goal: the image of the libc that this very test runs on is right, byte by byte. Method: the file
+//! is read as the preloaded library will read it, and held against the original, decoded again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -74,7 +74,8 @@ impl Subject<'_> {
             .collect()
     }
 
-    /// The exported function around a site, none of whose instructions is said to have a vector register.
+    /// The exported function around a site, none of whose instructions is said to have
+    /// a vector register.
     fn without_vectors(&self, site: u32) -> String {
         let around = |symbol: &&crate::elf::Symbol| {
             let end = symbol.address + symbol.len;
@@ -206,7 +207,8 @@ fn the_table_is_sorted_and_stubs_do_not_overlap() {
     });
 }
 
-/// At each site a jump to its stub, and int3 up to the end of what was overwritten; all else is the original.
+/// At each site a jump to its stub, and int3 up to the end of what was overwritten; all
+/// else is the original.
 #[test]
 fn only_the_sites_are_changed() {
     with_libc(|subject| {
@@ -226,8 +228,8 @@ fn only_the_sites_are_changed() {
     });
 }
 
-/// Each stub, decoded again: the overwritten instructions with the operands and addresses that they had, the call
-/// of the hook between them, the jump back, and nothing else.
+/// Each stub, decoded again: the overwritten instructions with the operands and addresses
+/// that they had, the call of the hook between them, the jump back, and nothing else.
 #[test]
 fn stubs_do_what_was_overwritten() {
     with_libc(|subject| {
@@ -282,8 +284,8 @@ fn stubs_do_what_was_overwritten() {
     });
 }
 
-/// Instructions compare by operation, registers, immediates and displacements; of rip-relative ones the address
-/// counts, of branches where they lead and not in how many bytes they say so.
+/// Instructions compare by operation, registers, immediates and displacements; of rip-relative
+/// ones the address counts, of branches where they lead and not in how many bytes they say so.
 fn assert_same(original: &Instruction, moved: &Instruction) {
     let same = |at: &Instruction| {
         let mut same = *at;
@@ -311,8 +313,9 @@ fn nothing_leads_into_overwritten_bytes() {
     });
 }
 
-/// Each kind of target is found at all: landing pads, what relocations name, and the jump tables that a compiler's
-/// dispatch (movsxd of an entry, add of the table, jmp) uses, of which the first entry is looked at.
+/// Each kind of target is found at all: landing pads, what relocations name, and the
+/// jump tables that a compiler's dispatch (movsxd of an entry, add of the table, jmp)
+/// uses, of which the first entry is looked at.
 #[test]
 fn hidden_targets_are_known() {
     with_libc(|subject| {
@@ -360,7 +363,8 @@ fn what_only_a_relocation_names_is_a_target() {
     assert!(targets(&library, &functions, &code).contains(only));
 }
 
-/// The table of `lea T, [rip+..] ... movsxd r, [T+i*4]; add r, T; jmp r`, if that is how these instructions end.
+/// The table of `lea T, [rip+..] ... movsxd r, [T+i*4]; add r, T; jmp r`, if that is
+/// how these instructions end.
 fn dispatch_table(code: &[Instruction]) -> Option<u64> {
     let [before @ .., movsxd, add, jmp] = code else {
         return None;
@@ -377,8 +381,8 @@ fn dispatch_table(code: &[Instruction]) -> Option<u64> {
         .then(|| lea.ip_rel_memory_address())
 }
 
-/// The unwinder's rules change where functions push and pop: rows lie behind instructions that move the stack
-/// pointer, in all functions together by the thousand, and inside of their function.
+/// The unwinder's rules change where functions push and pop: rows lie behind instructions that move
+/// the stack pointer, in all functions together by the thousand, and inside of their function.
 #[test]
 fn unwinding_rows_follow_the_stack_pointer() {
     with_libc(|subject| {
@@ -401,8 +405,9 @@ fn unwinding_rows_follow_the_stack_pointer() {
     });
 }
 
-/// Two other decodings find an instruction at every site, and at both ends of what is overwritten: one that starts
-/// from frame descriptions alone, and one that starts at a section's first byte and never again.
+/// Two other decodings find an instruction at every site, and at both ends of what is
+/// overwritten: one that starts from frame descriptions alone, and one that starts at a
+/// section's first byte and never again.
 #[test]
 fn other_decodings_agree() {
     with_libc(|subject| {
@@ -424,8 +429,9 @@ fn other_decodings_agree() {
     });
 }
 
-/// Behind a system call the program uses neither the flags from before it nor rcx and r11, as the kernel's interface
-/// says: the hook does not keep them. Looked at up to the end of the basic block.
+/// Behind a system call the program uses neither the flags from before it nor rcx and
+/// r11, as the kernel's interface says: the hook does not keep them. Looked at up to
+/// the end of the basic block.
 #[test]
 fn nothing_lost_in_a_stub_is_used_behind_it() {
     with_libc(|subject| {
@@ -453,8 +459,8 @@ fn nothing_lost_in_a_stub_is_used_behind_it() {
     });
 }
 
-/// No byte of the header can be wrong, none of the rest either, and no length but the right one: the image is
-/// refused.
+/// No byte of the header can be wrong, none of the rest either, and no length but the
+/// right one: the image is refused.
 #[test]
 fn damage_is_seen() {
     let file = fs::read(libc_path()).expect("libc");
@@ -481,8 +487,8 @@ fn damage_is_seen() {
     assert!(!is_image_of(&good, &other));
 }
 
-/// A byte that is no instruction, put behind a site: its function's system calls are left alone, all others are
-/// patched as before.
+/// A byte that is no instruction, put behind a site: its function's system calls are
+/// left alone, all others are patched as before.
 #[test]
 fn data_in_a_function_keeps_it_from_being_patched() {
     let mut file = fs::read(libc_path()).expect("libc");
@@ -504,7 +510,8 @@ fn data_in_a_function_keeps_it_from_being_patched() {
     });
 }
 
-/// rt_sigreturn is known by its number too, where no unwind table says what it is: one function's number changed.
+/// rt_sigreturn is known by its number too, where no unwind table says what it is: one
+/// function's number changed.
 #[test]
 fn the_number_of_rt_sigreturn_is_enough() {
     let mut file = fs::read(libc_path()).expect("libc");

@@ -1,12 +1,14 @@
-//! How a program will be loaded, from its file's first bytes: whether it can have the preloaded library at all, and what has to come before that.
-//! Core and alloc only: the preloaded library compiles this very file, by path.
+//! How a program will be loaded, from its file's first bytes: whether it can have the
+//! preloaded library at all, and what has to come before that. Core and alloc only: the
+//! preloaded library compiles this very file, by path.
 
 /// The program interpreter of those that can.
 const INTERPRETER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
 /// Sanitizers whose runtime refuses to come second.
 const SANITIZERS: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
 
-/// Bytes that are read at once of a program's beginning, which most often has the names of its libraries, too.
+/// Bytes that are read at once of a program's beginning, which most often has the names
+/// of its libraries, too.
 const HEAD: usize = 8192;
 /// And of its tables.
 const TABLE: u64 = 4096;
@@ -25,17 +27,20 @@ const DT_STRTAB: u64 = 5;
 /// How a program comes to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loading {
-    /// By a loader that takes the preloaded library; behind the library of this name, if it says one.
+    /// By a loader that takes the preloaded library; behind the library of this name,
+    /// if it says one.
     Preloads(Option<Vec<u8>>),
     /// By none: nothing is preloaded, nor does a variable that asks for it do harm.
     Static,
-    /// By a loader that would stumble over the library, or to be a program that makes system calls of its own all the time.
+    /// By a loader that would stumble over the library, or to be a program that makes
+    /// system calls of its own all the time.
     Foreign,
     /// By another program, of this path, which gets this argument before the script's own name.
     Script(Vec<u8>, Option<Vec<u8>>),
 }
 
-/// Says how; `read` fills a buffer from an offset of the file on and answers the bytes that are there.
+/// Says how; `read` fills a buffer from an offset of the file on and answers the bytes
+/// that are there.
 pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
     let mut head = vec![0; HEAD];
     let len = read(0, &mut head);
@@ -78,7 +83,8 @@ pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
     Loading::Preloads(sanitizer(&segments, &read))
 }
 
-/// Go's runtime makes its own system calls, also in a program that is linked to libc: that libc is served would help it with nothing.
+/// Go's runtime makes its own system calls, also in a program that is linked to libc:
+/// that libc is served would help it with nothing.
 fn is_go(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> bool {
     let mut notes = segments.iter().filter(|segment| segment.kind == PT_NOTE);
     notes.any(|segment| {

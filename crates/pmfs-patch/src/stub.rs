@@ -33,9 +33,9 @@ pub(crate) struct Stub {
     pub(crate) pass: u32,
 }
 
-/// Assembles the stub that lies at `at`. `range` is what the site's jump overwrites, `site` the index of the `syscall`
-/// in it. `None` if an instruction can't be encoded there, or if the stub would be too long. Addresses are relative
-/// to the module's base, and wrap below it.
+/// Assembles the stub that lies at `at`. `range` is what the site's jump overwrites, `site`
+/// the index of the `syscall` in it. `None` if an instruction can't be encoded there, or if
+/// the stub would be too long. Addresses are relative to the module's base, and wrap below it.
 pub(crate) fn assemble(
     range: &[Instruction],
     site: usize,
@@ -80,9 +80,9 @@ fn is_in_reach(from: u64, address: u64) -> bool {
     displacement(from, address).is_some() && displacement(end, address).is_some()
 }
 
-/// Instructions, encoded for another place: what they address relative to rip stays the same. What is out of reach
-/// from there is refused here: the encoder would go a longer way, or address by eip, which is wrong for addresses
-/// relative to a base.
+/// Instructions, encoded for another place: what they address relative to rip stays the
+/// same. What is out of reach from there is refused here: the encoder would go a longer
+/// way, or address by eip, which is wrong for addresses relative to a base.
 fn moved(instructions: &[Instruction], to: u64) -> Option<Vec<u8>> {
     if instructions.is_empty() {
         return Some(Vec::new());

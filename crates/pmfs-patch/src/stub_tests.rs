@@ -1,5 +1,5 @@
-//! Goal: a stub does what was overwritten, and the two jumps arrive. Method: hand-assembled instructions, the stub's
-//! bytes by hand, or decoded again.
+//! Goal: a stub does what was overwritten, and the two jumps arrive. Method:
+//! hand-assembled instructions, the stub's bytes by hand, or decoded again.
 
 use iced_x86::{Code, Decoder, DecoderOptions};
 

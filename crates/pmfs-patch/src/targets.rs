@@ -4,11 +4,12 @@
 //! - an instruction anywhere in the text branches to it or calls it, or it follows a call;
 //! - a symbol, a frame description, a landing pad, the entry point or a relocation names it;
 //! - an instruction forms it relative to rip (its address is taken);
-//! - a jump table can lead there. Compilers and glibc's assembly make tables of 32-bit offsets, from the table itself
-//!   or from a label, and form both addresses relative to rip. So every address T that an instruction forms is read
-//!   as a table: T + entry is a target for entry after entry, up to the first that doesn't lead to an instruction; and so is
-//!   B + entry for every address B in the code that is formed in the same function. Whether a jump uses the table is
-//!   not asked. Too many targets cost a site at worst, too few would break the program.
+//! - a jump table can lead there. Compilers and glibc's assembly make tables of 32-bit offsets,
+//!   from the table itself or from a label, and form both addresses relative to rip. So every
+//!   address T that an instruction forms is read as a table: T + entry is a target for entry
+//!   after entry, up to the first that doesn't lead to an instruction; and so is B + entry for
+//!   every address B in the code that is formed in the same function. Whether a jump uses the
+//!   table is not asked. Too many targets cost a site at worst, too few would break the program.
 
 use iced_x86::{Instruction, OpKind};
 

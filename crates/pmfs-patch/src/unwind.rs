@@ -1,6 +1,6 @@
-//! Functions as the unwind tables know them: .eh_frame_hdr leads to a frame description each, which gives the
-//! function's range, where its unwinding rules change, and its landing pads.
-//! Format: LSB Core, "Exception Frames"; DWARF 5, 6.4.
+//! Functions as the unwind tables know them: .eh_frame_hdr leads to a frame description
+//! each, which gives the function's range, where its unwinding rules change, and its
+//! landing pads. Format: LSB Core, "Exception Frames"; DWARF 5, 6.4.
 
 use std::ops::Range;
 
@@ -11,10 +11,11 @@ use crate::error::PatchError;
 /// A function, or the cold part of one.
 pub(crate) struct Function {
     pub(crate) range: Range<u64>,
-    /// A frame that the kernel made: where signal handlers return to. Its range begins one byte before the code.
+    /// A frame that the kernel made: where signal handlers return to. Its range begins
+    /// one byte before the code.
     pub(crate) is_signal_return: bool,
-    /// Addresses from which the unwinder acts in another way: other rules for the frame, or another landing pad;
-    /// sorted.
+    /// Addresses from which the unwinder acts in another way: other rules for the
+    /// frame, or another landing pad; sorted.
     pub(crate) rows: Vec<u64>,
     /// Where an exception or a cancellation enters it.
     pub(crate) landing_pads: Vec<u64>,
@@ -191,7 +192,8 @@ fn handlers(library: &Library, address: u64, function_start: u64) -> Option<Hand
     Some(handlers)
 }
 
-/// Where the call frame instructions advance to: only their operands' lengths matter here, not what they say.
+/// Where the call frame instructions advance to: only their operands' lengths matter
+/// here, not what they say.
 fn rows(mut reader: Reader, start: u64, common: &Common) -> Option<Vec<u64>> {
     let mut rows = Vec::new();
     let mut at = start;
@@ -229,9 +231,11 @@ fn skip_operands(reader: &mut Reader, code: u8) -> Option<()> {
     match code {
         // nop, remember_state, restore_state.
         0x00 | 0x0a | 0x0b => {}
-        // restore_extended, undefined, same_value, def_cfa_register, def_cfa_offset (and _sf), GNU_args_size.
+        // restore_extended, undefined, same_value, def_cfa_register, def_cfa_offset
+        // (and _sf), GNU_args_size.
         0x06 | 0x07 | 0x08 | 0x0d | 0x0e | 0x13 | 0x2e => reader.skip_leb()?,
-        // offset_extended (and _sf), register, def_cfa (and _sf), val_offset (and _sf), GNU_negative_offset.
+        // offset_extended (and _sf), register, def_cfa (and _sf), val_offset (and _sf),
+        // GNU_negative_offset.
         0x05 | 0x09 | 0x0c | 0x11 | 0x12 | 0x14 | 0x15 | 0x2f => {
             reader.skip_leb()?;
             reader.skip_leb()?;

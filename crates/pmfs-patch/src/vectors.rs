@@ -1,9 +1,10 @@
 //! Sites in functions that keep nothing in vector registers.
 //!
-//! The kernel leaves them alone, and a compiler may count on that: what it had in one before a `syscall` is there behind it. So a
-//! hook has to keep them all, which is a good part of what a short call takes. Nothing of the kind can be in a function that has no
-//! instruction with such a register, if its callers know no more of it than that it is a function. GCC may know more of one in the
-//! same file (-fipa-ra); the frequent calls of glibc each have a file of their own.
+//! The kernel leaves them alone, and a compiler may count on that: what it had in one before a
+//! `syscall` is there behind it. So a hook has to keep them all, which is a good part of what a
+//! short call takes. Nothing of the kind can be in a function that has no instruction with such a
+//! register, if its callers know no more of it than that it is a function. GCC may know more of
+//! one in the same file (-fipa-ra); the frequent calls of glibc each have a file of their own.
 
 use iced_x86::InstructionInfoFactory;
 

@@ -1,9 +1,11 @@
-//! What has been verified, so that the few milliseconds it takes to hash a libc and its image aren't spent before each program.
+//! What has been verified, so that the few milliseconds it takes to hash a libc and its
+//! image aren't spent before each program.
 //!
-//! A record beside the images, a line of text for each library file: which file it is and when it changed last, its image, and when that
-//! one changed last. As long as all of that is as it was, both have the bytes that were hashed: a file can't be written without its
-//! change time becoming that of the moment. As that clock stands still for some milliseconds at a time, nothing is noted of a file
-//! that changed just now.
+//! A record beside the images, a line of text for each library file: which file it is
+//! and when it changed last, its image, and when that one changed last. As long as all
+//! of that is as it was, both have the bytes that were hashed: a file can't be written
+//! without its change time becoming that of the moment. As that clock stands still for
+//! some milliseconds at a time, nothing is noted of a file that changed just now.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -46,7 +48,8 @@ pub(crate) fn image_name(record: &str) -> Option<&str> {
     (name.ends_with(&ending()) && !name.contains('/')).then_some(name)
 }
 
-/// How images' names end. The version is in it, so that two of this crate don't make each other's anew for ever.
+/// How images' names end. The version is in it, so that two of this crate don't make
+/// each other's anew for ever.
 pub(crate) fn ending() -> String {
     format!(".v{VERSION}.image")
 }

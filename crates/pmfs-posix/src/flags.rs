@@ -1,4 +1,5 @@
-//! Flags that system calls take: Linux refuses those that it does not know (EINVAL), before it looks at any name.
+//! Flags that system calls take: Linux refuses those that it does not know (EINVAL),
+//! before it looks at any name.
 
 use libc::{
     AT_EACCESS, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_REMOVEDIR, AT_SYMLINK_FOLLOW,
@@ -96,7 +97,8 @@ fn allow_range(offset: u64, bytes: u64) -> Result<(), i32> {
     if good { Ok(()) } else { Err(EINVAL) }
 }
 
-/// Flags of open(2) that the kernel knows; it leaves others out, but for openat2(2), which refuses them.
+/// Flags of open(2) that the kernel knows; it leaves others out, but for openat2(2),
+/// which refuses them.
 const OPEN: i32 = O_ACCMODE
     | O_CREAT
     | O_EXCL

@@ -81,12 +81,13 @@ pub enum Remember {
     Alone,
     /// Never.
     Never,
-    /// For a second. Sound only while nobody else changes the pool: no second mount, no program that uses the library.
+    /// For a second. Sound only while nobody else changes the pool: no second mount, no
+    /// program that uses the library.
     Always,
 }
 
-/// When files that may be mapped are read and written through the kernel's pages. Such a write that crosses from one page to another
-/// may come in two parts, each atomic for itself.
+/// When files that may be mapped are read and written through the kernel's pages. Such a
+/// write that crosses from one page to another may come in two parts, each atomic for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paged {
     /// Where the kernel can't map them else: before Linux 6.6.
@@ -170,8 +171,8 @@ impl MountOptions {
         }
     }
 
-    /// What the engine has to know of it. `ro` refuses changes; the pool is mapped for writing all the
-    /// same, because recovery, and the table of open files, write to it.
+    /// What the engine has to know of it. `ro` refuses changes; the pool is mapped for
+    /// writing all the same, because recovery, and the table of open files, write to it.
     #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions {
@@ -517,7 +518,8 @@ mod tests {
         (how, options.atime, options.nodiratime, options.map)
     }
 
-    /// Goal: no option gets lost on its way to the library of `pmfs run`. Method: each value of each one goes there as words.
+    /// Goal: no option gets lost on its way to the library of `pmfs run`. Method: each
+    /// value of each one goes there as words.
     #[test]
     fn options_reach_programs() {
         for known in KNOWN {

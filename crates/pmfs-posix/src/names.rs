@@ -30,7 +30,8 @@ impl Last {
     }
 }
 
-/// The end of a path that names what is to be made, removed or moved: a link there is not followed, whatever stands behind it.
+/// The end of a path that names what is to be made, removed or moved: a link there is
+/// not followed, whatever stands behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
     /// What it ends in.

@@ -1,8 +1,10 @@
-//! How a pool is opened, as words: what the command was asked for reaches the library in a program so.
+//! How a pool is opened, as words: what the command was asked for reaches the library
+//! in a program so.
 
 use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions, Stalled};
 
-/// One word for each option that is not as usual, with commas between; a word is `name` or `name=value`, as `-o` of a mount has it.
+/// One word for each option that is not as usual, with commas between; a word is `name`
+/// or `name=value`, as `-o` of a mount has it.
 #[must_use]
 pub fn to_words(options: &OpenOptions) -> String {
     let map = &options.map;

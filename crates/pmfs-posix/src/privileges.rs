@@ -1,8 +1,8 @@
-//! What calls take away of set-id bits and file capabilities: `file_remove_privs()`, `chown_common()`, `setattr_prepare()` and
-//! `vfs_prepare_mode()` of Linux.
+//! What calls take away of set-id bits and file capabilities: `file_remove_privs()`,
+//! `chown_common()`, `setattr_prepare()` and `vfs_prepare_mode()` of Linux.
 //!
-//! A set-gid bit without group execution was the mark of mandatory locks, and stays where one with group execution goes, unless who asks is
-//! outside the file's group.
+//! A set-gid bit without group execution was the mark of mandatory locks, and stays
+//! where one with group execution goes, unless who asks is outside the file's group.
 
 use pmfs::types::mode::{S_IFMT, S_IFREG, S_ISGID, S_ISUID};
 use pmfs::{Attr, SetAttr};
@@ -10,7 +10,8 @@ use pmfs::{Attr, SetAttr};
 use crate::names::is_dir;
 use crate::subject::{Subject, capability::FSETID};
 
-/// The attribute that holds a file's capabilities. Any change of the content or the owner takes it away, whoever it is by.
+/// The attribute that holds a file's capabilities. Any change of the content or the
+/// owner takes it away, whoever it is by.
 pub const CAPABILITY: &[u8] = b"security.capability";
 
 /// Both bits.
@@ -26,8 +27,8 @@ fn set_gid_goes(attr: &Attr, who: &impl Subject) -> bool {
     attr.mode & S_ISGID != 0 && (attr.mode & GROUP_EXECUTES != 0 || !keeps_group(attr.gid, who))
 }
 
-/// The set-id bits that a change of the content takes away: write, truncate, O_TRUNC, fallocate, copy_file_range. A store through a mapping takes
-/// none.
+/// The set-id bits that a change of the content takes away: write, truncate, O_TRUNC,
+/// fallocate, copy_file_range. A store through a mapping takes none.
 #[must_use]
 pub fn gone_with_content(attr: &Attr, who: &impl Subject) -> u32 {
     if attr.mode & S_IFMT != S_IFREG || attr.mode & SET_ID == 0 || who.has(FSETID) {
@@ -47,15 +48,17 @@ pub fn gone_with_owner(attr: &Attr, who: &impl Subject) -> u32 {
     attr.mode & S_ISUID | group
 }
 
-/// The bits that chmod sets of those that it was asked for: set-gid is for who is in the file's group.
+/// The bits that chmod sets of those that it was asked for: set-gid is for who is in
+/// the file's group.
 #[must_use]
 pub fn bits_by_chmod(bits: u32, group: u32, who: &impl Subject) -> u32 {
     let gone = if keeps_group(group, who) { 0 } else { S_ISGID };
     bits & 0o7777 & !gone
 }
 
-/// The bits of something new in a directory, before the umask: in a set-gid directory, a file that its group may execute is set-gid for who is in that
-/// group alone. Directories are another matter: they inherit the bit.
+/// The bits of something new in a directory, before the umask: in a set-gid directory,
+/// a file that its group may execute is set-gid for who is in that group alone.
+/// Directories are another matter: they inherit the bit.
 #[must_use]
 pub fn bits_of_new(bits: u32, dir: &Attr, who: &impl Subject) -> u32 {
     let both = S_ISGID | GROUP_EXECUTES;

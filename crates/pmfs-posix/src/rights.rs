@@ -1,4 +1,5 @@
-//! Who may do what with a file: `generic_permission()`, `check_sticky()`, `setattr_prepare()` and xattr(7).
+//! What a user may do with a file: `generic_permission()`, `check_sticky()`,
+//! `setattr_prepare()` and xattr(7).
 
 use libc::{EACCES, ENODATA, EOPNOTSUPP, EPERM};
 use pmfs::Attr;
@@ -115,8 +116,9 @@ pub fn allow_removal(dir: &Attr, victim: &Attr, who: &impl Subject) -> Result<()
     allow_owner(victim, who)
 }
 
-/// Whether somebody may give a file of somebody else's one more name, where the kernel protects hard links (`fs.protected_hardlinks`): no special or
-/// set-id file, and none that he may not read and write.
+/// Whether somebody may give a file of somebody else's one more name, where the kernel
+/// protects hard links (`fs.protected_hardlinks`): no special or set-id file, and none
+/// that he may not read and write.
 ///
 /// # Errors
 /// EPERM.
@@ -133,8 +135,9 @@ pub fn allow_link(
     if safe { Ok(()) } else { allow_owner(attr, who) }
 }
 
-/// Whether somebody may follow a link at the end of a path, where the kernel protects them (`fs.protected_symlinks`): in a sticky directory that all may write,
-/// his own and those of the directory's owner alone.
+/// Whether somebody may follow a link at the end of a path, where the kernel protects
+/// them (`fs.protected_symlinks`): in a sticky directory that all may write, his own
+/// and those of the directory's owner alone.
 ///
 /// # Errors
 /// EACCES.
@@ -170,7 +173,8 @@ pub fn allow_opening_to_make(
     if refused { Err(EACCES) } else { Ok(()) }
 }
 
-/// Whether somebody may give a file another owner or group. A change to nobody is for all, where it takes no set-user-ID bit away.
+/// Whether somebody may give a file another owner or group. A change to nobody is for
+/// all, where it takes no set-user-ID bit away.
 ///
 /// # Errors
 /// EPERM.
@@ -194,8 +198,8 @@ pub fn allow_chown(
     Ok(())
 }
 
-/// Whether somebody may read or write an extended attribute, as far as its namespace says: then `want` is for the file's own bits to allow, or nothing is
-/// asked of them.
+/// Whether somebody may read or write an extended attribute, as far as its namespace
+/// says: then `want` is for the file's own bits to allow, or nothing is asked of them.
 ///
 /// # Errors
 /// ENODATA or EPERM, EOPNOTSUPP.

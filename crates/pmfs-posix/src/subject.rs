@@ -1,4 +1,4 @@
-//! Who asks for something.
+//! The user on whose behalf a call is made.
 
 /// Capabilities, as capabilities(7) numbers them.
 pub mod capability {

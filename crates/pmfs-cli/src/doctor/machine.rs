@@ -1,4 +1,5 @@
-//! The machine as `doctor` looks at it: files below a root directory, so that tests can play another one.
+//! The machine as `doctor` looks at it: files below a root directory, so that tests can
+//! play another one.
 
 use std::env;
 use std::fs::{self, OpenOptions};

@@ -1,5 +1,5 @@
-//! `pmfs doctor`: what this machine has of what PMFS needs or can use, and for each that it lacks the one command
-//! that mends it. Only looks; changes nothing.
+//! `pmfs doctor`: what this machine has of what PMFS needs or can use, and for each
+//! that it lacks the one command that mends it. Only looks; changes nothing.
 
 mod machine;
 mod needs;

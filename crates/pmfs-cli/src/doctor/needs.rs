@@ -242,7 +242,8 @@ fn shm(machine: &Machine) -> Need {
     }
 }
 
-/// logind.conf(5): the last assignment counts; files in drop-in directories come after the main one.
+/// logind.conf(5): the last assignment counts; files in drop-in directories come after
+/// the main one.
 fn removes_ipc(machine: &Machine) -> bool {
     let mut texts = vec![machine.read("/etc/systemd/logind.conf")];
     for dir in ["/usr/lib/systemd", "/run/systemd", "/etc/systemd"] {
@@ -355,8 +356,8 @@ fn rust(machine: &Machine) -> Need {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: each need is seen when it is met and when it isn't. Method: a machine in a directory, where one thing
-    //! after the other is taken away.
+    //! Goal: each need is seen when it is met and when it isn't. Method: a machine in a
+    //! directory, where one thing after the other is taken away.
 
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

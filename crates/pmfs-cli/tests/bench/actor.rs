@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::wait_until;
 
-/// `WORD NAME ...`, answered by one line: "ok", what was asked for, or the name of the error. `ofd` are the locks
-/// of an open file. SIGUSR1 interrupts.
+/// `WORD NAME ...`, answered by one line: "ok", what was asked for, or the name of the
+/// error. `ofd` are the locks of an open file. SIGUSR1 interrupts.
 const SCRIPT: &str = "
 import errno, fcntl, os, signal, struct, sys
 class Interrupted(Exception): pass

@@ -1,4 +1,5 @@
-//! The command beside the library that `pmfs run` preloads, as they are installed: cargo leaves the two in different places.
+//! The command beside the library that `pmfs run` preloads, as they are installed:
+//! cargo leaves the two in different places.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ pub fn install(dir: &Path) -> PathBuf {
     pmfs
 }
 
-/// Not by this process: a child that another thread starts meanwhile would have the copy open for writing, and it could not be
-/// executed (ETXTBSY) until that child executes something itself.
+/// Not by this process: a child that another thread starts meanwhile would have the copy open for
+/// writing, and it could not be executed (ETXTBSY) until that child executes something itself.
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status();
     let copied = copied.expect("cp").success();

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
-/// `WORD NAME ...`, answered by one line: "ok", what was asked for in hexadecimal, or the name of the error. `count` adds to a
-/// number of eight bytes, `how` is `flock`, or `alone` where the bytes are this process's own; `hammer` stores to all pages
-/// until a file of that name is there.
+/// `WORD NAME ...`, answered by one line: "ok", what was asked for in hexadecimal, or the name of
+/// the error. `count` adds to a number of eight bytes, `how` is `flock`, or `alone` where the
+/// bytes are this process's own; `hammer` stores to all pages until a file of that name is there.
 const SCRIPT: &str = "
 import errno, fcntl, mmap, os, struct, sys
 files, maps = {}, {}

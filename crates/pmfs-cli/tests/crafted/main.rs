@@ -1,8 +1,9 @@
-//! Someone else's pool, by every face: the commands, a mount, `pmfs run` with and without one, the library for C. Each pool was edited
-//! on purpose, with right checksums; each call ends in an answer or an error, and nothing outside is read, made or removed.
+//! Someone else's pool, by every face: the commands, a mount, `pmfs run` with and without
+//! one, the library for C. Each pool was edited on purpose, with right checksums; each
+//! call ends in an answer or an error, and nothing outside is read, made or removed.
 //!
-//! `PMFS_CRAFTED_FACES` pools are tried, from number `PMFS_CRAFTED_SEED` on: those of `yat`'s test of the same name, which tries many
-//! more by the library alone.
+//! `PMFS_CRAFTED_FACES` pools are tried, from number `PMFS_CRAFTED_SEED` on: those of
+//! `yat`'s test of the same name, which tries many more by the library alone.
 
 #[path = "../bench/mod.rs"]
 mod bench;

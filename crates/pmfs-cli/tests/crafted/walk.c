@@ -1,5 +1,5 @@
-/* Walks a pool by the library for C, as `find -ls` does, and reads what it finds. Exits 2 for a name or a target that no call could have
- * made, 3 for more names than there can be. */
+/* Walks a pool by the library for C, as `find -ls` does, and reads what it finds. Exits 2 for
+ * a name or a target that no call could have made, 3 for more names than there can be. */
 #include <pmfs.h>
 #include <stdio.h>
 #include <stdlib.h>

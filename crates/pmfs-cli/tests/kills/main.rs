@@ -1,10 +1,10 @@
-//! Goal: a daemon killed at any instant loses nothing that had returned, leaves nothing half done, and the
-//! next opener needs nobody's help.
-//! Method: writers load a mount and keep, outside the pool, a model of what returned and the one call in
-//! flight. The daemon is killed: now and then from outside at a random moment, mostly by itself, some
-//! instructions after a random barrier, where about half of the kills fall inside a transaction. Now and
-//! then the recovery that follows is killed too. Then fsck, and each writer's files must be its model, with
-//! or without the call in flight. The pool and the models go on to the next round.
+//! Goal: a daemon killed at any instant loses nothing that had returned, leaves nothing half
+//! done, and the next opener needs nobody's help. Method: writers load a mount and keep,
+//! outside the pool, a model of what returned and the one call in flight. The daemon is killed:
+//! now and then from outside at a random moment, mostly by itself, some instructions after a
+//! random barrier, where about half of the kills fall inside a transaction. Now and then the
+//! recovery that follows is killed too. Then fsck, and each writer's files must be its model,
+//! with or without the call in flight. The pool and the models go on to the next round.
 //!
 //! `PMFS_KILLS` is the number of rounds (10), `PMFS_KILLS_SEED` repeats a run's random choices (the
 //! instants of the kills are the machine's).
@@ -69,8 +69,8 @@ fn lay_out(bench: &Bench, random: &mut Random) -> Vec<Writer> {
     writers
 }
 
-/// From a barrier to the instant of a kill. A transaction stores in place some hundred instructions after its
-/// first barrier; just after a barrier, on the other hand, it is most often still open.
+/// From a barrier to the instant of a kill. A transaction stores in place some hundred instructions
+/// after its first barrier; just after a barrier, on the other hand, it is most often still open.
 fn instructions(random: &mut Random) -> u64 {
     let max = if random.below(2) == 0 { 100 } else { 1000 };
     random.below(max)

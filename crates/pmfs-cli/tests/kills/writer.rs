@@ -317,8 +317,8 @@ impl Writer {
         )
     }
 
-    /// Whether the files are what the model says, and if not, what it says once the call in flight is
-    /// applied; the model then follows. Answers whether that call took effect.
+    /// Whether the files are what the model says, and if not, what it says once the call in
+    /// flight is applied; the model then follows. Answers whether that call took effect.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -417,7 +417,8 @@ fn whole(done: usize, asked: usize) -> io::Result<()> {
     Err(io::Error::other(format!("{done} of {asked} bytes written")))
 }
 
-/// Adds everything below `dir` to what is found, by path from `mount`; of names directly in it, those that begin with `prefix`.
+/// Adds everything below `dir` to what is found, by path from `mount`; of names
+/// directly in it, those that begin with `prefix`.
 ///
 /// # Errors
 /// What the mount answers.

@@ -1,4 +1,5 @@
-/* Calls on addresses at which a file is mapped, that few programs make: what they do is done to the file, and to nothing else. */
+/* Calls on addresses at which a file is mapped, that few programs make: what they do is
+ * done to the file, and to nothing else. */
 #include "check.h"
 #include <setjmp.h>
 #include <sys/ipc.h>
@@ -100,7 +101,8 @@ static void advised(void) {
     CHECK(mlock(at, PAGE) == 0);
     FAILS(EINVAL, madvise(at, PAGE, MADV_REMOVE));
     CHECK(munlock(at, PAGE) == 0 && at[0] == 'A');
-    /* By vectors, of this process: with a kernel that does not know that of its own memory, nothing. */
+    /* By vectors, of this process: with a kernel that does not know that of its own
+     * memory, nothing. */
     int self = syscall(SYS_pidfd_open, getpid(), 0);
     struct iovec parts[] = {{at + PAGE, PAGE}, {at + 3 * PAGE, 2 * PAGE}};
     ssize_t done = syscall(SYS_process_madvise, self, parts, 2, MADV_REMOVE, 0);
@@ -112,7 +114,8 @@ static void advised(void) {
     CHECK(munmap(at, BYTES) == 0 && munmap(own, PAGE) == 0 && close(fd) == 0 && close(self) == 0);
 }
 
-/* What has gone into a pipe stays what it was when it went, as far as the file was given up since. */
+/* What has gone into a pipe stays what it was when it went, as far as the file was
+ * given up since. */
 static void piped(void) {
     char got[PAGE];
     int fd = letters("piped"), ends[2];

@@ -1,5 +1,5 @@
-/* libaio's calls from threads that share a context and its control blocks: who takes a completion gives its block to the next one at once,
- * while who submitted it may still be in that call. */
+/* libaio's calls from threads that share a context and its control blocks: who takes a completion
+ * gives its block to the next one at once, while who submitted it may still be in that call. */
 #include "check.h"
 #include <linux/aio_abi.h>
 #include <sched.h>
@@ -115,7 +115,8 @@ static void *work(void *number) {
     return NULL;
 }
 
-/* Each signal is handled at once, and ends the wait that it meets: none waits with the call for a completion. */
+/* Each signal is handled at once, and ends the wait that it meets: none waits with the
+ * call for a completion. */
 static atomic_long handled, ended;
 
 static void handle(int signal) {

@@ -1,4 +1,5 @@
-/* What calls on files, names and memory answer where something is wrong: the cases of manual pages, one after the other, and what is left of them. */
+/* What calls on files, names and memory answer where something is wrong: the cases of
+ * manual pages, one after the other, and what is left of them. */
 #include "check.h"
 #include <dirent.h>
 #include <stdint.h>
@@ -73,7 +74,8 @@ static void names(void) {
             char what[100];
             snprintf(what, sizeof what, "rename %.20s to %.20s", name, to);
             for (int flags = 0; flags < 8; flags++) {
-                /* Whiteouts are for who asks, and what succeeds is made undone: by the same again. */
+                /* Whiteouts are for who asks, and what succeeds is made undone: by the
+                 * same again. */
                 if (flags == 4 || flags == 5 || flags == 0)
                     continue;
                 errno = 0;

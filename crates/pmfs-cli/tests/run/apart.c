@@ -1,4 +1,5 @@
-/* Where there is no mount: the working directory, descriptors of places, programs in the pool, and what is refused. */
+/* Where there is no mount: the working directory, descriptors of places, programs in
+ * the pool, and what is refused. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -30,7 +31,8 @@ static void *walker(void *turns) {
     return NULL;
 }
 
-/* A child that shares this memory goes about, and this process keeps its own directory, also one without a name. */
+/* A child that shares this memory goes about, and this process keeps its own directory,
+ * also one without a name. */
 static void kept_beside_a_guest(void) {
     NEED(mkdir(in("kept"), 0755) == 0 && mkdir(in("kept/guest"), 0755) == 0 && mkdir(in("kept/own"), 0755) == 0);
     CHECK(chdir(in("kept/own")) == 0);
@@ -228,7 +230,8 @@ static void refused(const char *stranger) {
     head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
     FAILS(EOPNOTSUPP, sendmsg(ends[0], &message, 0));
-    /* To a program that can't load the library: with files, or as a script. Without either it runs. */
+    /* To a program that can't load the library: with files, or as a script. Without
+     * either it runs. */
     pid_t pid = fork();
     if (pid == 0) {
         FAILS(EOPNOTSUPP, execl(stranger, "stranger", "say", "x", NULL));
@@ -254,7 +257,8 @@ static void refused(const char *stranger) {
     FAILS(ENOENT, open(in("file"), O_RDONLY));
 }
 
-/* More processes than the pool has room for: those that do not get in are told so, and get in once there is room again. */
+/* More processes than the pool has room for: those that do not get in are told so, and
+ * get in once there is room again. */
 static void crowd(void) {
     enum { ALL = 200 };
     int said[2], hold[2], again[2];

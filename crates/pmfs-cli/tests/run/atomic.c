@@ -112,7 +112,8 @@ static void threads(void) {
     CHECK(memcmp(was, now, sizeof was) == 0 && munmap(all, PAGES * PAGE) == 0 && close(fd) == 0);
 }
 
-/* Stores a number all over the file, time after time, and tells of each that has been handed over. */
+/* Stores a number all over the file, time after time, and tells of each that has been
+ * handed over. */
 static void number(int fd, int out) {
     char *at = map(fd, PAGES * PAGE);
     for (unsigned turn = *(unsigned *)at + 1;; turn++) {

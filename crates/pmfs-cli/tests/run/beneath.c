@@ -1,4 +1,5 @@
-/* Works on files as it is told, a word at a time, while others do to its mount what they like; it says how that went. */
+/* Works on files as it is told, a word at a time, while others do to its mount what
+ * they like; it says how that went. */
 #include "check.h"
 #include <sys/mount.h>
 
@@ -30,7 +31,8 @@ static void hand_to_ours(void) {
     CHECK(child_ends_with(pid, 0));
 }
 
-/* One that is not served has it from the mount: right, or it fails and says so. What it said it wrote is there. */
+/* One that is not served has it from the mount: right, or it fails and says so. What it
+ * said it wrote is there. */
 static void hand_over(const char *stranger) {
     CHECK(ftruncate(kept, 0) == 0 && lseek(kept, 0, SEEK_SET) == 0);
     rounds = 0;

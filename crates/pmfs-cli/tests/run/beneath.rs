@@ -1,8 +1,10 @@
-//! What becomes of the mount while a program below `pmfs run` works: remounted, taken away, there again.
+//! What becomes of the mount while a program below `pmfs run` works: remounted, taken
+//! away, there again.
 //!
-//! Method: the program does what it is told, a word a line, and answers; this test does to its mount what an administrator may. It is
-//! served in its own process, so it goes on; what needs the mount is right, or fails and says so. Afterwards the pool has to be sound
-//! and to hold what the program wrote.
+//! Method: the program does what it is told, a word a line, and answers; this test does
+//! to its mount what an administrator may. It is served in its own process, so it goes
+//! on; what needs the mount is right, or fails and says so. Afterwards the pool has to
+//! be sound and to hold what the program wrote.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -88,7 +90,8 @@ fn a_mount_that_changes_beneath_a_program() {
     worker.does("ours");
     assert_eq!(worker.does("stranger"), HAS);
 
-    // Read-only for everybody else: that is not followed (docs/SEMANTICS.md), and strangers have what the mount gives.
+    // Read-only for everybody else: that is not followed (docs/SEMANTICS.md), and
+    // strangers have what the mount gives.
     bench.ok(&["mount", "-o", "remount,ro", "pool", "mnt"]);
     worker.does("work");
     worker.does("ours");

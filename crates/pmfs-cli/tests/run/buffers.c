@@ -1,4 +1,5 @@
-/* Reading into memory that is not there, or may not be stored to: EFAULT, whatever the file has at that place. */
+/* Reading into memory that is not there, or may not be stored to: EFAULT, whatever the
+ * file has at that place. */
 #include "check.h"
 
 enum { PAGE = 4096, LARGE = 2 << 20, MANY = 3 * LARGE };
@@ -31,7 +32,8 @@ static void read_all_ways(int fd, off_t at, size_t bytes, char *to, size_t good)
 }
 
 static void every_source(int fd, off_t size) {
-    /* Data, a hole, what is allocated and not written, across them, a large hole, and up to the end. */
+    /* Data, a hole, what is allocated and not written, across them, a large hole, and
+     * up to the end. */
     off_t places[] = {0, 100, PAGE, PAGE + 7, 2 * PAGE, 2 * PAGE + 100, 3 * PAGE - 50, PAGE - 50, LARGE, LARGE + 4096, size - 300};
     size_t sizes[] = {1, 8, 100, 300, PAGE, 2 * PAGE, 5 * PAGE, 1 << 20};
     char *bad[] = {NULL, (char *)8, none, fixed, (char *)0xffff800000000000};
@@ -116,7 +118,8 @@ int main(int count, char **arguments) {
     edge = room + PAGE, none = edge, edge_of_fixed = room + 4 * PAGE, fixed = edge_of_fixed;
     NEED(mprotect(none, PAGE, PROT_NONE) == 0 && mprotect(fixed, PAGE, PROT_READ) == 0);
     all();
-    /* The same once a file is mapped through the mount: one with so many holes, by a mapping of its own. */
+    /* The same once a file is mapped through the mount: one with so many holes, by a
+     * mapping of its own. */
     CHECK(close(file_with("mapped", "mapped")) == 0);
     int fd = open(in("mapped"), O_RDWR);
     CHECK(fd >= 0 && ftruncate(fd, 400L << 20) == 0);

@@ -54,7 +54,8 @@ static void spawn(void) {
         FAILS(EBADF, fcntl(77, F_GETFD));
         CHECK(fcntl(closed, F_GETFD) == 0 && pread(closed, got, 10, 0) == 4);
         CHECK(pread(keep, got, 10, 0) == 4 && read(0, got, 1) == 0);
-        /* A thread that was interrupted while the spawning one kept signals away has it, when it runs again. */
+        /* A thread that was interrupted while the spawning one kept signals away has
+         * it, when it runs again. */
         for (int wait = 0; handled != SIGCHLD && wait < 5000; wait++)
             usleep(1000);
         CHECK(handled == SIGCHLD);
@@ -168,7 +169,8 @@ static int on_own_stack(void *argument) {
     return 0;
 }
 
-/* clone(2) as containers use it: a process with memory of its own, on a stack that the caller gives. */
+/* clone(2) as containers use it: a process with memory of its own, on a stack that the
+ * caller gives. */
 static void cloned(void) {
     int fd = file_with("cloned", "0123456789");
     char *stack = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

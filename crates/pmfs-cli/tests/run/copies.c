@@ -1,5 +1,6 @@
-/* Several threads copy by offsets that they share: each byte is copied once, and in order where both files are the directory's. (Linux itself does
-   not promise that.) And what is asked for again and again takes no more memory each time. */
+/* Several threads copy by offsets that they share: each byte is copied once, and in
+ * order where both files are the directory's. (Linux itself does not promise that.) And
+ * what is asked for again and again takes no more memory each time. */
 #include "check.h"
 #include <grp.h>
 #include <sys/fsuid.h>

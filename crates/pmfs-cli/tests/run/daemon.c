@@ -1,4 +1,5 @@
-/* A program that leaves its parent, its session, its environment and its descriptors, and goes on working. */
+/* A program that leaves its parent, its session, its environment and its descriptors,
+ * and goes on working. */
 #include "check.h"
 
 static char command[3 * PATH_MAX];

@@ -1,4 +1,5 @@
-/* Directories that lie deeper than a path can say: gone to and worked in step by step, as on any file system. */
+/* Directories that lie deeper than a path can say: gone to and worked in step by step,
+ * as on any file system. */
 #include "check.h"
 #include <dirent.h>
 

@@ -1,4 +1,5 @@
-/* Under MDWE: a program that is started so is served by the image of libc; and, where that is not mapped, by the mount. */
+/* Under MDWE: a program that is started so is served by the image of libc; and, where
+ * that is not mapped, by the mount. */
 #include "check.h"
 #include <sys/prctl.h>
 

@@ -1,4 +1,5 @@
-/* Calls at their edges: descriptors of other kinds, offsets and lengths that no file has, names of descriptors, times, atime, locks that are in the way. */
+/* Calls at their edges: descriptors of other kinds, offsets and lengths that no file
+ * has, names of descriptors, times, atime, locks that are in the way. */
 #include "check.h"
 #include <linux/fs.h>
 #include <stdint.h>
@@ -98,7 +99,8 @@ static void atimes(void) {
         struct stat before, after;
         struct timespec now, times[2] = {{when[which][0], 0}, {when[which][1], 0}};
         NEED(clock_gettime(CLOCK_REALTIME, &now) == 0);
-        /* Newer than the change of the inode that this is, and not by a day: then mtime alone decides. */
+        /* Newer than the change of the inode that this is, and not by a day: then mtime
+         * alone decides. */
         times[0].tv_sec += now.tv_sec, times[1].tv_sec += now.tv_sec;
         char room[4];
         NEED(futimens(file, times) == 0 && fstat(file, &before) == 0 && pread(file, room, 4, 0) == 4 && fstat(file, &after) == 0);
@@ -106,7 +108,8 @@ static void atimes(void) {
     }
 }
 
-/* Reads by a descriptor with O_NOATIME, given at the open or later, of a file and of a directory whose atime is due. */
+/* Reads by a descriptor with O_NOATIME, given at the open or later, of a file and of a
+ * directory whose atime is due. */
 static void quiet(void) {
     const char *names[] = {"file", "."};
     for (int i = 0; i < 2; i++)

@@ -1,4 +1,5 @@
-/* Ways round the library: right, or refused loudly; never an empty file, never data that are gone. */
+/* Ways round the library: right, or refused loudly; never an empty file, never data
+ * that are gone. */
 #include "check.h"
 #include <sys/epoll.h>
 
@@ -31,7 +32,8 @@ static void *forker(void *name) {
     return NULL;
 }
 
-/* Forks while other threads are in the middle of calls: the child can do all that its parent can. */
+/* Forks while other threads are in the middle of calls: the child can do all that its
+ * parent can. */
 static void forks(void) {
     pthread_t threads[2];
     NEED(pthread_create(&threads[0], NULL, forker, "t1") == 0 && pthread_create(&threads[1], NULL, forker, "t2") == 0);

@@ -1,4 +1,5 @@
-/* Exceptions of C++ that pass calls: through libc's frames, and beside destructors that make calls of their own. */
+/* Exceptions of C++ that pass calls: through libc's frames, and beside destructors that
+ * make calls of their own. */
 #include "check.h"
 #include <ftw.h>
 #include <fstream>

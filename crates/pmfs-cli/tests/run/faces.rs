@@ -1,5 +1,6 @@
-//! What POSIX and Linux say of names, rights and flags, on every face: a program says what each of many calls answers, and what became of the
-//! files. It runs on a tmpfs first, then through a mount, then below `pmfs run`, with a mount and without, and has to say the same.
+//! What POSIX and Linux say of names, rights and flags, on every face: a program says what
+//! each of many calls answers, and what became of the files. It runs on a tmpfs first, then
+//! through a mount, then below `pmfs run`, with a mount and without, and has to say the same.
 
 use std::path::Path;
 
@@ -82,8 +83,8 @@ tests! {
 }
 
 /// Goal: what the kernel protects in directories that many may write, a pool protects too.
-/// Method: with the settings that the machine has. They are everybody's, and a run that is killed would
-/// leave others behind; what each of them does is a unit of `pmfs-posix`.
+/// Method: with the settings that the machine has. They are everybody's, and a run that is
+/// killed would leave others behind; what each of them does is a unit of `pmfs-posix`.
 #[test]
 fn what_a_machine_protects() {
     same("protected.c", &["all"]);

@@ -1,4 +1,5 @@
-/* Each bit of the flags of each call, of a name that is there and of one that is not: which of them a call knows, and what it says first. */
+/* Each bit of the flags of each call, of a name that is there and of one that is not:
+ * which of them a call knows, and what it says first. */
 #include "check.h"
 #include <linux/openat2.h>
 

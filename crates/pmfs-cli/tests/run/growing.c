@@ -1,5 +1,5 @@
-/* A thread whose stack grows downwards by itself (MAP_GROWSDOWN), as the first thread's does: the kernel keeps 256 pages below it free of what
-   it places, and whatever stands there ends it. */
+/* A thread whose stack grows downwards by itself (MAP_GROWSDOWN), as the first thread's does: the
+ * kernel keeps 256 pages below it free of what it places, and whatever stands there ends it. */
 #include "check.h"
 
 enum { FIRST = 256 << 10, DEPTH = 4 << 20, STEP = 16 << 10 };

@@ -1,5 +1,5 @@
-/* Children that share their parent's memory and little else: what they touch first, what they lock, and what they change of themselves
-   must not be taken for the parent's. */
+/* Children that share their parent's memory and little else: what they touch first, what
+ * they lock, and what they change of themselves must not be taken for the parent's. */
 #include "check.h"
 #include <sched.h>
 #include <spawn.h>
@@ -118,7 +118,8 @@ static pid_t holder_of(const char *name, off_t start) {
     return holder;
 }
 
-/* A program that was started while its parent has the file locked: it finds it so, and its close gives nothing up. */
+/* A program that was started while its parent has the file locked: it finds it so, and
+ * its close gives nothing up. */
 static int other_program(const char *path) {
     int fd = open(path, O_RDWR);
     struct flock lock = range(F_WRLCK, 0), seen = lock;

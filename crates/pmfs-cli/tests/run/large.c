@@ -1,4 +1,5 @@
-/* Mappings where the medium has large pages alone: whole ones are the pool's own, the rest is the mount's. */
+/* Mappings where the medium has large pages alone: whole ones are the pool's own, the
+ * rest is the mount's. */
 #include "check.h"
 
 enum { PAGE = 4096, RW = PROT_READ | PROT_WRITE };

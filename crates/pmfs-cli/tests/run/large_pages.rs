@@ -1,5 +1,6 @@
-//! Goal: a medium that has large pages alone is mapped by them. Method: a pool on hugetlbfs, mounted in a mount namespace of its own, and a
-//! program that asks the kernel which pages it has. (DAX devices: tests/media.)
+//! Goal: a medium that has large pages alone is mapped by them. Method: a pool on
+//! hugetlbfs, mounted in a mount namespace of its own, and a program that asks the
+//! kernel which pages it has. (DAX devices: tests/media.)
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-/* A daemon that has closed whatever it has inherited, and goes on when the run's first program has ended: the mount has to stay for it. */
+/* A daemon that has closed whatever it has inherited, and goes on when the run's first
+ * program has ended: the mount has to stay for it. */
 #include "check.h"
 
 int main(int count, char **arguments) {

@@ -1,4 +1,5 @@
-/* Libraries besides libc: those in the pool, and those that make system calls of their own. Arguments: what, the library, the directory. */
+/* Libraries besides libc: those in the pool, and those that make system calls of their
+ * own. Arguments: what, the library, the directory. */
 #include "check.h"
 #include <dlfcn.h>
 

@@ -1,4 +1,5 @@
-/* Linked to liburing, which makes system calls of its own: there is none of io_uring here, so nobody hands the kernel a placeholder. */
+/* Linked to liburing, which makes system calls of its own: there is none of io_uring
+ * here, so nobody hands the kernel a placeholder. */
 #include "check.h"
 #include <liburing.h>
 

@@ -45,7 +45,8 @@ static void one(int flags, int looks_before) {
     CHECK(holds("file", "content"));
     char *more = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (more == MAP_FAILED && errno == EAGAIN && now + 1024 > locked_most()) {
-        /* A library that is not optimised is large, and is locked too: the limit is used up, as the kernel says. */
+        /* A library that is not optimised is large, and is locked too: the limit is
+         * used up, as the kernel says. */
         CHECK(munlockall() == 0 && munmap(own, 1 << 20) == 0);
         return;
     }

@@ -1,8 +1,9 @@
-//! `pmfs run` with programs that mean no good, or that do what few others do: descriptors, children, bad pointers, signals,
-//! threads that die, and ways round the library.
+//! `pmfs run` with programs that mean no good, or that do what few others do: descriptors,
+//! children, bad pointers, signals, threads that die, and ways round the library.
 //!
-//! Method: each program is in C (one in C++), and checks what POSIX and Linux promise. It runs on a plain directory first, which shows
-//! that what it expects is so, and then under `pmfs run`, where it has to say the same. Afterwards the pool has to be sound.
+//! Method: each program is in C (one in C++), and checks what POSIX and Linux promise.
+//! It runs on a plain directory first, which shows that what it expects is so, and then
+//! under `pmfs run`, where it has to say the same. Afterwards the pool has to be sound.
 
 #[path = "../bench/mod.rs"]
 mod bench;
@@ -158,7 +159,8 @@ fn more_processes_than_there_is_room_for() {
     apart("apart.c", "crowd", &["nothing serves this process"]);
 }
 
-/// How a program can be that the library is not loaded into; and one that it is loaded into, behind another.
+/// How a program can be that the library is not loaded into; and one that it is loaded
+/// into, behind another.
 macro_rules! strangers {
     ($($name:ident: $how:literal $source:literal $argument:literal;)*) => {
         $(#[test]
@@ -194,7 +196,8 @@ strangers! {
     a_thread_that_is_another_user: "static" "sandbox.c" "threads";
 }
 
-/// Calls whose arguments are numbers alone; and those that are refused whatever their pointers are (docs/SEMANTICS.md).
+/// Calls whose arguments are numbers alone; and those that are refused whatever their
+/// pointers are (docs/SEMANTICS.md).
 const WITHOUT_POINTERS: &[&str] = &[
     "close",
     "lseek",
@@ -240,7 +243,8 @@ const WITHOUT_POINTERS: &[&str] = &[
     "mlockall",
 ];
 
-/// What the library looks at is what `table.c` has bad pointers for: a call that is added there is tried here.
+/// What the library looks at is what `table.c` has bad pointers for: a call that is
+/// added there is tried here.
 #[test]
 fn no_call_of_the_table_is_left_out() {
     let calls = include_str!("../../../pmfs-shim/src/call/class.rs");
@@ -261,7 +265,8 @@ fn no_call_of_the_table_is_left_out() {
     assert!(count > 100, "{count} calls");
 }
 
-/// Who is not root, and has a program that is: root may not even look below somebody else's mount, but what was open it has.
+/// A user's program runs as root: root may not even look below somebody else's mount, but
+/// keeps what was open.
 #[test]
 fn a_set_uid_program_of_an_ordinary_user() {
     both_as_nobody("static", Rights::SetUid);
@@ -290,7 +295,8 @@ fn stores_that_wait_for_msync() {
     }
 }
 
-/// Where offsets are shared, and where what is known is forgotten. Not on a plain directory: Linux locks no offset for these copies.
+/// Where offsets are shared, and where what is known is forgotten. Not on a plain
+/// directory: Linux locks no offset for these copies.
 #[test]
 fn copies_by_shared_offsets() {
     let ways: [&[&str]; 2] = [&["--no-mount"], &[]];
@@ -365,7 +371,7 @@ fn msync_flushes_what_was_stored() {
     assert!(near.contains(&(many - few)), "{few} {many}");
 }
 
-/// Who ends `pmfs run` means the program: it is told, and the totals are said all the same.
+/// An end of `pmfs run` is meant for the program: it is told, and the totals are said all the same.
 #[test]
 fn an_end_that_is_asked_for_is_the_programs() {
     let Some(run) = Run::new() else { return };
@@ -379,7 +385,8 @@ fn an_end_that_is_asked_for_is_the_programs() {
     assert!(counted(&said.text, "processes") > 0, "{}", said.text);
 }
 
-/// Nobody waits for a grandchild that ends a moment after the program: the mount is gone all the same when the command returns.
+/// Nobody waits for a grandchild that ends a moment after the program: the mount is
+/// gone all the same when the command returns.
 #[test]
 fn a_grandchild_on_its_way_out_is_waited_for() {
     let Some(run) = Run::new() else { return };

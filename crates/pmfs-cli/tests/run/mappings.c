@@ -1,5 +1,5 @@
-/* Mappings of files: what is stored is read, what is written shows, in this process and in others; and all the ways to change
-   what is mapped where. */
+/* Mappings of files: what is stored is read, what is written shows, in this process and
+ * in others; and all the ways to change what is mapped where. */
 #include "check.h"
 #include <setjmp.h>
 

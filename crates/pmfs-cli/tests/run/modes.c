@@ -1,4 +1,5 @@
-/* What takes set-id bits away, beside a chmod to fewer bits: no bit that this one took comes back. */
+/* What takes set-id bits away, beside a chmod to fewer bits: no bit that this one took
+ * comes back. */
 #include "check.h"
 #include <linux/capability.h>
 

@@ -1,5 +1,5 @@
-/* Numbers: each new descriptor has the lowest that is free, whoever made it and whatever was closed before, and what is closed is not
-   open, whatever call looks. At random, beside a model. */
+/* Numbers: each new descriptor has the lowest that is free, whoever made it and whatever was closed
+ * before, and what is closed is not open, whatever call looks. At random, beside a model. */
 #include "check.h"
 #include <dirent.h>
 #include <sys/epoll.h>

@@ -1,4 +1,5 @@
-//! How system calls come to the library: by images and in place, those of libc and those of other libraries.
+//! How system calls come to the library: by images and in place, those of libc and
+//! those of other libraries.
 
 use std::path::PathBuf;
 
@@ -165,7 +166,8 @@ fn exceptions_in_place() {
     in_place("exceptions.cc", "all");
 }
 
-/// Where memory that was written to can't be made executable, images are served and nothing else: the mount is.
+/// Where memory that was written to can't be made executable, images are served and
+/// nothing else: the mount is.
 #[test]
 fn memory_that_denies_execution() {
     let Some(mut run) = Run::new() else { return };
@@ -182,7 +184,8 @@ fn memory_that_denies_execution() {
     );
 }
 
-/// Without a mount nothing serves such a process: it is told where its user sees it, and not by missing files alone.
+/// Without a mount nothing serves such a process: it is told where its user sees it,
+/// and not by missing files alone.
 #[test]
 fn a_process_that_nothing_serves_says_so() {
     let mut run = Run::unmounted();

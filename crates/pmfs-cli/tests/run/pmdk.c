@@ -1,4 +1,5 @@
-/* Programs for persistent memory: a file mapped by libpmem, and a pool of objects by libpmemobj, opened again. */
+/* Programs for persistent memory: a file mapped by libpmem, and a pool of objects by
+ * libpmemobj, opened again. */
 #include "check.h"
 #include <libpmem.h>
 #include <libpmemobj.h>

@@ -112,7 +112,8 @@ static void halves(int fd) {
     CHECK(pwrite(fd, page, 4, 0) == 4);
 }
 
-/* Data of every length that the engine treats in its own way, of which only the beginning is there, at every alignment. */
+/* Data of every length that the engine treats in its own way, of which only the
+ * beginning is there, at every alignment. */
 static void lengths(int fd) {
     static const int sizes[] = {1, 47, 49, 384, 385, 1023, 1024, 1025, 1100, 2000, 4095, 4096, 4097, 5000, 8192, 10000, 65536};
     long there = 32 * PAGE;
@@ -129,7 +130,8 @@ static void lengths(int fd) {
                     ssize_t done = writes ? pwrite(fd, at, sizes[which], offset) : pread(fd, at, sizes[which], offset);
                     int why = errno;
                     CHECK((done == -1 && why == EFAULT) || (done > 0 && done <= good));
-                    /* A call that fails has written nothing; one that was short is undone for the next. */
+                    /* A call that fails has written nothing; one that was short is
+                     * undone for the next. */
                     static char was[70000];
                     NEED(!writes || pread(fd, was, sizeof was, 0) == sizeof was);
                     for (long byte = 0; writes && byte < (long)sizeof was; byte++)

@@ -1,4 +1,5 @@
-/* What calls take away of set-id bits and file capabilities, from whom; and what new files in set-gid directories get. */
+/* What calls take away of set-id bits and file capabilities, from whom; and what new
+ * files in set-gid directories get. */
 #include "check.h"
 #include <grp.h>
 #include <linux/capability.h>
@@ -8,8 +9,8 @@
 enum { OWNER = 1001, GROUP = 2001, OTHER_GROUP = 2002 };
 static const char *name;
 
-/* Who does it: root; the owner, in the file's group by its own, by another of its groups, or not; somebody else. Not for good: the library serves
- * who may be root again. */
+/* Who does it: root; the owner, in the file's group by its own, by another of its groups,
+ * or not; somebody else. Not for good: the library serves who may be root again. */
 static const struct who {
     const char *name;
     uid_t user;

@@ -37,7 +37,7 @@ pub struct Run {
     environment: Vec<(&'static str, OsString)>,
     /// What may not be executed where that runs.
     noexec: Option<PathBuf>,
-    /// Who runs what is run.
+    /// The user that runs programs.
     user: u32,
 }
 
@@ -97,7 +97,8 @@ impl Run {
         })
     }
 
-    /// From now on what runs in the pool can't execute anything of this file or directory. Needs root.
+    /// From now on what runs in the pool can't execute anything of this file or
+    /// directory. Needs root.
     pub fn forbid_execution(&mut self, path: &Path) {
         self.noexec = Some(path.to_owned());
     }
@@ -195,7 +196,8 @@ impl Run {
         self.ended(command)
     }
 
-    /// A shell's script, in a mount namespace of its own: the command `pmfs` is its `$0`, the program and the numbers are its arguments.
+    /// A shell's script, in a mount namespace of its own: the command `pmfs` is its
+    /// `$0`, the program and the numbers are its arguments.
     pub fn in_a_namespace(&self, script: &str, program: &Path, numbers: &[u64]) -> Said {
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script]);
@@ -307,7 +309,8 @@ pub fn both_apart(source: &str, argument: &str) {
     run.same(&apart, &plain);
 }
 
-/// Without a mount, of a program for that alone: it has to succeed, and the log or the totals to have these.
+/// Without a mount, of a program for that alone: it has to succeed, and the log or the
+/// totals to have these.
 pub fn apart(source: &str, argument: &str, lines: &[&str]) {
     let run = Run::unmounted();
     let program = run.build(source, &[]);
@@ -329,7 +332,8 @@ pub fn apart(source: &str, argument: &str, lines: &[&str]) {
     run.check();
 }
 
-/// As [`both`], of a program that starts another one, which is built so; that one's path is its second argument.
+/// As [`both`], of a program that starts another one, which is built so; that one's
+/// path is its second argument.
 pub fn both_with(source: &str, argument: &str, how: &str) {
     let Some(run) = Run::new() else { return };
     let stranger = match how {
@@ -357,7 +361,8 @@ pub fn both_with(source: &str, argument: &str, how: &str) {
 pub enum Rights {
     /// To be root, who has the file.
     SetUid,
-    /// To read and write what the mode forbids: `security.capability` with CAP_DAC_OVERRIDE, effective.
+    /// To read and write what the mode forbids: `security.capability` with
+    /// CAP_DAC_OVERRIDE, effective.
     Capability,
 }
 
@@ -384,7 +389,8 @@ impl Rights {
     }
 }
 
-/// As [`both`], as an ordinary user, of a program that starts another one, which has more rights than he.
+/// As [`both`], as an ordinary user, of a program that starts another one, which has
+/// more rights than he.
 pub fn both_as_nobody(how: &str, rights: Rights) {
     let Some(run) = Run::as_nobody() else { return };
     let stranger = match how {

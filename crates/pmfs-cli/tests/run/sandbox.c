@@ -1,5 +1,5 @@
-/* Programs that change what they are, or what they may, while they have files open: other roots and mounts, filters of system calls, other users; and
- * descriptors that go to other processes. */
+/* Programs that change what they are, or what they may, while they have files open: other roots
+ * and mounts, filters of system calls, other users; and descriptors that go to other processes. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/landlock.h>
@@ -105,7 +105,8 @@ static void filters(void) {
           CHECK(read(fd, got, 4) == 4 && write(fd, "abc", 3) == 3 && lseek(fd, 0, SEEK_CUR) == 7 && fstat(fd, &stat) == 0 && stat.st_size == 10);
           close(fd));
     CHECK(lseek(fd, 0, SEEK_CUR) == 7 && holds("file", "0123abc789"));
-    /* What a filter refuses is refused, also of what the library would have done without the kernel. */
+    /* What a filter refuses is refused, also of what the library would have done
+     * without the kernel. */
     CHILD(filter(SYS_openat, SECCOMP_RET_ERRNO | EXDEV); FAILS(EXDEV, open(in("file"), O_RDONLY));
           CHECK(pread(fd, got, 10, 0) == 10 && pwrite(fd, "X", 1, 0) == 1));
     CHILD(filter(SYS_unlink, SECCOMP_RET_ERRNO | EXDEV); FAILS(EXDEV, unlink(in("file"))); CHECK(holds("file", "X123abc789"));
@@ -122,7 +123,8 @@ static void filters(void) {
     CHECK(ring == -1);
 }
 
-/* Paths that it gives up for good, by Landlock: what it may still have it has, what was open stays, and the rest is refused. */
+/* Paths that it gives up for good, by Landlock: what it may still have it has, what was
+ * open stays, and the rest is refused. */
 static void restrict_to(const char *path) {
     const __u64 all = (1 << 13) - 1; /* Of the first version. */
     struct landlock_ruleset_attr attributes = {.handled_access_fs = all};
@@ -311,7 +313,8 @@ static void users(void) {
           CHECK(syscall(SYS_setresuid, -1, 0, -1) == 0 && open(in("secret"), O_RDONLY) >= 0));
 }
 
-/* Users that come and go under threads that are in the middle of calls, many times; what they may not have they never get. */
+/* Users that come and go under threads that are in the middle of calls, many times;
+ * what they may not have they never get. */
 static volatile int outside;
 static void *busier(void *number) {
     char name[32], moved[32], text[600] = "";

@@ -122,7 +122,8 @@ static void storm(void) {
     CHECK(unlink(in("log")) == 0 && mkdir(in("sub"), 0755) == 0);
 }
 
-/* On an alternate stack: what stands there must not be overwritten by a second one that comes in the middle of a call. */
+/* On an alternate stack: what stands there must not be overwritten by a second one that
+ * comes in the middle of a call. */
 static char alternate[64 << 10];
 static int pool_fd;
 
@@ -153,7 +154,8 @@ static void *small(void *unused) {
     return NULL;
 }
 
-/* Threads of 16 KiB that do a little of everything, in a storm of handlers on alternate stacks of 8 KiB, and start programs. */
+/* Threads of 16 KiB that do a little of everything, in a storm of handlers on alternate
+ * stacks of 8 KiB, and start programs. */
 static void *crowded(void *number) {
     char name[32], other[32];
     static char rooms[4][8192] __attribute__((aligned(16)));

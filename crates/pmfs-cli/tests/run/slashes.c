@@ -1,5 +1,6 @@
-/* What a slash, a dot or two dots behind a name mean to each call that takes one: every call, on every kind of name, with every end of it. Said is
- * the answer, and what the directory holds afterwards if that has changed; the other side of the comparison is a tmpfs. */
+/* What a slash, a dot or two dots behind a name mean to each call that takes one: every call,
+ * on every kind of name, with every end of it. Said is the answer, and what the directory
+ * holds afterwards if that has changed; the other side of the comparison is a tmpfs. */
 #include "check.h"
 #include <dirent.h>
 #include <sys/statfs.h>
@@ -220,7 +221,8 @@ static void each(int count) {
         all(names[which], count);
 }
 
-/* Links elsewhere that lead into the directory: of what is looked for there, and of what is not to be followed. */
+/* Links elsewhere that lead into the directory: of what is looked for there, and of
+ * what is not to be followed. */
 static void from_outside(void) {
     char outside[] = "/tmp/pmfs-slashes-XXXXXX", target[500];
     static const int calls[] = {0, 1, 4, 5, 11, 12, 13, 14, 17, 18, 20, 25, 26, 45};

@@ -1,4 +1,5 @@
-/* splice(2) between files and pipes: offsets, what a pipe has room for, what it holds, waits, flags, and what is said of ends that can't do it. */
+/* splice(2) between files and pipes: offsets, what a pipe has room for, what it holds,
+ * waits, flags, and what is said of ends that can't do it. */
 #include "check.h"
 #include <stdint.h>
 

@@ -1,4 +1,5 @@
-/* What a program finds itself with. "launch" makes a caller of an uncommon kind, and becomes the rest of its words; "say" tells all. */
+/* What a program finds itself with. "launch" makes a caller of an uncommon kind, and
+ * becomes the rest of its words; "say" tells all. */
 #include "check.h"
 #include <dirent.h>
 #include <sys/prctl.h>
@@ -19,7 +20,8 @@ static void lines(const char *path, const char *const *heads) {
 static const char *const facts[] = {"SigBlk", "Umask", "Groups", "NoNewPrivs", "Seccomp:", "Cpus_allowed_list", "Cap", NULL};
 static const char *const all[] = {"", NULL};
 
-/* What is ignored: not of the two signals that libc keeps for itself, which its threads set anew. */
+/* What is ignored: not of the two signals that libc keeps for itself, which its threads
+ * set anew. */
 static void ignored(void) {
     enum { CANCEL = 32, SETXID = 33 };
     char line[512];

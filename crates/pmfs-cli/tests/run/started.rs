@@ -1,8 +1,10 @@
-//! Goal: a program of `pmfs run` finds itself as if its caller had started it, whichever way it is started: with the caller's signal mask,
-//! ignored signals, limits, umask, priority, descriptors, session, and the alarm that it has set.
+//! Goal: a program of `pmfs run` finds itself as if its caller had started it,
+//! whichever way it is started: with the caller's signal mask, ignored signals, limits,
+//! umask, priority, descriptors, session, and the alarm that it has set.
 //!
-//! Method: a caller that has all of these otherwise than usual starts a program that says what it finds, by itself and by `pmfs run`:
-//! with a mount that is there, with one that is made, with totals, and without a mount. It has to say the same.
+//! Method: a caller that has all of these otherwise than usual starts a program that
+//! says what it finds, by itself and by `pmfs run`: with a mount that is there, with
+//! one that is made, with totals, and without a mount. It has to say the same.
 
 use std::path::Path;
 

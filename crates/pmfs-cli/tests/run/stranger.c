@@ -1,5 +1,5 @@
-/* A program that the library is not loaded into, by how it is built or run: it copies, says, opens and looks. No more of libc than a
- * static program may have. */
+/* A program that the library is not loaded into, by how it is built or run: it copies,
+ * says, opens and looks. No more of libc than a static program may have. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-// As stranger.c, in Go with cgo: half of its calls are Go's own, past libc; the others are libc's, which the loader finds there.
+// As stranger.c, in Go with cgo: half of its calls are Go's own, past libc; the others are libc's,
+// which the loader finds there.
 package main
 
 // #include <errno.h>

@@ -1,4 +1,5 @@
-/* What a program starts that the library is not loaded into gets its open files all the same: with its offsets, both ways. */
+/* What a program starts that the library is not loaded into gets its open files all the
+ * same: with its offsets, both ways. */
 #include "check.h"
 #include <linux/capability.h>
 #include <spawn.h>
@@ -161,7 +162,8 @@ static void from_the_pool(void) {
     CHECK(status == 0 && holds("to", "script one\nscript two\n"));
 }
 
-/* Set-uid and set-gid programs, and all that a program starts whose users differ: the loader leaves the library out. */
+/* Set-uid and set-gid programs, and all that a program starts whose users differ: the
+ * loader leaves the library out. */
 static void other_users(void) {
     char owned[PATH_MAX];
     snprintf(owned, sizeof owned, "/tmp/pmfs-stranger-%d", getpid());
@@ -201,8 +203,8 @@ static void capabilities(void) {
     char *before = stranger;
     stranger = owned;
     CHECK(read(from, got, 1) == 1 && RUN(from, to, "take", "2", "say", " root ") == 0);
-    /* Those who have nothing but what the file gives: somebody else, who without it may not; and a root that has given up all else, but may
-     * have the pool. */
+    /* Those who have nothing but what the file gives: somebody else, who without it may
+     * not; and a root that has given up all else, but may have the pool. */
     for (int way = 0; way < 3; way++) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -224,7 +226,8 @@ static void capabilities(void) {
     stranger = before;
 }
 
-/* By an ordinary user, who has a program that runs as root, or with more rights than he: it has what he has open. */
+/* By an ordinary user, who has a program that runs as root, or with more rights than
+ * he: it has what he has open. */
 static void ordinary(int euid) {
     int from = file_with("from", "0123456789"), to = file_with("to", "");
     CHECK(getuid() != 0 && read(from, got, 2) == 2 && write(to, "first ", 6) == 6);

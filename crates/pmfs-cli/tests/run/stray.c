@@ -1,7 +1,9 @@
-/* Stray stores into the pool's mapping: after each call, from threads old and new, in handlers and in children.
+/* Stray stores into the pool's mapping: after each call, from threads old and new, in
+ * handlers and in children.
  *
- * The argument says how the pool is closed: "none", "pages" or "keys". On a plain directory nothing is mapped, and the calls alone are
- * made. What is said is the tree at the end, the same in all cases; lines that begin with "strays" are of the pool alone. */
+ * The argument says how the pool is closed: "none", "pages" or "keys". On a plain
+ * directory nothing is mapped, and the calls alone are made. What is said is the tree at
+ * the end, the same in all cases; lines that begin with "strays" are of the pool alone. */
 #include "check.h"
 #include <dirent.h>
 #include <setjmp.h>
@@ -85,12 +87,14 @@ static unsigned long seed = 0x9e3779b97f4a7c15;
 static pthread_barrier_t turn;
 static volatile int over;
 
-/* Older than the pool's mapping. By keys it goes on all the time; pages are open to it while another thread makes a call. */
+/* Older than the pool's mapping. By keys it goes on all the time; pages are open to it
+ * while another thread makes a call. */
 static void *older(void *unused) {
     unsigned long state = 88172645463325252;
     (void)unused;
     pthread_barrier_wait(&turn);
-    /* By pages it ends behind a barrier that the other waits at: who looked before would leave that one alone there. */
+    /* By pages it ends behind a barrier that the other waits at: who looked before
+     * would leave that one alone there. */
     while (!keys || !over) {
         if (!keys) {
             pthread_barrier_wait(&turn);
@@ -244,7 +248,8 @@ static void names(void) {
     CALL(closedir(all) == 0);
 }
 
-/* A mapping that the program was given is its own to store to; and a child is shut out as its parent is. */
+/* A mapping that the program was given is its own to store to; and a child is shut out
+ * as its parent is. */
 static void mappings_and_children(void) {
     int fd = open(in("kept"), O_RDWR);
     char *mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,7 +1,8 @@
-//! Goal: a store of a program's that goes astray never reaches the pool: a thousand of them, after every kind of call, change nothing.
-//! Method: the program makes its calls on a plain directory, and on a pool that is closed in each way; with none, the same store at
-//! a file's own bytes arrives, which shows that they are made where they would do harm. The tree at the end has to be the same
-//! everywhere, and the pool sound.
+//! Goal: a store of a program's that goes astray never reaches the pool: a thousand of
+//! them, after every kind of call, change nothing. Method: the program makes its calls
+//! on a plain directory, and on a pool that is closed in each way; with none, the same
+//! store at a file's own bytes arrives, which shows that they are made where they would
+//! do harm. The tree at the end has to be the same everywhere, and the pool sound.
 
 use crate::program::Run;
 
@@ -44,8 +45,9 @@ fn strays_are_refused_by_page_permissions() {
     strays("pages");
 }
 
-/// By page permissions a thread's store in a window may fault, because another one has left its own: on an alternate stack too, in
-/// the middle of a storm; and a child that shares memory may be killed in one.
+/// By page permissions a thread's store in a window may fault, because another one has
+/// left its own: on an alternate stack too, in the middle of a storm; and a child that
+/// shares memory may be killed in one.
 fn by_pages(source: &str, argument: &str) {
     let Some(run) = Run::new() else { return };
     let program = run.build(source, &[]);

@@ -1,5 +1,5 @@
-/* A large shared mapping of which a little is stored to between two msyncs; as often as it is told. What the file has is checked on the
- * way; what was flushed is counted by who started this. */
+/* A large shared mapping of which a little is stored to between two msyncs; as often as it is told.
+ * What the file has is checked on the way; what was flushed is counted by who started this. */
 #include "check.h"
 
 enum { PAGE = 4096, PAGES = 2048, RW = PROT_READ | PROT_WRITE };

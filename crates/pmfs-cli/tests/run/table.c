@@ -1,5 +1,5 @@
-/* Every system call of the library's table, with each of its pointers leading nowhere in turn: what the kernel says on a plain directory, it says;
- * nothing is changed, and no signal comes. */
+/* Every system call of the library's table, with each of its pointers leading nowhere in turn:
+ * what the kernel says on a plain directory, it says; nothing is changed, and no signal comes. */
 #include "check.h"
 #include <dirent.h>
 #include <linux/aio_abi.h>

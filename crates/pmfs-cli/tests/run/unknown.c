@@ -1,5 +1,5 @@
-/* Calls that are newer than most programs, and calls that nobody has: on descriptors of a file and a directory, and by their names. None of them may
- * succeed on what is not the file. */
+/* Calls that are newer than most programs, and calls that nobody has: on descriptors of a file
+ * and a directory, and by their names. None of them may succeed on what is not the file. */
 #include "check.h"
 #include <linux/fs.h>
 #include <sys/ioctl.h>

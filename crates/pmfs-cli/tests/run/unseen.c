@@ -1,9 +1,11 @@
-/* What a program must not meet of what serves it: descriptors that it did not open, and a pool that another user may not have. */
+/* What a program must not meet of what serves it: descriptors that it did not open, and
+ * a pool that another user may not have. */
 #include "check.h"
 #include <sys/statfs.h>
 #include <sys/xattr.h>
 
-/* Every number that a program may ask for, after the pool was used: what it has opened, and nothing else. */
+/* Every number that a program may ask for, after the pool was used: what it has opened,
+ * and nothing else. */
 static void numbers(int known) {
     struct stat stat;
     struct statx more;

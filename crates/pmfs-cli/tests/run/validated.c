@@ -1,4 +1,5 @@
-/* mmap(2) with MAP_SHARED_VALIDATE, which refuses flags that nobody knows; with MAP_SYNC, which only media have that are memory for good. */
+/* mmap(2) with MAP_SHARED_VALIDATE, which refuses flags that nobody knows; with
+ * MAP_SYNC, which only media have that are memory for good. */
 #include "check.h"
 
 #ifndef MAP_SYNC

@@ -1,4 +1,5 @@
-/* Makes calls of libpmfs, or of libc below a directory, as it is told on stdin, a socket, and answers there. See face/c.rs. */
+/* Makes calls of libpmfs, or of libc below a directory, as it is told on stdin, a
+ * socket, and answers there. See face/c.rs. */
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>

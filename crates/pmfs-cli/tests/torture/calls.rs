@@ -1,4 +1,5 @@
-//! Builds `calls.c`, the program that uses the library for C, and the same one that makes system calls.
+//! Builds `calls.c`, the program that uses the library for C, and the same one that
+//! makes system calls.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,5 +1,5 @@
-//! By what the parent has a worker die at a barrier: a few bytes for each in a file. A kill from outside seldom falls inside
-//! a transaction, which lasts a microsecond.
+//! By what the parent has a worker die at a barrier: a few bytes for each in a file. A
+//! kill from outside seldom falls inside a transaction, which lasts a microsecond.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,4 +1,5 @@
-//! A thread that does nothing but sleep, as a waiter does: how late it wakes up is the machine's delay.
+//! A thread that does nothing but sleep, as a waiter does: how late it wakes up is the
+//! machine's delay.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

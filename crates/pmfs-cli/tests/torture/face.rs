@@ -128,8 +128,8 @@ pub trait Face {
         waits: bool,
     ) -> Done<()>;
     fn unlock(&self, handle: Handle, lock: LockClass, range: Range) -> Done<()>;
-    /// Empties the file, forks, and both write these bytes so often, each time at the offset that they share. Nothing where
-    /// the face can't.
+    /// Empties the file, forks, and both write these bytes so often, each time at the
+    /// offset that they share. Nothing where the face can't.
     fn write_with_child(&self, _path: &str, _bytes: &[u8], _times: u64) -> Done<()> {
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! File locks. A counter that one guards must not lose a count, and what stands in a range stays while somebody has a lock
-//! of it; and an offset that a process shares with its child. Locks of the dead are gone; nobody waits for one lock while he has another.
+//! File locks. A counter that one guards must not lose a count, and what stands in a
+//! range stays while somebody has a lock of it; and an offset that a process shares with
+//! its child. Locks of the dead are gone; nobody waits for one lock while he has another.
 
 use std::time::{Duration, Instant};
 

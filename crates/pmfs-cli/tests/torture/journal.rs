@@ -1,5 +1,6 @@
-//! What a worker did, kept outside the pool: an entry before each operation and one after it, and now and then its
-//! whole state. A kill tears neither: what was written stays in the page cache, and a torn entry is none.
+//! What a worker did, kept outside the pool: an entry before each operation and one
+//! after it, and now and then its whole state. A kill tears neither: what was written
+//! stays in the page cache, and a torn entry is none.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -157,7 +158,8 @@ fn entries(dir: &Path, worker: usize) -> Vec<Entry> {
     entries.map_while(|entry| entry).collect()
 }
 
-/// What the worker was in the middle of; `None` if between operations. A place in [`crate::op::NAMES`].
+/// What the worker was in the middle of; `None` if between operations. A place in
+/// [`crate::op::NAMES`].
 pub fn last_begun(dir: &Path, worker: usize) -> Option<u8> {
     let file = File::open(journal_path(dir, worker)).ok()?;
     let length = file.metadata().ok()?.len() / ENTRY_BYTES as u64 * ENTRY_BYTES as u64;

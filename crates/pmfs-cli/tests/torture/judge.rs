@@ -18,7 +18,8 @@ pub fn assert_sound(fs: &Fs, when: &str) {
     assert!(report.is_clean(), "{when}: {:#?}", report.findings);
 }
 
-/// Judges what all left together; `used` blocks were in use in the empty pool. Answers what there was.
+/// Judges what all left together; `used` blocks were in use in the empty pool. Answers
+/// what there was.
 pub fn judge(pool: &Path, states: &[State], used: u64) -> String {
     let face = Library::attach(pool).expect("attach");
     let recovery = face.fs().recovery();

@@ -1,5 +1,5 @@
-//! The model of files that one writer has alone: what they are, what changes make of them, and how what is found in a pool
-//! differs. `kills` and `torture` judge by it.
+//! The model of files that one writer has alone: what they are, what changes make of
+//! them, and how what is found in a pool differs. `kills` and `torture` judge by it.
 
 #![allow(dead_code, reason = "one of the tests has no handles")]
 
@@ -105,7 +105,8 @@ pub struct Node {
     pub content: Vec<u8>,
 }
 
-/// A writer's files: names to numbers, numbers to nodes (two names may have one), and which it has open.
+/// A writer's files: names to numbers, numbers to nodes (two names may have one), and
+/// which it has open.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Model {
     pub names: BTreeMap<String, u64>,

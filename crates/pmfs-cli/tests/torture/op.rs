@@ -1,5 +1,5 @@
-//! The operations, and how a worker chooses them: from its state and its seed alone, so that a successor can choose the
-//! same ones again.
+//! The operations, and how a worker chooses them: from its state and its seed alone, so
+//! that a successor can choose the same ones again.
 
 use pmfs::LockClass;
 use serde::{Deserialize, Serialize};

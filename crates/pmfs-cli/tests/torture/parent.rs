@@ -1,4 +1,5 @@
-//! The parent: starts the workers, kills them, starts their successors, looks at what the dead held.
+//! The parent: starts the workers, kills them, starts their successors, looks at what
+//! the dead held.
 
 use std::fmt;
 use std::fs::File;
@@ -24,7 +25,8 @@ use crate::{DIR, RUN, SEED, WORKER, calls, condemnation, journal, judge, shared,
 const TICK: Duration = Duration::from_millis(100);
 /// How long what a dead process held is watched.
 const PATIENCE: Duration = Duration::from_millis(80);
-/// How long a victim is watched for a lock, or for its end at a barrier, before it is killed as it is.
+/// How long a victim is watched for a lock, or for its end at a barrier, before it is
+/// killed as it is.
 const AIM_MAX: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_micros(200);
 /// In so many ticks all are killed at once.
@@ -104,7 +106,8 @@ struct Torture {
 
 /// Workers that use the library for C.
 const C_WORKERS: std::ops::Range<usize> = 8..12;
-/// Workers that `pmfs run` starts, and such as use a mount, where there is one; the others use the library.
+/// Workers that `pmfs run` starts, and such as use a mount, where there is one; the
+/// others use the library.
 const RUN_WORKERS: std::ops::Range<usize> = 5..8;
 const MOUNT_WORKERS: std::ops::Range<usize> = 12..16;
 
@@ -128,7 +131,7 @@ struct Slot {
     pid: u64,
 }
 
-/// Who is to die.
+/// The worker that is to die.
 #[derive(Clone, Copy)]
 enum Victim {
     Worker(usize),
@@ -344,7 +347,8 @@ impl Torture {
         }
     }
 
-    /// Kills, reaps, and tells what the dead one left. While its memory stands nobody cleans up after it.
+    /// Kills, reaps, and tells what the dead one left. While its memory stands nobody
+    /// cleans up after it.
     fn kill(&mut self, worker: usize, slot: Option<Slot>, manner: Manner) -> Fall {
         let process = &mut self.workers[worker];
         if let (
@@ -414,7 +418,8 @@ impl Torture {
         held != OwnerWords::default() && !processes.iter().any(taken)
     }
 
-    /// From the kernel's release of the dead one's memory until it holds nothing, less what the control thread was late.
+    /// From the kernel's release of the dead one's memory until it holds nothing, less
+    /// what the control thread was late.
     fn time_to_release(&self, slot: Slot) -> Option<Duration> {
         let stands = || {
             let processes = self.look.processes();
@@ -469,7 +474,8 @@ impl Torture {
         }
     }
 
-    /// Nobody is left: the next one recovers slots, and finds the pool sound. It leaves in good order, or not.
+    /// Nobody is left: the next one recovers slots, and finds the pool sound. It leaves
+    /// in good order, or not.
     fn recover(&self, in_order: bool) {
         let options = OpenOptions::default();
         let fs = Fs::open(&Orders::pool(self.path()), &options).expect("a first opener");

@@ -1,8 +1,10 @@
 //! What all workers do together, in ways that can be judged afterwards whatever the order was.
 //!
-//! - Logs: each record that returned stands there once, one that did not at most once, none torn, each worker's in order.
-//! - Names that one at a time can have (a file created, a directory made, a link, a rename without replacing). Whoever
-//!   has one counts up a counter, each worker its own part of it: no count is lost.
+//! - Logs: each record that returned stands there once, one that did not at most once,
+//!   none torn, each worker's in order.
+//! - Names that one at a time can have (a file created, a directory made, a link, a
+//!   rename without replacing). Whoever has one counts up a counter, each worker its
+//!   own part of it: no count is lost.
 //! - File locks: see [`guards`].
 //! - Ranges of a file that are overwritten as a whole, and read without a tear.
 //! - Tokens, moved and exchanged between directories: each stays in one place.

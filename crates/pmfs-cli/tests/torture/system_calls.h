@@ -1,4 +1,5 @@
-/* What calls.c needs of <pmfs.h>, by libc's own calls below a directory: for a program that pmfs run starts. */
+/* What calls.c needs of <pmfs.h>, by libc's own calls below a directory: for a program
+ * that pmfs run starts. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -22,8 +22,8 @@ pub enum Manner {
 }
 
 impl Manner {
-    /// A transaction stores in place some hundred instructions after its first barrier; just after a barrier, on the other
-    /// hand, it is most often still open.
+    /// A transaction stores in place some hundred instructions after its first barrier;
+    /// just after a barrier, on the other hand, it is most often still open.
     pub fn choose(random: &mut Random) -> Manner {
         match random.below(4) {
             0 => Manner::Random,

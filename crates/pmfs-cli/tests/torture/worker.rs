@@ -89,7 +89,8 @@ pub fn work(orders: &Orders) {
 }
 
 impl Worker<'_> {
-    /// Believes nothing: what is there must be what the journal says, with or without the operation in flight.
+    /// Believes nothing: what is there must be what the journal says, with or without
+    /// the operation in flight.
     fn take_over(&mut self, left: Left) {
         self.state = left.state;
         if let Err(before) = self.verify() {
@@ -141,7 +142,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Whoever is condemned dies by its own hand, so many instructions after one of the next barriers.
+    /// A condemned worker dies by its own hand, so many instructions after one of the
+    /// next barriers.
     fn obey(&mut self) {
         if let Some((barrier, instructions)) = condemnation::read(&self.control, self.orders.worker)
         {

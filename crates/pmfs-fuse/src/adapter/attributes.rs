@@ -93,8 +93,8 @@ impl Adapter {
         self.run(|server| server.removexattr(header.nodeid, self.enforced(name)?))
     }
 
-    /// Our own, by which tools talk to the daemon. Terminals are asked for by programs that only want to
-    /// know whether this is one.
+    /// Our own, by which tools talk to the daemon. Terminals are asked for by programs
+    /// that only want to know whether this is one.
     pub(super) fn ioctl(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
         let asked: IoctlIn = body.take()?;
         if asked.flags & IOCTL_UNRESTRICTED != 0 {

@@ -1,5 +1,5 @@
-//! From an operation's number to the method that answers it, and what holds for all: who may ask, that the pool
-//! stays attached meanwhile, what an error becomes.
+//! From an operation's number to the method that answers it, and what holds for all:
+//! who may ask, that the pool stays attached meanwhile, what an error becomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,16 +137,16 @@ impl Adapter {
             Opcode::Interrupt => Ok(()),
             // Comes once, and has been answered.
             Opcode::Init => Err(Errno::IO.into()),
-            // FSYNC: the kernel then knows that there is nothing to do. POLL: files are always ready. The others
-            // are the kernel's own business here.
+            // FSYNC: the kernel then knows that there is nothing to do. POLL: files are
+            // always ready. The others are the kernel's own business here.
             Opcode::Fsync | Opcode::Fsyncdir | Opcode::Poll | Opcode::Bmap | Opcode::Access => {
                 Err(Errno::NOSYS.into())
             }
         }
     }
 
-    /// The kernel lets in whom the mount is for; this says it once more. What it sends by itself, or for a
-    /// descriptor that was handed on, comes with any user.
+    /// The kernel lets in whom the mount is for; this says it once more. What it sends
+    /// by itself, or for a descriptor that was handed on, comes with any user.
     fn admit(&self, opcode: Opcode, header: &InHeader) -> Answer {
         if self.only.is_none_or(|only| only == header.uid) {
             return Ok(());
@@ -180,7 +180,8 @@ impl Adapter {
         Ok(work(&self.server)?)
     }
 
-    /// How long the kernel may take these attributes for granted, which the answer in `reply` tells.
+    /// How long the kernel may take these attributes for granted, which the answer in
+    /// `reply` tells.
     pub(super) fn ttl_of(&self, attr: &Attr, reply: &mut Reply) -> Duration {
         match may_remember(attr) {
             true => self.ttl(reply),

@@ -1,11 +1,14 @@
 //! Has the kernel drop pages, and names of what has none, from a process of its own.
 //!
-//! The kernel does that in a call that no signal ends, while it waits for answers of the daemon. A thread of the daemon in that call
-//! would keep a killed daemon from ending: with its descriptors open the kernel goes on waiting for answers that nobody gives,
-//! for ever, and its slot goes on being its own. So a process that has nothing but one descriptor of the mount makes the
-//! call, and outlives the daemon for as long as it lasts: when the daemon is gone it refuses what the kernel asks for meanwhile.
+//! The kernel does that in a call that no signal ends, while it waits for answers of
+//! the daemon. A thread of the daemon in that call would keep a killed daemon from
+//! ending: with its descriptors open the kernel goes on waiting for answers that nobody
+//! gives, for ever, and its slot goes on being its own. So a process that has nothing
+//! but one descriptor of the mount makes the call, and outlives the daemon for as long
+//! as it lasts: when the daemon is gone it refuses what the kernel asks for meanwhile.
 //!
-//! It is a program, not a fork: its stdin is a socket by which it is told of inodes and answers, its stdout the device.
+//! It is a program, not a fork: its stdin is a socket by which it is told of inodes and
+//! answers, its stdout the device.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -108,7 +111,7 @@ impl Dropper {
             .command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(device.into_file()))
-            // Whoever interrupts the daemon means the mount, which may go on for a while.
+            // An interrupt of the daemon is meant for the mount, which may go on for a while.
             .process_group(0)
             .spawn();
         // The command would keep their ends open.
@@ -120,8 +123,8 @@ impl Dropper {
         Ok(())
     }
 
-    /// Returns when the kernel has dropped it. A process that was killed is started again; where that can't be done this thread makes the
-    /// call itself.
+    /// Returns when the kernel has dropped it. A process that was killed is started
+    /// again; where that can't be done this thread makes the call itself.
     pub(super) fn drop(&mut self, what: Drop) -> Result<(), Errno> {
         for _ in 0..2 {
             if self.helper.is_none()
@@ -203,7 +206,8 @@ fn refuse_all(device: &Device) {
             continue;
         };
         if !Opcode::of(header.opcode).is_some_and(Opcode::is_silent) {
-            // As the kernel says it of a connection that has ended, which this one does in a moment.
+            // As the kernel says it of a connection that has ended, which this one does
+            // in a moment.
             device.answer(header.unique, Err(Errno::CONNABORTED));
         }
     }

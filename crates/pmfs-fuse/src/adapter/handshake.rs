@@ -30,7 +30,8 @@ pub(super) struct Handshake {
 impl Filesystem for Handshake {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let _ = config.set_max_write(WRITE_MAX);
-        // Without it SETXATTR has another form, and does not say what becomes of set-gid (Linux 5.12).
+        // Without it SETXATTR has another form, and does not say what becomes of
+        // set-gid (Linux 5.12).
         if config
             .add_capabilities(InitFlags::FUSE_SETXATTR_EXT)
             .is_err()
@@ -44,7 +45,8 @@ impl Filesystem for Handshake {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_HAS_IOCTL_DIR,
-            // Handles of files outlive what the kernel remembers: it looks numbers up by the name ".".
+            // Handles of files outlive what the kernel remembers: it looks numbers up
+            // by the name ".".
             InitFlags::FUSE_EXPORT_SUPPORT,
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_FLOCK_LOCKS,

@@ -16,7 +16,8 @@ const READ: u32 = 0;
 const WRITE: u32 = 1;
 const UNLOCK: u32 = 2;
 
-/// The kernel's last byte of a range that reaches as far as the file may grow; the engine's is `u64::MAX`.
+/// The kernel's last byte of a range that reaches as far as the file may grow; the
+/// engine's is `u64::MAX`.
 const END: u64 = i64::MAX as u64;
 
 impl Adapter {

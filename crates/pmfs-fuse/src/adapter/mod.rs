@@ -1,23 +1,30 @@
-//! The mount itself: made and shaken hands on by `fuser` ([`handshake`]), then served by workers of our own
-//! ([`worker`]), which pass each request ([`dispatch`]) to the [`Server`] in the engine's terms ([`translate`]).
+//! The mount itself: made and shaken hands on by `fuser` ([`handshake`]), then served
+//! by workers of our own ([`worker`]), which pass each request ([`dispatch`]) to the
+//! [`Server`] in the engine's terms ([`translate`]).
 //!
 //! Contract with the kernel:
-//! - Names and attributes are valid for zero seconds, so each use asks again; while nobody else has the pool they hold for a moment, and so
-//!   does that a name is absent ([`lease`](crate::lease)). With `-o nocache` never, with `-o cache` for a second at any time.
+//! - Names and attributes are valid for zero seconds, so each use asks again; while nobody else
+//!   has the pool they hold for a moment, and so does that a name is absent
+//!   ([`lease`](crate::lease)). With `-o nocache` never, with `-o cache` for a second at any time.
 //! - Files are opened for direct I/O; where the kernel (6.6 and later) offers
-//!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are opened through
-//!   the page cache, written through, but for those for writing alone. The writeback cache is never asked for.
+//!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are
+//!   opened through the page cache, written through, but for those for writing alone.
+//!   The writeback cache is never asked for.
 //! - An inode is held in the engine from OPEN to RELEASE, because others may unlink it.
-//! - FSYNC and FSYNCDIR are answered ENOSYS once, which tells the kernel that there is nothing to do and not to
-//!   ask again: all is durable when the call that did it returns. Dirty pages of mappings are still written back
-//!   by the kernel on close, fsync and msync. FLUSH is served: it drops POSIX locks.
-//! - Locks are asked for here ([`locks`]), both kinds. A SETLKW that has to wait is handed to a thread of its own,
-//!   which answers it; INTERRUPT ends that wait ([`waiters`]). All other requests in hand are finished.
-//! - A request that waits while the pool stands still, or for pages that another mount's kernel has, keeps no worker from others.
-//! - A READ without FUSE_READ_LOCKOWNER fills pages, which are then noted in the pool; others who want them back ask the
-//!   [`revoker`], which has the kernel drop them.
+//! - FSYNC and FSYNCDIR are answered ENOSYS once, which tells the kernel that there is
+//!   nothing to do and not to ask again: all is durable when the call that did it
+//!   returns. Dirty pages of mappings are still written back by the kernel on close,
+//!   fsync and msync. FLUSH is served: it drops POSIX locks.
+//! - Locks are asked for here ([`locks`]), both kinds. A SETLKW that has to wait is
+//!   handed to a thread of its own, which answers it; INTERRUPT ends that wait
+//!   ([`waiters`]). All other requests in hand are finished.
+//! - A request that waits while the pool stands still, or for pages that another
+//!   mount's kernel has, keeps no worker from others.
+//! - A READ without FUSE_READ_LOCKOWNER fills pages, which are then noted in the pool;
+//!   others who want them back ask the [`revoker`], which has the kernel drop them.
 //!
-//! A handler that panics answers EIO and logs; the worker goes on. So does a message that can't be right.
+//! A handler that panics answers EIO and logs; the worker goes on. So does a message
+//! that can't be right.
 
 mod attributes;
 mod content;
@@ -157,12 +164,13 @@ pub fn mount(
 }
 
 impl Mounted {
-    /// Answers requests until the mount is gone, or until `stop` says so; then marks the pool
-    /// clean. `dropping` is a program that calls [`drop_pages`](crate::drop_pages) and nothing else.
+    /// Answers requests until the mount is gone, or until `stop` says so; then marks
+    /// the pool clean. `dropping` is a program that calls
+    /// [`drop_pages`](crate::drop_pages) and nothing else.
     ///
     /// # Errors
-    /// [`MountError::Detach`]; [`MountError::Channel`] if the kernel's channel failed. The pool has been
-    /// closed then as well as could be.
+    /// [`MountError::Detach`]; [`MountError::Channel`] if the kernel's channel failed.
+    /// The pool has been closed then as well as could be.
     pub fn serve(self, stop: Receiver<Stop>, dropping: Command) -> Result<Ending, MountError> {
         enum Event {
             Ended(io::Result<()>),
@@ -178,8 +186,9 @@ impl Mounted {
             dir,
             device,
         } = self;
-        // Dropping it would unmount whatever is mounted on the directory by then: `fuser` 0.18 looks whether our
-        // mount is gone, and has that test the wrong way round. Unmounting is done here.
+        // Dropping it would unmount whatever is mounted on the directory by then:
+        // `fuser` 0.18 looks whether our mount is gone, and has that test the wrong way
+        // round. Unmounting is done here.
         let session = ManuallyDrop::new(session);
         let lost = |source| MountError::Channel {
             dir: dir.clone(),

@@ -80,8 +80,8 @@ impl Adapter {
         let access = access(flags);
         let made = self.run(|server| server.create(header.nodeid, name, &new, access));
         let (made, handle) = made.map_err(|refusal| match refusal {
-            // Somebody beside this mount has made it since the kernel looked. Told of that, the kernel looks again, and checks
-            // who may open it.
+            // Somebody beside this mount has made it since the kernel looked. Told of
+            // that, the kernel looks again, and checks who may open it.
             Refusal::Engine(Error::Exists) if !is_exclusive(flags) => Error::Stale.into(),
             other => other,
         })?;
@@ -194,7 +194,8 @@ impl Adapter {
         self.list(header, body, reply, |_, found| dirent(found))
     }
 
-    /// As READDIR, and each name looked up, if the mount has the lease: else it would be asked for again, or stand for another file by then.
+    /// As READDIR, and each name looked up, if the mount has the lease: else it would
+    /// be asked for again, or stand for another file by then.
     pub(super) fn readdirplus(
         &self,
         header: &InHeader,
@@ -213,8 +214,9 @@ impl Adapter {
         })
     }
 
-    /// As many entries as there is room for, each put down as `entry` says. What was listed before an error is answered: some of it may
-    /// have been looked up, and only what is answered is forgotten again.
+    /// As many entries as there is room for, each put down as `entry` says. What was
+    /// listed before an error is answered: some of it may have been looked up, and only
+    /// what is answered is forgotten again.
     fn list<T: IntoBytes + Immutable>(
         &self,
         header: &InHeader,
@@ -268,7 +270,8 @@ impl Adapter {
         reply.put(&OpenOut {
             fh,
             open_flags: match Server::access(fh) {
-                // It is never mapped. Through pages the kernel cuts a write where it has not all of a page.
+                // It is never mapped. Through pages the kernel cuts a write where it
+                // has not all of a page.
                 Access::Writing => PAST_PAGES,
                 _ => self.terms.open_flags,
             },

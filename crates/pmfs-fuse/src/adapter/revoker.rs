@@ -3,8 +3,9 @@
 //! (docs/adr/0015-leases.md). And it has the kernel let go of what has no name any more, and is
 //! found by one that the kernel has kept.
 //!
-//! A thread of its own: the kernel, told to drop a file's pages, writes dirty ones back by requests to the workers, and waits for
-//! pages that READs are about to fill. So this holds nothing that an answer to a request needs.
+//! A thread of its own: the kernel, told to drop a file's pages, writes dirty ones back
+//! by requests to the workers, and waits for pages that READs are about to fill. So
+//! this holds nothing that an answer to a request needs.
 
 use std::io;
 use std::sync::Arc;
@@ -17,10 +18,12 @@ use rustix::io::Errno;
 use super::dropper::{Drop, Dropper};
 use crate::server::Server;
 
-/// How long a mount keeps pages at least, so that the program that faulted them in gets to use them.
+/// How long a mount keeps pages at least, so that the program that faulted them in gets
+/// to use them.
 const TENURE: Duration = Duration::from_micros(500);
 
-/// Rounds after which READs of the pages are held up, because each finds that some were served since the last.
+/// Rounds after which READs of the pages are held up, because each finds that some were
+/// served since the last.
 const ROUNDS_FREE: u32 = 3;
 
 /// Longest sleep; whoever asks wakes it.
@@ -70,8 +73,9 @@ fn take_back(server: &Server, dropper: &mut Dropper, mut wanted: WantedPages) ->
     Ok(())
 }
 
-/// Has the kernel let go of files without a name that nobody has open. It does so by itself, but where it has kept a name that others have
-/// taken away, or one that a program below `pmfs run` has looked up by the inode's number.
+/// Has the kernel let go of files without a name that nobody has open. It does so by
+/// itself, but where it has kept a name that others have taken away, or one that a
+/// program below `pmfs run` has looked up by the inode's number.
 fn drop_names(server: &Server, dropper: &mut Dropper) {
     for ino in server.long_held() {
         // An older kernel keeps some. What is there no more it does not know.

@@ -145,8 +145,8 @@ pub(super) fn statfs_out(stat: &StatFs) -> StatfsOut {
     }
 }
 
-/// What a SETATTR asks for. The kernel sends its own ctime only under the writeback cache; the engine's clock it
-/// is.
+/// What a SETATTR asks for. The kernel sends its own ctime only under the writeback
+/// cache; the engine's clock it is.
 ///
 /// # Errors
 /// EINVAL: a time that can't be kept.

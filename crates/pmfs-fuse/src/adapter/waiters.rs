@@ -31,7 +31,8 @@ pub(super) enum Met {
 }
 
 impl Waiters {
-    /// A request begins to wait; a worker has it in hand until this returns. `None`: there are too many.
+    /// A request begins to wait; a worker has it in hand until this returns. `None`:
+    /// there are too many.
     pub(super) fn begin(&self, unique: u64) -> Option<Interrupted> {
         let mut waits = self.waits();
         let early = waits.early.remove(&unique);
@@ -48,7 +49,8 @@ impl Waiters {
         self.waits().waiting.remove(&unique);
     }
 
-    /// Whoever asked `unique` has got a signal. `in_hand`: whether a worker has a request in hand.
+    /// The thread that asked `unique` has got a signal. `in_hand`: whether a worker has
+    /// a request in hand.
     pub(super) fn interrupt(&self, unique: u64, in_hand: impl Fn(u64) -> bool) -> Met {
         let mut waits = self.waits();
         if let Some(interrupted) = waits.waiting.get(&unique) {

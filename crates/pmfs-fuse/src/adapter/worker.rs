@@ -35,18 +35,21 @@ const WAITER_STACK_BYTES: usize = 256 << 10;
 /// Workers and stand-ins together.
 const SEATS: usize = 64;
 
-/// How long a worker waits for pages that has nobody to stand in for it: who gives them back may wait for it in turn.
+/// How long a worker waits for pages that has nobody to stand in for it: who gives them
+/// back may wait for it in turn.
 const WAIT_ALONE: Duration = Duration::from_secs(5);
 
 /// What all workers of a mount share.
 ///
-/// A worker that has to wait, because the pool stands still or for pages below another mount, calls a stand-in first: so all who change nothing,
-/// and whoever closes a file, are answered all the same. A stand-in leaves once it is one too many.
+/// A worker that has to wait, because the pool stands still or for pages below another
+/// mount, calls a stand-in first: so all who change nothing, and whoever closes a file,
+/// are answered all the same. A stand-in leaves once it is one too many.
 struct Crew {
     adapter: Adapter,
     /// One for each worker; stand-ins use that of whom they stand in for.
     devices: Vec<Device>,
-    /// The request that each worker has in hand; 0 for none (the kernel's numbers are even, and not 0).
+    /// The request that each worker has in hand; 0 for none (the kernel's numbers are
+    /// even, and not 0).
     in_hand: [AtomicU64; SEATS],
     /// Places in `in_hand` that nobody has.
     free: Mutex<Vec<usize>>,
@@ -55,8 +58,8 @@ struct Crew {
     waiters: Waiters,
 }
 
-/// Starts `count` workers on the connection. Each ends when the mount does; what comes of it is the first error
-/// of any.
+/// Starts `count` workers on the connection. Each ends when the mount does; what comes
+/// of it is the first error of any.
 pub(super) fn start(
     adapter: Adapter,
     connection: BorrowedFd<'_>,
@@ -103,7 +106,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Somebody who takes requests from `device` while the caller waits. Beyond a number nobody does: `false`.
+    /// Somebody who takes requests from `device` while the caller waits. Beyond a
+    /// number nobody does: `false`.
     fn call_stand_in(self: &Arc<Crew>, device: usize) -> bool {
         let Some(seat) = self.seats().pop() else {
             return false;
@@ -212,8 +216,8 @@ impl Crew {
         }
     }
 
-    /// Waits for another mount's kernel, or for this one's to drop pages. The one over there may wait for this one's, so somebody
-    /// has to answer meanwhile.
+    /// Waits for another mount's kernel, or for this one's to drop pages. The one over
+    /// there may wait for this one's, so somebody has to answer meanwhile.
     fn wait_for_pages(self: &Arc<Crew>, device: usize, pages: PagesInTheWay) -> pmfs::Result<()> {
         self.ready.fetch_sub(1, Ordering::SeqCst);
         let limit = (!self.call_stand_in(device)).then_some(WAIT_ALONE);
@@ -250,9 +254,9 @@ impl Crew {
         Ok(())
     }
 
-    /// Somebody who waits for an answer has got a signal. Who waits for a lock is told; what a worker has in hand
-    /// it finishes. A request that none has was answered, or was read a moment ago and not yet noted: the kernel
-    /// knows which, and says it again if need be.
+    /// Somebody who waits for an answer has got a signal. Who waits for a lock is told; what
+    /// a worker has in hand it finishes. A request that none has was answered, or was read a
+    /// moment ago and not yet noted: the kernel knows which, and says it again if need be.
     fn interrupt(&self, mut body: Body<'_>) {
         let Ok(InterruptIn { unique }) = body.take() else {
             return;

@@ -1,9 +1,10 @@
-//! Handles that stand for an open file of the pool, which others have in their process: what is done through them moves that file's offset,
-//! and begins at it.
+//! Handles that stand for an open file of the pool, which others have in their process:
+//! what is done through them moves that file's offset, and begins at it.
 //!
-//! The kernel keeps an offset of its own for each handle, sends it with each request, and tells nobody when it is moved; and it does not
-//! say whether a request is a read(2) or a pread(2). So a request where the last one ended is taken for one that goes on, and
-//! goes on where the open file is by now. Any other has its own place, and the open file goes on behind it: after an lseek(2)
+//! The kernel keeps an offset of its own for each handle, sends it with each request, and tells
+//! nobody when it is moved; and it does not say whether a request is a read(2) or a pread(2). So a
+//! request where the last one ended is taken for one that goes on, and goes on where the open file
+//! is by now. Any other has its own place, and the open file goes on behind it: after an lseek(2)
 //! that is right, after a pread(2) or pwrite(2) the offset has moved when it should not have.
 
 use std::collections::HashMap;
@@ -96,11 +97,13 @@ impl Following {
 }
 
 impl Server {
-    /// A handle stands for the open file of that number from now on; the kernel's offset of it is `at`. `uid` asks for it.
+    /// A handle stands for the open file of that number from now on; the kernel's
+    /// offset of it is `at`. `uid` asks for it.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for who is neither root nor this process's user; [`Error::NotOpen`] if it is no open file, or
-    /// another inode's; [`Error::NotSupported`] where the kernel answers reads from its pages.
+    /// [`Error::NotPermitted`] for who is neither root nor this process's user;
+    /// [`Error::NotOpen`] if it is no open file, or another inode's;
+    /// [`Error::NotSupported`] where the kernel answers reads from its pages.
     pub(crate) fn follow(
         &self,
         uid: u32,
@@ -271,8 +274,8 @@ mod tests {
         assert!(case.server.following.get(case.handle).is_none());
     }
 
-    /// Goal: a handle that follows gives up what it has taken, and nothing of others. Method: another process's open file; one more handle,
-    /// and the file loses its name.
+    /// Goal: a handle that follows gives up what it has taken, and nothing of others.
+    /// Method: another process's open file; one more handle, and the file loses its name.
     #[test]
     fn whose_open_file_it_was_does_not_matter() {
         let case = Case::new();

@@ -1,8 +1,10 @@
-//! Open files, by the numbers that the kernel hands back with each request: what has to be given up with them.
+//! Open files, by the numbers that the kernel hands back with each request: what has to
+//! be given up with them.
 //!
-//! The kernel tells when a process closes a file (FLUSH, with the owner of its POSIX locks) and when an open file
-//! is no more (RELEASE), but not when a lock of the open file itself (OFD) ends. So each handle remembers the
-//! owners that took range locks through it; those that no FLUSH has named by the time it goes go with it.
+//! The kernel tells when a process closes a file (FLUSH, with the owner of its POSIX
+//! locks) and when an open file is no more (RELEASE), but not when a lock of the open
+//! file itself (OFD) ends. So each handle remembers the owners that took range locks
+//! through it; those that no FLUSH has named by the time it goes go with it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,8 +97,8 @@ impl Handles {
 mod tests {
     use super::*;
 
-    /// Who closed a file has nothing left that the end of a handle could take; a late end takes nothing of what
-    /// was locked through another since.
+    /// After close there is nothing left for the end of a handle to take; a late end takes
+    /// nothing of what was locked through another handle since.
     #[test]
     fn what_ends_with_a_handle() {
         let handles = Handles::default();

@@ -1,8 +1,9 @@
 //! Open files and their locks.
 //!
-//! The kernel knows two kinds of lock request: flock(2), and ranges, whose owner is a process (POSIX) or an open
-//! file (OFD); which of the two it does not say. Ranges of both are the engine's POSIX ranges here, told apart by
-//! the owner's number, so a circle of waiting open files is answered EDEADLK, too.
+//! The kernel knows two kinds of lock request: flock(2), and ranges, whose owner is a
+//! process (POSIX) or an open file (OFD); which of the two it does not say. Ranges of
+//! both are the engine's POSIX ranges here, told apart by the owner's number, so a
+//! circle of waiting open files is answered EDEADLK, too.
 
 use std::sync::atomic::Ordering;
 
@@ -55,11 +56,12 @@ fn flock_owner(id: u64) -> LockOwner {
 }
 
 impl Server {
-    /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The number to give the kernel.
+    /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The
+    /// number to give the kernel.
     ///
     /// # Errors
-    /// As the engine's call; [`Error::Stale`] if the number is another file's by now; [`Error::PagesElsewhere`] if it can be
-    /// mapped to be stored to.
+    /// As the engine's call; [`Error::Stale`] if the number is another file's by now;
+    /// [`Error::PagesElsewhere`] if it can be mapped to be stored to.
     pub fn open(&self, node: u64, access: Access) -> Result<u64> {
         let attr = self.fs.hold(ino_of(node))?;
         if !self.known.see(attr.ino, attr.generation, attr.size) {
@@ -152,8 +154,8 @@ impl Server {
         self.fs.lock(ino, owner, kind, asked.range, asked.pid)
     }
 
-    /// The rest of SETLKW: waits until nobody is in the way, until `interrupted` says so, or to the end of the
-    /// mount.
+    /// The rest of SETLKW: waits until nobody is in the way, until `interrupted` says
+    /// so, or to the end of the mount.
     pub fn lock_wait(&self, asked: &LockRequest, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let kind = asked.kind.ok_or(Error::Invalid(&"the kind of a lock"))?;
         let ends = || interrupted() || self.ending.load(Ordering::SeqCst);

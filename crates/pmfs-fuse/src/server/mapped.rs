@@ -1,4 +1,5 @@
-//! Pages of mapped files: what the kernel reads for them and writes back, and giving them back to others of the pool.
+//! Pages of mapped files: what the kernel reads for them and writes back, and giving
+//! them back to others of the pool.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,8 +29,8 @@ impl Server {
         self.fs.read_for(ino, offset, buffer, || wants_atime)
     }
 
-    /// WRITE of a page that a mapping has changed, which takes no set-id bits nor capabilities away. Whatever of it lies past the end of the file is
-    /// nobody's.
+    /// WRITE of a page that a mapping has changed, which takes no set-id bits nor
+    /// capabilities away. Whatever of it lies past the end of the file is nobody's.
     pub fn write_back(&self, node: u64, offset: u64, data: &[u8]) -> Result<()> {
         let ino = ino_of(node);
         self.with_space(|| self.fs.write_back(ino, offset, data))
@@ -77,7 +78,8 @@ impl Server {
         self.is_cached && Handles::access(handle) == Access::Writing
     }
 
-    /// Waits until pages are back that are in the way of a request. `limit`: for whom nobody stands in.
+    /// Waits until pages are back that are in the way of a request. `limit`: for whom
+    /// nobody stands in.
     pub(crate) fn wait_for_pages(
         &self,
         pages: PagesInTheWay,

@@ -1,16 +1,19 @@
 //! One method for each request of the kernel, in the engine's terms.
 //!
-//! Who does what:
-//! - **Permissions**: the kernel (`default_permissions`), with attributes and access ACLs that it asks for. Who
-//!   may set an ACL, or an attribute of which namespace, is the kernel's to check too.
-//! - **umask**: the engine, because a default ACL overrides it. **set-gid directories**: the engine.
+//! The kernel and the engine share the work:
+//! - **Permissions**: the kernel (`default_permissions`), with attributes and access
+//!   ACLs that it asks for. Who may set an ACL, or an attribute of which namespace, is
+//!   the kernel's to check too.
+//! - **umask**: the engine, because a default ACL overrides it. **set-gid
+//!   directories**: the engine.
 //! - **Set-id bits and file capabilities**: at chown, truncate, fallocate and copy the kernel drops
 //!   them (it sends the new mode in the same SETATTR, as neither of FUSE's HANDLE_KILLPRIV versions
-//!   is asked for), but for set-gid without group execution, which is dropped here, from who is outside
-//!   the group. At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
+//!   is asked for), but for set-gid without group execution, which is dropped here, from who is
+//!   outside the group. At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
 //!   writer lacks CAP_FSETID, and [`Server::write`] drops them, before the data is written.
 //! - **O_TRUNC**: the kernel, by a SETATTR of its own after the open.
-//! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be old ([`placing`]).
+//! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be
+//!   old ([`placing`]).
 //! - **File locks**: the engine, because others have the pool, too ([`locks`]).
 
 mod following;
@@ -162,7 +165,7 @@ impl Server {
     /// Makes the pool stand still for who holds its freeze lock; `uid` asks for it.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for who is neither root nor this process's user; see [`crate::freeze`].
+    /// [`Error::NotPermitted`]: neither root nor this process's user; see [`crate::freeze`].
     pub(crate) fn freeze(&self, uid: u32) -> Result<Frozen> {
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
             return Err(Error::NotPermitted(&"freezing a pool of another user"));
@@ -272,7 +275,8 @@ impl Server {
             .map(|attr| self.told(attr))
     }
 
-    /// TMPFILE: without a name, open, and held until the kernel forgets it, whether or not it gets a name.
+    /// TMPFILE: without a name, open, and held until the kernel forgets it, whether or
+    /// not it gets a name.
     pub fn tmpfile(&self, parent: u64, new: &NewNode, access: Access) -> Result<(Attr, u64)> {
         let attr = self.with_space(|| self.fs.tmpfile(ino_of(parent), new))?;
         let attr = self.told(attr);
@@ -384,7 +388,8 @@ impl Server {
         let ino = ino_of(node);
         let mut attr = self.fs.getattr(ino)?;
         if attr.is_sparse() {
-            // The kernel asks without writing back first, and programs take a file without blocks for one without data.
+            // The kernel asks without writing back first, and programs take a file
+            // without blocks for one without data.
             self.fs.stores_are_written(ino)?;
             attr = self.fs.getattr(ino)?;
         }
@@ -396,7 +401,8 @@ impl Server {
         self.fs.getxattr(ino_of(node), name)
     }
 
-    /// SETXATTR, `flags` as in `setxattr(2)`; `kill_set_gid` if who sets an access ACL may not keep set-gid.
+    /// SETXATTR, `flags` as in `setxattr(2)`; `kill_set_gid` if who sets an access ACL
+    /// may not keep set-gid.
     pub fn setxattr(
         &self,
         node: u64,
@@ -417,7 +423,7 @@ impl Server {
         self.with_space(|| self.fs.setxattr(ino, name, value, flags))
     }
 
-    /// LISTXATTR: the names, each with a NUL behind it. `trusted.` ones are for CAP_SYS_ADMIN to see.
+    /// LISTXATTR: the names, each with a NUL behind it; `trusted.` ones for CAP_SYS_ADMIN alone.
     pub fn listxattr(&self, node: u64, caller: &Caller) -> Result<Vec<u8>> {
         let names = self.fs.listxattr(ino_of(node))?;
         let trusted = |name: &Vec<u8>| name.starts_with(b"trusted.");
@@ -472,8 +478,8 @@ impl Server {
         self.drop_privileges(ino, kind.kill_set_id.then_some(kind.writer))?;
         let follower = self.following.get(handle);
         let written = self.with_space(|| match &follower {
-            // Elsewhere than the kernel expects. Who has the offset may wait for pages of this mount, so none are kept from being
-            // filled meanwhile; those that were go afterwards.
+            // Elsewhere than the kernel expects. Who has the offset may wait for pages of this
+            // mount, so none are kept from being filled meanwhile; those that were go afterwards.
             Some(follower) => {
                 self.fs.own_pages_are_gone(ino)?;
                 let written = follower.write(&self.fs, offset, data, kind.append)?;
@@ -506,7 +512,7 @@ impl Server {
         Ok(())
     }
 
-    /// LSEEK with SEEK_DATA. The kernel asks without writing back first; what is stored in a hole is data.
+    /// LSEEK with SEEK_DATA. The kernel does not write back first: stores in a hole are data.
     pub fn seek_data(&self, node: u64, offset: u64) -> Result<u64> {
         let ino = ino_of(node);
         match self.fs.seek_data(ino, offset) {
@@ -552,8 +558,8 @@ impl Server {
         attr
     }
 
-    /// Refuses an answer about another file than the one that the kernel was told of by this number: somebody
-    /// beside this mount has removed that one, and its number was given out anew.
+    /// Refuses an answer about another file than the one that the kernel was told of by this
+    /// number: somebody beside this mount has removed that one, and its number was given out anew.
     fn same(&self, attr: Attr) -> Result<Attr> {
         match self.known.see(attr.ino, attr.generation, attr.size) {
             true => Ok(attr),
@@ -616,8 +622,9 @@ fn ino_of(node: u64) -> Ino {
     if node == ROOT_NODE { ROOT_INO } else { node }
 }
 
-/// Whether the kernel may remember these attributes at all. Not of files with set-id bits: a write drops them, and the kernel asks for
-/// no new mode after a write. Nor of files with holes, into which programs may store by mappings.
+/// Whether the kernel may remember these attributes at all. Not of files with set-id
+/// bits: a write drops them, and the kernel asks for no new mode after a write. Nor of
+/// files with holes, into which programs may store by mappings.
 pub(crate) fn may_remember(attr: &Attr) -> bool {
     !(has_set_id(attr) || attr.is_sparse())
 }
@@ -698,7 +705,7 @@ mod tests {
         assert!(server.getattr(node).is_err());
     }
 
-    /// One made without a name is gone when it is forgotten, and not if it got one; holds never add up.
+    /// One made without a name goes when it is forgotten, unless it got one; holds never add up.
     #[test]
     fn files_without_a_name() {
         let dir = crate::temporary::dir();
@@ -730,8 +737,8 @@ mod tests {
         assert_eq!(server.lookup(1, b"c").unwrap().ino, node);
     }
 
-    /// Goal: what is open here outlives its names, also when somebody beside this mount takes them; and a number
-    /// that was given out anew is not taken for the file that the kernel knows.
+    /// Goal: what is open here outlives its names, also when somebody beside this mount takes
+    /// them; and a number that was given out anew is not taken for the file that the kernel knows.
     #[test]
     fn others_unlink_what_is_open() {
         let dir = crate::temporary::dir();

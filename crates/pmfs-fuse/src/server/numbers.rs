@@ -10,7 +10,8 @@ impl Server {
         self.fs.getattr(ino).map(|attr| self.told(attr))
     }
 
-    /// A number out of a handle (`open_by_handle_at(2)`, NFS): it may be no file's any more, and of which it was its generation tells.
+    /// A number out of a handle (`open_by_handle_at(2)`, NFS): it may be no file's any
+    /// more, and of which it was its generation tells.
     pub(super) fn lookup_itself(&self, ino: Ino) -> Result<Attr> {
         let attr = self.fs.getattr(ino).map_err(|error| match error {
             Error::ShutDown | Error::Medium { .. } => error,

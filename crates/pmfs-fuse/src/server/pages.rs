@@ -1,8 +1,10 @@
-//! What a mount has to know for the pages that its kernel holds ([`pmfs::KernelCopy`]): which files are open for writing, and
-//! when pages of a file that others have just asked for may be served again.
+//! What a mount has to know for the pages that its kernel holds ([`pmfs::KernelCopy`]):
+//! which files are open for writing, and when pages of a file that others have just
+//! asked for may be served again.
 //!
-//! A program that stores to a page that was taken back faults it in again at once, and would often have it before whoever asked
-//! has begun his call anew. So READs of these pages are held up for a moment, by a sleep of bounded length: they never wait for
+//! A program that stores to a page that was taken back faults it in again at once, and
+//! would often have it before whoever asked has begun his call anew. So READs of these
+//! pages are held up for a moment, by a sleep of bounded length: they never wait for
 //! the taking back itself, which may wait for them.
 
 use std::collections::HashMap;
@@ -65,7 +67,8 @@ impl Opened {
     }
 }
 
-/// Keeps apart what fills a file's pages and what is written past them; files that meet here by chance wait for no reason.
+/// Keeps apart what fills a file's pages and what is written past them; files that meet
+/// here by chance wait for no reason.
 #[derive(Debug)]
 pub(super) struct PastPages([RwLock<()>; 64]);
 

@@ -1,9 +1,10 @@
 //! Where a WRITE goes.
 //!
-//! The kernel turns an append into an offset, by the size that it was told last, and tells only that the file was opened with
-//! O_APPEND. `pwritev2(2)` can ask for the other thing (RWF_APPEND, RWF_NOAPPEND), of which FUSE says nothing. As long as only this
-//! mount's kernel has changed the file's size that does no harm: its offset is the end. Else the caller is looked at, who waits in
-//! the system call ([`Caller::appends`]).
+//! The kernel turns an append into an offset, by the size that it was told last, and
+//! tells only that the file was opened with O_APPEND. `pwritev2(2)` can ask for the other
+//! thing (RWF_APPEND, RWF_NOAPPEND), of which FUSE says nothing. As long as only this
+//! mount's kernel has changed the file's size that does no harm: its offset is the end.
+//! Else the caller is looked at, who waits in the system call ([`Caller::appends`]).
 
 use pmfs::{Error, Ino, Result};
 
@@ -46,7 +47,8 @@ impl Server {
     /// Writes where the caller means.
     ///
     /// # Errors
-    /// As the engine's calls; [`Error::Stale`] where an append to a place that is not the end any more can't be told from a write to there.
+    /// As the engine's calls; [`Error::Stale`] where an append to a place that is not
+    /// the end any more can't be told from a write to there.
     pub(super) fn write_placed(
         &self,
         ino: Ino,
@@ -139,7 +141,8 @@ mod tests {
         content
     }
 
-    /// As long as the kernel knows the end, an offset that is not there is meant, also of a file opened with O_APPEND.
+    /// As long as the kernel knows the end, an offset that is not there is meant, also
+    /// of a file opened with O_APPEND.
     #[test]
     fn a_kernel_that_knows_the_end_means_what_it_says() {
         let dir = crate::temporary::dir();
@@ -156,8 +159,8 @@ mod tests {
         assert_eq!(content(&server, node), b"FIrstsecond");
     }
 
-    /// Goal: nobody's bytes are written over by an append. Method: another process makes the file longer, and then the kernel sends the
-    /// old end.
+    /// Goal: nobody's bytes are written over by an append. Method: another process
+    /// makes the file longer, and then the kernel sends the old end.
     #[test]
     fn what_may_be_an_append_goes_to_the_true_end_or_nowhere() {
         let dir = crate::temporary::dir();

@@ -24,8 +24,9 @@ impl Server {
         Ok(attr)
     }
 
-    /// With an owner or a size the kernel sends the mode that it has seen, less some of the set-id bits that go: no call of a program's sets a
-    /// mode and one of these. It does not know that set-gid without group execution goes, too, from who is outside the group.
+    /// With an owner or a size the kernel sends the mode that it has seen, less some of the
+    /// set-id bits that go: no call of a program's sets a mode and one of these. It does not
+    /// know that set-gid without group execution goes, too, from who is outside the group.
     fn changed(&self, ino: Ino, set: &SetAttr, caller: &Caller) -> Result<Attr> {
         let changes_owner = set.uid.is_some() || set.gid.is_some();
         if !changes_owner && set.size.is_none() {
@@ -57,8 +58,8 @@ impl Server {
         self.with_space(|| self.fs.setattr_by(ino, &less))
     }
 
-    /// Before a change of the content: what it takes away. `writer`: of a write, who may not keep set-id bits, as the kernel says; of another change,
-    /// who makes it.
+    /// Before a change of the content: what it takes away. `writer`: of a write, who
+    /// may not keep set-id bits, as the kernel says; of another change, who makes it.
     pub(super) fn drop_privileges(&self, ino: Ino, writer: Option<Caller>) -> Result<()> {
         if !self.fs.may_have_privileges(ino) {
             return Ok(());
@@ -135,7 +136,8 @@ mod tests {
         }
     }
 
-    /// Goal: what the kernel takes away with an owner or a size is taken away of the mode as it is, not as the kernel has seen it.
+    /// Goal: what the kernel takes away with an owner or a size is taken away of the
+    /// mode as it is, not as the kernel has seen it.
     #[test]
     fn what_the_kernel_takes_away_gives_no_bit_back() {
         let dir = crate::temporary::dir();

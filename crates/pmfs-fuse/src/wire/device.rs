@@ -29,9 +29,9 @@ const INTERRUPT_BIT: u64 = 1;
 pub(crate) struct Device(File);
 
 impl Device {
-    /// Another descriptor for the connection that `of` belongs to, with a list of its own: workers that read
-    /// from different ones don't meet. Where the device can't be opened (fusermount3 may do what this process
-    /// may not), the same list by another number.
+    /// Another descriptor for the connection that `of` belongs to, with a list of its own:
+    /// workers that read from different ones don't meet. Where the device can't be opened
+    /// (fusermount3 may do what this process may not), the same list by another number.
     pub(crate) fn of(of: BorrowedFd<'_>) -> io::Result<Device> {
         let mut options = OpenOptions::new();
         let cloned = options.read(true).write(true).open(PATH).and_then(|file| {
@@ -103,8 +103,8 @@ impl Device {
         }
     }
 
-    /// Has the kernel drop all pages that it holds of an inode. Returns when no program has them mapped any more, and dirty ones
-    /// are written back, by requests.
+    /// Has the kernel drop all pages that it holds of an inode. Returns when no program
+    /// has them mapped any more, and dirty ones are written back, by requests.
     ///
     /// # Errors
     /// ENOENT: the kernel does not know the inode. Others: the mount is gone.
@@ -117,8 +117,9 @@ impl Device {
         self.notify(NOTIFY_INVAL_INODE, &[whole.as_bytes()])
     }
 
-    /// Has the kernel let go of names by which it still finds an inode that has none, unless a program is there: the name that means the inode
-    /// by its number, and, from Linux 6.18 on, all. Returns when nothing waits for these names' directories any more.
+    /// Has the kernel let go of names by which it still finds an inode that has none, unless
+    /// a program is there: the name that means the inode by its number, and, from Linux 6.18
+    /// on, all. Returns when nothing waits for these names' directories any more.
     ///
     /// # Errors
     /// EINVAL: the kernel can do the first alone.
@@ -153,8 +154,8 @@ impl Device {
         rustix::io::writev(&self.0, &all).map(drop)
     }
 
-    /// Asks the kernel to say again that the request `unique` is interrupted. Nothing happens if that request
-    /// was not read through this descriptor, or is answered.
+    /// Asks the kernel to say again that the request `unique` is interrupted. Nothing
+    /// happens if that request was not read through this descriptor, or is answered.
     pub(crate) fn interrupt_again(&self, unique: u64) {
         let header = OutHeader {
             len: size_of::<OutHeader>() as u32,

@@ -1,5 +1,5 @@
-//! The fixed parts of what the kernel gets, `struct fuse_*_out` of `linux/fuse.h`, and the buffer they are put
-//! together in.
+//! The fixed parts of what the kernel gets, `struct fuse_*_out` of `linux/fuse.h`, and
+//! the buffer they are put together in.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -65,8 +65,8 @@ pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_PRUNE`, of 7.45 (Linux 6.18).
 pub(crate) const NOTIFY_PRUNE: i32 = 9;
 
-/// What goes behind the header of an answer: kept from one request to the next, so that it is made and zeroed
-/// once.
+/// What goes behind the header of an answer: kept from one request to the next, so that
+/// it is made and zeroed once.
 #[derive(Default)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! The fixed parts of what the kernel sends, `struct fuse_*_in` of `linux/fuse.h`: names, sizes and order are
-//! its, padding included.
+//! The fixed parts of what the kernel sends, `struct fuse_*_in` of `linux/fuse.h`:
+//! names, sizes and order are its, padding included.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -80,7 +80,8 @@ pub(crate) mod fattr {
     pub(crate) const MTIME_NOW: u32 = 1 << 8;
 }
 
-/// `FUSE_READ_LOCKOWNER`: of read(2) and the like, past the pages; without it pages are to be filled.
+/// `FUSE_READ_LOCKOWNER`: of read(2) and the like, past the pages; without it pages are
+/// to be filled.
 pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 /// `FUSE_WRITE_CACHE`: a page is written back; the file handle is guessed.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;

@@ -1,5 +1,5 @@
-//! The library for C: a program of its own (`calls.c`) at the other end of stdin, which makes the calls that it is told.
-//! When it dies, so does this process.
+//! The library for C: a program of its own (`calls.c`) at the other end of stdin, which
+//! makes the calls that it is told. When it dies, so does this process.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! System calls below a mount point. When the daemon dies, what is in flight fails: the worker then dies too, so that its
-//! successor judges what became of it.
+//! System calls below a mount point. When the daemon dies, what is in flight fails: the
+//! worker then dies too, so that its successor judges what became of it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,9 +23,11 @@ use crate::stale;
 
 const XATTR_MAX: usize = 64 << 10;
 
-/// How often a call is made again that gave ESTALE. Linux does so once, and two things make it fail all the same:
-/// - A directory that another mount has moved is to be renamed across directories: Linux does not move its own entry of it
-///   (`__d_unalias`) while that rename holds the lock that this takes. Who looks it up before gets on.
+/// How often a call is made again that gave ESTALE. Linux does so once, and two things
+/// make it fail all the same:
+/// - A directory that another mount has moved is to be renamed across directories:
+///   Linux does not move its own entry of it (`__d_unalias`) while that rename holds
+///   the lock that this takes. Who looks it up before gets on.
 /// - A name that others replace again and again: the inode is gone between its lookup and its use.
 const STALE_MAX: u32 = 1000;
 
@@ -208,7 +210,8 @@ impl Face for Mount {
         renamed.map_err(number)
     }
 
-    /// Linux looks up source and target, one after the other, and compares their kinds: the source may have been moved since.
+    /// Linux looks up source and target, one after the other, and compares their kinds:
+    /// the source may have been moved since.
     fn moved_before(&self) -> &'static [Errno] {
         &[Errno::NOENT, Errno::NOTDIR, Errno::ISDIR]
     }

@@ -29,9 +29,13 @@ fn same_of(mut run: Run, program: &Path, arguments: &[&str]) {
         run.renew();
     }
     said.push(("without a mount", run.apart(program, arguments)));
+    compare(&run, &said, &wanted);
+}
+
+fn compare(run: &Run, said: &[(&str, Said)], wanted: &Said) {
     let mut wrong = Vec::new();
-    for (face, said) in &said {
-        differences(face, said, &wanted, &mut wrong);
+    for (face, said) in said {
+        differences(face, said, wanted, &mut wrong);
     }
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), run.log());
     run.check();
@@ -80,6 +84,25 @@ tests! {
     descriptors_that_nobody_opened: "unseen.c" "numbers";
     descriptors_that_the_next_program_did_not_open: "unseen.c" "next";
     programs_of_users_without_the_pool: "unseen.c" "users";
+}
+
+/// Goal: cachestat(2) says of a file of a pool what it says of a tmpfs's, and on a
+/// kernel without it nothing. Method: below `pmfs run` alone, for through a mount the
+/// kernel's own page cache is asked.
+#[test]
+fn pages_in_memory() {
+    let run = Run::unmounted();
+    let program = run.build("cached.c", &[]);
+    let wanted = run.plain(&program, &["all"]);
+    assert_eq!(wanted.code, Some(0), "on a tmpfs: {}", wanted.text);
+    let mut said = Vec::new();
+    if crate::bench::can_mount() {
+        said.push(("below pmfs run", run.inside(&program, &["all"])));
+        run.check();
+        run.renew();
+    }
+    said.push(("without a mount", run.apart(&program, &["all"])));
+    compare(&run, &said, &wanted);
 }
 
 /// Goal: what the kernel protects in directories that many may write, a pool protects too.

@@ -1,8 +1,9 @@
 //! Descriptors as such: close, dup, fcntl, flock, ioctl.
 
 use libc::{EBADF, EINVAL, ENOTTY, F_RDLCK, F_UNLCK, F_WRLCK};
-use pmfs::{Error, Fs, LockClass, LockKind, LockRange};
+use pmfs::{Error, Fs, Ino, LockClass, LockKind, LockRange};
 
+use crate::call::class::numbers::SYS_cachestat;
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::done;
 use crate::calls::opens::CREATED;
@@ -12,6 +13,7 @@ use crate::descriptors::pool::fs;
 use crate::own::kernel;
 use crate::process::vfork;
 use crate::program;
+use crate::program::credentials::{self, WRITE};
 use crate::signals;
 use crate::thread::descriptor::Descriptor;
 use crate::thread::guest;
@@ -212,13 +214,56 @@ fn clone(to: &Descriptor, source: u64) -> Answer {
     Err(if open { libc::EOPNOTSUPP } else { EBADF })
 }
 
-/// cachestat(2): `[file, range, answer, flags]`. Nothing of a pool is in the page cache: a file's blocks are memory themselves.
-pub(crate) fn cachestat(args: [u64; 6]) -> Answer {
-    program::read::<[u64; 2]>(args[1])?;
+/// cachestat(2): `[file, range, answer, flags]`. A file's pages are counted as a tmpfs has them: each
+/// with data is in memory, a hole is not; none is dirty or evicted, for all is durable and stays.
+pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
+    const NO_FILE: u64 = u64::MAX;
+    let without = -i64::from(libc::ENOSYS);
+    if kernel::plain(SYS_cachestat, &[NO_FILE, 0, 0, 0]) == without {
+        return Err(libc::ENOSYS);
+    }
+    let range: [u64; 2] = program::read(args[1])?;
+    let fs = fs()?;
+    // As the kernel from 6.13 on: of others' files, those that may be written.
+    if !file.writes() {
+        let attr = fs.getattr(file.ino).map_err(errno)?;
+        let owner = credentials::allow_owner(&attr);
+        let may = owner.or_else(|_| credentials::allow(fs, &attr, WRITE));
+        may.map_err(|_| libc::EPERM)?;
+    }
     if args[3] as u32 != 0 {
         return Err(EINVAL);
     }
-    program::write(args[2], &[0u64; 5]).map(|()| 0)
+    let cached = match file.is_dir {
+        true => 0,
+        false => pages_with_data(fs, file.ino, range)?,
+    };
+    program::write(args[2], &[cached, 0, 0, 0, 0]).map(|()| 0)
+}
+
+/// How many pages of a range have data; no bytes are all from there on.
+fn pages_with_data(fs: &Fs, ino: Ino, [at, bytes]: [u64; 2]) -> Answer {
+    const PAGE: u64 = BLOCK_BYTES as u64;
+    let last = match bytes {
+        0 => u64::MAX,
+        bytes => at.wrapping_add(bytes - 1),
+    };
+    // Whole pages, also of what is cut.
+    let (mut from, end) = (at / PAGE * PAGE, last / PAGE + 1);
+    let mut pages = 0;
+    loop {
+        let data = match fs.seek_data(ino, from) {
+            Ok(data) if data / PAGE < end => data,
+            Ok(_) | Err(Error::NoSuchOffset) => return Ok(pages),
+            Err(error) => return Err(errno(error)),
+        };
+        // Others may have cut it by now.
+        from = match fs.seek_hole(ino, data) {
+            Err(Error::NoSuchOffset) => return Ok(pages),
+            hole => hole.map_err(errno)?,
+        };
+        pages += from.div_ceil(PAGE).min(end) - data / PAGE;
+    }
 }
 
 /// Sets these flags of an open file to what `set` has of them.

@@ -257,7 +257,7 @@ fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdi
         libc::SYS_fgetxattr => xattrs::fget(file, *args).into(),
         libc::SYS_flistxattr => xattrs::flist(file, *args).into(),
         libc::SYS_fremovexattr => xattrs::fremove(file, *args).into(),
-        numbers::SYS_cachestat => handles::cachestat(*args).into(),
+        numbers::SYS_cachestat => handles::cachestat(file, *args).into(),
         // Nobody has thought of it: it must not be done to a placeholder.
         _ => Err(libc::ENOSYS).into(),
     }

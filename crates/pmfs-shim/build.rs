@@ -1,4 +1,5 @@
-//! Before any other object's constructors, and without a library for unwinding (`src/unwind.rs`). What a start needs lies together (`start.ld`).
+//! Before any other object's constructors, and without a library for unwinding
+//! (`src/unwind.rs`). What a start needs lies together (`start.ld`).
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");

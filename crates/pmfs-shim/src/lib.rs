@@ -1,5 +1,5 @@
-//! The library that `pmfs run` preloads: what a program does with files below a directory is done in its own process, by the
-//! engine, without a system call.
+//! The library that `pmfs run` preloads: what a program does with files below a
+//! directory is done in its own process, by the engine, without a system call.
 //!
 //! Storeys, lowest first; imports run downward alone (`xtask/tests/storeys.rs`):
 //!
@@ -7,12 +7,14 @@
 //! - `own`: the library's own system calls, memory, settings, log and counts.
 //! - `thread`: what each thread has: a stack, its identity, what a child that shares its memory has
 //!   otherwise (`guest`); and the `gate` that a thread is inside of during a call.
-//! - `program`: the program's memory, who it is (`credentials`, `umask`), how much it may (`limits`).
-//! - `descriptors`: which numbers are the pool's; the attachment (`pool`); the mount's descriptors in
-//!   place of ours (`promote`).
+//! - `program`: the program's memory, who it is (`credentials`, `umask`), how much it
+//!   may (`limits`).
+//! - `descriptors`: which numbers are the pool's; the attachment (`pool`); the mount's
+//!   descriptors in place of ours (`promote`).
 //! - `stubs`: the image of libc whose call sites lead here (`patch`).
 //! - `maps`: the pool's blocks in the program's memory.
-//! - `names`: where a path leads; by way of a descriptor (`numbered`), and without a mount (`outside`).
+//! - `names`: where a path leads; by way of a descriptor (`numbered`), and without a
+//!   mount (`outside`).
 //! - `signals`: what may interrupt a call.
 //! - `process`: fork, `vfork`, threads, the next program (`exec`), stepping back (`retire`).
 //! - `calls`: the calls, by what they are about.

@@ -1,11 +1,13 @@
 //! Signals: no handler of the program runs while the library is in the middle of a call
 //! (docs/adr/0047-signals.md).
 //!
-//! Every handler is installed behind one of ours. One that comes while a thread is inside is put off: it is blocked in the mask that the
-//! interrupted code goes back to, and sent to the thread again, so that the kernel delivers it, as it was, when the entry opens the mask
-//! at the end. glibc's own two (for pthread_cancel and setuid) are handlers like others.
+//! Every handler is installed behind one of ours. One that comes while a thread is inside is
+//! put off: it is blocked in the mask that the interrupted code goes back to, and sent to the
+//! thread again, so that the kernel delivers it, as it was, when the entry opens the mask at
+//! the end. glibc's own two (for pthread_cancel and setuid) are handlers like others.
 //!
-//! What handlers and unwinders see of a thread that is in a stub, or in the entry's own code, is the place in libc that it stands for.
+//! What handlers and unwinders see of a thread that is in a stub, or in the entry's own
+//! code, is the place in libc that it stands for.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,8 +99,8 @@ fn behind(signal: i32, wanted: &Action) -> Action {
         handler: (&raw const pmfs_shim_on_signal).expose_provenance() as u64,
         flags,
         restorer: wanted.restorer,
-        // One at a time: what another would find interrupted has to be the program's or this library's code, not a handler
-        // of ours, whose mask is nobody's. `deliver` opens it again.
+        // One at a time: what another would find interrupted has to be the program's or this
+        // library's code, not a handler of ours, whose mask is nobody's. `deliver` opens it again.
         mask: !FAULTS,
     }
 }
@@ -204,8 +206,8 @@ const DISABLED: u64 = libc::SS_DISABLE as u64;
 /// SS_AUTODISARM: without an alternate stack while a handler is on it.
 const DISARM: u64 = 1 << 31;
 
-/// sigaltstack(2). A handler on that stack makes a call, which goes on on the library's: a signal, or a bad pointer, would put its
-/// frame at the top of the alternate stack again, over the handler's own. So the kernel takes it away while a handler is on it.
+/// sigaltstack(2). A signal in the middle of a call, which is on the library's stack, would put its
+/// frame over that of a handler on the alternate one: the kernel has none while one is on it.
 pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
     let mut set = || {
         let on_it = is_on_own_stack(room);
@@ -246,7 +248,7 @@ fn set_stack(stack: &Stack) -> Result<(), i32> {
     crate::call::kernel_answer(answer).map(drop)
 }
 
-/// Who jumps out of a handler does not give the stack back by itself; but the jump restores the mask.
+/// A jump out of a handler does not give the stack back by itself; but the jump restores the mask.
 fn rearm(room: &Inner) {
     let [at, bytes] = room.signal_stack;
     if bytes != 0 && !is_on_own_stack(room) {
@@ -264,8 +266,8 @@ pub(crate) fn restarts() -> bool {
     words::get(word::PUT_OFF) & ENDS == 0
 }
 
-/// Whether this is a child that shares its parent's memory, in the program's code: the word alone may be what such a child
-/// has left to its parent.
+/// Whether this is a child that shares its parent's memory, in the program's code: the
+/// word alone may be what such a child has left to its parent.
 fn is_guest() -> bool {
     if words::get(word::STATE) != GUEST {
         return false;
@@ -275,8 +277,8 @@ fn is_guest() -> bool {
     parent.is_some_and(|parent| parent != kernel::thread())
 }
 
-/// A wait in the kernel that a signal ends, also one that came since this call began: `body` is given the address of the mask to wait
-/// with, and nothing is let through before. `None`: one waits for the end of this call.
+/// A wait that a signal ends, also one since this call began: `body` waits with the mask at the
+/// address it is given, and lets nothing through before. `None`: a signal waits for this call.
 pub(crate) fn wait_with<T>(body: impl FnOnce(u64) -> T) -> Option<T> {
     let own = change_mask(!FAULTS);
     if words::get(word::PUT_OFF) != 0 {
@@ -318,8 +320,8 @@ fn wanted(signal: i32) -> Action {
     WANTED[signal as usize].get()
 }
 
-// Every handler of the program's stands behind this one. It is in assembly, with a description for unwinders and no cleanup of
-// its own: glibc cancels a thread by unwinding it from within a handler, and must not meet a frame of Rust.
+// Every handler of the program's stands behind this one, in assembly: glibc cancels a thread by
+// unwinding it from within a handler, and must not meet a frame of Rust.
 global_asm!(
     ".text",
     ".p2align 4",
@@ -532,7 +534,8 @@ const RSP: usize = libc::REG_RSP as usize;
 /// Program counter and stack pointer.
 type Where = [i64; 2];
 
-/// Changes the context of a thread in a stub, or in the entry, to the place that it stands for; answers both.
+/// Changes the context of a thread in a stub, or in the entry, to the place that it
+/// stands for; answers both.
 fn show_place_in_libc(context: &mut libc::ucontext_t) -> Option<(Where, Where)> {
     let registers = &mut context.uc_mcontext.gregs;
     let from = [registers[RIP], registers[RSP]];

@@ -1,4 +1,5 @@
-//! Which system calls may concern us, and which of them leave the numbers of descriptors as they are (`parked.rs`).
+//! Which system calls may concern us, and which of them leave the numbers of
+//! descriptors as they are (`parked.rs`).
 
 /// The numbers of libc, and those that it lacks.
 #[expect(non_upper_case_globals, reason = "named as libc names them")]
@@ -48,7 +49,8 @@ const PASS: u8 = 0;
 pub(crate) const BY_DESCRIPTOR: u8 = 1;
 /// To be looked at.
 pub(crate) const LOOK: u8 = 2;
-/// To be looked at, and ends what is parked: numbers may be freed or taken, or there are some that nobody looks at here.
+/// To be looked at, and ends what is parked: numbers may be freed or taken, or there
+/// are some that nobody looks at here.
 pub(crate) const LOOK_AND_SETTLE: u8 = 3;
 /// As [`BY_DESCRIPTOR`]; of others it ends what is parked.
 const BY_DESCRIPTOR_OR_SETTLE: u8 = 4;
@@ -57,7 +59,8 @@ pub(crate) const SETTLE: u8 = 5;
 /// Never, but for the program's memory that the kernel is given (`maps/lazy.rs`).
 pub(crate) const MEMORY: u8 = 6;
 
-/// The class of each number. What is in no list is refused to descriptors of ours, and may do anything with others.
+/// The class of each number. What is in no list is refused to descriptors of ours, and
+/// may do anything with others.
 pub(crate) static CLASS: [u8; crate::call::NUMBERS] = {
     let mut class = [BY_DESCRIPTOR_OR_SETTLE; crate::call::NUMBERS];
     let mut at = 0;

@@ -16,13 +16,14 @@ pub(crate) struct Call {
     /// Its arguments.
     pub args: [u64; 6],
     unused: u64,
-    /// xmm0 to xmm15: the compiler of libc knows that `syscall` keeps them. Where it can't have used that (`pmfs-patch` knows),
-    /// stubs jump to the entry that does without: they are a fifteenth of what a short call takes.
+    /// xmm0 to xmm15, which libc's compiler knows `syscall` to keep. Where it can't have used that
+    /// (`pmfs-patch` knows) stubs save a fifteenth of a short call by the entry without.
     vectors: [[u8; 16]; 16],
 }
 
 impl Call {
-    /// One argument, as it was stored: two at once, as the compiler would have them, have to wait for both stores to reach the cache.
+    /// One argument, as it was stored: two at once, as the compiler would have them,
+    /// have to wait for both stores to reach the cache.
     #[inline(always)]
     pub fn arg(&self, at: usize) -> u64 {
         // SAFETY: a word of our own. Volatile reads are not made one.
@@ -55,8 +56,8 @@ pub(crate) fn kernel_answer(answer: i64) -> Answer {
 pub(crate) enum Verdict {
     /// The kernel is to do it.
     Pass,
-    /// It is done: what the program gets in rax, a number or an errno below 0. Two plain words, which a function answers in
-    /// registers.
+    /// It is done: what the program gets in rax, a number or an errno below 0. Two
+    /// plain words, which a function answers in registers.
     Done(u64),
     /// It is to be done again, once signals have been handled.
     Again,

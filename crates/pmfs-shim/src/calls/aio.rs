@@ -1,5 +1,5 @@
-//! io_submit(2): what is ours is done at once; its completion is the kernel's, so that it is found where libaio waits, in order with
-//! those of other files ([`completions`]).
+//! io_submit(2): what is ours is done at once; its completion is the kernel's, so that
+//! it is found where libaio waits, in order with those of other files ([`completions`]).
 
 use libc::{EAGAIN, EINVAL, EOPNOTSUPP};
 

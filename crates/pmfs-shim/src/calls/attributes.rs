@@ -247,7 +247,8 @@ fn change_times(fs: &Fs, attr: &Attr, [atime_ns, mtime_ns]: Times) -> Answer {
     done(fs.setattr(attr.ino, &set).map(drop))
 }
 
-/// Two struct timespec of the program's; none: now. What is wrong with a time itself is said once the file is found.
+/// Two struct timespec of the program's; none: now. What is wrong with a time itself is
+/// said once the file is found.
 ///
 /// # Errors
 /// EFAULT; within: EINVAL.

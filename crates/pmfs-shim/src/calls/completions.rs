@@ -1,11 +1,13 @@
 //! Completions of what was done here, in the kernel's own ring.
 //!
-//! For each the kernel is given a request of this library's own, a write to /dev/null of as many bytes as were moved, and completes
-//! it at once. The completion names that request's address, which io_getevents(2) changes into that of the program's on the way out.
-//! The program's structure is never touched: as soon as there is a completion, another thread may have taken it and made the structure
-//! its next request.
+//! For each the kernel is given a request of this library's own, a write to /dev/null
+//! of as many bytes as were moved, and completes it at once. The completion names that
+//! request's address, which io_getevents(2) changes into that of the program's on the
+//! way out. The program's structure is never touched: as soon as there is a completion,
+//! another thread may have taken it and made the structure its next request.
 //!
-//! A program that takes completions from the ring in its own memory sees a copy of its request, at another address.
+//! A program that takes completions from the ring in its own memory sees a copy of its
+//! request, at another address.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,7 +48,8 @@ pub(super) const WRITE: u16 = 1;
 const EVENT: u64 = 32;
 const OBJECT: u64 = 8;
 
-/// Completions that can wait to be taken, of all contexts together; the kernel has room for as many (fs.aio-max-nr).
+/// Completions that can wait to be taken, of all contexts together; the kernel has room
+/// for as many (fs.aio-max-nr).
 const PLACES: usize = 1 << 16;
 
 /// A request of this library's own, by whose address its completion is known.
@@ -120,7 +123,8 @@ fn place_of(object: u64) -> Option<u32> {
         .then_some((behind / one) as u32)
 }
 
-/// The completion of a request of the program's at `at`, which was done and has moved so many bytes.
+/// The completion of a request of the program's at `at`, which was done and has moved
+/// so many bytes.
 pub(super) fn add(context: u64, at: u64, asked: &Request, moved: u64) -> Answer {
     let request = Request {
         key: 0,
@@ -159,13 +163,15 @@ fn null() -> Result<i32, i32> {
     })
 }
 
-/// io_getevents(2), io_pgetevents(2): context, least, most, events, time, and of the second one a mask.
+/// io_getevents(2), io_pgetevents(2): context, least, most, events, time, and of the
+/// second one a mask.
 pub(crate) fn take(number: i64, args: [u64; 6]) -> Verdict {
     let [context, least, most, events, time, masks] = args;
     if number == SYS_io_pgetevents && masks != 0 {
         match program::read::<[u64; 2]>(masks) {
             Ok([0, _]) => {}
-            // What comes is put off to the end of the call, when the program has its own mask again.
+            // What comes is put off to the end of the call, when the program has its
+            // own mask again.
             Ok([_, _]) => return Verdict::done(Err(ENOSYS)),
             Err(errno) => return Verdict::done(Err(errno)),
         }

@@ -214,8 +214,8 @@ fn clone(to: &Descriptor, source: u64) -> Answer {
     Err(if open { libc::EOPNOTSUPP } else { EBADF })
 }
 
-/// cachestat(2): `[file, range, answer, flags]`. A file's pages are counted as a tmpfs has them: each
-/// with data is in memory, a hole is not; none is dirty or evicted, for all is durable and stays.
+/// cachestat(2): `[file, range, answer, flags]`. As on a tmpfs a page with data is in memory, and a
+/// hole is not; none is dirty or evicted, for all is durable and stays.
 pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
     const NO_FILE: u64 = u64::MAX;
     let without = -i64::from(libc::ENOSYS);

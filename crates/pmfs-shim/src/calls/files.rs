@@ -21,8 +21,8 @@ use crate::program::{self, IO_MAX};
 use crate::thread::descriptor::Descriptor;
 use crate::thread::gate;
 
-/// Longest read whose first line is asked for while the call is on its way: of a longer one the copy waits little for it, and where it is
-/// in the cache anyway, to ask costs more than it saves.
+/// Longest read whose first line is asked for while the call is on its way: of a longer one the
+/// copy waits little for it, and where it is in the cache anyway, to ask costs more than it saves.
 const EXPECTED_MAX: u64 = 512;
 
 pub(super) fn for_reading(file: &Descriptor) -> Result<&'static Fs, i32> {
@@ -68,8 +68,8 @@ fn offset(value: u64) -> Result<u64, i32> {
     }
 }
 
-/// The program has mapped files of the pool, through the mount. A touch of such a mapping may have to wait for the mount, and
-/// that for a lock of ours: so no memory of the program's is touched under one from then on.
+/// The program has mapped files through the mount. A touch of one may wait for the mount, and that
+/// for a lock of ours: no memory of the program's is touched under one from then on.
 static MAPS: AtomicBool = AtomicBool::new(false);
 
 /// Reads at a place of a file into the program's memory; answers the bytes read.
@@ -124,8 +124,8 @@ fn by_steps(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64)) -
     Ok(done)
 }
 
-/// Reads at an open file's offset where nothing of the program's may be touched while others wait for that: as many bytes as there are
-/// are taken first, and those given back that could not be read.
+/// Reads at an open file's offset without touching the program's memory under its lock: the bytes
+/// that are there are taken first, and those given back that could not be read.
 #[cold]
 fn at_taken_offset(
     fs: &Fs,
@@ -212,7 +212,8 @@ pub(super) fn appends(fs: &Fs, file: &Descriptor) -> bool {
     pmfs::appends(fs.file_flags(file.file))
 }
 
-/// Before anything else of a pread: its bytes are asked for, as the descriptor looks at first sight.
+/// Before anything else of a pread: its bytes are asked for, as the descriptor looks at
+/// first sight.
 #[inline]
 pub(crate) fn expect(args: &[u64; 6]) {
     if args[2] <= EXPECTED_MAX
@@ -464,7 +465,8 @@ pub(crate) fn ftruncate(file: &Descriptor, args: [u64; 6]) -> Answer {
     done(fs.setattr(file.ino, &set).map(drop))
 }
 
-/// Whether fallocate(2) has such a mode, whoever can do it: none or one way, and the size kept where it must be, or not where it can't.
+/// Whether fallocate(2) has such a mode, whoever can do it: none or one way, and the
+/// size kept where it must be, or not where it can't.
 fn names_one_way(mode: u32) -> bool {
     matches!(
         mode,
@@ -616,7 +618,8 @@ fn send_within(
     }
 }
 
-/// sendfile(2) from a file of ours to another descriptor, which may make it wait: so an offset is taken step by step, before.
+/// sendfile(2) from a file of ours to another descriptor, which may make it wait: so an
+/// offset is taken step by step, before.
 fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: u64) -> Answer {
     let mut buffer = vec![0; STEP.min(bytes.max(1) as usize)];
     let mut sent = 0;
@@ -645,7 +648,8 @@ fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: 
     Ok(sent)
 }
 
-/// sendfile(2) from a file of others into one of ours. A source without offsets is refused, as the kernel does.
+/// sendfile(2) from a file of others into one of ours. A source without offsets is
+/// refused, as the kernel does.
 fn receive(fs: &Fs, (from, given): (u64, Option<u64>), to: &Descriptor, bytes: u64) -> Answer {
     let number = |answer: i64| kernel_answer(answer);
     let own = number(kernel::plain(

@@ -1,4 +1,5 @@
-//! Descriptors that are sent through sockets: whoever receives one of ours needs one of the mount's, which stands for the same open file.
+//! Descriptors that are sent through sockets: whoever receives one of ours needs one of
+//! the mount's, which stands for the same open file.
 
 use libc::{EBADF, SCM_RIGHTS, SOL_SOCKET};
 

@@ -29,8 +29,8 @@ fn done(answer: pmfs::Result<()>) -> Answer {
     answer.map(|()| 0).map_err(errno)
 }
 
-/// Does something with what stands at a path, if that is in the pool; else the kernel does the call `out`, which is the same
-/// one in its form with a directory's descriptor, once the path has left the pool again.
+/// Does something with the place that a path leads to in the pool. Where the path has left the pool
+/// again the kernel does `out`, the same call in its form with a directory's descriptor.
 fn at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),
@@ -41,7 +41,8 @@ fn at_path(
     done_at(find(room, dirfd, path, at_end), out, body)
 }
 
-/// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount may do a process's first.
+/// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount
+/// may do a process's first.
 fn look_at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),

@@ -1,4 +1,5 @@
-//! Calls that move data between two descriptors: what is wrong with them is judged here, in the kernel's order, before anything is moved.
+//! Calls that move data between two descriptors: what is wrong with them is judged
+//! here, in the kernel's order, before anything is moved.
 
 use libc::{
     EBADF, EINVAL, EISDIR, EXDEV, O_ACCMODE, O_APPEND, O_RDONLY, O_WRONLY, S_IFDIR, S_IFMT,

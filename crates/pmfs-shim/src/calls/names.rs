@@ -186,7 +186,8 @@ fn end(room: &mut Inner, at: [u64; 2], at_end: AtEnd, name: &mut Name) -> Result
     })
 }
 
-/// Both ends of a call: in the pool, or what is to become of the call, which is `number`, with `flags` behind the paths.
+/// Both ends of a call: in the pool, or what is to become of the call, which is
+/// `number`, with `flags` behind the paths.
 fn ends(
     room: &mut Inner,
     [from, to]: [[u64; 2]; 2],
@@ -219,7 +220,8 @@ fn ends(
             // SAFETY: the program's own call, whose paths stay until it is over.
             Err(kernel_answer(unsafe { kernel::call(number, args) }).into())
         }
-        // What is not in the pool is the kernel's affair, unless a directory of ours is named by a placeholder.
+        // What is not in the pool is the kernel's affair, unless a directory of ours is
+        // named by a placeholder.
         _ if !descriptors::is_placeholder(from[0]) && !descriptors::is_placeholder(to[0]) => {
             Err(Verdict::Pass)
         }
@@ -230,7 +232,8 @@ fn ends(
     }
 }
 
-/// Why there is no linking or moving between the pool and a path of the kernel's: what is wrong with that, else EXDEV. `is_new`: it need not be there.
+/// Why there is no linking or moving between the pool and a path of the kernel's: what
+/// is wrong with that, else EXDEV. `is_new`: it need not be there.
 fn why_not([dirfd, path]: &[u64; 2], is_new: bool) -> i32 {
     let mut stat = [0u64; 18];
     let at = stat.as_mut_ptr().expose_provenance() as u64;

@@ -120,7 +120,8 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u3
     }
 }
 
-/// A directory of the kernel's: perhaps the list of this process's descriptors, some of which are not the program's.
+/// A directory of the kernel's: perhaps the list of this process's descriptors, some of
+/// which are not the program's.
 fn list(room: &mut Inner, asked: [u64; 6]) -> Verdict {
     let len = room.paths[0].iter().position(|byte| *byte == 0);
     if !len.is_some_and(|len| numbered::is_list_itself(&room.paths[0][..len])) {
@@ -147,7 +148,8 @@ fn path_only(ino: Ino, asked: [u64; 6]) -> Answer {
     Ok(opened)
 }
 
-/// What was opened with O_PATH, where there is no mount: a descriptor like others, but for what can be done with it.
+/// What was opened with O_PATH, where there is no mount: a descriptor like others, but
+/// for what can be done with it.
 fn place(fs: &'static Fs, attr: &Attr, flags: i32) -> Tried {
     if flags & O_DIRECTORY != 0 && !is_dir(attr) {
         return Tried::Opened(Err(ENOTDIR));
@@ -339,7 +341,8 @@ fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Answer {
     }
 }
 
-/// The program's struct open_how, which later kernels may have made longer: then what is new has to be 0.
+/// The program's struct open_how, which later kernels may have made longer: then what
+/// is new has to be 0.
 fn how(at: u64, bytes: u64) -> Result<[u64; 3], i32> {
     const BYTES: u64 = 24;
     const PAGE_BYTES: u64 = 4096;

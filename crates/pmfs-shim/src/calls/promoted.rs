@@ -1,5 +1,6 @@
-//! Calls that mean a file as such, of which the library knows nothing: the mount's descriptor of it takes the place of ours for the time of
-//! the call. Without a mount they are refused. A placeholder never reaches the kernel: the call would succeed, and mean nothing.
+//! Calls that mean a file as such, of which the library knows nothing: the mount's descriptor
+//! of it takes the place of ours for the time of the call. Without a mount they are refused.
+//! A placeholder never reaches the kernel: the call would succeed, and mean nothing.
 
 use libc::{ENOSYS, EOPNOTSUPP};
 
@@ -18,7 +19,8 @@ pub(crate) fn is(number: i64) -> bool {
     PROMOTES[number as usize] != 0
 }
 
-/// The open file or directory of the pool that a number is, if the kernel has only a placeholder there.
+/// The open file or directory of the pool that a number is, if the kernel has only a
+/// placeholder there.
 fn ours(number: u64) -> Option<Descriptor> {
     descriptors::get(number).filter(|file| !file.is_path_only())
 }
@@ -26,7 +28,8 @@ fn ours(number: u64) -> Option<Descriptor> {
 /// Does the call with the mount's descriptors in place of ours.
 pub(crate) fn serve(number: i64, args: [u64; 6]) -> Verdict {
     let which = PROMOTES[number as usize];
-    // fsconfig(2) has a descriptor there with some commands alone: FSCONFIG_SET_PATH, _SET_PATH_EMPTY and _SET_FD.
+    // fsconfig(2) has a descriptor there with some commands alone: FSCONFIG_SET_PATH,
+    // _SET_PATH_EMPTY and _SET_FD.
     let has = number != libc::SYS_fsconfig || (3..=5).contains(&args[1]);
     let which: Vec<usize> = (0..args.len())
         .filter(|at| which >> at & 1 == 1 && has && ours(args[*at]).is_some())
@@ -100,7 +103,8 @@ pub(crate) fn ioctl(args: [u64; 6]) -> Option<Verdict> {
             _ => through as u64,
         };
         let args = [args[0], args[1], argument, 0, 0, 0];
-        // SAFETY: the program's own request, with a copy of its structure, which stays until it is over.
+        // SAFETY: the program's own request, with a copy of its structure, which stays
+        // until it is over.
         let answer = kernel_answer(unsafe { kernel::call(libc::SYS_ioctl, args) });
         kernel::plain(libc::SYS_close, &[through as u64]);
         answer
@@ -137,7 +141,8 @@ pub(crate) fn landlock_rule(args: [u64; 6]) -> Verdict {
     add().into()
 }
 
-/// kcmp(2): whether two descriptors are one open file the kernel does not know of ours; without an answer programs do without.
+/// kcmp(2): whether two descriptors are one open file the kernel does not know of ours;
+/// without an answer programs do without.
 pub(crate) fn compare(args: [u64; 6]) -> Verdict {
     const FILE: u64 = 0;
     const EPOLL_TARGET: u64 = 7;

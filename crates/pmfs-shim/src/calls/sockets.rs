@@ -1,4 +1,5 @@
-//! bind(2) and connect(2): without a mount a socket can't have a name in the pool, and the kernel would make it elsewhere.
+//! bind(2) and connect(2): without a mount a socket can't have a name in the pool, and
+//! the kernel would make it elsewhere.
 
 use libc::{AF_UNIX, EOPNOTSUPP};
 

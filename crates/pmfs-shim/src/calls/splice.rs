@@ -1,5 +1,6 @@
-//! splice(2) between a pipe and a file of ours. The pipe's side is the kernel's, from or to a memory file: so waits, flags, and what a pipe has room
-//! for are as ever. A memory file serves one call alone, for its pages may stay in the pipe.
+//! splice(2) between a pipe and a file of ours. The pipe's side is the kernel's, from
+//! or to a memory file: so waits, flags, and what a pipe has room for are as ever. A
+//! memory file serves one call alone, for its pages may stay in the pipe.
 
 use libc::{
     EBADF, EINVAL, ESPIPE, F_GETPIPE_SZ, MFD_CLOEXEC, O_APPEND, S_IFIFO, S_IFREG, SYS_splice,
@@ -159,7 +160,8 @@ fn out(from: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     sent
 }
 
-/// Takes from a pipe what there is, once. What is taken can't be given back: so what is known to be in its way is found before.
+/// Takes from a pipe what there is, once. What is taken can't be given back: so what is
+/// known to be in its way is found before.
 fn into(to: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     let fs = for_storing(to)?;
     let place = || match given {

@@ -1,4 +1,5 @@
-//! Descriptors of this library's own that are made at the first need and stay, at the top of the limit.
+//! Descriptors of this library's own that are made at the first need and stay, at the
+//! top of the limit.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -28,7 +29,8 @@ impl Kept {
         (known >= 0).then_some(known)
     }
 
-    /// A guest makes its own each time, and has it closed with all that it has: its numbers mean nothing in the parent.
+    /// A guest makes its own each time, and has it closed with all that it has: its
+    /// numbers mean nothing in the parent.
     ///
     /// # Errors
     /// Those of `open`; EMFILE.

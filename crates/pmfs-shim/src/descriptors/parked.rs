@@ -1,14 +1,17 @@
 //! A placeholder whose file the program has closed, kept for the file that it opens next.
 //!
-//! Two system calls, one that makes a placeholder and one that closes it, are most of what it takes to open and close a file here. So
-//! the last one is not closed but *parked*: for the program its number is free, and the next file that it opens gets it.
+//! Two system calls, one that makes a placeholder and one that closes it, are most of
+//! what it takes to open and close a file here. So the last one is not closed but
+//! *parked*: for the program its number is free, and the next file that it opens gets it.
 //!
-//! POSIX promises the lowest free number. So this is done only while all numbers below are known to be in use: they were when the kernel
-//! gave the number as the lowest, and since then there was no call that may have freed one. Whatever may free or take numbers past this
-//! library, or look at any of them, comes here first ([`before`]; `class.rs` says which calls do), and ends it.
+//! POSIX promises the lowest free number. So this is done only while all numbers below are known
+//! to be in use: they were when the kernel gave the number as the lowest, and since then there was
+//! no call that may have freed one. Whatever may free or take numbers past this library, or look
+//! at any of them, comes here first ([`before`]; `class.rs` says which calls do), and ends it.
 //!
-//! Only in a process with one thread: between two of them nobody could say what came first. And not in a child that shares its parent's
-//! memory, and these words, but has descriptors of its own: nothing is parked when it begins, and it knows of no number.
+//! Only in a process with one thread: between two of them nobody could say what came
+//! first. And not in a child that shares its parent's memory, and these words, but has
+//! descriptors of its own: nothing is parked when it begins, and it knows of no number.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -57,8 +60,8 @@ pub(crate) fn take(on_exec: bool) -> Option<i32> {
     Some(number as i32)
 }
 
-/// The program has closed this number, which is out of the table: its placeholder is parked, or closed. `on_exec`: whether the number
-/// would stay open when the process becomes another program, if that is known.
+/// The program has closed this number, which is out of the table: the placeholder is parked, or
+/// closed. `on_exec`: whether the number would outlive exec, if that is known.
 pub(crate) fn close(number: u64, on_exec: Option<bool>) {
     let number = number as u32;
     // 0 stands for nothing known.
@@ -120,7 +123,8 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
     }
 }
 
-/// Of a call that may free numbers, take them, or look at any: whether this one does, past this library.
+/// Of a call that may free numbers, take them, or look at any: whether this one does,
+/// past this library.
 fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
     let by_descriptor = class::is_by_descriptor(number) || number == libc::SYS_ioctl;
     let is_ours = by_descriptor && table::is_placeholder(args[0]);

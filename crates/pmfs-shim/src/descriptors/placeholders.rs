@@ -53,7 +53,8 @@ pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
     Ok(made)
 }
 
-/// A guest that is the first to need one makes it for this time alone: its number means nothing in the parent.
+/// A guest that is the first to need one makes it for this time alone: its number means
+/// nothing in the parent.
 fn anchor() -> Result<i32, i32> {
     let known = ANCHOR.load(Ordering::Acquire);
     if known >= 0 {

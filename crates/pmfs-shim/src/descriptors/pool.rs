@@ -27,12 +27,13 @@ pub(crate) fn get() -> Option<&'static Fs> {
     unsafe { there.as_ref() }.or_else(attach)
 }
 
-/// Looks at names that the mount answers before this process attaches. Attaching takes two to five times as long as such an answer, and many
-/// programs look once and end (`stat`, `test -e`); one that goes on has lost little.
+/// Looks at names that the mount answers before this process attaches, which takes two to five
+/// times as long as such an answer: many programs look once and end (`stat`, `test -e`).
 const LOOKS_PASSED: u32 = 1;
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a call that merely looks at a name is one of these. If the mount says ESTALE, the next try is not.
+/// Whether a call that merely looks at a name is one of these. If the mount says
+/// ESTALE, the next try is not.
 #[inline]
 pub(crate) fn is_spared() -> bool {
     let may_be = attached().is_none() && LOOKS.load(Ordering::Relaxed) < LOOKS_PASSED;

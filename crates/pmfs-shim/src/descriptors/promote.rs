@@ -1,8 +1,9 @@
-//! Descriptors of the mount, for what can't be served in the process: mappings, programs that are not intercepted, FIFOs
-//! and devices, the kernel's own working directory.
+//! Descriptors of the mount, for what can't be served in the process: mappings, programs
+//! that are not intercepted, FIFOs and devices, the kernel's own working directory.
 //!
-//! A directory is found again by its names, up to the root. Anything else may have lost its name: the mount answers to
-//! one made of its inode number ([`pmfs::INODE_NAME`]), for those who may read the pool anyway.
+//! A directory is found again by its names, up to the root. Anything else may have lost
+//! its name: the mount answers to one made of its inode number ([`pmfs::INODE_NAME`]),
+//! for those who may read the pool anyway.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -110,12 +111,14 @@ fn opened_from(dir: u64, path: &[u8], flags: i32, bits: u32) -> Answer {
     answer
 }
 
-/// Tries again as the user that this program may become again, and whom the mount lets open anything.
+/// Tries again as the user that this program may become again, and whom the mount lets
+/// open anything.
 fn as_who_may<T>(open: impl Fn() -> T) -> T {
     credentials::as_user(0, open)
 }
 
-/// The mount's root directory, as it was reached before the program's root or mounts changed; -1: they have not.
+/// The mount's root directory, as it was reached before the program's root or mounts
+/// changed; -1: they have not.
 static ROOT: AtomicI32 = AtomicI32::new(-1);
 
 /// A guest may have kept one of its own.
@@ -170,7 +173,8 @@ pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
     open_way(&way, file.access & !O_TRUNC | O_CLOEXEC, 0).map(|number| number as i32)
 }
 
-/// As [`open`], for others to have in place of ours: it stands for the open file, and shares its offset and flags from there on.
+/// As [`open`], for others to have in place of ours: it stands for the open file, and
+/// shares its offset and flags from there on.
 pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
     let through = open(file)?;
     let Ok(now) = fs.file(file.file) else {
@@ -204,7 +208,8 @@ pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
     Ok(through)
 }
 
-/// A path at which the mount has an open file, with a NUL: a directory's own, a file's by its number, for it may have lost its name.
+/// A path at which the mount has an open file, with a NUL: a directory's own, a file's
+/// by its number, for it may have lost its name.
 ///
 /// # Errors
 /// ENOENT: a directory that was removed.
@@ -215,7 +220,8 @@ pub(crate) fn path(file: &Descriptor) -> Result<Vec<u8>, i32> {
     Ok(by_number(file.ino))
 }
 
-/// Whether a file may be opened for writing as far as the kernel knows who runs it: only an executable one is asked after.
+/// Whether a file may be opened for writing as far as the kernel knows who runs it:
+/// only an executable one is asked after.
 ///
 /// # Errors
 /// ETXTBSY.

@@ -12,8 +12,8 @@ use crate::thread::guest::{self, overlay};
 pub(crate) const COUNT: usize = 1 << 20;
 /// Numbers that are this library's own: at the top of the limit, or of [`OWN_END`].
 const OWN: u64 = 16;
-/// `pmfs run` puts there what it leaves open (`keeper.rs` of the command). The kernel's table is as long as the highest number in it:
-/// 160 KiB for a limit of 20,000, which took most of attaching.
+/// `pmfs run` puts there what it leaves open (`keeper.rs` of the command). The kernel's table is as
+/// long as the highest number in it: 160 KiB for a limit of 20,000, which took most of attaching.
 const OWN_END: u64 = 1024;
 
 /// A bit for each number that the entry must not let pass.

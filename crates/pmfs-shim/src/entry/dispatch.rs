@@ -43,7 +43,8 @@ const BEFORE: i64 = -13;
 
 /// Called by the entry, on the library's stack: answers what to add to the stub's `pass`.
 pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
-    // SAFETY: errno of this thread, which calls of the library's own may set and the program must not see.
+    // SAFETY: errno of this thread, which calls of the library's own may set and the
+    // program must not see.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let kept = unsafe { *errno };
@@ -108,9 +109,8 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     serve_rarer(call, room)
 }
 
-/// What is not by a descriptor alone. A function of its own, as is [`others_by_open_file`], so that `dispatch` needs few registers and
-/// little stack for what is called most: a read that waits for memory is overtaken by the next one as far as that one's hint, if
-/// few enough instructions lie between.
+/// Calls not by a descriptor alone. Apart, as is [`others_by_open_file`]: the next read overtakes
+/// one that waits for memory if few instructions, registers and stack lie between.
 #[inline(never)]
 fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
     if let Some(verdict) = by_path_again(call, room) {
@@ -169,7 +169,8 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
     }
 }
 
-/// Calls whose first argument is a descriptor. A function of its own as above: with it inside `dispatch`, calls by path took some 20 ns more.
+/// Calls whose first argument is a descriptor. A function of its own as above: with it
+/// inside `dispatch`, calls by path took some 20 ns more.
 #[inline(never)]
 fn by_descriptor(number: i64, args: &[u64; 6]) -> Verdict {
     let Some(file) = descriptors::get(args[0]) else {
@@ -208,7 +209,8 @@ fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
     if (args[2] as i64) < 0 && is_plain_transfer(number) {
         return Err(libc::EFAULT).into();
     }
-    // By reference as far as the common ones: what was just stored word by word is slow to copy in larger pieces.
+    // By reference as far as the common ones: what was just stored word by word is slow
+    // to copy in larger pieces.
     match number {
         libc::SYS_read => files::read(file, args),
         libc::SYS_write => files::write(file, args),
@@ -268,7 +270,8 @@ fn done(judged: Result<(), i32>) -> Verdict {
     judged.map(|()| 0).into()
 }
 
-/// How often a name is looked up again whose file was gone between its lookup and its use, because others replaced it.
+/// How often a name is looked up again whose file was gone between its lookup and its
+/// use, because others replaced it.
 const AGAIN_MAX: u32 = 1000;
 
 #[inline(always)]

@@ -6,10 +6,12 @@
 //! little of it (docs/adr/0049-stack-and-thread-locals.md). The answer is a jump to
 //! - `pass`: the kernel is to do it;
 //! - `pass + 2`, behind that `syscall`: it is done, rax is the answer;
-//! - `pass - 13`, where the stub jumped here: it is to be done again, after a signal's handler has run.
+//! - `pass - 13`, where the stub jumped here: it is to be done again, after a signal's
+//!   handler has run.
 //!
-//! What may concern us goes to [`dispatch`](crate::entry::dispatch::dispatch), on a stack of the library's own, one for each thread. Meanwhile the thread counts as
-//! *inside*: system calls of the library itself go straight to the kernel, and signals are put off to the end (`signals.rs`).
+//! What may concern us goes to [`dispatch`](crate::entry::dispatch::dispatch), on a stack of the
+//! library's own, one for each thread. Meanwhile the thread counts as *inside*: system calls of the
+//! library itself go straight to the kernel, and signals are put off to the end (`signals.rs`).
 
 pub(crate) mod dispatch;
 
@@ -60,7 +62,8 @@ global_asm!(
     "20: cmp dword ptr [rip + {lazy}], 0",
     "   jne 5f",
     "9: jmp rcx",
-    // libc's fstat is by descriptor too (`empty_name.rs`); any other call by path is to be looked at, and AT_FDCWD is no descriptor.
+    // libc's fstat is by descriptor too (`empty_name.rs`); any other call by path is to
+    // be looked at, and AT_FDCWD is no descriptor.
     "3: cmp eax, {FSTATAT}",
     "   jne 5f",
     "   cmp r10d, {EMPTY_PATH}",
@@ -77,8 +80,8 @@ global_asm!(
     // Inside already, or in a child that has a table of its own.
     "8: cmp qword ptr fs:[r11 + {STATE}], {GUEST}",
     "   je 5f",
-    // Whoever is inside calls from the library's stack, or has none yet. From anywhere else it is the program: a child that
-    // shares our memory became another program, or was killed, while it was inside, and left the word so to its parent.
+    // Inside: from the library's stack, or without one yet. From elsewhere it is the program, whose
+    // child in the same memory was killed, or became another program, and left the word so.
     "   mov r11, qword ptr fs:[r11 + {STACK}]",
     "   test r11, r11",
     "   jz 9b",

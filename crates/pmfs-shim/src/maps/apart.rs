@@ -1,9 +1,11 @@
-//! `pmfs run --atomic-msync`: what a program stores in a shared mapping stays in the process until msync, and then reaches the file
-//! all at once: after a crash the file has everything up to some msync, and nothing of what was stored since.
+//! `pmfs run --atomic-msync`: what a program stores in a shared mapping stays in the
+//! process until msync, and then reaches the file all at once: after a crash the file
+//! has everything up to some msync, and nothing of what was stored since.
 //!
-//! Such a mapping is a private one of the file's blocks, so that the kernel copies a page at the first store; its page table tells
-//! which were. An msync takes write permission away, hands these pages to the engine, which moves them to fresh blocks, and maps
-//! those in place of the copies. Who stores meanwhile waits in the handler of the fault for the table's lock.
+//! Such a mapping is a private one of the file's blocks, so that the kernel copies a page at
+//! the first store; its page table tells which were. An msync takes write permission away,
+//! hands these pages to the engine, which moves them to fresh blocks, and maps those in place
+//! of the copies. Who stores meanwhile waits in the handler of the fault for the table's lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,7 +80,8 @@ pub(super) fn sync(stretches: &[Stretch]) -> Answer {
         .iter()
         .map(|&(at, page)| {
             let from = std::ptr::with_exposed_provenance(page as usize);
-            // SAFETY: a page of this process that nobody can store to: `Closed` has taken that permission away.
+            // SAFETY: a page of this process that nobody can store to: `Closed` has
+            // taken that permission away.
             (at, unsafe {
                 std::slice::from_raw_parts(from, PAGE as usize)
             })
@@ -91,8 +94,8 @@ pub(super) fn sync(stretches: &[Stretch]) -> Answer {
     Ok(0)
 }
 
-/// Maps the blocks in place of the copies that they were made of. Where that can't be, the copy stays: it has the same bytes, and is
-/// handed over once more by the next msync.
+/// Maps the blocks in place of the copies that they were made of. Where that can't be,
+/// the copy stays: it has the same bytes, and is handed over once more by the next msync.
 fn show_again(fs: &Fs, stretch: &Stretch) {
     let pages = stored_in(stretch);
     let how = How::of(stretch);

@@ -100,13 +100,14 @@ impl Wish {
     }
 }
 
-/// Flags of MAP_SHARED_VALIDATE, which are not left out if nobody knows them: those of always, and MAP_SYNC where what has been stored is durable once the
-/// program has flushed it.
+/// Flags of MAP_SHARED_VALIDATE, which are not left out if nobody knows them: those of always,
+/// and MAP_SYNC where what has been stored is durable once the program has flushed it.
 ///
 /// # Errors
 /// EOPNOTSUPP.
 fn allow_validated(flags: u64, apart: bool) -> Result<(), i32> {
-    /// LEGACY_MAP_MASK of linux/mman.h; what says how large pages are to be is in it by two sizes alone.
+    /// LEGACY_MAP_MASK of linux/mman.h; what says how large pages are to be is in it by
+    /// two sizes alone.
     const KNOWN: i32 = MAP_TYPE
         | MAP_FIXED
         | libc::MAP_ANONYMOUS
@@ -174,8 +175,8 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
     mapped
 }
 
-/// What of the file there is to be mapped, and whether the rest is holes that get memory when they are touched: those of memory that is
-/// shared, unless they are small, or all is wanted at once.
+/// What of the file there is to be mapped, and whether the rest is holes that get memory when they
+/// are touched: those of memory that is shared, unless they are small, or all is wanted at once.
 fn runs_of(fs: &Fs, file: &Descriptor, wish: &Wish) -> Result<(Vec<BlockRun>, bool), pmfs::Error> {
     let all = wish.as_stretch(file, 0, false);
     let may_be_lazy = all.may_be_lazy();
@@ -198,8 +199,8 @@ fn put(
     wish: &Wish,
     (runs, lazy): (&[BlockRun], bool),
 ) -> Result<Option<u64>, i32> {
-    // Of several runs the longest decides: a file that grew by large pages began with small ones. Large pieces of a hole are going to
-    // lie in the pool as they do in the file.
+    // Of several runs the longest decides: a file that grew by large pages began with small
+    // ones. Large pieces of a hole are going to lie in the pool as they do in the file.
     let longest = runs.iter().max_by_key(|run| run.len);
     let first = longest.map(|run| run.off.wrapping_sub(run.at - wish.offset));
     let first = first.or(lazy.then_some(wish.offset));
@@ -291,8 +292,8 @@ pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
 /// How far a stack that grows by itself may, bytes: as a first thread's.
 const GROWS_MAX: u64 = 16 << 20;
 
-/// mmap(2) of memory that grows downwards. The kernel would put it where it fits, and that may be right above this library, whose mappings
-/// leave gaps that would not be there without it: so it is wished where there is room to grow, too.
+/// mmap(2) of memory that grows downwards. In gaps that this library's mappings leave there may be
+/// no room to grow, so it is wished where there is.
 fn with_room_below(args: [u64; 6]) -> Verdict {
     let Some(bytes) = args[1].checked_add(GROWS_MAX) else {
         return Verdict::Pass;
@@ -444,7 +445,8 @@ fn map_again(
 ) -> Answer {
     let at = stretch.at + (old - stretch.start);
     let file = stretch.as_file();
-    // It takes the table itself; the file stays shown meanwhile, for whoever unmaps it does so against this call.
+    // It takes the table itself; the file stays shown meanwhile, for whoever unmaps it
+    // does so against this call.
     drop(table);
     let fixed = target.map_or(0, |_| MAP_FIXED);
     let flags = (MAP_SHARED | fixed) as u64;
@@ -548,7 +550,8 @@ fn resize(
     moved
 }
 
-/// What was at these addresses goes on behind them, if nothing else is there. `false`: something is.
+/// What was at these addresses goes on behind them, if nothing else is there. `false`:
+/// something is.
 fn grow_in_place(table: &mut Table, (old, end): (u64, u64), grown: &Stretch) -> Result<bool, i32> {
     let flags = libc::MAP_FIXED_NOREPLACE as u64;
     let more = grown.end - end;
@@ -630,7 +633,8 @@ pub(crate) fn sync(args: [u64; 6]) -> Verdict {
     Verdict::done(sync())
 }
 
-/// The kernel can't msync a DAX device, which has nothing to be written: what it says of the range and the flags.
+/// The kernel can't msync a DAX device, which has nothing to be written: what it says
+/// of the range and the flags.
 fn checked_msync(mut args: [u64; 6]) -> Answer {
     const SYNC: u64 = libc::MS_SYNC as u64;
     const ASYNC: u64 = libc::MS_ASYNC as u64;
@@ -659,7 +663,8 @@ fn bytes_of(stretch: &Stretch, start: u64, end: u64) -> (u64, u64) {
     (stretch.at + (from - stretch.start), to - from)
 }
 
-/// madvise(2): some advice is not what the kernel takes it for, and it has nothing to populate holes with.
+/// madvise(2): some advice is not what the kernel takes it for, and it has nothing to
+/// populate holes with.
 pub(crate) fn advise(args: [u64; 6]) -> Verdict {
     let served = [
         libc::MADV_REMOVE,

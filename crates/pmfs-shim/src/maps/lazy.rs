@@ -1,10 +1,11 @@
 //! Large holes of files get memory when they are touched, not before
 //! (docs/adr/0048-program-memory.md).
 //!
-//! What a mapping shows there is an empty file, so that a touch is SIGBUS; before a program sees that signal, a piece of the hole
-//! gets memory and is mapped. To the kernel such addresses are bad, too. So while a process has any, every call that is given memory
-//! is looked at, and what its pointers lead to gets memory first: not after it has failed, because a call may have done half by
-//! then, and a datagram would be gone.
+//! What a mapping shows there is an empty file, so that a touch is SIGBUS; before a
+//! program sees that signal, a piece of the hole gets memory and is mapped. To the kernel
+//! such addresses are bad, too. So while a process has any, every call that is given
+//! memory is looked at, and what its pointers lead to gets memory first: not after it has
+//! failed, because a call may have done half by then, and a datagram would be gone.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -28,11 +29,12 @@ static HIGHEST: AtomicU64 = AtomicU64::new(0);
 pub(super) const AT_ONCE: u64 = 2 << 20;
 /// Bytes that get it then where nothing can get it later.
 pub(super) const NEVER_LATER_MAX: u64 = 256 << 20;
-/// Bytes of a hole that get memory at a touch: for one here and there, and for who goes on where he was. That is what large pages
-/// take.
+/// Bytes of a hole that get memory at a touch: for one here and there, and for who goes
+/// on where he was. That is what large pages take.
 const LEAST: u64 = 64 << 10;
 const MOST: u64 = 2 << 20;
-/// Pieces of a file, at most: a process may have 65,530 mappings, and a piece between holes takes two.
+/// Pieces of a file, at most: a process may have 65,530 mappings, and a piece between
+/// holes takes two.
 const PIECES: u64 = 16384;
 /// Buffers of one call that are looked at, as many as the kernel takes.
 const BUFFERS_MAX: u64 = 1024;
@@ -43,7 +45,8 @@ impl Stretch {
         self.lazy && self.shown < self.len()
     }
 
-    /// The piece that gets memory when a page is touched: bytes from the start. `size`: of the file.
+    /// The piece that gets memory when a page is touched: bytes from the start. `size`:
+    /// of the file.
     fn piece(&self, page: u64, size: u64) -> Option<(u64, u64)> {
         let there = size.next_multiple_of(PAGE).saturating_sub(self.at);
         let (there, touched) = (there.min(self.len()), page - self.start);
@@ -60,7 +63,8 @@ impl Stretch {
         Some((from, to.min(there)))
     }
 
-    /// Itself in parts, each of which begins with blocks, shows those that lie in a row in the file, and ends with a hole.
+    /// Itself in parts, each of which begins with blocks, shows those that lie in a row
+    /// in the file, and ends with a hole.
     pub fn in_parts(&self, runs: &[BlockRun]) -> Vec<Stretch> {
         let mut parts: Vec<Stretch> = vec![Stretch {
             shown: 0,
@@ -141,7 +145,8 @@ impl Table {
     }
 }
 
-/// Gives a piece of a hole memory, and has it shown. Answers how much there was: others may have cut the file by now.
+/// Gives a piece of a hole memory, and has it shown. Answers how much there was: others
+/// may have cut the file by now.
 fn show_piece(fs: &Fs, stretch: &Stretch, (from, to): (u64, u64)) -> Option<(u64, u64)> {
     let (at, len) = (stretch.at + from, to - from);
     let runs = fs.blocks(stretch.ino, at, len, len).ok()?;
@@ -193,8 +198,8 @@ fn is_about_addresses(number: i64) -> bool {
     calls.contains(&number)
 }
 
-/// What the arguments point to: as many bytes as the next one says, if that can be a length. And what the structures do that some
-/// calls are given.
+/// What the arguments point to: as many bytes as the next one says, if that can be a
+/// length. And what the structures do that some calls are given.
 #[cold]
 fn provide_for(number: i64, args: &[u64; 6]) {
     for (at, &address) in args.iter().enumerate() {
@@ -246,7 +251,8 @@ fn message(header: u64) {
 
 /// Those of the control blocks of libaio, to which an array points.
 fn requests(blocks: u64, count: u64) {
-    /// Where a struct iocb has its operation; and its buffer and bytes, or its vectors and their number.
+    /// Where a struct iocb has its operation; and its buffer and bytes, or its vectors
+    /// and their number.
     const OPERATION: u64 = 16;
     const BUFFER: u64 = 24;
     const VECTORED: [u16; 2] = [7, 8];

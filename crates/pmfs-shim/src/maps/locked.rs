@@ -1,7 +1,9 @@
-//! mlockall(2): what is the program's is to stay in memory. The pool's mapping and this library's tables are none of it: all of the pool would be
-//! read in and held, and an ordinary user's limit is far below. So each of the program's mappings is locked by itself.
+//! mlockall(2): what is the program's is to stay in memory. The pool's mapping and this
+//! library's tables are none of it: all of the pool would be read in and held, and an
+//! ordinary user's limit is far below. So each of the program's mappings is locked by itself.
 //!
-//! What is mapped later the kernel locks. The pool is attached before, as its mapping would be of these.
+//! What is mapped later the kernel locks. The pool is attached before, as its mapping
+//! would be of these.
 
 use std::ops::Range;
 
@@ -65,7 +67,8 @@ fn lock(flags: u64, all: &[Mapped]) -> Answer {
     {
         let (start, bytes) = (addresses.start, addresses.end - addresses.start);
         let on_fault = libc::MLOCK_ONFAULT.into();
-        // As the kernel has it, some mappings can't be locked, and some not be read in, and nobody is told.
+        // As the kernel has it, some mappings can't be locked, and some not be read in,
+        // and nobody is told.
         kernel::plain(libc::SYS_mlock2, &[start, bytes, on_fault]);
         if at_once {
             let advice = if *is_copied {
@@ -104,7 +107,8 @@ fn allow(all: &[Mapped]) -> Result<(), i32> {
     }
 }
 
-/// What is mapped in this process, but for the pool and this library's tables; `None`: it can't be told.
+/// What is mapped in this process, but for the pool and this library's tables; `None`:
+/// it can't be told.
 fn mapped() -> Option<Vec<Mapped>> {
     let text = std::fs::read_to_string("/proc/self/maps").ok()?;
     let tables = descriptors::tables();

@@ -1,7 +1,7 @@
 //! Files that this program has mapped, and has made longer or shorter since.
 //!
-//! The kernel lets a mapping be touched as far as it takes the file to go, and what is done in the process it does not see: so it
-//! is told to look.
+//! The kernel lets a mapping be touched as far as it takes the file to go, and what is
+//! done in the process it does not see: so it is told to look.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

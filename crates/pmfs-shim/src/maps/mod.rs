@@ -1,12 +1,14 @@
 //! Mappings of the pool's own blocks (docs/adr/0010-pins.md): which addresses show which bytes of
 //! which file.
 //!
-//! A mapping is one of the pool's file, piece by piece as the file's blocks lie. Their file is pinned in the pool as long as any
-//! address shows it. What lies behind its end, or was not there yet, shows an empty file, so that a touch is SIGBUS, as it has to
-//! be; before a program sees that signal it is looked whether the file has become longer since.
+//! A mapping is one of the pool's file, piece by piece as the file's blocks lie. Their file
+//! is pinned in the pool as long as any address shows it. What lies behind its end, or was
+//! not there yet, shows an empty file, so that a touch is SIGBUS, as it has to be; before a
+//! program sees that signal it is looked whether the file has become longer since.
 //!
-//! What can't be had so is mapped through the mount: a file of which a mount's kernel has pages, one whose blocks lie too
-//! scattered, and on a medium with large pages (hugetlbfs, most DAX devices) all but shared memory of whole ones.
+//! What can't be had so is mapped through the mount: a file of which a mount's kernel
+//! has pages, one whose blocks lie too scattered, and on a medium with large pages
+//! (hugetlbfs, most DAX devices) all but shared memory of whole ones.
 
 mod apart;
 mod calls;
@@ -54,14 +56,17 @@ pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// A number that no kernel has a call for; it is made by [`fault`], with a word that nobody else uses.
+/// A number that no kernel has a call for; it is made by [`fault`], with a word that
+/// nobody else uses.
 pub(crate) const FAULT: i64 = libc::SYS_vserver;
 const WORD: u64 = 0x706d_6673_2066_696c;
-/// Touches in a row of an address that shows its file, by one thread, which fail all the same: then the program is told.
+/// Touches in a row of an address that shows its file, by one thread, which fail all
+/// the same: then the program is told.
 const FAULTS_MAX: u32 = 16;
 
-/// A touch of `address` was SIGBUS, or a store SIGSEGV. Whether the mapping takes it now. On a thread that is in the program's code, on whatever stack: so
-/// the work is done behind a call like any other.
+/// A touch of `address` was SIGBUS, or a store SIGSEGV. Whether the mapping takes it
+/// now. On a thread that is in the program's code, on whatever stack: so the work is
+/// done behind a call like any other.
 pub(crate) fn fault(address: u64) -> bool {
     if !any() {
         return false;
@@ -96,7 +101,7 @@ pub(crate) fn serve_fault(args: [u64; 6], room: &mut Inner) -> Verdict {
 /// The program's memory was not there for a call: whether some of it is now.
 #[cold]
 pub(crate) fn follow_all() -> bool {
-    // Whoever met an msync has waited for it here.
+    // A store that met an msync has waited for it here.
     table().follow_all() || may_wait()
 }
 
@@ -105,8 +110,8 @@ pub(crate) fn follow(ino: Ino) -> bool {
     any() && table().follow(ino)
 }
 
-/// At the end of the process. `false`: other threads may still store to what is mapped, so the pool is left as by a process that
-/// was killed, whose pins end with its memory.
+/// At the end of the process. `false`: other threads may still store to what is mapped,
+/// so the pool is left as by a process that was killed, whose pins end with its memory.
 pub(crate) fn leave() -> bool {
     if !any() {
         return true;

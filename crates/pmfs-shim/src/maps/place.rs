@@ -15,15 +15,18 @@ use crate::descriptors::pool;
 use crate::own::config;
 use crate::own::kernel;
 
-/// The alignment with which the kernel can map large pages, unless all those of the medium are larger.
+/// The alignment with which the kernel can map large pages, unless all those of the
+/// medium are larger.
 const LARGE: u64 = 2 << 20;
 
-/// The pages that the pool's medium is mapped by: 4 KiB; on hugetlbfs and most DAX devices 2 MiB or 1 GiB, and nothing less.
+/// The pages that the pool's medium is mapped by: 4 KiB; on hugetlbfs and most DAX
+/// devices 2 MiB or 1 GiB, and nothing less.
 pub(super) fn page() -> u64 {
     pool::attached().map_or(PAGE, |fs| fs.mapping().medium().page_size)
 }
 
-/// Whether stores to the medium are durable once they are flushed from the caches: MAP_SYNC can be had, or holds anyway.
+/// Whether stores to the medium are durable once they are flushed from the caches:
+/// MAP_SYNC can be had, or holds anyway.
 pub(super) fn is_synchronous() -> bool {
     let kind = pool::attached().map(|fs| fs.mapping().medium().kind);
     matches!(kind, Some(MediumKind::FsDax | MediumKind::DevDax))
@@ -83,7 +86,8 @@ pub(super) fn remove(at: u64, bytes: u64) {
     unsafe { kernel::call(libc::SYS_munmap, [at, bytes, 0, 0, 0, 0]) };
 }
 
-/// Addresses for a mapping: where the program says, else where `first`, a place in the pool, can be mapped with large pages.
+/// Addresses for a mapping: where the program says, else where `first`, a place in the
+/// pool, can be mapped with large pages.
 pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> Answer {
     const WHERE: u64 = (MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT) as u64;
     let kind = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) as u64 | flags & WHERE;
@@ -104,8 +108,8 @@ pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> An
     Ok(start)
 }
 
-/// Has addresses from `to` on show the bytes `at..at + len` of a file whose blocks are these. A child that is made past the library has
-/// no pin, so it is not to have this memory either.
+/// Has addresses from `to` on show the bytes `at..at + len` of a file whose blocks are these.
+/// A child that is made past the library has no pin, so it is not to have this memory either.
 pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
     let file = pool_file()?;
     let kind = match pool::attached().map(|fs| fs.mapping().medium().kind) {

@@ -1,8 +1,10 @@
-//! Calls on addresses that few programs make. Whatever reaches the kernel with an address of ours is done to the pool's own file there,
-//! at an offset that the program knows nothing of; so each one is served, or passed because it can't do any harm, or refused.
+//! Calls on addresses that few programs make. Whatever reaches the kernel with an address
+//! of ours is done to the pool's own file there, at an offset that the program knows
+//! nothing of; so each one is served, or passed because it can't do any harm, or refused.
 //!
-//! Passed, as they change how memory is had and not what is in it: mbind, set_mempolicy_home_node, move_pages, migrate_pages, mincore, munlock,
-//! get_mempolicy, userfaultfd (what it fills in is the program's to store to), map_shadow_stack (never over something), process_vm_readv and
+//! Passed, as they change how memory is had and not what is in it: mbind, set_mempolicy_home_node,
+//! move_pages, migrate_pages, mincore, munlock, get_mempolicy, userfaultfd (what it fills in is
+//! the program's to store to), map_shadow_stack (never over something), process_vm_readv and
 //! process_vm_writev, futexes. What locks is in `locked`; io_uring is refused when it is set up.
 
 use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
@@ -86,8 +88,8 @@ fn vectors(at: u64, count: u64) -> Result<Vec<[u64; 2]>, i32> {
     (0..count).map(vector).collect()
 }
 
-/// vmsplice(2) into a pipe: pages that stay in it would be the pool's, and another file's once this one has given them up. So the pipe gets a
-/// copy.
+/// vmsplice(2) into a pipe: pages that stay in it would be the pool's, and another
+/// file's once this one has given them up. So the pipe gets a copy.
 pub(crate) fn give_to_pipe(call: &mut Call) -> Verdict {
     const RWF_NOWAIT: u64 = 8;
     if !any() {

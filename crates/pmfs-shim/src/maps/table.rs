@@ -62,12 +62,14 @@ impl Stretch {
         }
     }
 
-    /// Whether the other one shows the bytes behind this one's, at the addresses behind this one's, in the same way.
+    /// Whether the other one shows the bytes behind this one's, at the addresses behind
+    /// this one's, in the same way.
     fn goes_on_in(&self, next: &Stretch) -> bool {
         self.shown == self.len() && self.is_followed_by(next)
     }
 
-    /// Whether the other one is of the bytes behind this one's, at the addresses behind this one's, in the same way.
+    /// Whether the other one is of the bytes behind this one's, at the addresses behind
+    /// this one's, in the same way.
     fn is_followed_by(&self, next: &Stretch) -> bool {
         let as_if = Stretch {
             shown: next.shown,
@@ -136,7 +138,8 @@ impl Stretch {
         true
     }
 
-    /// The file's times, after stores that nobody saw; and the stores themselves, if they were kept apart.
+    /// The file's times, after stores that nobody saw; and the stores themselves, if
+    /// they were kept apart.
     pub fn touch(&self) {
         if self.apart {
             if let Err(errno) = apart::sync(std::slice::from_ref(self)) {
@@ -225,7 +228,8 @@ impl Table {
         }
     }
 
-    /// What shows all of these addresses, in one way and in a row, as one stretch, which shows what the first part does.
+    /// What shows all of these addresses, in one way and in a row, as one stretch,
+    /// which shows what the first part does.
     pub fn whole(&self, start: u64, end: u64) -> Option<Stretch> {
         let mut parts = self.within(start, end);
         let mut whole = parts.next().filter(|first| first.start <= start)?.clone();
@@ -238,7 +242,8 @@ impl Table {
         (end <= whole.end).then_some(whole)
     }
 
-    /// These addresses, of one stretch, show their file from now on. They become one with those beside them that do.
+    /// These addresses, of one stretch, show their file from now on. They become one
+    /// with those beside them that do.
     pub fn shows_now(&mut self, start: u64, end: u64) {
         for mut part in self.cut(start, end) {
             part.shown = part.len();

@@ -1,8 +1,9 @@
 //! The working directory.
 //!
-//! With a mount the kernel's is the same, and here is only what is known of it. Without one the kernel can't stand in the pool: as long as
-//! the program does, the kernel's is parked in a directory that was removed, where every name is ENOENT. The program's own is an open file of the
-//! pool's then, which children and the next program get with the others.
+//! With a mount the kernel's is the same, and here is only what is known of it. Without one
+//! the kernel can't stand in the pool: as long as the program does, the kernel's is parked
+//! in a directory that was removed, where every name is ENOENT. The program's own is an
+//! open file of the pool's then, which children and the next program get with the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,8 +19,8 @@ use crate::own::mountless;
 use crate::thread::{Inner, PATH_MAX};
 use pmfs_posix::names::is_dir;
 
-/// Unknown, elsewhere, or an inode of the pool. Elsewhere: in the upper half, if it lies above the pool's directory, where in that
-/// one's path the names begin that lead there.
+/// Unknown, elsewhere, or an inode of the pool. Elsewhere: in the upper half, if it lies
+/// above the pool's directory, where in that one's path the names begin that lead there.
 static CWD: AtomicU64 = AtomicU64::new(UNKNOWN);
 const UNKNOWN: u64 = 0;
 const ELSEWHERE: u64 = 1;

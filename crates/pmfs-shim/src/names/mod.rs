@@ -1,4 +1,5 @@
-//! Where a path of the program's leads: to a place in the pool, or to somewhere that the kernel has to look for.
+//! Where a path of the program's leads: to a place in the pool, or to somewhere that
+//! the kernel has to look for.
 //!
 //! Only names that surely lead into the pool are walked here: absolute ones below the directory
 //! that stands for it, and those relative to a directory in it. What leaves again (`..` at the
@@ -45,7 +46,8 @@ pub(crate) fn find(
     find_for(room, dirfd, path, at_end, false)
 }
 
-/// As [`find`], for a call that merely looks at what is there: the kernel's walk through the mount may do.
+/// As [`find`], for a call that merely looks at what is there: the kernel's walk
+/// through the mount may do.
 ///
 /// # Errors
 /// As there.

@@ -115,8 +115,8 @@ pub(crate) fn is_list_itself(path: &[u8]) -> bool {
 /// Where the kernel has that list.
 pub(crate) const LIST: &[u8] = b"/proc/self/fd/";
 
-/// Whether a path goes by way of a descriptor of another process, which for that is an open file of a pool, and for the kernel
-/// nothing.
+/// Whether a path goes by way of a descriptor of another process, which for that is an
+/// open file of a pool, and for the kernel nothing.
 pub(crate) fn is_placeholder_of_another(path: &[u8], at_end: AtEnd) -> bool {
     if !path.starts_with(b"/proc/") {
         return false;

@@ -1,8 +1,9 @@
-//! Names, where there is no mount: no walk of the kernel's ends in the pool, so whatever way a name takes there, through `..` or by links from
-//! outside, is gone here.
+//! Names, where there is no mount: no walk of the kernel's ends in the pool, so whatever
+//! way a name takes there, through `..` or by links from outside, is gone here.
 //!
-//! Of a path outside the kernel is asked once whether any link is in it (openat2(2), which opens nothing); only then is it followed link by
-//! link. What does not lead into the pool is left to the kernel as it was said.
+//! Of a path outside the kernel is asked once whether any link is in it (openat2(2),
+//! which opens nothing); only then is it followed link by link. What does not lead into
+//! the pool is left to the kernel as it was said.
 
 use libc::{AT_FDCWD, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, O_CLOEXEC, O_NOFOLLOW, O_PATH};
 use pmfs::ROOT_INO;
@@ -22,7 +23,7 @@ use crate::thread::{Inner, PATH_MAX};
 /// Finds where the path on the room's first page leads.
 ///
 /// # Errors
-/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES; those of the engine; ENFILE and others if the pool can't be attached.
+/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES; the engine's; why the pool can't be attached.
 pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> Result<Walked, i32> {
     let path = room.paths[0][..len].to_vec();
     if path.first() == Some(&b'/') {
@@ -141,7 +142,8 @@ fn put(room: &mut Inner, path: &[u8]) -> Result<usize, i32> {
     Ok(path.len())
 }
 
-/// `/proc/self/cwd` and `/proc/self/exe`, where the kernel's are not the program's: the path that they stand for.
+/// `/proc/self/cwd` and `/proc/self/exe`, where the kernel's are not the program's: the
+/// path that they stand for.
 fn of_this_process(room: &mut Inner, path: &[u8], at_end: AtEnd) -> Option<Vec<u8>> {
     let (link, rest) = numbered::own_link(path)?;
     if at_end.stays_at(rest) {
@@ -199,7 +201,8 @@ fn links(path: &[u8], at_end: AtEnd) -> Links {
     Links::Unknown
 }
 
-/// What of a path without links follows where it first comes to the pool's directory, as it was said.
+/// What of a path without links follows where it first comes to the pool's directory,
+/// as it was said.
 fn behind(path: &[u8]) -> Option<&[u8]> {
     let mut here = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -31,7 +31,8 @@ pub(crate) enum AtEnd {
     Follow,
     /// A link itself, unless a slash stands behind it.
     Stay,
-    /// The name: it is made, removed or moved, and a link is not followed, whatever stands behind it.
+    /// The name: it is made, removed or moved, and a link is not followed, whatever
+    /// stands behind it.
     Name,
     /// A file, made if it is not there (O_CREAT): no slash may stand behind. A link is followed.
     Make,
@@ -54,7 +55,8 @@ impl AtEnd {
         }
     }
 
-    /// As [`AtEnd::follows`], by what stands behind the last name: nothing, or slashes. False also where there is more of a path.
+    /// As [`AtEnd::follows`], by what stands behind the last name: nothing, or slashes.
+    /// False also where there is more of a path.
     pub fn stays_at(self, rest: &[u8]) -> bool {
         rest.iter().all(|byte| *byte == b'/') && !self.follows(!rest.is_empty())
     }
@@ -66,7 +68,8 @@ pub(crate) enum Lead<'a> {
     Pool(&'static Fs, Place<'a>),
     /// Not into it: the call goes to the kernel as it is.
     Kernel,
-    /// Out of it again, or left to the mount: the call goes to the kernel with this path, ended by a NUL.
+    /// Out of it again, or left to the mount: the call goes to the kernel with this
+    /// path, ended by a NUL.
     Out(&'a [u8]),
 }
 

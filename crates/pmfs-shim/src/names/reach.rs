@@ -1,4 +1,5 @@
-//! Whether a name may lead into the pool at all: absolute names below its directory, as long as names mean what they did.
+//! Whether a name may lead into the pool at all: absolute names below its directory, as
+//! long as names mean what they did.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,7 +57,8 @@ pub(crate) fn below(path: &[u8]) -> Option<usize> {
 /// As many bytes of a path tell.
 const HEAD: usize = 64;
 
-/// Whether a path leads elsewhere, by its first bytes: it is absolute and not below the pool's directory, and names no descriptor.
+/// Whether a path leads elsewhere, by its first bytes: it is absolute and not below the
+/// pool's directory, and names no descriptor.
 pub(super) fn is_plainly_elsewhere(path: u64) -> bool {
     let at = &config::get().at[..];
     let len = HEAD.min(at.len());

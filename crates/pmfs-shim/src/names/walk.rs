@@ -146,7 +146,8 @@ pub(crate) fn walk(
                         let numbered = numbered::descriptor(&room.paths[page][..len]);
                         return match numbered.and_then(|named| descriptors::inode_at(named.number))
                         {
-                            // Links of links were followed as far as they lead: what is left is followed too.
+                            // Links of links were followed as far as they lead: what is
+                            // left is followed too.
                             Some(_) => by_number(room, page, len, AtEnd::Follow),
                             None => Ok(Walked::Out(page, len)),
                         };
@@ -161,7 +162,8 @@ pub(crate) fn walk(
     }
 }
 
-/// Puts a path together on the other page: the head, and what is left of the one on this page. Answers its length without NUL.
+/// Puts a path together on the other page: the head, and what is left of the one on
+/// this page. Answers its length without NUL.
 fn put(
     room: &mut Inner,
     page: usize,

@@ -1,4 +1,5 @@
-//! What `pmfs run` tells the programs that it starts: one variable of the environment, a `key=value` a line.
+//! What `pmfs run` tells the programs that it starts: one variable of the environment,
+//! a `key=value` a line.
 
 use std::sync::OnceLock;
 

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_char};
 
-/// The program's environment as the loader passes it: strings, then a null pointer. It is looked at before the program begins, which may
-/// change it.
+/// The program's environment as the loader passes it: strings, then a null pointer. It
+/// is looked at before the program begins, which may change it.
 #[derive(Clone, Copy)]
 pub(crate) struct Environment(pub *const *const c_char);
 

@@ -1,4 +1,5 @@
-//! System calls of the library's own: straight to the kernel, by numbers, errors as the kernel gives them (-errno).
+//! System calls of the library's own: straight to the kernel, by numbers, errors as the
+//! kernel gives them (-errno).
 
 use std::arch::asm;
 

@@ -1,4 +1,5 @@
-//! What the library has to say: to the file that `PMFS_LOG` names, never to the program's own outputs, unless nothing serves it at all.
+//! What the library has to say: to the file that `PMFS_LOG` names, never to the
+//! program's own outputs, unless nothing serves it at all.
 
 use std::fmt;
 use std::io::Write;

@@ -1,6 +1,7 @@
 //! The library's allocator: the program's may be what is calling us.
 //!
-//! Its lock says who has it, because a child that shares our memory (vfork) can be killed while it does.
+//! Its lock says who has it, because a child that shares our memory (vfork) can be
+//! killed while it does.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -20,8 +21,8 @@ pub(crate) struct Memory {
     early: Early,
 }
 
-/// What is asked for first, which a program's start needs: it lies in a page that the start stores to anyway (`start.ld`), and the rest
-/// need not touch two of its own in a process that never meets a pool.
+/// The first memory, as much as a program's start needs: in a page that the start stores to anyway
+/// (`start.ld`), so that a process that never meets a pool touches none of the heap's.
 #[repr(C, align(16))]
 struct Early(UnsafeCell<[u8; EARLY_BYTES]>);
 
@@ -69,7 +70,8 @@ impl Heap {
     unsafe fn alloc_zeroed(&mut self, early: &Early, layout: Layout) -> *mut u8 {
         match self.early(early, layout) {
             Some(at) => {
-                // SAFETY: so many bytes, which are the caller's from now on. They may have been another's before.
+                // SAFETY: so many bytes, which are the caller's from now on. They may
+                // have been another's before.
                 unsafe { at.write_bytes(0, layout.size()) };
                 at
             }
@@ -101,7 +103,8 @@ impl Heap {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
             return null_mut();
         };
-        // SAFETY: a block of its own, at least as long as what is copied to it; the old one is given back.
+        // SAFETY: a block of its own, at least as long as what is copied to it; the old
+        // one is given back.
         unsafe {
             let new = self.alloc(early, wanted);
             if !new.is_null() {
@@ -195,8 +198,8 @@ unsafe impl GlobalAlloc for Memory {
 mod tests {
     use super::*;
 
-    /// Goal: blocks of the early room and of the heap keep what is in them as they grow and go, and none overlaps another. Method: many
-    /// that grow past the room, of sizes and alignments in turn.
+    /// Goal: blocks of the early room and of the heap keep their bytes, and none overlaps another.
+    /// Method: many that grow past the room, of sizes and alignments in turn.
     #[test]
     fn blocks_keep_what_is_in_them() {
         let memory = Memory::new();
@@ -204,7 +207,8 @@ mod tests {
         for turn in 0..200usize {
             let layout = Layout::from_size_align(1 + turn * 7 % 90, 1 << (turn % 6)).unwrap();
             let byte = turn as u8;
-            // SAFETY: layouts that are not empty; each block is given back as it was asked for, and used in its bounds.
+            // SAFETY: layouts that are not empty; each block is given back as it was
+            // asked for, and used in its bounds.
             unsafe {
                 let at = match turn % 2 {
                     0 => memory.alloc(layout),

@@ -10,7 +10,8 @@ use crate::own::config;
 use crate::own::kernel;
 use crate::own::log;
 
-/// Words of the shared page: served, passed, promoted, read, written, barriers, lines flushed, processes; and how often each kind was refused.
+/// Words of the shared page: served, passed, promoted, read, written, barriers, lines
+/// flushed, processes; and how often each kind was refused.
 const WORDS: usize = 8 + REFUSALS;
 
 /// Kinds of what is refused without a mount.

@@ -3,8 +3,8 @@
 //! (docs/adr/0049-stack-and-thread-locals.md). So the names are here, lead nowhere, and are seen by
 //! nobody else: a C++ program has its own.
 //!
-//! That one may pass our frames, when a thread is cancelled in a handler that we have called. For each it asks Rust's
-//! personality, which asks here what is to be cleaned up: nothing.
+//! That one may pass our frames, when a thread is cancelled in a handler that we have called.
+//! For each it asks Rust's personality, which asks here what is to be cleaned up: nothing.
 
 use std::arch::global_asm;
 

@@ -1,4 +1,5 @@
-//! What the entry's code and this library know of a thread: words of the one block that `pmem` has for it.
+//! What the entry's code and this library know of a thread: words of the one block that
+//! `pmem` has for it.
 
 /// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
 pub(crate) mod word {
@@ -39,7 +40,8 @@ pub(crate) fn set(offset: usize, value: u64) {
     pmem::thread::with(|thread| thread.face[face(offset)].set(value));
 }
 
-/// Runs `body` with this thread counting as inside, as calls of the library's own have to be outside of a dispatch.
+/// Runs `body` with this thread counting as inside, as calls of the library's own have
+/// to be outside of a dispatch.
 pub(crate) fn inside<T>(body: impl FnOnce() -> T) -> T {
     let before = get(word::STATE);
     set(word::STATE, INSIDE);

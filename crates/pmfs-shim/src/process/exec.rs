@@ -228,7 +228,8 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     Verdict::done(kernel_answer(answer))
 }
 
-/// Whether the next program can do without what could not be handed over: a user who may not open the pool finds nothing there, and stands nowhere.
+/// Whether the next program can do without what could not be handed over: a user who
+/// may not open the pool finds nothing there, and stands nowhere.
 fn finds_nothing(errno: i32, inherited: &[(i32, Descriptor)]) -> bool {
     errno == libc::EACCES && inherited.is_empty()
 }
@@ -253,8 +254,8 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
     Verdict::done(kernel_answer(answer))
 }
 
-/// A path relative to a directory of ours, or out of it again, as one that the kernel understands; any other leads the kernel
-/// to the mount as it is.
+/// A path relative to a directory of ours, or out of it again, as one that the kernel
+/// understands; any other leads the kernel to the mount as it is.
 fn made_absolute(room: &mut Inner, dirfd: u64, path: u64) -> Result<Option<Vec<u8>>, i32> {
     match find(room, dirfd, path, AtEnd::Follow)? {
         Lead::Out(path) => Ok(Some(path.to_vec())),
@@ -289,8 +290,8 @@ fn hand_over(
 ) -> Result<i32, i32> {
     let fs = pool::attached().ok_or(libc::ENFILE)?;
     let cwd = cwd::file(room);
-    // A child that shares its parent's memory has placeholders of what other threads of that have closed since: those stay
-    // what they are, and say EBADF.
+    // A child that shares its parent's memory has placeholders of what other threads of
+    // that have closed since: those stay what they are, and say EBADF.
     let guest = room.guest_of.is_some();
     let alone = guest && gate::close();
     let there = |(_, file): &&(i32, Descriptor)| !guest || fs.file(file.file).is_ok();
@@ -427,7 +428,8 @@ fn environment(given: &mut Given, at: u64, handed: Option<i32>, target: &Target)
     Ok(given.pointers.as_ptr().expose_provenance() as u64)
 }
 
-/// What a program is to have preloaded of its own: a sanitizer before this library was put there for the program before it.
+/// What a program is to have preloaded of its own: a sanitizer before this library was
+/// put there for the program before it.
 fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
     let own = parts.iter().position(|part| *part == library).unwrap_or(0);

@@ -46,8 +46,8 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_execve => exec::execve(args, room),
         libc::SYS_execveat => exec::execveat(args, room),
         libc::SYS_exit_group => {
-            // The gate stays closed: nobody begins anything any more. A pool that others don't let go is left as
-            // by a killed process.
+            // The gate stays closed: nobody begins anything any more. A pool that
+            // others don't let go is left as by a killed process.
             if room.guest_of.is_none() && (pool::attached().is_none() || gate::close()) {
                 stats::flush(pool::attached());
                 if maps::leave() {
@@ -70,7 +70,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             }
             Verdict::Pass
         }
-        // Whoever it is afterwards.
+        // The process may be another user afterwards.
         _ => {
             if retire::is_due(call) && !mountless::is() {
                 retire::retire(room);
@@ -129,7 +129,8 @@ fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     fork(flags, call, room)
 }
 
-/// A child with memory of its own: it is made here, so that it can settle before it runs the program's code.
+/// A child with memory of its own: it is made here, so that it can settle before it
+/// runs the program's code.
 fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let alone = gate::close();
     let prepared = match pool::attached() {
@@ -181,7 +182,8 @@ const CLONE_WORDS: usize = 11;
 const STACK: usize = 5;
 const STACK_BYTES: usize = 6;
 
-/// A clone's arguments without the stack that the child is to have: it begins here, on a copy of ours, and goes to its own on leaving.
+/// A clone's arguments without the stack that the child is to have: it begins here, on
+/// a copy of ours, and goes to its own on leaving.
 struct OwnStack {
     args: [u64; 6],
     /// What clone3 reads instead of the program's own structure.

@@ -1,5 +1,6 @@
-//! Programs to be run where there is no mount: the kernel can't find one in the pool, nor a script's interpreter there. Scripts are
-//! understood here, and what is left at the end is the kernel's file, or a copy of the pool's.
+//! Programs to be run where there is no mount: the kernel can't find one in the pool,
+//! nor a script's interpreter there. Scripts are understood here, and what is left at
+//! the end is the kernel's file, or a copy of the pool's.
 
 use libc::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, ELOOP, ENOENT, ENOEXEC, EOPNOTSUPP,
@@ -48,7 +49,8 @@ enum Stands {
 /// Finds what is to be run.
 ///
 /// # Errors
-/// As execve(2): ENOENT, EACCES, ELOOP; EOPNOTSUPP: what is open, or a script, for a program that can't load the library.
+/// As execve(2): ENOENT, EACCES, ELOOP. EOPNOTSUPP: open files, or a script, for a program that
+/// can't load the library.
 pub(crate) fn resolve(
     room: &mut Inner,
     dirfd: u64,

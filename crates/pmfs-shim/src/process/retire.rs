@@ -1,5 +1,6 @@
-//! The library steps back: what is open becomes the mount's, names are the kernel's, and every call goes there from then on. For programs that
-//! give up what the library needs (system calls, by seccomp; paths, by Landlock; the pool, by becoming another user), before they do.
+//! The library steps back: what is open becomes the mount's, names are the kernel's, and every
+//! call goes there from then on. For programs that give up what the library needs (system
+//! calls, by seccomp; paths, by Landlock; the pool, by becoming another user), before they do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +24,8 @@ use crate::thread::gate;
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
-/// Calls are the kernel's, but for those about signals, whose handlers stay behind ours, and what takes completions that are ours.
+/// Calls are the kernel's, but for those about signals, whose handlers stay behind
+/// ours, and what takes completions that are ours.
 #[inline]
 pub(crate) fn passes(number: i64, completions_are_out: impl Fn() -> bool) -> bool {
     // A fork, for one, concerns what is still mapped.

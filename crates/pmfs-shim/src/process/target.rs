@@ -16,7 +16,8 @@ pub(crate) const SCRIPTS_MAX: u32 = 5;
 pub(crate) struct Target {
     /// It loads this library: what is open is handed over, and not promoted.
     pub has_library: bool,
-    /// What tells the library, and asks for it, may stand in its environment: if it does not load it, what it starts may.
+    /// What tells the library, and asks for it, may stand in its environment: if it
+    /// does not load it, what it starts may.
     pub takes_variables: bool,
     /// What it has to load first.
     first: Option<Vec<u8>>,
@@ -35,7 +36,8 @@ impl Target {
     /// The program at a path, which ends with NUL; `None`: it can't be read.
     pub fn of(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Target {
         if names::are_the_kernels() {
-            // Under another root, or with other mounts, the library, the pool and its directory may be other ones.
+            // Under another root, or with other mounts, the library, the pool and its
+            // directory may be other ones.
             return Target {
                 why: "has another root, or other mounts",
                 ..Target::WITHOUT
@@ -113,8 +115,8 @@ pub(crate) fn open(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Option<File> 
 }
 
 impl File {
-    /// Its file says that it runs as somebody else, or with more rights. Whether the kernel heeds that where it stands
-    /// is not asked: then it merely has the mount's descriptors.
+    /// Its file says that it runs as somebody else, or with more rights. Whether the kernel
+    /// heeds that where it stands is not asked: then it merely has the mount's descriptors.
     fn changes_user(&self) -> bool {
         // SAFETY: a structure of numbers.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };

@@ -1,9 +1,12 @@
-//! A child that shares its parent's memory until it ends or becomes another program (vfork, posix_spawn): a *guest*. The kernel has given it
-//! descriptors, a working directory, signals' handlers, a mask and limits of its own; what this library knows of those stands in memory that is the
-//! parent's too. So a guest notes what it has otherwise in the room that it shares with the parent's thread, which forgets it all when it runs again.
+//! A child that shares its parent's memory until it ends or becomes another program (vfork,
+//! posix_spawn): a *guest*. The kernel has given it descriptors, a working directory,
+//! signals' handlers, a mask and limits of its own; what this library knows of those stands
+//! in memory that is the parent's too. So a guest notes what it has otherwise in the room
+//! that it shares with the parent's thread, which forgets it all when it runs again.
 //!
-//! A guest is an owner of POSIX locks of its own, as any process is. It attaches nothing, for the attachment's descriptors would be in its table
-//! and their numbers in the parent's memory: with a mount that serves it, and without one its parent attaches before.
+//! A guest is an owner of POSIX locks of its own, as any process is. It attaches nothing,
+//! for the attachment's descriptors would be in its table and their numbers in the parent's
+//! memory: with a mount that serves it, and without one its parent attaches before.
 
 use pmfs::FileId;
 
@@ -72,7 +75,8 @@ fn note_guest(room: &mut Inner, parent: u32, killed_inside: bool) {
             own.number = me;
         }
         if room.host.is_none() {
-            // It may be killed while it holds something of the pool: that must not look like its parent's.
+            // It may be killed while it holds something of the pool: that must not look
+            // like its parent's.
             room.host = Some(pmem::thread::with(|thread| {
                 (thread.tag.replace(0), thread.lane.replace(0))
             }));
@@ -130,7 +134,8 @@ fn is_over(room: &mut Inner, killed_inside: bool) {
     }
 }
 
-/// A guest has forked: this process has memory of its own, and what the guest had otherwise is what it has.
+/// A guest has forked: this process has memory of its own, and what the guest had
+/// otherwise is what it has.
 pub(crate) fn settle(room: &mut Inner) {
     room.guest_of = None;
     let place = room.guest.take().filter(|own| !own.shares_place);
@@ -152,8 +157,8 @@ pub(crate) fn settle(room: &mut Inner) {
     }
 }
 
-/// Who is about to share a part of this process and not the rest: descriptors without the memory in which it stands whose they are, or
-/// the memory without the descriptors. Nothing may be served here then.
+/// Before a child shares the descriptors and not the memory that says whose they are, or the memory
+/// and not the descriptors. Nothing may be served here then.
 ///
 /// # Errors
 /// EOPNOTSUPP where there is no mount to serve them.

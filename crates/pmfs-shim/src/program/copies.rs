@@ -1,5 +1,6 @@
-//! Copies of files of the pool for the kernel, where there is no mount to have them from: programs that are to run, and memory that can't be
-//! the pool's own blocks. In a memory file, which is sealed when it is whole.
+//! Copies of files of the pool for the kernel, where there is no mount to have them
+//! from: programs that are to run, and memory that can't be the pool's own blocks. In a
+//! memory file, which is sealed when it is whole.
 
 use libc::{ENOMEM, F_ADD_SEALS};
 use pmfs::{Fs, Ino};

@@ -1,4 +1,4 @@
-//! Who the program is, and what it may do: the kernel's rules for files, as the engine has none
+//! The program's identity, and what it may do: the kernel's rules for files, as the engine has none
 //! (docs/adr/0051-credentials.md).
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,8 @@ pub(crate) fn forget() {
 /// Does something with them.
 pub(crate) fn with<T>(body: impl FnOnce(&Credentials) -> T) -> T {
     let known = known();
-    // SAFETY: a box, or nothing; it is given back two changes later, none of which happens in `body`.
+    // SAFETY: a box, or nothing; it is given back two changes later, none of which
+    // happens in `body`.
     if let Some(all) = unsafe { known.all.load(Ordering::Acquire).as_ref() } {
         return body(all);
     }
@@ -47,7 +48,8 @@ pub(crate) fn searches_all() -> bool {
         || with(|me| me.has(capability::DAC_OVERRIDE) || me.has(capability::DAC_READ_SEARCH))
 }
 
-/// Does something as another user is to the file systems, if this thread may be that one, and is itself again.
+/// Does something as another user is to the file systems, if this thread may be that
+/// one, and is itself again.
 pub(crate) fn as_user<T>(uid: u64, body: impl FnOnce() -> T) -> T {
     let capabilities = Capabilities::get();
     let before = kernel::plain(libc::SYS_setfsuid, &[uid]) as u64;
@@ -77,7 +79,8 @@ pub(crate) fn allow(fs: &Fs, attr: &Attr, want: u32) -> Result<(), i32> {
     }
 }
 
-/// Whether the program may take a name out of a directory: its sticky bit protects other users' files.
+/// Whether the program may take a name out of a directory: its sticky bit protects
+/// other users' files.
 ///
 /// # Errors
 /// EPERM.

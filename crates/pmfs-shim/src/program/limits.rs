@@ -1,6 +1,8 @@
-//! RLIMIT_FSIZE: how large a file this program may make. The kernel asks on writing, so the library has to.
+//! RLIMIT_FSIZE: how large a file this program may make. The kernel asks on writing, so
+//! the library has to.
 //!
-//! Absent on purpose: a limit that another process sets for this one (prlimit(2)); it holds from the next program on.
+//! Absent on purpose: a limit that another process sets for this one (prlimit(2)); it
+//! holds from the next program on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +56,8 @@ fn ask(known: u64) -> u64 {
     limit
 }
 
-/// How many of so many bytes may be written at a place, which is asked for only if there is a limit.
+/// How many of so many bytes may be written at a place, which is asked for only if
+/// there is a limit.
 ///
 /// # Errors
 /// EFBIG, and SIGXFSZ: not one; what `place` answers.

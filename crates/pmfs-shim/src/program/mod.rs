@@ -91,18 +91,20 @@ pub(crate) fn name(from: u64) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// A buffer of the program's as the engine takes it: whether it is there is found out when it is copied to, by a copy with a
-/// landing pad, and nothing else of the engine touches it.
+/// A buffer of the program's as the engine takes it: whether it is there is found out when
+/// it is copied to, by a copy with a landing pad, and nothing else of the engine touches it.
 ///
 /// # Safety
 /// For the time of one call of the engine's that fills it.
 pub(crate) unsafe fn buffer<'a>(at: u64, bytes: usize) -> &'a mut [u8] {
     let start = at_least_something(at);
-    // SAFETY: see above; a length that no slice may have was cut by the caller (at most 2 GiB, as the kernel does).
+    // SAFETY: see above; a length that no slice may have was cut by the caller (at most
+    // 2 GiB, as the kernel does).
     unsafe { slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(start), bytes) }
 }
 
-/// Longest data that are copied before the engine sees them; what is longer it copies with a landing pad.
+/// Longest data that are copied before the engine sees them; what is longer it copies
+/// with a landing pad.
 const SHORT: usize = pmfs::UNGUARDED_MAX;
 
 /// Room for them.

@@ -1,5 +1,5 @@
-//! The library's constructor, before any other object's (`-z initfirst`): libc has not begun either, so the environment is what the
-//! loader passes.
+//! The library's constructor, before any other object's (`-z initfirst`): libc has not
+//! begun either, so the environment is what the loader passes.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;

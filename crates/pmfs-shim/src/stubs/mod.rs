@@ -1,4 +1,5 @@
-//! libc's text with its call sites patched: where it is mapped, and the code of the entry that its stubs lead to.
+//! libc's text with its call sites patched: where it is mapped, and the code of the
+//! entry that its stubs lead to.
 
 pub(crate) mod empty_name;
 pub(crate) mod patch;

@@ -1,7 +1,9 @@
-//! Maps the patched text of libc, and of other libraries, over their own (`pmfs-patch` made it), and knows what a place in a stub stands for.
+//! Maps the patched text of libc, and of other libraries, over their own (`pmfs-patch`
+//! made it), and knows what a place in a stub stands for.
 //!
-//! Where an image can't be mapped (its file system is noexec), or by `PMFS_PATCH_MODE=place`, the sites themselves are overwritten: that makes the
-//! touched pages the process's own, and memory executable that was written to, which a process under MDWE may not.
+//! Where an image can't be mapped (its file system is noexec), or by `PMFS_PATCH_MODE=place`,
+//! the sites themselves are overwritten: that makes the touched pages the process's own, and
+//! memory executable that was written to, which a process under MDWE may not.
 
 use std::ffi::CStr;
 use std::sync::Mutex;
@@ -162,7 +164,8 @@ fn tell(soname: &[u8], applied: Result<(), &'static str>) {
 
 static LOADING: Mutex<()> = Mutex::new(());
 
-/// The loader has mapped a file's code at this address, from this offset on: it may be one that is to be patched.
+/// The loader has mapped a file's code at this address, from this offset on: it may be
+/// one that is to be patched.
 pub(crate) fn loaded(file: u64, at: usize, offset: u64) {
     let others = &config::get().others;
     if others.is_empty() {
@@ -239,8 +242,8 @@ fn put(image: &Image, library: &Library) -> Result<(), &'static str> {
     }
     let text = library.base + header.text_vaddr as usize;
     if !in_place {
-        // Not populated: that looks at all of its 342 pages, one by one, and was a third of what starting costs. What a program needs of
-        // them comes sixteen at a time.
+        // Not populated: that looks at all of its 342 pages, one by one, and was a third
+        // of what starting costs. What a program needs of them comes sixteen at a time.
         let over = MAP_PRIVATE | MAP_FIXED;
         let at = image.map(text, header.text_len, CODE, over, header.text_offset);
         if at == text as i64 {
@@ -289,7 +292,8 @@ fn map(file: u64, (address, len): (usize, u64), protection: i32, flags: i32, off
         file,
         offset,
     ];
-    // SAFETY: addresses where nothing is (the kernel sees to that), or a library's text, which the image has as well, patched.
+    // SAFETY: addresses where nothing is (the kernel sees to that), or a library's
+    // text, which the image has as well, patched.
     unsafe { kernel::call(libc::SYS_mmap, args) }
 }
 
@@ -309,8 +313,8 @@ fn fresh(at: usize, len: u64) -> Result<(), &'static str> {
     }
 }
 
-/// The stubs, and behind them the page that tells them where the entries are. Answers whether they had to be copied, because the
-/// image's own pages may not be executed.
+/// The stubs, and behind them the page that tells them where the entries are. Answers
+/// whether they had to be copied, because the image's own pages may not be executed.
 fn map_stubs(image: &Image, stubs: usize, copied: bool) -> Result<bool, &'static str> {
     let header = &image.header;
     let mut copied = copied;
@@ -354,7 +358,8 @@ fn allow_copies() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Overwrites each site. One whose bytes are not those of the library's file is somebody else's already, and stays.
+/// Overwrites each site. One whose bytes are not those of the library's file is
+/// somebody else's already, and stays.
 fn overwrite(image: &Image, library: &Library, text: usize) -> Result<(), &'static str> {
     allow_copies()?;
     let header = &image.header;
@@ -389,7 +394,8 @@ fn overwrite(image: &Image, library: &Library, text: usize) -> Result<(), &'stat
         let known = len <= SITE_MAX
             && read(original, header.library_offset + from, &mut before[..len])
             && read(image.file, header.text_offset + from, &mut after[..len]);
-        // SAFETY: within the text, which is open to stores now; no other thread is there yet, or none that knows the library.
+        // SAFETY: within the text, which is open to stores now; no other thread is
+        // there yet, or none that knows the library.
         let there = unsafe {
             std::slice::from_raw_parts_mut(
                 std::ptr::with_exposed_provenance_mut::<u8>(text + from as usize),

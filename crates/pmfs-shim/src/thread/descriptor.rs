@@ -6,8 +6,8 @@ const ACCESS_SHIFT: u32 = 32;
 const DIRECTORY: u64 = 1 << 34;
 const BORROWED: u64 = 1 << 35;
 
-/// The access of a directory that was opened with O_PATH: a descriptor of the mount's, which the kernel serves, but for the names that
-/// begin there. Without a mount it is a placeholder like others, and stands for whatever was opened so.
+/// The access of a directory opened with O_PATH: the mount's descriptor, the kernel's but for
+/// names that begin there. Without a mount it is a placeholder, of anything opened so.
 pub(crate) const PATH_ONLY: i32 = libc::O_ACCMODE;
 
 /// One descriptor.

@@ -1,9 +1,11 @@
-//! Nobody else is in the middle of a call: what a fork, the end of the process and the next program have to wait for.
+//! Nobody else is in the middle of a call: what a fork, the end of the process and the
+//! next program have to wait for.
 //!
-//! A fork copies whatever a thread holds at that moment (the allocator's lock, the engine's own), and in the child nobody gives it
-//! back; and a pool that is left must not be changed any more. So each thread says when it is inside, and whoever needs the process to
-//! himself closes the gate and waits for those who are. A call pays two plain stores for it: the order of its store and its look
-//! at the gate is the closer's affair (membarrier(2)).
+//! A fork copies whatever a thread holds at that moment (the allocator's lock, the engine's
+//! own), and in the child nobody gives it back; and a pool that is left must not be changed
+//! any more. So each thread says when it is inside, and whoever needs the process to himself
+//! closes the gate and waits for those who are. A call pays two plain stores for it: the
+//! order of its store and its look at the gate is the closer's affair (membarrier(2)).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 
@@ -17,7 +19,8 @@ static GATE: AtomicU32 = AtomicU32::new(OPEN);
 /// Whether the kernel orders the others' stores for a closer.
 static ORDERED: AtomicBool = AtomicBool::new(false);
 
-/// How long a closer waits for the others: longer than any call of theirs takes that does not wait itself.
+/// How long a closer waits for the others: longer than any call of theirs takes that
+/// does not wait itself.
 const PATIENCE_MS: u64 = 2000;
 /// One sleep of those who wait.
 const NAP_NS: u64 = 50_000;
@@ -63,12 +66,14 @@ pub(crate) fn leave(room: &Room) {
     room.busy.store(0, Ordering::Release);
 }
 
-/// Whether somebody waits for the others to end their calls: those that wait themselves give up and begin again.
+/// Whether somebody waits for the others to end their calls: those that wait themselves
+/// give up and begin again.
 pub(crate) fn is_closed() -> bool {
     GATE.load(Ordering::Relaxed) == CLOSED
 }
 
-/// Does what may take for ever, and touches nothing of the pool's or of this library's, in the middle of a call.
+/// Does what may take for ever, and touches nothing of the pool's or of this library's,
+/// in the middle of a call.
 pub(crate) fn away<T>(body: impl FnOnce() -> T) -> T {
     let room = thread::own_room();
     leave(room);
@@ -77,7 +82,8 @@ pub(crate) fn away<T>(body: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Closes the gate and waits until this thread is the only one inside; `false`: somebody stays, and it is open again.
+/// Closes the gate and waits until this thread is the only one inside; `false`:
+/// somebody stays, and it is open again.
 pub(crate) fn close() -> bool {
     let own = thread::own_room();
     while GATE

@@ -1,4 +1,5 @@
-//! What a guest, a child that shares its parent's memory (`vfork.rs`), has otherwise than its parent.
+//! What a guest, a child that shares its parent's memory (`vfork.rs`), has otherwise
+//! than its parent.
 
 use pmfs::{LockClass, LockOwner};
 
@@ -23,8 +24,8 @@ pub(crate) fn own() -> Option<&'static mut Own> {
         // Before this thread's first call.
         return None;
     }
-    // SAFETY: only this thread uses its room, and no two references to this part of it live at a time: each is used within one
-    // expression.
+    // SAFETY: only this thread uses its room, and no two references to this part of it
+    // live at a time: each is used within one expression.
     unsafe { (*thread::room()).guest.as_mut() }
 }
 
@@ -39,7 +40,8 @@ const PROCESS: LockOwner = LockOwner {
     id: 0,
 };
 
-/// This process, or this guest, as an owner of POSIX locks. Who shares the table of descriptors shares these, too.
+/// This process, or this guest, as an owner of POSIX locks. Who shares the table of
+/// descriptors shares these, too.
 pub(crate) fn lock_owner() -> LockOwner {
     if !has_own_table() {
         return PROCESS;
@@ -52,8 +54,8 @@ pub(crate) fn locks() {
     own().into_iter().for_each(|own| own.has_locks = true);
 }
 
-/// The guest of which the next program inherits; `None`: this is none. Locks that it shares with its parent stay that one's: it is
-/// nobody by its own number then.
+/// The guest of which the next program inherits; `None`: this is none. Locks that it
+/// shares with its parent stay that one's: it is nobody by its own number then.
 pub(crate) fn heir() -> Option<LockOwner> {
     own().map(|own| own.as_owner())
 }
@@ -70,7 +72,7 @@ pub(crate) fn overlay() -> Option<&'static mut Overlay> {
         // Before this thread's first call.
         return None;
     }
-    // SAFETY: only this thread uses its room, and no two references to the overlay live at a time: each is used within a
-    // function of `descriptors`.
+    // SAFETY: only this thread uses its room, and no two references to the overlay live
+    // at a time: each is used within a function of `descriptors`.
     unsafe { (*thread::room()).overlay.as_mut() }
 }

@@ -1,4 +1,4 @@
-//! Who a thread is to the file systems, as the kernel has it.
+//! A thread's user, groups and capabilities for files, as the kernel has it.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -15,9 +15,11 @@ pub(crate) struct Credentials {
     capabilities: u64,
 }
 
-/// What is known of a thread's: the kernel has them by thread, and only libc makes them those of a process. In the thread's room.
+/// What is known of a thread's: the kernel has them by thread, and only libc makes them
+/// those of a process. In the thread's room.
 pub(crate) struct Known {
-    /// A box. A guest (`vfork.rs`) leaks those that it asked for: it could be killed in the middle of giving one back.
+    /// A box. A guest (`vfork.rs`) leaks those that it asked for: it could be killed in
+    /// the middle of giving one back.
     pub all: AtomicPtr<Credentials>,
     /// What was known last, which is given back when something else is.
     before: AtomicPtr<Credentials>,

@@ -1,6 +1,8 @@
-//! What the library has for each thread of the program that it ever served: a stack, and room that is too large for one.
+//! What the library has for each thread of the program that it ever served: a stack,
+//! and room that is too large for one.
 //!
-//! A thread can end without a word of its own, so the room of one that the kernel does not know any more is given to the next.
+//! A thread can end without a word of its own, so the room of one that the kernel does
+//! not know any more is given to the next.
 
 pub(crate) mod descriptor;
 pub(crate) mod gate;
@@ -20,12 +22,14 @@ use crate::thread::identity::Known;
 
 /// Bytes of a thread's stack; only what is used takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
-/// How far into a page a room begins: what a thread's first calls need of the stack below lies in the same page.
+/// How far into a page a room begins: what a thread's first calls need of the stack
+/// below lies in the same page.
 const ROOM_WITHIN: usize = 2048;
 /// Longest path, with its NUL.
 pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// A thread's room. Only that thread touches what is in the cell. In this order, so that a thread's first call touches one page of it.
+/// A thread's room. Only that thread touches what is in the cell. In this order, so
+/// that a thread's first call touches one page of it.
 #[repr(C)]
 pub(crate) struct Room {
     /// Number of the thread, 0: nobody's.
@@ -33,7 +37,7 @@ pub(crate) struct Room {
     next: AtomicPtr<Room>,
     /// Not 0: in the middle of a call (`gate.rs`).
     pub busy: AtomicU32,
-    /// Who the thread is.
+    /// The thread's identity.
     pub credentials: Known,
     inner: UnsafeCell<Inner>,
 }
@@ -86,8 +90,8 @@ pub(crate) struct Own {
     pub signal_stack: [u64; 2],
 }
 
-/// What a program that is about to start is given; kept in the room, because a child that shares its parent's memory
-/// can't give it back.
+/// What a program that is about to start is given; kept in the room, because a child
+/// that shares its parent's memory can't give it back.
 #[derive(Default)]
 pub(crate) struct Given {
     pub texts: Vec<Vec<u8>>,
@@ -151,8 +155,8 @@ const APART: usize = 64 << 30;
 /// Below here is the next one, once there are two.
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Where a room is best. The kernel's choice is right below what the program has mapped last, and that may be the stack of the very thread, which
-/// grows downwards.
+/// Where a room is best. The kernel's choice is right below what the program has mapped
+/// last, and that may be the stack of the very thread, which grows downwards.
 fn wish(bytes: usize) -> usize {
     let first = ROOMS.load(Ordering::Acquire).addr();
     if first == 0 {
@@ -177,8 +181,8 @@ fn make() -> *mut Room {
     // SAFETY: a page of the mapping just made.
     unsafe { kernel::call(libc::SYS_mprotect, [base.addr() as u64, 4096, 0, 0, 0, 0]) };
     let room = base.wrapping_add(STACK_BYTES + ROOM_WITHIN).cast::<Room>();
-    // SAFETY: inside the mapping, aligned as it has to be, all zero, which is a valid room but for the
-    // options, which are written.
+    // SAFETY: inside the mapping, aligned as it has to be, all zero, which is a valid
+    // room but for the options, which are written.
     unsafe {
         let inner = (*room).inner.get();
         forget_guest(inner);

@@ -120,7 +120,8 @@ fn page_is_up_to_date() {
     );
 }
 
-/// Up to this number every call is known; one that a later kernel adds is refused until somebody has thought of it.
+/// Up to this number every call is known; one that a later kernel adds is refused until
+/// somebody has thought of it.
 const KNOWN_MAX: i64 = 469;
 
 /// Numbers between, which no kernel has a call for.
@@ -155,7 +156,8 @@ fn the_kernels_calls_are_known() {
     }
 }
 
-/// Those of 32-bit programs and of other processors, which have a name in the kernel all the same; and some whose name differs.
+/// Those of 32-bit programs and of other processors, which have a name in the kernel
+/// all the same; and some whose name differs.
 const OF_OTHERS: &str = "gethostname ipc llseek mmap_pgoff newfstat newlstat newstat newuname ni_syscall nice recv rtas send \
     sendfile64 sgetmask signal sigpending sigprocmask sigsuspend socketcall ssetmask stime subpage_prot sync_file_range2 umount \
     vm86 waitpid fadvise64_64 fstatfs64 statfs64";

@@ -1,5 +1,7 @@
-//! Calls that the library leaves to the kernel, and why that may be: each is in one list here, or in one of `class.rs` if it is served. What is in
-//! none is refused if its first argument is a descriptor of the pool (ENOSYS): a call that nobody has thought of must not succeed on a placeholder.
+//! Calls that the library leaves to the kernel, and why that may be: each is in one
+//! list here, or in one of `class.rs` if it is served. What is in none is refused if
+//! its first argument is a descriptor of the pool (ENOSYS): a call that nobody has
+//! thought of must not succeed on a placeholder.
 
 use super::{Calls, numbers};
 
@@ -237,7 +239,8 @@ const GONE: Calls = calls![
     SYS_epoll_wait_old,
 ];
 
-/// Calls that concern a file as such, each with the arguments that are descriptors: those of the pool become the mount's for the call.
+/// Calls that concern a file as such, each with the arguments that are descriptors:
+/// those of the pool become the mount's for the call.
 pub(super) const PROMOTED: &[(i64, &str, &[usize])] = &[
     (
         numbers::SYS_name_to_handle_at,

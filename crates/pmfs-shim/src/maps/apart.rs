@@ -10,13 +10,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{O_CLOEXEC, O_RDONLY, PROT_READ, PROT_WRITE};
-use pmfs::{Fs, Ino};
+use pmfs::Fs;
 
-use super::place::{self, How};
-use super::table::Stretch;
-use super::{PAGE, any, table};
 use crate::call::{Answer, errno};
 use crate::descriptors::pool;
+use crate::maps::place::{self, PAGE};
+use crate::maps::stretch::Stretch;
 use crate::own::config;
 use crate::own::kernel;
 
@@ -35,29 +34,6 @@ pub(super) fn wanted(writes: bool) -> bool {
 /// Whether a fault may be one of a store that has to wait.
 pub(crate) fn may_wait() -> bool {
     ANY.load(Ordering::Relaxed)
-}
-
-/// What a program stored in a file and has not handed over: no write may come between.
-///
-/// # Errors
-/// EBUSY.
-#[inline]
-pub(crate) fn refuse_write(ino: Ino) -> Result<(), i32> {
-    if !may_wait() || !any() {
-        return Ok(());
-    }
-    refuse_over_stores(ino)
-}
-
-#[cold]
-fn refuse_over_stores(ino: Ino) -> Result<(), i32> {
-    let table = table();
-    let stored =
-        |stretch: &Stretch| stretch.apart && stretch.ino == ino && !stored_in(stretch).is_empty();
-    match table.within(0, u64::MAX).any(stored) {
-        true => Err(libc::EBUSY),
-        false => Ok(()),
-    }
 }
 
 /// Hands over what was stored in these stretches of one file.
@@ -98,7 +74,7 @@ pub(super) fn sync(stretches: &[Stretch]) -> Answer {
 /// the copy stays: it has the same bytes, and is handed over once more by the next msync.
 fn show_again(fs: &Fs, stretch: &Stretch) {
     let pages = stored_in(stretch);
-    let how = How::of(stretch);
+    let how = stretch.how();
     let mut rest = pages.as_slice();
     while let Some(&start) = rest.first() {
         let next_to = |(step, page): (usize, &u64)| *page == start + step as u64 * PAGE;
@@ -145,7 +121,7 @@ pub(super) fn was_waiting(stretch: &Stretch, address: u64) -> bool {
 }
 
 /// The pages of a stretch that are the process's own copies.
-fn stored_in(stretch: &Stretch) -> Vec<u64> {
+pub(super) fn stored_in(stretch: &Stretch) -> Vec<u64> {
     /// Of an entry of /proc/self/pagemap: it is in memory, it is in swap, it is a page of a file.
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;

@@ -8,12 +8,14 @@ use libc::{
 };
 use pmfs::{BlockRun, FallocateMode, Fs};
 
-use super::place::{self, How};
-use super::table::{Stretch, Table};
-use super::{PAGE, any, apart, table};
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::descriptors::pool;
+use crate::maps::apart;
 use crate::maps::mapped_size;
+use crate::maps::place::{self, How, PAGE};
+use crate::maps::shown::{any, table};
+use crate::maps::stretch::Stretch;
+use crate::maps::table::{Table, let_go};
 use crate::own::kernel;
 use crate::own::mountless::{self, Refused};
 use crate::program::copies;
@@ -170,7 +172,7 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
         _ => Ok(None),
     };
     if first && !table.shows(file.ino) {
-        super::let_go(file.ino);
+        let_go(file.ino);
     }
     mapped
 }
@@ -594,7 +596,7 @@ fn replace(table: &mut Table, (start, end): (u64, u64), mut with: Stretch) -> u6
         let fs = pool::attached();
         let runs = fs.and_then(|fs| fs.blocks_there(with.ino, with.at, with.len()).ok());
         let runs = runs.unwrap_or_default();
-        let placed = place::blocks(at, (with.at, with.len()), &runs, &How::of(&with));
+        let placed = place::blocks(at, (with.at, with.len()), &runs, &with.how());
         table.add_all(with, if placed.is_ok() { &runs } else { &[] });
     } else {
         with.follow();

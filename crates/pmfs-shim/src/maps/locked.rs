@@ -9,10 +9,10 @@ use std::ops::Range;
 
 use libc::{ENOMEM, EPERM, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MCL_CURRENT, MCL_FUTURE};
 
-use super::{any, table};
 use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::pool;
+use crate::maps::shown::{any, table};
 use crate::own::kernel;
 use crate::program::credentials::{self, capability};
 use crate::thread::guest;

@@ -10,7 +10,7 @@ use pmfs::Ino;
 
 use crate::descriptors::pool;
 use crate::descriptors::promote;
-use crate::maps;
+use crate::maps::shown;
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless;
 
@@ -70,7 +70,7 @@ fn size(ino: Ino) -> Option<(Ino, u64)> {
 
 #[cold]
 fn look(ino: Ino) {
-    if maps::follow(ino) || mountless::is() {
+    if shown::follow(ino) || mountless::is() {
         // No kernel has pages of it.
         return;
     }

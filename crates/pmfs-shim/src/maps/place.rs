@@ -7,13 +7,14 @@ use libc::{
 use pmem::MediumKind;
 use pmfs::BlockRun;
 
-use super::PAGE;
-use super::table::Stretch;
 use crate::call::{Answer, kernel_answer};
 use crate::descriptors::kept;
 use crate::descriptors::pool;
 use crate::own::config;
 use crate::own::kernel;
+
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
 
 /// The alignment with which the kernel can map large pages, unless all those of the
 /// medium are larger.
@@ -50,16 +51,6 @@ pub(super) struct How {
     pub shared: bool,
     /// MAP_POPULATE and MAP_LOCKED.
     pub more: u64,
-}
-
-impl How {
-    pub fn of(stretch: &Stretch) -> How {
-        How {
-            protection: stretch.protection,
-            shared: stretch.shared && !stretch.apart,
-            more: 0,
-        }
-    }
 }
 
 /// mmap(2).

@@ -9,9 +9,10 @@
 
 use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
 
-use super::calls::{advise, by_kernel, end_of, mmap, unmap_range};
-use super::{PAGE, any, table};
 use crate::call::{Answer, Call, Verdict};
+use crate::maps::calls::{advise, by_kernel, end_of, mmap, unmap_range};
+use crate::maps::place::PAGE;
+use crate::maps::shown::{any, table};
 use crate::own::kernel;
 use crate::program;
 

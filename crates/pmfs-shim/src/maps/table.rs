@@ -1,109 +1,20 @@
 //! The table of what is mapped where.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pmfs::{BlockRun, FileId, Ino, Shown};
+use pmfs::{BlockRun, Ino, Shown};
 
-use super::{COUNT, PAGE, apart, lazy, let_go, place};
 use crate::descriptors::pool;
-use crate::thread::descriptor::Descriptor;
+use crate::maps::apart;
+use crate::maps::holes;
+use crate::maps::place::{self, PAGE};
+use crate::maps::stretch::Stretch;
 
-/// Addresses that show a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub start: u64,
-    pub end: u64,
-    pub ino: Ino,
-    /// The byte of the file at `start`.
-    pub at: u64,
-    /// Bytes from the start that show blocks; the rest is behind the end of the file.
-    pub shown: u64,
-    /// PROT_*.
-    pub protection: u64,
-    pub shared: bool,
-    /// Stores go to the file, or may.
-    pub writes: bool,
-    /// They do with msync.
-    pub apart: bool,
-    /// Holes get memory when they are touched: what is not shown may be one, too.
-    pub lazy: bool,
-}
+/// How many stretches of addresses there are; nearly always none.
+pub(super) static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Stretch {
-    pub fn len(&self) -> u64 {
-        self.end - self.start
-    }
-
-    /// The part between two addresses.
-    pub fn part(&self, start: u64, end: u64) -> Stretch {
-        let before = start - self.start;
-        Stretch {
-            start,
-            end,
-            at: self.at + before,
-            shown: self.shown.saturating_sub(before).min(end - start),
-            ..self.clone()
-        }
-    }
-
-    /// Whether holes may get memory later: not where pages may be the process's own copies.
-    pub fn may_be_lazy(&self) -> bool {
-        self.shared && !self.apart && place::page() == PAGE
-    }
-
-    /// Bytes of holes that get memory when they are mapped, or have become part of the file.
-    pub fn at_once(&self) -> u64 {
-        match self.may_be_lazy() {
-            true => lazy::AT_ONCE,
-            // Of a medium with large pages whole ones are.
-            false if place::page() > PAGE => u64::MAX,
-            false => lazy::NEVER_LATER_MAX,
-        }
-    }
-
-    /// Whether the other one shows the bytes behind this one's, at the addresses behind
-    /// this one's, in the same way.
-    fn goes_on_in(&self, next: &Stretch) -> bool {
-        self.shown == self.len() && self.is_followed_by(next)
-    }
-
-    /// Whether the other one is of the bytes behind this one's, at the addresses behind
-    /// this one's, in the same way.
-    fn is_followed_by(&self, next: &Stretch) -> bool {
-        let as_if = Stretch {
-            shown: next.shown,
-            end: next.end,
-            ..self.part(self.end, self.end)
-        };
-        as_if == *next
-    }
-
-    /// As the engine has it.
-    pub fn as_shown(&self) -> Shown {
-        Shown {
-            address: self.start as usize,
-            at: self.at,
-            len: self.shown,
-        }
-    }
-
-    /// The file, as a descriptor by which it could be mapped so.
-    pub fn as_file(&self) -> Descriptor {
-        Descriptor {
-            // No open file; any number but 0.
-            file: FileId::from_number(u64::MAX),
-            ino: self.ino,
-            access: if self.writes {
-                libc::O_RDWR
-            } else {
-                libc::O_RDONLY
-            },
-            is_dir: false,
-            borrowed: false,
-        }
-    }
-
     /// Has it show what the file has by now, or no longer more than that.
     pub fn follow(&mut self) -> bool {
         let Some(fs) = pool::attached() else {
@@ -127,10 +38,10 @@ impl Stretch {
         let (at, len) = (self.at + self.shown, visible - self.shown);
         let Ok(runs) = fs.blocks(self.ino, at, len, self.at_once()) else {
             self.lazy = self.may_be_lazy();
-            lazy::note(self);
+            holes::note(self);
             return false;
         };
-        let how = place::How::of(self);
+        let how = self.how();
         if place::blocks(self.start + self.shown, (at, len), &runs, &how).is_err() {
             return false;
         }
@@ -212,7 +123,7 @@ impl Table {
     }
 
     pub fn add(&mut self, stretch: Stretch) {
-        lazy::note(&stretch);
+        holes::note(&stretch);
         self.0.insert(stretch.start, stretch);
         self.count();
     }
@@ -266,11 +177,16 @@ impl Table {
         }
     }
 
+    /// Keeps in mind where holes wait for memory.
+    pub fn note_holes(&self) {
+        holes::note_all(self.0.values());
+    }
+
     /// Takes these addresses out; what is at their edges stays beside them.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<Stretch> {
         let taken = self.cut(start, end);
         self.count();
-        self.note_lazy();
+        self.note_holes();
         taken
     }
 
@@ -374,6 +290,14 @@ impl Table {
             place::remove(stretch.start, stretch.len());
         }
         self.let_go(&taken);
+    }
+}
+
+/// The end of a file's pin and hold, once nothing shows it.
+pub(super) fn let_go(ino: Ino) {
+    if let Some(fs) = pool::attached() {
+        let _ = fs.unpin(ino);
+        let _ = fs.release(ino);
     }
 }
 

@@ -1,0 +1,143 @@
+//! What is mapped in this process, by all its threads.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pmfs::Ino;
+
+use crate::call::Verdict;
+use crate::maps::apart::{self, may_wait};
+use crate::maps::stretch::Stretch;
+use crate::maps::table::{COUNT, Table};
+use crate::own::kernel;
+use crate::thread::Inner;
+
+static TABLE: Mutex<Table> = Mutex::new(Table::new());
+
+pub(super) fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether anything is mapped.
+#[inline]
+pub(crate) fn any() -> bool {
+    COUNT.load(Ordering::Relaxed) != 0
+}
+
+/// A number that no kernel has a call for; it is made by [`fault`], with a word that
+/// nobody else uses.
+pub(crate) const FAULT: i64 = libc::SYS_vserver;
+const WORD: u64 = 0x706d_6673_2066_696c;
+/// Touches in a row of an address that shows its file, by one thread, which fail all
+/// the same: then the program is told.
+const FAULTS_MAX: u32 = 16;
+
+/// A touch of `address` was SIGBUS, or a store SIGSEGV. Whether the mapping takes it
+/// now. On a thread that is in the program's code, on whatever stack: so the work is
+/// done behind a call like any other.
+pub(crate) fn fault(address: u64) -> bool {
+    if !any() {
+        return false;
+    }
+    // SAFETY: errno of this thread, which the interrupted code may be about to read.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    // SAFETY: a call that the library serves; to a kernel it means nothing.
+    let shown = unsafe { libc::syscall(FAULT, address, WORD) } == 0;
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+    shown
+}
+
+/// The other end of [`fault`].
+pub(crate) fn serve_fault(args: [u64; 6], room: &mut Inner) -> Verdict {
+    if args[1] != WORD {
+        return Verdict::Pass;
+    }
+    let address = args[0];
+    let (last, times) = room.fault;
+    let times = if last == address { times + 1 } else { 1 };
+    room.fault = (address, times);
+    let mut table = table();
+    // Another thread may have been here first. Where it stays in vain, the medium is gone.
+    let again = times < FAULTS_MAX && table.is_shown(address);
+    let shown = again || table.serves(address);
+    Verdict::done(if shown { Ok(0) } else { Err(libc::EFAULT) })
+}
+
+/// The program's memory was not there for a call: whether some of it is now.
+#[cold]
+pub(crate) fn follow_all() -> bool {
+    // A store that met an msync has waited for it here.
+    table().follow_all() || may_wait()
+}
+
+/// The file may have another size. Whether its own blocks are what is mapped.
+pub(crate) fn follow(ino: Ino) -> bool {
+    any() && table().follow(ino)
+}
+
+/// At the end of the process. `false`: other threads may still store to what is mapped,
+/// so the pool is left as by a process that was killed, whose pins end with its memory.
+pub(crate) fn leave() -> bool {
+    if !any() {
+        return true;
+    }
+    let mut table = table();
+    table.touch_all();
+    if threads() != 1 {
+        return false;
+    }
+    table.unmap_all();
+    true
+}
+
+/// Around a fork that was prepared: the child gets what is mapped.
+pub(crate) fn for_children(gets: bool) {
+    if any() {
+        table().for_children(gets);
+    }
+}
+
+/// In a child that has nothing of the pool.
+pub(crate) fn forget() {
+    let mut table = table();
+    *table = Table::new();
+    table.note_holes();
+    COUNT.store(0, Ordering::Relaxed);
+}
+
+/// Of this process; 0 if it can't be told.
+fn threads() -> u64 {
+    // SAFETY: a structure of numbers.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let to = (&raw mut stat).expose_provenance() as u64;
+    let args = [libc::AT_FDCWD as u64, kernel::PATH, to, 0, 0, 0];
+    kernel::with_path(libc::SYS_newfstatat, args, b"/proc/self/task\0");
+    std::hint::black_box(stat).st_nlink.saturating_sub(2)
+}
+
+/// What a program stored in a file and has not handed over: no write may come between.
+///
+/// # Errors
+/// EBUSY.
+#[inline]
+pub(crate) fn refuse_write(ino: Ino) -> Result<(), i32> {
+    if !may_wait() || !any() {
+        return Ok(());
+    }
+    refuse_over_stores(ino)
+}
+
+#[cold]
+fn refuse_over_stores(ino: Ino) -> Result<(), i32> {
+    let table = table();
+    let stored = |stretch: &Stretch| {
+        stretch.apart && stretch.ino == ino && !apart::stored_in(stretch).is_empty()
+    };
+    match table.within(0, u64::MAX).any(stored) {
+        true => Err(libc::EBUSY),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,101 @@
+//! Addresses that show a file of ours.
+
+use pmfs::{FileId, Ino, Shown};
+
+use crate::maps::place::{self, How, PAGE};
+use crate::thread::descriptor::Descriptor;
+
+/// Addresses that show a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub start: u64,
+    pub end: u64,
+    pub ino: Ino,
+    /// The byte of the file at `start`.
+    pub at: u64,
+    /// Bytes from the start that show blocks; the rest is behind the end of the file.
+    pub shown: u64,
+    /// PROT_*.
+    pub protection: u64,
+    pub shared: bool,
+    /// Stores go to the file, or may.
+    pub writes: bool,
+    /// They do with msync.
+    pub apart: bool,
+    /// Holes get memory when they are touched: what is not shown may be one, too.
+    pub lazy: bool,
+}
+
+impl Stretch {
+    pub fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// The part between two addresses.
+    pub fn part(&self, start: u64, end: u64) -> Stretch {
+        let before = start - self.start;
+        Stretch {
+            start,
+            end,
+            at: self.at + before,
+            shown: self.shown.saturating_sub(before).min(end - start),
+            ..self.clone()
+        }
+    }
+
+    /// Whether holes may get memory later: not where pages may be the process's own copies.
+    pub fn may_be_lazy(&self) -> bool {
+        self.shared && !self.apart && place::page() == PAGE
+    }
+
+    /// Whether the other one shows the bytes behind this one's, at the addresses behind
+    /// this one's, in the same way.
+    pub fn goes_on_in(&self, next: &Stretch) -> bool {
+        self.shown == self.len() && self.is_followed_by(next)
+    }
+
+    /// Whether the other one is of the bytes behind this one's, at the addresses behind
+    /// this one's, in the same way.
+    pub fn is_followed_by(&self, next: &Stretch) -> bool {
+        let as_if = Stretch {
+            shown: next.shown,
+            end: next.end,
+            ..self.part(self.end, self.end)
+        };
+        as_if == *next
+    }
+
+    /// As the engine has it.
+    pub fn as_shown(&self) -> Shown {
+        Shown {
+            address: self.start as usize,
+            at: self.at,
+            len: self.shown,
+        }
+    }
+
+    /// The file, as a descriptor by which it could be mapped so.
+    pub fn as_file(&self) -> Descriptor {
+        Descriptor {
+            // No open file; any number but 0.
+            file: FileId::from_number(u64::MAX),
+            ino: self.ino,
+            access: if self.writes {
+                libc::O_RDWR
+            } else {
+                libc::O_RDONLY
+            },
+            is_dir: false,
+            borrowed: false,
+        }
+    }
+
+    /// How it was asked for.
+    pub fn how(&self) -> How {
+        How {
+            protection: self.protection,
+            shared: self.shared && !self.apart,
+            more: 0,
+        }
+    }
+}

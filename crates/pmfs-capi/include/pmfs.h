@@ -2,10 +2,10 @@
  * libpmfs: a PMFS pool from C, without a mount and without system calls.
  *
  * Functions answer as their namesakes of POSIX: 0 or a count, or -1 with errno set; pmfs_error()
- * has the cause in words. Paths are those inside the pool, from its root, with or without a slash in
- * front. Every call is atomic, and durable when it returns: there is no fsync. A process that may
- * open the pool may do everything in it: permissions are kept, not enforced. Modes are taken as they
- * are given: there is no umask.
+ * has the cause in words. Paths are those inside the pool, from its root, with or without a slash
+ * in front. Every call is atomic, and durable when it returns: there is no fsync. A process that
+ * may open the pool may do everything in it: permissions are kept, not enforced. Modes are taken
+ * as they are given: there is no umask.
  *
  * A pool may be used by any number of threads, processes and mounts at once. After fork the child
  * goes on with the pool and its open files; do not fork while another thread opens or closes. A

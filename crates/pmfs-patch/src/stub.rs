@@ -3,7 +3,7 @@
 //! ```text
 //! stub:   what stood before the syscall and was overwritten
 //!         lea rcx, [rip + pass]
-//!         jmp qword ptr [rip + entry_slot]   ; the hook goes to rcx to pass the call on, or to rcx+2 when it has served it
+//!         jmp qword ptr [rip + entry_slot]   ; the hook goes on at rcx, or, having served, at rcx+2
 //! pass:   syscall
 //!         what stood behind the syscall and was overwritten
 //!         jmp back

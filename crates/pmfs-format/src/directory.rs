@@ -5,7 +5,7 @@
 //! the fingerprint of the record that starts there. Setting that byte makes a name appear, so a record line
 //! whose byte is 0 may be written at will.
 
-use crate::layout::on_media;
+use crate::layout::{neighbours, on_media};
 
 /// Lines of a bucket, header included.
 pub const BUCKET_LINES: usize = 64;
@@ -41,3 +41,6 @@ on_media! {
         @ 16 name: [u8; 48],
     }
 }
+
+// A record's first word is one, and its name stands in whole words.
+neighbours!(DentryRaw: ino, name_len, kind, lines, unused, hash, name);

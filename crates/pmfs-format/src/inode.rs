@@ -1,6 +1,7 @@
 //! Inodes: 128 bytes, two cache lines.
 
-use crate::layout::on_media;
+use crate::journal::ENTRY_DATA_BYTES;
+use crate::layout::{neighbours, on_media};
 
 /// Inode number of the inode table itself; its root lives in the superblock.
 pub const TABLE_INO: u64 = 1;
@@ -18,24 +19,6 @@ pub const SIZE_MAX: u64 = 1 << 48;
 pub const LINKS_MAX: u32 = 4_000_000_000;
 /// Symlink targets up to this many bytes live in the inode.
 pub const INLINE_BYTES: usize = 40;
-
-/// Offsets of the fields that the engine stores to one by one.
-pub mod offset {
-    #![allow(missing_docs)]
-    pub const SIZE: u64 = 0;
-    pub const MTIME: u64 = 8;
-    pub const ROOT: u64 = 16;
-    pub const CTIME: u64 = 24;
-    pub const LINKS: u64 = 32;
-    pub const XATTR: u64 = 40;
-    pub const MODE: u64 = 48;
-    pub const PARENT: u64 = 56;
-    pub const ATIME: u64 = 64;
-    pub const OWNER: u64 = 72;
-    pub const CRTIME: u64 = 80;
-    pub const INLINE: u64 = 88;
-    pub const BLOCKS: u64 = 88;
-}
 
 on_media! {
     /// An inode. It is live exactly while `links` is not 0 (or a process holds it open), so a slot whose
@@ -76,3 +59,14 @@ on_media! {
         @ 88 inline: [u8; 40],
     }
 }
+
+// One store replaces both.
+neighbours!(InodeRaw: size, mtime_ns);
+const _: () = assert!(InodeRaw::size.offset().is_multiple_of(16));
+// One undo entry holds them.
+neighbours!(InodeRaw: size, mtime_ns, root, ctime_ns, links, flags, xattr);
+const _: () = assert!(InodeRaw::xattr.offset() + 8 - InodeRaw::size.offset() <= ENTRY_DATA_BYTES);
+// What a look at an inode loads at once, its first line, and then its second.
+neighbours!(InodeRaw: xattr, mode, generation, parent);
+neighbours!(InodeRaw: atime_ns, uid, gid, crtime_ns, inline);
+const _: () = assert!(InodeRaw::parent.offset() + 8 == crate::LINE_BYTES);

@@ -14,7 +14,7 @@
 //! A proof closes its transaction if the words that this logged are what they were to become: it may be written back together with
 //! them, in any order. It becomes a commit by one store, which is durable before any of these words changes again.
 
-use crate::layout::on_media;
+use crate::layout::{neighbours, on_media};
 
 /// Entries that one transaction may log, the closing one apart.
 pub const ENTRIES_MAX: usize = 32;
@@ -58,3 +58,6 @@ on_media! {
         @ 56 id: u64,
     }
 }
+
+// An entry is loaded as a line, whose last word is the id.
+neighbours!(LogEntryRaw: header, old, id);

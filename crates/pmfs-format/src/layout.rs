@@ -52,6 +52,12 @@ impl<S, T> At<S, T> {
         (self.offset / 8) as usize
     }
 
+    /// Where in that word it begins, in bits.
+    #[must_use]
+    pub const fn shift(self) -> u32 {
+        (self.offset % 8 * 8) as u32
+    }
+
     /// Whether `next` begins where this ends.
     #[must_use]
     pub const fn is_before<U>(self, next: At<S, U>) -> bool {
@@ -144,3 +150,13 @@ macro_rules! on_media {
     };
 }
 pub(crate) use on_media;
+
+/// Asserts that fields of a structure are neighbours, in this order: code loads or stores them in one piece.
+macro_rules! neighbours {
+    ($of:ident: $last:ident) => {};
+    ($of:ident: $one:ident, $next:ident $(, $rest:ident)*) => {
+        const _: () = assert!($of::$one.is_before($of::$next));
+        crate::layout::neighbours!($of: $next $(, $rest)*);
+    };
+}
+pub(crate) use neighbours;

@@ -14,7 +14,7 @@
 //! these inodes is stored that nobody flushes (times of an overwrite, atime, the count of blocks). A clean close
 //! flushes them.
 
-use crate::layout::on_media;
+use crate::layout::{neighbours, on_media};
 
 /// Version of this layout: unlike builds must not share a pool.
 pub const LAYOUT: u64 = 17 + cfg!(feature = "other-layout") as u64;
@@ -356,3 +356,13 @@ on_media! {
         @ 24 unused: [u64; 5],
     }
 }
+
+// Stored or loaded in one piece: who a process is, and what it has counted.
+neighbours!(SlotRaw: pid, token, command, since_ns, asked);
+neighbours!(
+    SlotRaw: reads, changes, read_bytes, written_bytes, barriers, flushed_lines, logged_bytes, waits, waited_ns, recoveries
+);
+neighbours!(IntentRaw: run, kind, ino, index);
+neighbours!(OpenFileRaw: ino, offset, flags, generation);
+neighbours!(FileLockRaw: state, next, ino, start, end, mode, token, id);
+neighbours!(KernelCopyRaw: state, ino, kind, generation, since_ns, trims, stored_elsewhere);

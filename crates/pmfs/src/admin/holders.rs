@@ -6,9 +6,9 @@ use crate::open::file_lock::table;
 use crate::pool::Pool;
 use crate::share::counters::Totals;
 use crate::share::holder::slot_of;
-use crate::share::slot::SLOT_SINCE;
 use crate::tables::open_table::Thing;
 use crate::types::{FileId, Ino, LockClass, LockKind, LockRange};
+use pmfs_format::SlotRaw;
 
 /// A process that is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Pool {
             slot,
             pid: self.slot_pid(slot),
             command: self.slot_command(slot),
-            since_ns: self.pm.load(self.geometry.slot(slot) + SLOT_SINCE) as i64,
+            since_ns: self.pm.load(SlotRaw::since_ns.of(self.geometry.slot(slot))) as i64,
             is_alive: slot == self.holder().slot || self.slot_locked(slot),
             calls: lanes.iter().filter(|&&owner| owner == slot).count() as u64,
             totals: self.totals_of(slot),

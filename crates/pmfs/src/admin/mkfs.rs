@@ -16,7 +16,7 @@ use crate::tree::entry::Entry;
 use crate::types::mode;
 use pmem::Pmem;
 use pmem::slots::ByteLock;
-use pmfs_format::inode::{ROOT_INO, offset};
+use pmfs_format::inode::ROOT_INO;
 use pmfs_format::tree::TABLE_HEIGHT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw, RunRecordRaw};
 use std::path::Path;
@@ -181,7 +181,7 @@ fn root(pool: &Pool, restore: &Restore<'_>, options: &MkfsOptions) {
         inline: &[],
     };
     let mut words = new.words(1, options.clock.now_ns());
-    words[(offset::LINKS / 8) as usize] = 2;
+    words[InodeRaw::links.word()] = 2;
     restore.words(slot + ROOT_INO * InodeRaw::SIZE, &words);
 }
 

@@ -65,7 +65,7 @@ impl Look {
         for line in (0..geometry.lock_count).map(|at| geometry.locks + at * LockRaw::SIZE) {
             if counts(line) {
                 held.locks += 1;
-                held.changing += pool.pm.load(line + 8) & 1;
+                held.changing += pool.pm.load(LockRaw::sequence.of(line)) & 1;
             }
         }
         for map in [Bitmap::blocks(pool), Bitmap::inodes(pool)] {

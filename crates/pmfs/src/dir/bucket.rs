@@ -6,8 +6,8 @@ use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::tree::corrupt;
 use crate::types::Ino;
-use pmfs_format::LINE_BYTES;
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_FREE, FINGERPRINT_MORE, NAME_FIRST_LINE};
+use pmfs_format::{DentryRaw, LINE_BYTES};
 
 /// A bucket, by its byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,9 @@ pub(crate) fn lines_for(len: usize) -> usize {
 
 /// The first word of a record.
 pub(crate) fn first_word(ino: Ino, kind: u8, name_len: usize) -> u64 {
-    ino | (name_len as u64) << 32 | u64::from(kind) << 40 | (lines_for(name_len) as u64) << 48
+    ino | (name_len as u64) << DentryRaw::name_len.shift()
+        | u64::from(kind) << DentryRaw::kind.shift()
+        | (lines_for(name_len) as u64) << DentryRaw::lines.shift()
 }
 
 /// The kind byte of a mode.
@@ -76,8 +78,11 @@ impl Encoded {
 pub(crate) fn encode(ino: Ino, kind: u8, hash: u64, name: &[u8]) -> Encoded {
     let mut words = [0u64; RECORD_WORDS_MAX];
     words[0] = first_word(ino, kind, name.len());
-    words[1] = hash;
-    for (word, bytes) in words[2..].iter_mut().zip(name.chunks(8)) {
+    words[DentryRaw::hash.word()] = hash;
+    for (word, bytes) in words[DentryRaw::name.word()..]
+        .iter_mut()
+        .zip(name.chunks(8))
+    {
         let mut padded = [0; 8];
         padded[..bytes.len()].copy_from_slice(bytes);
         *word = u64::from_le_bytes(padded);
@@ -206,11 +211,14 @@ impl Bucket {
         let off = self.line_off(line);
         let words = pool.pm.read::<8>(off);
         let mut first = [0; NAME_FIRST_LINE];
-        for (chunk, word) in first.chunks_exact_mut(8).zip(&words[2..]) {
+        for (chunk, word) in first
+            .chunks_exact_mut(8)
+            .zip(&words[DentryRaw::name.word()..])
+        {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
-        let name_len = (words[0] >> 32 & 0xff) as usize;
-        let lines = (words[0] >> 48 & 0xff) as usize;
+        let name_len = (words[0] >> DentryRaw::name_len.shift() & 0xff) as usize;
+        let lines = (words[0] >> DentryRaw::lines.shift() & 0xff) as usize;
         if name_len == 0 || lines != lines_for(name_len) || line + lines > BUCKET_LINES {
             return Err(corrupt("directory record", off));
         }
@@ -219,9 +227,9 @@ impl Bucket {
             line,
             ino: words[0] as u32,
             name_len,
-            kind: (words[0] >> 40) as u8,
+            kind: (words[0] >> DentryRaw::kind.shift()) as u8,
             lines,
-            hash: words[1],
+            hash: words[DentryRaw::hash.word()],
             first,
         })
     }

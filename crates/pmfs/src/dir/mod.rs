@@ -16,8 +16,8 @@ use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree};
 use crate::types::Ino;
 use bucket::{Bucket, Record};
+use pmfs_format::InodeRaw;
 use pmfs_format::directory::{HASH_FIRST, NAME_MAX};
-use pmfs_format::inode::offset;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
@@ -130,7 +130,7 @@ pub(crate) fn lookup(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option
 #[inline]
 pub(crate) fn expect(pool: &Pool, dir: Ino, name: &Name<'_>) {
     if let Ok(off) = pool.inode_off(dir) {
-        let slot = off + offset::ROOT;
+        let slot = InodeRaw::root.of(off);
         let tree = Tree {
             root: Entry(pool.pm.load_cached(slot)),
             slot,

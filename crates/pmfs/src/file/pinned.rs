@@ -3,8 +3,7 @@
 
 use super::{Work, block_of};
 use crate::error::Result;
-use crate::pages::records::TRIMS;
-use pmfs_format::BLOCK_BYTES;
+use pmfs_format::{BLOCK_BYTES, KernelCopyRaw};
 
 impl Work<'_> {
     /// Makes a range zeros where it has blocks that hold anything.
@@ -35,7 +34,10 @@ impl Work<'_> {
         // No size exposes them any more, whenever this is cut short.
         self.zero_in_place(size, old)?;
         for pin in self.pool.copies_of(self.locks.first(), self.ino()) {
-            self.pool.pm.runtime().store(pin.off + TRIMS, 1);
+            self.pool
+                .pm
+                .runtime()
+                .store(KernelCopyRaw::trims.of(pin.off), 1);
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::tree::Tree;
 use crate::types::{DataMode, Ino};
-use pmfs_format::BLOCK_BYTES;
-use pmfs_format::inode::{SIZE_MAX, offset};
+use pmfs_format::inode::SIZE_MAX;
+use pmfs_format::{BLOCK_BYTES, InodeRaw};
 
 /// A write up to this long is atomic (docs/adr/0031-atomic-writes.md).
 pub(crate) const ATOMIC_MAX: usize = 64 << 20;
@@ -116,7 +116,7 @@ impl Pool {
     /// Looked at again by whoever goes by it, who is charged for it where a slower medium is emulated.
     #[inline(always)]
     fn unlocked_tree(&self, ino: Ino) -> Option<Tree> {
-        let slot = self.known_inode_off(ino)? + offset::ROOT;
+        let slot = InodeRaw::root.of(self.known_inode_off(ino)?);
         Some(Tree::file(self.pm.load_if_there(slot), slot))
     }
 

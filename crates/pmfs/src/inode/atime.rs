@@ -4,7 +4,7 @@ use super::Inode;
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::types::{AtimeMode, Ino};
-use pmfs_format::inode::offset;
+use pmfs_format::InodeRaw;
 
 /// relatime: an atime this old is renewed.
 const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
@@ -26,7 +26,7 @@ impl Pool {
         }
         let now = self.clock.now_ns();
         if mode == AtimeMode::Relatime {
-            let atime = self.pm.load(inode.off + offset::ATIME) as i64;
+            let atime = self.pm.load(InodeRaw::atime_ns.of(inode.off)) as i64;
             // As Linux: one that is as old as a change may have been read before it.
             let newer = atime > inode.mtime_ns && atime > inode.ctime_ns();
             if newer && now.saturating_sub(atime) < DAY_NS {
@@ -43,7 +43,7 @@ impl Pool {
     }
 
     fn store_atime(&self, ino: Ino, inode: u64, now: i64) {
-        let slot = inode + offset::ATIME;
+        let slot = InodeRaw::atime_ns.of(inode);
         self.pm.stray_word(self.note_stray(ino), slot, now as u64);
     }
 }

@@ -5,8 +5,7 @@ use crate::error::Result;
 use crate::journal::locks;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino, mode};
-use pmfs_format::BLOCK_BYTES;
-use pmfs_format::inode::offset;
+use pmfs_format::{BLOCK_BYTES, InodeRaw};
 
 impl Pool {
     /// Everything `stat` says of an inode just read.
@@ -19,7 +18,7 @@ impl Pool {
     /// As [`Pool::attr_of`], to where it is wanted: to move it costs more than to find it.
     #[inline(always)]
     pub(crate) fn attr_into(&self, inode: &Inode, attr: &mut Attr) {
-        let cold = self.pm.read::<3>(inode.off + offset::ATIME);
+        let cold = self.pm.read::<3>(InodeRaw::atime_ns.of(inode.off));
         let blocks = usage::blocks(self, inode);
         let device = matches!(inode.kind(), mode::S_IFBLK | mode::S_IFCHR);
         attr.ino = inode.ino;

@@ -16,7 +16,7 @@ use crate::tree::{Shape, Tree, corrupt};
 use crate::types::Run;
 use crate::types::{Ino, mode};
 use pmfs_format::inode::{
-    CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO, offset,
+    CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO,
 };
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
@@ -63,14 +63,14 @@ impl Inode {
             off,
             size_word: pair[0],
             mtime_ns: pair[1] as i64,
-            root: words[2],
-            ctime_word: words[3] as i64,
-            links: words[4] as u32,
-            flags: (words[4] >> 32) as u32,
-            xattr: words[5],
-            mode: words[6] as u32,
-            generation: (words[6] >> 32) as u32,
-            parent: words[7],
+            root: words[InodeRaw::root.word()],
+            ctime_word: words[InodeRaw::ctime_ns.word()] as i64,
+            links: words[InodeRaw::links.word()] as u32,
+            flags: (words[InodeRaw::flags.word()] >> InodeRaw::flags.shift()) as u32,
+            xattr: words[InodeRaw::xattr.word()],
+            mode: words[InodeRaw::mode.word()] as u32,
+            generation: (words[InodeRaw::generation.word()] >> InodeRaw::generation.shift()) as u32,
+            parent: words[InodeRaw::parent.word()],
         })
     }
 
@@ -215,7 +215,7 @@ impl Inode {
     }
 
     pub fn root_slot(&self) -> u64 {
-        self.off + offset::ROOT
+        InodeRaw::root.of(self.off)
     }
 
     #[inline]
@@ -330,7 +330,7 @@ impl Pool {
         let Ok(off) = self.inode_off(ino) else {
             return false;
         };
-        let [xattr, mode] = self.pm.read::<2>(off + offset::XATTR);
+        let [xattr, mode] = self.pm.read::<2>(InodeRaw::xattr.of(off));
         xattr != 0 || mode as u32 & (mode::S_ISUID | mode::S_ISGID) != 0
     }
 }
@@ -355,23 +355,28 @@ impl NewInode<'_> {
     /// The inode's 16 words, without links: nothing refers to it yet.
     pub fn words(&self, generation: u32, now_ns: i64) -> [u64; 16] {
         let mut words = [0u64; 16];
-        words[0] = self.size | CTIME_IS_MTIME;
-        words[1] = now_ns as u64;
-        words[2] = self.root.0;
-        words[3] = now_ns as u64;
-        words[5] = self.xattr;
-        words[6] = u64::from(self.mode) | u64::from(generation) << 32;
-        words[7] = self.parent;
-        words[8] = now_ns as u64;
-        words[9] = u64::from(self.uid) | u64::from(self.gid) << 32;
-        words[10] = now_ns as u64;
+        words[InodeRaw::size.word()] = self.size | CTIME_IS_MTIME;
+        words[InodeRaw::mtime_ns.word()] = now_ns as u64;
+        words[InodeRaw::root.word()] = self.root.0;
+        words[InodeRaw::ctime_ns.word()] = now_ns as u64;
+        words[InodeRaw::xattr.word()] = self.xattr;
+        words[InodeRaw::mode.word()] =
+            u64::from(self.mode) | u64::from(generation) << InodeRaw::generation.shift();
+        words[InodeRaw::parent.word()] = self.parent;
+        words[InodeRaw::atime_ns.word()] = now_ns as u64;
+        words[InodeRaw::uid.word()] =
+            u64::from(self.uid) | u64::from(self.gid) << InodeRaw::gid.shift();
+        words[InodeRaw::crtime_ns.word()] = now_ns as u64;
         let mut inline = [0u8; INLINE_BYTES];
         inline[..self.inline.len()].copy_from_slice(self.inline);
-        for (word, bytes) in words[11..].iter_mut().zip(inline.chunks_exact(8)) {
+        for (word, bytes) in words[InodeRaw::inline.word()..]
+            .iter_mut()
+            .zip(inline.chunks_exact(8))
+        {
             *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         }
         if matches!(self.mode & mode::S_IFMT, mode::S_IFREG | mode::S_IFDIR) {
-            words[11] = self.xattr & (BLOCK_BYTES - 1);
+            words[InodeRaw::inline.word()] = self.xattr & (BLOCK_BYTES - 1);
         }
         words
     }

@@ -6,22 +6,22 @@ use crate::error::Error;
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::visit::{Piece, Visitor};
-use pmfs_format::inode::offset;
+use pmfs_format::InodeRaw;
 
 /// Blocks that an inode's data, nodes and attributes take, as its count has it.
 pub(crate) fn blocks(pool: &Pool, inode: &Inode) -> u64 {
     if inode.counts_blocks() {
-        return pool.pm.load(inode.off + offset::BLOCKS);
+        return pool.pm.load(InodeRaw::inline.of(inode.off));
     }
     inode.xattr_run().count + u64::from(!Entry(inode.root).is_hole())
 }
 
 /// Stores an inode's count of blocks if it is another.
 pub(crate) fn correct(pool: &Pool, inode: &Inode, blocks: u64) {
-    if inode.counts_blocks() && pool.pm.load(inode.off + offset::BLOCKS) != blocks {
+    if inode.counts_blocks() && pool.pm.load(InodeRaw::inline.of(inode.off)) != blocks {
         let noted = pool.note_stray(inode.ino);
         pool.pm
-            .stray_word(noted, inode.off + offset::BLOCKS, blocks);
+            .stray_word(noted, InodeRaw::inline.of(inode.off), blocks);
     }
 }
 

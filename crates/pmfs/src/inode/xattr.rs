@@ -20,8 +20,7 @@ use crate::space::alloc::Class;
 use crate::tree::corrupt;
 use crate::types::Run;
 use crate::types::{Ino, XattrFlags, mode};
-use pmfs_format::inode::offset;
-use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
 /// Longest value, as the kernel has it.
 const VALUE_MAX: usize = 65536;
@@ -300,11 +299,14 @@ impl Pool {
         changed.set_xattr(word);
         changed.change(self.clock.now_ns());
         let changed = inode.log(&mut tx, &changed);
-        let mode = effect
-            .mode
-            .map(|bits| (tx.log(inode.off + offset::MODE, 8), inode.mode_word(bits)));
+        let mode = effect.mode.map(|bits| {
+            (
+                tx.log(InodeRaw::mode.of(inode.off), 8),
+                inode.mode_word(bits),
+            )
+        });
         if planted!("bug-attributes-before-durable") {
-            self.pm.publish_hidden(inode.off + offset::XATTR, word);
+            self.pm.publish_hidden(InodeRaw::xattr.of(inode.off), word);
         }
         let mut tx = tx.seal();
         locks.change();

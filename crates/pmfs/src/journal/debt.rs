@@ -7,8 +7,8 @@
 //! it stores in place, which its own first barrier mostly does. Of a promise, it goes on in the same lane, whose next transaction is all
 //! that is needed, or closes it there ([`crate::journal::promise`]).
 
-use crate::journal::lane::LAST_ID;
 use crate::medium::store::Store;
+use pmfs_format::LaneRaw;
 use pmfs_format::runtime::{DEBT_ID_SHIFT, DEBT_PROMISED};
 
 const LINE_MASK: u64 = (1 << DEBT_ID_SHIFT) - 1;
@@ -69,7 +69,7 @@ impl Debt {
         let last = store
             .pm
             .runtime()
-            .load(store.geometry.lane_line(lane) + LAST_ID);
+            .load(LaneRaw::last_id.of(store.geometry.lane_line(lane)));
         let behind = 2 + u64::from(self.is_promise() && !planted!("bug-promise-paid-early"));
         last >= self.id() + behind
     }
@@ -89,7 +89,7 @@ mod tests {
         let _writable = fs.mapping().writable();
         for lane in 0..pool.geometry.lanes {
             let line = pool.geometry.lane_line(lane);
-            pool.pm.runtime().store(line + LAST_ID, id - 1);
+            pool.pm.runtime().store(LaneRaw::last_id.of(line), id - 1);
         }
     }
 

@@ -6,23 +6,13 @@ use crate::share::holder::thread_tag;
 use crate::share::member::Share;
 use crate::share::owner;
 use crate::types::{Ino, Run};
-use pmfs_format::inode::{TABLE_INO, offset};
+use pmfs_format::inode::TABLE_INO;
 use pmfs_format::runtime::{
     INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
     INTENT_UNDER, INTENT_WORD, INTENT_XATTR, OWNER_THREAD_MASK,
 };
-use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, IntentRaw};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw, IntentRaw, LaneRaw};
 use std::cell::Cell;
-
-const OWNER: u64 = 0;
-/// Where in a lane's line the id of its last transaction is.
-pub(crate) const LAST_ID: u64 = 8;
-const HEAD: u64 = 16;
-const INTENTS: u64 = 24;
-const BLOCK_CURSOR: u64 = 32;
-const INODE_CURSOR: u64 = 40;
-const META_CURSOR: u64 = 48;
-const WORKING: u64 = 56;
 
 const KIND_SHIFT: u32 = 56;
 const LEVEL_SHIFT: u32 = 48;
@@ -132,7 +122,7 @@ impl<'a> Lane<'a> {
         let index = share
             .geometry
             .lane_of_line((entry - share.geometry.journal) / 64);
-        owner::acquire(share, share.geometry.lane_line(index) + OWNER);
+        owner::acquire(share, LaneRaw::owner.of(share.geometry.lane_line(index)));
         Lane::at(share, index)
     }
 
@@ -145,7 +135,7 @@ impl<'a> Lane<'a> {
     /// Others may have it.
     #[cfg_attr(feature = "record", track_caller)]
     pub(super) fn release(&self) {
-        owner::release(self.share, self.line + OWNER);
+        owner::release(self.share, LaneRaw::owner.of(self.line));
     }
 
     /// Whose it is.
@@ -172,7 +162,7 @@ impl<'a> Lane<'a> {
             };
             let line = share.geometry.lane_line(index);
             let runtime = share.pm.runtime();
-            if runtime.load(line) == 0 && runtime.cas(line + OWNER, 0, me).is_ok() {
+            if runtime.load(line) == 0 && runtime.cas(LaneRaw::owner.of(line), 0, me).is_ok() {
                 set_hint(index);
                 return Lane::at(share, index);
             }
@@ -194,7 +184,7 @@ impl<'a> Lane<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_claim(share: &'a Share, index: u64) -> Option<Lane<'a>> {
         let (line, me) = (share.geometry.lane_line(index), share.holder().word());
-        let claimed = share.pm.runtime().cas(line + OWNER, 0, me);
+        let claimed = share.pm.runtime().cas(LaneRaw::owner.of(line), 0, me);
         claimed.is_ok().then(|| Lane::at(share, index))
     }
 
@@ -213,15 +203,15 @@ impl<'a> Lane<'a> {
     /// The id of its last transaction.
     #[inline]
     pub fn last_id(&self) -> u64 {
-        self.share.pm.load(self.line + LAST_ID)
+        self.share.pm.load(LaneRaw::last_id.of(self.line))
     }
 
     /// The id of a new transaction.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_id(&self) -> u64 {
         let runtime = self.share.pm.runtime();
-        let id = runtime.load(self.line + LAST_ID) + 1;
-        runtime.store(self.line + LAST_ID, id);
+        let id = runtime.load(LaneRaw::last_id.of(self.line)) + 1;
+        runtime.store(LaneRaw::last_id.of(self.line), id);
         id
     }
 
@@ -236,14 +226,17 @@ impl<'a> Lane<'a> {
     /// The number of the next entry.
     #[inline]
     pub fn head(&self) -> u64 {
-        self.share.pm.runtime().load(self.line + HEAD)
+        self.share.pm.runtime().load(LaneRaw::head.of(self.line))
     }
 
     /// The entries before this number are written.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_head(&self, head: u64) {
-        self.share.pm.runtime().store(self.line + HEAD, head);
+        self.share
+            .pm
+            .runtime()
+            .store(LaneRaw::head.of(self.line), head);
     }
 
     /// Where an entry of this number goes.
@@ -283,18 +276,18 @@ impl<'a> Lane<'a> {
     /// not written may stand above the log's.
     pub fn reset_ids(&self, last_id: u64, head: u64) {
         let runtime = self.share.pm.runtime();
-        let drawn = runtime.load(self.line + LAST_ID);
-        runtime.store(self.line + LAST_ID, last_id.max(drawn));
+        let drawn = runtime.load(LaneRaw::last_id.of(self.line));
+        runtime.store(LaneRaw::last_id.of(self.line), last_id.max(drawn));
         self.set_head(head);
     }
 
     fn cursor_off(&self, zone: Zone) -> u64 {
-        self.line
-            + if zone == Zone::Data {
-                BLOCK_CURSOR
-            } else {
-                META_CURSOR
-            }
+        let cursor = if zone == Zone::Data {
+            LaneRaw::block_cursor
+        } else {
+            LaneRaw::meta_cursor
+        };
+        cursor.of(self.line)
     }
 
     /// Where this lane looks for its next block.
@@ -309,17 +302,20 @@ impl<'a> Lane<'a> {
 
     /// Where this lane looks for its next inode.
     pub fn inode_cursor(&self) -> u64 {
-        self.share.pm.load(self.line + INODE_CURSOR)
+        self.share.pm.load(LaneRaw::inode_cursor.of(self.line))
     }
 
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_inode_cursor(&self, ino: u64) {
-        self.share.pm.runtime().store(self.line + INODE_CURSOR, ino);
+        self.share
+            .pm
+            .runtime()
+            .store(LaneRaw::inode_cursor.of(self.line), ino);
     }
 
     /// The inode noted last.
     pub fn working(&self) -> Ino {
-        self.share.pm.load(self.line + WORKING)
+        self.share.pm.load(LaneRaw::working.of(self.line))
     }
 
     /// From now on this call changes the content of an inode, which counts its blocks if it is `counted` (its offset; 0: it is not): blocks gained and lost are its own, and whoever
@@ -328,7 +324,10 @@ impl<'a> Lane<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_on(&self, ino: Ino, counted: u64) {
         self.accounted.set(counted);
-        self.share.pm.runtime().store(self.line + WORKING, ino);
+        self.share
+            .pm
+            .runtime()
+            .store(LaneRaw::working.of(self.line), ino);
     }
 
     /// Blocks gained and lost are nobody's again.
@@ -361,7 +360,7 @@ impl<'a> Lane<'a> {
         let gained = self.gained.replace(0);
         let off = self.accounted.get();
         if gained != 0 && off != 0 {
-            let slot = off + offset::BLOCKS;
+            let slot = InodeRaw::inline.of(off);
             let blocks = self.share.pm.load(slot).saturating_add_signed(gained);
             let noted = self.share.note_stray(self.working());
             self.share.pm.stray_word(noted, slot, blocks);
@@ -380,7 +379,10 @@ impl<'a> Lane<'a> {
 
     /// Intent records written.
     pub fn intent_count(&self) -> u64 {
-        self.share.pm.load(self.line + INTENTS).min(self.records())
+        self.share
+            .pm
+            .load(LaneRaw::intents.of(self.line))
+            .min(self.records())
     }
 
     fn record_off(&self, record: u64) -> u64 {
@@ -400,7 +402,7 @@ impl<'a> Lane<'a> {
         let (kind, ino, index) = encode(purpose);
         let runtime = self.share.pm.runtime();
         runtime.write(self.record_off(record), &[run, kind, ino, index]);
-        runtime.store(self.line + INTENTS, record + 1);
+        runtime.store(LaneRaw::intents.of(self.line), record + 1);
         Ok(record)
     }
 
@@ -489,13 +491,16 @@ impl<'a> Lane<'a> {
         self.share
             .pm
             .runtime()
-            .store(self.record_off(record) + 24, cursor);
+            .store(IntentRaw::index.of(self.record_off(record)), cursor);
     }
 
     /// Forgets all records.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn clear_intents(&self) {
-        self.share.pm.runtime().store(self.line + INTENTS, 0);
+        self.share
+            .pm
+            .runtime()
+            .store(LaneRaw::intents.of(self.line), 0);
     }
 
     /// The block that this lane has and nobody uses; it is marked as used.

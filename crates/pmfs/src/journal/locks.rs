@@ -22,9 +22,6 @@ const LOCKS_MAX: usize = 4;
 /// Optimistic tries before a reader takes the lock.
 const READ_TRIES: u32 = 8;
 
-const SEQUENCE: u64 = 8;
-const DEBT: u64 = 24;
-
 /// The locks of one call, taken in table order, each once.
 pub(crate) struct LockSet<'a> {
     share: &'a Share,
@@ -85,7 +82,7 @@ impl<'a> LockSet<'a> {
         if self.count == LOCKS_MAX || !owner::try_acquire(self.share, line) {
             return false;
         }
-        let debt = Debt::load(self.share, line + DEBT);
+        let debt = Debt::load(self.share, LockRaw::debt.of(line));
         if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.share)) {
             // It would take another lane to pay that, and this call has one.
             owner::release(self.share, line);
@@ -104,7 +101,7 @@ impl<'a> LockSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn meet(&self, line: u64) {
-        let Some(debt) = Debt::load(self.share, line + DEBT) else {
+        let Some(debt) = Debt::load(self.share, LockRaw::debt.of(line)) else {
             return;
         };
         self.met.set(true);
@@ -163,7 +160,10 @@ impl<'a> LockSet<'a> {
             return;
         }
         for &line in &self.lines[..self.count] {
-            self.share.pm.runtime().store(line + DEBT, debt.word());
+            self.share
+                .pm
+                .runtime()
+                .store(LockRaw::debt.of(line), debt.word());
         }
         let entry = debt.line(self.share);
         match debt.is_promise() {
@@ -177,7 +177,7 @@ impl<'a> LockSet<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     fn clear_debts(&self) {
         for &line in &self.lines[..self.count] {
-            self.share.pm.runtime().store(line + DEBT, 0);
+            self.share.pm.runtime().store(LockRaw::debt.of(line), 0);
         }
     }
 
@@ -203,7 +203,10 @@ impl<'a> LockSet<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     fn bump(&self, line: u64) {
         let runtime = self.share.pm.runtime();
-        runtime.store(line + SEQUENCE, runtime.load(line + SEQUENCE) + 1);
+        runtime.store(
+            LockRaw::sequence.of(line),
+            runtime.load(LockRaw::sequence.of(line)) + 1,
+        );
     }
 }
 
@@ -230,7 +233,7 @@ impl Drop for LockSet<'_> {
 /// not have the line. Those who owe it had it before that place could be had.
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn settle_place(share: &Share, ino: Ino) {
-    let debt = Debt::load(share, line_of(share, ino) + DEBT);
+    let debt = Debt::load(share, LockRaw::debt.of(line_of(share, ino)));
     // No promise speaks of an inode.
     if let Some(debt) = debt
         && !debt.is_promise()
@@ -289,13 +292,14 @@ pub(crate) fn read_line_at_once<T>(
     body: impl FnOnce(u64) -> Option<T>,
 ) -> Option<T> {
     let line = line_of(share, ino);
-    let before = share.pm.load(line + SEQUENCE);
+    let before = share.pm.load(LockRaw::sequence.of(line));
     if before & 1 == 1 {
         return None;
     }
     let answer = body(line)?;
     share.pm.acquire();
-    let undisturbed = share.pm.load(line + SEQUENCE) == before && share.pm.intact().is_ok();
+    let undisturbed =
+        share.pm.load(LockRaw::sequence.of(line)) == before && share.pm.intact().is_ok();
     undisturbed.then_some(answer)
 }
 
@@ -312,7 +316,7 @@ fn look<'a, T>(
         if tried == READ_TRIES {
             locked = Some(lock()?);
         }
-        let before = share.pm.load(line + SEQUENCE);
+        let before = share.pm.load(LockRaw::sequence.of(line));
         if before & 1 == 1 && locked.is_none() {
             std::hint::spin_loop();
             continue;
@@ -321,13 +325,13 @@ fn look<'a, T>(
         match body() {
             Ok(answer) => {
                 share.pm.acquire();
-                if share.pm.load(line + SEQUENCE) == before || locked.is_some() {
+                if share.pm.load(LockRaw::sequence.of(line)) == before || locked.is_some() {
                     return Some(share.pm.intact().map(|()| answer));
                 }
             }
             Err(error) => {
                 share.pm.acquire();
-                if share.pm.load(line + SEQUENCE) == before || locked.is_some() {
+                if share.pm.load(LockRaw::sequence.of(line)) == before || locked.is_some() {
                     return Some(share.pm.intact().and(Err(error)));
                 }
             }

@@ -6,6 +6,7 @@ use crate::journal::log_entry::{Header, LogEntry};
 use crate::journal::proof::Proof;
 use crate::medium::store::Store;
 use crate::persist::Pm;
+use pmfs_format::LogEntryRaw;
 use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_PROOF, KIND_REDO};
 use std::collections::BTreeMap;
 
@@ -31,7 +32,9 @@ pub(crate) struct Scan {
 
 /// Reads a lane's log: `entries` lines from byte `log` on.
 pub(super) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
-    let ids: Vec<u64> = (0..entries).map(|at| pm.load(log + at * 64 + 56)).collect();
+    let ids: Vec<u64> = (0..entries)
+        .map(|at| pm.load(LogEntryRaw::id.of(log + at * LogEntryRaw::SIZE)))
+        .collect();
     let id = ids.iter().copied().max().unwrap_or(0);
     let mut scan = Scan {
         id,
@@ -141,7 +144,7 @@ impl Scan {
                 words.for_each(|word| found.add(store.pm.load(word)));
             }
         }
-        let holds = store.pm.read::<2>(proof + 8) == found.words();
+        let holds = store.pm.read::<2>(LogEntryRaw::old.of(proof)) == found.words();
         Ok(holds || planted!("bug-proof-not-compared"))
     }
 }

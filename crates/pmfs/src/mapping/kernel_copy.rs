@@ -29,20 +29,17 @@ use crate::clock::now_ns;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::journal::locks::{LockSet, line_of};
-use crate::pages::records::{COPIES, GENERATION, KIND, Record, state};
+use crate::pages::records::{Record, state};
 use crate::pool::Pool;
 use crate::share::owner::{stalled, wait_times};
 use crate::share::rescue;
-use crate::share::slot::SLOT_ASKED;
 use crate::types::{Ino, PagesInTheWay};
 use pmfs_format::runtime::{KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_READ, KERNEL_COPY_WANTED};
+use pmfs_format::{KernelCopyRaw, LockRaw, SlotRaw};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Of a lock's line.
-const SEQUENCE: u64 = 8;
 
 /// Pages that this mount is asked to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +107,11 @@ impl Pool {
         if own.kind < kind {
             // Not met: whoever began to write has strengthened it.
             self.refuse_over_pages(line, ino, dirty)?;
-            runtime.store(own.off + KIND, kind);
+            runtime.store(KernelCopyRaw::kind.of(own.off), kind);
         }
-        let served = runtime.load(own.off + GENERATION);
+        let served = runtime.load(KernelCopyRaw::generation.of(own.off));
         if !planted!("bug-pages-served-uncounted") {
-            runtime.store(own.off + GENERATION, served + 1);
+            runtime.store(KernelCopyRaw::generation.of(own.off), served + 1);
         }
         Ok(())
     }
@@ -132,7 +129,7 @@ impl Pool {
             }
             let runtime = self.pm.runtime();
             if !planted!("bug-pages-kind-kept") {
-                runtime.store(own.off + KIND, KERNEL_COPY_MAYBE_DIRTY);
+                runtime.store(KernelCopyRaw::kind.of(own.off), KERNEL_COPY_MAYBE_DIRTY);
             }
         }
         begin();
@@ -149,7 +146,7 @@ impl Pool {
         self.alive()?;
         self.inode_off(ino)?;
         let line = line_of(self, ino);
-        if self.pm.load(line + COPIES) == 0 {
+        if self.pm.load(LockRaw::copies.of(line)) == 0 {
             return Ok(());
         }
         let _lock = LockSet::take(self, &[ino]);
@@ -239,7 +236,10 @@ impl Pool {
     fn progress_of(&self, copy: &Record) -> (u64, u64) {
         let line = line_of(self, copy.ino);
         let load = |off| self.pm.load(off);
-        (load(line + SEQUENCE), load(copy.off + GENERATION))
+        (
+            load(LockRaw::sequence.of(line)),
+            load(KernelCopyRaw::generation.of(copy.off)),
+        )
     }
 
     pub(crate) fn wanted_pages(&self, own_copies: &OwnCopies) -> Vec<WantedPages> {
@@ -266,7 +266,7 @@ impl Pool {
         let Some(own) = self.own_copy(line_of(self, ino), ino) else {
             return Ok(true);
         };
-        let unserved = self.pm.load(own.off + GENERATION) == generation;
+        let unserved = self.pm.load(KernelCopyRaw::generation.of(own.off)) == generation;
         if unserved {
             own_copies.forget(&own);
             self.free_copy(&own);
@@ -305,7 +305,7 @@ impl Pool {
             change: false,
             own: true,
         };
-        let is_marked = self.pm.load(line + COPIES) != 0;
+        let is_marked = self.pm.load(LockRaw::copies.of(line)) != 0;
         match is_marked && self.in_the_way(line, pages).next().is_some() {
             true => Err(Error::pages(pages)),
             false => Ok(()),
@@ -315,14 +315,14 @@ impl Pool {
     /// See [`crate::Fs::asked_for_pages`].
     pub(crate) fn asked_for_pages(&self) -> Result<u64> {
         self.alive()?;
-        let asked = self.geometry.slot(self.holder().slot) + SLOT_ASKED;
+        let asked = SlotRaw::asked.of(self.geometry.slot(self.holder().slot));
         Ok(self.pm.load(asked))
     }
 
     /// See [`crate::Fs::wait_to_be_asked`].
     pub(crate) fn wait_to_be_asked(&self, seen: u64, timeout: Duration) -> Result<()> {
         self.alive()?;
-        let asked = self.geometry.slot(self.holder().slot) + SLOT_ASKED;
+        let asked = SlotRaw::asked.of(self.geometry.slot(self.holder().slot));
         self.pm.runtime().wait(asked, seen as u32, timeout);
         Ok(())
     }

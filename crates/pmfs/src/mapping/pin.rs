@@ -15,16 +15,16 @@ use crate::file::{Work, block_of};
 use crate::inode::Inode;
 use crate::journal::locks::{LockSet, line_of};
 use crate::mapping::stored::Elsewhere;
-use crate::pages::records::{KIND, Record, STORED_ELSEWHERE, TRIMS};
+use crate::pages::records::Record;
 use crate::pool::Pool;
 use crate::share::rescue;
 use crate::tables::open_table::Thing;
 use crate::types::Ino;
-use pmfs_format::BLOCK_BYTES;
 use pmfs_format::runtime::{
     KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE,
     KERNEL_COPY_READ,
 };
+use pmfs_format::{BLOCK_BYTES, KernelCopyRaw};
 
 /// Some of a file's blocks that lie side by side in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,10 @@ impl Pool {
             false => KERNEL_COPY_PIN_READ,
         };
         match self.own_copy(line, ino) {
-            Some(own) if own.kind < kind => self.pm.runtime().store(own.off + KIND, kind),
+            Some(own) if own.kind < kind => self
+                .pm
+                .runtime()
+                .store(KernelCopyRaw::kind.of(own.off), kind),
             Some(_) => {}
             None => drop(self.claim_copy_for(self.holder().slot, line, ino, kind)?),
         }
@@ -101,10 +104,12 @@ impl Pool {
         if self.copies_of(line, ino).any(may_store) {
             return Ok(Elsewhere::Now);
         }
-        if self.pm.load(own.off + STORED_ELSEWHERE) == 0 {
+        if self.pm.load(KernelCopyRaw::stored_elsewhere.of(own.off)) == 0 {
             return Ok(Elsewhere::No);
         }
-        self.pm.runtime().store(own.off + STORED_ELSEWHERE, 0);
+        self.pm
+            .runtime()
+            .store(KernelCopyRaw::stored_elsewhere.of(own.off), 0);
         Ok(Elsewhere::Before)
     }
 
@@ -139,7 +144,7 @@ impl Pool {
             let Some(own) = self.own_copy(line, ino).filter(Record::is_pin) else {
                 return Ok(());
             };
-            let trims = self.pm.load(own.off + TRIMS) != 0;
+            let trims = self.pm.load(KernelCopyRaw::trims.of(own.off)) != 0;
             self.free_copy(&own);
             trims && !self.is_pinned(line, ino)
         };

@@ -12,7 +12,8 @@ use crate::journal::locks::LockSet;
 use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino, SetAttr, SetTime};
-use pmfs_format::inode::{CTIME_IS_MTIME, offset};
+use pmfs_format::InodeRaw;
+use pmfs_format::inode::CTIME_IS_MTIME;
 
 impl Pool {
     /// Changes attributes. Size and the rest are two steps, each all or nothing.
@@ -46,7 +47,7 @@ impl Pool {
             SetTime::Now => now,
             SetTime::At(ns) => ns,
         };
-        let [atime, owner] = self.pm.read::<2>(inode.off + offset::ATIME);
+        let [atime, owner] = self.pm.read::<2>(InodeRaw::atime_ns.of(inode.off));
         let uid = set.uid.unwrap_or(owner as u32);
         let gid = set.gid.unwrap_or((owner >> 32) as u32);
         let lane = Claim::new(self);
@@ -63,11 +64,14 @@ impl Pool {
         hot.change(set.ctime_ns.unwrap_or(now));
         debug_assert!(hot.0[0] & CTIME_IS_MTIME == 0);
         let change = inode.log(&mut tx, &hot);
-        let mode = set
-            .mode
-            .map(|mode| (tx.log(inode.off + offset::MODE, 8), inode.mode_word(mode)));
+        let mode = set.mode.map(|mode| {
+            (
+                tx.log(InodeRaw::mode.of(inode.off), 8),
+                inode.mode_word(mode),
+            )
+        });
         let cold = (set.uid.is_some() || set.gid.is_some() || set.atime_ns.is_some())
-            .then(|| tx.log(inode.off + offset::ATIME, 16));
+            .then(|| tx.log(InodeRaw::atime_ns.of(inode.off), 16));
         let mut tx = tx.seal();
         locks.change();
         change.apply(&mut tx);

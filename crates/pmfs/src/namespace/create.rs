@@ -21,8 +21,8 @@ use crate::tables::open_table::Thing;
 use crate::tree::corrupt;
 use crate::tree::entry::Entry;
 use crate::types::{Attr, Ino, NewNode, mode};
-use pmfs_format::inode::{INLINE_BYTES, LINKS_MAX, offset};
-use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use pmfs_format::inode::{INLINE_BYTES, LINKS_MAX};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
 /// Flag of an inode made by O_TMPFILE: it may be given its first link.
 pub(crate) const LINKABLE: u32 = 1;
@@ -100,7 +100,7 @@ pub(super) fn plan<'a>(
     let mut mode_bits = bits | kind.type_bits();
     let mut gid = node.gid;
     if dir.mode & mode::S_ISGID != 0 {
-        gid = (pool.pm.load(dir.off + offset::OWNER) >> 32) as u32;
+        gid = (pool.pm.load(InodeRaw::uid.of(dir.off)) >> 32) as u32;
         if matches!(kind, Kind::Directory) {
             mode_bits |= mode::S_ISGID;
         }
@@ -161,7 +161,7 @@ pub(crate) fn link_target(pool: &Pool, inode: &Inode) -> Result<Vec<u8>> {
     let len = inode.size() as usize;
     let root = Entry(inode.root);
     let off = if root.is_hole() {
-        inode.off + offset::INLINE
+        InodeRaw::inline.of(inode.off)
     } else {
         root.checked(&pool.data, BLOCK_BYTES, inode.root_slot())?
             .off()
@@ -240,7 +240,7 @@ impl Pool {
         let mut header = HeaderEdit::of(self, bucket_of(self, &parent.tree(), name.hash)?);
         header.insert(&mut fresh, ino, kind_of(new.mode), name.hash, name.bytes);
         if planted!("bug-born-with-links") {
-            let links = fresh.range(off + offset::LINKS, 8);
+            let links = fresh.range(InodeRaw::links.of(off), 8);
             links.words(0, &[u64::from(kind.links())]);
         }
         fresh.until_seal();
@@ -249,7 +249,7 @@ impl Pool {
         let logged = header.log(&mut tx);
         let is_dir = matches!(kind, Kind::Directory);
         let named = parent.log(&mut tx, &with_names(&parent, 1, is_dir, now));
-        let links = tx.log(off + offset::LINKS, 8);
+        let links = tx.log(InodeRaw::links.of(off), 8);
         if planted!("bug-name-before-inode") {
             planted::store_header(self, &header);
         }
@@ -283,7 +283,7 @@ impl Pool {
         new.xattr = self.place_xattrs(&lane, &mut fresh, ino, &attributes, 0)?;
         write(self, &mut fresh, off, &new, self.clock.now_ns());
         fresh
-            .range(off + offset::LINKS, 8)
+            .range(InodeRaw::links.of(off), 8)
             .words(0, &[u64::from(LINKABLE) << 32]);
         // Nothing durable ever refers to it, but the next barrier may as well cover it.
         fresh.until_seal();

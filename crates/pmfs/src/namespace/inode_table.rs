@@ -46,7 +46,7 @@ pub(crate) fn write(
     new: &NewInode<'_>,
     now_ns: i64,
 ) -> u32 {
-    let generation = (pool.pm.load(off + 48) >> 32) as u32;
+    let generation = (pool.pm.load(InodeRaw::mode.of(off)) >> InodeRaw::generation.shift()) as u32;
     let generation = generation.wrapping_add(1);
     let range = fresh.range(off, InodeRaw::SIZE);
     if planted!("bug-inode-unflushed") {

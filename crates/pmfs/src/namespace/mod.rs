@@ -16,6 +16,7 @@ use crate::inode::{Hot, Inode};
 use crate::journal::locks::{self, LockSet};
 use crate::pool::Pool;
 use crate::types::{Attr, DirEntry, Ino, mode};
+use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
 
 /// A directory that has gained or lost a name, of a directory or of something else.
@@ -137,7 +138,7 @@ pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>
         {
             pool.pm.prefetch(locks::line_of(pool, ino));
             pool.pm.prefetch(off);
-            pool.pm.prefetch(off + 64);
+            pool.pm.prefetch(InodeRaw::atime_ns.of(off));
         }
         Ok(found)
     })

@@ -8,8 +8,9 @@ use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use crate::types::Ino;
 use crate::types::Run;
+use pmfs_format::InodeRaw;
 use pmfs_format::directory::FINGERPRINT_FREE;
-use pmfs_format::inode::{CTIME_IS_MTIME, offset};
+use pmfs_format::inode::CTIME_IS_MTIME;
 
 /// Stores a bucket's new header.
 pub(crate) fn store_header(pool: &Pool, edit: &HeaderEdit) {
@@ -44,7 +45,7 @@ pub(crate) fn touch(pool: &Pool, inode: &Inode, now_ns: i64) {
 
 /// Sets a count of links, durable with the next barrier.
 pub(crate) fn store_links(pool: &Pool, inode: &Inode, links: u32) {
-    let slot = inode.off + offset::LINKS;
+    let slot = InodeRaw::links.of(inode.off);
     pool.pm.publish_hidden(slot, u64::from(links));
 }
 

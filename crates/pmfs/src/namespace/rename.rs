@@ -17,7 +17,8 @@ use crate::share::header::rename_word;
 use crate::share::owner::Held;
 use crate::types::{Ino, RenameFlags};
 use arrayvec::ArrayVec;
-use pmfs_format::inode::{LINKS_MAX, ROOT_INO, offset};
+use pmfs_format::InodeRaw;
+use pmfs_format::inode::{LINKS_MAX, ROOT_INO};
 
 /// What a rename has of both its directories, or of the one. Not on the heap: giving that back waits for the lines that are flushed.
 type Both<T> = ArrayVec<T, 2>;
@@ -187,7 +188,7 @@ impl Pool {
             return Err(Error::TooManyLinks);
         }
         if planted!("bug-dotdot-unlogged") && situation.across() && situation.source.is_dir() {
-            let parent = situation.source.off + offset::PARENT;
+            let parent = InodeRaw::parent.of(situation.source.off);
             self.pm.publish_hidden(parent, situation.to.ino);
         }
         if planted!("bug-rename-over-loses-both")
@@ -434,7 +435,8 @@ fn dotdot(
     inode: &Inode,
     parent: Ino,
 ) -> Option<(Logged, u64)> {
-    (inode.is_dir() && situation.across()).then(|| (tx.log(inode.off + offset::PARENT, 8), parent))
+    (inode.is_dir() && situation.across())
+        .then(|| (tx.log(InodeRaw::parent.of(inode.off), 8), parent))
 }
 
 fn finish(

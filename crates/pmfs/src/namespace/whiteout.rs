@@ -12,7 +12,7 @@ use crate::journal::{Logged, Sealed, Transaction};
 use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::types::{Ino, NewNode, mode};
-use pmfs_format::inode::offset;
+use pmfs_format::InodeRaw;
 
 /// A device without links, in a place of its own; the lane knows that its number is nobody's yet.
 pub(crate) struct Whiteout {
@@ -63,7 +63,7 @@ impl Whiteout {
         LoggedWhiteout {
             record: tx.log(name.record.off, 8),
             word: name.record.renamed_to(self.ino, kind_of(self.mode)),
-            links: tx.log(self.off + offset::LINKS, 8),
+            links: tx.log(InodeRaw::links.of(self.off), 8),
         }
     }
 }

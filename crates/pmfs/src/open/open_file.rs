@@ -14,14 +14,9 @@ use crate::space::alloc::Class;
 use crate::tables::annex::{HeldLine, Line, Table};
 use crate::tables::open_table::Thing;
 use crate::types::{Attr, FileId, Ino, LockClass, LockKind, LockRange};
+use pmfs_format::OpenFileRaw;
 use std::io::SeekFrom;
 use std::sync::atomic::Ordering;
-
-const OWNER: u64 = 0;
-const INO: u64 = 8;
-const OFFSET: u64 = 16;
-const FLAGS: u64 = 24;
-const GENERATION: u64 = 32;
 
 const INDEX_BITS: u32 = 32;
 
@@ -164,24 +159,25 @@ impl Pool {
     ) -> Option<Result<FileId>> {
         let runtime = self.pm.runtime();
         let me = self.holder().word();
-        if runtime.load(line + INO) != 0 || runtime.load(line) != 0 {
+        if runtime.load(OpenFileRaw::ino.of(line)) != 0 || runtime.load(line) != 0 {
             return None;
         }
-        if !planted!("bug-file-unowned") && runtime.cas(line + OWNER, 0, me).is_err() {
+        if !planted!("bug-file-unowned") && runtime.cas(OpenFileRaw::owner.of(line), 0, me).is_err()
+        {
             return None;
         }
-        if runtime.load(line + INO) != 0 {
+        if runtime.load(OpenFileRaw::ino.of(line)) != 0 {
             owner::release(self, line);
             return None;
         }
-        let generation = next_generation(runtime.load(line + GENERATION));
-        runtime.store(line + OFFSET, 0);
-        runtime.store(line + FLAGS, flags);
-        runtime.store(line + GENERATION, generation);
-        runtime.store(line + INO, ino);
+        let generation = next_generation(runtime.load(OpenFileRaw::generation.of(line)));
+        runtime.store(OpenFileRaw::offset.of(line), 0);
+        runtime.store(OpenFileRaw::flags.of(line), flags);
+        runtime.store(OpenFileRaw::generation.of(line), generation);
+        runtime.store(OpenFileRaw::ino.of(line), ino);
         let added = self.open_add(Thing::File(index));
         if added.is_err() {
-            runtime.store(line + INO, 0);
+            runtime.store(OpenFileRaw::ino.of(line), 0);
         }
         owner::release(self, line);
         if let Err(error) = added {
@@ -238,7 +234,7 @@ impl Pool {
     /// What the open file of a line is, if the line is still that file's.
     #[inline]
     fn state_in(&self, line: Line, file: FileId) -> Result<OpenFile> {
-        let [ino, offset, flags, generation] = self.pm.read::<4>(line.off + INO);
+        let [ino, offset, flags, generation] = self.pm.read::<4>(OpenFileRaw::ino.of(line.off));
         if ino == 0 || FileId::new(file.index(), generation) != file {
             return Err(Error::NotOpen);
         }
@@ -249,7 +245,7 @@ impl Pool {
     #[inline]
     pub(crate) fn file_flags(&self, file: FileId) -> u64 {
         let line = self.line_of_file(file.index());
-        line.map_or(0, |line| self.pm.load(line.off + FLAGS))
+        line.map_or(0, |line| self.pm.load(OpenFileRaw::flags.of(line.off)))
     }
 
     /// Sets what of the flags may change.
@@ -259,7 +255,9 @@ impl Pool {
     pub(crate) fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
         let line = self.file_line(file)?;
         let _held = HeldLine::new(self, line);
-        self.pm.runtime().store(line.off + FLAGS, flags);
+        self.pm
+            .runtime()
+            .store(OpenFileRaw::flags.of(line.off), flags);
         Ok(())
     }
 
@@ -279,7 +277,9 @@ impl Pool {
         drop(writable);
         let (end, done) = body(self.state_in(line, file)?)?;
         let _writable = self.pm.mapping().writable();
-        self.pm.runtime().store(line.off + OFFSET, end);
+        self.pm
+            .runtime()
+            .store(OpenFileRaw::offset.of(line.off), end);
         drop(held);
         Ok(done)
     }
@@ -305,7 +305,9 @@ impl Pool {
         let second = order[1].filter(|_| order[0] != order[1]);
         let held = (first, second.map(|line| HeldLine::new(self, line)));
         drop(writable);
-        let offset = |line: Option<Line>| line.map_or(0, |line| self.pm.load(line.off + OFFSET));
+        let offset = |line: Option<Line>| {
+            line.map_or(0, |line| self.pm.load(OpenFileRaw::offset.of(line.off)))
+        };
         // What was opened and closed meanwhile is another's now.
         for file in files.into_iter().flatten() {
             self.file_line(file)?;
@@ -314,7 +316,9 @@ impl Pool {
         let _writable = self.pm.mapping().writable();
         for (line, end) in lines.into_iter().zip(ends) {
             if let Some(line) = line {
-                self.pm.runtime().store(line.off + OFFSET, end);
+                self.pm
+                    .runtime()
+                    .store(OpenFileRaw::offset.of(line.off), end);
             }
         }
         drop(held);
@@ -338,7 +342,9 @@ impl Pool {
             .checked_add_signed(by)
             .filter(|&offset| i64::try_from(offset).is_ok())
             .ok_or(Error::Invalid(&"an offset before the start of the file"))?;
-        self.pm.runtime().store(line.off + OFFSET, offset);
+        self.pm
+            .runtime()
+            .store(OpenFileRaw::offset.of(line.off), offset);
         Ok(offset)
     }
 
@@ -402,7 +408,7 @@ impl Pool {
         let Some(line) = self.line_of_file(index) else {
             return;
         };
-        let ino = self.pm.load(line.off + INO);
+        let ino = self.pm.load(OpenFileRaw::ino.of(line.off));
         if ino == 0 || self.is_had_beside(Thing::File(index), word) {
             return;
         }
@@ -413,14 +419,14 @@ impl Pool {
             // Nothing to split, so it can't fail.
             let _ = self.take_lock_away(ino, owner, LockRange::WHOLE);
         }
-        self.free_in_table(line.off + INO, line.annex);
+        self.free_in_table(OpenFileRaw::ino.of(line.off), line.annex);
     }
 
     /// How often a line has been a file; 0 of none.
     #[inline]
     fn file_generation(&self, index: u64) -> u64 {
         let line = self.line_of_file(index);
-        line.map_or(0, |line| self.pm.load(line.off + GENERATION))
+        line.map_or(0, |line| self.pm.load(OpenFileRaw::generation.of(line.off)))
     }
 
     /// An open file as an owner of locks.
@@ -457,20 +463,20 @@ impl Pool {
     /// An open file by index, with its offset.
     pub(crate) fn file_at(&self, index: u64) -> (FileId, u64) {
         let line = self.line_of_file(index);
-        let offset = line.map_or(0, |line| self.pm.load(line.off + OFFSET));
+        let offset = line.map_or(0, |line| self.pm.load(OpenFileRaw::offset.of(line.off)));
         (FileId::new(index, self.file_generation(index)), offset)
     }
 
     /// The inode of an open file, by index; 0 if it is none.
     pub(crate) fn file_ino(&self, index: u64) -> Ino {
         let line = self.line_of_file(index);
-        line.map_or(0, |line| self.pm.load(line.off + INO))
+        line.map_or(0, |line| self.pm.load(OpenFileRaw::ino.of(line.off)))
     }
 
     /// Gives back the lines whose owner is dead, under the recovery lock.
     pub(crate) fn release_files(&self, is_dead: &impl Fn(u64) -> bool) {
         for (index, line) in self.file_lines() {
-            if is_dead(self.pm.load(line.off + OWNER)) {
+            if is_dead(self.pm.load(OpenFileRaw::owner.of(line.off))) {
                 // Died while opening or closing it.
                 self.end_file_unless_had(index);
                 owner::release(self, line.off);
@@ -491,7 +497,7 @@ mod tests {
     fn the_end_of_a_lines_generations() {
         let scratch = Scratch::new(16 << 20);
         let fs = scratch.open();
-        let line = fs.pool().geometry.file(0) + GENERATION;
+        let line = OpenFileRaw::generation.of(fs.pool().geometry.file(0));
         for last in [u64::from(u32::MAX) - 1, u64::MAX - 1] {
             let writable = fs.mapping().writable();
             fs.pool().pm.runtime().store(line, last);

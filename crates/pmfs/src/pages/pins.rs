@@ -2,16 +2,17 @@
 
 use crate::error::{Error, Result};
 use crate::journal::locks::LockSet;
-use crate::pages::records::{COPIES, Record, STORED_ELSEWHERE, TRIMS};
+use crate::pages::records::Record;
 use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::runtime::{KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE};
+use pmfs_format::{KernelCopyRaw, LockRaw};
 
 impl Pool {
     /// Whether programs have blocks of the inode mapped. Under its lock.
     #[inline]
     pub(crate) fn is_pinned(&self, line: u64, ino: Ino) -> bool {
-        self.pm.load(line + COPIES) != 0 && self.has_pin(line, ino)
+        self.pm.load(LockRaw::copies.of(line)) != 0 && self.has_pin(line, ino)
     }
 
     #[cold]
@@ -24,7 +25,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Mapped`].
     pub(crate) fn refuse_over_pins(&self, line: u64, ino: Ino, dirty: bool) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 {
+        if self.pm.load(LockRaw::copies.of(line)) == 0 {
             return Ok(());
         }
         let stands = |copy: Record| match copy.kind {
@@ -52,8 +53,8 @@ impl Pool {
             if pin.is_pin() && pin.kind != KERNEL_COPY_PIN_APART {
                 let locks = LockSet::take(self, &[pin.ino]);
                 let off = self.claim_copy_for(to, locks.first(), pin.ino, pin.kind)?;
-                let trims = self.pm.load(pin.off + TRIMS);
-                self.pm.runtime().store(off + TRIMS, trims);
+                let trims = self.pm.load(KernelCopyRaw::trims.of(pin.off));
+                self.pm.runtime().store(KernelCopyRaw::trims.of(off), trims);
                 if pin.kind == KERNEL_COPY_PIN_WRITE {
                     self.mark_stored_elsewhere(locks.first(), pin.ino);
                 }
@@ -65,7 +66,9 @@ impl Pool {
     /// Under the inode's lock: somebody more may store to its blocks from now on.
     pub(crate) fn mark_stored_elsewhere(&self, line: u64, ino: Ino) {
         for pin in self.copies_of(line, ino).filter(Record::is_pin) {
-            self.pm.runtime().store(pin.off + STORED_ELSEWHERE, 1);
+            self.pm
+                .runtime()
+                .store(KernelCopyRaw::stored_elsewhere.of(pin.off), 1);
         }
     }
 }

@@ -18,16 +18,6 @@ use pmfs_format::runtime::{
 };
 use pmfs_format::{KernelCopyRaw, LockRaw};
 
-/// Of [`LockRaw`].
-pub(crate) const COPIES: u64 = 16;
-
-/// Of [`KernelCopyRaw`].
-const INO: u64 = 8;
-pub(crate) const KIND: u64 = 16;
-pub(crate) const GENERATION: u64 = 24;
-pub(crate) const TRIMS: u64 = 40;
-pub(crate) const STORED_ELSEWHERE: u64 = 48;
-
 const SLOT_MASK: u64 = 0xfff;
 
 /// Pages of an inode that a mount's kernel may hold.
@@ -102,7 +92,7 @@ impl Pool {
 
     /// The records in use that may be of an inode of the line.
     fn copies_near(&self, line: u64) -> impl Iterator<Item = Record> + '_ {
-        let reach = self.pm.load(line + COPIES);
+        let reach = self.pm.load(LockRaw::copies.of(line));
         (0..reach.min(self.geometry.kernel_copy_count()))
             .map(move |probe| Record::read(self, self.copy_at(line, probe)))
             .filter(Record::counts)
@@ -130,7 +120,7 @@ impl Pool {
     /// [`Error::PagesElsewhere`].
     #[inline]
     pub(crate) fn pages_are_clean(&self, line: u64, ino: Ino) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 || planted!("bug-pages-read-past") {
+        if self.pm.load(LockRaw::copies.of(line)) == 0 || planted!("bug-pages-read-past") {
             return Ok(());
         }
         self.refuse_over_pages(line, ino, false)
@@ -142,7 +132,7 @@ impl Pool {
     /// [`Error::PagesElsewhere`].
     #[inline]
     pub(crate) fn pages_are_ours(&self, line: u64, ino: Ino) -> Result<()> {
-        if self.pm.load(line + COPIES) == 0 || planted!("bug-pages-written-past") {
+        if self.pm.load(LockRaw::copies.of(line)) == 0 || planted!("bug-pages-written-past") {
             return Ok(());
         }
         self.refuse_over_pages(line, ino, true)
@@ -170,7 +160,7 @@ impl Pool {
         let mut near = self.copies_near(line);
         let forgets = planted!("bug-pages-forgotten-by-all");
         if forgets || !near.any(|copy| line_of(self, copy.ino) == line) {
-            self.pm.runtime().store(line + COPIES, 0);
+            self.pm.runtime().store(LockRaw::copies.of(line), 0);
         }
     }
 
@@ -200,10 +190,10 @@ impl Pool {
             if !free || runtime.cas(off, KERNEL_COPY_FREE, taken).is_err() {
                 continue;
             }
-            runtime.write(off + INO, &[ino, kind, 1, now_ns(), 0, 0]);
+            runtime.write(KernelCopyRaw::ino.of(off), &[ino, kind, 1, now_ns(), 0, 0]);
             // Before the record counts, so that one that does is always in reach.
-            let reach = runtime.load(line + COPIES).max(probe + 1);
-            runtime.store(line + COPIES, reach);
+            let reach = runtime.load(LockRaw::copies.of(line)).max(probe + 1);
+            runtime.store(LockRaw::copies.of(line), reach);
             runtime.store(off, state(KERNEL_COPY_HELD, me));
             return Ok(off);
         }

@@ -25,8 +25,6 @@ use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::{Reference, Thing};
 use pmfs_format::LockRaw;
 
-const SEQUENCE: u64 = 8;
-
 impl Rescue for Pool {
     fn clean(&self, dead: &[Dead]) -> Result<Undone> {
         clean(self, dead)
@@ -141,9 +139,9 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
     let geometry = &pool.geometry;
     for line in (0..geometry.lock_count).map(|at| geometry.locks + at * LockRaw::SIZE) {
         if is_dead(runtime.load(line)) {
-            let sequence = runtime.load(line + SEQUENCE);
+            let sequence = runtime.load(LockRaw::sequence.of(line));
             if sequence & 1 == 1 {
-                runtime.store(line + SEQUENCE, sequence + 1);
+                runtime.store(LockRaw::sequence.of(line), sequence + 1);
             }
             owner::release(pool, line);
         }

@@ -5,22 +5,19 @@
 //! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
 use crate::error::Result;
-use crate::journal::lane::LAST_ID;
 use crate::medium::geometry::Geometry;
 use crate::medium::superblock::crc_of_parts;
 use crate::pool::Pool;
 use crate::share::header;
-use crate::share::slot::{SLOT_INCARNATION, TOKENS};
 use crate::space::bitmap::Bitmap;
 use crate::tables::annex::told_words;
 use crate::types::Run;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
 use pmfs_format::{
-    FileLockBucketRaw, FileLockRaw, GroupRaw, KernelCopyRaw, LINE_BYTES, LaneRaw, LockRaw,
-    OpenFileRaw,
+    At, FileLockBucketRaw, FileLockRaw, GroupRaw, KernelCopyRaw, LINE_BYTES, LaneRaw, LockRaw,
+    OpenFileRaw, RuntimeHeaderRaw, SlotRaw,
 };
-use std::mem::offset_of;
 use std::ops::Range;
 
 /// Nobody has counted so far.
@@ -74,7 +71,8 @@ impl Table {
     }
 }
 
-fn word(line: &[u8], at: usize) -> u64 {
+fn word<S>(line: &[u8], field: At<S, u64>) -> u64 {
+    let at = field.offset() as usize;
     u64::from_le_bytes(line[at..at + 8].try_into().expect("eight bytes"))
 }
 
@@ -86,46 +84,47 @@ fn tables(geometry: &Geometry) -> [Table; 10] {
     };
     let groups = |map: &crate::medium::geometry::BitmapPlace| {
         table(map.groups, map.group_count(), |line| {
-            word(line, offset_of!(GroupRaw, owner)) == 0
-                && word(line, offset_of!(GroupRaw, free)) <= GROUP_UNITS
-                && word(line, offset_of!(GroupRaw, regions)) <= GROUP_UNITS
+            word(line, GroupRaw::owner) == 0
+                && word(line, GroupRaw::free) <= GROUP_UNITS
+                && word(line, GroupRaw::regions) <= GROUP_UNITS
         })
     };
     [
         table(geometry.lane_lines, geometry.lanes, |line| {
-            word(line, offset_of!(LaneRaw, owner)) == 0
-                && word(line, offset_of!(LaneRaw, intents)) == 0
-                && word(line, LAST_ID as usize) < COUNT_MAX
+            word(line, LaneRaw::owner) == 0
+                && word(line, LaneRaw::intents) == 0
+                && word(line, LaneRaw::last_id) < COUNT_MAX
         }),
         table(geometry.locks, geometry.lock_count, |line| {
-            let sequence = word(line, offset_of!(LockRaw, sequence));
-            word(line, offset_of!(LockRaw, owner)) == 0 && sequence & 1 == 0 && sequence < COUNT_MAX
+            let sequence = word(line, LockRaw::sequence);
+            word(line, LockRaw::owner) == 0 && sequence & 1 == 0 && sequence < COUNT_MAX
         }),
         table(geometry.open, geometry.open_lines, |line| {
-            let mut words = (0..REFERENCES as usize).map(|at| word(line, at * 8));
-            words.all(|word| word == 0)
+            line[..REFERENCES as usize * 8]
+                .iter()
+                .all(|&byte| byte == 0)
         }),
         table(geometry.files, geometry.file_count(), |line| {
-            word(line, offset_of!(OpenFileRaw, owner)) == 0
-                && word(line, offset_of!(OpenFileRaw, ino)) == 0
-                && word(line, offset_of!(OpenFileRaw, generation)) < COUNT_MAX
+            word(line, OpenFileRaw::owner) == 0
+                && word(line, OpenFileRaw::ino) == 0
+                && word(line, OpenFileRaw::generation) < COUNT_MAX
         }),
         table(geometry.file_locks, geometry.file_lock_count(), |line| {
-            word(line, offset_of!(FileLockRaw, state)) & STATE_MASK == FILE_LOCK_FREE
+            word(line, FileLockRaw::state) & STATE_MASK == FILE_LOCK_FREE
         }),
         table(
             geometry.file_lock_buckets,
             geometry.file_lock_bucket_count(),
             |line| {
-                word(line, offset_of!(FileLockBucketRaw, owner)) == 0
-                    && word(line, offset_of!(FileLockBucketRaw, first)) == 0
-                    && word(line, offset_of!(FileLockBucketRaw, changes)) < COUNT_MAX
+                word(line, FileLockBucketRaw::owner) == 0
+                    && word(line, FileLockBucketRaw::first) == 0
+                    && word(line, FileLockBucketRaw::changes) < COUNT_MAX
             },
         ),
         table(
             geometry.kernel_copies,
             geometry.kernel_copy_count(),
-            |line| word(line, offset_of!(KernelCopyRaw, state)) & STATE_MASK == KERNEL_COPY_FREE,
+            |line| word(line, KernelCopyRaw::state) & STATE_MASK == KERNEL_COPY_FREE,
         ),
         table(geometry.annex_roots, ANNEX_ROOTS.div_ceil(8), |line| {
             line.iter().all(|&byte| byte == 0)
@@ -138,13 +137,15 @@ fn tables(geometry: &Geometry) -> [Table; 10] {
 /// No slot is marked, no lock of the whole pool is held, and what processes count on as they come has not run over.
 fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
     let mut slots = 0..pool.geometry.slot_count;
-    pool.pm.load(pool.geometry.header + TOKENS) < COUNT_MAX
+    pool.pm
+        .load(RuntimeHeaderRaw::tokens.of(pool.geometry.header))
+        < COUNT_MAX
         && header::words(pool)
             .iter()
             .all(|&off| pool.pm.load(off) == 0)
         && pool.pm.load(told_words(pool)[0]) == 0
         && slots.all(|slot| {
-            let incarnation = pool.geometry.slot(slot) + SLOT_INCARNATION;
+            let incarnation = SlotRaw::incarnation.of(pool.geometry.slot(slot));
             (Some(slot) == own || !pool.is_marked(slot)) && pool.pm.load(incarnation) < COUNT_MAX
         })
 }

@@ -5,9 +5,9 @@
 
 use crate::share::counting::Counting;
 use crate::share::member::Share;
-use crate::share::slot::SLOT_COUNTERS;
 use pmem::Protection;
 use pmem::counters::{self, Counters};
+use pmfs_format::SlotRaw;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl Share {
     /// As [`Share::count_all`], in a call that has just seen that it is.
     #[inline(always)]
     fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
-        let counters = self.geometry.slot(self.holder().slot) + SLOT_COUNTERS;
+        let counters = SlotRaw::reads.of(self.geometry.slot(self.holder().slot));
         let counts = counts.map(|(total, more)| (total as usize, more));
         let alone = self.counting.is_mine();
         let runtime = self.pm.runtime();
@@ -200,7 +200,7 @@ impl Share {
 
     /// The totals of a slot's holder.
     pub(crate) fn totals_of(&self, slot: u64) -> Totals {
-        let off = self.geometry.slot(slot) + SLOT_COUNTERS;
+        let off = SlotRaw::reads.of(self.geometry.slot(slot));
         Totals::from_words(self.pm.read(off))
     }
 }

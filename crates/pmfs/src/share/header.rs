@@ -1,12 +1,7 @@
 //! The lock words of the runtime header.
 
 use crate::medium::store::Store;
-
-const RECOVERY_OWNER: u64 = 8;
-const ANNEX_OWNER: u64 = 32;
-const RENAME_OWNER: u64 = 64;
-const GROW_OWNER: u64 = 128;
-const CLOSING_OWNER: u64 = 192;
+use pmfs_format::RuntimeHeaderRaw;
 
 /// All of them; the recovery lock first.
 pub(crate) fn words(store: &Store) -> [u64; 5] {
@@ -21,25 +16,25 @@ pub(crate) fn words(store: &Store) -> [u64; 5] {
 
 /// The lock of renames.
 pub(crate) fn rename_word(store: &Store) -> u64 {
-    store.geometry.header + RENAME_OWNER
+    RuntimeHeaderRaw::rename_owner.of(store.geometry.header)
 }
 
 /// The lock under which the inode table grows.
 pub(crate) fn grow_word(store: &Store) -> u64 {
-    store.geometry.header + GROW_OWNER
+    RuntimeHeaderRaw::grow_owner.of(store.geometry.header)
 }
 
 /// The lock under which blocks are taken for annexes.
 pub(crate) fn annex_word(store: &Store) -> u64 {
-    store.geometry.header + ANNEX_OWNER
+    RuntimeHeaderRaw::annex_owner.of(store.geometry.header)
 }
 
 /// The lock of those who clean up after others.
 pub(crate) fn recovery_word(store: &Store) -> u64 {
-    store.geometry.header + RECOVERY_OWNER
+    RuntimeHeaderRaw::recovery_owner.of(store.geometry.header)
 }
 
 /// The lock of those who close what the dead held open.
 pub(crate) fn closing_word(store: &Store) -> u64 {
-    store.geometry.header + CLOSING_OWNER
+    RuntimeHeaderRaw::closing_owner.of(store.geometry.header)
 }

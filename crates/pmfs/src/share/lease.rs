@@ -13,13 +13,9 @@
 
 use crate::clock::now_ns;
 use crate::share::member::Share;
+use pmfs_format::RuntimeHeaderRaw;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Of the runtime area's header: slots marked.
-const ARRIVALS: u64 = 136;
-/// There, too: the slot, plus one, of the mount with the lease. Slept on.
-const LEASE: u64 = 144;
 
 /// How long somebody who arrives waits for a mount that does not end its lease.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -35,12 +31,14 @@ pub struct Alone(u64);
 
 impl Share {
     fn arrivals(&self) -> u64 {
-        self.pm.runtime().load(self.geometry.header + ARRIVALS)
+        self.pm
+            .runtime()
+            .load(RuntimeHeaderRaw::arrivals.of(self.geometry.header))
     }
 
     /// A slot was marked: whoever was alone is not any more.
     pub(crate) fn count_arrival(&self) {
-        let word = self.geometry.header + ARRIVALS;
+        let word = RuntimeHeaderRaw::arrivals.of(self.geometry.header);
         let runtime = self.pm.runtime();
         let mut count = runtime.load(word);
         while let Err(found) = runtime.cas(word, count, count + 1) {
@@ -50,7 +48,7 @@ impl Share {
 
     /// After this process's arrival: waits until no mount's kernel remembers anything.
     pub(crate) fn wait_for_lease(&self) {
-        let word = self.geometry.header + LEASE;
+        let word = RuntimeHeaderRaw::lease.of(self.geometry.header);
         let runtime = self.pm.runtime();
         let began = Instant::now();
         while let Some(slot) = runtime.load(word).checked_sub(1) {
@@ -72,7 +70,7 @@ impl Share {
 
     /// Ends the lease of a slot, if it has one.
     pub(crate) fn drop_lease_of(&self, slot: u64) {
-        let word = self.geometry.header + LEASE;
+        let word = RuntimeHeaderRaw::lease.of(self.geometry.header);
         let runtime = self.pm.runtime();
         if runtime.load(word) == slot + 1 && runtime.cas(word, slot + 1, 0).is_ok() {
             runtime.wake_all(word);
@@ -80,7 +78,10 @@ impl Share {
     }
 
     pub(crate) fn has_lease(&self) -> bool {
-        let lease = self.pm.runtime().load(self.geometry.header + LEASE);
+        let lease = self
+            .pm
+            .runtime()
+            .load(RuntimeHeaderRaw::lease.of(self.geometry.header));
         lease == self.holder().slot + 1
     }
 
@@ -109,7 +110,7 @@ impl Share {
     }
 
     pub(crate) fn take_lease(&self, since: Alone) -> bool {
-        let word = self.geometry.header + LEASE;
+        let word = RuntimeHeaderRaw::lease.of(self.geometry.header);
         let runtime = self.pm.runtime();
         let mine = self.holder().slot + 1;
         if self.arrivals() != since.0 {
@@ -198,7 +199,7 @@ mod tests {
         assert!(began.elapsed() >= PATIENCE && !fs.has_lease());
         for left in [fs.pool().geometry.slot_count + 7, 3, u64::MAX] {
             let pool = other.pool();
-            let word = pool.geometry.header + LEASE;
+            let word = RuntimeHeaderRaw::lease.of(pool.geometry.header);
             let mut tries = 0..5;
             let at_once = tries.any(|_| {
                 pool.pm.runtime().store(word, left);
@@ -220,7 +221,7 @@ mod tests {
         assert!(fs.lease(since));
         fs.detach().unwrap();
         let other = mount(&path);
-        let word = other.pool().geometry.header + LEASE;
+        let word = RuntimeHeaderRaw::lease.of(other.pool().geometry.header);
         assert_eq!(other.pool().pm.load(word), 0);
     }
 }

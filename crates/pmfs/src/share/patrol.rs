@@ -16,9 +16,6 @@ const CALLS: u64 = 64;
 const INTERVAL_NS: u64 = 4_000_000;
 /// Slots that one look asks the kernel about, some microseconds each.
 const SLOTS: u64 = 32;
-/// Of the runtime area's header: when somebody last looked.
-#[cfg(not(feature = "record"))]
-const LOOKED: u64 = 24;
 
 #[cfg(feature = "record")]
 impl Share {
@@ -47,7 +44,7 @@ impl Share {
         }
         let now = now_ns();
         let runtime = self.pm.runtime();
-        let word = self.geometry.header + LOOKED;
+        let word = pmfs_format::RuntimeHeaderRaw::looked_ns.of(self.geometry.header);
         let last = runtime.load(word);
         // After a reboot it may lie in the future.
         if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {

@@ -11,30 +11,9 @@ use crate::share::member::Share;
 use pmem::Emulation;
 use pmem::slots::{ByteLock, Probe};
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
+use pmfs_format::{RuntimeHeaderRaw, SlotRaw};
 use std::path::Path;
 use std::sync::LazyLock;
-
-/// Fields of [`pmfs_format::SlotRaw`].
-pub(crate) const SLOT_STATE: u64 = 0;
-pub(crate) const SLOT_INCARNATION: u64 = 8;
-pub(crate) const SLOT_PID: u64 = 16;
-const SLOT_TOKEN: u64 = 24;
-const SLOT_COMMAND: u64 = 32;
-pub(crate) const SLOT_SINCE: u64 = 48;
-/// Counts requests to give pages back.
-pub(crate) const SLOT_ASKED: u64 = 56;
-/// The first of the counters.
-pub(crate) const SLOT_COUNTERS: u64 = 64;
-
-/// What medium it emulates.
-const SLOT_EMULATES: u64 = 144;
-
-/// In the runtime area's header: tokens given out.
-pub(crate) const TOKENS: u64 = 200;
-/// There, too: until when an emulated medium is busy.
-const BUSY_UNTIL: u64 = 208;
-/// There, too: one more than the greatest slot that was ever marked.
-const SLOTS_END: u64 = 216;
 
 /// A slot taken: whose, and the lock that keeps it.
 pub(crate) struct Taken {
@@ -58,7 +37,7 @@ impl Share {
         for slot in among {
             let off = self.geometry.slot(slot);
             let runtime = self.pm.runtime();
-            if runtime.load(off + SLOT_STATE) != SLOT_FREE {
+            if runtime.load(SlotRaw::state.of(off)) != SLOT_FREE {
                 continue;
             }
             let mut lock = None;
@@ -76,7 +55,7 @@ impl Share {
             }
             let holder = Holder {
                 slot,
-                incarnation: runtime.load(off + SLOT_INCARNATION) + 1,
+                incarnation: runtime.load(SlotRaw::incarnation.of(off)) + 1,
             };
             return Ok(Taken { holder, lock });
         }
@@ -89,9 +68,9 @@ impl Share {
         let runtime = self.pm.runtime();
         let token = if token == 0 { self.new_token() } else { token };
         let [first, second] = command_words();
-        runtime.store(off + SLOT_INCARNATION, holder.incarnation);
+        runtime.store(SlotRaw::incarnation.of(off), holder.incarnation);
         runtime.write(
-            off + SLOT_PID,
+            SlotRaw::pid.of(off),
             &[
                 u64::from(std::process::id()),
                 token,
@@ -101,27 +80,27 @@ impl Share {
                 0,
             ],
         );
-        runtime.write(off + SLOT_COUNTERS, &[0; Totals::WORDS]);
+        runtime.write(SlotRaw::reads.of(off), &[0; Totals::WORDS]);
         let asked = self.pm.mapping().emulation();
         runtime.write(
-            off + SLOT_EMULATES,
+            SlotRaw::emulates.of(off),
             &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
         );
         // Before the mark, which nobody may overlook.
         self.reach_slot(holder.slot);
-        runtime.store(off + SLOT_STATE, SLOT_LIVE);
+        runtime.store(SlotRaw::state.of(off), SLOT_LIVE);
         self.count_arrival();
     }
 
     /// Gives a slot back.
     pub(crate) fn free_slot(&self, slot: u64) {
         let off = self.geometry.slot(slot);
-        self.pm.runtime().store(off + SLOT_STATE, SLOT_FREE);
+        self.pm.runtime().store(SlotRaw::state.of(off), SLOT_FREE);
     }
 
     /// From here on whoever looks for processes looks at this slot, too.
     fn reach_slot(&self, slot: u64) {
-        let off = self.geometry.header + SLOTS_END;
+        let off = RuntimeHeaderRaw::slots_end.of(self.geometry.header);
         let runtime = self.pm.runtime();
         let mut end = runtime.load(off);
         while end <= slot {
@@ -134,7 +113,9 @@ impl Share {
 
     /// The slots that may be marked.
     pub(crate) fn slots(&self) -> std::ops::Range<u64> {
-        let end = self.pm.load(self.geometry.header + SLOTS_END);
+        let end = self
+            .pm
+            .load(RuntimeHeaderRaw::slots_end.of(self.geometry.header));
         0..end.min(self.geometry.slot_count)
     }
 
@@ -143,13 +124,13 @@ impl Share {
         let off = self.geometry.slot(slot);
         let runtime = self.pm.runtime();
         let [first, second] = command_words();
-        runtime.store(off + SLOT_PID, u64::from(std::process::id()));
-        runtime.write(off + SLOT_COMMAND, &[first, second]);
+        runtime.store(SlotRaw::pid.of(off), u64::from(std::process::id()));
+        runtime.write(SlotRaw::command.of(off), &[first, second]);
     }
 
     /// What medium the process in a slot emulates.
     pub(crate) fn slot_emulates(&self, slot: u64) -> Emulation {
-        let off = self.geometry.slot(slot) + SLOT_EMULATES;
+        let off = SlotRaw::emulates.of(self.geometry.slot(slot));
         let [read_ns, barrier_ns, write_bytes_per_s] = self.pm.read(off);
         Emulation {
             read_ns,
@@ -160,21 +141,21 @@ impl Share {
 
     /// Shares an emulated medium's bandwidth with all who have the pool.
     pub(crate) fn share_bandwidth(&self) {
-        let word = self.geometry.header + BUSY_UNTIL;
+        let word = RuntimeHeaderRaw::busy_until.of(self.geometry.header);
         self.pm.mapping().share_bandwidth(Some(word));
     }
 
     /// Not any more: what is in the runtime area is to stay as it is. `is_last`: nobody else has the pool.
     pub(crate) fn keep_bandwidth(&self, is_last: bool) {
         self.pm.mapping().share_bandwidth(None);
-        let word = self.geometry.header + BUSY_UNTIL;
+        let word = RuntimeHeaderRaw::busy_until.of(self.geometry.header);
         if is_last && self.pm.load(word) != 0 {
             self.pm.runtime().store(word, 0);
         }
     }
 
     fn new_token(&self) -> u64 {
-        let off = self.geometry.header + TOKENS;
+        let off = RuntimeHeaderRaw::tokens.of(self.geometry.header);
         let runtime = self.pm.runtime();
         let mut last = runtime.load(off);
         loop {
@@ -195,17 +176,19 @@ impl Share {
         if slot >= self.geometry.slot_count {
             return 0;
         }
-        self.pm.load(self.geometry.slot(slot) + SLOT_PID)
+        self.pm.load(SlotRaw::pid.of(self.geometry.slot(slot)))
     }
 
     /// The name of a slot's process as an owner of locks.
     pub(crate) fn slot_token(&self, slot: u64) -> u64 {
-        self.pm.load(self.geometry.slot(slot) + SLOT_TOKEN)
+        self.pm.load(SlotRaw::token.of(self.geometry.slot(slot)))
     }
 
     /// The name of the program in a slot.
     pub(crate) fn slot_command(&self, slot: u64) -> String {
-        let words = self.pm.read::<2>(self.geometry.slot(slot) + SLOT_COMMAND);
+        let words = self
+            .pm
+            .read::<2>(SlotRaw::command.of(self.geometry.slot(slot)));
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let end = bytes.iter().position(|&byte| byte == 0);
         String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
@@ -226,13 +209,13 @@ impl Share {
         self.is_marked(holder.slot)
             && self
                 .pm
-                .load(self.geometry.slot(holder.slot) + SLOT_INCARNATION)
+                .load(SlotRaw::incarnation.of(self.geometry.slot(holder.slot)))
                 == holder.incarnation
     }
 
     /// Whether a slot is marked as some process's.
     pub(crate) fn is_marked(&self, slot: u64) -> bool {
-        self.pm.load(self.geometry.slot(slot) + SLOT_STATE) != SLOT_FREE
+        self.pm.load(SlotRaw::state.of(self.geometry.slot(slot))) != SLOT_FREE
     }
 
     /// Whether a slot is marked as held by a process that is gone.
@@ -252,7 +235,7 @@ impl Share {
 
     /// Somebody looks at a slot's records: it is asked for one, or for its lease, or is to end.
     pub(crate) fn wake_revoker(&self, slot: u64) {
-        let asked = self.geometry.slot(slot) + SLOT_ASKED;
+        let asked = SlotRaw::asked.of(self.geometry.slot(slot));
         let runtime = self.pm.runtime();
         let mut count = runtime.load(asked);
         while let Err(found) = runtime.cas(asked, count, count.wrapping_add(1)) {
@@ -263,7 +246,8 @@ impl Share {
 
     /// Whether the slot is a mount's.
     pub(crate) fn is_mount(&self, slot: u64) -> bool {
-        slot < self.geometry.slot_count && self.pm.load(self.geometry.slot(slot) + SLOT_ASKED) != 0
+        slot < self.geometry.slot_count
+            && self.pm.load(SlotRaw::asked.of(self.geometry.slot(slot))) != 0
     }
 
     /// Whether the holder of an owner word is gone.
@@ -320,7 +304,7 @@ mod tests {
         let mem = pmem::Pmem::open(&path, &options.map).expect("the same bytes");
         let (raw, _) = crate::medium::superblock::load(&mem).expect("a superblock");
         let geometry = crate::medium::geometry::Geometry::of(&raw, mem.len()).expect("a geometry");
-        let busy = || mem.load(geometry.header + BUSY_UNTIL);
+        let busy = || mem.load(RuntimeHeaderRaw::busy_until.of(geometry.header));
         for (fs, name) in all.iter().zip([b"a", b"b"]) {
             let before = busy();
             fs.create(ROOT_INO, name, &NODE).expect("a file");

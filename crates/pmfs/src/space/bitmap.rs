@@ -15,9 +15,6 @@ use crate::types::{FreePages, Run};
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{GroupRaw, tree::FANOUT};
 
-/// Of [`GroupRaw`].
-const FREE: u64 = 8;
-const REGIONS: u64 = 16;
 /// Units in one line of bitmap: a 2 MiB region.
 pub(crate) const REGION: u64 = 512;
 
@@ -64,12 +61,16 @@ impl<'a> Bitmap<'a> {
 
     /// Free units of a group, at a glance.
     pub fn group_free(&self, group: u64) -> u64 {
-        self.share.pm.load(self.group_line(group) + FREE)
+        self.share
+            .pm
+            .load(GroupRaw::free.of(self.group_line(group)))
     }
 
     /// Whole free regions of a group, at a glance.
     pub fn group_regions(&self, group: u64) -> u64 {
-        self.share.pm.load(self.group_line(group) + REGIONS)
+        self.share
+            .pm
+            .load(GroupRaw::regions.of(self.group_line(group)))
     }
 
     /// Whether any region is free as a whole, at a glance.
@@ -112,10 +113,13 @@ impl<'a> Bitmap<'a> {
             true => count.wrapping_sub(by),
             false => count + by,
         };
-        runtime.store(line + FREE, adjusted(runtime.load(line + FREE), changed));
+        runtime.store(
+            GroupRaw::free.of(line),
+            adjusted(runtime.load(GroupRaw::free.of(line)), changed),
+        );
         if whole > 0 {
-            let regions = runtime.load(line + REGIONS);
-            runtime.store(line + REGIONS, adjusted(regions, whole));
+            let regions = runtime.load(GroupRaw::regions.of(line));
+            runtime.store(GroupRaw::regions.of(line), adjusted(regions, whole));
         }
     }
 
@@ -156,8 +160,8 @@ impl<'a> Bitmap<'a> {
             .sum();
         let runtime = self.share.pm.runtime();
         let line = self.group_line(group);
-        runtime.store(line + FREE, free);
-        runtime.store(line + REGIONS, self.count_regions(group));
+        runtime.store(GroupRaw::free.of(line), free);
+        runtime.store(GroupRaw::regions.of(line), self.count_regions(group));
     }
 
     /// Whole free regions of a group, counted.

@@ -23,11 +23,8 @@ use pmfs_format::runtime::{
     ANNEX_COUNT_MAX, ANNEX_FILE_ROOTS, ANNEX_LINES, ANNEX_LOCK_ROOTS, ANNEX_NODE, ANNEX_NODE_WORDS,
     ANNEX_REFERENCE_ROOTS, ANNEX_ROOTS,
 };
-use pmfs_format::{BLOCK_SHIFT, LINE_BYTES};
+use pmfs_format::{BLOCK_SHIFT, LINE_BYTES, RuntimeHeaderRaw};
 use std::ops::Range;
-
-const ANNEX_BLOCK: u64 = 40;
-const ANNEX_SLOT: u64 = 48;
 
 /// A table that has annexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +69,8 @@ fn first_line(annex: u64) -> u64 {
 
 /// The words of the header that tell of a block on its way.
 pub(crate) fn told_words(pool: &Pool) -> [u64; 2] {
-    [ANNEX_BLOCK, ANNEX_SLOT].map(|at| pool.geometry.header + at)
+    [RuntimeHeaderRaw::annex_block, RuntimeHeaderRaw::annex_slot]
+        .map(|word| word.of(pool.geometry.header))
 }
 
 impl Pool {
@@ -379,7 +377,7 @@ mod tests {
     use super::*;
     use crate::ROOT_INO;
     use crate::scratch::Scratch;
-    use crate::share::slot::SLOT_STATE;
+    use pmfs_format::SlotRaw;
     use pmfs_format::runtime::SLOT_FREE;
 
     /// Goal: who dies while he gives annexes back, as the last one, leaves a pool in which no block is lost and none is given out twice.
@@ -415,7 +413,7 @@ mod tests {
                 runtime.store(slot, 0);
             }
             runtime.store(
-                pool.geometry.slot(pool.holder().slot) + SLOT_STATE,
+                SlotRaw::state.of(pool.geometry.slot(pool.holder().slot)),
                 SLOT_FREE,
             );
             drop(writable);

@@ -2,7 +2,7 @@
 //! nothing of the engine, so that the tests of every face can make the same pools.
 
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_MORE, HASH_FIRST};
-use pmfs_format::inode::{ROOT_INO, offset};
+use pmfs_format::inode::ROOT_INO;
 use pmfs_format::superblock::{RUN_RECORD_OFFSET, STATE_CLEAN, STATE_OFFSET};
 use pmfs_format::tree::{BLOCK_MASK, FANOUT, NODE, PRESENT};
 use pmfs_format::{BLOCK_BYTES, DentryRaw, InodeRaw, SuperblockRaw};
@@ -94,7 +94,7 @@ impl Places {
         places.node(image, table, TABLE, &mut leaves);
         for block in leaves {
             for at in (block..block + BLOCK).step_by(InodeRaw::SIZE as usize) {
-                if word(image, at + offset::LINKS as usize) as u32 > 0 {
+                if word(image, at + InodeRaw::links.offset() as usize) as u32 > 0 {
                     places.inode(image, at);
                 }
             }
@@ -104,9 +104,9 @@ impl Places {
 
     fn inode(&mut self, image: &[u8], at: usize) {
         self.inodes.push(at);
-        let slot = at + offset::ROOT as usize;
+        let slot = at + InodeRaw::root.offset() as usize;
         let root = word(image, slot);
-        let mode = word(image, at + offset::MODE as usize) as u32 & 0o170_000;
+        let mode = word(image, at + InodeRaw::mode.offset() as usize) as u32 & 0o170_000;
         if root & PRESENT == 0 || !matches!(mode, 0o040_000 | 0o100_000 | 0o120_000) {
             return;
         }
@@ -346,11 +346,12 @@ impl Craft<'_> {
     }
 
     fn inode(&mut self) {
+        const MODE: u64 = InodeRaw::mode.offset();
         let places = self.places;
         let at = self.random.of(&places.inodes);
         let field = self.random.below(InodeRaw::SIZE as usize / 8) * 8;
         let value = match (field as u64, self.random.below(2)) {
-            (offset::MODE, 0) => {
+            (MODE, 0) => {
                 let kind = self.random.below(32) as u64;
                 word(&self.image, at + field) & !0xf000 | kind << 12
             }

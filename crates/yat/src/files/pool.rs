@@ -84,8 +84,8 @@ pub(crate) fn runtime_range(mem: &Pmem) -> Range<u64> {
         mem.peek(off as u64, &mut bytes);
         u64::from_le_bytes(bytes)
     };
-    let start = word(std::mem::offset_of!(SuperblockRaw, runtime_start));
-    let blocks = word(std::mem::offset_of!(SuperblockRaw, runtime_blocks));
+    let start = word(SuperblockRaw::runtime_start.offset() as usize);
+    let blocks = word(SuperblockRaw::runtime_blocks.offset() as usize);
     start * BLOCK_BYTES..(start + blocks) * BLOCK_BYTES
 }
 

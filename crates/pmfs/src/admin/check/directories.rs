@@ -8,9 +8,9 @@ use crate::inode::{Inode, is_kind};
 use crate::namespace::create::link_target;
 use crate::tree::visit::Piece;
 use crate::types::{Ino, mode};
-use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_MORE};
-use pmfs_format::inode::{ROOT_INO, SIZE_MASK, offset};
+use pmfs_format::inode::{ROOT_INO, SIZE_MASK};
+use pmfs_format::{BLOCK_SHIFT, InodeRaw};
 use std::collections::{HashMap, HashSet};
 
 /// One directory being looked at.
@@ -210,7 +210,7 @@ impl Checker<'_> {
             && let Ok(inode) = Inode::load(self.pool(), ino)
         {
             let text = format!("{at}: its '..' is {}", known.parent);
-            let fix = Fix::word(inode.off + offset::PARENT, dir);
+            let fix = Fix::word(InodeRaw::parent.of(inode.off), dir);
             self.find_to_fix(number::PARENT, text, fix);
         }
         self.inodes[dir as usize].named += 1;
@@ -237,7 +237,7 @@ impl Checker<'_> {
             self.inodes[ino as usize].kindless = false;
             self.inodes[ino as usize].misfit = false;
             let word = u64::from(inode.mode & 0xfff | told) | u64::from(inode.generation) << 32;
-            Fix::word(inode.off + offset::MODE, word)
+            Fix::word(InodeRaw::mode.of(inode.off), word)
         } else {
             Fix::word(record.off, record.renamed_to(ino, kind_of(known.kind)))
         };

@@ -12,9 +12,9 @@ use crate::tree::visit::{Piece, Visitor};
 use crate::tree::{NEITHER, Tree};
 use crate::types::Run;
 use crate::types::mode;
-use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, ROOT_INO, SIZE_MASK, SIZE_MAX, offset};
+use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, ROOT_INO, SIZE_MASK, SIZE_MAX};
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT};
-use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 use std::collections::HashSet;
 
 /// What check knows of an inode.
@@ -303,7 +303,7 @@ impl Checker<'_> {
             && let Err(error) = link_target(pool, &inode)
         {
             let text = format!("inode {ino}: {error}");
-            let fix = Fix::word(inode.off + offset::LINKS, 0);
+            let fix = Fix::word(InodeRaw::links.of(inode.off), 0);
             self.find_to_fix(number::SYMLINK, text, fix);
         }
     }
@@ -312,12 +312,12 @@ impl Checker<'_> {
     fn unused_bits(&mut self, inode: &Inode) {
         let ino = inode.ino;
         if inode.flags != 0 && inode.links > 0 {
-            let fix = Fix::word(inode.off + offset::LINKS, u64::from(inode.links));
+            let fix = Fix::word(InodeRaw::links.of(inode.off), u64::from(inode.links));
             self.find_to_fix(number::INODE, format!("inode {ino}: unknown flags"), fix);
         }
         if inode.mode >> 16 != 0 {
             let word = u64::from(inode.mode & 0xffff) | u64::from(inode.generation) << 32;
-            let fix = Fix::word(inode.off + offset::MODE, word);
+            let fix = Fix::word(InodeRaw::mode.of(inode.off), word);
             self.find_to_fix(
                 number::INODE,
                 format!("inode {ino}: unknown mode bits"),
@@ -377,7 +377,7 @@ impl Checker<'_> {
     }
 
     fn attributes(&mut self, inode: &Inode) {
-        let drop = || Fix::word(inode.off + offset::XATTR, 0);
+        let drop = || Fix::word(InodeRaw::xattr.of(inode.off), 0);
         match xattr::load(self.pool, inode) {
             Ok(_) if inode.xattr != 0 => {
                 let by = format!("the attributes of inode {}", inode.ino);
@@ -401,7 +401,7 @@ impl Checker<'_> {
             let Ok(inode) = Inode::load(self.pool, ino) else {
                 continue;
             };
-            let links = |count: u32| Fix::word(inode.off + offset::LINKS, u64::from(count));
+            let links = |count: u32| Fix::word(InodeRaw::links.of(inode.off), u64::from(count));
             if known.kindless {
                 // No name tells what it was.
                 self.fixes.push(links(0));
@@ -442,7 +442,7 @@ impl Checker<'_> {
             }
         }
         let links = if inode.is_dir() { 2 } else { 1 };
-        Some(Fix::word(inode.off + offset::LINKS, links))
+        Some(Fix::word(InodeRaw::links.of(inode.off), links))
     }
 
     pub(super) fn is_directory(&self, ino: u64) -> bool {

@@ -8,9 +8,9 @@ use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::Thing;
 use crate::types::FileId;
 use crate::types::Run;
-use pmfs_format::LockRaw;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::GROUP_UNITS;
+use pmfs_format::{LaneRaw, LockRaw};
 
 /// Findings of one kind that are told one by one.
 const TOLD: usize = 20;
@@ -113,7 +113,7 @@ impl Checker<'_> {
             if pm.load(line) != 0 {
                 found.push((number::LOCK_HELD, format!("lock {lock} is held")));
             }
-            if pm.load(line + 8) & 1 == 1 {
+            if pm.load(LockRaw::sequence.of(line)) & 1 == 1 {
                 found.push((number::SEQUENCE_ODD, format!("lock {lock} is mid-change")));
             }
         }
@@ -135,7 +135,7 @@ impl Checker<'_> {
         }
         for lane in 0..geometry.lanes {
             let line = geometry.lane_line(lane);
-            if pm.load(line) != 0 || pm.load(line + 24) != 0 {
+            if pm.load(line) != 0 || pm.load(LaneRaw::intents.of(line)) != 0 {
                 found.push((number::LANE_BUSY, format!("lane {lane} is in use")));
                 continue;
             }

@@ -6,11 +6,11 @@ use crate::journal::lane::{Lane, Zone};
 use crate::journal::log_entry::{Header, LogEntry};
 use crate::pool::Pool;
 use crate::share::holder::slot_of;
-use crate::share::slot::{SLOT_INCARNATION, SLOT_PID, SLOT_STATE};
 use pmfs_format::journal::{
     KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO, KIND_UNDO, KIND_UNDOS,
 };
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
+use pmfs_format::{LogEntryRaw, RuntimeHeaderRaw, SlotRaw};
 
 /// All lanes, in a line each.
 pub(super) fn lanes(pool: &Pool) -> Dumped {
@@ -60,10 +60,15 @@ pub(super) fn lane(pool: &Pool, index: u64) -> Result<Dumped> {
     shown.number("inode cursor", lane.inode_cursor());
     shown.number("spare block", lane.spare().unwrap_or(0));
     shown.number("working on inode", lane.working());
-    let used = (0..entries).filter(|at| pool.pm.load(log + at * 64 + 56) != 0);
+    let used = (0..entries).filter(|at| {
+        pool.pm
+            .load(LogEntryRaw::id.of(log + at * LogEntryRaw::SIZE))
+            != 0
+    });
     shown.list(
         "entries",
-        used.map(|at| entry(pool, log + at * 64)).collect(),
+        used.map(|at| entry(pool, log + at * LogEntryRaw::SIZE))
+            .collect(),
     );
     let intents = (0..lane.intent_count()).map(|record| {
         let mut one = Dumped::default();
@@ -87,7 +92,7 @@ fn entry(pool: &Pool, at: u64) -> Dumped {
     let line = pool.pm.read::<8>(at);
     let mut shown = Dumped::default();
     shown.address("at", at);
-    shown.number("id", line[7]);
+    shown.number("id", line[LogEntryRaw::id.word()]);
     let header = Header::read(&pool.pm, at);
     shown.number("place", header.place());
     let kind = match header.kind() {
@@ -134,26 +139,38 @@ pub(super) fn slots(pool: &Pool) -> Dumped {
     let mut shown = Dumped::default();
     shown.number("slots", geometry.slot_count);
     shown.number("runtime layout", load(geometry.header));
-    shown.text("recovery lock", owner(load(geometry.header + 8)));
-    shown.number("slots recovered", load(geometry.header + 16));
-    shown.text("rename lock", owner(load(geometry.header + 64)));
-    shown.text("grow lock", owner(load(geometry.header + 128)));
+    shown.text(
+        "recovery lock",
+        owner(load(RuntimeHeaderRaw::recovery_owner.of(geometry.header))),
+    );
+    shown.number(
+        "slots recovered",
+        load(RuntimeHeaderRaw::recoveries.of(geometry.header)),
+    );
+    shown.text(
+        "rename lock",
+        owner(load(RuntimeHeaderRaw::rename_owner.of(geometry.header))),
+    );
+    shown.text(
+        "grow lock",
+        owner(load(RuntimeHeaderRaw::grow_owner.of(geometry.header))),
+    );
     let taken = (0..geometry.slot_count).filter(|&slot| {
         let off = geometry.slot(slot);
-        load(off + SLOT_STATE) != SLOT_FREE || load(off + SLOT_INCARNATION) != 0
+        load(SlotRaw::state.of(off)) != SLOT_FREE || load(SlotRaw::incarnation.of(off)) != 0
     });
     let one = |slot| {
         let off = geometry.slot(slot);
         let mut one = Dumped::default();
         one.number("slot", slot);
-        let state = match load(off + SLOT_STATE) {
+        let state = match load(SlotRaw::state.of(off)) {
             SLOT_FREE => "free".to_owned(),
             SLOT_LIVE => "taken".to_owned(),
             other => format!("{other:#x}: can't be right"),
         };
         one.text("state", state);
-        one.number("incarnation", load(off + SLOT_INCARNATION));
-        one.number("pid", load(off + SLOT_PID));
+        one.number("incarnation", load(SlotRaw::incarnation.of(off)));
+        one.number("pid", load(SlotRaw::pid.of(off)));
         one
     };
     shown.list("slot", taken.map(one).collect());

@@ -12,8 +12,8 @@ use crate::tree::Tree;
 use crate::tree::entry::Entry;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::{Ino, mode};
-use pmfs_format::inode::{TABLE_INO, offset};
-use pmfs_format::{BLOCK_SHIFT, directory::BUCKET_LINES};
+use pmfs_format::inode::TABLE_INO;
+use pmfs_format::{BLOCK_SHIFT, InodeRaw, directory::BUCKET_LINES};
 
 /// One inode.
 pub(super) fn inode(pool: &Pool, ino: Ino) -> Result<Dumped> {
@@ -53,7 +53,7 @@ pub(super) fn inode(pool: &Pool, ino: Ino) -> Result<Dumped> {
             Err(error) => shown.text("target", error),
         }
     }
-    shown.address("xattr", pool.pm.load(inode.off + offset::XATTR));
+    shown.address("xattr", pool.pm.load(InodeRaw::xattr.of(inode.off)));
     match xattr::load(pool, &inode) {
         Err(error) => shown.text("attributes", error),
         Ok(attributes) => {

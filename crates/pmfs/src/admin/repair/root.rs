@@ -8,7 +8,8 @@ use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::types::mode;
-use pmfs_format::inode::{ROOT_INO, offset};
+use pmfs_format::InodeRaw;
+use pmfs_format::inode::ROOT_INO;
 
 /// Makes inode 2 a directory with links.
 ///
@@ -19,7 +20,7 @@ pub(super) fn renew(pool: &Pool) -> Result<()> {
     match Inode::load(pool, ROOT_INO) {
         Ok(root) if root.mode & !0o7777 == mode::S_IFDIR => {
             restore.words(root.off, &[0]);
-            restore.words(root.off + offset::LINKS, &[2]);
+            restore.words(InodeRaw::links.of(root.off), &[2]);
         }
         Ok(root) => write(pool, &restore, root.off, Entry(root.root)),
         Err(Error::Stale) => {
@@ -46,6 +47,6 @@ fn write(pool: &Pool, restore: &Restore<'_>, off: u64, tree: Entry) {
         xattr: 0,
     };
     let mut words = new.words(1, pool.clock.now_ns());
-    words[(offset::LINKS / 8) as usize] = 2;
+    words[InodeRaw::links.word()] = 2;
     restore.words(off, &words);
 }

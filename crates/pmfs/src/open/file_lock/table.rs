@@ -15,17 +15,8 @@ use pmfs_format::runtime::{
     FILE_LOCK_CLASS_SHIFT, FILE_LOCK_FREE, FILE_LOCK_HELD, FILE_LOCK_PID_SHIFT,
     FILE_LOCK_SLOT_SHIFT, FILE_LOCK_TAKEN, FILE_LOCK_WAITING, FILE_LOCK_WRITE,
 };
+use pmfs_format::{FileLockBucketRaw, FileLockRaw};
 use std::sync::atomic::Ordering;
-
-const STATE: u64 = 0;
-const NEXT: u64 = 8;
-const START: u64 = 24;
-const END: u64 = 32;
-const TOKEN: u64 = 48;
-const ID: u64 = 56;
-
-const FIRST: u64 = 8;
-const CHANGES: u64 = 16;
 
 const STATE_MASK: u64 = 0xff;
 
@@ -176,19 +167,21 @@ impl<'a> Bucket<'a> {
 
     /// Whether the bucket has no record, without its lock.
     pub fn is_empty(pool: &Pool, ino: Ino) -> bool {
-        pool.pm.load(bucket_of(pool, ino) + FIRST) == 0
+        pool.pm
+            .load(FileLockBucketRaw::first.of(bucket_of(pool, ino)))
+            == 0
     }
 
     /// The records of the chain.
     pub fn records(&self) -> Vec<Record> {
         let mut found = Vec::new();
-        let mut next = self.pool.pm.load(self.off + FIRST);
+        let mut next = self.pool.pm.load(FileLockBucketRaw::first.of(self.off));
         let most = self.pool.geometry.file_lock_count() + Table::FileLocks.lines();
         while let Some(index) = next.checked_sub(1)
             && let Some(at) = line(self.pool, index)
         {
             found.push(record(self.pool, index, at));
-            next = self.pool.pm.load(at.off + NEXT);
+            next = self.pool.pm.load(FileLockRaw::next.of(at.off));
             if found.len() as u64 > most {
                 break;
             }
@@ -262,12 +255,12 @@ impl<'a> Bucket<'a> {
         let mode = u64::from(lock.kind == LockKind::Write)
             | (lock.owner.class as u64) << FILE_LOCK_CLASS_SHIFT
             | u64::from(lock.pid) << FILE_LOCK_PID_SHIFT;
-        let first = self.pool.pm.load(self.off + FIRST);
+        let first = self.pool.pm.load(FileLockBucketRaw::first.of(self.off));
         if planted!("bug-lock-linked-first") {
-            runtime.store(self.off + FIRST, index + 1);
+            runtime.store(FileLockBucketRaw::first.of(self.off), index + 1);
         }
         runtime.write(
-            off + NEXT,
+            FileLockRaw::next.of(off),
             &[
                 first,
                 lock.ino,
@@ -278,8 +271,8 @@ impl<'a> Bucket<'a> {
                 lock.owner.id,
             ],
         );
-        runtime.store(self.off + FIRST, index + 1);
-        runtime.store(off + STATE, state_word(state, slot));
+        runtime.store(FileLockBucketRaw::first.of(self.off), index + 1);
+        runtime.store(FileLockRaw::state.of(off), state_word(state, slot));
         Record {
             index,
             line,
@@ -293,8 +286,8 @@ impl<'a> Bucket<'a> {
     pub fn shrink(&self, record: &Record, range: LockRange) {
         let off = record.line.off;
         let runtime = self.pool.pm.runtime();
-        runtime.store(off + START, range.start);
-        runtime.store(off + END, range.end);
+        runtime.store(FileLockRaw::start.of(off), range.start);
+        runtime.store(FileLockRaw::end.of(off), range.end);
     }
 
     /// Unlinks a record, if it is linked, and frees it.
@@ -302,20 +295,23 @@ impl<'a> Bucket<'a> {
         let runtime = self.pool.pm.runtime();
         let off = record.line.off;
         let mine = Some(self.pool.holder().slot);
-        runtime.store(off + STATE, state_word(FILE_LOCK_TAKEN, mine));
-        let mut link = self.off + FIRST;
+        runtime.store(
+            FileLockRaw::state.of(off),
+            state_word(FILE_LOCK_TAKEN, mine),
+        );
+        let mut link = FileLockBucketRaw::first.of(self.off);
         for _ in 0..=self.pool.geometry.file_lock_count() + Table::FileLocks.lines() {
             let Some(at) = self.pool.pm.load(link).checked_sub(1) else {
                 break;
             };
             if at == record.index {
-                runtime.store(link, self.pool.pm.load(off + NEXT));
+                runtime.store(link, self.pool.pm.load(FileLockRaw::next.of(off)));
                 break;
             }
             let Some(next) = line(self.pool, at) else {
                 break;
             };
-            link = next.off + NEXT;
+            link = FileLockRaw::next.of(next.off);
         }
         self.free(record.line);
     }
@@ -324,7 +320,10 @@ impl<'a> Bucket<'a> {
     pub fn bequeath(&self, record: &Record, slot: u64) {
         let off = record.line.off;
         let word = state_word(record.state, Some(slot));
-        self.pool.pm.runtime().store(off + STATE, word);
+        self.pool
+            .pm
+            .runtime()
+            .store(FileLockRaw::state.of(off), word);
     }
 
     /// Whose a record is, from now on. The slot first: should this thread die in between, the record ends with a successor that
@@ -335,21 +334,21 @@ impl<'a> Bucket<'a> {
         }
         let off = record.line.off;
         let runtime = self.pool.pm.runtime();
-        runtime.store(off + TOKEN, owner.token);
-        runtime.store(off + ID, owner.id);
+        runtime.store(FileLockRaw::token.of(off), owner.token);
+        runtime.store(FileLockRaw::id.of(off), owner.id);
     }
 
     /// The count of changes, to sleep on.
     pub fn changes(&self) -> u64 {
-        self.pool.pm.load(self.off + CHANGES)
+        self.pool.pm.load(FileLockBucketRaw::changes.of(self.off))
     }
 
     /// Something was given up: who waits looks again.
     pub fn changed(&self, waiters: bool) {
         let runtime = self.pool.pm.runtime();
-        runtime.store(self.off + CHANGES, self.changes() + 1);
+        runtime.store(FileLockBucketRaw::changes.of(self.off), self.changes() + 1);
         if waiters {
-            runtime.wake_all(self.off + CHANGES);
+            runtime.wake_all(FileLockBucketRaw::changes.of(self.off));
         }
     }
 }
@@ -362,7 +361,7 @@ pub(crate) struct Claimed {
 
 /// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Whether a signal came.
 pub(crate) fn sleep(pool: &Pool, ino: Ino, seen: u64, timeout: std::time::Duration) -> bool {
-    let off = bucket_of(pool, ino) + CHANGES;
+    let off = FileLockBucketRaw::changes.of(bucket_of(pool, ino));
     pool.pm.runtime().wait(off, seen as u32, timeout)
 }
 

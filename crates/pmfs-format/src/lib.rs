@@ -33,7 +33,7 @@ pub use journal::LogEntryRaw;
 pub use layout::{At, Field, Structure};
 pub use runtime::{
     FileLockBucketRaw, FileLockRaw, GroupRaw, IntentRaw, KernelCopyRaw, LaneRaw, LockRaw,
-    OpenFileRaw, RuntimeHeaderRaw, SlotRaw,
+    OpenFileRaw, OpenLineRaw, RuntimeHeaderRaw, SlotRaw,
 };
 pub use superblock::{RunRecordRaw, SuperblockRaw};
 
@@ -57,6 +57,7 @@ pub fn structures() -> Vec<Structure> {
         LaneRaw::structure(),
         IntentRaw::structure(),
         LockRaw::structure(),
+        OpenLineRaw::structure(),
         OpenFileRaw::structure(),
         FileLockRaw::structure(),
         FileLockBucketRaw::structure(),

@@ -228,6 +228,21 @@ on_media! {
     }
 }
 
+/// References that a line of the open table has room for.
+pub const OPEN_LINE_REFERENCES: u64 = 7;
+
+on_media! {
+    /// A line of the open table, which tells which process has which inode or open file: a thing's reference stands in
+    /// the line that its hash chooses, or in one behind it.
+    pub struct OpenLineRaw[64] {
+        /// Thing, slot plus one, and how often that process has it; 0: free.
+        @ 0 references: [u64; OPEN_LINE_REFERENCES as usize],
+        /// Bit 0: something that belonged here had to go to the next line. Bit 1, of a thing's first line: a process has had it
+        /// by several references.
+        @ 56 notes: u64,
+    }
+}
+
 on_media! {
     /// An open file: what descriptors that came of one open share (an "open file description"). Which processes have
     /// it is told by words of the open table.

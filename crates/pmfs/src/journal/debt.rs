@@ -97,7 +97,7 @@ mod tests {
     fn debts(fs: &Fs) -> Vec<Option<Debt>> {
         let g = &fs.pool().geometry;
         let lines = (0..g.lock_count).map(|lock| g.locks + lock * LockRaw::SIZE);
-        let word = std::mem::offset_of!(LockRaw, debt) as u64;
+        let word = LockRaw::debt.offset();
         lines
             .map(|line| Debt::load(fs.pool(), line + word))
             .collect()

@@ -16,7 +16,7 @@ use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
 use pmfs_format::{
     At, FileLockBucketRaw, FileLockRaw, GroupRaw, KernelCopyRaw, LINE_BYTES, LaneRaw, LockRaw,
-    OpenFileRaw, RuntimeHeaderRaw, SlotRaw,
+    OpenFileRaw, OpenLineRaw, RuntimeHeaderRaw, SlotRaw,
 };
 use std::ops::Range;
 
@@ -24,8 +24,6 @@ use std::ops::Range;
 const COUNT_MAX: u64 = 1 << 62;
 /// Of a record's state: what it is, beside whose.
 const STATE_MASK: u64 = 0xffff_ffff;
-/// Words of a line of the open table that name who has what.
-const REFERENCES: u64 = 7;
 
 /// The runtime area's checksum, if nothing in it is anybody's.
 ///
@@ -100,7 +98,7 @@ fn tables(geometry: &Geometry) -> [Table; 10] {
             word(line, LockRaw::owner) == 0 && sequence & 1 == 0 && sequence < COUNT_MAX
         }),
         table(geometry.open, geometry.open_lines, |line| {
-            line[..REFERENCES as usize * 8]
+            line[..OpenLineRaw::notes.offset() as usize]
                 .iter()
                 .all(|&byte| byte == 0)
         }),

@@ -10,10 +10,9 @@ use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tables::annex::{Line, Table};
 use crate::types::Ino;
-use pmfs_format::runtime::ANNEX_LINES;
+use pmfs_format::OpenLineRaw;
+use pmfs_format::runtime::{ANNEX_LINES, OPEN_LINE_REFERENCES};
 
-const WORDS: u64 = 7;
-const NOTES: u64 = 56;
 /// Note: something went to the next line.
 const GOES_ON: u64 = 1;
 /// Note, of the first line of a thing: a process has had it by several words.
@@ -108,14 +107,14 @@ impl Pool {
         let (mut off, mut annex) = (self.open_line(thing, 0), None);
         let mut probe = 0;
         loop {
-            for word in 0..WORDS {
+            for word in 0..OPEN_LINE_REFERENCES {
                 let off = off + word * 8;
                 let found = look(Line { off, annex });
                 if found.is_some() {
                     return found;
                 }
             }
-            if self.pm.load(off + NOTES) & GOES_ON == 0 {
+            if self.pm.load(OpenLineRaw::notes.of(off)) & GOES_ON == 0 {
                 return None;
             }
             probe += 1;
@@ -213,7 +212,7 @@ impl Pool {
         let mine = thing.key() | (slot + 1) << SLOT_SHIFT | count << COUNT_SHIFT;
         for probe in 0..PROBES.min(self.geometry.open_lines) {
             let line = self.open_line(thing, probe);
-            for off in (0..WORDS).map(|word| line + word * 8) {
+            for off in (0..OPEN_LINE_REFERENCES).map(|word| line + word * 8) {
                 if runtime.load(off) == 0 && runtime.cas(off, 0, mine).is_ok() {
                     return Ok(());
                 }
@@ -239,7 +238,7 @@ impl Pool {
                 let Some(line) = self.annex_line(annex, (first + probe) % ANNEX_LINES) else {
                     return Err(Error::TooManyOpen);
                 };
-                for off in (0..WORDS).map(|word| line.off + word * 8) {
+                for off in (0..OPEN_LINE_REFERENCES).map(|word| line.off + word * 8) {
                     if runtime.load(off) == 0 && runtime.cas(off, 0, word).is_ok() {
                         return Ok(());
                     }
@@ -261,9 +260,9 @@ impl Pool {
     #[cfg_attr(feature = "record", track_caller)]
     fn note(&self, line: u64, what: u64) {
         let runtime = self.pm.runtime();
-        let mut notes = runtime.load(line + NOTES);
+        let mut notes = runtime.load(OpenLineRaw::notes.of(line));
         while notes & what == 0 {
-            match runtime.cas(line + NOTES, notes, notes | what) {
+            match runtime.cas(OpenLineRaw::notes.of(line), notes, notes | what) {
                 Ok(_) => return,
                 Err(found) => notes = found,
             }
@@ -272,7 +271,9 @@ impl Pool {
 
     /// Whether this process has it by another word than the one at `word`.
     fn has_by_another(&self, thing: Thing, word: u64) -> bool {
-        let notes = self.pm.load(self.open_line(thing, 0) + NOTES);
+        let notes = self
+            .pm
+            .load(OpenLineRaw::notes.of(self.open_line(thing, 0)));
         let slot = self.holder().slot;
         let other = |line: Line| {
             let found = self.pm.load(line.off);
@@ -328,7 +329,8 @@ impl Pool {
 
     /// All words in use.
     pub(crate) fn references(&self) -> impl Iterator<Item = Reference> + '_ {
-        let words = (0..self.geometry.open_lines * 8).filter(|word| word % 8 < WORDS);
+        let words =
+            (0..self.geometry.open_lines * 8).filter(|word| word % 8 < OPEN_LINE_REFERENCES);
         let own = words.map(|word| Line {
             off: self.geometry.open + word * 8,
             annex: None,
@@ -336,7 +338,7 @@ impl Pool {
         let more = self
             .lines_in_annexes(Table::References)
             .flat_map(|(_, line)| {
-                (0..WORDS).map(move |word| Line {
+                (0..OPEN_LINE_REFERENCES).map(move |word| Line {
                     off: line.off + word * 8,
                     ..line
                 })

@@ -59,7 +59,8 @@ library() { "$steps" library "$bin/libpmfs_c.so" "$scratch/pool"; }
 below_run() { "$bin/pmfs" run --pool "$scratch/pool" --at "$scratch/at" -o flush=always,noatime "$@"; }
 mounted() { below_run -- "$steps" system "$scratch/at"; }
 mountless() { below_run --no-mount -- "$steps" system "$scratch/at"; }
-start() { below_run -- "$steps" start /bin/true; }
+# Of several runs too, as what a start finds mapped differs by a page or two from run to run.
+start() { for _ in 1 2 3 4 5; do below_run -- "$steps" start /bin/true; done | sort -t $'\t' -k 2n | head -n 1; }
 
 # compare TITLE MODE ALLOWED MORE: each row of a mode in both builds; more than ALLOWED times as much and MORE fails.
 compare() {

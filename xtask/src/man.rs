@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Command;
 use clap_mangen::Man;
 
-/// A command that is called by another name too, and what its page says of that.
+/// A command with another name, and the section of its page about that name.
 struct Called {
     command: &'static str,
     name: &'static str,
@@ -29,24 +29,24 @@ and, with this line in /etc/fstab, mount /mnt/p:
 
   /var/pmem/pool  /mnt/p  pmfs  defaults,noauto,nofail  0  2
 
-As mount.pmfs it takes mount(8)'s -s (leave out options that nobody knows), -f (mount nothing, only
-check), -n and -v, prints nothing unless -v is given, and ends with 0, 1 (wrong usage) or 32 (not
-mounted). The kernel's name of the type is fuse.pmfs, which findmnt -t and umount -t want.",
+As mount.pmfs it takes mount(8)'s -s (leave out unknown options), -f (check only, mount nothing), -n and
+-v. It prints nothing unless -v is given, and ends with 0, 1 (wrong usage) or 32 (not mounted). The
+kernel's name of the type is fuse.pmfs; findmnt -t and umount -t take that name.",
     },
     Called {
         command: "umount",
         name: "umount.pmfs",
         text: "\
-As umount.pmfs it takes umount(8)'s -l; -f, -n, -r and -v mean nothing here. umount(8) itself works too;
-it does not wait until the pool is closed, as this command does.",
+As umount.pmfs it takes umount(8)'s -l; -f, -n, -r and -v have no effect. umount(8) itself works too, but
+does not wait until the pool is closed, as this command does.",
     },
     Called {
         command: "fsck",
         name: "fsck.pmfs",
         text: "\
 fsck(8) calls it as fsck.pmfs, so fsck -t pmfs POOL works, and fsck -A for a line in /etc/fstab. As
-fsck.pmfs it takes -f, -r and -C FD as well, which mean nothing here: every check is a full one, nothing
-is asked back. Wrong usage is exit code 16 then.",
+fsck.pmfs it takes -f, -r and -C FD as well, without effect: every check is a full one and asks nothing.
+Wrong usage is exit code 16 then.",
     },
     Called {
         command: "mkfs",
@@ -56,7 +56,7 @@ mkfs(8) calls it as mkfs.pmfs:
 
   mkfs -t pmfs /var/pmem/pool 1G
 
-The size may stand behind the pool then; without a unit it counts KiB, as with mkfs.ext4(8).",
+The size may follow the pool then. Without a unit it counts KiB, as with mkfs.ext4(8).",
     },
 ];
 

@@ -1,4 +1,4 @@
-//! What can be typed. Each argument is defined once, here; help and parsing read the same lines.
+//! The command line. Each argument is defined once, here; help and parsing read the same lines.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use crate::size::Size;
 #[derive(Parser)]
 #[command(name = "pmfs", version, verbatim_doc_comment, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -36,77 +36,77 @@ pub enum Command {
     Umount(Umount),
     /// Run a program whose files below a directory are in a pool, without system calls
     #[command(after_help = "\
-Example: a build in a pool, with what it did to it:
+Example: a build in a pool, and its effect on the pool:
 
   pmfs run --pool /dev/shm/pool --at /mnt/pool --stats -- make -C /mnt/pool/src
 
-And one whose temporary files are in a pool that is made for it, and goes with it:
+And one whose temporary files are in a pool that is made for it, and removed after it:
 
   pmfs run --temp 2G -- make test
 
-The program and all that it starts reach these files by load and store; what can't (static and set-uid programs, for \
-example) uses the mount, which is made for the time if there is none. The exit code is the program's; 126: it can't be \
-run, 127: there is none of that name.
+The program, and every program that it starts, reaches these files by load and store. Programs that can't (static and \
+set-uid programs, for example) use the mount. It is made for the time of the run if there is none. The exit code is the \
+program's; 126: it can't be run, 127: there is none of that name.
 
-Where FUSE can't be had there is no mount, as with --no-mount: then DIR is a name for these programs alone, and what \
-needs a mount is refused (docs/SEMANTICS.md, Without a mount).
+Without FUSE, and with --no-mount, there is no mount. DIR is then a name for these programs alone, and calls that need a \
+mount are refused (docs/SEMANTICS.md, Without a mount).
 
-PMFS_LOG names a file that is told why a program uses the mount, and what was refused without one. PMFS_PATCH names \
-further libraries that make system calls of their own, with colons between; PMFS_PATCH_MODE=place overwrites their calls \
+PMFS_LOG names a log file: why a program uses the mount, and the calls refused without one. PMFS_PATCH names \
+further libraries that make system calls of their own, with colons between. PMFS_PATCH_MODE=place overwrites their calls \
 instead of mapping patched images.")]
     Run(Run),
     /// Check a pool that is not mounted, and repair it
     #[command(
-        after_help = "Exit codes: 0 clean, 1 repaired, 4 something is wrong and left, 8 could not be checked.\n\
-                      Findings have numbers, which docs/FSCK.md explains. A repair throws away what can't be right:\n\
-                      copy the pool file first (cp --sparse=always POOL COPY) if it is dear to you."
+        after_help = "Exit codes: 0 clean, 1 repaired, 4 findings left, 8 could not be checked.\n\
+                      Findings have numbers, which docs/FSCK.md explains. A repair throws away impossible data:\n\
+                      copy a valuable pool file first (cp --sparse=always POOL COPY)."
     )]
     Fsck(Fsck),
-    /// Show what a pool is: size, space, medium, what it survives
+    /// Show a pool's size, space, medium and durability
     #[command(after_help = "\
-Example: how much is free in pages of 2 MiB, of a pool that may be mounted:
+Example: the free space in pages of 2 MiB, of a pool that may be mounted:
 
   pmfs info --json /dev/shm/pool | jq .free_2m_pages
 
-A pool that is mounted or in use is only looked at. One that a crash has left is recovered first.")]
+A pool that is mounted or in use is only read. A pool that a crash has left is recovered first.")]
     Info(Info),
-    /// Show what each process does to a pool: calls, bytes, barriers, waits
+    /// Show each process's load on a pool: calls, bytes, barriers, waits
     #[command(after_help = "\
-Example: who makes most changes, and how much of their time they wait for others:
+Example: the processes with most changes, and the part of their time that they wait for others:
 
   pmfs top /dev/shm/pool
   pmfs top --json --count 2 /dev/shm/pool | jq '.processes[] | {pid, command, rates}'
 
-On a terminal it goes on until Ctrl-C; else one round is shown, over the time since each process opened the pool.")]
+On a terminal it runs until Ctrl-C. Otherwise it shows one round, over the time since each process opened the pool.")]
     Top(Top),
-    /// List what is in a pool
+    /// List files of a pool
     Ls(Ls),
     /// Copy files out of a pool
     Get(Get),
     /// Copy files into a pool
     Put(Put),
-    /// List pools: those that are mounted, and pool files where such are kept
+    /// List pools: mounted ones, and pool files in the usual places
     List(List),
-    /// Delete pools that nobody uses
+    /// Delete pools that are not in use
     Rm(Rm),
-    /// Write a pool, mounted or not, to a file as it is at one instant
+    /// Write a pool, mounted or not, to a file: its state at one instant
     Save(Save),
-    /// Make a pool from what save wrote
+    /// Make a pool from a file of save
     Load(Load),
     /// Part of a mount: its stdin is a socket to the daemon, its stdout the device
     #[command(hide = true)]
     DropPages,
-    /// Show structures of a pool as they stand, without changing it
+    /// Show structures of a pool without changing it
     Dump(Dump),
     /// Make a pool that is not mounted larger
     Grow(Grow),
     /// Make large pages of small ones and whole regions of free space, while the pool is in use
     Defrag(Defrag),
-    /// See what this machine has of what PMFS needs, and how to get the rest
+    /// Check this machine for the needs of PMFS, and say how to meet them
     #[command(
-        after_help = "Exit codes: 0 all that is needed is there, 1 something is missing. Nothing is changed.\n\
-                      What is optional is not needed to make and mount pools; \"missing\" is. Below each stands the\n\
-                      command that mends it."
+        after_help = "Exit codes: 0 every need is met, 1 one is missing. Nothing is changed.\n\
+                      Optional parts are not needed to make and mount pools; \"missing\" ones are. Below each is the\n\
+                      command that installs it."
     )]
     Doctor(Doctor),
 }
@@ -116,20 +116,20 @@ On a terminal it goes on until Ctrl-C; else one round is shown, over the time si
 pub struct Mkfs {
     /// The pool file: on tmpfs, hugetlbfs, a DAX file system or any other; or a DAX device
     pub pool: PathBuf,
-    /// Size of the pool, like 512M, 1G, 1.5T; may be left out if the file has one
+    /// Size of the pool, like 512M, 1G, 1.5T; optional if the file has one
     #[arg(long, short, value_name = "SIZE")]
     pub size: Option<Size>,
     /// Overwrite a pool, or any other file that is not empty
     #[arg(long, short)]
     pub force: bool,
-    /// Don't allocate all of the file now; space is taken as it is used, and may run out
+    /// Don't allocate the file now; space is taken when it is used, and may run out
     #[arg(long)]
     pub sparse: bool,
-    /// How many files there can be [default: by size]
+    /// The most files that the pool can have [default: by size]
     #[arg(long, value_name = "N")]
     pub inodes: Option<u64>,
-    /// How many files can be open, with half as many locks, before tables take free
-    /// space: 168 bytes each, and a longer end of each program [default: by size]
+    /// The open files, and half as many locks, for which tables have room before they take free space: 168 bytes
+    /// each, and a longer end of each program [default: by size]
     #[arg(long, value_name = "N")]
     pub open_files: Option<u64>,
     /// Print the result as JSON
@@ -148,13 +148,12 @@ pub struct Mount {
     /// Mount options, comma-separated; may be given several times (see below)
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
-    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or
-    /// figures, like read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through
-    /// mappings are as fast as ever (docs/EMULATION.md)
+    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
-    /// What keeps stray stores away from the pool: auto (keys, where there are any), none,
-    /// keys (protection keys), or pages (mprotect around each change: slow, for comparison)
+    /// Protection of the pool against stray stores: auto (keys, where there are any), none, keys (protection keys), or
+    /// pages (mprotect around each change: slow, for comparison)
     #[arg(long, value_name = "HOW")]
     pub protect: Option<ProtectMode>,
     /// Stay in the foreground, with the log on stderr; Ctrl-C unmounts
@@ -169,7 +168,7 @@ pub struct Mount {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-    /// Check all that can be checked beforehand, and mount nothing (mount -f)
+    /// Make all checks that need no mount, and mount nothing (mount -f)
     #[arg(long, hide = true)]
     pub fake: bool,
     /// This process is the background process; its stdout is a pipe to the one that started it.
@@ -181,7 +180,7 @@ pub struct Mount {
     /// Remove these files and empty directories when the mount has ended.
     #[arg(long, hide = true)]
     pub and_remove: Vec<PathBuf>,
-    /// mount(8) asks: it names only what differs from its own defaults, which are suid and dev.
+    /// mount(8) asks: it leaves out its own defaults, which are suid and dev.
     #[arg(long, hide = true)]
     pub by_mount8: bool,
 }
@@ -191,10 +190,10 @@ pub struct Mount {
 pub struct Umount {
     /// The directory that a pool is mounted on
     pub dir: PathBuf,
-    /// Take it away though it is in use; it ends when the last open file is closed
+    /// Detach it while it is in use; it ends when the last open file is closed
     #[arg(long, short)]
     pub lazy: bool,
-    /// How long the process that serves it may take to close the pool
+    /// Seconds that the serving process may take to close the pool
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub wait: u32,
     /// Print nothing but errors
@@ -212,42 +211,38 @@ pub struct Run {
     /// The pool file [default: of the mount that this directory is in, or the only one]
     #[arg(long, requires = "at")]
     pub pool: Option<PathBuf>,
-    /// The directory whose files are the pool's [default with --temp: a new one, which
-    /// TMPDIR names]
+    /// The directory whose files are in the pool [default with --temp: a new one, which TMPDIR names]
     #[arg(long, value_name = "DIR", requires = "which")]
     pub at: Option<PathBuf>,
-    /// Make a pool of this size for the run, and DIR where it is missing; both go with
-    /// its last program. Space is taken as it is used
+    /// Make a pool of this size for the run, and DIR if it is missing; both are removed after the last program. Space is
+    /// taken when it is used
     #[arg(long, value_name = "SIZE")]
     pub temp: Option<Size>,
-    /// The directory that the pool of --temp is made in [default: /dev/shm, memory]
+    /// The directory for the pool of --temp [default: /dev/shm, memory]
     #[arg(long, value_name = "PATH", requires = "temp")]
     pub on: Option<PathBuf>,
-    /// Make the pool of --temp there, and leave it
+    /// Make the pool of --temp under this name, and keep it
     #[arg(long, value_name = "POOL", requires = "temp", conflicts_with = "on")]
     pub keep: Option<PathBuf>,
-    /// Options as of `pmfs mount`: what a write promises, when it flushes, when reads update atime
+    /// Options as of `pmfs mount`: atomicity of writes, flushes, updates of atime
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
-    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or
-    /// figures, like read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through
-    /// mappings are as fast as ever (docs/EMULATION.md)
+    /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
-    /// What programs store in shared mappings reaches the file with msync, all of it or
-    /// nothing: after a crash the file is as of some msync. Until then others don't see
-    /// it; one process at a time may map a file so
+    /// Stores to shared mappings reach the file with msync, all or nothing: after a crash the file is as of some msync.
+    /// Until then others don't see them; one process at a time may map a file so
     #[arg(long)]
     pub atomic_msync: bool,
-    /// What keeps stray stores of the programs away from the pool: auto (keys, where
-    /// there are any), none, keys (protection keys), or pages (mprotect around each
-    /// change: slow, for comparison)
+    /// Protection of the pool against stray stores of the programs: auto (keys, where there are any), none, keys
+    /// (protection keys), or pages (mprotect around each change: slow, for comparison)
     #[arg(long, value_name = "HOW")]
     pub protect: Option<ProtectMode>,
-    /// Do not mount: DIR, which need not be there, is a name for these programs alone
+    /// Do not mount: DIR, which need not exist, is a name for these programs alone
     #[arg(long, requires = "which")]
     pub no_mount: bool,
-    /// Say at the end what was served, and what it cost
+    /// Print at the end the calls served and their cost
     #[arg(long)]
     pub stats: bool,
     /// Write a line for each call that concerns the pool to this file
@@ -271,11 +266,11 @@ pub struct Run {
 pub struct Fsck {
     /// The pool file
     pub pool: PathBuf,
-    /// Repair what is found; also -y, -a and -p, as fsck(8) asks for it
+    /// Repair the findings; also -y, -a and -p, as fsck(8) asks for it
     #[arg(long, short = 'y', short_aliases = ['a', 'p'])]
     pub repair: bool,
-    /// Read every block first, and name the files whose blocks the medium can't give;
-    /// with --repair these are given anew, but for bytes of files
+    /// Read every block first, and name the files with unreadable blocks; with --repair such blocks are replaced,
+    /// except those with bytes of files
     #[arg(long)]
     pub badblocks: bool,
     /// Only check (the default)
@@ -291,13 +286,13 @@ pub struct Fsck {
 pub struct Info {
     /// The pool file
     pub pool: PathBuf,
-    /// A file in it: by which pages it is held
+    /// A file in it: show its pages by size
     #[arg(conflicts_with_all = ["open", "locks"])]
     pub path: Option<PathBuf>,
-    /// Who has the pool, and which files they have open
+    /// Show the processes of the pool and their open files
     #[arg(long)]
     pub open: bool,
-    /// Who has the pool, and which file locks are held and waited for
+    /// Show the processes of the pool, and the file locks that they hold or wait for
     #[arg(long)]
     pub locks: bool,
     /// Print the result as JSON
@@ -313,7 +308,7 @@ pub struct Top {
     /// Seconds between two rounds
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
     pub interval: f64,
-    /// End after so many rounds
+    /// End after N rounds
     #[arg(long, short = 'n', value_name = "N")]
     pub count: Option<u64>,
     /// Print each round as a line of JSON, with totals
@@ -324,7 +319,7 @@ pub struct Top {
 /// `pmfs ls`
 #[derive(Args)]
 #[command(after_help = "\
-Example: what is in /home of a pool, with owners, sizes and times (UTC), and all below:
+Example: /home of a pool and everything below, with owners, sizes and times (UTC):
 
   pmfs ls -lR /dev/shm/pool home
 
@@ -338,7 +333,7 @@ pub struct Ls {
     /// Type, permissions, links, owner, group, bytes, time
     #[arg(long, short)]
     pub long: bool,
-    /// And all that is below
+    /// Everything below too
     #[arg(long, short = 'R')]
     pub recursive: bool,
     /// Print the result as JSON
@@ -349,7 +344,7 @@ pub struct Ls {
 /// `pmfs get`
 #[derive(Args)]
 #[command(after_help = "\
-Examples: one file to look at, and a whole tree into a directory:
+Examples: one file to read, and a whole tree into a directory:
 
   pmfs get /dev/shm/pool etc/motd - | less
   pmfs get -r /dev/shm/pool home /tmp/rescued
@@ -360,9 +355,9 @@ pub struct Get {
     pub pool: PathBuf,
     /// A file in it; with -r a directory too
     pub path: PathBuf,
-    /// Where to put it: a new name, a directory, or - for stdout [default: its name, here]
+    /// The destination: a new name, a directory, or - for stdout [default: its name, here]
     pub dest: Option<PathBuf>,
-    /// A directory with all that is below; links stay links
+    /// A directory with everything below; links stay links
     #[arg(long, short)]
     pub recursive: bool,
     /// Print the result as JSON
@@ -379,16 +374,16 @@ Examples: one file, the output of a program, and a whole tree:
   date | pmfs put /dev/shm/pool - stamp
   pmfs put -r /dev/shm/pool ~/project src
 
-A file shows under its name when it is whole, in place of what had the name.
+A file appears under its name when it is complete, in place of the old one.
 Permissions, times, holes and hard links are kept; owners too, by root.")]
 pub struct Put {
     /// The pool file
     pub pool: PathBuf,
     /// A file, or - for stdin; with -r a directory too
     pub src: PathBuf,
-    /// Where in the pool: a new name, or a directory
+    /// The destination in the pool: a new name, or a directory
     pub path: PathBuf,
-    /// A directory with all that is below; links stay links
+    /// A directory with everything below; links stay links
     #[arg(long, short)]
     pub recursive: bool,
     /// Print the result as JSON
@@ -403,11 +398,11 @@ Example: the pools on a DAX file system:
 
   pmfs list /mnt/pmem
 
-Without DIR it shows whatever is mounted, and looks into /dev/shm, the top of each tmpfs, hugetlbfs and
-DAX mount, and the current directory. States: mounted, in use (by a program that has no mount), clean, needs recovery
+Without DIR it shows all mounted pools, and searches /dev/shm, the top of each tmpfs, hugetlbfs and DAX
+mount, and the current directory. States: mounted, in use (by a program without a mount), clean, needs recovery
 (the next mount does it), damaged (see `pmfs fsck` and `pmfs dump POOL superblock`).")]
 pub struct List {
-    /// Directories to look into, or pool files
+    /// Directories to search, or pool files
     #[arg(value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
     /// Print the result as JSON
@@ -418,7 +413,7 @@ pub struct List {
 /// `pmfs rm`
 #[derive(Args)]
 #[command(after_help = "\
-Example: an experiment is over:
+Example: the end of an experiment:
 
   pmfs umount /tmp/mnt && pmfs rm /dev/shm/pool
 
@@ -427,7 +422,7 @@ pub struct Rm {
     /// The pool files
     #[arg(required = true, value_name = "POOL")]
     pub pools: Vec<PathBuf>,
-    /// Delete it even if it is not a pool, or not one any more
+    /// Delete it even if it is not a pool, or no longer one
     #[arg(long, short)]
     pub force: bool,
     /// Print the result as JSON
@@ -443,15 +438,15 @@ Examples: a backup of a pool in use, and a compressed one:
   pmfs save /dev/shm/pool /backup/monday.pmfs
   pmfs save /dev/shm/pool - | zstd > /backup/monday.pmfs.zst
 
-The file holds the whole pool at one instant. While it is copied, calls on the mount that change
-something wait (reading goes on); if this command dies, they go on at once. So FILE must not be on
-that mount, nor may whoever reads the output write to it. `pmfs load` makes a pool of it again.")]
+The file holds the whole pool at one instant. While it is copied, calls on the mount that make a change
+wait, and reads continue. If this command dies, the calls continue at once. So FILE must not be on that
+mount, nor may the reader of the output write to it. `pmfs load` makes a pool of it again.")]
 pub struct Save {
     /// The pool file
     pub pool: PathBuf,
     /// The file to write, or - for stdout
     pub file: PathBuf,
-    /// Replace FILE if it is there
+    /// Replace FILE if it exists
     #[arg(long, short)]
     pub force: bool,
     /// Print the result as JSON
@@ -462,21 +457,21 @@ pub struct Save {
 /// `pmfs load`
 #[derive(Args)]
 #[command(after_help = "\
-Examples: a backup back, and a pool on another machine:
+Examples: restore a backup, and copy a pool from another machine:
 
   pmfs load /backup/monday.pmfs /dev/shm/pool
   ssh host pmfs save /dev/shm/pool - | pmfs load - /dev/shm/copy
 
-FILE is checked as it is read: if a bit of it has flipped or its end is missing, no pool is made.")]
+FILE is checked while it is read: if a bit has flipped or its end is missing, no pool is made.")]
 pub struct Load {
-    /// What `pmfs save` wrote, or - for stdin
+    /// A file of `pmfs save`, or - for stdin
     pub file: PathBuf,
     /// The pool to make
     pub pool: PathBuf,
     /// Replace a pool, or any other file that is not empty
     #[arg(long, short)]
     pub force: bool,
-    /// Don't allocate all of the file now; space is taken as it is used, and may run out
+    /// Don't allocate the file now; space is taken when it is used, and may run out
     #[arg(long)]
     pub sparse: bool,
     /// Print the result as JSON
@@ -487,20 +482,20 @@ pub struct Load {
 /// `pmfs dump`
 #[derive(Args)]
 #[command(after_help = "\
-Examples: the root directory, and what an unfinished transaction would undo:
+Examples: the root directory, and the log that an unfinished transaction left:
 
   pmfs dump /dev/shm/pool dir 2
   pmfs dump /dev/shm/pool lane
 
-Inode 2 is the root directory, tree 1 the inode table; `pmfs ls --json` tells other numbers. Nothing is
-recovered, so a pool that a crash has left is shown as it was left. Damage is shown, with a word
-about it. docs/FORMAT.md says what the fields mean.")]
+Inode 2 is the root directory, tree 1 the inode table; `pmfs ls --json` shows other numbers. No recovery
+takes place, so a pool that a crash has left is shown as it was left. Damage is shown and marked.
+docs/FORMAT.md explains the fields.")]
 pub struct Dump {
     /// The pool file
     pub pool: PathBuf,
-    /// What to show
+    /// The part to show
     pub part: DumpPart,
-    /// Which inode or lane [lane: all of them, in a line each]
+    /// The number of the inode or lane [lane: all of them, in a line each]
     pub number: Option<u64>,
     /// Print the result as JSON
     #[arg(long)]
@@ -518,7 +513,7 @@ pub enum DumpPart {
     Dir,
     /// The nodes and leaves of an inode's tree
     Tree,
-    /// A lane of the journal: its log and what it was about to do
+    /// A lane of the journal: its log and its intents
     Lane,
     /// The processes that have been attached
     Slots,
@@ -531,12 +526,12 @@ Example: twice the room:
 
   pmfs umount /tmp/mnt && pmfs grow /dev/shm/pool 2G && pmfs mount /dev/shm/pool /tmp/mnt
 
-SIZE is what the pool will have, not what is added. Files stay where they are. If it is interrupted the
-pool is as before or as after; run it once more then.")]
+SIZE is the new size of the pool, not the difference. Files stay in place. After an interruption the pool
+is as before or as after; run it once more then.")]
 pub struct Grow {
     /// The pool file
     pub pool: PathBuf,
-    /// Size of the pool afterwards, like 512M, 1G, 1.5T
+    /// New size of the pool, like 512M, 1G, 1.5T
     #[arg(
         required_unless_present = "size_option",
         conflicts_with = "size_option"
@@ -545,7 +540,7 @@ pub struct Grow {
     /// The same, as `pmfs mkfs` takes it
     #[arg(id = "size_option", long = "size", short, value_name = "SIZE")]
     size_option: Option<Size>,
-    /// Don't allocate the file's space now; it is taken as it is used, and may run out
+    /// Don't allocate the file's space now; it is taken when it is used, and may run out
     #[arg(long)]
     pub sparse: bool,
     /// Print the result as JSON
@@ -554,7 +549,7 @@ pub struct Grow {
 }
 
 impl Grow {
-    /// The size, whichever way it was given.
+    /// The size, in either form.
     pub fn size(&self) -> Size {
         self.size.or(self.size_option).unwrap_or(Size(0))
     }
@@ -563,22 +558,22 @@ impl Grow {
 /// `pmfs defrag`
 #[derive(Args)]
 #[command(after_help = "\
-Examples: what there is to gain, a whole pool, and the files of a database alone:
+Examples: the possible gain, a whole pool, and the files of a database alone:
 
   pmfs defrag --dry-run /dev/shm/pool
   pmfs defrag /dev/shm/pool
   pmfs defrag /dev/shm/pool srv/db
 
-Where 2 MiB of a file lie in small pages they are put together; without PATH, regions of which little is used are emptied
-too. Others may use the pool meanwhile, and wait no longer than it takes to copy 2 MiB. Files that programs have mapped are
-left alone. In `atomic` mode writing over a part of such a page splits it again. If this is interrupted, what was done stays.")]
+Each 2 MiB of a file in small pages become one large page. Without PATH, regions with little in use are emptied too. The
+pool may be in use meanwhile; other processes wait no longer than a copy of 2 MiB takes. Files that programs have mapped
+are left alone. In `atomic` mode an overwrite of a part of such a page splits it again. An interruption undoes nothing.")]
 pub struct Defrag {
     /// The pool file
     pub pool: PathBuf,
-    /// Files in it, and directories with all that is below [default: the whole pool]
+    /// Files in it, and directories with everything below [default: the whole pool]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Say what could be done, and change nothing
+    /// Show the possible work, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print the result as JSON
@@ -606,7 +601,7 @@ fn option_help() -> String {
     help
 }
 
-/// All of it, for who makes manual pages and completions.
+/// The whole definition, for manual pages and completions.
 pub fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }

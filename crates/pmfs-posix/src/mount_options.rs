@@ -261,7 +261,7 @@ pub const KNOWN: &[Known] = &[
     switch!("ro", "refuse every change", read_only = true),
     switch!(
         "allow_other",
-        "let other users in (root's default)",
+        "admit other users (root's default)",
         allow_other = true
     ),
     switch!(
@@ -301,7 +301,7 @@ pub const KNOWN: &[Known] = &[
     always!("dirsync", "so are changes of directories (always on)"),
     always!(
         "async",
-        "taken, and means nothing: a call that returns is durable"
+        "accepted, without effect: a call that returns is durable"
     ),
     Known {
         name: "data",
@@ -319,7 +319,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "large",
         values: Some("never or grow or always"),
-        about: "2 MiB pages: for files that grow on at 16 MiB (grow, default), at 2 MiB, and in what truncate adds (always)",
+        about: "2 MiB pages: for files that grow beyond 16 MiB (grow, default); beyond 2 MiB, and in space that truncate adds (always)",
         apply: |options, value| {
             options.large = match value {
                 "never" => LargePages::Never,
@@ -333,7 +333,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "stalled",
         values: Some("wait or kill"),
-        about: "a process that is stopped in a call and holds others up: wait, say so (default); kill it",
+        about: "a process that is stopped in a call and holds up others: wait and name it (default); kill it",
         apply: |options, value| {
             options.stalled = match value {
                 "wait" => Stalled::Wait,
@@ -370,18 +370,18 @@ pub const KNOWN: &[Known] = &[
     },
     switch!(
         "cache",
-        "names and attributes are remembered for a second, and others' changes seen late",
+        "cache names and attributes for a second; others' changes are seen late",
         remember = Remember::Always
     ),
     switch!(
         "nocache",
-        "each look asks the daemon (by default, while others have the pool)",
+        "each lookup asks the daemon (default while others have the pool)",
         remember = Remember::Never
     ),
     Known {
         name: "paged",
         values: Some("auto or never or always"),
-        about: "through the kernel's pages: files that could not be mapped else, before Linux 6.6 (auto, default); none, and they can't (never); all",
+        about: "use the kernel's pages for files that need them to be mapped, before Linux 6.6 (auto, default); for none, and these can't be mapped (never); for all",
         apply: |options, value| {
             options.paged = match value {
                 "auto" => Paged::Auto,
@@ -394,21 +394,21 @@ pub const KNOWN: &[Known] = &[
     },
     switch!(
         "suid",
-        "honour set-id bits (a root's pool only)",
+        "honour set-id bits (only a pool of root's)",
         suid = true
     ),
     switch!("nosuid", "ignore them (default)", suid = false),
     switch!(
         "dev",
-        "honour device nodes (a root's pool only)",
+        "honour device nodes (only a pool of root's)",
         dev = true
     ),
     switch!("nodev", "ignore them (default)", dev = false),
     switch!("exec", "programs may be run (default)", exec = true),
-    switch!("noexec", "they may not", exec = false),
+    switch!("noexec", "programs may not be run", exec = false),
     switch!(
         REMOUNT,
-        "change ro, noatime, suid, dev or exec of a mount that is there",
+        "change ro, noatime, suid, dev or exec of an existing mount",
         remount = true
     ),
 ];

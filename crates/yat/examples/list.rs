@@ -1,6 +1,6 @@
-//! A linked list on persistent memory, and yat's look at it: `cargo run --release -p yat --example list`.
+//! A linked list on persistent memory, for yat: `cargo run --release -p yat --example list`.
 //!
-//! With `--bug` the list publishes a node before the node is durable. `docs/YAT.md` walks through this file.
+//! With `--bug` the list publishes a node before it is durable. `docs/YAT.md` explains this file.
 
 use pmem::Pmem;
 use pmem::record::Observer;
@@ -18,7 +18,7 @@ const NODE_BYTES: u64 = 64;
 /// In a node: its value, then where the next one is.
 const NEXT: u64 = 8;
 
-/// A list of numbers. Which nodes are free is kept nowhere: they are those that the list does not reach.
+/// A list of numbers. Free nodes are not recorded: they are those that the list does not reach.
 pub struct List {
     mem: Pmem,
     /// Publish first, flush later.
@@ -68,7 +68,7 @@ impl List {
         self.mem.store(free + NEXT, 0);
         self.mem.flush(free, NODE_BYTES);
         if !self.bug {
-            // A flush alone promises nothing: without this fence the link may be durable before the node is.
+            // A flush promises nothing: without this fence the link may be durable before the node.
             self.mem.fence();
         }
         self.publish(link, free);

@@ -1,4 +1,5 @@
-//! A call after a recovery: a first call was cut short and the pool recovered, and then power fails in the next one.
+//! A call after a recovery: a first call was cut short and the pool recovered, and then power fails
+//! in the next one.
 
 use crate::explore::record;
 use crate::files::call::parse;
@@ -24,7 +25,8 @@ pub struct Again {
 }
 
 impl Again {
-    /// A call of a kind cut short after each of its stores, all of them durable, and then each of a few calls.
+    /// A call of a kind cut short after each of its stores, all of them durable, and then each of a
+    /// few calls.
     ///
     /// # Errors
     /// A call that failed, in words.

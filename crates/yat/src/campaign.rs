@@ -36,7 +36,8 @@ pub struct Campaign<'a> {
     pub watch: &'a (dyn Fn(&Counts) + Sync),
 }
 
-/// What became of one workload: what was looked at, or a violation; or why it makes no sense, in words.
+/// What became of one workload: what was looked at, or a violation; or why it makes no sense, in
+/// words.
 pub type Explored = Result<Result<Counts, Box<Violation>>, String>;
 
 /// Records and explores one workload; a panic without a crash is a failure too.

@@ -1,4 +1,5 @@
-//! The power-loss model: a crash at every fence and at every return, in every image that the memory model allows.
+//! The power-loss model: a crash at every fence and at every return, in every image that the memory
+//! model allows.
 
 use crate::image::{Chooser, CrashImage};
 use crate::memory::Pending;
@@ -11,7 +12,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How many images one crash point may have before they are sampled, unless [`Options`] say otherwise.
+/// How many images one crash point may have before they are sampled, unless [`Options`] say
+/// otherwise.
 pub const IMAGES_MAX: u64 = 1 << 16;
 /// Of these, one in so many is then taken at random.
 const SAMPLE_ONE_IN: u64 = 16;
@@ -29,7 +31,8 @@ pub struct Counts {
     pub nested: u64,
     /// Images that the model allows at those points.
     pub allowed: f64,
-    /// Images told apart by what recovery, check, comparison and use read, on which all of these ran.
+    /// Images told apart by what recovery, check, comparison and use read, on which all of these
+    /// ran.
     pub images: u64,
     /// The most that one point had.
     pub images_max: u64,
@@ -66,7 +69,8 @@ pub struct Options {
     pub seed: u64,
     /// How many images one crash point may have before they are sampled.
     pub images_max: u64,
-    /// Images in which most is durable come first: where a checksum tells all others apart, and not all can be tried.
+    /// Images in which most is durable come first: where a checksum tells all others apart, and not
+    /// all can be tried.
     pub durable_first: bool,
 }
 
@@ -94,8 +98,8 @@ pub enum When {
     Use,
 }
 
-/// Where a crash happened: the step and when in it, then when in the recoveries that were crashed too; and the image
-/// that was left, as choices, for each of these crashes.
+/// Where a crash happened: the step and when in it, then when in the recoveries that were crashed
+/// too; and the image that was left, as choices, for each of these crashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crash {
     /// The step.
@@ -119,7 +123,8 @@ pub struct Violation {
     pub place: Option<Place>,
     /// What is wrong.
     pub text: String,
-    /// Stores that were not durable for certain: byte offset, place, whether this image has them (`None`: nobody looked).
+    /// Stores that were not durable for certain: byte offset, place, whether this image has them
+    /// (`None`: nobody looked).
     pub stores: Vec<(u64, Place, Option<bool>)>,
     /// Images tried in this workload until then.
     pub after_images: u64,
@@ -199,7 +204,8 @@ impl Arena {
         }
     }
 
-    /// The memory, holding what is durable. `kept`: it held it before, but for `changed` lines and what was done to it.
+    /// The memory, holding what is durable. `kept`: it held it before, but for `changed` lines and
+    /// what was done to it.
     fn filled(&mut self, pending: &Pending, kept: bool, changed: &[u64]) -> Pmem {
         let dirty = self.image.take_dirty();
         match self.mem.take() {
@@ -249,7 +255,8 @@ pub struct Explorer<'a, P: Program> {
     states: HashSet<u64>,
     /// States that a nested crash was explored in.
     nested: HashSet<u64>,
-    /// What a recovery has shown already, before and after a step of nothing: what comes after it must show it too.
+    /// What a recovery has shown already, before and after a step of nothing: what comes after it
+    /// must show it too.
     shown: Option<Arc<[P::Visible; 2]>>,
     /// Sites of recoveries.
     sites: BTreeSet<Site>,
@@ -419,7 +426,8 @@ impl<'a, P: Program> Explorer<'a, P> {
         Ok(())
     }
 
-    /// One crash point, of a trace that somebody else follows: `step` is what [`Moment::step`] says.
+    /// One crash point, of a trace that somebody else follows: `step` is what [`Moment::step`]
+    /// says.
     pub(crate) fn crash_at(
         &mut self,
         pending: &mut Pending,
@@ -505,8 +513,8 @@ impl<'a, P: Program> Explorer<'a, P> {
         Ok(())
     }
 
-    /// Crashes of one recovery, at each of its fences. `after`: what the crash before it left, and at the end what
-    /// the recovery did.
+    /// Crashes of one recovery, at each of its fences. `after`: what the crash before it left, and
+    /// at the end what the recovery did.
     fn nested(
         &mut self,
         after: &mut Pending,
@@ -545,8 +553,8 @@ impl<'a, P: Program> Explorer<'a, P> {
         Ok(())
     }
 
-    /// Power fails again when the recovered pool was used: what was seen then must be there, and nothing that the
-    /// first recovery undid may come back.
+    /// Power fails again when the recovered pool was used: what was seen then must be there, and
+    /// nothing that the first recovery undid may come back.
     fn second_life(
         &mut self,
         after: &mut Pending,

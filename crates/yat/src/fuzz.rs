@@ -1,8 +1,10 @@
-//! Workloads at random, of what bounded sets leave out: sizes and offsets that end nowhere in particular, files held
-//! open more than once and without a name, long names, ranges moved and copied, and pools that are nearly full.
+//! Workloads at random, of what bounded sets leave out: sizes and offsets that end nowhere in
+//! particular, files held open more than once and without a name, long names, ranges moved and
+//! copied, and pools that are nearly full.
 //!
-//! A [`Picture`] follows roughly what the calls leave, so that most of them succeed. It may be wrong (a call may fail):
-//! then later ones fail too, which is allowed. One number makes one workload, always the same.
+//! A [`Picture`] follows roughly what the calls leave, so that most of them succeed. It may be
+//! wrong (a call may fail): then later ones fail too, which is allowed. One number makes one
+//! workload, always the same.
 
 use crate::files::call::{Call, Held, Name};
 use crate::files::pool;
@@ -158,8 +160,9 @@ struct Generator {
     calls: Vec<Call>,
 }
 
-/// A workload, and how many of its first calls only fill the pool: crashes in them are not looked at, since the many
-/// blocks of one large allocation have more images than all other calls together.
+/// A workload, and how many of its first calls only fill the pool: crashes in them are not looked
+/// at, since the many blocks of one large allocation have more images than all other calls
+/// together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// All calls.
@@ -168,7 +171,8 @@ pub struct Workload {
     pub from: usize,
 }
 
-/// Images of one crash point, in an exploration of workloads at random: many workloads tell more than many images.
+/// Images of one crash point, in an exploration of workloads at random: many workloads tell more
+/// than many images.
 pub const IMAGES_MAX: u64 = 2048;
 
 /// The workload of a number.
@@ -196,9 +200,10 @@ pub fn workload(seed: u64) -> Workload {
 /// Schedules of a pair at random.
 const SCHEDULES_MAX: u64 = 200;
 
-/// The last two calls of a number's workload at once, in two lanes, on what the others leave. None if they need what a
-/// call before them holds open; if one is a copy, which reads and then writes, with others in between; or if the pool is
-/// nearly full: what fits is another thing then while both have blocks.
+/// The last two calls of a number's workload at once, in two lanes, on what the others leave. None
+/// if they need what a call before them holds open; if one is a copy, which reads and then writes,
+/// with others in between; or if the pool is nearly full: what fits is another thing then while
+/// both have blocks.
 #[must_use]
 pub fn pair(seed: u64, mode: DataMode) -> Option<Pair> {
     let Workload { mut calls, from } = workload(seed);
@@ -586,7 +591,8 @@ mod tests {
     use crate::files::call::{parse, text};
     use pmfs::DataMode;
 
-    /// Goal: a number is enough to have a workload again, and most calls do something. Method: 2,000 of them.
+    /// Goal: a number is enough to have a workload again, and most calls do something. Method:
+    /// 2,000 of them.
     #[test]
     fn most_calls_succeed() {
         let (mut all, mut succeeded) = (0, 0);

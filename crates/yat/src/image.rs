@@ -1,8 +1,9 @@
 //! Crash images, decided as they are read.
 //!
-//! A [`CrashImage`] is a pool in memory whose undecided words get a value when somebody first loads them; the
-//! values that a word may have depend on those chosen before in its line, because cached stores to one line
-//! persist as a prefix. A [`Chooser`] enumerates the choices depth first, or takes them at random.
+//! A [`CrashImage`] is a pool in memory whose undecided words get a value when somebody first loads
+//! them; the values that a word may have depend on those chosen before in its line, because cached
+//! stores to one line persist as a prefix. A [`Chooser`] enumerates the choices depth first, or
+//! takes them at random.
 
 use crate::memory::{LINE, Line, Pending, Streamed};
 use crate::trace::{Event, Place, Trace};
@@ -19,7 +20,8 @@ const PAGE: u64 = 4096;
 /// Loads after which a recovery is taken to be one that never ends.
 const LOADS_MAX: u64 = 50_000_000;
 
-/// Depth-first enumeration: a run asks, the next run answers differently at the last place that has more.
+/// Depth-first enumeration: a run asks, the next run answers differently at the last place that has
+/// more.
 #[derive(Clone, Debug, Default)]
 pub struct Chooser {
     /// Choice and number of alternatives, in the order in which they came up.
@@ -105,7 +107,8 @@ pub(crate) struct Open {
     line: Arc<Line>,
     base: [u8; 64],
     under: Option<Box<Open>>,
-    /// How many cached stores may have persisted, as far as the words read so far tell; `None`: any number.
+    /// How many cached stores may have persisted, as far as the words read so far tell; `None`: any
+    /// number.
     prefixes: Option<Vec<u16>>,
     /// Words decided or overwritten.
     settled: u8,
@@ -205,7 +208,8 @@ impl Open {
         (value, part_below)
     }
 
-    /// What a word may hold, and whether a cached store may have left that; the oldest first, or the newest.
+    /// What a word may hold, and whether a cached store may have left that; the oldest first, or
+    /// the newest.
     fn values(&self, word: usize, newest_first: bool) -> Vec<([u8; 8], bool)> {
         let prefixes = self.prefixes().into_iter();
         let cached = prefixes.map(|prefix| (self.cached(word, prefix as usize), true));
@@ -387,7 +391,8 @@ impl CrashImage {
         pages
     }
 
-    /// For each store that was not durable at the crash, whether it is in this image: `None` if nobody looked.
+    /// For each store that was not durable at the crash, whether it is in this image: `None` if
+    /// nobody looked.
     #[must_use]
     pub fn stores(&self) -> Vec<(u64, Place, Option<bool>)> {
         let mut stores = Vec::new();

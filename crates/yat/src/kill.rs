@@ -1,7 +1,8 @@
-//! The kill model: a call is stopped before its n-th store of any kind, flush or fence, runtime area and lock words
-//! included, while a third instance is in the middle of a call; another instance, attached to the same live memory at
-//! another address, cleans up after the dead one. Then the third call goes on, the tree is compared, power fails, and
-//! what the survivor saw must still be there.
+//! The kill model: a call is stopped before its n-th store of any kind, flush or fence, runtime
+//! area and lock words included, while a third instance is in the middle of a call; another
+//! instance, attached to the same live memory at another address, cleans up after the dead one.
+//! Then the third call goes on, the tree is compared, power fails, and what the survivor saw must
+//! still be there.
 
 use crate::explore::Counts;
 use crate::files::tree::{self, Exceptions, Tree};
@@ -77,7 +78,8 @@ impl Observer for Killer {
     }
 }
 
-/// A pool file with the instance that survives and a third one, and its memory as it is before each round.
+/// A pool file with the instance that survives and a third one, and its memory as it is before each
+/// round.
 struct Arena<'a> {
     program: &'a FileSystem,
     path: PathBuf,
@@ -137,8 +139,9 @@ impl<'a> Arena<'a> {
         Ok(arena)
     }
 
-    /// An instance on the pool as it was, whose observer is asleep, after so many steps; `stop` says where the third
-    /// call waits meanwhile. It has its lane in each round, so that the victim gets the same one.
+    /// An instance on the pool as it was, whose observer is asleep, after so many steps; `stop`
+    /// says where the third call waits meanwhile. It has its lane in each round, so that the victim
+    /// gets the same one.
     fn instance(&self, steps: usize, stop: u64) -> Result<(Attached, Arc<Killer>), String> {
         self.other.fs.mapping().poke(0, &self.base);
         self.third.begin(stop);
@@ -195,7 +198,8 @@ impl<'a> Arena<'a> {
         Ok(is_dead.then_some(pending))
     }
 
-    /// Kills at one store of the first step, and lets the survivor find out by waiting for what the dead one holds.
+    /// Kills at one store of the first step, and lets the survivor find out by waiting for what the
+    /// dead one holds.
     fn kill_and_wait(
         &self,
         stores: u64,
@@ -232,8 +236,8 @@ impl<'a> Arena<'a> {
         Ok(seen == self.history[step])
     }
 
-    /// Power fails just after the recovery, and every line that is not durable is lost: what the survivor saw
-    /// must still be there, but for the times of an overwrite.
+    /// Power fails just after the recovery, and every line that is not durable is lost: what the
+    /// survivor saw must still be there, but for the times of an overwrite.
     fn survives_power(
         &self,
         live: &Tree,
@@ -281,11 +285,13 @@ impl From<Kills> for Counts {
     }
 }
 
-/// Kills a workload's first step before each of its stores, flushes and fences; each time the survivor does `then`, which
-/// may have to wait for what the dead one holds. Answers how many kills that were.
+/// Kills a workload's first step before each of its stores, flushes and fences; each time the
+/// survivor does `then`, which may have to wait for what the dead one holds. Answers how many kills
+/// that were.
 ///
 /// # Errors
-/// The first violation. A survivor that waits for ever hangs here: tests have a time limit of their own.
+/// The first violation. A survivor that waits for ever hangs here: tests have a time limit of their
+/// own.
 pub fn kill_and_call(
     program: &FileSystem,
     dir: &Path,
@@ -304,8 +310,8 @@ pub fn kill_and_call(
     Ok(kills)
 }
 
-/// Kills a workload's steps from `from` on before each of their stores, flushes and fences; the pool file is made in
-/// `dir`.
+/// Kills a workload's steps from `from` on before each of their stores, flushes and fences; the
+/// pool file is made in `dir`.
 ///
 /// # Errors
 /// The first violation.

@@ -1,5 +1,6 @@
-//! Lines that more than one process writes: what keeps them from working side by side. Two instances do the same kind of
-//! call in turns, on things of their own or on the same ones, and each line that both have stored to is named.
+//! Lines that more than one process writes: what keeps them from working side by side. Two
+//! instances do the same kind of call in turns, on things of their own or on the same ones, and
+//! each line that both have stored to is named.
 
 use crate::files::pool;
 use crate::trace::Place;
@@ -115,7 +116,8 @@ pub struct Shared {
 }
 
 impl Scene {
-    /// Plays it on a pool made in `dir`; answers the lines that both wrote, and how many either did.
+    /// Plays it on a pool made in `dir`; answers the lines that both wrote, and how many either
+    /// did.
     ///
     /// # Errors
     /// What a call answered.

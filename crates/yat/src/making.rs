@@ -1,5 +1,5 @@
-//! Power lost while a pool is made: then it is no pool, or a whole one, whose first superblock at most is torn. And while one is
-//! made larger: then it is what it was, or what it is to be.
+//! Power lost while a pool is made: then it is no pool, or a whole one, whose first superblock at
+//! most is torn. And while one is made larger: then it is what it was, or what it is to be.
 
 use crate::files::call::{Held, parse};
 use crate::files::tree::{self, Tree};
@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The one finding that a pool may have which is fit for use all the same.
 const TORN: &str = "the superblock is damaged; its copy serves";
 
-/// Bytes that a pool has one after the other. How it is laid out is another matter once it has grown.
+/// Bytes that a pool has one after the other. How it is laid out is another matter once it has
+/// grown.
 const SIZES: [u64; 3] = [pool::POOL_BYTES, 3 << 20, 5 << 20];
 /// What a pool that grows has in it.
 const FILES: &str = "create foo; write foo 0 9000; mkdir A; create A/bar; write A/bar 0 70000";
@@ -213,7 +214,8 @@ mod tests {
     use crate::explore::{Options, explore};
     use crate::program::Program;
 
-    /// Goal: a pool is made wholly or not at all, and grows so. Method: the power-loss model over mkfs and grow.
+    /// Goal: a pool is made wholly or not at all, and grows so. Method: the power-loss model over
+    /// mkfs and grow.
     #[test]
     fn a_pool_is_made_or_not() {
         for making in Making::all() {

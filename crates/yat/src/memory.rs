@@ -1,9 +1,10 @@
 //! The memory model: what is durable for certain, and what may be durable beside it.
 //!
-//! Cached stores to one line persist as a prefix in program order; lines persist in any combination, and
-//! any line may be evicted at any time. A flush alone promises nothing: what a CPU flushed, or stored
-//! non-temporally, is durable after that CPU's next fence. Non-temporal stores tear at words, in any order;
-//! those of bulk data into a few parts of whole lines, since its words are more than could be combined.
+//! Cached stores to one line persist as a prefix in program order; lines persist in any
+//! combination, and any line may be evicted at any time. A flush alone promises nothing: what a CPU
+//! flushed, or stored non-temporally, is durable after that CPU's next fence. Non-temporal stores
+//! tear at words, in any order; those of bulk data into a few parts of whole lines, since its words
+//! are more than could be combined.
 
 use crate::explore::When;
 use crate::image::Open;
@@ -61,7 +62,8 @@ pub(crate) struct Line {
 /// A durable image and what may be durable beside it.
 #[derive(Clone)]
 pub struct Pending {
-    /// What is durable for certain; where an earlier crash left words undecided, they are not in it.
+    /// What is durable for certain; where an earlier crash left words undecided, they are not in
+    /// it.
     pub durable: Vec<u8>,
     pub(crate) lines: BTreeMap<u64, Arc<Line>>,
     /// Parts of bulk data that an earlier crash has decided.
@@ -115,7 +117,8 @@ impl Pending {
         self.lines.len()
     }
 
-    /// Images that the model allows here, if every line were to be decided: a product, so it may be huge.
+    /// Images that the model allows here, if every line were to be decided: a product, so it may be
+    /// huge.
     #[must_use]
     pub fn allowed(&self) -> f64 {
         let mut parts = Vec::new();
@@ -198,8 +201,8 @@ impl Pending {
         }
     }
 
-    /// Follows a trace, as a mutant does it, until power fails in it; answers where in the source that was, if it was at a
-    /// fence.
+    /// Follows a trace, as a mutant does it, until power fails in it; answers where in the source
+    /// that was, if it was at a fence.
     pub(crate) fn follow(
         &mut self,
         trace: &Trace,

@@ -1,7 +1,8 @@
-//! Pairs of calls in two lanes, interleaved before their fences in every order, and power lost at each of them.
+//! Pairs of calls in two lanes, interleaved before their fences in every order, and power lost at
+//! each of them.
 //!
-//! What may be seen: some order of the calls that had returned, and of any of those that had not; inode numbers and
-//! times go by who came first and are not compared.
+//! What may be seen: some order of the calls that had returned, and of any of those that had not;
+//! inode numbers and times go by who came first and are not compared.
 
 use crate::explore::{Counts, Explorer, IMAGES_MAX, Options, Recording, Violation, When};
 use crate::files::call::{self, Call, Held, parse};
@@ -63,7 +64,8 @@ const OTHER: [&str; 7] = [
 const FILES: &str = "mkdir d; create d/small; write d/small 0 100; create d/large; write d/large 0 20557; \
                      create d/sparse; write d/sparse 12288 4096";
 
-/// More pairs: both change one inode; or the second call may get the blocks that the first one gives back.
+/// More pairs: both change one inode; or the second call may get the blocks that the first one
+/// gives back.
 const FURTHER: [(&str, &str); 6] = [
     ("append d/small 40", "append d/small 30"),
     ("fallocate d/small 0 0 9000", "append d/small 10000"),
@@ -76,7 +78,8 @@ const FURTHER: [(&str, &str); 6] = [
 const DEPENDENT_SETUP: &str = "mkdir d; mkdir e; create d/f; write d/f 0 9000; create d/x; create d/y; mkdir d/m; \
                                create d/m/q; create e/f; write e/f 0 100";
 
-/// Pairs of calls: the second needs what the first makes, or finds something else if the first has been.
+/// Pairs of calls: the second needs what the first makes, or finds something else if the first has
+/// been.
 const DEPENDENT: [(&str, &str); 26] = [
     ("mkdir d/a", "create d/a/x"),
     ("mkdir d/a", "mkdir d/a/b"),
@@ -113,7 +116,8 @@ const TWO_DIRECTORIES: [&str; 3] = [
     "rename p2/b p1/a/d/b",
 ];
 
-/// The last two calls of the setup are promised in the first lane, which goes on while words of the older one change.
+/// The last two calls of the setup are promised in the first lane, which goes on while words of the
+/// older one change.
 const PROMISED: [&str; 3] = [
     "mkdir d; mkdir e; create d/f; write d/f 0 9000; create e/f; write e/f 0 100; create d/x; create d/y; \
      write d/f 100 24; write e/f 8 24",
@@ -178,8 +182,8 @@ pub fn dependent(mode: DataMode) -> Vec<Pair> {
         .collect()
 }
 
-/// Pairs of which the second builds on what the first has stored and not yet made durable: inodes in the table's new
-/// block, the block of a bucket that was split.
+/// Pairs of which the second builds on what the first has stored and not yet made durable: inodes
+/// in the table's new block, the block of a bucket that was split.
 #[must_use]
 pub fn building_on(mode: DataMode) -> Vec<Pair> {
     let names = |count, long| -> String {
@@ -197,9 +201,9 @@ pub fn building_on(mode: DataMode) -> Vec<Pair> {
     ]
 }
 
-/// A call that gives blocks back, and beside it so many overwrites on a pool nearly full that every free block is had
-/// once. They are of three blocks each: one alone would be put where the lane's spare block is, and that would be the
-/// only one that is ever had.
+/// A call that gives blocks back, and beside it so many overwrites on a pool nearly full that every
+/// free block is had once. They are of three blocks each: one alone would be put where the lane's
+/// spare block is, and that would be the only one that is ever had.
 #[must_use]
 pub fn on_a_full_pool(mode: DataMode) -> Vec<Pair> {
     let fill = "append d/sparse 65536; ".repeat(128);
@@ -463,7 +467,8 @@ struct Run {
     tree: Tree,
 }
 
-/// Judges what a crash in the middle of a pair left: a [`Program`] whose step says which calls had returned.
+/// Judges what a crash in the middle of a pair left: a [`Program`] whose step says which calls had
+/// returned.
 struct Judge<'a> {
     pair: &'a Pair,
     allowed: &'a Allowed,
@@ -540,7 +545,8 @@ impl Program for Judge<'_> {
 }
 
 impl Judge<'_> {
-    /// `ordered`: while an overwrite has not returned, each byte of its file is one that some order leaves there.
+    /// `ordered`: while an overwrite has not returned, each byte of its file is one that some order
+    /// leaves there.
     fn torn(&self, seen: &Tree, returned: usize) -> Exceptions {
         let mut exceptions = Exceptions::default();
         let in_flight = (0..2)

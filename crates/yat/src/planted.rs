@@ -1,6 +1,7 @@
-//! The hunt for planted bugs: a crash checker is judged by what it finds. One bug of `pmfs::planted::BUGS` is selected,
-//! and the searches are gone through, those first that the bug's `Needs` names and then the cheapest first, until one
-//! sees something wrong. With nothing selected the same searches must see nothing.
+//! The hunt for planted bugs: a crash checker is judged by what it finds. One bug of
+//! `pmfs::planted::BUGS` is selected, and the searches are gone through, those first that the bug's
+//! `Needs` names and then the cheapest first, until one sees something wrong. With nothing selected
+//! the same searches must see nothing.
 //!
 //! What is selected is the process's: one hunt at a time.
 
@@ -45,7 +46,8 @@ pub enum Search {
     Again,
     /// A process killed at each step of one call of each kind.
     Kill,
-    /// What processes share beside the tree, in scenes of two, one of them stopped or killed at each step.
+    /// What processes share beside the tree, in scenes of two, one of them stopped or killed at
+    /// each step.
     Tables,
     /// A call stopped or killed at each step, and another one that comes then.
     Stops,
@@ -276,7 +278,8 @@ impl Round<'_> {
         }
     }
 
-    /// Every kind of call. Recoveries of large pools take long to crash, and are as those of small ones.
+    /// Every kind of call. Recoveries of large pools take long to crash, and are as those of small
+    /// ones.
     fn power(&mut self, depth: usize) {
         let options = Options {
             depth,

@@ -1,4 +1,5 @@
-//! What yat asks of a program on persistent memory whose crash states it is to check. `docs/YAT.md` has an example.
+//! What yat asks of a program on persistent memory whose crash states it is to check. `docs/YAT.md`
+//! has an example.
 
 use pmem::Pmem;
 use pmem::record::Observer;
@@ -7,8 +8,8 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A program and the steps that it is to do. The same steps must do the same stores each time: clocks and random
-/// numbers are the program's to pin down.
+/// A program and the steps that it is to do. The same steps must do the same stores each time:
+/// clocks and random numbers are the program's to pin down.
 pub trait Program: Sync {
     /// An attached instance.
     type Running;
@@ -30,8 +31,8 @@ pub trait Program: Sync {
         0..0
     }
 
-    /// Attaches to a pool, recovering it first if it was left uncleanly. Everything that is done to the pool has to
-    /// be shown to `observer` ([`Pmem::observe`]), from the first access on.
+    /// Attaches to a pool, recovering it first if it was left uncleanly. Everything that is done to
+    /// the pool has to be shown to `observer` ([`Pmem::observe`]), from the first access on.
     ///
     /// # Errors
     /// A pool that can't be recovered, in words.
@@ -73,8 +74,8 @@ pub trait Program: Sync {
         Ok(())
     }
 
-    /// Whether what is seen after a crash may be: at a moment in the middle of a step, what was seen before or after
-    /// it; at its return, what was seen after it.
+    /// Whether what is seen after a crash may be: at a moment in the middle of a step, what was
+    /// seen before or after it; at its return, what was seen after it.
     ///
     /// # Errors
     /// The difference, in words.
@@ -93,7 +94,8 @@ pub trait Program: Sync {
         Ok(())
     }
 
-    /// Gives the memory back, as it is, if that can be had: it is filled anew and attached to again.
+    /// Gives the memory back, as it is, if that can be had: it is filled anew and attached to
+    /// again.
     fn detach(&self, running: Self::Running) -> Option<Pmem> {
         let _ = running;
         None

@@ -37,7 +37,8 @@ pub fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     result.map_err(|payload| format!("a panic at {place}: {}", words(payload.as_ref())))
 }
 
-/// Runs `work` on a thread of its own, which is another CPU of a trace ([`on_cpu`]), and waits for it: its panics are this thread's.
+/// Runs `work` on a thread of its own, which is another CPU of a trace ([`on_cpu`]), and waits for
+/// it: its panics are this thread's.
 pub fn elsewhere<T: Send>(cpu: Cpu, work: impl FnOnce() -> T + Send) -> T {
     let quiet = QUIET.take();
     let there = || {

@@ -5,8 +5,9 @@ use crate::trace::Place;
 use std::fmt;
 use std::str::FromStr;
 
-/// `STEP@FENCE:CHOICES`, and for each crash of a recovery `/FENCE:CHOICES`; a fence `r` is the return of the step or
-/// the end of the recovery, and `u` that of what was done with the recovered pool.
+/// `STEP@FENCE:CHOICES`, and for each crash of a recovery `/FENCE:CHOICES`; a fence `r` is the
+/// return of the step or the end of the recovery, and `u` that of what was done with the recovered
+/// pool.
 impl fmt::Display for Crash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@", self.step)?;

@@ -1,7 +1,9 @@
-//! Shrinking: what goes wrong in a long workload of calls, in the shortest one in which something still does.
+//! Shrinking: what goes wrong in a long workload of calls, in the shortest one in which something
+//! still does.
 //!
-//! Calls are dropped, half of them at once, then fewer, down to one at a time; then offsets, lengths and sizes are made
-//! smaller; then long names short; again, until nothing more can go. What remains need not be wrong in the same way.
+//! Calls are dropped, half of them at once, then fewer, down to one at a time; then offsets,
+//! lengths and sizes are made smaller; then long names short; again, until nothing more can go.
+//! What remains need not be wrong in the same way.
 
 use crate::campaign::{self, Explored};
 use crate::explore::{Options, Violation};
@@ -145,8 +147,8 @@ impl<T, F: Fn(&[Call]) -> Option<T>> Search<T, F> {
     }
 }
 
-/// The workload without some of its calls, and without what refers to descriptors that they would have held; the
-/// others keep theirs.
+/// The workload without some of its calls, and without what refers to descriptors that they would
+/// have held; the others keep theirs.
 fn without(calls: &[Call], range: Range<usize>) -> Vec<Call> {
     let mut numbers: Vec<Option<usize>> = Vec::new();
     let mut kept = 0;
@@ -189,7 +191,8 @@ enum Wrong {
     Failure(String),
 }
 
-/// Explores a workload. What is wrong is shown in the shortest workload of calls that can be had of it.
+/// Explores a workload. What is wrong is shown in the shortest workload of calls that can be had of
+/// it.
 ///
 /// # Errors
 /// A workload that fails without a crash, in words; it is shrunk too.
@@ -245,7 +248,8 @@ mod tests {
     const LONG: &str = "mkdir D; create a; create b*200; open a; open b*200; write a 5 900; write #1 300 5000; \
                         truncate a 3; chmod a 384; close 0; rename a D/c; unlink b*200; close 1";
 
-    /// A bug that needs 700 bytes written through a descriptor of a file b, and a rename after that.
+    /// A bug that needs 700 bytes written through a descriptor of a file b, and a rename after
+    /// that.
     fn wrong(calls: &[Call]) -> Option<usize> {
         let opened: Vec<bool> = calls
             .iter()
@@ -265,8 +269,8 @@ mod tests {
         calls[written..].iter().any(renamed).then_some(calls.len())
     }
 
-    /// Goal: nothing stays that the bug does not need, and what `wrong` said of the result is what is answered.
-    /// Method: a made-up bug, whose shortest workload is known.
+    /// Goal: nothing stays that the bug does not need, and what `wrong` said of the result is what
+    /// is answered. Method: a made-up bug, whose shortest workload is known.
     #[test]
     fn only_what_is_needed_stays() {
         let calls = parse(LONG).unwrap();

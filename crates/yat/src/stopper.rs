@@ -1,4 +1,5 @@
-//! Stops one thread before its n-th store, flush or fence: for good, or until another one has done its call.
+//! Stops one thread before its n-th store, flush or fence: for good, or until another one has done
+//! its call.
 
 use crate::trace::Place;
 use pmem::Pmem;

@@ -1,9 +1,10 @@
-//! Two calls that meet: one is stopped before each of its stores, flushes and fences, and the other one comes then,
-//! whole. The one that was stopped goes on, or is dead.
+//! Two calls that meet: one is stopped before each of its stores, flushes and fences, and the other
+//! one comes then, whole. The one that was stopped goes on, or is dead.
 //!
-//! What comes out must be what the two give one after the other, in one order or the other; a killed call counts or
-//! does not. Unlike [`pairs`](crate::pairs), where both take turns at fences, a call is stopped between any two stores,
-//! and the other one comes before anybody has cleaned up after the dead.
+//! What comes out must be what the two give one after the other, in one order or the other; a
+//! killed call counts or does not. Unlike [`pairs`](crate::pairs), where both take turns at fences,
+//! a call is stopped between any two stores, and the other one comes before anybody has cleaned up
+//! after the dead.
 
 use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{pool, usage};
@@ -33,8 +34,8 @@ fn one_of(fs: &Fs, allowed: &[Tree]) -> Result<(), String> {
     Err(texts.collect())
 }
 
-/// Pauses the first call before a step, and lets the other one run until it is done or sleeps. False: there is no
-/// such step.
+/// Pauses the first call before a step, and lets the other one run until it is done or sleeps.
+/// False: there is no such step.
 fn paused(pair: &Pair, step: u64, allowed: &[Tree]) -> Result<bool, String> {
     let (stopper, is_stopped) = Stopper::new(Stop::Pause);
     let attached = pair.prepared(stopper.clone())?;
@@ -93,8 +94,8 @@ fn killed(pair: &Pair, step: u64, allowed: &[Tree], dir: &Path) -> Result<bool, 
     Ok(reached)
 }
 
-/// Stops the first call of a pair before each of its stores, flushes and fences, by a kill and by a pause; the pool
-/// files are made in `dir`. Adds to `stops` those that left nothing wrong.
+/// Stops the first call of a pair before each of its stores, flushes and fences, by a kill and by a
+/// pause; the pool files are made in `dir`. Adds to `stops` those that left nothing wrong.
 ///
 /// # Errors
 /// The first violation.

@@ -1,5 +1,6 @@
-//! A third instance in the middle of a call while another one dies: a thread that stops at one of its fences, with its
-//! locks held and its lane open, and goes on when the dead one has been cleaned up after.
+//! A third instance in the middle of a call while another one dies: a thread that stops at one of
+//! its fences, with its locks held and its lane open, and goes on when the dead one has been
+//! cleaned up after.
 
 use crate::files::pool::NODE;
 use crate::kill::shared;
@@ -13,7 +14,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Fences of the third call, at each of which it may stop: after its log, and after its stores with their proof.
+/// Fences of the third call, at each of which it may stop: after its log, and after its stores with
+/// their proof.
 const STOPS: u64 = 2;
 
 /// Stops its thread at a fence.

@@ -1,5 +1,5 @@
-//! Two threads of one instance, one of which runs at a time: before each fence, and where one sleeps on a lock, it is
-//! chosen who goes on.
+//! Two threads of one instance, one of which runs at a time: before each fence, and where one
+//! sleeps on a lock, it is chosen who goes on.
 
 use crate::image::Chooser;
 use crate::trace::{Place, Recorder};
@@ -144,8 +144,8 @@ impl Observer for Turns {
     }
 
     fn fence(&self, mem: &Pmem, at: Place) {
-        // Before it, not after: the other sees what this one has stored, and it may all be lost yet. Whatever can be
-        // left when the other runs after the fence can be left then too.
+        // Before it, not after: the other sees what this one has stored, and it may all be lost
+        // yet. Whatever can be left when the other runs after the fence can be left then too.
         self.give_way(mem, None);
         self.recorder().fence(mem, at);
     }

@@ -1,6 +1,8 @@
-//! Someone else's pool: one that was edited on purpose, with right checksums ([`yat::files::crafted`]). Whatever it is, each call ends in
-//! an answer or an error, after a bounded number of steps; no name, target or attribute is one that no call could have made; names that
-//! lead down never lead back up. Repair ends clean or says that it can't, and a second one finds nothing to do.
+//! Someone else's pool: one that was edited on purpose, with right checksums
+//! ([`yat::files::crafted`]). Whatever it is, each call ends in an answer or an error, after a
+//! bounded number of steps; no name, target or attribute is one that no call could have made; names
+//! that lead down never lead back up. Repair ends clean or says that it can't, and a second one
+//! finds nothing to do.
 //!
 //! `PMFS_CRAFTED` pools are tried, from number `PMFS_CRAFTED_SEED` on.
 
@@ -263,7 +265,8 @@ fn campaign(edits: Edits, also_use: bool) {
     assert!(clean > count / 2, "hardly any is a pool");
 }
 
-/// Goal: a name that no call makes is an error where it is listed, whoever wrote it and however right its checksums are.
+/// Goal: a name that no call makes is an error where it is listed, whoever wrote it and however
+/// right its checksums are.
 #[test]
 fn names_that_lead_out_are_no_answers() {
     let base = Base::new();
@@ -286,7 +289,8 @@ fn any_pool_is_answered_for() {
     campaign(Edits::All, true);
 }
 
-/// Goal: a pointer that leads to what is another's is cut where it stands, and nothing is written through it.
+/// Goal: a pointer that leads to what is another's is cut where it stands, and nothing is written
+/// through it.
 #[test]
 fn repair_converges() {
     campaign(Edits::Pointers, false);

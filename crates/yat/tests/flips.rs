@@ -1,6 +1,6 @@
-//! Damage: any bit of what the file system reads of its own structures is flipped. Whatever it is, mounting,
-//! using and checking the pool end, without a panic and without reading outside it; and repair leaves a pool
-//! in which nothing is found and all calls work.
+//! Damage: any bit of what the file system reads of its own structures is flipped. Whatever it is,
+//! mounting, using and checking the pool end, without a panic and without reading outside it; and
+//! repair leaves a pool in which nothing is found and all calls work.
 //!
 //! `PMFS_FLIPS` bits are tried (`all`: every one), chosen by `PMFS_FLIPS_SEED`.
 
@@ -202,7 +202,8 @@ fn any_bit_may_flip() {
     );
 }
 
-/// Repairs what a flip did, killed before its `n`-th store; answers whether it came to that. Then repairs again.
+/// Repairs what a flip did, killed before its `n`-th store; answers whether it came to that. Then
+/// repairs again.
 fn interrupt(flip: &Flip, n: u64, image: &[u8], path: &Path) -> bool {
     std::fs::write(path, flip.of(image)).unwrap();
     let killer = Arc::new(Killer(AtomicU64::new(OFF)));
@@ -266,7 +267,8 @@ fn a_repair_may_be_interrupted() {
     assert!(kills > flips);
 }
 
-/// A flip that once left something: the root pointer of a directory came to name a free block, an empty node.
+/// A flip that once left something: the root pointer of a directory came to name a free block, an
+/// empty node.
 #[test]
 fn a_directory_with_an_empty_node_is_found() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();

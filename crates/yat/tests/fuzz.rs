@@ -1,4 +1,5 @@
-//! Damaged pools, many words at once: the corpus that the fuzzer left (`make fuzz`), and inputs at random.
+//! Damaged pools, many words at once: the corpus that the fuzzer left (`make fuzz`), and inputs at
+//! random.
 //!
 //! `PMFS_FUZZ` inputs are tried, made from `PMFS_FUZZ_SEED`.
 

@@ -1,6 +1,7 @@
-//! Goal: sizes, descriptors, names and full pools that bounded workloads leave out have no other crash states either.
-//! Method: the power-loss model over workloads at random, in both data modes: `YAT_FUZZ` of them from `YAT_FUZZ_SEED`
-//! on; and the last two calls of each at once, in two lanes. `yat fuzz` does the same for as long as one likes.
+//! Goal: sizes, descriptors, names and full pools that bounded workloads leave out have no other
+//! crash states either. Method: the power-loss model over workloads at random, in both data modes:
+//! `YAT_FUZZ` of them from `YAT_FUZZ_SEED` on; and the last two calls of each at once, in two
+//! lanes. `yat fuzz` does the same for as long as one likes.
 
 mod common;
 
@@ -58,7 +59,8 @@ fn two_at_once() {
     sound(&campaign().each(&pairs, Pair::explore));
 }
 
-/// Found by `yat fuzz`, its number 7000208: what did not fit was written in parts, and a crash left some of them.
+/// Found by `yat fuzz`, its number 7000208: what did not fit was written in parts, and a crash left
+/// some of them.
 #[test]
 fn a_write_that_does_not_fit() {
     const WORKLOAD: &str =

@@ -1,9 +1,9 @@
-//! Goal: a process killed at any store harms nobody: another one cleans up on the live memory while a third is in the
-//! middle of a call, and finds the dead one's call wholly done or wholly undone, nothing locked, no bit, lane or intent
-//! left.
-//! Method: the kill model, exhaustive over the stores of every kind of call, in `ordered` mode of those that it changes; of those that
-//! store hundreds of words alike one in eight, another eighth each day (`YAT_SEED`), and none of one that stores thousands. The
-//! campaign has them all (`yat kill --set kinds`).
+//! Goal: a process killed at any store harms nobody: another one cleans up on the live memory while
+//! a third is in the middle of a call, and finds the dead one's call wholly done or wholly undone,
+//! nothing locked, no bit, lane or intent left. Method: the kill model, exhaustive over the stores
+//! of every kind of call, in `ordered` mode of those that it changes; of those that store hundreds
+//! of words alike one in eight, another eighth each day (`YAT_SEED`), and none of one that stores
+//! thousands. The campaign has them all (`yat kill --set kinds`).
 
 use pmfs::{DataMode, ROOT_INO};
 use std::time::Duration;
@@ -74,9 +74,10 @@ fn ordered() {
     run(DataMode::Ordered);
 }
 
-/// Goal: a process that meets a lock of a dead one while it holds others cleans up without waiting for itself.
-/// Method: the dead one held open the file that the survivor appends to, and dies at any store of an append to another:
-/// also with a block group locked, which the survivor needs when it has locked the file.
+/// Goal: a process that meets a lock of a dead one while it holds others cleans up without waiting
+/// for itself. Method: the dead one held open the file that the survivor appends to, and dies at
+/// any store of an append to another: also with a block group locked, which the survivor needs when
+/// it has locked the file.
 #[test]
 fn a_waiter_cleans_up_whatever_it_holds() {
     let kinds = kinds();

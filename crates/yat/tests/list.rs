@@ -1,5 +1,6 @@
-//! Goal: yat serves programs that are no file systems: it finds what is wrong with one, and nothing where nothing is.
-//! Method: the example's list, as it should be and with its planted bug; crashes of what uses it are looked at too.
+//! Goal: yat serves programs that are no file systems: it finds what is wrong with one, and nothing
+//! where nothing is. Method: the example's list, as it should be and with its planted bug; crashes
+//! of what uses it are looked at too.
 
 #[path = "../examples/list.rs"]
 #[allow(dead_code, reason = "its main is the example's")]

@@ -1,6 +1,7 @@
-//! Goal: an owner word has one owner at a time, nobody sleeps on while it is free, and a dead owner's word is taken from it
-//! once. Method: the engine's own protocol on loom's memory, in every order of its steps (up to a number of preemptions);
-//! sleeps have no end of their own here, so a wake that is lost is a deadlock, which loom reports.
+//! Goal: an owner word has one owner at a time, nobody sleeps on while it is free, and a dead
+//! owner's word is taken from it once. Method: the engine's own protocol on loom's memory, in every
+//! order of its steps (up to a number of preemptions); sleeps have no end of their own here, so a
+//! wake that is lost is a deadlock, which loom reports.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -103,7 +104,8 @@ impl Wait for Waiting<'_> {
         }
     }
 
-    /// Cleaning up as the engine does it: under the recovery lock, whatever still is the dead one's.
+    /// Cleaning up as the engine does it: under the recovery lock, whatever still is the dead
+    /// one's.
     fn unchanged(&mut self, owner: u64) {
         if owner & 0xff != DEAD {
             return;

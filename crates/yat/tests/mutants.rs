@@ -1,7 +1,8 @@
-//! Goal: the checker sees what it must see, and the engine stores, flushes and fences no more than it must.
-//! Method: one in 64 (`YAT_ONE_IN`) of the mutants, another part each day (`YAT_SEED`): a place in the engine that stores,
-//! flushes or fences, got wrong by a rule. Some workload must then have a crash state that is neither before nor after.
-//! Mutants that show in no workload are listed in `yat::mutants` with their reasons, and left out here. `yat mutants` hunts all.
+//! Goal: the checker sees what it must see, and the engine stores, flushes and fences no more than
+//! it must. Method: one in 64 (`YAT_ONE_IN`) of the mutants, another part each day (`YAT_SEED`): a
+//! place in the engine that stores, flushes or fences, got wrong by a rule. Some workload must then
+//! have a crash state that is neither before nor after. Mutants that show in no workload are listed
+//! in `yat::mutants` with their reasons, and left out here. `yat mutants` hunts all.
 
 use yat::campaign::{number, seed_of_the_day};
 use yat::mutants::{RULES, hunt, standing, why_unseen};

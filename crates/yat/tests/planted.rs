@@ -1,7 +1,8 @@
-//! Goal: the checker finds the bugs that the engine can be given on purpose, and nothing when it has none.
-//! Method: a twelfth of the list's bugs, chosen by their names, so that a new one changes nothing of it (`YAT_BUG`: those with this in
-//! their name), is hunted; beside them the same searches, with few workloads each, with no bug there. What is selected is a process's, so
-//! each hunt is one, and as many go on at once as there are processors. `yat bugs` hunts them all.
+//! Goal: the checker finds the bugs that the engine can be given on purpose, and nothing when it
+//! has none. Method: a twelfth of the list's bugs, chosen by their names, so that a new one changes
+//! nothing of it (`YAT_BUG`: those with this in their name), is hunted; beside them the same
+//! searches, with few workloads each, with no bug there. What is selected is a process's, so each
+//! hunt is one, and as many go on at once as there are processors. `yat bugs` hunts them all.
 
 use pmfs::planted::{BUGS, Bug};
 use std::process::{Command, Output};

@@ -1,6 +1,7 @@
-//! Goal: a pool that was left clean is believed on the next boot, and only then; what its free lists say is right.
-//! Method: the power-loss model over two visits to a pool, the runtime area among what may be lost. The free lists are a
-//! page of words that recovery reads all, so their images are sampled.
+//! Goal: a pool that was left clean is believed on the next boot, and only then; what its free
+//! lists say is right. Method: the power-loss model over two visits to a pool, the runtime area
+//! among what may be lost. The free lists are a page of words that recovery reads all, so their
+//! images are sampled.
 
 use pmfs::DataMode;
 use yat::explore::explore;

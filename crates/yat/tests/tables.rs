@@ -1,6 +1,7 @@
-//! Goal: what processes share beside the tree stays right when one of them dies or stops at any store: open files, open counts,
-//! file locks, pages of mounts, slots for children; also if who dies is cleaning up after another.
-//! Method: scenes of two processes, exhaustive over the stores of the first one's call.
+//! Goal: what processes share beside the tree stays right when one of them dies or stops at any
+//! store: open files, open counts, file locks, pages of mounts, slots for children; also if who
+//! dies is cleaning up after another. Method: scenes of two processes, exhaustive over the stores
+//! of the first one's call.
 
 use yat::tables::{play, scenes};
 

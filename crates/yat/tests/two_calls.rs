@@ -1,8 +1,9 @@
-//! Goal: a call's crash states are as they must be whatever was called before it.
-//! Method: the power-loss model over ACE's workloads of two calls, every call and every fence; here one workload in
-//! `YAT_ONE_IN`, chosen by `YAT_SEED` (`make yat` does them all); recoveries crashed too, over a few of one; and pairs of
-//! calls in two lanes, interleaved before their fences in every order; and a call that is stopped or killed at each of its
-//! steps, with another one that comes then.
+//! Goal: a call's crash states are as they must be whatever was called before it. Method: the
+//! power-loss model over ACE's workloads of two calls, every call and every fence; here one
+//! workload in `YAT_ONE_IN`, chosen by `YAT_SEED` (`make yat` does them all); recoveries crashed
+//! too, over a few of one; and pairs of calls in two lanes, interleaved before their fences in
+//! every order; and a call that is stopped or killed at each of its steps, with another one that
+//! comes then.
 
 mod common;
 
@@ -43,7 +44,8 @@ fn of_a_slice() {
     sound(&campaign().run(&workloads));
 }
 
-/// What a transaction leaves owing is met by the next call on the same words, in its own lane and in the other one.
+/// What a transaction leaves owing is met by the next call on the same words, in its own lane and
+/// in the other one.
 #[test]
 fn on_the_same_words() {
     let modes = [DataMode::Atomic, DataMode::Ordered];

@@ -27,7 +27,8 @@ pub struct Fuzz {
     /// Data mode of the pool
     #[arg(long, value_enum, default_value_t = Mode::Both)]
     mode: Mode,
-    /// The last two calls of each workload at once, in two lanes, instead of all one after the other
+    /// The last two calls of each workload at once, in two lanes, instead of all one after the
+    /// other
     #[arg(long, conflicts_with = "depth")]
     pairs: bool,
     /// Crash recoveries too, that many deep

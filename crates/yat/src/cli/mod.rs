@@ -15,9 +15,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use pmfs::DataMode;
 use std::process::ExitCode;
 
-/// Checks every state in which a crash may leave a pool: recovers it with the real code, checks it, compares what is
-/// seen with what it was before and after the interrupted call, and uses it. Exit code 0: nothing is wrong; 1: something
-/// is; 2: the command line makes no sense.
+/// Checks every state in which a crash may leave a pool: recovers it with the real code, checks it,
+/// compares what is seen with what it was before and after the interrupted call, and uses it. Exit
+/// code 0: nothing is wrong; 1: something is; 2: the command line makes no sense.
 #[derive(Debug, Parser)]
 #[command(name = "yat", version)]
 pub struct Arguments {
@@ -57,11 +57,13 @@ enum Command {
     Power(power::Power),
     /// Kills: before every store, flush and fence, recovered by another instance on the live memory
     Kill(kill::Kill),
-    /// Two calls at once, in two lanes, interleaved before their fences in every order, and power lost at each of them
+    /// Two calls at once, in two lanes, interleaved before their fences in every order, and power
+    /// lost at each of them
     Pairs(pairs::Pairs),
     /// Every place that stores, flushes or fences got wrong by rule: what catches it
     Mutants(mutants::Mutants),
-    /// Power loss in workloads at random: sizes, descriptors, names and full pools that the sets leave out
+    /// Power loss in workloads at random: sizes, descriptors, names and full pools that the sets
+    /// leave out
     Fuzz(fuzz::Fuzz),
     /// Every bug that the engine can be given on purpose: what finds it
     Bugs(bugs::Bugs),

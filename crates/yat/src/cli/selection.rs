@@ -108,8 +108,8 @@ impl Selection {
         Ok(chosen)
     }
 
-    /// The workloads, each with the number of its first calls that another one has too: one before it, or one of
-    /// the set beyond which to go.
+    /// The workloads, each with the number of its first calls that another one has too: one before
+    /// it, or one of the set beyond which to go.
     pub fn workloads(&self) -> Result<Vec<(FileSystem, usize)>, String> {
         let mut sequences = self.beyond.map_or_else(Vec::new, Set::sequences);
         let known = sequences.len();

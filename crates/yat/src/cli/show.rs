@@ -7,7 +7,8 @@ use std::time::Instant;
 use yat::campaign::Outcome;
 use yat::explore::{Counts, Violation};
 
-/// Prints a line. Who has stopped reading misses nothing, and the exit code still says how it ended.
+/// Prints a line. Who has stopped reading misses nothing, and the exit code still says how it
+/// ended.
 pub fn print_line(line: &dyn std::fmt::Display) {
     if let Err(error) = writeln!(std::io::stdout(), "{line}")
         && error.kind() != std::io::ErrorKind::BrokenPipe
@@ -62,7 +63,8 @@ impl Bar {
     }
 }
 
-/// The result of a campaign of the power model; `again` is the command that shows a violation once more.
+/// The result of a campaign of the power model; `again` is the command that shows a violation once
+/// more.
 pub fn outcome(outcome: &Outcome, seed: u64, as_json: bool, again: &dyn Fn(&Violation) -> String) {
     let counts = &outcome.counts;
     let seconds = outcome.elapsed.as_secs_f64();

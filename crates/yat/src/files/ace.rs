@@ -1,8 +1,10 @@
-//! Bounded workloads after ACE (CrashMonkey) in Chipmunk's form for persistent memory: every sequence of one, two or
-//! three calls from a small set of calls on a few names, each with the calls that it depends on put before it.
+//! Bounded workloads after ACE (CrashMonkey) in Chipmunk's form for persistent memory: every
+//! sequence of one, two or three calls from a small set of calls on a few names, each with the
+//! calls that it depends on put before it.
 //!
-//! The 56 calls are `create` 2, `mkdir` 1, `fallocate` 30, `write` 6, `link` 6, `unlink` 4 and `rename` 7; so there are
-//! 3,136 sequences of two. [`wide`] adds the calls that this set leaves out.
+//! The 56 calls are `create` 2, `mkdir` 1, `fallocate` 30, `write` 6, `link` 6, `unlink` 4 and
+//! `rename` 7; so there are 3,136 sequences of two. [`wide`] adds the calls that this set leaves
+//! out.
 
 use super::call::Call;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -134,8 +136,8 @@ pub fn sequences(set: &[Core], len: u32) -> impl Iterator<Item = Vec<Call>> + '_
     })
 }
 
-/// For each workload, how many of its calls begin one that came before: those were crashed there. A workload that
-/// is the beginning of another one before it has nothing left.
+/// For each workload, how many of its calls begin one that came before: those were crashed there. A
+/// workload that is the beginning of another one before it has nothing left.
 pub fn shared_prefixes(workloads: &[Vec<Call>]) -> Vec<usize> {
     let mut seen = HashSet::new();
     let mut shared = Vec::new();
@@ -418,7 +420,8 @@ impl Names {
         }
     }
 
-    /// Offset and length of a range of a file, which is filled first if the range is to meet something.
+    /// Offset and length of a range of a file, which is filled first if the range is to meet
+    /// something.
     fn span(&mut self, name: &str, span: Span) -> (u64, u64) {
         self.file(name);
         let inode = self.files[name];

@@ -1,8 +1,8 @@
 //! Calls as data: made by generators, written down in reports, read again for a replay.
 //!
-//! `create A/foo; write A/foo 100 5000; rename A B`: calls are separated by semicolons. A path names a file from the
-//! root on; a component `name*200` is padded to 200 bytes; `#0` is the first file that `open` or `tmpfile` has held,
-//! whatever became of its name.
+//! `create A/foo; write A/foo 100 5000; rename A B`: calls are separated by semicolons. A path
+//! names a file from the root on; a component `name*200` is padded to 200 bytes; `#0` is the first
+//! file that `open` or `tmpfile` has held, whatever became of its name.
 
 use super::pool::{NODE, pattern};
 use pmfs::{

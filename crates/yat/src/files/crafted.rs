@@ -1,5 +1,6 @@
-//! Pools that somebody made to harm: the bytes of a sound one, edited on purpose and with right checksums. It knows the format and
-//! nothing of the engine, so that the tests of every face can make the same pools.
+//! Pools that somebody made to harm: the bytes of a sound one, edited on purpose and with right
+//! checksums. It knows the format and nothing of the engine, so that the tests of every face can
+//! make the same pools.
 
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_MORE, HASH_FIRST};
 use pmfs_format::inode::ROOT_INO;
@@ -60,7 +61,8 @@ fn put(image: &mut [u8], at: usize, value: u64) {
 /// Where things are in a sound pool, byte offsets.
 #[derive(Default)]
 pub struct Places {
-    /// Words that name a block: of the inode table's nodes, of inodes, of nodes of files and directories.
+    /// Words that name a block: of the inode table's nodes, of inodes, of nodes of files and
+    /// directories.
     pointers: [Vec<usize>; 3],
     buckets: Vec<usize>,
     inodes: Vec<usize>,

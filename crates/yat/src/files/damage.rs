@@ -1,5 +1,6 @@
-//! Damaged pools: a small pool with one of everything, and looking at, using and repairing what is left of it
-//! after its bytes were changed. Whatever they are, every call has to end, without a panic.
+//! Damaged pools: a small pool with one of everything, and looking at, using and repairing what is
+//! left of it after its bytes were changed. Whatever they are, every call has to end, without a
+//! panic.
 
 use super::crafted::{Edits, Places, craft};
 use pmem::Pmem;
@@ -183,8 +184,8 @@ impl Observer for Loads {
     }
 }
 
-/// Byte offsets of the words that attaching with these options, checking, and looking at inodes load: the
-/// file system's own structures, and nothing of files' data.
+/// Byte offsets of the words that attaching with these options, checking, and looking at inodes
+/// load: the file system's own structures, and nothing of files' data.
 ///
 /// # Panics
 /// If the pool is not sound.
@@ -212,7 +213,8 @@ const CRAFTED: u8 = 2;
 /// The runtime area is believed, if the pool was left clean.
 const BELIEVED: u8 = 4;
 
-/// A pool's memory as it is when it was filled, and what can be damaged in it: what a fuzzer starts from.
+/// A pool's memory as it is when it was filled, and what can be damaged in it: what a fuzzer starts
+/// from.
 pub struct Base {
     image: Vec<u8>,
     words: Vec<u64>,
@@ -257,8 +259,9 @@ impl Base {
         &self.places
     }
 
-    /// The image with the edits that `input` says: a byte of flags, with one of them the number of a crafted pool, then edits, each of a place (two bytes, one
-    /// of the words that are read), a kind, and what it takes.
+    /// The image with the edits that `input` says: a byte of flags, with one of them the number of
+    /// a crafted pool, then edits, each of a place (two bytes, one of the words that are read), a
+    /// kind, and what it takes.
     fn edited(&self, input: &[u8]) -> Vec<u8> {
         let mut image = self.image.clone();
         let (&flags, mut rest) = input.split_first().unwrap_or((&0, &[]));
@@ -297,8 +300,8 @@ impl Base {
         image
     }
 
-    /// Edits the pool, attaches to it, uses and checks it, and repairs it. Whatever comes of it must come without
-    /// a panic.
+    /// Edits the pool, attaches to it, uses and checks it, and repairs it. Whatever comes of it
+    /// must come without a panic.
     pub fn try_input(&self, input: &[u8]) {
         let image = self.edited(input);
         let believing = OpenOptions {

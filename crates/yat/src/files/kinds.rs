@@ -203,7 +203,8 @@ pub fn acl(mask: u8) -> Vec<u8> {
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// Calls on ACLs, and calls that ACLs have a part in: `linked` has an access ACL, `empty` a default one.
+/// Calls on ACLs, and calls that ACLs have a part in: `linked` has an access ACL, `empty` a default
+/// one.
 fn acls() -> Vec<Kind> {
     const NONE: XattrFlags = XattrFlags::empty();
     let mut all = kinds! {
@@ -254,8 +255,9 @@ fn splits() -> Vec<Kind> {
     all
 }
 
-/// One name, and those that fill a bucket which it has to go into. They differ after the eleventh bit of their
-/// hashes: the bucket is parted until the first node can't tell them apart, and then twice below it.
+/// One name, and those that fill a bucket which it has to go into. They differ after the eleventh
+/// bit of their hashes: the bucket is parted until the first node can't tell them apart, and then
+/// twice below it.
 fn deep_names() -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut names = colliding(13, 11);
     let last = names.pop().expect("13 of them");
@@ -302,7 +304,8 @@ fn grown_leaves() -> Vec<Kind> {
     all
 }
 
-/// Files that take large leaves wherever they can: one that was made longer does, in each hole of 2 MiB that is written to.
+/// Files that take large leaves wherever they can: one that was made longer does, in each hole of 2
+/// MiB that is written to.
 fn leaves_always() -> Vec<Kind> {
     let mut all = kinds! {
         "write in a hole that takes a large leaf", true, |fs, p| fs.write(p.blank, 70_001, &pattern(9000, 3))?;

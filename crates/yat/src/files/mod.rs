@@ -49,7 +49,8 @@ pub struct FileSystem {
     pub steps: Steps,
     /// Bytes of the pool.
     pub pool_bytes: u64,
-    /// Entries that are left in the lane before its log begins at its start again, when the call of a kind begins.
+    /// Entries that are left in the lane before its log begins at its start again, when the call of
+    /// a kind begins.
     pub entries_left: Option<u64>,
 }
 
@@ -83,7 +84,8 @@ impl FileSystem {
         }
     }
 
-    /// As [`FileSystem::of_kind`]: the lane's log begins at its start again inside of the call's transaction.
+    /// As [`FileSystem::of_kind`]: the lane's log begins at its start again inside of the call's
+    /// transaction.
     #[must_use]
     pub fn of_kind_at_wrap(kind: &Kind, mode: DataMode) -> FileSystem {
         FileSystem {
@@ -114,8 +116,8 @@ impl FileSystem {
         }
     }
 
-    /// The lane of a step's transaction. Some workloads change lanes at each step, others at each second one; those that begin alike
-    /// do alike, and the other way in the other mode.
+    /// The lane of a step's transaction. Some workloads change lanes at each step, others at each
+    /// second one; those that begin alike do alike, and the other way in the other mode.
     fn lane(&self, step: usize) -> u64 {
         let Steps::Calls(calls) = &self.steps else {
             return 0;
@@ -146,7 +148,8 @@ impl FileSystem {
     }
 }
 
-/// Writes entries to the first lane until so many are left before its log begins at its start again.
+/// Writes entries to the first lane until so many are left before its log begins at its start
+/// again.
 fn fill_lane(fs: &Fs, left: u64) -> pmfs::Result<()> {
     let name = b"fills the lane";
     fs.create(pmfs::ROOT_INO, name, &pool::NODE)?;
@@ -162,7 +165,8 @@ fn fill_lane(fs: &Fs, left: u64) -> pmfs::Result<()> {
         if now == left {
             return Ok(());
         }
-        // A link takes an odd number of entries, and what undoes it mostly too; a change of the mode takes two.
+        // A link takes an odd number of entries, and what undoes it mostly too; a change of the
+        // mode takes two.
         if (now - left) % 2 == 1 {
             let ino = fs.lookup(pmfs::ROOT_INO, name)?.ino;
             match fs.link(ino, pmfs::ROOT_INO, b"linked to fill") {
@@ -176,8 +180,8 @@ fn fill_lane(fs: &Fs, left: u64) -> pmfs::Result<()> {
     panic!("a lane's log that never gets to {left} entries before its end");
 }
 
-/// What the contract lets go either way after a crash, by the steps that may write over what a file has, and whether one that is cut short may
-/// have been done in part.
+/// What the contract lets go either way after a crash, by the steps that may write over what a file
+/// has, and whether one that is cut short may have been done in part.
 fn exceptions(
     moment: &Moment<'_, Tree>,
     overwrites: impl Fn(usize) -> bool,
@@ -278,10 +282,12 @@ impl Program for FileSystem {
                 let lane = self.lane(step);
                 let mut call = || {
                     pmfs::prefer_lane(lane);
-                    // A call may fail: then it must have changed nothing, and the history shows the same tree twice.
+                    // A call may fail: then it must have changed nothing, and the history shows the
+                    // same tree twice.
                     let _ = calls[step].run(&running.fs, &mut running.held, step as u8 + 1);
                 };
-                // What a thread knows of its last transaction, the next one in that lane has to find in the pool.
+                // What a thread knows of its last transaction, the next one in that lane has to
+                // find in the pool.
                 match lane {
                     0 => call(),
                     _ => elsewhere(OTHER_CPU, call),
@@ -320,7 +326,8 @@ impl Program for FileSystem {
     }
 
     fn go_on(&self, running: &mut Attached) -> Result<(), String> {
-        // Not the lane of the last call: where that was interrupted its log must stay closed though nothing is written over it.
+        // Not the lane of the last call: where that was interrupted its log must stay closed though
+        // nothing is written over it.
         pmfs::prefer_lane(1 - self.lane(self.steps().saturating_sub(1)));
         usage::use_up(&running.fs)
     }

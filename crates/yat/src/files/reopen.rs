@@ -1,4 +1,5 @@
-//! Leaving a pool and coming back to it on another boot: a pool that was left clean is believed, its free lists too.
+//! Leaving a pool and coming back to it on another boot: a pool that was left clean is believed,
+//! its free lists too.
 
 use super::call::{Call, parse};
 use super::pool::{self, POOL_BYTES};
@@ -40,8 +41,9 @@ pub struct Visited {
 }
 
 impl Reopen {
-    /// A checksum over the runtime area reads all of it: where most of it may be lost there are more images than can
-    /// be tried, so those in which least is durable come first, and then those in which most is.
+    /// A checksum over the runtime area reads all of it: where most of it may be lost there are
+    /// more images than can be tried, so those in which least is durable come first, and then those
+    /// in which most is.
     pub const OPTIONS: [Options; 2] = [Reopen::beginning_with(false), Reopen::beginning_with(true)];
 
     const fn beginning_with(durable_first: bool) -> Options {

@@ -21,7 +21,8 @@ pub struct Node {
     pub size: u64,
     /// Last change of content, of the inode.
     pub times: (i64, i64),
-    /// Last use of its content: workloads that set it do so by a call, for their pools are open without access times.
+    /// Last use of its content: workloads that set it do so by a call, for their pools are open
+    /// without access times.
     pub used: i64,
     /// Content, or a symlink's target.
     pub data: Vec<u8>,
@@ -103,10 +104,11 @@ fn node(fs: &Fs, attr: &Attr) -> pmfs::Result<Node> {
 /// and docs/adr/0034-times.md, and no others.
 #[derive(Clone, Debug, Default)]
 pub struct Exceptions {
-    /// Times that files which were overwritten had at some time: mtimes, ctimes. An overwrite's are stored
-    /// unflushed.
+    /// Times that files which were overwritten had at some time: mtimes, ctimes. An overwrite's are
+    /// stored unflushed.
     pub times: BTreeMap<Ino, (BTreeSet<i64>, BTreeSet<i64>)>,
-    /// Files of which each byte may be that of any of these contents: `ordered` mode, in which an overwrite may tear.
+    /// Files of which each byte may be that of any of these contents: `ordered` mode, in which an
+    /// overwrite may tear.
     pub torn: BTreeMap<Ino, Vec<Vec<u8>>>,
 }
 

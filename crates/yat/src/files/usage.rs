@@ -1,11 +1,11 @@
-//! A recovered pool must be fit for use: names are made and removed, files extended, everything deleted, and
-//! then the allocator has to balance with the trees.
+//! A recovered pool must be fit for use: names are made and removed, files extended, everything
+//! deleted, and then the allocator has to balance with the trees.
 
 use super::pool::NODE;
 use pmfs::{Error, Fs, Ino, ROOT_INO, SetAttr};
 
-/// Free blocks below which a call may be refused for lack of space: what a name in a directory that splits, an inode
-/// and 9,000 bytes need.
+/// Free blocks below which a call may be refused for lack of space: what a name in a directory that
+/// splits, an inode and 9,000 bytes need.
 const SHORT_BLOCKS: u64 = 16;
 
 /// Checks the pool.
@@ -66,8 +66,8 @@ fn write_a_name(fs: &Fs, dir: Ino) -> pmfs::Result<()> {
     written.map(drop)
 }
 
-/// A name in a directory, and its files extended; then the same below it. Collects the names, those of a directory
-/// after its own.
+/// A name in a directory, and its files extended; then the same below it. Collects the names, those
+/// of a directory after its own.
 fn use_directory(
     fs: &Fs,
     dir: Ino,
@@ -93,7 +93,8 @@ fn use_directory(
     Ok(())
 }
 
-/// Bytes past the end are undefined until exposed: extended, they must read as zeros. Answers whether there was room.
+/// Bytes past the end are undefined until exposed: extended, they must read as zeros. Answers
+/// whether there was room.
 fn extend(fs: &Fs, file: Ino) -> pmfs::Result<bool> {
     let old = fs.getattr(file)?.size;
     let set = SetAttr {

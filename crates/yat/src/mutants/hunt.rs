@@ -26,8 +26,8 @@ fn mutants(recorded: &[Recorded]) -> Vec<Mutant> {
     all.into_iter().collect()
 }
 
-/// Hunts each mutant that is `chosen`, also by its number, on `threads` threads. `watch` is told how many are done, and
-/// of how many.
+/// Hunts each mutant that is `chosen`, also by its number, on `threads` threads. `watch` is told
+/// how many are done, and of how many.
 #[must_use]
 pub fn hunt(
     recorded: &[Recorded],

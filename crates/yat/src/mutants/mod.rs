@@ -1,6 +1,7 @@
-//! Mutants: the engine with one place in the source changed by a rule, as a programmer might have got it wrong. A place
-//! stores, flushes or fences; what a mutant leaves out is left out of the recorded traces. Some workload must then have
-//! a crash state that is neither before nor after; else the place is not needed, or what shows it is missing here.
+//! Mutants: the engine with one place in the source changed by a rule, as a programmer might have
+//! got it wrong. A place stores, flushes or fences; what a mutant leaves out is left out of the
+//! recorded traces. Some workload must then have a crash state that is neither before nor after;
+//! else the place is not needed, or what shows it is missing here.
 
 mod hunt;
 mod reasons;
@@ -84,9 +85,11 @@ pub enum Rule {
     FirstLine,
     /// Of several lines, or words stored, in a row all but the last are done.
     AllButLast,
-    /// Lines are counted by the length alone: one too few where a range begins late in its first line.
+    /// Lines are counted by the length alone: one too few where a range begins late in its first
+    /// line.
     Unaligned,
-    /// What lies behind the first edge of a block (and so of a node, and of a small leaf) is left out.
+    /// What lies behind the first edge of a block (and so of a node, and of a small leaf) is left
+    /// out.
     PastBlock,
     /// What lies behind the first edge of a large page is left out.
     PastLargePage,
@@ -94,7 +97,8 @@ pub enum Rule {
     AtHandover,
     /// It is left out where the lane's log begins at its start again inside the transaction.
     AtWrap,
-    /// What the call before stored counts as durable already: it is left out where it serves nothing newer.
+    /// What the call before stored counts as durable already: it is left out where it serves
+    /// nothing newer.
     OneEarly,
 }
 
@@ -232,7 +236,8 @@ fn line_of(event: &Event) -> Option<u64> {
     }
 }
 
-/// Whether `next` belongs to the same run: flushes of one place, or stores of one place without a gap.
+/// Whether `next` belongs to the same run: flushes of one place, or stores of one place without a
+/// gap.
 fn goes_on(event: &Event, next: &Event) -> bool {
     match (event, next) {
         (Event::Flush { at, .. }, Event::Flush { at: then, .. }) => at == then,

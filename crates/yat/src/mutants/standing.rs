@@ -19,8 +19,9 @@ use std::sync::Arc;
 
 const MODES: [DataMode; 2] = [DataMode::Atomic, DataMode::Ordered];
 
-/// Calls after which a later one shows what an earlier one left undone: a deep tree, whose pointers share no line with
-/// the inode; a full pool, in which what was freed is had again. With the number of the first one that is crashed.
+/// Calls after which a later one shows what an earlier one left undone: a deep tree, whose pointers
+/// share no line with the inode; a full pool, in which what was freed is had again. With the number
+/// of the first one that is crashed.
 const REVISITS: [(&str, usize); 3] = [
     ("create foo; write foo 4194304 10; write foo 8388608 10", 1),
     (
@@ -35,9 +36,10 @@ const REVISITS: [(&str, usize); 3] = [
 /// Images of a point of these.
 const REVISIT_IMAGES: u64 = 4096;
 
-/// Records what mutants are hunted with: every kind of call, also where its lane's log wraps; one in `one_in` of the
-/// workloads of two calls; calls that meet what one before left owing, and some that come back to what an earlier call
-/// left. With `recoveries`, places of recoveries are tried too.
+/// Records what mutants are hunted with: every kind of call, also where its lane's log wraps; one
+/// in `one_in` of the workloads of two calls; calls that meet what one before left owing, and some
+/// that come back to what an earlier call left. With `recoveries`, places of recoveries are tried
+/// too.
 ///
 /// # Errors
 /// A workload that can't be done, in words.
@@ -101,7 +103,8 @@ pub struct Recorded {
     options: Options,
     /// What leaves something out of its steps.
     pub(super) mutants: HashSet<Mutant>,
-    /// The places in the recoveries of its crash images. What they leave out each time is hunted there.
+    /// The places in the recoveries of its crash images. What they leave out each time is hunted
+    /// there.
     recoveries: BTreeSet<Site>,
 }
 
@@ -140,7 +143,8 @@ impl Recorded {
         self.mutants.iter().copied().chain(recoveries)
     }
 
-    /// Explores it as a mutant does it; none if the mutant leaves nothing out here, or is not caught.
+    /// Explores it as a mutant does it; none if the mutant leaves nothing out here, or is not
+    /// caught.
     #[must_use]
     pub fn catches(&self, mutant: &Mutant) -> Option<Box<Violation>> {
         let options = if self.mutants.contains(mutant) {
@@ -165,8 +169,8 @@ impl Recorded {
     }
 }
 
-/// What catches a mutant that no workload catches by itself: its name, and the images that it took. Without a mutant,
-/// nothing must.
+/// What catches a mutant that no workload catches by itself: its name, and the images that it took.
+/// Without a mutant, nothing must.
 pub(super) fn caught_elsewhere(mutant: Option<Mutant>) -> Option<(String, u64)> {
     let tries = MODES
         .into_iter()

@@ -36,7 +36,8 @@ pub(super) fn all() -> Vec<Scene> {
     ]
 }
 
-/// A process that has files open, with names and without, locks and pages, and dies, perhaps before a step of an append.
+/// A process that has files open, with names and without, locks and pages, and dies, perhaps before
+/// a step of an append.
 fn has_a_bit_of_everything(stage: &mut Stage, step: Option<u64>) -> Answer {
     stage.file_of(&pattern(5000, 1))?;
     let (stopper, _is_stopped) = Stopper::new(Stop::Kill);

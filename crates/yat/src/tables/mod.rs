@@ -1,9 +1,11 @@
-//! What processes share in the runtime area: open files, open counts, file locks, pages of mounts, slots for children. The
-//! tree says nothing of it, so each scene says itself what has to come out.
+//! What processes share in the runtime area: open files, open counts, file locks, pages of mounts,
+//! slots for children. The tree says nothing of it, so each scene says itself what has to come out.
 //!
-//! In a scene two processes do a call each. The first one's is stopped before each of its stores, flushes and fences: killed, and
-//! the other one comes before anybody has cleaned up; or paused until the other one is done or sleeps. It is also done whole, after
-//! which its process dies. In the end the tables have to be at rest, and what is seen of the pool must be there after a reboot.
+//! In a scene two processes do a call each. The first one's is stopped before each of its stores,
+//! flushes and fences: killed, and the other one comes before anybody has cleaned up; or paused
+//! until the other one is done or sleeps. It is also done whole, after which its process dies. In
+//! the end the tables have to be at rest, and what is seen of the pool must be there after a
+//! reboot.
 
 mod annexes;
 mod dead;
@@ -176,7 +178,8 @@ impl Scene {
         Ok(reached)
     }
 
-    /// Pauses the first one before a step, and lets the other one run until it is done or sleeps. False: there is no such step.
+    /// Pauses the first one before a step, and lets the other one run until it is done or sleeps.
+    /// False: there is no such step.
     fn paused(&self, step: u64, dir: &Path) -> Result<bool, Wrong> {
         let (stopper, is_stopped) = Stopper::new(Stop::Pause);
         let stage = self.stage(dir, &stopper)?;
@@ -207,7 +210,8 @@ impl Scene {
     }
 }
 
-/// Nothing is left of the dead, and a reboot with everything written back changes nothing that can be seen.
+/// Nothing is left of the dead, and a reboot with everything written back changes nothing that can
+/// be seen.
 fn is_at_rest(stage: &Stage) -> Answer {
     let fs = &stage.other;
     fs.recover_dead()?;
@@ -226,8 +230,8 @@ fn is_at_rest(stage: &Stage) -> Answer {
     }
 }
 
-/// Plays a scene with the first call stopped everywhere; the pool files are made in `dir`. Adds to `stops` those that left nothing
-/// wrong.
+/// Plays a scene with the first call stopped everywhere; the pool files are made in `dir`. Adds to
+/// `stops` those that left nothing wrong.
 ///
 /// # Errors
 /// The first violation.

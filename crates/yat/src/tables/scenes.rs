@@ -369,7 +369,8 @@ const GUEST: LockOwner = LockOwner {
     id: 7,
 };
 
-/// Two files: of one the first has locked a part, and such a child another, of the other the child alone.
+/// Two files: of one the first has locked a part, and such a child another, of the other the child
+/// alone.
 fn guest_has_locks(stage: &mut Stage) -> Answer {
     stage.file_of(b"0123456789")?;
     let first = stage.first();
@@ -380,7 +381,8 @@ fn guest_has_locks(stage: &mut Stage) -> Answer {
     Ok(first.lock(another, GUEST, LockKind::Read, range, 2)?)
 }
 
-/// The locks of the child went over exec, and its parent's did not. A parent that was killed meanwhile has nothing.
+/// The locks of the child went over exec, and its parent's did not. A parent that was killed
+/// meanwhile has nothing.
 fn the_next_program_has_the_guests(stage: &Stage) -> Answer {
     let next = stage
         .third

@@ -1,10 +1,13 @@
-//! A command that has so much memory, page cache included, as on a machine with no more: what a page cache that does not hold all data
-//! costs is part of what the sources measured (PMFS, section 4.2.4: data of 32 GB beside 16 GB of DRAM).
+//! A command that has so much memory, page cache included, as on a machine with no more: what a
+//! page cache that does not hold all data costs is part of what the sources measured (PMFS, section
+//! 4.2.4: data of 32 GB beside 16 GB of DRAM).
 //!
-//! By a memory cgroup, version 1 or 2. Version 1 does not know of dirty pages, so that whoever reclaims them waits for the device, where a
-//! small machine would have begun to write them back long before; the block device below the directory gets the kernel's default there, a
-//! fifth, until the command has ended. At its start the page cache has nothing of the directory, as what others brought there would not
-//! count. Nor does the memory in which a pool or a device stands: it was made before.
+//! By a memory cgroup, version 1 or 2. Version 1 does not know of dirty pages, so that whoever
+//! reclaims them waits for the device, where a small machine would have begun to write them back
+//! long before; the block device below the directory gets the kernel's default there, a fifth,
+//! until the command has ended. At its start the page cache has nothing of the directory, as what
+//! others brought there would not count. Nor does the memory in which a pool or a device stands: it
+//! was made before.
 
 use crate::experiments::shell::Cannot;
 use anyhow::{Context, bail, ensure};
@@ -107,7 +110,8 @@ fn remove_left(base: &Path) {
     }
 }
 
-/// What the kernel knows of writing back to the block device below; nothing where there is none, and so no page cache over one.
+/// What the kernel knows of writing back to the block device below; nothing where there is none,
+/// and so no page cache over one.
 fn block_device(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     let device = rustix::fs::stat(dir)
         .with_context(|| dir.display().to_string())?
@@ -185,7 +189,8 @@ mod tests {
         group.run(&command).unwrap()
     }
 
-    /// Goal: the bound holds, for what a program has and not for what the page cache can give back, and nothing is left of it.
+    /// Goal: the bound holds, for what a program has and not for what the page cache can give back,
+    /// and nothing is left of it.
     #[test]
     fn a_command_has_no_more_memory_than_it_may() {
         let group = match Group::new(24 << 20) {

@@ -1,8 +1,8 @@
 //! One directory of 10 k entries and one of a million: what create, lookup and unlink cost in each.
 //!
-//! Two comparisons. *As it is*: the small directory alone is small enough for the caches, so the difference
-//! holds cache misses that any structure has. *Same memory*: as many small directories as make up the large
-//! one's entries, so that only the directory's size differs.
+//! Two comparisons. *As it is*: the small directory alone is small enough for the caches, so the
+//! difference holds cache misses that any structure has. *Same memory*: as many small directories
+//! as make up the large one's entries, so that only the directory's size differs.
 
 use crate::ground::Ground;
 use crate::measure::{Figures, Report, ratio, time};

@@ -1,9 +1,10 @@
-//! Whether an emulated medium is as slow as it was asked to be: what a line read and a barrier take longer, and how many bytes a second
-//! one and two processes write together.
+//! Whether an emulated medium is as slow as it was asked to be: what a line read and a barrier take
+//! longer, and how many bytes a second one and two processes write together.
 //!
-//! Method: in each round the same work once on memory as it is and once on the emulated medium, in turns, of lines that are in the
-//! cache, so that the difference is the emulation's; bandwidth is what it is. Each piece of work is short. One in which the thread had
-//! the processor for less than nearly all the time has strayed; it is made again, and counted.
+//! Method: in each round the same work once on memory as it is and once on the emulated medium, in
+//! turns, of lines that are in the cache, so that the difference is the emulation's; bandwidth is
+//! what it is. Each piece of work is short. One in which the thread had the processor for less than
+//! nearly all the time has strayed; it is made again, and counted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -31,7 +32,8 @@ const WARM: u64 = 128 << 10;
 /// Lines read, and barriers made, in one piece of work.
 const COUNT: u64 = 1024;
 const BLOCK: u64 = 4096;
-/// Bytes written at a time: so many that what the emulation takes itself is little beside the fastest media.
+/// Bytes written at a time: so many that what the emulation takes itself is little beside the
+/// fastest media.
 const WRITTEN: u64 = 64 << 10;
 /// How long writers write in one piece.
 const SPAN: Duration = Duration::from_millis(4);
@@ -43,7 +45,8 @@ const PIECES: usize = 9;
 const AGAIN_MAX: usize = 5000;
 /// A thread has to have the processor for so much of the time, parts of one.
 const STEADY_MIN: f64 = 0.97;
-/// A figure that is further from what was asked for is an error, parts of one; but for a few ns, which the clock takes itself.
+/// A figure that is further from what was asked for is an error, parts of one; but for a few ns,
+/// which the clock takes itself.
 const ERROR_MAX: f64 = 0.05;
 const ERROR_NS: f64 = 5.0;
 

@@ -1,5 +1,6 @@
-//! The ground that all candidates stand on: a tmpfs of our own with 2 MiB pages, gone at the end. What a run that was killed left is
-//! cleared away by the next one: the directory's name holds the process id.
+//! The ground that all candidates stand on: a tmpfs of our own with 2 MiB pages, gone at the end.
+//! What a run that was killed left is cleared away by the next one: the directory's name holds the
+//! process id.
 
 use anyhow::Context;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -20,7 +21,8 @@ impl Ground {
         Ground::with_pages("always", gib)
     }
 
-    /// As [`Ground::new`], with 4 KiB pages: for sparse pools, of which a page of 2 MiB would hold mostly holes.
+    /// As [`Ground::new`], with 4 KiB pages: for sparse pools, of which a page of 2 MiB would hold
+    /// mostly holes.
     pub fn small_pages(gib: u64) -> anyhow::Result<Ground> {
         Ground::with_pages("never", gib)
     }

@@ -1,6 +1,6 @@
-//! A program below `pmfs run`: the rows of docs/design/targets.md by system calls that are served in
-//! the process, beside the same calls on tmpfs in the same process; what calls on other files cost
-//! more; what starting costs.
+//! A program below `pmfs run`: the rows of docs/design/targets.md by system calls that are served
+//! in the process, beside the same calls on tmpfs in the same process; what calls on other files
+//! cost more; what starting costs.
 
 use crate::ground::Ground;
 use crate::limit::Wait;
@@ -14,7 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Processes a round: a script of so many, whose own `pmfs run` (some 30 ms, with a mount) is then a small part of each.
+/// Processes a round: a script of so many, whose own `pmfs run` (some 30 ms, with a mount) is then
+/// a small part of each.
 const STARTS: u64 = 1000;
 /// Calls of a kind a round.
 const CALLS: u64 = 200_000;
@@ -119,7 +120,8 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
             }
         }
         let [tmpfs, ours, wait] = &figures;
-        // What a read waits for, unless it was asked for while the one before was waited for. Other calls wait for several, and partly at once.
+        // What a read waits for, unless it was asked for while the one before was waited for. Other
+        // calls wait for several, and partly at once.
         let waits = spec.row == Row::Read64Random;
         if report.json {
             let row = serde_json::json!({
@@ -266,7 +268,8 @@ fn starts(report: &Report, place: &Place<'_>, tmpfs: &Path) -> anyhow::Result<()
     weight(report, place)
 }
 
-/// What a program's start costs: page faults of `true`, and memory that nobody shares with a program that reads its own account.
+/// What a program's start costs: page faults of `true`, and memory that nobody shares with a
+/// program that reads its own account.
 fn weight(report: &Report, place: &Place<'_>) -> anyhow::Result<()> {
     let (sh, python) = (Path::new("/bin/sh"), Path::new("python3"));
     let (mut faults, mut private) = (Figures(Vec::new()), Figures(Vec::new()));

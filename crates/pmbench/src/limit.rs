@@ -91,8 +91,9 @@ impl Candidate for Limit {
     }
 }
 
-/// One load at random after the other of a file that is mapped, each place known only when the load before it is done: what a small read
-/// waits for, whoever serves it, unless it was asked for sooner.
+/// One load at random after the other of a file that is mapped, each place known only when the load
+/// before it is done: what a small read waits for, whoever serves it, unless it was asked for
+/// sooner.
 pub struct Wait {
     mem: Pmem,
     random: Random,

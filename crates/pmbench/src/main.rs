@@ -1,9 +1,11 @@
-//! pmbench: what PMFS costs beside tmpfs and beside the memory itself, and the experiments of the papers that measured such file
-//! systems, redone (`experiments`, `report`; the others are drivers that need the engine as a library).
+//! pmbench: what PMFS costs beside tmpfs and beside the memory itself, and the experiments of the
+//! papers that measured such file systems, redone (`experiments`, `report`; the others are drivers
+//! that need the engine as a library).
 //!
-//! Every figure is a median over rounds in which the candidates take turns, with its spread: machines are
-//! noisy, and a ratio within a round is worth more than two figures from two hours. Pool and baseline stand
-//! on one tmpfs mounted huge=always, and the pool flushes and fences as on persistent memory (flush=always).
+//! Every figure is a median over rounds in which the candidates take turns, with its spread:
+//! machines are noisy, and a ratio within a round is worth more than two figures from two hours.
+//! Pool and baseline stand on one tmpfs mounted huge=always, and the pool flushes and fences as on
+//! persistent memory (flush=always).
 #![forbid(unsafe_code)]
 
 mod bounded;
@@ -53,7 +55,8 @@ enum What {
     Experiments(experiments::Command),
     #[command(flatten)]
     Driver(drivers::Driver),
-    /// The rows of docs/design/targets.md: the engine as a library, tmpfs by system calls, the memory's own limit.
+    /// The rows of docs/design/targets.md: the engine as a library, tmpfs by system calls, the
+    /// memory's own limit.
     Rows {
         /// Size of the file that is read and written, in MiB.
         #[arg(long, default_value_t = 1024)]
@@ -96,9 +99,11 @@ enum What {
         /// Which one.
         number: u64,
     },
-    /// One, two, four and eight processes on one pool, on files and directories of their own and on the same ones.
+    /// One, two, four and eight processes on one pool, on files and directories of their own and on
+    /// the same ones.
     Sharing,
-    /// The rows of docs/design/targets.md as a program below `pmfs run` has them, what it pays for other files, and starting.
+    /// The rows of docs/design/targets.md as a program below `pmfs run` has them, what it pays for
+    /// other files, and starting.
     Intercepted {
         /// The program `pmfs`, with the library beside it.
         pmfs: std::path::PathBuf,
@@ -120,9 +125,11 @@ enum What {
         #[arg(long)]
         others: bool,
     },
-    /// Reads and writes of a mapped file, by page size, and beside tmpfs and ext4 on a block device (PMFS's figure 9).
+    /// Reads and writes of a mapped file, by page size, and beside tmpfs and ext4 on a block device
+    /// (PMFS's figure 9).
     Mapped(mapped::Options),
-    /// What keeping stray stores away costs: none, protection keys, page permissions (PMFS's figure 11).
+    /// What keeping stray stores away costs: none, protection keys, page permissions (PMFS's figure
+    /// 11).
     Windows(windows::Options),
     /// A process of `sharing`.
     #[command(hide = true)]

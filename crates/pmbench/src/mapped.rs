@@ -1,9 +1,11 @@
-//! Mapped files: PMFS's figure 9. Random reads and writes of 64 B to 256 KiB on a file that is mapped, with pages of 4 KiB, 2 MiB and
-//! 1 GiB; beside files of tmpfs and of ext4 on a block device in the same memory.
+//! Mapped files: PMFS's figure 9. Random reads and writes of 64 B to 256 KiB on a file that is
+//! mapped, with pages of 4 KiB, 2 MiB and 1 GiB; beside files of tmpfs and of ext4 on a block
+//! device in the same memory.
 //!
-//! Method: the same copy routine on each mapping, the candidates in turns. *Independent* reads are at offsets drawn beforehand; of
-//! *dependent* ones each offset needs what the last one has read. *Fresh*: mapped anew in the round, so that page faults count, and
-//! ext4 mounted anew, so that it has to fetch. Stores are left in the caches, as the paper's are.
+//! Method: the same copy routine on each mapping, the candidates in turns. *Independent* reads are
+//! at offsets drawn beforehand; of *dependent* ones each offset needs what the last one has read.
+//! *Fresh*: mapped anew in the round, so that page faults count, and ext4 mounted anew, so that it
+//! has to fetch. Stores are left in the caches, as the paper's are.
 
 use crate::experiments::shell::Cannot;
 use crate::ground::Ground;
@@ -381,7 +383,8 @@ fn all(report: &Report, file_mib: u64) -> anyhow::Result<()> {
     measure(report, &title, &all, bytes, &works, true)
 }
 
-/// On hugetlbfs with pages of 1 GiB. What the pool keeps for itself is in the first one and in the last.
+/// On hugetlbfs with pages of 1 GiB. What the pool keeps for itself is in the first one and in the
+/// last.
 fn gigantic(bytes: u64) -> anyhow::Result<OfPool> {
     let wanted = bytes.div_ceil(1 << 30);
     let pages = Reserved::new(wanted + 2)?;

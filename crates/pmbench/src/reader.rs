@@ -1,6 +1,8 @@
-//! Whoever reads the results may stop reading (`pmbench list | head`): that is the end, and no failure.
+//! Whoever reads the results may stop reading (`pmbench list | head`): that is the end, and no
+//! failure.
 //!
-//! `println!` panics then, in many places. The panic is let through, so that what was mounted is taken down, but it says nothing.
+//! `println!` panics then, in many places. The panic is let through, so that what was mounted is
+//! taken down, but it says nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Mounting: after a clean close, after a kill with the memory intact, after a crash that took the runtime area.
+//! Mounting: after a clean close, after a kill with the memory intact, after a crash that took the
+//! runtime area.
 
 use crate::ground::Ground;
 use crate::measure::{Figures, Report};
@@ -23,8 +24,8 @@ pub struct Load {
     pub files: u64,
     /// In all of them.
     pub mib: u64,
-    /// So many GiB of pool, in which the files' bytes are allocated and not written, so that it may be larger than
-    /// the memory.
+    /// So many GiB of pool, in which the files' bytes are allocated and not written, so that it may
+    /// be larger than the memory.
     pub sparse: Option<u64>,
 }
 
@@ -67,7 +68,8 @@ fn fill(load: &Load, path: &Path) -> anyhow::Result<PoolInfo> {
     Ok(info)
 }
 
-/// ms to mount after a clean close, after a kill, after a crash; the pool was left by a kill, and is again.
+/// ms to mount after a clean close, after a kill, after a crash; the pool was left by a kill, and
+/// is again.
 fn round(path: &Path) -> anyhow::Result<[f64; 3]> {
     let (fs, kill) = open(path)?;
     ensure!(

@@ -1,5 +1,6 @@
-//! How several processes on one pool scale: on files and directories of their own and on the same ones, beside a plain copy
-//! loop that shares nothing, in the same rounds. What the copy loop loses is the machine's, not the file system's.
+//! How several processes on one pool scale: on files and directories of their own and on the same
+//! ones, beside a plain copy loop that shares nothing, in the same rounds. What the copy loop loses
+//! is the machine's, not the file system's.
 
 use crate::ground::Ground;
 use crate::measure::{Figures, Report};
@@ -140,7 +141,8 @@ pub fn run(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of each round: how many times as much as one process does so many do, and what share that is of what copying gains.
+/// Of each round: how many times as much as one process does so many do, and what share that is of
+/// what copying gains.
 fn print(report: &Report, rates: &[Vec<Figures>]) {
     let gain = |row: usize, at: usize| {
         let pairs = rates[row][at].0.iter().zip(&rates[row][0].0);

@@ -1,8 +1,10 @@
-//! What keeping stray stores away costs: PMFS's figure 11. No protection, protection keys, page permissions, on writes of 64 B to 256 KiB
-//! and on a mix of calls like Filebench's fileserver, by one thread and by two.
+//! What keeping stray stores away costs: PMFS's figure 11. No protection, protection keys, page
+//! permissions, on writes of 64 B to 256 KiB and on a mix of calls like Filebench's fileserver, by
+//! one thread and by two.
 //!
-//! Method: one pool, attached once for each protection, which take turns. How many windows an operation opens is counted. Where
-//! the machine has no keys that count is all that can be said of them here: each is two WRPKRU.
+//! Method: one pool, attached once for each protection, which take turns. How many windows an
+//! operation opens is counted. Where the machine has no keys that count is all that can be said of
+//! them here: each is two WRPKRU.
 
 use crate::experiments::shell::Cannot;
 use crate::ground::Ground;
@@ -100,7 +102,8 @@ struct Closed {
 }
 
 impl Closed {
-    /// `seed` is another one each time: who follows another to the same places finds them in a cache.
+    /// `seed` is another one each time: who follows another to the same places finds them in a
+    /// cache.
     fn open(path: &Path, protect: ProtectMode, file: Ino, seed: u64) -> anyhow::Result<Closed> {
         let options = OpenOptions {
             map: MapOptions {

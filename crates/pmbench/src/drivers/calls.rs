@@ -1,5 +1,6 @@
-//! What single calls take, with what goes with them: the operations of Izraelevitz et al. 2019, section 5.1 (create; append, write and read with
-//! open, fsync and close), and those of the Filebench workloads that create, overwrite and delete many files of 64 KiB.
+//! What single calls take, with what goes with them: the operations of Izraelevitz et al. 2019,
+//! section 5.1 (create; append, write and read with open, fsync and close), and those of the
+//! Filebench workloads that create, overwrite and delete many files of 64 KiB.
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
@@ -29,7 +30,8 @@ pub struct Options {
     /// How often.
     #[arg(long, default_value_t = 10_000)]
     count: u64,
-    /// Hold the large file open: what is left are the read, or the write and the fsync, as fio makes them.
+    /// Hold the large file open: what is left are the read, or the write and the fsync, as fio
+    /// makes them.
     #[arg(long)]
     held: bool,
 }
@@ -49,7 +51,8 @@ pub enum Call {
     Read4k,
     /// open, which makes a file; write 64 KiB, 4 KiB at a time; close.
     CreateWhole,
-    /// open; write a file of 64 KiB again, 4 KiB at a time; close. Tells what one write takes with its share of the rest.
+    /// open; write a file of 64 KiB again, 4 KiB at a time; close. Tells what one write takes with
+    /// its share of the rest.
     Overwrite,
     /// unlink a file of 64 KiB.
     Delete,

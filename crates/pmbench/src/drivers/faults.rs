@@ -1,8 +1,8 @@
-//! What mapping a file takes, and touching its pages for the first time: figure 10 of the thesis on PMDK. By plain system calls, so that any
-//! target can be below it.
+//! What mapping a file takes, and touching its pages for the first time: figure 10 of the thesis on
+//! PMDK. By plain system calls, so that any target can be below it.
 //!
-//! A byte of each page of 4 KiB is read, in random order. One fault may bring several pages, so the kernel's count of faults tells how many
-//! of the reads met one: the slowest ones.
+//! A byte of each page of 4 KiB is read, in random order. One fault may bring several pages, so the
+//! kernel's count of faults tells how many of the reads met one: the slowest ones.
 
 use crate::measure::Figures;
 use crate::random::Random;
@@ -110,7 +110,8 @@ fn shuffled(pages: u64, number: u64) -> Vec<u64> {
 /// Page faults of this process, with and without input and output.
 fn faults_so_far() -> anyhow::Result<u64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name, in parentheses, may have spaces. Behind it minflt is the eighth field, majflt the tenth.
+    // The name, in parentheses, may have spaces. Behind it minflt is the eighth field, majflt the
+    // tenth.
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let fields: Vec<u64> = behind
         .split_whitespace()
@@ -124,7 +125,8 @@ fn faults_so_far() -> anyhow::Result<u64> {
 mod tests {
     use super::*;
 
-    /// Goal: each page is read once, and reading it makes a fault. Method: the order, and the faults of a file whose pages are small.
+    /// Goal: each page is read once, and reading it makes a fault. Method: the order, and the
+    /// faults of a file whose pages are small.
     #[test]
     fn each_page_is_read_once() {
         let mut order = shuffled(1024, 3);

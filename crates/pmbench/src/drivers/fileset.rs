@@ -1,10 +1,10 @@
-//! Files in a tree under a mix of calls by many threads, like the personalities of Filebench (Tarasov, Zadok and Shepler, 2016), which
-//! Debian has no more.
+//! Files in a tree under a mix of calls by many threads, like the personalities of Filebench
+//! (Tarasov, Zadok and Shepler, 2016), which Debian has no more.
 //!
 //! The log is begun anew when it is large: at the speed of memory it would fill any pool.
 //!
-//! A file is in use by one thread at a time, as there. What is counted is what Filebench counts: each open, read, write, append, fsync, close,
-//! stat and delete is one operation.
+//! A file is in use by one thread at a time, as there. What is counted is what Filebench counts:
+//! each open, read, write, append, fsync, close, stat and delete is one operation.
 
 use super::Span;
 use super::mixes::{Mix, Shape, Step};

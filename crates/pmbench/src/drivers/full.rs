@@ -1,5 +1,5 @@
-//! What writes take where a file system is so full. It is filled by files of 64 KiB, of which some are deleted at random again, so that what
-//! is free is in many places.
+//! What writes take where a file system is so full. It is filled by files of 64 KiB, of which some
+//! are deleted at random again, so that what is free is in many places.
 
 use crate::random::Random;
 use anyhow::{Context, ensure};
@@ -186,7 +186,8 @@ mod tests {
         );
     }
 
-    /// Goal: it is as full as asked for, what is free is in many places, and each call does what it says. Method: a small tmpfs.
+    /// Goal: it is as full as asked for, what is free is in many places, and each call does what it
+    /// says. Method: a small tmpfs.
     #[test]
     fn it_is_as_full_as_asked_for() {
         if !rustix::process::geteuid().is_root() {

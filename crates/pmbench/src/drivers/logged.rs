@@ -1,4 +1,5 @@
-//! Bytes that PMFS logs for work on names: table 3 of Dulloor et al. 2014. Counts, which are the same on any machine.
+//! Bytes that PMFS logs for work on names: table 3 of Dulloor et al. 2014. Counts, which are the
+//! same on any machine.
 //!
 //! touch is what touch(1) does: the file is made, and its times are set.
 

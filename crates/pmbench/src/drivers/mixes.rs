@@ -1,8 +1,10 @@
-//! The mixes of Filebench's personalities, by their published parameters: what each thread does over and over, and the files it finds.
+//! The mixes of Filebench's personalities, by their published parameters: what each thread does
+//! over and over, and the files it finds.
 //!
-//! fileserver: make a file and write it whole; open one and append; open one and read it whole; delete one; look at one.
-//! webserver: open and read ten files whole; append to a log. webproxy: delete one; make one and append; open and read five whole; append
-//! to a log. varmail: delete one; make one, append, fsync; open one, read it, append, fsync; open one and read it.
+//! fileserver: make a file and write it whole; open one and append; open one and read it whole;
+//! delete one; look at one. webserver: open and read ten files whole; append to a log. webproxy:
+//! delete one; make one and append; open and read five whole; append to a log. varmail: delete one;
+//! make one, append, fsync; open one, read it, append, fsync; open one and read it.
 
 use clap::ValueEnum;
 
@@ -55,7 +57,8 @@ pub struct Shape {
     pub files: u64,
     /// Of these, files that are there at the start, in hundredths.
     pub there: u64,
-    /// Bytes of a file, in the mean; they are distributed like Filebench's, by a gamma distribution of shape 1.5.
+    /// Bytes of a file, in the mean; they are distributed like Filebench's, by a gamma distribution
+    /// of shape 1.5.
     pub mean_bytes: u64,
     /// Files in a directory.
     pub width: u64,

@@ -1,5 +1,5 @@
-//! Drivers of our own, for what no tool of Debian does: programs that work in a directory by plain system calls, so that any target can be
-//! below it. They print one JSON object.
+//! Drivers of our own, for what no tool of Debian does: programs that work in a directory by plain
+//! system calls, so that any target can be below it. They print one JSON object.
 
 pub mod calls;
 pub mod device;
@@ -17,7 +17,8 @@ use clap::{Args, Subcommand};
 /// The drivers.
 #[derive(Subcommand)]
 pub enum Driver {
-    /// Files in a tree under a mix of calls by many threads, as Filebench's personalities have them.
+    /// Files in a tree under a mix of calls by many threads, as Filebench's personalities have
+    /// them.
     Fileset(fileset::Options),
     /// What single calls take: create, append, write, read, delete.
     Calls(calls::Options),

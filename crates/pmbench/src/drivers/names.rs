@@ -1,6 +1,8 @@
-//! What making, looking at and deleting a file takes among so many others, in directories of so many entries, by one thread or several.
+//! What making, looking at and deleting a file takes among so many others, in directories of so
+//! many entries, by one thread or several.
 //!
-//! The files are there when the clock starts, and all of them are gone at the end. Each thread has directories of its own.
+//! The files are there when the clock starts, and all of them are gone at the end. Each thread has
+//! directories of its own.
 
 use crate::random::Random;
 use anyhow::ensure;
@@ -172,7 +174,8 @@ mod tests {
         }
     }
 
-    /// Goal: each call meets as many files as it should, and leaves what its name says. Method: what is there before and after.
+    /// Goal: each call meets as many files as it should, and leaves what its name says. Method:
+    /// what is there before and after.
     #[test]
     fn files_are_there_before_and_after() {
         let place = tempfile::tempdir().unwrap();

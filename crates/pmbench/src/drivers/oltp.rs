@@ -1,5 +1,6 @@
-//! Filebench's OLTP: readers, writers and a log of a database. Readers read 2 KiB at random and compute; a writer writes 2 KiB a hundred
-//! times at random, durably, for each thousand reads; the log writer writes 256 KiB, durably, for each 3200.
+//! Filebench's OLTP: readers, writers and a log of a database. Readers read 2 KiB at random and
+//! compute; a writer writes 2 KiB a hundred times at random, durably, for each thousand reads; the
+//! log writer writes 256 KiB, durably, for each 3200.
 //!
 //! Readers are throttled by both, as there: they may be so many reads ahead, and no more.
 
@@ -18,7 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes read and written.
 const PAGE: usize = 2048;
-/// Reads that go with one write of the log, and with one batch of a writer. Readers may be twice as many ahead.
+/// Reads that go with one write of the log, and with one batch of a writer. Readers may be twice as
+/// many ahead.
 const LOG_READS: u64 = 3200;
 const BATCH_READS: u64 = 1000;
 /// Pages that a writer writes.
@@ -27,7 +29,8 @@ const LOG_BYTES: usize = 256 << 10;
 const LOG_MOST: u64 = 10 << 20;
 /// What a reader computes, in steps of a chain of multiplications: some 20 us.
 const COMPUTE: u64 = 20_000;
-/// Of all threads: one writes the log, and of the others one in so many writes pages, as there (10 of 210).
+/// Of all threads: one writes the log, and of the others one in so many writes pages, as there (10
+/// of 210).
 const WRITERS: usize = 21;
 
 /// Reads that nobody has written anything for yet.

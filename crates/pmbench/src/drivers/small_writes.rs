@@ -1,7 +1,9 @@
-//! Small writes to a file that is open and whose blocks are there: at its end, where PMFS changes size and time by one 16-byte store, or
-//! over what it holds, which PMFS has to log. Section 4.2.3 of Dulloor et al. 2014.
+//! Small writes to a file that is open and whose blocks are there: at its end, where PMFS changes
+//! size and time by one 16-byte store, or over what it holds, which PMFS has to log. Section 4.2.3
+//! of Dulloor et al. 2014.
 //!
-//! Both write the same bytes at the same places in the same order. Nothing is synced: PMFS's are durable when they return.
+//! Both write the same bytes at the same places in the same order. Nothing is synced: PMFS's are
+//! durable when they return.
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
@@ -102,7 +104,8 @@ fn prepare(path: &Path, how: How, total: u64) -> anyhow::Result<File> {
 mod tests {
     use super::*;
 
-    /// Goal: an append begins with an empty file that has its blocks, an overwrite with a full one. Method: the file before and after.
+    /// Goal: an append begins with an empty file that has its blocks, an overwrite with a full one.
+    /// Method: the file before and after.
     #[test]
     fn files_are_empty_or_full_before() {
         let place = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -1,5 +1,6 @@
-//! The control loop: the same work of processor and memory before and after each measurement. Where it takes longer or shorter than it
-//! does in this run, the machine was busy with something else, and the measurement is made again.
+//! The control loop: the same work of processor and memory before and after each measurement. Where
+//! it takes longer or shorter than it does in this run, the machine was busy with something else,
+//! and the measurement is made again.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -70,7 +71,8 @@ impl<'a> Control<'a> {
         (ns / self.median_ns() - 1.0).abs() > STRAY
     }
 
-    /// Measures between two loops; again where one of them strayed, but for an error, which does not come from noise.
+    /// Measures between two loops; again where one of them strayed, but for an error, which does
+    /// not come from noise.
     pub fn steady(
         &mut self,
         mut measure: impl FnMut() -> anyhow::Result<f64>,

@@ -181,7 +181,8 @@ pub struct Steps {
     /// Once for all targets: makes what they are given, in `{shared}`.
     #[serde(default)]
     pub shared: Vec<String>,
-    /// Once for each target, when it is mounted: where one fails, the target can't do what is measured, and is skipped.
+    /// Once for each target, when it is mounted: where one fails, the target can't do what is
+    /// measured, and is skipped.
     #[serde(default)]
     pub trial: Vec<String>,
     /// Once for each target, after that.

@@ -1,4 +1,5 @@
-//! The experiments and targets that there are: files of `bench/`, compiled in, or those of another directory.
+//! The experiments and targets that there are: files of `bench/`, compiled in, or those of another
+//! directory.
 
 use super::experiment::Experiment;
 use super::target::Target;
@@ -121,7 +122,8 @@ impl Library {
         })
     }
 
-    /// Writes the files of these experiments and of all targets, so that a run can be read when ours have changed.
+    /// Writes the files of these experiments and of all targets, so that a run can be read when
+    /// ours have changed.
     pub fn save(&self, dir: &Path, experiments: &[&Experiment]) -> anyhow::Result<()> {
         for kind in ["experiments", "targets"] {
             std::fs::create_dir_all(dir.join(kind))?;
@@ -194,7 +196,8 @@ mod tests {
         assert_eq!(names(&library), names(&there));
     }
 
-    /// Goal: no command has a hole. Method: every step of every experiment, on every target, quick and full, is filled in.
+    /// Goal: no command has a hole. Method: every step of every experiment, on every target, quick
+    /// and full, is filled in.
     #[test]
     fn every_step_of_every_file_can_be_filled_in() {
         let library = Library::load(None).unwrap();

@@ -64,7 +64,8 @@ impl Machine {
     }
 }
 
-/// The commit of the sources that this was built from, with a plus if they were changed since. Nothing if they are gone.
+/// The commit of the sources that this was built from, with a plus if they were changed since.
+/// Nothing if they are gone.
 pub fn commit() -> Option<String> {
     let sources = ["-C", env!("CARGO_MANIFEST_DIR")];
     let git = |words: &[&str]| said("git", &[&sources, words].concat());
@@ -103,7 +104,8 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A package and its version: the one that an experiment names, or where that is not installed, the one that has the program instead.
+/// A package and its version: the one that an experiment names, or where that is not installed, the
+/// one that has the program instead.
 fn version_of(program: &str, package: &str) -> Option<(String, String)> {
     let version = |package: &str| {
         said("dpkg-query", &["-W", "-f", "${Version}", package]).filter(|told| !told.is_empty())
@@ -158,7 +160,8 @@ fn large_pages() -> BTreeMap<String, String> {
 mod tests {
     use super::{said, version_of};
 
-    /// Goal: a machine whose Java is another package's than an experiment names tells that one. Method: a program that every Debian has.
+    /// Goal: a machine whose Java is another package's than an experiment names tells that one.
+    /// Method: a program that every Debian has.
     #[test]
     fn a_program_of_another_package_is_told_by_that_one() {
         if said("dpkg-query", &["-W", "perl-base"]).is_none() {

@@ -1,7 +1,8 @@
 //! The sources' experiments, redone: which there are, how they run, and what came of them.
 //!
-//! Experiments and targets are data, in `bench/`. Here is what reads them (`library`, `experiment`, `target`, `template`, `reading`,
-//! `needs`), what runs them (`runner`, `mounted`, `shell`, `control`, `progress`) and what is kept (`results`, `machine`).
+//! Experiments and targets are data, in `bench/`. Here is what reads them (`library`, `experiment`,
+//! `target`, `template`, `reading`, `needs`), what runs them (`runner`, `mounted`, `shell`,
+//! `control`, `progress`) and what is kept (`results`, `machine`).
 
 pub mod control;
 pub mod experiment;
@@ -49,7 +50,8 @@ pub enum Command {
         /// Each figure as an SVG file too, into this directory.
         #[arg(long, value_name = "DIR")]
         figures: Option<PathBuf>,
-        /// The run in three small files (rows.csv, machine.json, report.md) too, into this directory.
+        /// The run in three small files (rows.csv, machine.json, report.md) too, into this
+        /// directory.
         #[arg(long, value_name = "DIR")]
         condensed: Option<PathBuf>,
     },

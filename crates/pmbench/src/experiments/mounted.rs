@@ -1,4 +1,5 @@
-//! A target that stands ready for an experiment, and is taken down when it is dropped, however the run ends.
+//! A target that stands ready for an experiment, and is taken down when it is dropped, however the
+//! run ends.
 
 use super::results::Outcome;
 use super::scope::Scope;
@@ -15,7 +16,8 @@ pub struct Mounted<'a> {
 }
 
 impl<'a> Mounted<'a> {
-    /// Makes and mounts it, sees whether it can do what is measured, and does what the experiment prepares.
+    /// Makes and mounts it, sees whether it can do what is measured, and does what the experiment
+    /// prepares.
     pub fn new(scope: Scope<'a>, stop: &Stop) -> Result<Mounted<'a>, Outcome> {
         // From here on it is taken down, also if a step fails.
         let mounted = Mounted { scope };

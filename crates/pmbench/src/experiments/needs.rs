@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 pub struct Needs {
     /// Programs, and Debian's names of the packages that have them (nothing: no package has).
     pub programs: BTreeMap<String, String>,
-    /// Directories of the cache, and the shell commands by which `pmbench setup` makes them: each fills `{new}`, with the experiment's files
-    /// in `{shared}`. Steps find them in `{cache}`.
+    /// Directories of the cache, and the shell commands by which `pmbench setup` makes them: each
+    /// fills `{new}`, with the experiment's files in `{shared}`. Steps find them in `{cache}`.
     pub cached: BTreeMap<String, String>,
     /// Root.
     pub root: bool,

@@ -1,4 +1,5 @@
-//! What a long run shows on standard error: a bar on a terminal, a line an experiment elsewhere, and what is left by what was measured.
+//! What a long run shows on standard error: a bar on a terminal, a line an experiment elsewhere,
+//! and what is left by what was measured.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::HashMap;

@@ -1,6 +1,8 @@
-//! How a measurement's value is read: the run step's seconds, figures of a JSON document that it prints, or a pattern in its output.
+//! How a measurement's value is read: the run step's seconds, figures of a JSON document that it
+//! prints, or a pattern in its output.
 //!
-//! What can't be read, or is not a positive number, is an error of that measurement. It never becomes a zero.
+//! What can't be read, or is not a positive number, is an error of that measurement. It never
+//! becomes a zero.
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! A run's directory: `rows.ndjson`, one line a measurement, written when it is made; `run.json`, what was asked for; `machine.json`;
-//! `data/`, the experiments and targets as they were.
+//! A run's directory: `rows.ndjson`, one line a measurement, written when it is made; `run.json`,
+//! what was asked for; `machine.json`; `data/`, the experiments and targets as they were.
 
 use super::template::Values;
 use anyhow::{Context, bail, ensure};
@@ -134,7 +134,8 @@ impl Results {
     }
 }
 
-/// The rows that are whole. A last one that was cut off is taken away, so that the next one begins a line.
+/// The rows that are whole. A last one that was cut off is taken away, so that the next one begins
+/// a line.
 fn whole_rows(file: &mut File) -> anyhow::Result<Vec<Row>> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0))?;

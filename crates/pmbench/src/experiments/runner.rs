@@ -1,5 +1,5 @@
-//! Runs experiments: round by round, point by point, the targets in turn, which of them is first changing with the round. So a slow
-//! minute of the machine meets all of them alike.
+//! Runs experiments: round by round, point by point, the targets in turn, which of them is first
+//! changing with the round. So a slow minute of the machine meets all of them alike.
 
 use super::control::Control;
 use super::experiment::{Experiment, Point};

@@ -1,4 +1,5 @@
-//! What the names in steps stand for: the place, the target's directory and prefix, the programs, and the values of experiment and point.
+//! What the names in steps stand for: the place, the target's directory and prefix, the programs,
+//! and the values of experiment and point.
 
 use super::experiment::{Experiment, Point};
 use super::needs::cache_dir;

@@ -1,5 +1,5 @@
-//! `pmbench setup`: Debian's packages that experiments and targets need, installed, what they need of other archives fetched into the cache;
-//! and what can't be had.
+//! `pmbench setup`: Debian's packages that experiments and targets need, installed, what they need
+//! of other archives fetched into the cache; and what can't be had.
 
 use super::experiment::Experiment;
 use super::library::Library;
@@ -104,7 +104,8 @@ fn fetch_one(experiment: &Experiment, name: &str, command: &str) -> anyhow::Resu
     Ok(())
 }
 
-/// One by one where all at once fails: a package that Debian has no more must not keep the others away.
+/// One by one where all at once fails: a package that Debian has no more must not keep the others
+/// away.
 fn install(packages: &[&str]) -> anyhow::Result<()> {
     apt(&["update", "-qq"])?;
     let with = |packages: &[&str]| {

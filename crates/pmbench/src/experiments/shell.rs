@@ -1,7 +1,8 @@
-//! One shell command: its output, how long it took, and an end to it when its time is over or the run is to stop.
+//! One shell command: its output, how long it took, and an end to it when its time is over or the
+//! run is to stop.
 //!
-//! Each is the leader of a process group, so that what it started ends with it. One that ends with 77 says that this can't be done
-//! here, as in automake's tests: what it printed is the reason.
+//! Each is the leader of a process group, so that what it started ends with it. One that ends with
+//! 77 says that this can't be done here, as in automake's tests: what it printed is the reason.
 
 use super::needs::search_path;
 use anyhow::{Context, bail};

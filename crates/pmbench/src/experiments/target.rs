@@ -1,4 +1,5 @@
-//! A target: something with a directory in which experiments work, and how to make, mount and take it down.
+//! A target: something with a directory in which experiments work, and how to make, mount and take
+//! it down.
 
 use super::needs::Needs;
 use super::template::{Values, fill};
@@ -24,7 +25,8 @@ pub struct Target {
     /// What its steps name; experiments may give others.
     #[serde(default)]
     pub values: Values,
-    /// Shell commands, once: `{place}` is an empty directory on a tmpfs with pages of 2 MiB, `{size}` the bytes wanted.
+    /// Shell commands, once: `{place}` is an empty directory on a tmpfs with pages of 2 MiB,
+    /// `{size}` the bytes wanted.
     #[serde(default)]
     pub make: Vec<String>,
     /// After that.

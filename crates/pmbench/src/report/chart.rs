@@ -1,7 +1,8 @@
-//! Charts as inline SVG, as wide as a phone, in the colours of the page (classes, CSS variables), so that they follow light, dark and print.
+//! Charts as inline SVG, as wide as a phone, in the colours of the page (classes, CSS variables),
+//! so that they follow light, dark and print.
 //!
-//! Of our own, since drawing libraries put fixed colours into what they draw. Values are written beside bars, and lines have marks of
-//! different shapes: nobody has to tell colours apart.
+//! Of our own, since drawing libraries put fixed colours into what they draw. Values are written
+//! beside bars, and lines have marks of different shapes: nobody has to tell colours apart.
 
 use super::summary::{Figure, Measured};
 use super::table::figure as digits;

@@ -1,7 +1,9 @@
-//! A run in three small files, to be kept in a tree: `rows.csv` (a line for each point of each target, with the
-//! value of each round), `machine.json`, and `report.md` (where PMFS loses, and why).
+//! A run in three small files, to be kept in a tree: `rows.csv` (a line for each point of each
+//! target, with the value of each round), `machine.json`, and `report.md` (where PMFS loses, and
+//! why).
 //!
-//! The commands that ran and the copies of experiments stay behind: the commit that the report names has them.
+//! The commands that ran and the copies of experiments stay behind: the commit that the report
+//! names has them.
 
 use super::summary::{Cell, Figure, Series, Summary, Times};
 use super::table::times as times_text;
@@ -193,7 +195,8 @@ fn against(figure: &Figure, peer: usize) -> [String; 3] {
     [ratio, lost(&of_program, figure.unmeasured(first)), of_mount]
 }
 
-/// The points at which the first of ours loses, and the reasons of all that fall short; those told before are left out.
+/// The points at which the first of ours loses, and the reasons of all that fall short; those told
+/// before are left out.
 fn losses<'a>(page: &mut String, figure: &'a Figure, told: &mut Vec<&'a str>) {
     let ours = figure.ours();
     let Some(first) = ours.first() else {

@@ -1,4 +1,5 @@
-//! Each figure as an SVG file of its own, for a paper or slides: all its panels, its key and its unit, in the colours of the page by day.
+//! Each figure as an SVG file of its own, for a paper or slides: all its panels, its key and its
+//! unit, in the colours of the page by day.
 
 use super::chart::{self, escape, legend_mark};
 use super::page::{self, panels};
@@ -26,7 +27,8 @@ pub fn write(summary: &Summary, dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rules of charts, with colours for the page's variables: few programs but browsers know those.
+/// The rules of charts, with colours for the page's variables: few programs but browsers know
+/// those.
 fn style() -> String {
     let mut style = chart::STYLE.replace('\n', "");
     // The first block of variables is that of the day.
@@ -89,7 +91,8 @@ fn svg(figure: &Figure, style: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: a file needs nothing but itself. Method: no variable of the page is left in its rules, and the colours are.
+    /// Goal: a file needs nothing but itself. Method: no variable of the page is left in its rules,
+    /// and the colours are.
     #[test]
     fn no_variable_is_left() {
         let style = style();

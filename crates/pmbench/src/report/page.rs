@@ -1,4 +1,5 @@
-//! A run as one HTML file that needs nothing else: where PMFS loses first, then each figure beside what its source claims.
+//! A run as one HTML file that needs nothing else: where PMFS loses first, then each figure beside
+//! what its source claims.
 
 use super::chart::{STYLE as CHARTS, draw, escape, legend_mark};
 use super::summary::{Cell, Figure, Loss, Measured, Series, Summary, Times};

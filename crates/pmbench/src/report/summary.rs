@@ -1,4 +1,5 @@
-//! A run in figures: medians with their spread, ratios taken round by round, where PMFS loses, and how noisy the machine was.
+//! A run in figures: medians with their spread, ratios taken round by round, where PMFS loses, and
+//! how noisy the machine was.
 
 use super::table::times as times_text;
 use crate::experiments::experiment::{Better, Claim, Experiment, Point};
@@ -271,7 +272,8 @@ impl Figure {
             .collect()
     }
 
-    /// Whether a series of ours falls short: of a peer somewhere, or, the first one, of what the source claims.
+    /// Whether a series of ours falls short: of a peer somewhere, or, the first one, of what the
+    /// source claims.
     pub fn falls_short(&self, ours: usize) -> bool {
         let misses = |(claim, here): &(&Claim, Option<Times>)| {
             here.as_ref().is_some_and(|here| here.median < claim.times)

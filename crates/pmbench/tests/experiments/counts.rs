@@ -1,5 +1,5 @@
-//! Goal: the mixes of `fileset` make the calls that they count. Method: strace counts a run's system calls; each mix deletes, opens and syncs so
-//! often in each turn, as its personality says.
+//! Goal: the mixes of `fileset` make the calls that they count. Method: strace counts a run's
+//! system calls; each mix deletes, opens and syncs so often in each turn, as its personality says.
 
 use crate::{pmbench, text};
 use std::collections::HashMap;

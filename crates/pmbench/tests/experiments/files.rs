@@ -1,4 +1,5 @@
-//! Goal: experiments find the files that they bring, and what `setup` fetched for them. Method: a file, and a cache of the test's own.
+//! Goal: experiments find the files that they bring, and what `setup` fetched for them. Method: a
+//! file, and a cache of the test's own.
 
 use crate::{Bench, pmbench, text};
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! Goal: runs are interleaved as they say, go on where they were, and show what could not be measured.
-//! Method: the program itself, with tiny experiments on directories that stand for file systems.
+//! Goal: runs are interleaved as they say, go on where they were, and show what could not be
+//! measured. Method: the program itself, with tiny experiments on directories that stand for file
+//! systems.
 
 mod counts;
 mod files;

@@ -99,7 +99,8 @@ fn a_target_that_cannot_be_made_is_an_error_and_is_taken_down() {
     assert_eq!(measured, 4, "the others are measured");
 }
 
-/// Goal: what a target can't do is no failure of it. Method: a trial that fails on one, and a step that must not run there then.
+/// Goal: what a target can't do is no failure of it. Method: a trial that fails on one, and a step
+/// that must not run there then.
 #[test]
 fn a_target_that_cannot_do_it_is_skipped_and_is_taken_down() {
     let bench = Bench::new(

@@ -1,6 +1,8 @@
-//! Goal: reports and comparisons tell the right numbers. Method: two small runs, kept beside the tests, whose ratios are easy.
+//! Goal: reports and comparisons tell the right numbers. Method: two small runs, kept beside the
+//! tests, whose ratios are easy.
 //!
-//! In `before`, PMFS writes 200, 210 and 190 where tmpfs writes 100, 105 and 190, and reads 50 where it reads 100; in `after` it reads 150.
+//! In `before`, PMFS writes 200, 210 and 190 where tmpfs writes 100, 105 and 190, and reads 50
+//! where it reads 100; in `after` it reads 150.
 
 use crate::{kept, pmbench, text};
 use serde_json::Value;
@@ -57,8 +59,9 @@ fn what_failed_is_no_win() {
     assert!(html.contains("pmfs: failed: it broke"));
 }
 
-/// Goal: a loss carries its profile, and so does a claim that is missed; who does not fall short has none. Method: the run with two targets
-/// of ours, of which one loses; then without the loss; then with a claim that asks for more.
+/// Goal: a loss carries its profile, and so does a claim that is missed; who does not fall short
+/// has none. Method: the run with two targets of ours, of which one loses; then without the loss;
+/// then with a claim that asks for more.
 #[test]
 fn why_it_loses_is_told_where_it_loses() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,8 +174,8 @@ fn figures_are_files_of_their_own() {
     assert!(!svg.contains("var("), "{svg}");
 }
 
-/// Goal: what the tree keeps of a run has each round's value, each ratio and each reason. Method: the run whose
-/// ratios are easy, condensed.
+/// Goal: what the tree keeps of a run has each round's value, each ratio and each reason. Method:
+/// the run whose ratios are easy, condensed.
 #[test]
 fn a_condensed_run_keeps_values_ratios_and_reasons() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Bandwidth: bytes that one thread or several move a second, each in a part of the memory of its own and on a processor of its own.
+//! Bandwidth: bytes that one thread or several move a second, each in a part of the memory of its
+//! own and on a processor of its own.
 //!
 //! A thread's figure is the median of slices of its time, since others may want its processor.
 
@@ -42,7 +43,8 @@ pub(super) struct Options {
 /// What is done to a place.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Access {
-    /// Loaded by the widest loads that there are: copied, front to back, into a few lines that stay in the first cache.
+    /// Loaded by the widest loads that there are: copied, front to back, into a few lines that stay
+    /// in the first cache.
     Load,
     /// Copied into a buffer, as PMFS reads files.
     Read,
@@ -131,7 +133,8 @@ impl Options {
     }
 }
 
-/// The part that begins on a page. A buffer that does not begin on a line would make copies take up to three times as long.
+/// The part that begins on a page. A buffer that does not begin on a line would make copies take up
+/// to three times as long.
 fn aligned(space: &mut [u8]) -> &mut [u8] {
     let before = space.as_ptr().align_offset(PAGE);
     let len = space.len() - PAGE;
@@ -193,7 +196,8 @@ mod tests {
     /// So many that each of two threads goes through its part before it looks at the clock.
     const LEN: u64 = 2 * LOOK_BYTES;
 
-    /// Goal: what is counted was moved, by all threads, in all of the memory. Method: the memory afterwards, and the buffer.
+    /// Goal: what is counted was moved, by all threads, in all of the memory. Method: the memory
+    /// afterwards, and the buffer.
     #[test]
     fn all_of_the_memory_is_written_and_read() {
         let place = tempfile::tempdir_in("/dev/shm").unwrap();

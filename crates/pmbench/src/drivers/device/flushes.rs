@@ -1,5 +1,5 @@
-//! What writing back a line takes where many that were stored to are written back together, before one fence: figure 15 of the thesis on
-//! PMDK. Stores are not timed.
+//! What writing back a line takes where many that were stored to are written back together, before
+//! one fence: figure 15 of the thesis on PMDK. Stores are not timed.
 
 use super::{Flush, LINE, check_bytes, map};
 use crate::measure::Figures;
@@ -8,7 +8,8 @@ use pmem::Pmem;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes that are stored to before the clock starts: they have to be in the caches still when they are written back.
+/// Bytes that are stored to before the clock starts: they have to be in the caches still when they
+/// are written back.
 const STORED_BYTES: u64 = 256 << 10;
 
 /// What to measure.

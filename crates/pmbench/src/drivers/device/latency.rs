@@ -1,6 +1,8 @@
-//! Latency: of a load that needs the one before, and of a store with what makes it durable. The mean of a batch, the median of batches.
+//! Latency: of a load that needs the one before, and of a store with what makes it durable. The
+//! mean of a batch, the median of batches.
 //!
-//! Each line is touched once, so that it comes from memory but for what the prefetchers fetch in time.
+//! Each line is touched once, so that it comes from memory but for what the prefetchers fetch in
+//! time.
 
 use super::{Flush, LINE, Order, check_bytes, map};
 use crate::measure::Figures;

@@ -1,7 +1,9 @@
-//! What the memory of a pool can do, by crate `pmem`'s own loads, stores and flushes: as the tool LATTester of Izraelevitz et al. 2019 has
-//! it, and the baselines of the thesis on PMDK. A file is mapped, without a file system of ours in it.
+//! What the memory of a pool can do, by crate `pmem`'s own loads, stores and flushes: as the tool
+//! LATTester of Izraelevitz et al. 2019 has it, and the baselines of the thesis on PMDK. A file is
+//! mapped, without a file system of ours in it.
 //!
-//! Their tools turn the prefetchers off and run in the kernel with interrupts off; this is a program, and they are on.
+//! Their tools turn the prefetchers off and run in the kernel with interrupts off; this is a
+//! program, and they are on.
 
 mod bandwidth;
 mod flushes;

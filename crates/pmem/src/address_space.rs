@@ -66,8 +66,8 @@ impl Mapping {
         unsafe {
             let mapped = libc::mmap(base.cast(), len, protection, flags | libc::MAP_FIXED, fd, 0);
             if mapped == libc::MAP_FAILED {
-                // The attempt has taken the middle out of the reservation, and another thread may have
-                // mapped something there since: only the ends are still ours.
+                // The attempt has taken the middle out of the reservation, and another thread may
+                // have mapped something there since: only the ends are still ours.
                 let error = io::Error::last_os_error();
                 for (end, len) in [(start, before), (base.wrapping_add(len), after)] {
                     if len > 0 {
@@ -134,8 +134,8 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Gives the bytes `off..off + len`, of whole pages, memory of the file's. `false`: there is none to be had. An older kernel (before
-    /// Linux 5.14) can't be asked: `true`.
+    /// Gives the bytes `off..off + len`, of whole pages, memory of the file's. `false`: there is
+    /// none to be had. An older kernel (before Linux 5.14) can't be asked: `true`.
     pub(crate) fn populate(&self, off: usize, len: usize) -> bool {
         assert!(off <= self.len && len <= self.len - off, "inside");
         loop {

@@ -1,7 +1,8 @@
 //! What this CPU has, found out once.
 //!
-//! glibc's loader has asked the CPU already and tells (glibc 2.33 and later, `<sys/platform/x86.h>`). Asking again costs a
-//! process some twenty cpuid, each of which leaves a virtual machine: 2.5 us.
+//! glibc's loader has asked the CPU already and tells (glibc 2.33 and later,
+//! `<sys/platform/x86.h>`). Asking again costs a process some twenty cpuid, each of which leaves a
+//! virtual machine: 2.5 us.
 
 use std::arch::global_asm;
 use std::fmt;
@@ -79,7 +80,8 @@ mod bit {
 }
 
 impl Cpu {
-    /// From its signature (leaf 1 eax), what it has (leaf 1 ecx, leaf 7 ebx and ecx), and what of that the kernel lets programs use.
+    /// From its signature (leaf 1 eax), what it has (leaf 1 ecx, leaf 7 ebx and ecx), and what of
+    /// that the kernel lets programs use.
     fn of(
         signature: u32,
         (has_1, has_7, has_7_ecx): (u32, u32, u32),
@@ -148,7 +150,8 @@ fn told() -> Option<Cpu> {
     const ECX: usize = 2;
     // SAFETY: the word above, which the loader has set before any code runs.
     let leaf = unsafe { pmem_cpu_leaf }?;
-    // SAFETY: glibc's function of that name and type; its answers are constants of the loader's that live as long as the process.
+    // SAFETY: glibc's function of that name and type; its answers are constants of the loader's
+    // that live as long as the process.
     let (one, seven) = unsafe { (leaf(0).as_ref()?, leaf(1).as_ref()?) };
     // A leaf that it does not know is all zeros.
     (one.has[ECX] != 0).then(|| {

@@ -10,8 +10,9 @@
 //! - A medium that fails under a copy gives a [`Fault`]; under a single load or
 //!   store, the page is replaced by zeros and [`Pmem::failed`] says where. The
 //!   process lives in both cases.
-//! - A pool may be closed ([`Protection`]): a store then has to be made inside a write window ([`Pmem::window`]), a load by a
-//!   thread that has entered ([`Pmem::enter`]); any other is the end of the process, and the pool is unharmed.
+//! - A pool may be closed ([`Protection`]): a store then has to be made inside a write window
+//!   ([`Pmem::window`]), a load by a thread that has entered ([`Pmem::enter`]); any other is the
+//!   end of the process, and the pool is unharmed.
 //! - An offset outside the pool is a mistake of the program and panics.
 //!
 //! Nothing here knows about files, inodes or the layout of a pool.

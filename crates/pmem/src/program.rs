@@ -10,8 +10,8 @@ pub fn leave_faults_to_face() {
     landing::leave_to_face();
 }
 
-/// Goes on behind a copy that faulted, or with zeros where the medium has lost a page; answers whether the fault was one of
-/// these. Async-signal-safe.
+/// Goes on behind a copy that faulted, or with zeros where the medium has lost a page; answers
+/// whether the fault was one of these. Async-signal-safe.
 ///
 /// # Safety
 /// The pointers are those that the kernel gave to a handler of SIGSEGV or SIGBUS.
@@ -24,8 +24,8 @@ pub unsafe fn land(
     unsafe { landing::land(signal, info, context) }
 }
 
-/// Says on stderr that a store, or a load, that [`land`] does not know was refused by a closed pool, if that is what it was.
-/// Async-signal-safe.
+/// Says on stderr that a store, or a load, that [`land`] does not know was refused by a closed
+/// pool, if that is what it was. Async-signal-safe.
 ///
 /// # Safety
 /// As of [`land`].
@@ -45,7 +45,8 @@ pub unsafe fn tell_of_stray(
 #[inline]
 pub fn copy_in(to: &mut [u8], from: usize) -> Result<(), BadAddress> {
     let source = std::ptr::with_exposed_provenance::<u8>(from);
-    // SAFETY: `to` is the caller's exclusive buffer; a source that is not there ends the copy at its landing.
+    // SAFETY: `to` is the caller's exclusive buffer; a source that is not there ends the copy at
+    // its landing.
     unsafe { Copier::best().copy(to.as_mut_ptr(), source, to.len()) }
         .map_err(|(done, _)| BadAddress { done })
 }
@@ -56,7 +57,8 @@ pub fn copy_in(to: &mut [u8], from: usize) -> Result<(), BadAddress> {
 /// [`BadAddress`].
 ///
 /// # Safety
-/// The program asked for these bytes to be stored there: nothing of this process but the program's own may lie there.
+/// The program asked for these bytes to be stored there: nothing of this process but the program's
+/// own may lie there.
 #[inline]
 pub unsafe fn copy_out(to: usize, from: &[u8]) -> Result<(), BadAddress> {
     let target = std::ptr::with_exposed_provenance_mut::<u8>(to);

@@ -1,5 +1,5 @@
-//! System calls of a signal handler, by the instruction and not by libc: a face may have patched libc's, and would take a call from a
-//! handler's stack for the program's.
+//! System calls of a signal handler, by the instruction and not by libc: a face may have patched
+//! libc's, and would take a call from a handler's stack for the program's.
 
 use std::arch::asm;
 
@@ -10,7 +10,8 @@ use std::arch::asm;
 pub(crate) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let answer: isize;
-    // SAFETY: the kernel's convention; it changes rax, rcx and r11 alone, and memory as the call does (the caller's promise).
+    // SAFETY: the kernel's convention; it changes rax, rcx and r11 alone, and memory as the call
+    // does (the caller's promise).
     unsafe {
         asm!(
             "syscall",

@@ -1,5 +1,5 @@
-//! What an emulated medium charges, and to whom. Method: counts; of time only that a delay is no shorter than it has to be, because a
-//! busy machine makes all of them longer.
+//! What an emulated medium charges, and to whom. Method: counts; of time only that a delay is no
+//! shorter than it has to be, because a busy machine makes all of them longer.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,8 @@ fn each_line_that_is_read_is_charged() {
     assert_eq!(reads(|mem| _ = mem.load_cached(8)), 0);
 }
 
-/// A thread has the line that it read last in its cache; a line that it read before that may be gone.
+/// A thread has the line that it read last in its cache; a line that it read before that may be
+/// gone.
 #[test]
 fn words_of_one_line_are_charged_once() {
     let one_line = |mem: &Pmem| {

@@ -204,8 +204,9 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
     assert_eq!(plain.medium().durability, Durability::Process);
 }
 
-/// Goal: nobody who writes first waits for the kernel to zero a page, and who waits for that now is told how far it is. Method: all of
-/// a new pool on tmpfs is in this process's memory, and what was told.
+/// Goal: nobody who writes first waits for the kernel to zero a page, and who waits for that now is
+/// told how far it is. Method: all of a new pool on tmpfs is in this process's memory, and what was
+/// told.
 #[test]
 fn a_new_pool_is_all_there() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {

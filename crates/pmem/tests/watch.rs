@@ -1,6 +1,7 @@
-//! Goal: every page that was stored to is told, once, and no other that matters; what is not watched is said to be unknown. Method: a file
-//! on tmpfs, mapped, stored to by this process and by the kernel in its place, and the answer compared with what was done.
-//! Skipped, and said so, where the kernel has no such thing (before 6.7).
+//! Goal: every page that was stored to is told, once, and no other that matters; what is not
+//! watched is said to be unknown. Method: a file on tmpfs, mapped, stored to by this process and by
+//! the kernel in its place, and the answer compared with what was done. Skipped, and said so, where
+//! the kernel has no such thing (before 6.7).
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,7 +1,8 @@
-//! Goal: a closed pool is stored to inside a write window and nowhere else, whichever thread tries, in a handler, in a child, or by way of the
-//! kernel; and what is refused is told of.
-//! Method: stores that may be refused, by an instruction with a landing; the same tests for each protection. With none the stores
-//! arrive, which shows that they are made. Children that make a stray store for good.
+//! Goal: a closed pool is stored to inside a write window and nowhere else, whichever thread tries,
+//! in a handler, in a child, or by way of the kernel; and what is refused is told of. Method:
+//! stores that may be refused, by an instruction with a landing; the same tests for each
+//! protection. With none the stores arrive, which shows that they are made. Children that make a
+//! stray store for good.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -86,7 +87,8 @@ fn a_window_ends_with_a_panic(protect: ProtectMode) {
     assert_eq!(stores(pool.base, 0), open);
 }
 
-/// Threads older and younger than the pool; an older one that has not entered may not even load, where keys tell threads apart.
+/// Threads older and younger than the pool; an older one that has not entered may not even load,
+/// where keys tell threads apart.
 fn no_thread_stores(protect: ProtectMode) {
     let (tell, told) = mpsc::channel::<usize>();
     let (enter, entered) = mpsc::channel::<&'static Pmem>();
@@ -118,8 +120,8 @@ fn no_thread_stores(protect: ProtectMode) {
     assert_eq!(pool.mem.load(64), 7);
 }
 
-/// Who has left a window is shut out, whoever else is in one, and shuts out nobody else. (A thread that is made in a window has its
-/// maker's rights; the engine makes none there that outlives it.)
+/// Who has left a window is shut out, whoever else is in one, and shuts out nobody else. (A thread
+/// that is made in a window has its maker's rights; the engine makes none there that outlives it.)
 fn a_window_is_its_threads_own(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -149,7 +151,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     SEEN.store(seen, Ordering::SeqCst);
 }
 
-/// A handler that comes in the middle of a window has no right to the pool, by keys; and the window goes on behind it.
+/// A handler that comes in the middle of a window has no right to the pool, by keys; and the window
+/// goes on behind it.
 fn a_handler_is_outside(protect: ProtectMode) {
     // In a process of its own: handlers belong to all tests.
     let status = life::in_child(|| {
@@ -188,8 +191,9 @@ extern "C" fn on_signal_store(_: libc::c_int) {
     mem.store(256, mem.load(256) + 1);
 }
 
-/// Goal: a handler that comes into a window, and comes to the pool by itself, has windows of its own, and leaves the one that it came into as
-/// it was. Method: it comes twice in a window, with one inside of it between; then the pool is closed.
+/// Goal: a handler that comes into a window, and comes to the pool by itself, has windows of its
+/// own, and leaves the one that it came into as it was. Method: it comes twice in a window, with
+/// one inside of it between; then the pool is closed.
 fn a_handler_has_its_own_windows(protect: ProtectMode) {
     let status = life::in_child(|| {
         let pool: &'static Pool = Box::leak(Box::new(pool(protect)));
@@ -252,7 +256,8 @@ fn a_copy_out_into_the_pool_is_a_bad_address(protect: ProtectMode) {
     }
 }
 
-/// A child of fork has the pool closed, opens and closes it by itself, and changes nothing of its parent's windows.
+/// A child of fork has the pool closed, opens and closes it by itself, and changes nothing of its
+/// parent's windows.
 fn a_child_is_closed(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -285,7 +290,8 @@ fn a_child_is_closed(protect: ProtectMode) {
     assert_eq!(stores(pool.base, 0), open);
 }
 
-/// Threads that open and close windows all the time never find them closed, and in the end the pool is.
+/// Threads that open and close windows all the time never find them closed, and in the end the pool
+/// is.
 fn many_threads_at_once(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -336,7 +342,8 @@ fn child_stray_store() {
     let protect = std::env::var("PMEM_TEST_PROTECT").unwrap();
     let pool = pool(protect.parse().unwrap());
     let at = std::ptr::with_exposed_provenance_mut::<u64>(pool.base + 0x12348);
-    // SAFETY: where the pool is not closed, an aligned word of it; else the fault is what is tested.
+    // SAFETY: where the pool is not closed, an aligned word of it; else the fault is what is
+    // tested.
     unsafe { at.write_volatile(1) };
 }
 

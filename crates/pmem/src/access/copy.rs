@@ -90,7 +90,8 @@ pub(crate) struct Copier {
     zero: ZeroFn,
 }
 
-/// The set that copies several pages at once. On Zen 4 that was not measured, but streams within a page were, and lost.
+/// The set that copies several pages at once. On Zen 4 that was not measured, but streams within a
+/// page were, and lost.
 const PAGES: &str = "avx512, pages";
 /// Every one of Intel's with 64-byte vectors, and nobody else's.
 const INTEL: u32 = 6;

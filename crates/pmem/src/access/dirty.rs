@@ -16,8 +16,8 @@ pub(crate) struct DirtyRanges {
 }
 
 impl DirtyRanges {
-    /// Adds the pages of `off..off + len`, which have been stored to: what is added before could be taken, and written to the disk as it was, by
-    /// the fence of another thread.
+    /// Adds the pages of `off..off + len`, which have been stored to: what is added before could be
+    /// taken, and written to the disk as it was, by the fence of another thread.
     #[cold]
     pub(crate) fn add(&self, off: u64, len: u64) {
         if len == 0 {
@@ -62,8 +62,9 @@ mod tests {
 
     type Store = fn(&Pmem);
 
-    /// Goal: a fence of another thread can't take a range of which something is stored later. Method: the ranges are locked as that fence
-    /// locks them; whoever stores gets as far as having stored.
+    /// Goal: a fence of another thread can't take a range of which something is stored later.
+    /// Method: the ranges are locked as that fence locks them; whoever stores gets as far as having
+    /// stored.
     #[test]
     fn ranges_are_noted_once_they_are_stored() {
         const FROM: u64 = 32 << 10;

@@ -1,12 +1,14 @@
 //! Landing pads: what happens when the medium, or a user's buffer, is not there.
 //!
 //! One handler for SIGBUS and SIGSEGV:
-//! 0. A store in a window that another thread has closed the pages over is done again ([`crate::protection::pages`]).
+//! 0. A store in a window that another thread has closed the pages over is done again
+//!    ([`crate::protection::pages`]).
 //! 1. A fault inside a copy routine ends that copy, which returns a `Fault`.
 //! 2. A SIGBUS on a registered mapping elsewhere (a single load or store): the
 //!    page is replaced by private zeros, the mapping is marked failed, and the
 //!    access is done again.
-//! 3. Everything else goes to whoever had the signal before; of a store that a closed pool refused, a line says so first.
+//! 3. Everything else goes to whoever had the signal before; of a store that a closed pool refused,
+//!    a line says so first.
 //!
 //! The registry of mappings is a list that only grows, read without locks.
 
@@ -181,8 +183,8 @@ extern "C" fn on_fault(
     }
 }
 
-/// Goes on behind a copy that faulted, or with zeros in place of what the medium has lost; answers whether the fault was
-/// one of these. Async-signal-safe.
+/// Goes on behind a copy that faulted, or with zeros in place of what the medium has lost; answers
+/// whether the fault was one of these. Async-signal-safe.
 ///
 /// # Safety
 /// The pointers are those that the kernel gave to a handler of SIGSEGV or SIGBUS.
@@ -232,7 +234,8 @@ fn mapping_at(address: usize) -> Option<(&'static Node, usize, usize)> {
     None
 }
 
-/// Whether the store was one of a window that another thread has closed the pages over, and they are open again.
+/// Whether the store was one of a window that another thread has closed the pages over, and they
+/// are open again.
 fn is_reopened(address: usize) -> bool {
     mapping_at(address).is_some_and(|(node, base, _)| {
         let len = node.len.load(Ordering::SeqCst);

@@ -22,7 +22,8 @@ impl Pmem {
         self.load_cached(off)
     }
 
-    /// As [`Pmem::load`], and never charged where a slower medium is emulated: of a line that is in a cache all the time.
+    /// As [`Pmem::load`], and never charged where a slower medium is emulated: of a line that is in
+    /// a cache all the time.
     #[inline(always)]
     pub fn load_cached(&self, off: u64) -> u64 {
         let at = self.word(off);
@@ -32,7 +33,8 @@ impl Pmem {
         unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Acquire)
     }
 
-    /// As [`Pmem::load_cached`], of an offset that nobody has checked: 0 where the pool has no such word.
+    /// As [`Pmem::load_cached`], of an offset that nobody has checked: 0 where the pool has no such
+    /// word.
     #[inline(always)]
     pub fn load_if_there(&self, off: u64) -> u64 {
         if self.has_word(off) {
@@ -102,8 +104,9 @@ impl Pmem {
         Ok(())
     }
 
-    /// As [`Pmem::copy_out`], and asks for the lines of `next` meanwhile, a few at a time: the processor's own prefetching begins anew on
-    /// each page, and if all were asked for at once, the copy would wait behind them.
+    /// As [`Pmem::copy_out`], and asks for the lines of `next` meanwhile, a few at a time: the
+    /// processor's own prefetching begins anew on each page, and if all were asked for at once, the
+    /// copy would wait behind them.
     ///
     /// # Errors
     /// As [`Pmem::copy_out`].
@@ -180,7 +183,8 @@ impl Pmem {
         self.prefetch_if_there(off);
     }
 
-    /// As [`Pmem::prefetch`], of an offset that may be anything: elsewhere than in the pool it means nothing.
+    /// As [`Pmem::prefetch`], of an offset that may be anything: elsewhere than in the pool it
+    /// means nothing.
     #[inline(always)]
     pub fn prefetch_if_there(&self, off: u64) {
         let at = self.base.wrapping_add(off as usize);
@@ -197,7 +201,8 @@ impl Pmem {
         fence(Ordering::Acquire);
     }
 
-    /// Which side of a copy out an address that faulted is on. A target may lie in the pool itself: a program's bad pointer.
+    /// Which side of a copy out an address that faulted is on. A target may lie in the pool itself:
+    /// a program's bad pointer.
     #[cold]
     fn side_of_target(&self, to: &[u8], address: usize) -> Side {
         let pages = to.as_ptr().addr() & !4095..to.as_ptr_range().end.addr();

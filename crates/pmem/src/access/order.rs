@@ -6,7 +6,8 @@ use crate::processes::counters;
 use crate::{Error, FlushInstr, Pmem, RECORDING, emulate};
 
 impl Pmem {
-    /// Flushes by this instruction from now on, whatever the medium needs, and fences always: to measure what each costs.
+    /// Flushes by this instruction from now on, whatever the medium needs, and fences always: to
+    /// measure what each costs.
     ///
     /// # Errors
     /// `Unsupported`: the CPU has no such instruction.
@@ -39,7 +40,8 @@ impl Pmem {
             .range(off, len)
             .wrapping_sub((off & (LINE - 1)) as usize);
         counters::flushed(1);
-        // SAFETY: the line of a range that was checked; the mapping is whole pages, so it lies in it.
+        // SAFETY: the line of a range that was checked; the mapping is whole pages, so it lies in
+        // it.
         unsafe { lines(self.medium.flush, line, 1) };
     }
 
@@ -91,8 +93,8 @@ impl Pmem {
         }
     }
 
-    /// Keeps non-temporal stores after it from being seen before cached stores that precede it, which x86
-    /// does not do by itself. No barrier: it makes nothing durable and is not counted.
+    /// Keeps non-temporal stores after it from being seen before cached stores that precede it,
+    /// which x86 does not do by itself. No barrier: it makes nothing durable and is not counted.
     #[inline]
     pub fn fence_stores(&self) {
         store_fence();
@@ -111,7 +113,8 @@ impl Pmem {
 mod tests {
     use super::*;
 
-    /// Goal: what is measured as an instruction is that instruction, and none that the CPU lacks is executed.
+    /// Goal: what is measured as an instruction is that instruction, and none that the CPU lacks is
+    /// executed.
     #[test]
     fn a_pool_flushes_by_the_instruction_asked_for() {
         for instr in [

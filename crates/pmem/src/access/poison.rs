@@ -1,5 +1,6 @@
-//! Media errors on demand, for tests: a page of a mapping that is SIGBUS for this process, as a page of memory with an error
-//! that can't be corrected is (userfaultfd's UFFDIO_POISON, Linux 6.6).
+//! Media errors on demand, for tests: a page of a mapping that is SIGBUS for this process, as a
+//! page of memory with an error that can't be corrected is (userfaultfd's UFFDIO_POISON, Linux
+//! 6.6).
 
 use std::io;
 
@@ -71,8 +72,9 @@ impl Pmem {
             mode: 0,
             updated: 0,
         };
-        // SAFETY: structures of the shapes that the calls have. Of the page only this process's view changes: an access to it is SIGBUS,
-        // which `landing` expects of any page of a mapping. The descriptor stays open, and so do registration and error.
+        // SAFETY: structures of the shapes that the calls have. Of the page only this process's
+        // view changes: an access to it is SIGBUS, which `landing` expects of any page of a
+        // mapping. The descriptor stays open, and so do registration and error.
         let done = unsafe {
             libc::ioctl(fd, UFFDIO_API, &raw mut api) == 0
                 && libc::ioctl(fd, UFFDIO_REGISTER, &raw mut register) == 0

@@ -78,8 +78,9 @@ impl Pmem {
         }
     }
 
-    /// Adds to some of `WORDS` statistics that begin at `off` (8-aligned): which, and how much. Relaxed, not counted, and not recorded:
-    /// nothing may be decided by them. `alone`: no other thread or process adds to them.
+    /// Adds to some of `WORDS` statistics that begin at `off` (8-aligned): which, and how much.
+    /// Relaxed, not counted, and not recorded: nothing may be decided by them. `alone`: no other
+    /// thread or process adds to them.
     #[inline(always)]
     pub fn count<const WORDS: usize, const N: usize>(
         &self,

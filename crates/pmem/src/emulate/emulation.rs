@@ -1,4 +1,5 @@
-//! What a slower medium is to be like: numbers, as typed, and the media that have names (docs/EMULATION.md has their sources).
+//! What a slower medium is to be like: numbers, as typed, and the media that have names
+//! (docs/EMULATION.md has their sources).
 
 use std::fmt;
 use std::str::FromStr;
@@ -136,7 +137,8 @@ impl Emulation {
     }
 }
 
-/// A medium's name, figures, or a name and then figures that replace some of its own; with commas or colons between.
+/// A medium's name, figures, or a name and then figures that replace some of its own; with commas
+/// or colons between.
 impl FromStr for Emulation {
     type Err = EmulationError;
 

@@ -1,14 +1,17 @@
-//! Emulates a slower medium, as PMFS's emulator did (section 4, PMEP): what is asked for is charged here.
+//! Emulates a slower medium, as PMFS's emulator did (section 4, PMEP): what is asked for is charged
+//! here.
 //!
-//! - A line read from the pool: the thread spins. Words of a line that this thread read last are not charged again, as they are
-//!   in its cache.
+//! - A line read from the pool: the thread spins. Words of a line that this thread read last are
+//!   not charged again, as they are in its cache.
 //! - A barrier: the thread spins.
-//! - A line written (flushed, or stored past the caches): a share of the bandwidth that all processes have together. One word, in
-//!   the pool, says until when the medium is busy; who writes moves it on, in one atomic step, and waits until its own part is
-//!   done. Who is killed in between has had its part: nothing stays held. A medium that was idle is ahead by
-//!   [`QUEUE_NS`]: that is what its controllers take in before anybody has to wait.
+//! - A line written (flushed, or stored past the caches): a share of the bandwidth that all
+//!   processes have together. One word, in the pool, says until when the medium is busy; who writes
+//!   moves it on, in one atomic step, and waits until its own part is done. Who is killed in
+//!   between has had its part: nothing stays held. A medium that was idle is ahead by [`QUEUE_NS`]:
+//!   that is what its controllers take in before anybody has to wait.
 //!
-//! Off, each place costs one load and a branch, which [`crate::processes::death`] shares at barriers.
+//! Off, each place costs one load and a branch, which [`crate::processes::death`] shares at
+//! barriers.
 
 pub mod emulation;
 pub(crate) mod ticks;
@@ -83,7 +86,8 @@ impl Emulator {
         }
     }
 
-    /// Spins, because a sleep is far longer than any memory's latency. What it took too long is given to the next.
+    /// Spins, because a sleep is far longer than any memory's latency. What it took too long is
+    /// given to the next.
     fn spin(&self, ticks: u64) {
         // What leads here, and back, is a part of the delay.
         let start = ticks::now().wrapping_sub(self.way_ticks);
@@ -129,7 +133,8 @@ impl Emulator {
             let begin = if stale { now } else { busy.max(idle_since) };
             let moved = begin + takes;
             match word.compare_exchange_weak(busy, moved, Ordering::Relaxed, Ordering::Relaxed) {
-                // It is done already, as far as it is looked at: the clock takes longer than a line.
+                // It is done already, as far as it is looked at: the clock takes longer than a
+                // line.
                 Ok(_) => return if moved <= now { 0 } else { moved },
                 Err(found) => busy = found,
             }
@@ -185,7 +190,8 @@ impl Pmem {
         self
     }
 
-    /// What a delay of nothing takes: the least of many, as others may have the processor in between.
+    /// What a delay of nothing takes: the least of many, as others may have the processor in
+    /// between.
     fn way_ticks(&self) -> u64 {
         const MANY: u64 = 64;
         let Some(emulator) = &self.emulator else {
@@ -221,8 +227,8 @@ impl Pmem {
         }
     }
 
-    /// Shares the bandwidth with all who have the same word (an offset, 8-aligned, with zero in it at first). `None`: with nobody
-    /// any more.
+    /// Shares the bandwidth with all who have the same word (an offset, 8-aligned, with zero in it
+    /// at first). `None`: with nobody any more.
     pub fn share_bandwidth(&self, word: Option<u64>) {
         if let Some(emulator) = &self.emulator {
             if let Some(off) = word {
@@ -280,7 +286,8 @@ impl Pmem {
             return emulator.reserve(&emulator.own, lines);
         }
         let _writable = self.writable();
-        // SAFETY: `share_bandwidth` checked that it is an aligned word of the mapping; all accesses to it are atomic.
+        // SAFETY: `share_bandwidth` checked that it is an aligned word of the mapping; all accesses
+        // to it are atomic.
         emulator.reserve(unsafe { AtomicU64::from_ptr(self.word(off)) }, lines)
     }
 

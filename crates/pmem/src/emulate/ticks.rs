@@ -1,6 +1,7 @@
 //! The time stamp counter: the only clock that is finer than a memory's latency.
 //!
-//! It runs at one rate, on all cores, on every CPU that has clwb or AVX2; that rate is found out beside the kernel's clock.
+//! It runs at one rate, on all cores, on every CPU that has clwb or AVX2; that rate is found out
+//! beside the kernel's clock.
 
 use std::arch::x86_64::{__rdtscp, _mm_lfence, _rdtsc};
 use std::sync::OnceLock;

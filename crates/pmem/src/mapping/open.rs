@@ -67,7 +67,8 @@ impl Pmem {
         Pmem::create_watched(path, len, sparse, exclusive, options, &mut |_, _| ())
     }
 
-    /// As [`Pmem::create`]; `progress` as of [`Pmem::populate`], which takes longest where it is needed.
+    /// As [`Pmem::create`]; `progress` as of [`Pmem::populate`], which takes longest where it is
+    /// needed.
     ///
     /// # Errors
     /// As [`Pmem::create`].
@@ -111,8 +112,9 @@ impl Pmem {
             && !sparse
             && pool.medium().kind == crate::MediumKind::Tmpfs
         {
-            // tmpfs zeroes what fallocate reserved when it is first touched, 100 us a 2 MiB page, and ten times
-            // that where a hypervisor has to find the memory first: now, not under somebody's write.
+            // tmpfs zeroes what fallocate reserved when it is first touched, 100 us a 2 MiB page,
+            // and ten times that where a hypervisor has to find the memory first: now, not under
+            // somebody's write.
             pool.populate(0, progress);
         }
         if made.is_err() && file.metadata().is_ok_and(|m| m.is_file()) {

@@ -152,8 +152,9 @@ impl Pmem {
         }
     }
 
-    /// Has the kernel zero every page from byte `from` on, of a whole page, now and not later under a store; `progress` is told of bytes
-    /// done and bytes in all. Before Linux 5.14 nothing can be asked, and without memory nothing is done: the first store pays.
+    /// Has the kernel zero every page from byte `from` on, of a whole page, now and not later under
+    /// a store; `progress` is told of bytes done and bytes in all. Before Linux 5.14 nothing can be
+    /// asked, and without memory nothing is done: the first store pays.
     ///
     /// # Panics
     /// If `from` is behind the end.
@@ -173,12 +174,14 @@ impl Pmem {
         }
     }
 
-    /// Whether the file had less space than bytes when it was mapped: a store to where it has none may fail.
+    /// Whether the file had less space than bytes when it was mapped: a store to where it has none
+    /// may fail.
     pub fn is_sparse(&self) -> bool {
         self.sparse
     }
 
-    /// Gives the bytes `off..off + len`, of whole pages, space of the file's, by this thread, in a write window. `false`: there is none.
+    /// Gives the bytes `off..off + len`, of whole pages, space of the file's, by this thread, in a
+    /// write window. `false`: there is none.
     ///
     /// # Panics
     /// If they are not inside the pool.
@@ -232,7 +235,8 @@ impl Pmem {
         self.node.and_then(Node::failed)
     }
 
-    /// Whether a single store met a medium that failed, and went nowhere. Not told of those to a page that had failed before.
+    /// Whether a single store met a medium that failed, and went nowhere. Not told of those to a
+    /// page that had failed before.
     pub fn lost_store(&self) -> bool {
         self.node.is_some_and(Node::lost)
     }

@@ -10,15 +10,16 @@ use crate::Error;
 
 const PAGE: u64 = 4096;
 
-/// Gives the pages at these offsets of a pool's file anew: they are zeros when it returns, durably. Mappings that have met the error keep
-/// it: nobody is to have the pool.
+/// Gives the pages at these offsets of a pool's file anew: they are zeros when it returns, durably.
+/// Mappings that have met the error keep it: nobody is to have the pool.
 ///
-/// Each is given back to the file system and taken from it again (fallocate(2)), so a page of memory is another one, and a DAX file
-/// system has cleared or replaced what it stands on; where a file can't have holes, zeros are written over it, by which the kernel
-/// clears errors of persistent memory.
+/// Each is given back to the file system and taken from it again (fallocate(2)), so a page of
+/// memory is another one, and a DAX file system has cleared or replaced what it stands on; where a
+/// file can't have holes, zeros are written over it, by which the kernel clears errors of
+/// persistent memory.
 ///
 /// # Errors
-/// [`Error::Renew`]: the file system can't, or it is a device, whose errors `ndctl clear-errors` clears.
+/// [`Error::Renew`]: the file system can't, or it is a device (`ndctl clear-errors` clears those).
 pub fn renew_pages(path: &Path, offsets: &[u64]) -> Result<(), Error> {
     let failed = |source| Error::Renew {
         path: path.into(),

@@ -46,11 +46,12 @@ pub struct View {
 }
 
 impl Pmem {
-    /// Maps pieces of the pool side by side, `len` bytes in all, with large pages where the longest piece has them.
+    /// Maps pieces of the pool side by side, `len` bytes in all, with large pages where the longest
+    /// piece has them.
     ///
     /// # Errors
-    /// The pool is no file, or what is asked for is no whole pages of its medium, or copies of such as are large (`Unsupported`); what the
-    /// kernel says.
+    /// The pool is no file, or what is asked for is no whole pages of its medium, or copies of such
+    /// as are large (`Unsupported`); what the kernel says.
     pub fn view(&self, len: u64, pieces: &[Piece], stores: Stores) -> io::Result<View> {
         let path = self.path().ok_or(io::ErrorKind::Unsupported)?;
         let medium = self.medium();
@@ -87,7 +88,8 @@ impl Pmem {
 }
 
 impl View {
-    /// All of a file that is no pool, at a multiple of `align`, as large as its pages at least: to be measured beside one.
+    /// All of a file that is no pool, at a multiple of `align`, as large as its pages at least: to
+    /// be measured beside one.
     ///
     /// # Errors
     /// It can't be opened or mapped.
@@ -110,7 +112,8 @@ impl View {
         self.mapping.len() as u64
     }
 
-    /// Its first address. What stands there changes at any time: it is for atomic accesses, or for programs that know better.
+    /// Its first address. What stands there changes at any time: it is for atomic accesses, or for
+    /// programs that know better.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.mapping.base()
@@ -161,7 +164,8 @@ impl View {
         copied.map_err(|_| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Copies into it. Durable, where it is shared, once the pool's lines were flushed ([`Pmem::flush`]).
+    /// Copies into it. Durable, where it is shared, once the pool's lines were flushed
+    /// ([`Pmem::flush`]).
     ///
     /// # Errors
     /// As of [`View::read`]; `PermissionDenied`: nobody may store to it.
@@ -170,7 +174,8 @@ impl View {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let (at, len) = self.range(at, from.len() as u64)?;
-        // SAFETY: addresses of the view, which may be stored to and may fault, and a buffer of the caller's.
+        // SAFETY: addresses of the view, which may be stored to and may fault, and a buffer of the
+        // caller's.
         let copied = unsafe { Copier::best().copy(self.at(at), from.as_ptr(), len) };
         copied.map_err(|_| io::ErrorKind::UnexpectedEof.into())
     }
@@ -190,7 +195,8 @@ impl View {
     /// # Errors
     /// /proc can't tell.
     pub fn stored(&self) -> io::Result<Vec<u64>> {
-        /// Of an entry of /proc/self/pagemap: it is in memory, it is in swap, it is a page of a file.
+        /// Of an entry of /proc/self/pagemap: it is in memory, it is in swap, it is a page of a
+        /// file.
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
         const OF_FILE: u64 = 1 << 61;
@@ -220,7 +226,8 @@ impl View {
 }
 
 impl Mapping {
-    /// Addresses that nobody may touch, of which the one at `first` bytes before a multiple of `align` is the first.
+    /// Addresses that nobody may touch, of which the one at `first` bytes before a multiple of
+    /// `align` is the first.
     fn reserved(len: usize, align: usize, first: usize) -> io::Result<Mapping> {
         let len = len.next_multiple_of(PAGE);
         let room = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;

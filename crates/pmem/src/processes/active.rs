@@ -1,4 +1,5 @@
-//! What is to be told of this process's accesses to pools: one word, which costs a load and a branch where nothing is.
+//! What is to be told of this process's accesses to pools: one word, which costs a load and a
+//! branch where nothing is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

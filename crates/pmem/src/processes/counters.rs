@@ -22,7 +22,8 @@ pub struct Counters {
     pub fences: u64,
     /// Bytes of undo log ([`add_logged`]).
     pub logged_bytes: u64,
-    /// Times that a closed pool was opened for stores, and closed again: two WRPKRU, or two mprotect(2).
+    /// Times that a closed pool was opened for stores, and closed again: two WRPKRU, or two
+    /// mprotect(2).
     pub windows: u64,
 }
 

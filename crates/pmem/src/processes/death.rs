@@ -34,14 +34,16 @@ pub fn arm(barrier: u64, instructions: u64) {
     active::count_barriers();
 }
 
-/// The thread that does the `barrier`-th fence from now is to end there, without a word: what it was doing stays half done.
+/// The thread that does the `barrier`-th fence from now is to end there, without a word: what it
+/// was doing stays half done.
 pub fn end_thread_at(barrier: u64) {
     ENDS.store(true, Ordering::Relaxed);
     BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
     active::count_barriers();
 }
 
-/// The process is to stop, by SIGSTOP, when it has done its `barrier`-th fence from now; it goes on with SIGCONT.
+/// The process is to stop, by SIGSTOP, when it has done its `barrier`-th fence from now; it goes on
+/// with SIGCONT.
 pub fn stop_at(barrier: u64) {
     STOPS.store(true, Ordering::Relaxed);
     BARRIERS_LEFT.store(barrier, Ordering::Relaxed);

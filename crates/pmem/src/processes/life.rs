@@ -1,7 +1,8 @@
 //! Telling a forked child from the process that it is a copy of.
 //!
-//! A number stands in a page that the kernel wipes in a forked child (MADV_WIPEONFORK), so that a look at it costs two
-//! loads and no call. A child that shares its parent's memory (vfork) counts as the parent.
+//! A number stands in a page that the kernel wipes in a forked child (MADV_WIPEONFORK), so that a
+//! look at it costs two loads and no call. A child that shares its parent's memory (vfork) counts
+//! as the parent.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -68,8 +69,9 @@ fn map() -> *mut AtomicU64 {
     page.cast()
 }
 
-/// Runs `body` in a forked child and waits for its end; answers the exit status that `body` gave, or 255 if it ended
-/// otherwise. For tests: the child has this thread alone, so `body` must not wait for others of the parent's.
+/// Runs `body` in a forked child and waits for its end; answers the exit status that `body` gave,
+/// or 255 if it ended otherwise. For tests: the child has this thread alone, so `body` must not
+/// wait for others of the parent's.
 #[doc(hidden)]
 pub fn in_child(body: impl FnOnce() -> u8) -> u8 {
     // SAFETY: the child runs `body` and exits; what that may do is the caller's to know.

@@ -17,8 +17,8 @@ pub fn request(file: BorrowedFd<'_>, number: u32) -> io::Result<i32> {
     Ok(answer)
 }
 
-/// ioctl(2) with a pointer to one 32-bit word, for numbers that say that this is their argument (made with
-/// `_IOR`, `_IOW` or `_IOWR` of four bytes).
+/// ioctl(2) with a pointer to one 32-bit word, for numbers that say that this is their argument
+/// (made with `_IOR`, `_IOW` or `_IOWR` of four bytes).
 ///
 /// # Errors
 /// The system's word; `EINVAL` for a number that speaks of another size.
@@ -28,8 +28,8 @@ pub fn request_with_word(file: BorrowedFd<'_>, number: u32, word: u32) -> io::Re
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let mut word = word;
-    // SAFETY: the number says that its handler reads or writes four bytes at the address given, and `word` is
-    // four bytes of this function's own that nothing else refers to during the call.
+    // SAFETY: the number says that its handler reads or writes four bytes at the address given, and
+    // `word` is four bytes of this function's own that nothing else refers to during the call.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), &raw mut word) };
     if answer < 0 {
         return Err(io::Error::last_os_error());
@@ -37,7 +37,8 @@ pub fn request_with_word(file: BorrowedFd<'_>, number: u32, word: u32) -> io::Re
     Ok(answer)
 }
 
-/// ioctl(2) that fills `room`, for numbers that say that this is their argument (made with `_IOR` of so many bytes).
+/// ioctl(2) that fills `room`, for numbers that say that this is their argument (made with `_IOR`
+/// of so many bytes).
 ///
 /// # Errors
 /// The system's word; `EINVAL` for a number that speaks of another size.
@@ -45,8 +46,8 @@ pub fn request_for_bytes(file: BorrowedFd<'_>, number: u32, room: &mut [u8]) -> 
     if (number >> 16 & 0x3fff) as usize != room.len() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: the number says that its handler writes `room.len()` bytes to the address given, and `room` is as long and borrowed
-    // for the call alone.
+    // SAFETY: the number says that its handler writes `room.len()` bytes to the address given, and
+    // `room` is as long and borrowed for the call alone.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), room.as_mut_ptr()) };
     if answer < 0 {
         return Err(io::Error::last_os_error());

@@ -91,8 +91,9 @@ impl ByteLock {
         lock(path, byte, libc::F_RDLCK, None)
     }
 
-    /// As [`ByteLock::try_exclusive`], but for the child that is about to be forked, or the program that this process is
-    /// about to become: the lock is kept by a descriptor, which they inherit. Who has it at last calls
+    /// As [`ByteLock::try_exclusive`], but for the child that is about to be forked, or the program
+    /// that this process is about to become: the lock is kept by a descriptor, which they inherit.
+    /// Who has it at last calls
     /// [`ByteLock::settle`]; the others drop theirs.
     ///
     /// # Errors
@@ -151,8 +152,8 @@ impl ByteLock {
             .map_or(Ok(()), |descriptor| set_cloexec(descriptor, false))
     }
 
-    /// An inherited lock, from the number of its descriptor: in the program that this process became. `None` if
-    /// that is no descriptor of the file.
+    /// An inherited lock, from the number of its descriptor: in the program that this process
+    /// became. `None` if that is no descriptor of the file.
     #[must_use]
     pub fn from_exec(path: &Path, descriptor: i32) -> Option<ByteLock> {
         use std::os::unix::fs::MetadataExt;
@@ -286,8 +287,8 @@ impl Prober {
 /// Numbers below this are the program's.
 static LOWEST: AtomicI32 = AtomicI32::new(0);
 
-/// Has descriptors that this crate keeps numbered from `lowest` on, where that many may be open: in a program that does not
-/// know of them, and may close or reuse any number.
+/// Has descriptors that this crate keeps numbered from `lowest` on, where that many may be open: in
+/// a program that does not know of them, and may close or reuse any number.
 pub fn keep_descriptors_from(lowest: i32) {
     LOWEST.store(lowest, Ordering::Relaxed);
 }

@@ -1,7 +1,9 @@
-//! How this process was started, as far as the standard library changes it before `main`: it ignores SIGPIPE, and opens /dev/null at
-//! each of the numbers 0 to 2 that is closed. Who starts a program in the caller's stead gives it what the caller had.
+//! How this process was started, as far as the standard library changes it before `main`: it
+//! ignores SIGPIPE, and opens /dev/null at each of the numbers 0 to 2 that is closed. Who starts a
+//! program in the caller's stead gives it what the caller had.
 //!
-//! A feature, for commands alone: the preloaded library begins with every program, which would pay for the look.
+//! A feature, for commands alone: the preloaded library begins with every program, which would pay
+//! for the look.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

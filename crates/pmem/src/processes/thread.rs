@@ -13,7 +13,8 @@ pub const OWED_FLUSHED: u64 = 1;
 /// As [`OWED_FLUSHED`], of what words that name data do not wait for.
 pub const OWED_CLOSED: u64 = 3;
 
-/// A thread's words. The first four lines are this crate's and the engine's; the rest is the preload library's.
+/// A thread's words. The first four lines are this crate's and the engine's; the rest is the
+/// preload library's.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Thread {
@@ -35,26 +36,29 @@ pub struct Thread {
     pub lane: Cell<u64>,
     /// Changing calls that it has begun.
     pub begun: Cell<u64>,
-    /// The line that it read last, plus one, and what it was delayed too long, ticks: where a medium is emulated.
+    /// The line that it read last, plus one, and what it was delayed too long, ticks: where a
+    /// medium is emulated.
     pub(crate) line_read: Cell<u64>,
     pub(crate) delay_credit: Cell<u64>,
     /// Write windows opened in a closed pool.
     pub(crate) windows: Cell<u64>,
-    /// Those that it is in, one in the other, where a pool is closed by page permissions; where it is closed by a key, not 0 if one is known
-    /// to be open.
+    /// Those that it is in, one in the other, where a pool is closed by page permissions; where it
+    /// is closed by a key, not 0 if one is known to be open.
     pub(crate) depth: Cell<u64>,
-    /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] and [`OWED_CLOSED`] what the next
-    /// fence makes so, else the offset of a line that is not flushed yet.
+    /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] and
+    /// [`OWED_CLOSED`] what the next fence makes so, else the offset of a line that is not flushed
+    /// yet.
     pub owed: Cell<u64>,
-    /// What this thread has stored last and not flushed: the pool and the log that it is of, as the engine names them, and two ranges, each as
-    /// offset and bytes.
+    /// What this thread has stored last and not flushed: the pool and the log that it is of, as the
+    /// engine names them, and two ranges, each as offset and bytes.
     pub promised: [Cell<u64>; 6],
     /// For the face that runs in this process.
     pub face: [Cell<u64>; 12],
 }
 
 impl Thread {
-    /// It is in no call: no window, nothing owed. For a face that takes these words over from a guest, who may have been killed in one.
+    /// It is in no call: no window, nothing owed. For a face that takes these words over from a
+    /// guest, who may have been killed in one.
     pub fn leave_call(&self) {
         self.depth.set(0);
         self.owed.set(0);
@@ -85,8 +89,9 @@ global_asm!(
 #[inline(always)]
 pub fn with<T>(body: impl FnOnce(&Thread) -> T) -> T {
     let at: *const Thread;
-    // SAFETY: the sum of the thread pointer and the block's offset from it, as the ABI for thread-local storage has it;
-    // neither changes while a thread runs, and no memory is read but these two words: so it may be computed once for many uses.
+    // SAFETY: the sum of the thread pointer and the block's offset from it, as the ABI for
+    // thread-local storage has it; neither changes while a thread runs, and no memory is read but
+    // these two words: so it may be computed once for many uses.
     unsafe {
         asm!(
             "mov {at}, qword ptr fs:[0]",
@@ -95,8 +100,8 @@ pub fn with<T>(body: impl FnOnce(&Thread) -> T) -> T {
             options(pure, nomem, nostack),
         );
     }
-    // SAFETY: the block is this thread's alone (`Thread` is not Sync, and the reference ends with `body`), lives as long as
-    // it runs, and all zero is a valid value.
+    // SAFETY: the block is this thread's alone (`Thread` is not Sync, and the reference ends with
+    // `body`), lives as long as it runs, and all zero is a valid value.
     body(unsafe { &*at })
 }
 

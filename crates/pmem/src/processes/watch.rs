@@ -1,11 +1,13 @@
-//! Which pages of a mapping were stored to: by the kernel's own note of it, from Linux 6.7 on (userfaultfd with asynchronous write
-//! protection, and PAGEMAP_SCAN). No signal, no message, and nothing that a system call of the program could meet: the first store to a
-//! page costs a fault, and the kernel takes the protection away.
+//! Which pages of a mapping were stored to: by the kernel's own note of it, from Linux 6.7 on
+//! (userfaultfd with asynchronous write protection, and PAGEMAP_SCAN). No signal, no message, and
+//! nothing that a system call of the program could meet: the first store to a page costs a fault,
+//! and the kernel takes the protection away.
 //!
-//! Who has pages watched gets them one by one: a large page that is watched is mapped as 4 KiB pages from then on.
+//! Who has pages watched gets them one by one: a large page that is watched is mapped as 4 KiB
+//! pages from then on.
 //!
-//! What is not watched is not guessed at: after munmap, mremap, a mapping in the place of another, or fork, [`Watch::take`] says that it
-//! does not know.
+//! What is not watched is not guessed at: after munmap, mremap, a mapping in the place of another,
+//! or fork, [`Watch::take`] says that it does not know.
 
 use std::fs::File;
 use std::io;
@@ -171,7 +173,8 @@ impl Watch {
             range: range(at, len),
             mode: abi::WRITEPROTECT,
         };
-        // SAFETY: the requests' own structures. Whatever is at the addresses, no byte of it changes, and who may store there still may.
+        // SAFETY: the requests' own structures. Whatever is at the addresses, no byte of it
+        // changes, and who may store there still may.
         unsafe {
             ask(self.own()?, abi::UFFDIO_REGISTER, &mut register)?;
             ask(&self.descriptor, abi::UFFDIO_WRITEPROTECT, &mut protect)

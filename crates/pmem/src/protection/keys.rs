@@ -1,13 +1,15 @@
-//! Protection keys (pkeys(7); Intel SDM 3A 4.6.2): a key in the page-table entries, and each thread's right to it in its
-//! register PKRU, which a program changes by itself.
+//! Protection keys (pkeys(7); Intel SDM 3A 4.6.2): a key in the page-table entries, and each
+//! thread's right to it in its register PKRU, which a program changes by itself.
 //!
-//! One key a process, for all its pools: there are fifteen, and one that was given back would leave threads with rights
-//! to whatever has it next.
+//! One key a process, for all its pools: there are fifteen, and one that was given back would leave
+//! threads with rights to whatever has it next.
 //!
-//! What a thread may do is asked of the register. That it may store is also remembered, for the windows inside of another
-//! ([`Thread::depth`](crate::processes::thread::Thread)): it is set behind the store to the register that opens, and cleared before the one that
-//! closes. But the kernel puts PKRU aside for a signal handler, which starts without any right, and may leave by a jump; so whoever comes
-//! in without the right to load forgets it. Behind the handler the thread may store and has forgotten: then the register is asked again.
+//! What a thread may do is asked of the register. That it may store is also remembered, for the
+//! windows inside of another ([`Thread::depth`](crate::processes::thread::Thread)): it is set
+//! behind the store to the register that opens, and cleared before the one that closes. But the
+//! kernel puts PKRU aside for a signal handler, which starts without any right, and may leave by a
+//! jump; so whoever comes in without the right to load forgets it. Behind the handler the thread
+//! may store and has forgotten: then the register is asked again.
 
 use std::arch::asm;
 use std::io;
@@ -62,8 +64,9 @@ impl Key {
     pub(crate) fn give(self, mapping: &Mapping) -> io::Result<()> {
         let may = libc::PROT_READ | libc::PROT_WRITE;
         let (at, len, key) = (mapping.base(), mapping.len(), self.shift / 2);
-        // SAFETY: all of a mapping of ours, which stays readable and writable for who has the right: every access by this crate
-        // is made with it, and no reference into the mapping exists.
+        // SAFETY: all of a mapping of ours, which stays readable and writable for who has the
+        // right: every access by this crate is made with it, and no reference into the mapping
+        // exists.
         match unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, may, key) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -125,20 +128,21 @@ impl Key {
 #[inline(always)]
 fn rights() -> u32 {
     let now: u32;
-    // SAFETY: a `Key` exists only where OSPKE is set, so the instruction does; it reads a register of this thread's and needs ecx = 0.
-    // Not pure: the kernel's and this module's changes to the register must be seen.
+    // SAFETY: a `Key` exists only where OSPKE is set, so the instruction does; it reads a register
+    // of this thread's and needs ecx = 0. Not pure: the kernel's and this module's changes to the
+    // register must be seen.
     unsafe {
         asm!("rdpkru", in("ecx") 0, out("eax") now, out("edx") _, options(nomem, nostack, preserves_flags));
     }
     now
 }
 
-/// Sets PKRU. No load or store of the pool is moved across it: by the compiler, as memory is clobbered; by the CPU,
-/// which runs none that the register decides on before it (SDM 2B, WRPKRU).
+/// Sets PKRU. No load or store of the pool is moved across it: by the compiler, as memory is
+/// clobbered; by the CPU, which runs none that the register decides on before it (SDM 2B, WRPKRU).
 #[inline(always)]
 fn set_rights(rights: u32) {
-    // SAFETY: as in `rights`; ecx and edx are 0 as the instruction wants. Only the bits of this crate's key differ from what the
-    // register had, so the rights to all other memory stay.
+    // SAFETY: as in `rights`; ecx and edx are 0 as the instruction wants. Only the bits of this
+    // crate's key differ from what the register had, so the rights to all other memory stay.
     unsafe {
         asm!("wrpkru", in("ecx") 0, in("eax") rights, in("edx") 0, options(nostack, preserves_flags));
     }

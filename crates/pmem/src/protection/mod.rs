@@ -1,9 +1,11 @@
 //! Who may store to a mapped pool: nobody but this crate, inside a write window (PMFS section 3.3).
 //!
-//! - **Keys**: the mapping carries a protection key (pkeys(7)). A thread has no right to it at first, and a signal handler never; an
-//!   entry ([`Pmem::enter`](crate::Pmem::enter)) lets the thread read, a window lets it store, and is closed by one instruction.
-//! - **Pages**: the mapping is read-only, and a window makes it writable by mprotect(2), for all threads of the process. Slow, and weaker:
-//!   while any thread is in a window, all may store. For comparison, and for machines without keys.
+//! - **Keys**: the mapping carries a protection key (pkeys(7)). A thread has no right to it at
+//!   first, and a signal handler never; an entry ([`Pmem::enter`](crate::Pmem::enter)) lets the
+//!   thread read, a window lets it store, and is closed by one instruction.
+//! - **Pages**: the mapping is read-only, and a window makes it writable by mprotect(2), for all
+//!   threads of the process. Slow, and weaker: while any thread is in a window, all may store. For
+//!   comparison, and for machines without keys.
 
 pub(crate) mod keys;
 pub(crate) mod pages;

@@ -1,8 +1,10 @@
-//! Write protection by page permissions: the mapping is read-only while no thread of the process is in a window.
+//! Write protection by page permissions: the mapping is read-only while no thread of the process is
+//! in a window.
 //!
-//! Permissions are the process's, windows a thread's: who leaves one closes the pages under another thread that is in one. That one's
-//! store faults, and opens them again ([`reopen`]). So no count is shared, which a thread that is killed in a window would leave
-//! wrong, and no lock, which a child of fork or vfork would find held.
+//! Permissions are the process's, windows a thread's: who leaves one closes the pages under another
+//! thread that is in one. That one's store faults, and opens them again ([`reopen`]). So no count
+//! is shared, which a thread that is killed in a window would leave wrong, and no lock, which a
+//! child of fork or vfork would find held.
 
 use std::io;
 
@@ -67,7 +69,8 @@ impl Pages {
     }
 
     fn permit(&self, permissions: libc::c_int) -> io::Result<()> {
-        // SAFETY: all of a mapping of this crate's, which lives as long as the pool that this belongs to; it stays readable.
+        // SAFETY: all of a mapping of this crate's, which lives as long as the pool that this
+        // belongs to; it stays readable.
         match unsafe { libc::mprotect(self.base.cast(), self.len, permissions) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -75,14 +78,15 @@ impl Pages {
     }
 }
 
-/// After a store to a mapping that was refused: makes that writable again if this thread is in a window, which another one has
-/// closed over it. Whether it has, and the store is to be done again. Async-signal-safe.
+/// After a store to a mapping that was refused: makes that writable again if this thread is in a
+/// window, which another one has closed over it. Whether it has, and the store is to be done again.
+/// Async-signal-safe.
 pub(crate) fn reopen(base: usize, len: usize) -> bool {
     if thread::with(|thread| thread.depth.get()) == 0 {
         return false;
     }
     let permissions = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    // SAFETY: a registered mapping, so one of this crate's. One that is read-only for good has a descriptor that was, and the kernel
-    // refuses.
+    // SAFETY: a registered mapping, so one of this crate's. One that is read-only for good has a
+    // descriptor that was, and the kernel refuses.
     unsafe { raw::call(libc::SYS_mprotect, [base, len, permissions, 0, 0, 0]) == 0 }
 }

@@ -1,4 +1,5 @@
-//! A word on stderr about a store, or a load, that a closed pool refused: what it was, and that nothing is lost.
+//! A word on stderr about a store, or a load, that a closed pool refused: what it was, and that
+//! nothing is lost.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,8 +48,8 @@ impl Write for Line {
     }
 }
 
-/// Says what happened, if a mapping of a pool refused the access: `offset_in_pool` tells where in one an address lies.
-/// Async-signal-safe.
+/// Says what happened, if a mapping of a pool refused the access: `offset_in_pool` tells where in
+/// one an address lies. Async-signal-safe.
 ///
 /// # Safety
 /// The pointers are those that the kernel gave to a handler of the signal.

@@ -1,7 +1,7 @@
 //! Write windows (PMFS section 3.3): stores happen inside one.
 //!
-//! Windows nest: the outermost one of a thread opens the pool and closes it. A call that changes much opens one for all of it
-//! ([`Pmem::writable`]), so that it pays once.
+//! Windows nest: the outermost one of a thread opens the pool and closes it. A call that changes
+//! much opens one for all of it ([`Pmem::writable`]), so that it pays once.
 
 use crate::Pmem;
 use crate::protection::{Guard, Protection};
@@ -51,8 +51,9 @@ impl Pmem {
         self.guard.kind()
     }
 
-    /// Lets this thread load from the pool. To be called wherever a thread comes in: one that is older than the mapping, and every signal
-    /// handler, may do nothing. It stays so when it leaves; costs one RDPKRU.
+    /// Lets this thread load from the pool. To be called wherever a thread comes in: one that is
+    /// older than the mapping, and every signal handler, may do nothing. It stays so when it
+    /// leaves; costs one RDPKRU.
     #[inline(always)]
     pub fn enter(&self) {
         if let Guard::Keys(key) = &self.guard {
@@ -60,8 +61,8 @@ impl Pmem {
         }
     }
 
-    /// Lets this thread load and store until the guard is dropped; from then on it may load. Nothing of the program's may run
-    /// meanwhile, and nothing be copied to where it says.
+    /// Lets this thread load and store until the guard is dropped; from then on it may load.
+    /// Nothing of the program's may run meanwhile, and nothing be copied to where it says.
     #[inline]
     pub fn writable(&self) -> Writable<'_> {
         let opened = match &self.guard {
@@ -79,7 +80,8 @@ impl Pmem {
         }
     }
 
-    /// Opens a write window for this thread, until the guard is dropped: as [`Pmem::writable`], and shown to the observer.
+    /// Opens a write window for this thread, until the guard is dropped: as [`Pmem::writable`], and
+    /// shown to the observer.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn window(&self) -> Window<'_> {

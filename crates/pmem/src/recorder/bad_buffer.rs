@@ -1,12 +1,14 @@
-//! A program's buffer that ends early, for those who check what calls make of one (feature `record`).
+//! A program's buffer that ends early, for those who check what calls make of one (feature
+//! `record`).
 
 use crate::address_space::Mapping;
 use std::io;
 
 const PAGE: usize = 4096;
 
-/// Memory that begins with these bytes and is said to be `len` bytes long, but can't be read behind them: as a buffer
-/// that a program tells the wrong length of. To be handed to calls alone; for the rest of the process's life.
+/// Memory that begins with these bytes and is said to be `len` bytes long, but can't be read behind
+/// them: as a buffer that a program tells the wrong length of. To be handed to calls alone; for the
+/// rest of the process's life.
 ///
 /// # Errors
 /// The system's.
@@ -21,8 +23,8 @@ pub fn bad_buffer(good: &[u8], len: usize) -> io::Result<&'static [u8]> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let pages = Mapping::new(None, room, PAGE, protection, flags)?;
     let start = pages.base().wrapping_add(there - good.len());
-    // SAFETY: the mapping just made, which nobody else knows of: `good` ends where its readable part does, and the rest of
-    // it is closed.
+    // SAFETY: the mapping just made, which nobody else knows of: `good` ends where its readable
+    // part does, and the rest of it is closed.
     let closed = unsafe {
         start.copy_from_nonoverlapping(good.as_ptr(), good.len());
         libc::mprotect(
@@ -35,7 +37,8 @@ pub fn bad_buffer(good: &[u8], len: usize) -> io::Result<&'static [u8]> {
         return Err(io::Error::last_os_error());
     }
     std::mem::forget(pages);
-    // SAFETY: as a program's bad pointer is: only the copy routine, which may fault, looks at what is behind `good`.
+    // SAFETY: as a program's bad pointer is: only the copy routine, which may fault, looks at what
+    // is behind `good`.
     Ok(unsafe { std::slice::from_raw_parts(start, len) })
 }
 

@@ -49,8 +49,8 @@ pub trait Observer: Send + Sync {
         Verdict::Do
     }
 
-    /// The write-back of the line at `line`, also where the medium needs none. `asked`: offset and length in bytes of the
-    /// range that the caller flushes, which this line is a part of.
+    /// The write-back of the line at `line`, also where the medium needs none. `asked`: offset and
+    /// length in bytes of the range that the caller flushes, which this line is a part of.
     fn flush(&self, mem: &Pmem, line: u64, asked: (u64, u64), at: &'static Location<'static>) {
         let _ = (mem, line, asked, at);
     }
@@ -60,7 +60,8 @@ pub trait Observer: Send + Sync {
         let _ = (mem, at);
     }
 
-    /// The thread is about to sleep until somebody changes the word at `off`. The word is looked at again after this.
+    /// The thread is about to sleep until somebody changes the word at `off`. The word is looked at
+    /// again after this.
     fn wait(&self, mem: &Pmem, off: u64) {
         let _ = (mem, off);
     }

@@ -1,9 +1,9 @@
 //! Directory buckets: a 4 KiB block of one header line and 63 record lines.
 //!
-//! Header byte 0 is the bucket's depth: it covers `512 >> depth` neighbouring entries of its node. Header
-//! byte `i` is the fingerprint of record line `i`: 0 free, 1 a further line of the record before it, else
-//! the fingerprint of the record that starts there. Setting that byte makes a name appear, so a record line
-//! whose byte is 0 may be written at will.
+//! Header byte 0 is the bucket's depth: it covers `512 >> depth` neighbouring entries of its node.
+//! Header byte `i` is the fingerprint of record line `i`: 0 free, 1 a further line of the record
+//! before it, else the fingerprint of the record that starts there. Setting that byte makes a name
+//! appear, so a record line whose byte is 0 may be written at will.
 
 use crate::layout::{neighbours, on_media};
 
@@ -23,7 +23,8 @@ pub const HASH_BITS: u32 = 63;
 pub const HASH_FIRST: u64 = 4;
 
 on_media! {
-    /// The first line of a directory record. A longer name goes on in the lines after it, 64 bytes each.
+    /// The first line of a directory record. A longer name goes on in the lines after it, 64 bytes
+    /// each.
     pub struct DentryRaw[64] {
         /// The inode it names.
         @ 0 ino: u32,

@@ -21,16 +21,17 @@ pub const LINKS_MAX: u32 = 4_000_000_000;
 pub const INLINE_BYTES: usize = 40;
 
 on_media! {
-    /// An inode. It is live exactly while `links` is not 0 (or a process holds it open), so a slot whose
-    /// `links` is 0 may be overwritten at will: nothing durable refers to it. The first six words are all
-    /// that freeing, appending, truncating, linking and setting attributes change together, and fit one
-    /// undo entry; size and mtime are a 16-byte pair that one store replaces.
+    /// An inode. It is live exactly while `links` is not 0 (or a process holds it open), so a slot
+    /// whose `links` is 0 may be overwritten at will: nothing durable refers to it. The first six
+    /// words are all that freeing, appending, truncating, linking and setting attributes change
+    /// together, and fit one undo entry; size and mtime are a 16-byte pair that one store replaces.
     pub struct InodeRaw[128] {
         /// Bytes (of a directory: entries), and [`CTIME_IS_MTIME`].
         @ 0 size: u64,
         /// Last change of content, ns since the epoch.
         @ 8 mtime_ns: i64,
-        /// The file's tree: a tree entry ([`crate::tree`]) whose HEIGHT bits say how many levels of nodes.
+        /// The file's tree: a tree entry ([`crate::tree`]) whose HEIGHT bits say how many levels of
+        /// nodes.
         @ 16 root: u64,
         /// Last change of the inode, unless [`CTIME_IS_MTIME`].
         @ 24 ctime_ns: i64,
@@ -54,8 +55,8 @@ on_media! {
         @ 76 gid: u32,
         /// Creation.
         @ 80 crtime_ns: i64,
-        /// A short symlink's target, NUL-padded. Of a file or directory the first word counts its blocks, stored
-        /// without log or flush and counted anew by recovery.
+        /// A short symlink's target, NUL-padded. Of a file or directory the first word counts its
+        /// blocks, stored without log or flush and counted anew by recovery.
         @ 88 inline: [u8; 40],
     }
 }

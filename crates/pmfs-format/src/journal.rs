@@ -5,14 +5,16 @@
 //! All smaller ids are done: that a transaction has begun proves that the one before had ended
 //! (docs/adr/0019-log-validity.md).
 //!
-//! An entry of old words holds as many ranges as go into its line, up to three: each is a line to be flushed, and most calls change a word
-//! or two in each of some places.
+//! An entry of old words holds as many ranges as go into its line, up to three: each is a line to
+//! be flushed, and most calls change a word or two in each of some places.
 //!
-//! A transaction of new words is the other way round: not closed, it is made if its entries are all there, and else is none. If it is
-//! the one before the greatest id, and that one is neither closed nor proven, it is made too, and first.
+//! A transaction of new words is the other way round: not closed, it is made if its entries are all
+//! there, and else is none. If it is the one before the greatest id, and that one is neither closed
+//! nor proven, it is made too, and first.
 //!
-//! A proof closes its transaction if the words that this logged are what they were to become: it may be written back together with
-//! them, in any order. It becomes a commit by one store, which is durable before any of these words changes again.
+//! A proof closes its transaction if the words that this logged are what they were to become: it
+//! may be written back together with them, in any order. It becomes a commit by one store, which is
+//! durable before any of these words changes again.
 
 use crate::layout::{neighbours, on_media};
 
@@ -40,19 +42,19 @@ pub const KIND_ABORT: u64 = 4;
 pub const KIND_PROOF: u64 = 5;
 /// Kind: new words of the address. Once all entries of its transaction are there, it is to be made.
 pub const KIND_REDO: u64 = 6;
-/// Kind: old words of several addresses. Behind those of one, the next begins with a header of its own (address and words count there),
-/// until that is 0 or the id's.
+/// Kind: old words of several addresses. Behind those of one, the next begins with a header of its
+/// own (address and words count there), until that is 0 or the id's.
 pub const KIND_UNDOS: u64 = 7;
 /// Header: the last entry of a transaction of new words.
 pub const ENTRY_LAST: u64 = 1 << 51;
 
 on_media! {
-    /// One log entry: one line. The id is stored last; the CPU writes a line's cached stores to the medium in
-    /// program order, so an entry with its id is whole.
+    /// One log entry: one line. The id is stored last; the CPU writes a line's cached stores to the
+    /// medium in program order, so an entry with its id is whole.
     pub struct LogEntryRaw[64] {
         /// Address in bytes, words, kind, place.
         @ 0 header: u64,
-        /// What stood there.
+        /// The old words.
         @ 8 old: [u64; 6],
         /// The transaction's id, never 0.
         @ 56 id: u64,

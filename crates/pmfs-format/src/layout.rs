@@ -3,7 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Where a field of type `T` lies in the structure `S`: all that code knows of an address in a structure.
+/// Where a field of type `T` lies in the structure `S`: all that code knows of an address in a
+/// structure.
 ///
 /// Each structure has one a field, of the field's name: `InodeRaw::size`.
 pub struct At<S, T> {
@@ -83,7 +84,7 @@ pub struct Field {
     pub offset: usize,
     /// Bytes it takes.
     pub size: usize,
-    /// What it means.
+    /// Its meaning.
     pub doc: &'static str,
 }
 
@@ -94,14 +95,15 @@ pub struct Structure {
     pub name: &'static str,
     /// Bytes.
     pub size: usize,
-    /// What it is for.
+    /// Its purpose.
     pub doc: &'static str,
     /// In address order.
     pub fields: Vec<Field>,
 }
 
-/// Defines a `repr(C)` structure without padding, asserts its size and the offset of each field that
-/// states one (`@ offset`), and gives it a handle for each field and `structure()`, its description.
+/// Defines a `repr(C)` structure without padding, asserts its size and the offset of each field
+/// that states one (`@ offset`), and gives it a handle for each field and `structure()`, its
+/// description.
 macro_rules! on_media {
     (
         $(#[doc = $doc:literal])+
@@ -131,7 +133,7 @@ macro_rules! on_media {
             /// Bytes on the medium.
             pub const SIZE: u64 = $size;
 
-            /// What the structure looks like, for docs and dumps.
+            /// The structure's layout, for docs and dumps.
             #[must_use]
             pub fn structure() -> crate::Structure {
                 crate::Structure {

@@ -9,7 +9,7 @@
 //! | region | holds |
 //! |---|---|
 //! | block 0 | [`SuperblockRaw`], [`RunRecordRaw`], the clean flag, the claim of the first opener |
-//! | runtime area | volatile state shared by the processes that hold the pool; of a pool that has grown it stands before the last block, and its old place is unused |
+//! | runtime area | volatile state of the pool's processes; at the end once the pool has grown |
 //! | journal | lanes of 64-byte [`LogEntryRaw`]s |
 //! | blocks | tree nodes, file data, directory buckets, attribute blocks |
 //! | last block | a copy of [`SuperblockRaw`] |
@@ -41,7 +41,7 @@ pub use superblock::{RunRecordRaw, SuperblockRaw};
 pub const BLOCK_BYTES: u64 = 4096;
 /// log2 of [`BLOCK_BYTES`].
 pub const BLOCK_SHIFT: u32 = 12;
-/// Bytes a cache line: what the CPU writes to the medium in one piece.
+/// Bytes of a cache line: the unit in which the CPU writes to the medium.
 pub const LINE_BYTES: u64 = 64;
 /// The format that this crate describes.
 pub const VERSION: u32 = 1;

@@ -1,18 +1,19 @@
 //! The runtime area: volatile in meaning, shared by all processes that hold the pool.
 //!
-//! Nothing here is logged. It is trusted while a process holds the pool or since one closed it cleanly; else
-//! the first opener resets it and rebuilds the bitmaps by walking the trees. In order:
-//! header, slots, lanes, intents, locks, open table, open files, file locks, their buckets, kernel copies, roots of annexes,
-//! block groups, block bitmap, inode groups, inode bitmap, strays.
+//! Nothing here is logged. It is trusted while a process holds the pool or since one closed it
+//! cleanly; else the first opener resets it and rebuilds the bitmaps by walking the trees. In
+//! order: header, slots, lanes, intents, locks, open table, open files, file locks, their buckets,
+//! kernel copies, roots of annexes, block groups, block bitmap, inode groups, inode bitmap, strays.
 //!
-//! Annexes: blocks of the pool that hold more lines of the open table, of open files and of file locks. Root words name nodes, and a node's
-//! words, but its first, name annexes: the block's first byte, and in the low 12 bits how much stands there, at most. A node's first
-//! word and an annex's first line tell its own number. The roots' nodes are of the three tables in this order. A pool that nobody has
-//! has none.
+//! Annexes: blocks of the pool that hold more lines of the open table, of open files and of file
+//! locks. Root words name nodes, and a node's words, but its first, name annexes: the block's first
+//! byte, and in the low 12 bits how much stands there, at most. A node's first word and an annex's
+//! first line tell its own number. The roots' nodes are of the three tables in this order. A pool
+//! that nobody has has none.
 //!
-//! Strays: a word for each group of inodes, a bit for each [`STRAY_INODES`] of them: set before a word of one of
-//! these inodes is stored that nobody flushes (times of an overwrite, atime, the count of blocks). A clean close
-//! flushes them.
+//! Strays: a word for each group of inodes, a bit for each [`STRAY_INODES`] of them: set before a
+//! word of one of these inodes is stored that nobody flushes (times of an overwrite, atime, the
+//! count of blocks). A clean close flushes them.
 
 use crate::layout::{neighbours, on_media};
 
@@ -35,7 +36,8 @@ pub const ANNEX_LINES: u64 = 63;
 pub const ANNEX_NODE_WORDS: u64 = 511;
 /// Of an annex's first word: it is a node, of this number.
 pub const ANNEX_NODE: u64 = 1 << 63;
-/// The part of a word that names an annex in which how much stands there is counted; there is no going beyond it.
+/// The part of a word that names an annex in which how much stands there is counted; there is no
+/// going beyond it.
 pub const ANNEX_COUNT_MAX: u64 = 0xfff;
 /// Nodes of annexes of the open table.
 pub const ANNEX_REFERENCE_ROOTS: u64 = 22;
@@ -45,42 +47,45 @@ pub const ANNEX_FILE_ROOTS: u64 = 33;
 pub const ANNEX_LOCK_ROOTS: u64 = 33;
 /// Nodes of annexes.
 pub const ANNEX_ROOTS: u64 = ANNEX_REFERENCE_ROOTS + ANNEX_FILE_ROOTS + ANNEX_LOCK_ROOTS;
-/// Slot state: nobody's.
+/// Slot state: free.
 pub const SLOT_FREE: u64 = 0;
 /// Slot state: a process has it; it is alive while the slot's byte is locked.
 pub const SLOT_LIVE: u64 = 1;
 
-/// Owner words: the thread's number at the kernel, which has 22 bits at most (low, so that a futex sees it); 0: not known.
+/// Owner words: the thread's number at the kernel, which has 22 bits at most (low, so that a futex
+/// sees it); 0: not known.
 pub const OWNER_THREAD_MASK: u64 = (1 << 22) - 1;
 /// Owner words: where the low bits of the thread's count among those of its process start (9 bits).
 pub const OWNER_COUNT_SHIFT: u32 = 22;
-/// Owner words: somebody sleeps on the word.
+/// Owner words: a waiter sleeps on the word.
 pub const OWNER_WAITERS: u64 = 1 << 31;
 /// Owner words: where the slot's number plus one starts (12 bits).
 pub const OWNER_SLOT_SHIFT: u32 = 32;
 /// Owner words: where the rest of that count starts (20 bits).
 pub const OWNER_COUNT_HIGH_SHIFT: u32 = 44;
 
-/// Intent kind: the blocks belong to the inode's tree at this level and index, or to nobody.
+/// Intent kind: the blocks belong to the inode's tree at this level and index, or to no inode.
 pub const INTENT_TREE: u64 = 1;
-/// Intent kind: the blocks are the inode's attributes, or nobody's.
+/// Intent kind: the blocks are the inode's attributes, or belong to no inode.
 pub const INTENT_XATTR: u64 = 2;
 /// Intent kind: the inode number is in use if it has links or is open.
 pub const INTENT_INODE: u64 = 3;
 /// Intent kind: the inode's blocks are being freed, up to the cursor.
 pub const INTENT_RECLAIM: u64 = 4;
-/// Intent kind: an old subtree is to be freed over a range if its slot no longer names it. Two records:
-/// the second, [`INTENT_RANGE`], follows.
+/// Intent kind: an old subtree is to be freed over a range if its slot no longer names it. Two
+/// records: the second, [`INTENT_RANGE`], follows.
 pub const INTENT_SUBTREE: u64 = 5;
-/// Intent kind: first and last index of the [`INTENT_SUBTREE`] before it; the low 48 bits of the kind's word are
-/// the first index whose leaves stay, as they stand elsewhere by then.
+/// Intent kind: first and last index of the [`INTENT_SUBTREE`] before it; the low 48 bits of the
+/// kind's word are the first index whose leaves stay, as they stand elsewhere by then.
 pub const INTENT_RANGE: u64 = 6;
-/// Intent kind: the blocks hold saved data of the lane's transaction, and are nobody's after it.
+/// Intent kind: the blocks hold saved data of the lane's transaction, and belong to no inode after
+/// it.
 pub const INTENT_SCRATCH: u64 = 7;
-/// Intent kind: the word at this offset is stored in place; whoever recovers flushes it, for it may have been
-/// seen.
+/// Intent kind: the word at this offset is stored in place; recovery flushes it, for it may
+/// have been seen.
 pub const INTENT_WORD: u64 = 8;
-/// Intent kind: the blocks are nodes of the inode's tree if its topmost node is the block in `index`, or nobody's.
+/// Intent kind: the blocks are nodes of the inode's tree if its topmost node is the block in
+/// `index`, or belong to none.
 pub const INTENT_UNDER: u64 = 9;
 
 on_media! {
@@ -92,7 +97,7 @@ on_media! {
         @ 8 recovery_owner: u64,
         /// Slots recovered since the reset.
         @ 16 recoveries: u64,
-        /// When somebody last looked for dead processes, ns of CLOCK_MONOTONIC.
+        /// The time of the last patrol for dead processes, ns of CLOCK_MONOTONIC.
         @ 24 looked_ns: u64,
         /// Owner of the lock under which tables get annexes.
         @ 32 annex_owner: u64,
@@ -110,19 +115,19 @@ on_media! {
         @ 128 grow_owner: u64,
         /// Counts processes that came: slots that were marked.
         @ 136 arrivals: u64,
-        /// The slot, plus one, of the mount whose kernel may remember answers for a moment; who comes waits for its end. 0: none. Its
-        /// low half is slept on.
+        /// The slot, plus one, of the mount whose kernel may remember answers for a moment; a
+        /// newcomer waits for its end. 0: none. Its low half is slept on.
         @ 144 lease: u64,
         /// Zero.
         @ 152 unused_late: [u64; 5],
-        /// Owner of the lock under which one process at a time closes what dead ones held open.
+        /// Owner of the lock under which one process at a time closes the open files of dead ones.
         @ 192 closing_owner: u64,
         /// Tokens given out.
         @ 200 tokens: u64,
-        /// Until when the pool's medium is busy with what was written, 64ths of a ns of CLOCK_MONOTONIC; 0 unless a slower one is
-        /// emulated.
+        /// The time until which the pool's medium is busy with writes, 64ths of a ns of
+        /// CLOCK_MONOTONIC; 0 unless a slower one is emulated.
         @ 208 busy_until: u64,
-        /// One more than the greatest slot that was ever marked: whoever looks for processes looks no further.
+        /// One more than the greatest slot that was ever marked: a search for processes ends there.
         @ 216 slots_end: u64,
         /// Zero.
         @ 224 unused_tail: [u64; 4],
@@ -144,9 +149,10 @@ on_media! {
         @ 32 command: [u64; 2],
         /// When it attached, ns since the epoch.
         @ 48 since_ns: u64,
-        /// Counts requests to give pages back; its low half is slept on by a mount's revoker. 0 for all but mounts.
+        /// Counts requests to give pages back; its low half is slept on by a mount's revoker. 0 for
+        /// all but mounts.
         @ 56 asked: u64,
-        /// Totals of this incarnation, for whoever wants to look: calls that read.
+        /// Totals of this incarnation, for observers: calls that read.
         @ 64 reads: u64,
         /// Calls that change something.
         @ 72 changes: u64,
@@ -160,13 +166,14 @@ on_media! {
         @ 104 flushed_lines: u64,
         /// Bytes of undo log.
         @ 112 logged_bytes: u64,
-        /// Waits for a lock, a lane or a group that somebody else had.
+        /// Waits for a lock, a lane or a group of another holder.
         @ 120 waits: u64,
         /// Time spent in them, ns.
         @ 128 waited_ns: u64,
         /// Dead processes that it cleaned up after.
         @ 136 recoveries: u64,
-        /// What a slower medium it emulates: ns more a line read, ns more a barrier, bytes a second written at most.
+        /// The slower medium that it emulates: ns more a line read, ns more a barrier, bytes a
+        /// second written at most.
         @ 144 emulates: [u64; 3],
         /// Zero.
         @ 168 unused_tail: [u64; 3],
@@ -176,7 +183,7 @@ on_media! {
 on_media! {
     /// A lane's volatile half.
     pub struct LaneRaw[64] {
-        /// Who runs a transaction in it, or 0.
+        /// The owner of its transaction, or 0.
         @ 0 owner: u64,
         /// Id of its last transaction.
         @ 8 last_id: u64,
@@ -196,9 +203,10 @@ on_media! {
 }
 
 on_media! {
-    /// What a lane is about to do to the bitmaps. Written before it does; settled by whoever recovers it:
-    /// blocks that turn out to be nobody's are freed. A lane's last one is no record: its run is the lane's spare block,
-    /// used and nobody's, or 0. A record that names it decides what it is.
+    /// The blocks in question while a lane changes the bitmaps. Written before the first bit;
+    /// recovery resolves it: blocks that belong to no inode are freed. A lane's last one is no
+    /// record: its run is the lane's spare block, marked as used without an inode, or 0. A record
+    /// that names it decides its meaning.
     pub struct IntentRaw[32] {
         /// First block << 24 | number of blocks; 0 once settled.
         @ 0 run: u64,
@@ -214,14 +222,18 @@ on_media! {
 on_media! {
     /// A line of the lock table.
     pub struct LockRaw[64] {
-        /// Who holds it, or 0.
+        /// Its holder, or 0.
         @ 0 owner: u64,
-        /// Odd while what it covers is being changed; never restarts while readers may exist.
+        /// Odd while the inodes that it covers are being changed; never restarts while readers may
+        /// exist.
         @ 8 sequence: u64,
-        /// How many records of kernel copies to look at, from the line's own on, for one of an inode of this line; 0: none.
+        /// How many records of kernel copies to look at, from the line's own on, for one of an
+        /// inode of this line; 0: none.
         @ 16 copies: u64,
-        /// The log line that must be durable before what this lock covers changes again, and its transaction:
-        /// id << [`DEBT_ID_SHIFT`] | number of the line in the journal, and [`DEBT_PROMISED`]; 0: none.
+        /// The pending commit: the log line that must be durable before the words of this lock
+        /// change again, and its transaction: id << [`DEBT_ID_SHIFT`] | number of the line in the
+        /// journal, and
+        /// [`DEBT_PROMISED`]; 0: none.
         @ 24 debt: u64,
         /// Zero.
         @ 32 unused: [u64; 4],
@@ -244,12 +256,12 @@ on_media! {
 }
 
 on_media! {
-    /// An open file: what descriptors that came of one open share (an "open file description"). Which processes have
-    /// it is told by words of the open table.
+    /// An open file: the state that the descriptors of one open share (an "open file description").
+    /// Which processes have it is told by words of the open table.
     pub struct OpenFileRaw[64] {
-        /// Who moves its offset, or 0.
+        /// The thread that moves its offset, or 0.
         @ 0 owner: u64,
-        /// Its inode; 0: nobody's.
+        /// Its inode; 0: free.
         @ 8 ino: u64,
         /// Where the next read or write begins, in bytes.
         @ 16 offset: u64,
@@ -262,13 +274,13 @@ on_media! {
     }
 }
 
-/// File lock state: nobody's record.
+/// File lock state: a free record.
 pub const FILE_LOCK_FREE: u64 = 0;
 /// File lock state: being filled.
 pub const FILE_LOCK_TAKEN: u64 = 1;
 /// File lock state: held.
 pub const FILE_LOCK_HELD: u64 = 2;
-/// File lock state: somebody waits for it.
+/// File lock state: a waiter's.
 pub const FILE_LOCK_WAITING: u64 = 3;
 /// File lock records: where the slot's number plus one starts in the state's word.
 pub const FILE_LOCK_SLOT_SHIFT: u32 = 32;
@@ -304,24 +316,24 @@ on_media! {
 on_media! {
     /// The file locks of inodes with the same hash.
     pub struct FileLockBucketRaw[64] {
-        /// Who changes the chain, or 0.
+        /// The thread that changes the chain, or 0.
         @ 0 owner: u64,
         /// First record, plus one.
         @ 8 first: u64,
-        /// Counts what may let a waiter go on; its low half is slept on.
+        /// Counts the changes that may let a waiter continue; waiters sleep on its low half.
         @ 16 changes: u64,
         /// Zero.
         @ 24 unused: [u64; 5],
     }
 }
 
-/// Kernel copy state: nobody's record.
+/// Kernel copy state: a free record.
 pub const KERNEL_COPY_FREE: u64 = 0;
 /// Kernel copy state: being filled.
 pub const KERNEL_COPY_TAKEN: u64 = 1;
 /// Kernel copy state: the mount's kernel may hold pages of the inode.
 pub const KERNEL_COPY_HELD: u64 = 2;
-/// Kernel copy state: as held, and somebody waits for their return.
+/// Kernel copy state: as held, and a waiter wants them back.
 pub const KERNEL_COPY_WANTED: u64 = 3;
 /// Kernel copy records: where the slot's number plus one starts in the state's word.
 pub const KERNEL_COPY_SLOT_SHIFT: u32 = 32;
@@ -329,17 +341,20 @@ pub const KERNEL_COPY_SLOT_SHIFT: u32 = 32;
 pub const KERNEL_COPY_READ: u64 = 1;
 /// Kernel copy kind: pages that programs may store to.
 pub const KERNEL_COPY_MAYBE_DIRTY: u64 = 2;
-/// Kernel copy kind: none of a kernel's, but the pool's own blocks, which the slot's process has mapped and never stores to.
+/// Kernel copy kind: none of a kernel's, but the pool's own blocks, which the slot's process has
+/// mapped and never stores to.
 pub const KERNEL_COPY_PIN_READ: u64 = 3;
 /// Kernel copy kind: as that, and it may store to them.
 pub const KERNEL_COPY_PIN_WRITE: u64 = 4;
-/// Kernel copy kind: as [`KERNEL_COPY_PIN_READ`], and its process moves them, so that no other may have them mapped.
+/// Kernel copy kind: as [`KERNEL_COPY_PIN_READ`], and its process moves them, so that no other may
+/// have them mapped.
 pub const KERNEL_COPY_PIN_APART: u64 = 5;
 
 on_media! {
     /// Pages of an inode that a mount's kernel may hold. Stands at its lock's line, or after it.
     pub struct KernelCopyRaw[64] {
-        /// KERNEL_COPY_* | (slot + 1) << [`KERNEL_COPY_SLOT_SHIFT`]: whose mount; its low half is slept on.
+        /// KERNEL_COPY_* | (slot + 1) << [`KERNEL_COPY_SLOT_SHIFT`]: whose mount; its low half is
+        /// slept on.
         @ 0 state: u64,
         /// The inode.
         @ 8 ino: u64,
@@ -349,7 +364,8 @@ on_media! {
         @ 24 generation: u64,
         /// When the first of them was, ns of CLOCK_MONOTONIC.
         @ 32 since_ns: u64,
-        /// Of a pin: the file was made shorter, and what lies past its end is to be freed with the last one.
+        /// Of a pin: the file was made shorter, and the blocks past its end are to be freed with
+        /// the last one.
         @ 40 trims: u64,
         /// Of a pin: others may have stored to the blocks since its process flushed them all.
         @ 48 stored_elsewhere: u64,
@@ -361,7 +377,7 @@ on_media! {
 on_media! {
     /// A group of blocks or inodes.
     pub struct GroupRaw[64] {
-        /// Who changes its part of the bitmap, or 0.
+        /// The thread that changes its part of the bitmap, or 0.
         @ 0 owner: u64,
         /// Free units.
         @ 8 free: u64,

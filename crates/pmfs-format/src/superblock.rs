@@ -6,12 +6,14 @@ use crate::layout::on_media;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PMFSPOOL");
 /// The run record's offset in block 0: a line of its own.
 pub const RUN_RECORD_OFFSET: u64 = 512;
-/// The clean flag's offset in block 0: a line of its own, stored as one word. Its low half is the state; of a
-/// clean pool the high half is the CRC-32C of the runtime area, which is trusted only if it is still right.
+/// The clean flag's offset in block 0: a line of its own, stored as one word. Its low half is the
+/// state; of a clean pool the high half is the CRC-32C of the runtime area, which is trusted only
+/// if it is still right.
 pub const STATE_OFFSET: u64 = 576;
-/// The claim's offset in block 0, beside the clean flag: 0, or who opened the pool first and since when. Its high half is the
-/// CRC-32C of the boot id, its low half that of `st_dev` and `st_ino`, as the run record has them. Of two who reach the pool by
-/// names through which their locks don't meet, one gets it.
+/// The claim's offset in block 0, beside the clean flag: 0, or the process that opened the pool
+/// first and since when. Its high half is the CRC-32C of the boot id, its low half that of `st_dev`
+/// and `st_ino`, as the run record has them. Of two processes that reach the pool by names through
+/// which their locks don't meet, one gets it.
 pub const CLAIM_OFFSET: u64 = 584;
 /// State: no process held the pool, and the runtime area stands as it was saved.
 pub const STATE_CLEAN: u64 = 1;
@@ -19,8 +21,9 @@ pub const STATE_CLEAN: u64 = 1;
 pub const STATE_ACTIVE: u64 = 2;
 
 on_media! {
-    /// The superblock. All of it is immutable between mkfs and grow and covered by its CRC; what changes lives in
-    /// lines of its own behind it. An identical copy stands in the pool's last block.
+    /// The superblock. All of it is immutable between mkfs and grow and covered by its CRC. State
+    /// that changes lives in lines of its own behind it. An identical copy stands in the pool's
+    /// last block.
     pub struct SuperblockRaw[256] {
         /// [`MAGIC`].
         @ 0 magic: u64,
@@ -38,7 +41,8 @@ on_media! {
         @ 48 features_incompat: u64,
         /// Blocks in the pool, superblock and copy included.
         @ 56 blocks: u64,
-        /// First block of the runtime area: 1, or, of a pool that has grown, where it ends before the copy.
+        /// First block of the runtime area: 1, or, of a pool that has grown, where it ends before
+        /// the copy.
         @ 64 runtime_start: u64,
         /// Blocks of the runtime area.
         @ 72 runtime_blocks: u64,
@@ -80,8 +84,8 @@ on_media! {
 }
 
 on_media! {
-    /// Who ran the pool last: rewritten by the first opener. It tells whether the runtime area can
-    /// still be trusted (same boot, same file) or must be rebuilt.
+    /// The last run of the pool: rewritten by the first opener. It tells whether the runtime area
+    /// can still be trusted (same boot, same file) or must be rebuilt.
     pub struct RunRecordRaw[64] {
         /// The kernel's boot id.
         @ 0 boot_id: [u8; 16],

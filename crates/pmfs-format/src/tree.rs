@@ -1,12 +1,14 @@
 //! File trees: page tables of 4 KiB nodes, 512 eight-byte entries each.
 //!
-//! A node at level `l` has entries that each cover `512^(l-1)` units; a unit is a 4 KiB block of a file
-//! or one value of a directory's 63-bit hash. An entry is a node of the level below, a leaf, or 0, a hole.
-//! In a file a leaf in a node of level 1, 2, 3 maps 4 KiB, 2 MiB, 1 GiB of contiguous blocks. In a directory
-//! a leaf is one bucket wherever it stands, and neighbours may name the same one.
+//! A node at level `l` has entries that each cover `512^(l-1)` units; a unit is a 4 KiB block of a
+//! file or one value of a directory's 63-bit hash. An entry is a node of the level below, a leaf,
+//! or 0, a hole. In a file a leaf in a node of level 1, 2, 3 maps 4 KiB, 2 MiB, 1 GiB of contiguous
+//! blocks. In a directory a leaf is one bucket wherever it stands, and neighbours may name the same
+//! one.
 //!
-//! Bits of an entry: 0 there is something, 1 a node, 2 a leaf that reads as zeros, 3 a leaf of 2 MiB that the file grew into; 4 to 7,
-//! in a root word, the height; 12 to 47 the byte offset of the block.
+//! Bits of an entry: 0 there is something, 1 a node, 2 a leaf that reads as zeros, 3 a leaf of 2
+//! MiB that the file grew into; 4 to 7, in a root word, the height; 12 to 47 the byte offset of the
+//! block.
 
 /// Entries a node.
 pub const FANOUT: u64 = 512;
@@ -25,7 +27,7 @@ pub const PRESENT: u64 = 1;
 pub const NODE: u64 = 1 << 1;
 /// Leaf: allocated, reads as zeros.
 pub const UNWRITTEN: u64 = 1 << 2;
-/// Leaf of 2 MiB: the file grew into it, nobody asked for a large page. An overwrite may split it.
+/// Leaf of 2 MiB: the file grew into it, no call asked for a large page. An overwrite may split it.
 pub const GROWN: u64 = 1 << 3;
 /// Where the root word keeps its height (four bits).
 pub const HEIGHT_SHIFT: u32 = 4;

@@ -1,5 +1,5 @@
-//! `docs/FORMAT.md` is generated from the structures; this test fails when it is out of date, and writes it
-//! with `PMFS_WRITE_DOCS=1`.
+//! `docs/FORMAT.md` is generated from the structures; this test fails when it is out of date, and
+//! writes it with `PMFS_WRITE_DOCS=1`.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Manual pages: pmfs(1), one of each command, and in section 8 the names by which mount(8), umount(8), fsck(8)
-//! and mkfs(8) call the program, each of which leads to a command's page.
+//! Manual pages: pmfs(1), one of each command, and in section 8 the names by which mount(8),
+//! umount(8), fsck(8) and mkfs(8) call the program, each of which leads to a command's page.
 
 use std::fs;
 use std::path::Path;
@@ -138,7 +138,8 @@ fn see_also(root: &Command, but: &str) -> String {
     pages.join(", ")
 }
 
-/// A heading and its text. Lines that are indented, and those of a list, stay lines; the rest is filled.
+/// A heading and its text. Lines that are indented, and those of a list, stay lines; the rest is
+/// filled.
 fn section(out: &mut Vec<u8>, heading: &str, text: &str) {
     let mut roff = format!(".SH \"{heading}\"\n");
     let mut is_literal = false;

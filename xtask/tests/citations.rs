@@ -1,6 +1,6 @@
-//! Goal: a reader who follows a citation finds the page. Method: each path below `docs/` that a text of the tree
-//! names, and each link of a Markdown page with its heading, is looked up; the pages of decisions are compared with
-//! their table of contents.
+//! Goal: a reader who follows a citation finds the page. Method: each path below `docs/` that a
+//! text of the tree names, and each link of a Markdown page with its heading, is looked up; the
+//! pages of decisions are compared with their table of contents.
 
 use std::fs;
 use std::path::{Path, PathBuf};

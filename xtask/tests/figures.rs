@@ -1,12 +1,14 @@
-//! Goal: the figures that README and PERFORMANCE show are those of the run in the tree. Method: each cell of their
-//! tables is compared with the median of the run's rows (`rows.csv`), or with its report.
+//! Goal: the figures that README and PERFORMANCE show are those of the run in the tree. Method:
+//! each cell of their tables is compared with the median of the run's rows (`rows.csv`), or with
+//! its report.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const RUN: &str = "bench/runs/2026-11-26-full";
-/// Rows of README's table: how a row begins, experiment, point, and what the run's unit is divided by.
+/// Rows of README's table: how a row begins, experiment, point, and what the run's unit is divided
+/// by.
 const ROWS: [(&str, &str, &str, f64); 9] = [
     (
         "random reads of 4 KiB",
@@ -128,7 +130,8 @@ fn the_table_of_the_readme_is_of_the_run() {
     assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
 
-/// Each line of the table of ratios, without what the page leaves out, is a line of the run's report.
+/// Each line of the table of ratios, without what the page leaves out, is a line of the run's
+/// report.
 #[test]
 fn the_ratios_of_the_page_are_of_the_run() {
     let report = read(&format!("{RUN}/report.md"));

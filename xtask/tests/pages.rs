@@ -1,6 +1,6 @@
-//! Goal: manual pages and completions that hold all that can be typed, and that their readers take without a
-//! word. Method: they are made, looked through for each command and argument, and given to groff, to the shells,
-//! and (completion) to bash as if somebody had pressed the tabulator.
+//! Goal: manual pages and completions that hold all that can be typed, and that their readers take
+//! without a word. Method: they are made, looked through for each command and argument, and given
+//! to groff, to the shells, and (completion) to bash as if somebody had pressed the tabulator.
 
 use std::collections::BTreeSet;
 use std::fs;

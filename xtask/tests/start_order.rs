@@ -1,5 +1,6 @@
-//! Goal: what a program's start runs in the preloaded library lies together. Method: `crates/pmfs-shim/start.ld` names it by
-//! mangled names, and a pattern that matches nothing is no error: so each module that it names has to be there.
+//! Goal: what a program's start runs in the preloaded library lies together. Method:
+//! `crates/pmfs-shim/start.ld` names it by mangled names, and a pattern that matches nothing is no
+//! error: so each module that it names has to be there.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! Goal: imports run one way, from upper storeys to lower ones. Method: inside each crate the folders have an order, lowest
-//! first. The imports between modules are read from the sources, without tests; counted are those that run upward, and the
-//! modules of the largest circle. Neither figure may rise, and one that falls is to be lowered here.
+//! Goal: imports run one way, from upper storeys to lower ones. Method: inside each crate the
+//! folders have an order, lowest first. The imports between modules are read from the sources,
+//! without tests; counted are those that run upward, and the modules of the largest circle. Neither
+//! figure may rise, and one that falls is to be lowered here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 struct Storeys {
     krate: &'static str,
-    /// Folders and modules of the crate's root, lowest first. One that is missing here stands above all.
+    /// Folders and modules of the crate's root, lowest first. One that is missing here stands above
+    /// all.
     order: &'static [&'static str],
     /// Imports from a lower storey to a higher one.
     upward: usize,

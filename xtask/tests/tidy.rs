@@ -1,5 +1,6 @@
-//! Goal: the tree stays readable. Method: lengths of files and functions, names, where `unsafe` may be, which
-//! crate may depend on which, and nothing left undone are checked here, so that no review has to.
+//! Goal: the tree stays readable. Method: lengths of files and functions, names, where `unsafe` may
+//! be, which crate may depend on which, and nothing left undone are checked here, so that no review
+//! has to.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -191,7 +192,8 @@ fn nothing_is_left_undone() {
     assert_none("left undone", &findings);
 }
 
-/// What a tool has left in the tree is added with the rest before anybody looks: no file of ours but a picture is binary.
+/// What a tool has left in the tree is added with the rest before anybody looks: no file of ours
+/// but a picture is binary.
 #[test]
 fn what_is_tracked_is_text() {
     if !root().join(".git").exists() {

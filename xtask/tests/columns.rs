@@ -1,0 +1,75 @@
+//! Goal: comments can be read without scrolling sideways. Method: comment lines of more than 100
+//! columns are counted in each crate. No count may rise, and one that falls is to be lowered here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const COLUMNS_MAX: usize = 100;
+/// Folders, and how many longer comment lines each has.
+const LONGER: [(&str, usize); 14] = [
+    ("crates/pmbench", 0),
+    ("crates/pmem", 0),
+    ("crates/pmfs", 797),
+    ("crates/pmfs-capi", 12),
+    ("crates/pmfs-cli", 232),
+    ("crates/pmfs-format", 0),
+    ("crates/pmfs-fuse", 159),
+    ("crates/pmfs-patch", 94),
+    ("crates/pmfs-posix", 22),
+    ("crates/pmfs-shim", 257),
+    ("crates/yat", 0),
+    ("fuzz", 0),
+    ("tests", 0),
+    ("xtask", 0),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The longer comment lines of each source below a folder.
+fn longer(dir: &Path, found: &mut Vec<(PathBuf, usize)>) {
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if path.is_dir() {
+            if name.is_some_and(|name| name != "target" && !name.starts_with('.')) {
+                longer(&path, found);
+            }
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let text = fs::read_to_string(&path).expect("a source");
+            let count = text.lines().filter(|line| is_longer(line)).count();
+            found.push((path, count));
+        }
+    }
+}
+
+fn is_longer(line: &str) -> bool {
+    line.trim_start().starts_with("//") && line.chars().count() > COLUMNS_MAX
+}
+
+#[test]
+fn columns_are_counted_in_letters() {
+    let comment = |letters: usize| format!("    //{}", "ä".repeat(letters));
+    assert!(!is_longer(&comment(94)) && is_longer(&comment(95)));
+    assert!(!is_longer(&"x".repeat(200)));
+}
+
+#[test]
+fn comments_fit_into_lines() {
+    let mut findings = Vec::new();
+    for (folder, known) in LONGER {
+        let mut found = Vec::new();
+        longer(&root().join(folder), &mut found);
+        let count: usize = found.iter().map(|(_, count)| count).sum();
+        if count > known {
+            found.retain(|(_, count)| *count > 0);
+            found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            found.truncate(5);
+            findings.push(format!(
+                "{folder}: {count} long comment lines, {known} before: {found:?}"
+            ));
+        }
+    }
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}

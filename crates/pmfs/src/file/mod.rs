@@ -74,7 +74,7 @@ impl Work<'_> {
         leaves: &mut impl Leaves,
     ) -> Result<Swing> {
         let edit = Edit {
-            pool: self.pool,
+            space: self.pool,
             lane: self.lane,
             ino: self.ino(),
             class,

@@ -16,7 +16,7 @@ pub enum Clock {
 
 impl Clock {
     /// Nanoseconds since the epoch.
-    #[inline]
+    #[inline(always)]
     pub fn now_ns(&self) -> i64 {
         match self {
             Clock::Wall => {

@@ -171,6 +171,7 @@ impl Inode {
     }
 
     /// From now on the lane's call changes its content.
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn account_in(&self, lane: &Lane<'_>) {
         lane.work_on(self.ino, if self.counts_blocks() { self.off } else { 0 });

@@ -22,6 +22,7 @@ pub(crate) struct Claim<'a> {
 
 impl<'a> Claim<'a> {
     /// Claims a lane for one call.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn new<S: Settle>(pool: &'a S) -> Claim<'a> {
         Claim {
@@ -41,6 +42,7 @@ impl<'a> std::ops::Deref for Claim<'a> {
 }
 
 impl Drop for Claim<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.lane.share().gives_up(self.began) {
             return;
@@ -61,6 +63,7 @@ impl Drop for Claim<'_> {
 /// Whether others may have the lane next. Where the medium has failed they may go on in this pool: half a transaction must not be
 /// what they find, so it is undone first. What else was in question is for those to settle who can read it: the lane stays this
 /// process's then, until it is gone.
+#[inline(always)]
 pub(super) fn may_go(lane: &Lane<'_>) -> bool {
     let share = lane.share();
     share.pm.intact().is_ok() || undo_lane(share, lane, true).is_ok() && lane.intent_count() == 0

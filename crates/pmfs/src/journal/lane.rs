@@ -105,6 +105,7 @@ pub(crate) struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a free one.
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim(share: &'a Share) -> Lane<'a> {
         let owed = share.pm.owed_promise();
@@ -189,6 +190,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Lane `index`, which the caller owns: claimed, or under the recovery lock.
+    #[inline(always)]
     pub fn at(share: &'a Share, index: u64) -> Lane<'a> {
         Lane {
             share,

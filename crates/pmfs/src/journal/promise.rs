@@ -77,7 +77,7 @@ impl<'a> Lane<'a> {
     }
 
     /// For who has just claimed it: what its last log promises is flushed, and the debt that led here, whose entry is at `owed`, can be paid.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take_over(&self, owed: Option<u64>) {
         if let Some(ranges) = self.own() {

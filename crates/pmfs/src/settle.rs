@@ -170,7 +170,7 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
     if cursor < ATTRIBUTES_DONE {
         let shape = inode.shape();
         let mut freeing = Freeing {
-            space: pool,
+            pool,
             lane,
             record,
             shape,
@@ -226,7 +226,7 @@ fn subtree(
     pool.pm.intact()?;
     let changed = kept == CHANGED && base == 0 && !planted!("bug-pages-frees-shared");
     Freeing {
-        space: pool,
+        pool,
         lane,
         record,
         shape: Shape::File,

@@ -189,7 +189,7 @@ impl Work<'_> {
         stays: bool,
     ) -> Result<()> {
         let edit = Edit {
-            space: self.pool,
+            pool: self.pool,
             lane: self.lane,
             ino: self.ino(),
             class: Class::Ordinary,

@@ -74,7 +74,7 @@ impl Work<'_> {
         leaves: &mut impl Leaves,
     ) -> Result<Swing> {
         let edit = Edit {
-            space: self.pool,
+            pool: self.pool,
             lane: self.lane,
             ino: self.ino(),
             class,

@@ -3,11 +3,11 @@
 use super::{Inode, usage};
 use crate::error::Result;
 use crate::journal::locks;
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use crate::types::{Attr, Ino, mode};
 use pmfs_format::{BLOCK_BYTES, InodeRaw};
 
-impl Space {
+impl Pool {
     /// Everything `stat` says of an inode just read.
     pub(crate) fn attr_of(&self, inode: &Inode) -> Attr {
         let mut attr = Attr::default();
@@ -15,7 +15,7 @@ impl Space {
         attr
     }
 
-    /// As [`Space::attr_of`], to where it is wanted: to move it costs more than to find it.
+    /// As [`Pool::attr_of`], to where it is wanted: to move it costs more than to find it.
     #[inline(always)]
     pub(crate) fn attr_into(&self, inode: &Inode, attr: &mut Attr) {
         let cold = self.pm.read::<3>(InodeRaw::atime_ns.of(inode.off));

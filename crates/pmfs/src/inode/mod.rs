@@ -10,7 +10,7 @@ pub(crate) mod xattr;
 use crate::error::{Error, Result};
 use crate::journal::lane::Lane;
 use crate::journal::{Change, Transaction};
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::Run;
@@ -53,11 +53,11 @@ impl Inode {
     /// # Errors
     /// [`Error::Stale`] if the number has no place in the table.
     #[inline(always)]
-    pub fn load(space: &Space, ino: Ino) -> Result<Inode> {
-        let off = space.inode_off(ino)?;
-        let words = space.pm.read::<8>(off);
+    pub fn load(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let off = pool.inode_off(ino)?;
+        let words = pool.pm.read::<8>(off);
         // Size and mtime change as one store and must be read as one.
-        let pair = space.pm.load_pair(off);
+        let pair = pool.pm.load_pair(off);
         Ok(Inode {
             ino,
             off,
@@ -79,8 +79,8 @@ impl Inode {
     /// # Errors
     /// [`Error::Stale`] if it is neither.
     #[inline(always)]
-    pub fn live(space: &Space, ino: Ino) -> Result<Inode> {
-        Inode::had(space, ino)?.possible()
+    pub fn live(pool: &Pool, ino: Ino) -> Result<Inode> {
+        Inode::had(pool, ino)?.possible()
     }
 
     /// As [`Inode::live`], of a regular file.
@@ -88,8 +88,8 @@ impl Inode {
     /// # Errors
     /// As there, and of [`Inode::require_file`].
     #[inline(always)]
-    pub fn live_file(space: &Space, ino: Ino) -> Result<Inode> {
-        let inode = Inode::had(space, ino)?;
+    pub fn live_file(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::had(pool, ino)?;
         inode.possible_as(mode::S_IFREG, unlike_file)
     }
 
@@ -98,16 +98,16 @@ impl Inode {
     /// # Errors
     /// As there, and of [`Inode::require_dir`].
     #[inline(always)]
-    pub fn live_dir(space: &Space, ino: Ino) -> Result<Inode> {
-        let inode = Inode::had(space, ino)?;
+    pub fn live_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::had(pool, ino)?;
         inode.possible_as(mode::S_IFDIR, |_| Error::NotDirectory)
     }
 
     /// What has links, or is held open; whatever it is.
     #[inline(always)]
-    fn had(space: &Space, ino: Ino) -> Result<Inode> {
-        let inode = Inode::load(space, ino)?;
-        if inode.links == 0 && !space.is_open(ino) {
+    fn had(pool: &Pool, ino: Ino) -> Result<Inode> {
+        let inode = Inode::load(pool, ino)?;
+        if inode.links == 0 && !pool.is_open(ino) {
             return Err(Error::Stale);
         }
         Ok(inode)
@@ -281,7 +281,7 @@ impl Hot {
     }
 }
 
-impl Space {
+impl Pool {
     /// The inode table's tree.
     pub(crate) fn inode_table(&self) -> Tree {
         Tree::file(self.geometry.table_root(), 0)

@@ -2,12 +2,12 @@
 //! (docs/adr/0034-times.md).
 
 use crate::persist::Restore;
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::InodeRaw;
 use pmfs_format::runtime::{GROUP_UNITS, STRAY_INODES};
 
-impl Space {
+impl Pool {
     /// Flushes all of them, for the next barrier. The caller is the only one in the pool. The notes stay: should this
     /// process die before the barrier, the next to leave flushes them again.
     pub(crate) fn flush_strays(&self) {

@@ -3,31 +3,30 @@
 
 use super::Inode;
 use crate::error::Error;
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::visit::{Piece, Visitor};
 use pmfs_format::InodeRaw;
 
 /// Blocks that an inode's data, nodes and attributes take, as its count has it.
-pub(crate) fn blocks(space: &Space, inode: &Inode) -> u64 {
+pub(crate) fn blocks(pool: &Pool, inode: &Inode) -> u64 {
     if inode.counts_blocks() {
-        return space.pm.load(InodeRaw::inline.of(inode.off));
+        return pool.pm.load(InodeRaw::inline.of(inode.off));
     }
     inode.xattr_run().count + u64::from(!Entry(inode.root).is_hole())
 }
 
 /// Stores an inode's count of blocks if it is another.
-pub(crate) fn correct(space: &Space, inode: &Inode, blocks: u64) {
-    if inode.counts_blocks() && space.pm.load(InodeRaw::inline.of(inode.off)) != blocks {
-        let noted = space.note_stray(inode.ino);
-        space
-            .pm
+pub(crate) fn correct(pool: &Pool, inode: &Inode, blocks: u64) {
+    if inode.counts_blocks() && pool.pm.load(InodeRaw::inline.of(inode.off)) != blocks {
+        let noted = pool.note_stray(inode.ino);
+        pool.pm
             .stray_word(noted, InodeRaw::inline.of(inode.off), blocks);
     }
 }
 
 /// Counts an inode's blocks anew, for recovery.
-pub(crate) fn recount(space: &Space, inode: &Inode) {
+pub(crate) fn recount(pool: &Pool, inode: &Inode) {
     struct Count {
         blocks: u64,
         all: u64,
@@ -43,10 +42,10 @@ pub(crate) fn recount(space: &Space, inode: &Inode) {
     }
     let mut count = Count {
         blocks: inode.xattr_run().count,
-        all: space.geometry.blocks,
+        all: pool.geometry.blocks,
     };
     if inode.has_tree() {
-        inode.tree().visit(space, &mut count);
+        inode.tree().visit(pool, &mut count);
     }
-    correct(space, inode, count.blocks);
+    correct(pool, inode, count.blocks);
 }

@@ -76,7 +76,7 @@ pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     }
     let mut fresh = pool.pm.fresh();
     let edit = Edit {
-        space: pool,
+        pool,
         lane,
         ino: TABLE_INO,
         class: Class::Ordinary,

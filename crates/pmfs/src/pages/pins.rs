@@ -3,12 +3,12 @@
 use crate::error::{Error, Result};
 use crate::journal::locks::LockSet;
 use crate::pages::records::Record;
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::runtime::{KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE};
 use pmfs_format::{KernelCopyRaw, LockRaw};
 
-impl Space {
+impl Pool {
     /// Whether programs have blocks of the inode mapped. Under its lock.
     #[inline]
     pub(crate) fn is_pinned(&self, line: u64, ino: Ino) -> bool {

@@ -9,7 +9,7 @@
 use crate::clock::now_ns;
 use crate::error::{Error, Result};
 use crate::journal::locks::{LockSet, line_of};
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use crate::types::{Ino, PagesInTheWay};
 use pmfs_format::runtime::{
     KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,
@@ -45,8 +45,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub fn read(space: &Space, off: u64) -> Record {
-        let [state, ino, kind, _] = space.pm.read(off);
+    pub fn read(pool: &Pool, off: u64) -> Record {
+        let [state, ino, kind, _] = pool.pm.read(off);
         Record {
             off,
             state,
@@ -82,7 +82,7 @@ impl Record {
 pub(crate) fn state(phase: u64, slot: u64) -> u64 {
     phase | (slot + 1) << KERNEL_COPY_SLOT_SHIFT
 }
-impl Space {
+impl Pool {
     /// Where the record stands that is `probe` after a line's first.
     fn copy_at(&self, line: u64, probe: u64) -> u64 {
         let home = (line - self.geometry.locks) / LockRaw::SIZE;
@@ -179,7 +179,7 @@ impl Space {
             .find(|copy| copy.slot() == Some(me))
     }
 
-    /// As [`Space::claim_copy`], for a slot; answers where the record stands.
+    /// As [`Pool::claim_copy`], for a slot; answers where the record stands.
     pub(crate) fn claim_copy_for(&self, me: u64, line: u64, ino: Ino, kind: u64) -> Result<u64> {
         self.traces.copies.leave();
         let runtime = self.pm.runtime();

@@ -13,11 +13,11 @@
 //! an annex whose count is 0 need not be scanned.
 
 use crate::persist::annexes::block_of;
+use crate::pool::Pool;
 use crate::share::header::annex_word;
 use crate::share::owner::Held;
 use crate::space::alloc::Class;
 use crate::space::bitmap::Bitmap;
-use crate::space::budget::Space;
 use crate::types::Run;
 use pmfs_format::runtime::{
     ANNEX_COUNT_MAX, ANNEX_FILE_ROOTS, ANNEX_LINES, ANNEX_LOCK_ROOTS, ANNEX_NODE, ANNEX_NODE_WORDS,
@@ -68,12 +68,12 @@ fn first_line(annex: u64) -> u64 {
 }
 
 /// The words of the header that tell of a block on its way.
-pub(crate) fn told_words(space: &Space) -> [u64; 2] {
+pub(crate) fn told_words(pool: &Pool) -> [u64; 2] {
     [RuntimeHeaderRaw::annex_block, RuntimeHeaderRaw::annex_slot]
-        .map(|word| word.of(space.geometry.header))
+        .map(|word| word.of(pool.geometry.header))
 }
 
-impl Space {
+impl Pool {
     /// A line of an annex, if that is there.
     #[inline]
     pub(crate) fn annex_line(&self, annex: u64, line: u64) -> Option<Line> {
@@ -203,7 +203,7 @@ impl Space {
         taken
     }
 
-    /// As [`Space::take_line_near`], from any annex; if all are full the table gets one more.
+    /// As [`Pool::take_line_near`], from any annex; if all are full the table gets one more.
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn take_line_in_annexes<T>(
         &self,
@@ -349,7 +349,7 @@ impl Space {
 
 /// A line's owner word held, of an open file: counted in its annex, so that whoever cleans up after its holder finds it.
 pub(crate) struct HeldLine<'a> {
-    space: &'a Space,
+    pool: &'a Pool,
     line: Line,
     held: Option<Held<'a>>,
 }
@@ -357,10 +357,10 @@ pub(crate) struct HeldLine<'a> {
 impl<'a> HeldLine<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn new(space: &'a Space, line: Line) -> HeldLine<'a> {
-        space.enter_annex(line.annex);
-        let held = Some(Held::new(space, line.off));
-        HeldLine { space, line, held }
+    pub fn new(pool: &'a Pool, line: Line) -> HeldLine<'a> {
+        pool.enter_annex(line.annex);
+        let held = Some(Held::new(pool, line.off));
+        HeldLine { pool, line, held }
     }
 }
 
@@ -368,7 +368,7 @@ impl Drop for HeldLine<'_> {
     #[inline]
     fn drop(&mut self) {
         drop(self.held.take());
-        self.space.leave_annex(self.line.annex);
+        self.pool.leave_annex(self.line.annex);
     }
 }
 

@@ -6,8 +6,8 @@
 //! ([`crate::tables::annex`]), in levels of four times as many each: a thing has some neighbouring lines in each level.
 
 use crate::error::{Error, Result};
+use crate::pool::Pool;
 use crate::space::alloc::Class;
-use crate::space::budget::Space;
 use crate::tables::annex::{Line, Table};
 use crate::types::Ino;
 use pmfs_format::OpenLineRaw;
@@ -83,7 +83,7 @@ pub(crate) struct Reference {
     pub count: u64,
 }
 
-impl Space {
+impl Pool {
     fn open_line(&self, thing: Thing, probe: u64) -> u64 {
         let key = thing.key() ^ self.geometry.hash_key[1];
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -182,7 +182,7 @@ impl Space {
         self.open_add_for(self.holder().slot, thing, 1)
     }
 
-    /// As [`Space::open_add`], for a slot that is no other process's yet.
+    /// As [`Pool::open_add`], for a slot that is no other process's yet.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`].

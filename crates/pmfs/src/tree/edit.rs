@@ -5,8 +5,8 @@ use super::{Shape, Tree};
 use crate::error::Result;
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::persist::FreshSet;
+use crate::pool::Pool;
 use crate::space::alloc::Class;
-use crate::space::budget::Space;
 use crate::types::Ino;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -36,7 +36,7 @@ pub(crate) trait Leaves {
 
 /// An edit of `from..to` (block indexes) of one file's tree.
 pub(crate) struct Edit<'a> {
-    pub space: &'a Space,
+    pub pool: &'a Pool,
     pub lane: &'a Lane<'a>,
     pub ino: Ino,
     pub class: Class,
@@ -83,9 +83,9 @@ impl Edit<'_> {
             if self.to > child_base + span(level) {
                 break;
             }
-            entry.checked(&self.space.data, BLOCK_BYTES, slot)?;
+            entry.checked(&self.pool.data, BLOCK_BYTES, slot)?;
             slot = entry.off() + child * 8;
-            entry = Entry(self.space.pm.load(slot));
+            entry = Entry(self.pool.pm.load(slot));
             base = child_base;
             level -= 1;
         }
@@ -171,7 +171,7 @@ impl Edit<'_> {
             return Ok(entry);
         }
         let mut entries = NO_ENTRIES;
-        expand(self.space, old, level, &mut entries)?;
+        expand(self.pool, old, level, &mut entries)?;
         let first = self.from.saturating_sub(base) / span(level);
         let behind = (self.to - base).div_ceil(span(level)).min(FANOUT);
         for at in first..behind {
@@ -198,7 +198,7 @@ impl Edit<'_> {
             index: base,
         };
         let run = self
-            .space
+            .pool
             .alloc(self.lane, 1, self.class, Zone::Meta, purpose)?;
         let off = run.block << BLOCK_SHIFT;
         write_node(fresh, off, entries)?;
@@ -223,13 +223,13 @@ pub(crate) fn write_node(fresh: &mut FreshSet<'_>, off: u64, entries: &Entries) 
 ///
 /// # Errors
 /// `Corrupt`; [`crate::Error::Medium`].
-pub(crate) fn expand(space: &Space, old: Entry, level: u32, entries: &mut Entries) -> Result<()> {
+pub(crate) fn expand(pool: &Pool, old: Entry, level: u32, entries: &mut Entries) -> Result<()> {
     if old.is_node() {
-        let node = old.checked(&space.data, BLOCK_BYTES, old.off())?.off();
-        space.pm.copy_out(node, entries.as_mut_bytes())?;
+        let node = old.checked(&pool.data, BLOCK_BYTES, old.off())?.off();
+        pool.pm.copy_out(node, entries.as_mut_bytes())?;
     } else if old.is_leaf() {
         let part = Shape::File.leaf_blocks(span(level)) * BLOCK_BYTES;
-        old.checked(&space.data, part * FANOUT, old.off())?;
+        old.checked(&pool.data, part * FANOUT, old.off())?;
         for (at, entry) in entries.iter_mut().enumerate() {
             let off = old.off() + at as u64 * part;
             *entry = Entry(Entry::leaf(off).0 | old.0 & UNWRITTEN);

@@ -8,9 +8,9 @@ use super::entry::{Entry, coverage, span};
 use super::{Shape, Tree, corrupt};
 use crate::error::Result;
 use crate::journal::lane::Lane;
+use crate::pool::Pool;
 use crate::share::rescue::cleaning;
 use crate::space::bitmap::Bitmap;
-use crate::space::budget::Space;
 use crate::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
@@ -22,7 +22,7 @@ pub(crate) const ATTRIBUTES_DONE: u64 = 1 << 62;
 /// Frees `from..to` of what `entry` (the root of a tree of `height` that starts at `base`) holds: leaves
 /// there, up to `kept`, and every node that overlaps it.
 pub(crate) struct Freeing<'a> {
-    pub space: &'a Space,
+    pub pool: &'a Pool,
     pub lane: &'a Lane<'a>,
     /// The lane's record with the cursor.
     pub record: u64,
@@ -69,7 +69,7 @@ impl Freeing<'_> {
             return Ok(());
         }
         let node = entry
-            .checked(&self.space.data, BLOCK_BYTES, entry.off())?
+            .checked(&self.pool.data, BLOCK_BYTES, entry.off())?
             .off();
         if level == 0 {
             return Err(corrupt("tree deeper than its height", node));
@@ -78,11 +78,11 @@ impl Freeing<'_> {
             return Ok(());
         }
         // A node that is named twice was freed with the first: who goes on there never ends.
-        if !cleaning(self.space) && !Bitmap::blocks(self.space).is_set(node >> BLOCK_SHIFT) {
+        if !cleaning(self.pool) && !Bitmap::blocks(self.pool).is_set(node >> BLOCK_SHIFT) {
             return Err(corrupt("node that is free", node));
         }
         self.nodes += 1;
-        if self.nodes > self.space.geometry.blocks {
+        if self.nodes > self.pool.geometry.blocks {
             return Err(corrupt("nodes without end", node));
         }
         if level == 1 && self.shape == Shape::File && self.unless.is_none() {
@@ -110,14 +110,14 @@ impl Freeing<'_> {
         let first = (start - base) / child_units;
         let mut previous = Entry::HOLE;
         if first > 0 {
-            previous = Entry(self.space.pm.load(node + (first - 1) * 8));
+            previous = Entry(self.pool.pm.load(node + (first - 1) * 8));
         }
         for at in first..FANOUT {
             let child_base = base + at * child_units;
             if child_base >= end {
                 break;
             }
-            let child = Entry(self.space.pm.load(node + at * 8));
+            let child = Entry(self.pool.pm.load(node + at * 8));
             let shared = self.shape == Shape::Directory && child.is_leaf() && child == previous;
             previous = child;
             if !shared {
@@ -130,17 +130,17 @@ impl Freeing<'_> {
     /// The blocks that a node names in `start..end`, as many at a time as lie in a row in one group.
     fn leaves(&mut self, node: u64, base: u64, (start, end): (u64, u64)) -> Result<()> {
         let end = end.min(self.kept);
-        let leaf_at = |space: &Space, at: u64| -> Result<Entry> {
-            let entry = Entry(space.pm.load(node + (at - base) * 8));
+        let leaf_at = |pool: &Pool, at: u64| -> Result<Entry> {
+            let entry = Entry(pool.pm.load(node + (at - base) * 8));
             match entry.is_hole() {
                 true => Ok(entry),
-                false if entry.is_leaf() => entry.checked(&space.data, BLOCK_BYTES, entry.off()),
+                false if entry.is_leaf() => entry.checked(&pool.data, BLOCK_BYTES, entry.off()),
                 false => Err(corrupt("tree deeper than its height", entry.off())),
             }
         };
         let mut at = start.max(self.index_of(self.cursor));
         while at < end {
-            let leaf = leaf_at(self.space, at)?;
+            let leaf = leaf_at(self.pool, at)?;
             if leaf.is_hole() {
                 at += 1;
                 continue;
@@ -150,7 +150,7 @@ impl Freeing<'_> {
             let mut count = 1;
             // One that is damaged is met when those before it are free.
             let goes_on = |count| {
-                let next = leaf_at(self.space, at + count);
+                let next = leaf_at(self.pool, at + count);
                 next.is_ok_and(|next| !next.is_hole() && next.off() >> BLOCK_SHIFT == block + count)
             };
             while count < most && goes_on(count) {
@@ -164,7 +164,7 @@ impl Freeing<'_> {
 
     fn leaf(&mut self, leaf: Entry, base: u64, start: u64, end: u64, units: u64) -> Result<()> {
         let blocks = self.shape.leaf_blocks(units);
-        leaf.checked(&self.space.data, blocks * BLOCK_BYTES, leaf.off())?;
+        leaf.checked(&self.pool.data, blocks * BLOCK_BYTES, leaf.off())?;
         let end = end.min(self.kept);
         if start >= end {
             return Ok(());
@@ -198,14 +198,14 @@ impl Freeing<'_> {
         let Some(new) = &self.unless else {
             return Ok(false);
         };
-        let stays = new.names(self.space, level, index, block);
-        self.space.pm.intact()?;
+        let stays = new.names(self.pool, level, index, block);
+        self.pool.pm.intact()?;
         stays
     }
 
     /// Frees a run inside one group and moves the cursor, under the group's lock.
     fn clear(&mut self, run: Run, cursor: u64) {
-        let map = Bitmap::blocks(self.space);
+        let map = Bitmap::blocks(self.pool);
         let _held = map.lock(run.block);
         map.mark(run, false);
         self.lane.lose_blocks(run.count);

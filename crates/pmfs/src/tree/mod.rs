@@ -10,7 +10,7 @@ pub(crate) mod free;
 pub(crate) mod visit;
 
 use crate::error::{Error, Result};
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use entry::{Entry, coverage, place, span};
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FILE_HEIGHT_MAX};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -87,7 +87,7 @@ impl Tree {
     /// # Errors
     /// [`Error::Corrupt`] if an entry on the way can't be right.
     #[inline]
-    pub fn find(&self, space: &Space, index: u64) -> Result<Found> {
+    pub fn find(&self, pool: &Pool, index: u64) -> Result<Found> {
         let mut level = self.root.height();
         let mut entry = self.root;
         let mut slot = self.slot;
@@ -107,9 +107,9 @@ impl Tree {
         let mut units = coverage(level);
         let mut inside = 0;
         while level > 0 && entry.is_node() {
-            let node = entry.checked(&space.data, BLOCK_BYTES, slot)?.off();
+            let node = entry.checked(&pool.data, BLOCK_BYTES, slot)?.off();
             slot = node + place(level, index) * 8;
-            entry = Entry(space.pm.load(slot));
+            entry = Entry(pool.pm.load(slot));
             units = span(level);
             inside = level;
             level -= 1;
@@ -123,7 +123,7 @@ impl Tree {
         }
         if entry.is_leaf() {
             let blocks = self.shape.leaf_blocks(units);
-            entry.checked(&space.data, blocks * BLOCK_BYTES, slot)?;
+            entry.checked(&pool.data, blocks * BLOCK_BYTES, slot)?;
         }
         Ok(Found {
             entry,
@@ -137,13 +137,13 @@ impl Tree {
     /// Asks for the line of the slot that [`Tree::find`] will look at last, if that lies below a node that others share: of a
     /// large file it is likely in no cache. Changes nothing, and may be called without the lock; what it looks at is charged to who finds it later.
     #[inline]
-    pub fn expect(&self, space: &Space, index: u64) {
+    pub fn expect(&self, pool: &Pool, index: u64) {
         if self.root.height() > 1
-            && let Some((entry, _)) = self.descend(space, index, 1, |off| space.pm.load_cached(off))
+            && let Some((entry, _)) = self.descend(pool, index, 1, |off| pool.pm.load_cached(off))
             && entry.is_node()
-            && let Ok(node) = entry.checked(&space.data, BLOCK_BYTES, self.slot)
+            && let Ok(node) = entry.checked(&pool.data, BLOCK_BYTES, self.slot)
         {
-            space.pm.prefetch(node.off() + place(1, index) * 8);
+            pool.pm.prefetch(node.off() + place(1, index) * 8);
         }
     }
 
@@ -153,54 +153,52 @@ impl Tree {
     /// hint, both lines are on their way at once. A node may be a file's bytes by now: of those few look like an entry, and to follow one that
     /// does helps nobody, and is a load of some word of the pool.
     #[inline(always)]
-    pub fn expect_byte(&self, space: &Space, at: u64) {
+    pub fn expect_byte(&self, pool: &Pool, at: u64) {
         let (mut level, mut entry) = (self.root.height(), self.root);
         if level > FILE_HEIGHT_MAX {
             return;
         }
         while level > 0 && entry.is_node() && entry.is_plausible() {
             let slot = entry.off() + place(level, at / BLOCK_BYTES) * 8;
-            entry = Entry(space.pm.load_if_there(slot));
+            entry = Entry(pool.pm.load_if_there(slot));
             level -= 1;
         }
         if entry.is_leaf() {
             let within = at & (coverage(level) * BLOCK_BYTES - 1);
-            space.pm.prefetch_if_there(entry.off() + within);
+            pool.pm.prefetch_if_there(entry.off() + within);
         }
     }
 
     /// Where byte `at` of a file stands, and how many from there on are below the same entry. `None` says no more than that it is for
     /// [`Tree::find`] to look: it may be a hole, unwritten, or damage.
     #[inline(always)]
-    pub fn byte(&self, space: &Space, at: u64, load: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
-        let (entry, level) = self.descend(space, at / BLOCK_BYTES, 0, load)?;
+    pub fn byte(&self, pool: &Pool, at: u64, load: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
+        let (entry, level) = self.descend(pool, at / BLOCK_BYTES, 0, load)?;
         let bytes = coverage(level) * BLOCK_BYTES;
         if !entry.is_leaf() || entry.is_unwritten() {
             return None;
         }
-        let leaf = entry.unrooted().checked(&space.data, bytes, self.slot);
+        let leaf = entry.unrooted().checked(&pool.data, bytes, self.slot);
         let within = at & (bytes - 1);
         Some((leaf.ok()?.off() + within, bytes - within))
     }
 
     /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's header. As [`Tree::expect_byte`] otherwise.
     #[inline]
-    pub fn expect_bucket(&self, space: &Space, index: u64) {
-        if let Some(off) = self.bucket(space, index, |off| space.pm.load_cached(off)) {
-            space.pm.prefetch(off);
+    pub fn expect_bucket(&self, pool: &Pool, index: u64) {
+        if let Some(off) = self.bucket(pool, index, |off| pool.pm.load_cached(off)) {
+            pool.pm.prefetch(off);
         }
     }
 
     /// Where the block stands that covers `index`, of a directory's tree. `None` as of [`Tree::byte`].
     #[inline(always)]
-    pub fn bucket(&self, space: &Space, index: u64, load: impl Fn(u64) -> u64) -> Option<u64> {
-        let (entry, _) = self.descend(space, index, 0, load)?;
+    pub fn bucket(&self, pool: &Pool, index: u64, load: impl Fn(u64) -> u64) -> Option<u64> {
+        let (entry, _) = self.descend(pool, index, 0, load)?;
         if !entry.is_leaf() {
             return None;
         }
-        let bucket = entry
-            .unrooted()
-            .checked(&space.data, BLOCK_BYTES, self.slot);
+        let bucket = entry.unrooted().checked(&pool.data, BLOCK_BYTES, self.slot);
         Some(bucket.ok()?.off())
     }
 
@@ -208,7 +206,7 @@ impl Tree {
     #[inline(always)]
     fn descend(
         &self,
-        space: &Space,
+        pool: &Pool,
         index: u64,
         least: u32,
         load: impl Fn(u64) -> u64,
@@ -221,7 +219,7 @@ impl Tree {
             return None;
         }
         while level > least && entry.is_node() {
-            let node = entry.checked(&space.data, BLOCK_BYTES, self.slot).ok()?;
+            let node = entry.checked(&pool.data, BLOCK_BYTES, self.slot).ok()?;
             entry = Entry(load(node.off() + place(level, index) * 8));
             level -= 1;
         }
@@ -240,19 +238,19 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::find`].
-    pub fn extent(&self, space: &Space, index: u64, max: u64) -> Result<Extent> {
-        let first = self.find(space, index)?;
+    pub fn extent(&self, pool: &Pool, index: u64, max: u64) -> Result<Extent> {
+        let first = self.find(pool, index)?;
         let mut extent = Extent::of(&first, index);
         // Grow within the node that holds the entry: neighbours cost one load each.
         if first.level > 0 {
             let node_end = (first.slot | (BLOCK_BYTES - 1)) + 1;
             let mut slot = first.slot + 8;
             if extent.written {
-                slot += 8 * self.follow(space, &first, node_end, max, &mut extent);
+                slot += 8 * self.follow(pool, &first, node_end, max, &mut extent);
             }
             let mut at = first.base + first.units * ((slot - first.slot) / 8);
             while extent.count < max && slot < node_end {
-                let entry = Entry(space.pm.load(slot));
+                let entry = Entry(pool.pm.load(slot));
                 if entry.is_node() {
                     break;
                 }
@@ -266,7 +264,7 @@ impl Tree {
                     break;
                 }
                 if entry.is_leaf() {
-                    entry.checked(&space.data, first.units * BLOCK_BYTES, slot)?;
+                    entry.checked(&pool.data, first.units * BLOCK_BYTES, slot)?;
                 }
                 slot += 8;
                 at += first.units;
@@ -280,7 +278,7 @@ impl Tree {
     /// do in a file that was written in order. Answers how many.
     fn follow(
         &self,
-        space: &Space,
+        pool: &Pool,
         first: &Found,
         node_end: u64,
         max: u64,
@@ -288,11 +286,11 @@ impl Tree {
     ) -> u64 {
         let bytes = first.units * BLOCK_BYTES;
         let in_node = (node_end - first.slot) / 8 - 1;
-        let in_pool = ((space.data.end - first.entry.off()) / bytes).saturating_sub(1);
+        let in_pool = ((pool.data.end - first.entry.off()) / bytes).saturating_sub(1);
         let wanted = max.saturating_sub(extent.count).div_ceil(first.units);
         let most = wanted.min(in_node).min(in_pool);
         let follows =
-            |count: &u64| space.pm.load(first.slot + 8 * count) == first.entry.0 + bytes * count;
+            |count: &u64| pool.pm.load(first.slot + 8 * count) == first.entry.0 + bytes * count;
         let count = (1..=most).take_while(follows).count() as u64;
         extent.count += count * first.units;
         count
@@ -302,10 +300,10 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::find`].
-    pub fn names(&self, space: &Space, level: u32, index: u64, block: u64) -> Result<bool> {
+    pub fn names(&self, pool: &Pool, level: u32, index: u64, block: u64) -> Result<bool> {
         let off = block << BLOCK_SHIFT;
         if level == 0 {
-            let found = self.find(space, index)?;
+            let found = self.find(pool, index)?;
             return Ok(found.entry.is_leaf()
                 && match self.shape {
                     Shape::File => found.entry.off() + (index - found.base) * BLOCK_BYTES == off,
@@ -319,8 +317,8 @@ impl Tree {
         }
         self.check_height(here)?;
         while entry.is_node() && here > level {
-            let node = entry.checked(&space.data, BLOCK_BYTES, self.slot)?.off();
-            entry = Entry(space.pm.load(node + place(here, index) * 8));
+            let node = entry.checked(&pool.data, BLOCK_BYTES, self.slot)?.off();
+            entry = Entry(pool.pm.load(node + place(here, index) * 8));
             here -= 1;
         }
         Ok(entry.is_node() && here == level && entry.off() == off)

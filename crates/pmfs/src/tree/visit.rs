@@ -3,7 +3,7 @@
 use super::entry::{Entry, coverage, span};
 use super::{NEITHER, Shape, Tree, corrupt};
 use crate::error::Error;
-use crate::space::budget::Space;
+use crate::pool::Pool;
 use crate::types::Run;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -36,7 +36,7 @@ pub(crate) trait Visitor {
 impl Tree {
     /// Shows the visitor every node, before what it holds, and every leaf; a bucket shared by neighbouring
     /// entries once, with all the indexes it covers.
-    pub fn visit(&self, space: &Space, visitor: &mut impl Visitor) {
+    pub fn visit(&self, pool: &Pool, visitor: &mut impl Visitor) {
         if self.root.is_hole() {
             if self.root.unrooted() != Entry::HOLE {
                 visitor.damage(corrupt(NEITHER, self.slot));
@@ -54,7 +54,7 @@ impl Tree {
             coverage(height)
         };
         visit(
-            space,
+            pool,
             self.shape,
             self.root.unrooted(),
             (self.slot, 1),
@@ -66,7 +66,7 @@ impl Tree {
 }
 
 fn visit(
-    space: &Space,
+    pool: &Pool,
     shape: Shape,
     entry: Entry,
     (slot, entries): (u64, u64),
@@ -79,7 +79,7 @@ fn visit(
     } else {
         shape.leaf_blocks(units)
     };
-    if let Err(error) = entry.checked(&space.data, blocks * BLOCK_BYTES, slot) {
+    if let Err(error) = entry.checked(&pool.data, blocks * BLOCK_BYTES, slot) {
         return visitor.damage(error);
     }
     if entry != entry.unrooted() {
@@ -107,17 +107,17 @@ fn visit(
     let mut at = 0;
     while at < FANOUT {
         let child_slot = node + at * 8;
-        let child = Entry(space.pm.load(child_slot));
+        let child = Entry(pool.pm.load(child_slot));
         let mut same = 1;
         if shape == Shape::Directory && child.is_leaf() {
-            while at + same < FANOUT && space.pm.load(child_slot + same * 8) == child.0 {
+            while at + same < FANOUT && pool.pm.load(child_slot + same * 8) == child.0 {
                 same += 1;
             }
         }
         if !child.is_hole() {
             let covered = (base + at * child_units, same * child_units);
             let named = (child_slot, same);
-            visit(space, shape, child, named, level - 1, covered, visitor);
+            visit(pool, shape, child, named, level - 1, covered, visitor);
         } else if child != Entry::HOLE {
             visitor.damage(corrupt(NEITHER, child_slot));
         } else if shape == Shape::Directory {

@@ -1,9 +1,11 @@
 //! An attached pool: what a process has of it, storey by storey.
 
+use crate::error::Result;
 use crate::medium::geometry::Geometry;
 use crate::medium::store::Store;
 use crate::options::OpenOptions;
 use crate::share::member::Share;
+use crate::share::patrol;
 use crate::space::budget::Space;
 use crate::types::{AtimeMode, DataMode, LargePages};
 use pmem::slots::Prober;
@@ -12,7 +14,8 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// One process's attachment: the storeys below, each inside the next, and what calls on files have to know beside them.
+/// One process's attachment: the storeys below, each inside the next, and what calls on files need
+/// beside them.
 pub(crate) struct Pool {
     space: Space,
     pub data_mode: DataMode,
@@ -66,6 +69,15 @@ impl Pool {
     /// The mapping back.
     pub fn into_mapping(self) -> pmem::Pmem {
         self.space.into_share().into_store().pm.into_mapping()
+    }
+
+    /// Before a call that changes something, whose thread holds nothing.
+    ///
+    /// # Errors
+    /// As [`patrol::writable`].
+    #[inline]
+    pub fn writable(&self) -> Result<()> {
+        patrol::writable(self)
     }
 
     /// When reads update atime.

@@ -10,7 +10,6 @@ use crate::inode::xattr;
 use crate::journal::claim::Settle;
 use crate::journal::lane::{CHANGED, Lane, Purpose};
 use crate::pool::Pool;
-use crate::share::member::Share;
 use crate::space::bitmap::Bitmap;
 use crate::tree::entry::{Entry, coverage};
 use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
@@ -21,10 +20,6 @@ use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
 
 impl Settle for Pool {
-    fn share(&self) -> &Share {
-        self
-    }
-
     fn settle(&self, lane: &Lane<'_>) {
         settle(self, lane);
     }

@@ -63,7 +63,7 @@ impl Pmem {
 
     /// Lets this thread load and store until the guard is dropped; from then on it may load.
     /// Nothing of the program's may run meanwhile, and nothing be copied to where it says.
-    #[inline]
+    #[inline(always)]
     pub fn writable(&self) -> Writable<'_> {
         let opened = match &self.guard {
             Guard::None => false,

@@ -486,7 +486,7 @@ impl Fs {
         if !dry {
             // A region with one of these could not be emptied.
             self.change(|pool| {
-                pool.free_spares();
+                pool.free_spares(pool.into());
                 Ok(())
             })?;
         }

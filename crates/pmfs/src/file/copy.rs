@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::journal::locks::{self, LockSet, line_of};
 use crate::pool::Pool;
+use crate::share::counters::CountedRead;
 use crate::types::Ino;
 use pmfs_format::inode::SIZE_MAX;
 
@@ -56,7 +57,8 @@ impl Pool {
                 continue;
             }
             buffer.resize(want as usize, 0);
-            let got = match self.read(from, here, &mut buffer, |_| (), &|| true) {
+            let mut counted = CountedRead::of(0);
+            let got = match self.read(from, here, &mut buffer, &mut counted, &|| true) {
                 Ok(0) => break,
                 Ok(got) => got,
                 Err(error) if done == 0 => return Err(error),

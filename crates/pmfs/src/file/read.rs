@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::journal::locks;
 use crate::pool::Pool;
+use crate::share::counters::CountedRead;
 use crate::tree::Tree;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
@@ -12,46 +13,54 @@ use pmfs_format::BLOCK_BYTES;
 const AT_ONCE_MAX: usize = BLOCK_BYTES as usize;
 
 impl Pool {
-    /// As [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes lie below one entry of the tree, and no
-    /// atime is due. `None`: [`Pool::read`] is to do it, or to say why it can't.
+    /// As [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes lie below one
+    /// entry of the tree, and no atime is due.
+    ///
+    /// # Errors
+    /// [`Pool::read`] is to do it, or to say why it can't; that much of it is counted.
     #[inline(always)]
     pub(crate) fn read_at_once(
         &self,
         ino: Ino,
         at: u64,
         buffer: &mut [u8],
-        count: impl FnOnce(u64),
-    ) -> Option<usize> {
+    ) -> std::result::Result<usize, CountedRead> {
+        let unlike = CountedRead::default;
         if buffer.len() > AT_ONCE_MAX {
-            return None;
+            return Err(unlike());
         }
-        self.alive().ok()?;
-        locks::read_line_at_once(self, ino, |line| {
-            self.pages_are_clean(line, ino).ok()?;
-            let inode = Inode::live_file(self, ino).ok()?;
+        self.alive().map_err(|_| unlike())?;
+        let body = |line| {
+            self.pages_are_clean(line, ino).map_err(|_| unlike())?;
+            let inode = Inode::live_file(self, ino).map_err(|_| unlike())?;
             let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
             if len == 0 || self.atime_due(&inode).is_some() {
-                return None;
+                return Err(unlike());
             }
-            let (off, bytes) = inode.tree().byte(self, at, |off| self.pm.load(off))?;
-            if len > bytes {
-                return None;
-            }
-            count(len);
+            let found = inode.tree().byte(self, at, |off| self.pm.load(off));
+            let (off, _) = found
+                .filter(|&(_, bytes)| len <= bytes)
+                .ok_or_else(unlike)?;
+            self.count_read(Some(len));
             let piece = &mut buffer[..len as usize];
-            self.pm.copy_out(off, piece).ok()?;
-            Some(piece.len())
-        })
+            match self.pm.copy_out(off, piece) {
+                Ok(()) => Ok(piece.len()),
+                Err(_) => Err(CountedRead::of(len)),
+            }
+        };
+        let late =
+            |read: Option<usize>| read.map_or_else(unlike, |len| CountedRead::of(len as u64));
+        locks::read_line_at_once(self, ino, body, late)
     }
 
-    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. `count` is told how many it will be, before they are copied, at
-    /// each try; `wants_atime` is asked if an atime is due.
+    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. They are counted
+    /// before they are copied; `wants_atime` is asked if an atime is due.
     pub(crate) fn read(
         &self,
         ino: Ino,
         at: u64,
         buffer: &mut [u8],
-        mut count: impl FnMut(u64),
+        counted: &mut CountedRead,
         wants_atime: &dyn Fn() -> bool,
     ) -> Result<usize> {
         self.alive()?;
@@ -68,7 +77,7 @@ impl Pool {
             } else {
                 None
             };
-            count(len);
+            self.count_ahead(counted, len);
             read = self.read_range(&inode.tree(), at, &mut buffer[..len as usize])?;
             Ok(())
         })?;

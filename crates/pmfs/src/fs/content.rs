@@ -114,11 +114,9 @@ impl Fs {
         wants_atime: impl Fn() -> bool,
     ) -> Result<usize> {
         let pool = self.pool();
-        let mut counted = CountedRead::default();
-        let count = |bytes| pool.count_ahead(&mut counted, bytes);
-        match pool.read_at_once(ino, offset, buffer, count) {
-            Some(read) => Ok(read),
-            None => self.read_in_tries(ino, offset, buffer, counted, &wants_atime),
+        match pool.read_at_once(ino, offset, buffer) {
+            Ok(read) => Ok(read),
+            Err(counted) => self.read_in_tries(ino, offset, buffer, counted, &wants_atime),
         }
     }
 
@@ -133,8 +131,7 @@ impl Fs {
     ) -> Result<usize> {
         let pool = self.pool();
         loop {
-            let count = |bytes| pool.count_ahead(&mut counted, bytes);
-            match pool.read(ino, offset, buffer, count, wants_atime) {
+            match pool.read(ino, offset, buffer, &mut counted, wants_atime) {
                 Ok(read) => {
                     pool.count_done(&counted, Some(read as u64));
                     return Ok(read);

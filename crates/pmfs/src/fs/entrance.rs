@@ -3,14 +3,13 @@
 //! A thread that is older than the pool's key, and every signal handler, has no right to it at first ([`pmem::Protection::Keys`]).
 
 use crate::pool::Pool;
-use std::sync::Arc;
 
 /// A pool that can't be reached but by entering it.
-pub(crate) struct Entrance(Arc<Pool>);
+pub(crate) struct Entrance(Pool);
 
 impl Entrance {
     /// Around an attached pool.
-    pub fn new(pool: Arc<Pool>) -> Entrance {
+    pub fn new(pool: Pool) -> Entrance {
         Entrance(pool)
     }
 
@@ -21,8 +20,8 @@ impl Entrance {
         &self.0
     }
 
-    /// The pool back; `None` while a thread is in the middle of cleaning up after others.
-    pub fn into_pool(self) -> Option<Pool> {
-        Arc::into_inner(self.0)
+    /// The pool back.
+    pub fn into_pool(self) -> Pool {
+        self.0
     }
 }

@@ -28,7 +28,6 @@ use entrance::Entrance;
 use map::Maps;
 use pmem::counters;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// One attachment to a pool. Calls are atomic and durable when they return; they may come from any thread.
@@ -45,7 +44,7 @@ pub struct Fs {
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    fn attached((pool, recovery): (Arc<Pool>, RecoveryReport)) -> Fs {
+    fn attached((pool, recovery): (Pool, RecoveryReport)) -> Fs {
         Fs {
             entrance: Entrance::new(pool),
             recovery,
@@ -194,8 +193,7 @@ impl Fs {
     /// The mapping back, as it is: an unclean end.
     #[must_use]
     pub fn into_mapping(self) -> pmem::Pmem {
-        let pool = self.entrance.into_pool();
-        pool.expect("no thread is in a call").into_mapping()
+        self.entrance.into_pool().into_mapping()
     }
 
     /// Counts a call that reads.

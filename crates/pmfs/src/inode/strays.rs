@@ -1,4 +1,4 @@
-//! Flushing the words of inodes that were stored and not flushed: a clean close promises all of them
+//! Flushing of words of inodes that were stored and not flushed. A clean close promises them
 //! (docs/adr/0034-times.md).
 
 use crate::persist::Restore;

@@ -2,14 +2,13 @@
 
 use crate::journal::lane::Lane;
 use crate::journal::undo::undo_lane;
-use crate::share::member::{Began, Share};
+use crate::share::member::Began;
+use crate::share::waits::Member;
 
-/// What becomes of the records that a call leaves open: the trees say it, which this storey does not know.
-pub(crate) trait Settle {
-    /// Who claims lanes.
-    fn share(&self) -> &Share;
-
-    /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of the inodes in them.
+/// The end of a call's open records. Trees decide it, which this storey does not know.
+pub(crate) trait Settle: Member {
+    /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of
+    /// the inodes in them.
     fn settle(&self, lane: &Lane<'_>);
 }
 
@@ -26,7 +25,7 @@ impl<'a> Claim<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn new<S: Settle>(pool: &'a S) -> Claim<'a> {
         Claim {
-            lane: Lane::claim(pool.share()),
+            lane: Lane::claim(pool.into()),
             ends: pool,
             began: Began::now(),
         }
@@ -60,11 +59,16 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Whether others may have the lane next. Where the medium has failed they may go on in this pool: half a transaction must not be
-/// what they find, so it is undone first. What else was in question is for those to settle who can read it: the lane stays this
-/// process's then, until it is gone.
+/// Whether others may have the lane next.
 #[inline(always)]
 pub(super) fn may_go(lane: &Lane<'_>) -> bool {
-    let share = lane.share();
-    share.pm.intact().is_ok() || undo_lane(share, lane, true).is_ok() && lane.intent_count() == 0
+    lane.share().pm.intact().is_ok() || is_undone(lane)
+}
+
+/// The medium has failed: half a transaction must not be what others find, so it is undone first.
+/// Records that are open then need somebody who can read the medium, so the lane stays this
+/// process's until it is gone.
+#[cold]
+fn is_undone(lane: &Lane<'_>) -> bool {
+    undo_lane(lane.share(), lane, true).is_ok() && lane.intent_count() == 0
 }

@@ -5,6 +5,7 @@ use crate::journal::scan::{Scan, scan};
 use crate::share::holder::thread_tag;
 use crate::share::member::Share;
 use crate::share::owner;
+use crate::share::waits::Waits;
 use crate::types::{Ino, Run};
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::runtime::{
@@ -93,7 +94,7 @@ impl Purpose {
 
 /// A lane that this thread has to itself until it drops it.
 pub(crate) struct Lane<'a> {
-    share: &'a Share,
+    waits: Waits<'a>,
     /// Blocks that the inode at `accounted` has gained since its count was stored.
     gained: Cell<i64>,
     /// Byte offset of the inode whose blocks are being counted; 0 for none.
@@ -107,11 +108,11 @@ impl<'a> Lane<'a> {
     /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a free one.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn claim(share: &'a Share) -> Lane<'a> {
-        let owed = share.pm.owed_promise();
+    pub fn claim(waits: Waits<'a>) -> Lane<'a> {
+        let owed = waits.pm.owed_promise();
         let lane = match owed {
-            Some(entry) => Lane::claim_of(share, entry),
-            None => Lane::claim_any(share),
+            Some(entry) => Lane::claim_of(waits, entry),
+            None => Lane::claim_any(waits),
         };
         lane.take_over(owed);
         lane
@@ -119,12 +120,13 @@ impl<'a> Lane<'a> {
 
     /// Claims the lane that has this line of the journal, and goes on preferring its own.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn claim_of(share: &'a Share, entry: u64) -> Lane<'a> {
+    pub fn claim_of(waits: Waits<'a>, entry: u64) -> Lane<'a> {
+        let share = waits.share;
         let index = share
             .geometry
             .lane_of_line((entry - share.geometry.journal) / 64);
-        owner::acquire(share, LaneRaw::owner.of(share.geometry.lane_line(index)));
-        Lane::at(share, index)
+        owner::acquire(waits, LaneRaw::owner.of(share.geometry.lane_line(index)));
+        Lane::at(waits, index)
     }
 
     /// Gives it back, with no record written.
@@ -134,20 +136,29 @@ impl<'a> Lane<'a> {
     }
 
     /// Others may have it.
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub(super) fn release(&self) {
-        owner::release(self.share, LaneRaw::owner.of(self.line));
+        owner::release(&self.waits, LaneRaw::owner.of(self.line));
     }
 
     /// Whose it is.
     #[inline]
     pub fn share(&self) -> &'a Share {
-        self.share
+        self.waits.share
+    }
+
+    /// As it waits.
+    #[inline]
+    pub fn waits(&self) -> Waits<'a> {
+        self.waits
     }
 
     /// The thread's last lane if it can be had.
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
-    fn claim_any(share: &'a Share) -> Lane<'a> {
+    fn claim_any(waits: Waits<'a>) -> Lane<'a> {
+        let share = waits.share;
         let lanes = share.geometry.lanes;
         let me = share.holder().word();
         let hint = hint();
@@ -165,35 +176,40 @@ impl<'a> Lane<'a> {
             let runtime = share.pm.runtime();
             if runtime.load(line) == 0 && runtime.cas(LaneRaw::owner.of(line), 0, me).is_ok() {
                 set_hint(index);
-                return Lane::at(share, index);
+                return Lane::at(waits, index);
             }
         }
         let index = start % lanes;
-        owner::acquire(share, share.geometry.lane_line(index));
-        Lane::at(share, index)
+        owner::acquire(waits, share.geometry.lane_line(index));
+        Lane::at(waits, index)
     }
 
     /// Spare blocks of all lanes: marked as used, and as good as free.
-    pub fn spares(share: &'a Share) -> u64 {
+    pub fn spares(waits: impl Into<Waits<'a>>) -> u64 {
+        let waits = waits.into();
+        let share = waits.share;
         let lanes = 0..share.geometry.lanes;
         lanes
-            .filter(|&index| Lane::at(share, index).spare().is_some())
+            .filter(|&index| Lane::at(waits, index).spare().is_some())
             .count() as u64
     }
 
     /// Claims lane `index`, if nobody has it.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn try_claim(share: &'a Share, index: u64) -> Option<Lane<'a>> {
+    pub fn try_claim(waits: Waits<'a>, index: u64) -> Option<Lane<'a>> {
+        let share = waits.share;
         let (line, me) = (share.geometry.lane_line(index), share.holder().word());
         let claimed = share.pm.runtime().cas(LaneRaw::owner.of(line), 0, me);
-        claimed.is_ok().then(|| Lane::at(share, index))
+        claimed.is_ok().then(|| Lane::at(waits, index))
     }
 
     /// Lane `index`, which the caller owns: claimed, or under the recovery lock.
     #[inline(always)]
-    pub fn at(share: &'a Share, index: u64) -> Lane<'a> {
+    pub fn at(waits: impl Into<Waits<'a>>, index: u64) -> Lane<'a> {
+        let waits = waits.into();
+        let share = waits.share;
         Lane {
-            share,
+            waits,
             gained: Cell::new(0),
             accounted: Cell::new(0),
             line: share.geometry.lane_line(index),
@@ -205,13 +221,13 @@ impl<'a> Lane<'a> {
     /// The id of its last transaction.
     #[inline]
     pub fn last_id(&self) -> u64 {
-        self.share.pm.load(LaneRaw::last_id.of(self.line))
+        self.waits.pm.load(LaneRaw::last_id.of(self.line))
     }
 
     /// The id of a new transaction.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_id(&self) -> u64 {
-        let runtime = self.share.pm.runtime();
+        let runtime = self.waits.pm.runtime();
         let id = runtime.load(LaneRaw::last_id.of(self.line)) + 1;
         runtime.store(LaneRaw::last_id.of(self.line), id);
         id
@@ -228,14 +244,14 @@ impl<'a> Lane<'a> {
     /// The number of the next entry.
     #[inline]
     pub fn head(&self) -> u64 {
-        self.share.pm.runtime().load(LaneRaw::head.of(self.line))
+        self.waits.pm.runtime().load(LaneRaw::head.of(self.line))
     }
 
     /// The entries before this number are written.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_head(&self, head: u64) {
-        self.share
+        self.waits
             .pm
             .runtime()
             .store(LaneRaw::head.of(self.line), head);
@@ -244,21 +260,21 @@ impl<'a> Lane<'a> {
     /// Where an entry of this number goes.
     #[inline]
     pub fn entry(&self, number: u64) -> u64 {
-        self.log + self.share.geometry.entry_in_lane(number)
+        self.log + self.waits.geometry.entry_in_lane(number)
     }
 
     /// The number in the journal of the line at `entry`.
     #[inline]
     pub fn number_of(&self, entry: u64) -> u64 {
-        (entry - self.share.geometry.journal) / 64
+        (entry - self.waits.geometry.journal) / 64
     }
 
     /// What this lane itself owes is paid by entries that it has just got: they prove the transaction before theirs done, and the barrier
     /// behind them makes durable what that one promised.
     #[inline]
     pub fn pay_by_entries(&self) {
-        let log = self.log..self.log + self.share.geometry.lane_bytes;
-        self.share.pm.forgive(|line| log.contains(&line));
+        let log = self.log..self.log + self.waits.geometry.lane_bytes;
+        self.waits.pm.forgive(|line| log.contains(&line));
     }
 
     /// Where its last entry is; `None` if it has none.
@@ -277,7 +293,7 @@ impl<'a> Lane<'a> {
     /// As [`Lane::reset`], but the intents are still to be settled. An id that the dead thread had drawn and
     /// not written may stand above the log's.
     pub fn reset_ids(&self, last_id: u64, head: u64) {
-        let runtime = self.share.pm.runtime();
+        let runtime = self.waits.pm.runtime();
         let drawn = runtime.load(LaneRaw::last_id.of(self.line));
         runtime.store(LaneRaw::last_id.of(self.line), last_id.max(drawn));
         self.set_head(head);
@@ -294,22 +310,22 @@ impl<'a> Lane<'a> {
 
     /// Where this lane looks for its next block.
     pub fn block_cursor(&self, zone: Zone) -> u64 {
-        self.share.pm.load(self.cursor_off(zone))
+        self.waits.pm.load(self.cursor_off(zone))
     }
 
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_block_cursor(&self, zone: Zone, block: u64) {
-        self.share.pm.runtime().store(self.cursor_off(zone), block);
+        self.waits.pm.runtime().store(self.cursor_off(zone), block);
     }
 
     /// Where this lane looks for its next inode.
     pub fn inode_cursor(&self) -> u64 {
-        self.share.pm.load(LaneRaw::inode_cursor.of(self.line))
+        self.waits.pm.load(LaneRaw::inode_cursor.of(self.line))
     }
 
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_inode_cursor(&self, ino: u64) {
-        self.share
+        self.waits
             .pm
             .runtime()
             .store(LaneRaw::inode_cursor.of(self.line), ino);
@@ -317,16 +333,17 @@ impl<'a> Lane<'a> {
 
     /// The inode noted last.
     pub fn working(&self) -> Ino {
-        self.share.pm.load(LaneRaw::working.of(self.line))
+        self.waits.pm.load(LaneRaw::working.of(self.line))
     }
 
-    /// From now on this call changes the content of an inode, which counts its blocks if it is `counted` (its offset; 0: it is not): blocks gained and lost are its own, and whoever
-    /// recovers the lane flushes what others may have seen of it and counts its blocks anew.
+    /// This call changes the content of an inode from now on: blocks gained and lost are its own.
+    /// Recovery of the lane flushes what others may have seen of it and counts its blocks anew.
+    /// `counted`: the inode's offset if it counts its blocks, else 0.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_on(&self, ino: Ino, counted: u64) {
         self.accounted.set(counted);
-        self.share
+        self.waits
             .pm
             .runtime()
             .store(LaneRaw::working.of(self.line), ino);
@@ -363,15 +380,15 @@ impl<'a> Lane<'a> {
         let off = self.accounted.get();
         if gained != 0 && off != 0 {
             let slot = InodeRaw::inline.of(off);
-            let blocks = self.share.pm.load(slot).saturating_add_signed(gained);
-            let noted = self.share.note_stray(self.working());
-            self.share.pm.stray_word(noted, slot, blocks);
+            let blocks = self.waits.pm.load(slot).saturating_add_signed(gained);
+            let noted = self.waits.note_stray(self.working());
+            self.waits.pm.stray_word(noted, slot, blocks);
         }
     }
 
     /// Intent records that may stand at a time: all but the spare's.
     fn records(&self) -> u64 {
-        self.share.geometry.intents_per_lane - 1
+        self.waits.geometry.intents_per_lane - 1
     }
 
     /// Intent records that are still to be had.
@@ -381,7 +398,7 @@ impl<'a> Lane<'a> {
 
     /// Intent records written.
     pub fn intent_count(&self) -> u64 {
-        self.share
+        self.waits
             .pm
             .load(LaneRaw::intents.of(self.line))
             .min(self.records())
@@ -402,7 +419,7 @@ impl<'a> Lane<'a> {
             return Err(Error::NoSpace);
         }
         let (kind, ino, index) = encode(purpose);
-        let runtime = self.share.pm.runtime();
+        let runtime = self.waits.pm.runtime();
         runtime.write(self.record_off(record), &[run, kind, ino, index]);
         runtime.store(LaneRaw::intents.of(self.line), record + 1);
         Ok(record)
@@ -419,7 +436,7 @@ impl<'a> Lane<'a> {
 
     /// Record `record`: its first word and its purpose; `None` if settled or unreadable.
     pub fn intent(&self, record: u64) -> Option<(u64, Purpose)> {
-        let [run, kind, ino, index] = self.share.pm.read::<4>(self.record_off(record));
+        let [run, kind, ino, index] = self.waits.pm.read::<4>(self.record_off(record));
         if run == 0 {
             return None;
         }
@@ -428,7 +445,7 @@ impl<'a> Lane<'a> {
 
     /// Settles what no call can have written down: whoever left the lane may have written anything there.
     pub fn strike_impossible(&self) {
-        let data = &self.share.data;
+        let data = &self.waits.data;
         let blocks = data.start >> BLOCK_SHIFT..data.end >> BLOCK_SHIFT;
         let is_word =
             |off: u64| off.is_multiple_of(8) && off >= data.start - BLOCK_BYTES && off < data.end;
@@ -439,7 +456,7 @@ impl<'a> Lane<'a> {
             let run = Lane::run_of(word);
             let possible = match purpose {
                 Purpose::Inode { ino } | Purpose::Reclaim { ino, .. } => {
-                    ino < self.share.geometry.inodes
+                    ino < self.waits.geometry.inodes
                 }
                 Purpose::Subtree { slot: off, .. } | Purpose::Word { off } => is_word(off),
                 Purpose::Range { from, to, .. } => from <= to,
@@ -453,7 +470,7 @@ impl<'a> Lane<'a> {
 
     /// The inode of a record, settled or not.
     pub fn intent_ino(&self, record: u64) -> Ino {
-        let [_, kind, ino, index] = self.share.pm.read::<4>(self.record_off(record));
+        let [_, kind, ino, index] = self.waits.pm.read::<4>(self.record_off(record));
         match decode(kind, ino, index) {
             Some(
                 Purpose::Tree { ino, .. } | Purpose::Xattr { ino } | Purpose::Under { ino, .. },
@@ -478,19 +495,19 @@ impl<'a> Lane<'a> {
         } else {
             run.block << RUN_SHIFT | run.count
         };
-        self.share.pm.runtime().store(self.record_off(record), word);
+        self.waits.pm.runtime().store(self.record_off(record), word);
     }
 
     /// Marks a record as done with.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn settle(&self, record: u64) {
-        self.share.pm.runtime().store(self.record_off(record), 0);
+        self.waits.pm.runtime().store(self.record_off(record), 0);
     }
 
     /// Moves a record's cursor.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_cursor(&self, record: u64, cursor: u64) {
-        self.share
+        self.waits
             .pm
             .runtime()
             .store(IntentRaw::index.of(self.record_off(record)), cursor);
@@ -499,7 +516,7 @@ impl<'a> Lane<'a> {
     /// Forgets all records.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn clear_intents(&self) {
-        self.share
+        self.waits
             .pm
             .runtime()
             .store(LaneRaw::intents.of(self.line), 0);
@@ -507,8 +524,8 @@ impl<'a> Lane<'a> {
 
     /// The block that this lane has and nobody uses; it is marked as used.
     pub fn spare(&self) -> Option<u64> {
-        let block = self.share.pm.load(self.record_off(self.records()));
-        let data = &self.share.data;
+        let block = self.waits.pm.load(self.record_off(self.records()));
+        let data = &self.waits.data;
         (block != 0 && data.contains(&(block << BLOCK_SHIFT))).then_some(block)
     }
 
@@ -537,7 +554,7 @@ impl<'a> Lane<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_spare(&self, block: u64) {
         let off = self.record_off(self.records());
-        self.share.pm.runtime().store(off, block);
+        self.waits.pm.runtime().store(off, block);
     }
 
     /// Whether an open record names the spare block.
@@ -564,12 +581,12 @@ impl<'a> Lane<'a> {
     /// What its log says.
     pub fn scan(&self) -> Scan {
         let (log, entries) = self.log();
-        scan(&self.share.pm, log, entries)
+        scan(&self.waits.pm, log, entries)
     }
 
     /// The journal's part of this lane: first byte and number of entries.
     pub fn log(&self) -> (u64, u64) {
-        (self.log, self.share.geometry.lane_entries())
+        (self.log, self.waits.geometry.lane_entries())
     }
 }
 

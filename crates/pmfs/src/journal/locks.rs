@@ -13,6 +13,7 @@ use crate::journal::redo::Redo;
 use crate::journal::transaction::Sealed;
 use crate::share::member::{Began, Share};
 use crate::share::owner;
+use crate::share::waits::Waits;
 use crate::types::Ino;
 use pmfs_format::LockRaw;
 use std::cell::Cell;
@@ -24,7 +25,7 @@ const READ_TRIES: u32 = 8;
 
 /// The locks of one call, taken in table order, each once.
 pub(crate) struct LockSet<'a> {
-    share: &'a Share,
+    waits: Waits<'a>,
     lines: [u64; LOCKS_MAX],
     count: usize,
     changing: Cell<bool>,
@@ -38,16 +39,18 @@ pub(crate) struct LockSet<'a> {
 impl<'a> LockSet<'a> {
     /// Locks the inodes; waits as long as it takes.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn take(share: &'a Share, inos: &[Ino]) -> LockSet<'a> {
-        let locks = LockSet::acquire(share, inos, false);
+    pub fn take(waits: impl Into<Waits<'a>>, inos: &[Ino]) -> LockSet<'a> {
+        let locks = LockSet::acquire(waits.into(), inos, false);
         for &line in &locks.lines[..locks.count] {
             locks.meet(line);
         }
         locks
     }
 
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
-    fn acquire(share: &'a Share, inos: &[Ino], reads: bool) -> LockSet<'a> {
+    fn acquire(waits: Waits<'a>, inos: &[Ino], reads: bool) -> LockSet<'a> {
+        let share = waits.share;
         let mut lines = [u64::MAX; LOCKS_MAX];
         let mut count = 0;
         for &ino in inos {
@@ -59,10 +62,10 @@ impl<'a> LockSet<'a> {
         }
         lines[..count].sort_unstable();
         for &line in &lines[..count] {
-            owner::acquire(share, line);
+            owner::acquire(waits, line);
         }
         LockSet {
-            share,
+            waits,
             lines,
             count,
             changing: Cell::new(false),
@@ -75,17 +78,17 @@ impl<'a> LockSet<'a> {
     /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody may wait for it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_add(&mut self, ino: Ino) -> bool {
-        let line = line_of(self.share, ino);
+        let line = line_of(self.waits.share, ino);
         if self.lines[..self.count].contains(&line) {
             return true;
         }
-        if self.count == LOCKS_MAX || !owner::try_acquire(self.share, line) {
+        if self.count == LOCKS_MAX || !owner::try_acquire(self.waits.share, line) {
             return false;
         }
-        let debt = Debt::load(self.share, LockRaw::debt.of(line));
-        if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.share)) {
+        let debt = Debt::load(self.waits.share, LockRaw::debt.of(line));
+        if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.waits.share)) {
             // It would take another lane to pay that, and this call has one.
-            owner::release(self.share, line);
+            owner::release(self.waits.share, line);
             return false;
         }
         self.lines[self.count] = line;
@@ -101,28 +104,37 @@ impl<'a> LockSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn meet(&self, line: u64) {
-        let Some(debt) = Debt::load(self.share, LockRaw::debt.of(line)) else {
+        let Some(debt) = Debt::load(self.waits.share, LockRaw::debt.of(line)) else {
             return;
         };
         self.met.set(true);
-        if debt.is_paid(self.share) || planted!("bug-debt-unpaid") {
+        if debt.is_paid(self.waits.share) || planted!("bug-debt-unpaid") {
             return;
         }
-        let entry = debt.line(self.share);
+        let entry = debt.line(self.waits.share);
         if !debt.is_promise() {
-            self.share.pm.owe(entry);
-        } else if self.count > 1 || !self.share.pm.owe_promise(entry) {
-            promise::close_at(self.share, entry);
+            self.waits.share.pm.owe(entry);
+        } else if self.count > 1 || !self.waits.share.pm.owe_promise(entry) {
+            promise::close_at(self.waits, entry);
         }
     }
 
     /// What was met is durable, by a call that has no lane.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn settle(&self) {
-        let pm = &self.share.pm;
-        let lane = pm.owed_promise().map(|_| Lane::claim(self.share));
-        pm.settle_met();
-        if let Some(lane) = lane.filter(may_go) {
+        match self.waits.share.pm.owed_promise() {
+            Some(_) => self.settle_in_lane(),
+            None => self.waits.share.pm.settle_met(),
+        }
+    }
+
+    /// A promise is closed by who has its lane.
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn settle_in_lane(&self) {
+        let lane = Lane::claim(self.waits);
+        self.waits.share.pm.settle_met();
+        if may_go(&lane) {
             lane.give_back();
         }
     }
@@ -160,15 +172,16 @@ impl<'a> LockSet<'a> {
             return;
         }
         for &line in &self.lines[..self.count] {
-            self.share
+            self.waits
+                .share
                 .pm
                 .runtime()
                 .store(LockRaw::debt.of(line), debt.word());
         }
-        let entry = debt.line(self.share);
+        let entry = debt.line(self.waits.share);
         match debt.is_promise() {
-            true => self.share.pm.owe_own_promise(entry),
-            false => self.share.pm.owe_own(entry),
+            true => self.waits.share.pm.owe_own_promise(entry),
+            false => self.waits.share.pm.owe_own(entry),
         }
     }
 
@@ -177,7 +190,11 @@ impl<'a> LockSet<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     fn clear_debts(&self) {
         for &line in &self.lines[..self.count] {
-            self.share.pm.runtime().store(LockRaw::debt.of(line), 0);
+            self.waits
+                .share
+                .pm
+                .runtime()
+                .store(LockRaw::debt.of(line), 0);
         }
     }
 
@@ -202,7 +219,7 @@ impl<'a> LockSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn bump(&self, line: u64) {
-        let runtime = self.share.pm.runtime();
+        let runtime = self.waits.share.pm.runtime();
         runtime.store(
             LockRaw::sequence.of(line),
             runtime.load(LockRaw::sequence.of(line)) + 1,
@@ -213,8 +230,8 @@ impl<'a> LockSet<'a> {
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
         // What was met and not paid is the locks' again, and so is what this call owes itself.
-        let paid = !self.reads && !self.share.pm.leave_owed();
-        if self.share.gives_up(self.began) {
+        let paid = !self.reads && !self.waits.share.pm.leave_owed();
+        if self.waits.share.gives_up(self.began) {
             return;
         }
         if self.met.get() && paid {
@@ -224,7 +241,7 @@ impl Drop for LockSet<'_> {
             if self.changing.get() {
                 self.bump(line);
             }
-            owner::release(self.share, line);
+            owner::release(self.waits.share, line);
         }
     }
 }
@@ -257,50 +274,59 @@ pub(crate) fn line_of(share: &Share, ino: Ino) -> u64 {
 /// disturbed tries it takes the lock. `body` may see anything while a writer works, so its errors count
 /// only if nothing changed.
 #[inline]
-pub(crate) fn read<T>(share: &Share, ino: Ino, body: impl FnMut() -> Result<T>) -> Result<T> {
-    let line = line_of(share, ino);
-    look(share, line, || read_lock(share, ino), body).expect("a lock ends it")
+pub(crate) fn read<'a, T>(
+    waits: impl Into<Waits<'a>>,
+    ino: Ino,
+    body: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let waits = waits.into();
+    let line = line_of(&waits, ino);
+    look(waits.share, line, || read_lock(waits, ino), body).expect("a lock ends it")
 }
 
 /// As [`read`], but gives up after those tries: for a `body` that may take locks itself.
 #[inline]
-pub(crate) fn read_unlocked<T>(
-    share: &Share,
+pub(crate) fn read_unlocked<'a, T>(
+    waits: impl Into<Waits<'a>>,
     ino: Ino,
     body: impl FnMut() -> Result<T>,
 ) -> Option<Result<T>> {
+    let share = waits.into().share;
     look(share, line_of(share, ino), || None, body)
 }
 
 /// As [`read`], and `body` is told the inode's line.
 #[inline(always)]
-pub(crate) fn read_line<T>(
-    share: &Share,
+pub(crate) fn read_line<'a, T>(
+    waits: impl Into<Waits<'a>>,
     ino: Ino,
     mut body: impl FnMut(u64) -> Result<T>,
 ) -> Result<T> {
-    let line = line_of(share, ino);
-    look(share, line, || read_lock(share, ino), || body(line)).expect("a lock ends it")
+    let waits = waits.into();
+    let line = line_of(&waits, ino);
+    look(waits.share, line, || read_lock(waits, ino), || body(line)).expect("a lock ends it")
 }
 
-/// As [`read_line`], once, and without an answer where anything is not as it mostly is: then that is to be asked. What stands
-/// behind a copy here is short (see [`crate::share::counters::CountedRead`]).
+/// As [`read_line`], once: where somebody writes it answers `late`, of what `body` has read, if it
+/// has. Little stands behind a copy here (see [`crate::share::counters::CountedRead`]).
 #[inline(always)]
-pub(crate) fn read_line_at_once<T>(
+pub(crate) fn read_line_at_once<T, E>(
     share: &Share,
     ino: Ino,
-    body: impl FnOnce(u64) -> Option<T>,
-) -> Option<T> {
+    body: impl FnOnce(u64) -> std::result::Result<T, E>,
+    late: impl FnOnce(Option<T>) -> E,
+) -> std::result::Result<T, E> {
     let line = line_of(share, ino);
     let before = share.pm.load(LockRaw::sequence.of(line));
     if before & 1 == 1 {
-        return None;
+        return Err(late(None));
     }
     let answer = body(line)?;
     share.pm.acquire();
-    let undisturbed =
-        share.pm.load(LockRaw::sequence.of(line)) == before && share.pm.intact().is_ok();
-    undisturbed.then_some(answer)
+    match share.pm.load(LockRaw::sequence.of(line)) == before && share.pm.intact().is_ok() {
+        true => Ok(answer),
+        false => Err(late(Some(answer))),
+    }
 }
 
 /// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all of a read can be one function.
@@ -342,6 +368,6 @@ fn look<'a, T>(
 
 #[cold]
 #[inline(never)]
-fn read_lock(share: &Share, ino: Ino) -> Option<LockSet<'_>> {
-    Some(LockSet::acquire(share, &[ino], true))
+fn read_lock(waits: Waits<'_>, ino: Ino) -> Option<LockSet<'_>> {
+    Some(LockSet::acquire(waits, &[ino], true))
 }

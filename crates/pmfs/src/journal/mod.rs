@@ -1,5 +1,5 @@
-//! Lanes, in which a call logs what it changes in place and writes down what it is about to do to the bitmaps; and what becomes
-//! of both when it is cut off.
+//! Lanes: a call logs there what it changes in place, and writes down what it is about to do to the
+//! bitmaps. Recovery goes by both when the call is cut off.
 //!
 //! The right order compiles:
 //!

@@ -1,9 +1,10 @@
 //! Changes that are promised by their log and not closed
 //! (docs/adr/0017-promised-and-not-waited-for.md).
 //!
-//! Once a log of new words is durable ([`crate::journal::redo::Redo`]), its change is certain: the words are stored in place, and the call
-//! returns. Recovery makes the last transaction of a lane again if it is such a one, and also the one before it, if the last one was cut
-//! short: until the barrier of that one the words of the other need not be durable.
+//! Once a log of new words is durable ([`crate::journal::redo::Redo`]), its change is certain. The
+//! words are stored in place, and the call returns. Recovery makes the last transaction of a lane
+//! again if it is such a one, and also the one before it, if the last one was cut short: until the
+//! barrier of that one the words of the other need not be durable.
 //!
 //! - Whoever has the lane next flushes them, and makes them durable with its first barrier. Not the call that stored them: the locks that
 //!   it gives back would wait for the flush.
@@ -16,7 +17,7 @@ use crate::journal::lane::Lane;
 use crate::journal::log_entry::Header;
 use crate::medium::store::Store;
 use crate::persist::{Restore, promised_ranges};
-use crate::share::member::Share;
+use crate::share::waits::Waits;
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
 
@@ -55,8 +56,9 @@ pub(crate) fn note_own(store: &Store, debt: Debt, ranges: [(u64, u64); 2]) {
 /// Closes the promise whose last entry is at `entry`, durably. The caller has no lane.
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn close_at(share: &Share, entry: u64) {
-    let lane = Lane::claim_of(share, entry);
+pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
+    let share = waits.share;
+    let lane = Lane::claim_of(waits, entry);
     let header = Header::read(&share.pm, entry);
     if header.is_last_of_new() || header.kind() == KIND_COMMIT {
         let restore = Restore::new(&share.pm);
@@ -114,7 +116,7 @@ impl<'a> Lane<'a> {
     }
 
     /// What the last log promises in place, if this thread wrote it.
-    #[inline]
+    #[inline(always)]
     fn own(&self) -> Option<[(u64, u64); 2]> {
         let [key, word] = with(|thread| [0, 1].map(|at: usize| thread.promised[at].get()));
         let last = Debt::promised(self.number_of(self.last_entry()?), self.last_id())?;
@@ -143,9 +145,11 @@ impl<'a> Lane<'a> {
 
     /// Closes what the lanes have promised, and flushes what closed the last transaction of each: durable with the next fence. The caller has
     /// the pool to itself.
-    pub fn close_all(share: &'a Share) {
+    pub fn close_all(waits: impl Into<Waits<'a>>) {
+        let waits = waits.into();
+        let share = waits.share;
         let restore = Restore::new(&share.pm);
-        let lanes = (0..share.geometry.lanes).map(|index| Lane::at(share, index));
+        let lanes = (0..share.geometry.lanes).map(|index| Lane::at(waits, index));
         let lasts: Vec<(Lane<'_>, u64)> = lanes
             .filter_map(|lane| lane.last_entry().map(|last| (lane, last)))
             .collect();

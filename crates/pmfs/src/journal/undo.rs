@@ -1,4 +1,4 @@
-//! Undoing what a lane's log began, or making again what it promises: after power loss, and for the dead.
+//! Recovery of a log: undoing what it began, or making again what it promises.
 
 use crate::error::{Error, Result};
 use crate::journal::lane::Lane;

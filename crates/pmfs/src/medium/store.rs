@@ -1,4 +1,4 @@
-//! A pool's bytes and where everything stands among them: all that is known of it without asking who else has it.
+//! The bytes of a pool, and where everything stands in them. Other processes are unknown here.
 
 use crate::medium::geometry::Geometry;
 use crate::medium::sparse::Backed;

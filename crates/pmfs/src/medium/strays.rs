@@ -9,7 +9,7 @@ use pmfs_format::runtime::{GROUP_UNITS, STRAY_INODES};
 
 impl Store {
     /// Writes down, before it is stored, that `ino` gets a word that is not flushed.
-    #[inline]
+    #[inline(always)]
     pub fn note_stray(&self, ino: Ino) -> Noted {
         let slot = self.geometry.strays + ino / GROUP_UNITS * 8;
         let bit = 1 << (ino % GROUP_UNITS / STRAY_INODES);

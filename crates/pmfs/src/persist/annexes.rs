@@ -1,4 +1,4 @@
-//! Blocks of the pool that are as volatile as the runtime area: annexes of its tables, found by two levels of words
+//! Annexes: blocks that are as volatile as the runtime area, found by two levels of words
 //! (docs/adr/0061-annexes.md).
 
 use pmfs_format::BLOCK_BYTES;

@@ -1,13 +1,15 @@
 //! The ways to change persistent memory, each a method of a type (docs/design/consistency.md).
 //!
-//! Beside this module only [`crate::journal`] stores to the pool: [`Pm`] gives the rest of the crate loads, and
+//! [`Pm`] gives the rest of the crate loads. Only this module and [`crate::journal`] store to the
+//! pool, in four ways:
 //!
 //! 1. [`Pm::publish`] and [`Pm::publish_pair`]: one aligned 8- or 16-byte store, of something durable;
 //! 2. transactions, in [`crate::journal`]: ranges that they have logged, and no others;
 //! 3. [`Fresh`]: memory that nothing durable refers to yet;
 //! 4. [`Pm::stray_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
 //!
-//! The first, second and fourth are stores in place, and what others' transactions left owing is paid before them (the module `owed`).
+//! The first, second and fourth are stores in place. What others' transactions left owing is paid
+//! before them (the module `owed`).
 //!
 //! Volatile state in the runtime area goes through [`Runtime`], which can't reach anything else.
 //!

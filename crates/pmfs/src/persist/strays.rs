@@ -8,9 +8,9 @@ use super::Runtime;
 pub struct Noted(());
 
 impl Runtime<'_> {
-    /// Sets a bit of the word at `slot`: those that it stands for may have words that are not flushed. Most often
-    /// that is known.
-    #[inline]
+    /// Sets a bit of the word at `slot`: the inodes that it stands for may have words that are not
+    /// flushed. Mostly it is set already.
+    #[inline(always)]
     pub(crate) fn note(&self, slot: u64, bit: u64) -> Noted {
         if planted!("bug-stray-not-noted") {
             return Noted(());

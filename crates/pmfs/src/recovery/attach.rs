@@ -18,7 +18,6 @@ use pmem::slots::{Probe, Prober};
 use pmfs_format::SuperblockRaw;
 use pmfs_format::runtime::LAYOUT;
 use std::path::Path;
-use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// With more processes than this attached, one that comes asks about a part of them only.
@@ -28,7 +27,7 @@ const CROWD: usize = 64;
 ///
 /// # Errors
 /// Everything that can be wrong with a pool; see [`Error`].
-pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Arc<Pool>, RecoveryReport)> {
+pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
     let (mem, raw, health, geometry) = opened(path, options)?;
     let prober = Prober::open(path)?;
     let entry = attach::attach_lock_by(&prober)?;
@@ -45,7 +44,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Arc<Pool>, R
             pid: holder_pid(path),
         });
     };
-    let pool = joining(Pool::new(mem, raw, geometry, Some(prober), options));
+    let pool = Pool::new(mem, raw, geometry, Some(prober), options);
     let origin = Origin::File {
         path,
         others,
@@ -66,11 +65,11 @@ pub(crate) fn attach_after_exec(
     path: &Path,
     options: &OpenOptions,
     handed: &str,
-) -> Result<(Arc<Pool>, RecoveryReport)> {
+) -> Result<(Pool, RecoveryReport)> {
     let (mem, raw, _, geometry) = opened(path, options)?;
     let prober = Prober::open(path)?;
     let entry = attach::attach_lock_by(&prober)?;
-    let pool = joining(Pool::new(mem, raw, geometry, Some(prober), options));
+    let pool = Pool::new(mem, raw, geometry, Some(prober), options);
     pool.move_in(path, handed)?;
     // The last program's slot, for one.
     let undone = rescue::recover_dead(&pool)?;
@@ -79,14 +78,6 @@ pub(crate) fn attach_after_exec(
     let mut report = RecoveryReport::default();
     tell(&mut report, &undone);
     Ok((pool, report))
-}
-
-/// A pool that is about to be attached to: from here on the dead are cleaned up after through it.
-fn joining(pool: Pool) -> Arc<Pool> {
-    let pool = Arc::new(pool);
-    let rescue: Weak<Pool> = Arc::downgrade(&pool);
-    pool.rescue_by(rescue);
-    pool
 }
 
 fn opened(path: &Path, options: &OpenOptions) -> Result<(Pmem, SuperblockRaw, Health, Geometry)> {
@@ -120,14 +111,11 @@ fn tell(report: &mut RecoveryReport, undone: &Undone) {
 ///
 /// # Errors
 /// As [`attach`].
-pub(crate) fn attach_private(
-    mem: Pmem,
-    options: &OpenOptions,
-) -> Result<(Arc<Pool>, RecoveryReport)> {
+pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
     let mem = observed(mem, options);
     let (raw, health) = superblock::load(&mem)?;
     let geometry = Geometry::of(&raw, mem.len())?;
-    let pool = joining(Pool::new(mem, raw, geometry, None, options));
+    let pool = Pool::new(mem, raw, geometry, None, options);
     let report = enter(&pool, origin_of(options), health)?;
     Ok((pool, report))
 }
@@ -268,13 +256,13 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
             superblock::set_state(&restore, State::Active);
         }
     }
-    let mut undone = match attach::occupy(pool, path) {
+    let mut undone = match attach::occupy(pool.into(), path) {
         // All who had them are dead, and so is one who began to clean up.
         Err(Error::TooManyProcesses { .. }) if !others => {
             report = walk::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);
             superblock::set_run_record(&Restore::new(&pool.pm), record);
-            attach::occupy(pool, path)?
+            attach::occupy(pool.into(), path)?
         }
         taken => taken?,
     };

@@ -1,7 +1,8 @@
 //! Handing an attachment on: to a forked child, and to the program that a process becomes by exec
 //! (docs/adr/0026-fork-exec-threads.md).
 //!
-//! A successor gets a reference to all that the old one has, in a slot of its own ([`crate::share::inherit`]).
+//! A successor gets a reference to all that this process has open, in a slot of its own
+//! ([`crate::share::inherit`]).
 
 use crate::error::Result;
 use crate::open::file_lock::Owner;

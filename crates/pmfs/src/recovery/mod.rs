@@ -1,7 +1,8 @@
 //! What a process leaves that dies, and what a pool is left with by power loss.
 //!
-//! The lanes of the dead are undone, their intents settled, and only then their locks released, by [`crate::share::rescue`]
-//! (docs/adr/0023-barriers.md, docs/adr/0024-shared-volatile-state.md); after power loss [`walk`] makes the runtime area anew.
+//! [`crate::share::rescue`] decides who is dead. For those it has their lanes undone here, their
+//! intents settled, and then their locks released (docs/adr/0023-barriers.md,
+//! docs/adr/0024-shared-volatile-state.md). After power loss [`walk`] makes the runtime area anew.
 
 pub(crate) mod attach;
 pub(crate) mod inherit;
@@ -20,10 +21,19 @@ use crate::pool::Pool;
 use crate::settle::{self, tree_of};
 use crate::share::cleaning::{Dead, Rescue, Undone};
 use crate::share::header;
+use crate::share::member::Share;
 use crate::share::owner;
+use crate::share::waits::Member;
 use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::{Reference, Thing};
 use pmfs_format::LockRaw;
+
+impl Member for Pool {
+    #[inline(always)]
+    fn share(&self) -> &Share {
+        self
+    }
+}
 
 impl Rescue for Pool {
     fn clean(&self, dead: &[Dead]) -> Result<Undone> {

@@ -1,5 +1,5 @@
-//! Attaching to a pool, as far as it is a matter between processes: waiting for each other, telling runs apart, taking a
-//! slot (docs/adr/0030-first-and-last.md).
+//! Attaching as a matter between processes: the attach lock, telling runs apart, taking a slot
+//! (docs/adr/0030-first-and-last.md).
 
 use crate::error::{Error, Result};
 use crate::share::cleaning::Undone;
@@ -8,6 +8,7 @@ use crate::share::holder;
 use crate::share::lock_bytes::{BYTE_ATTACH, holder_pid};
 use crate::share::member::Share;
 use crate::share::rescue;
+use crate::share::waits::Waits;
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmfs_format::RunRecordRaw;
 use pmfs_format::runtime::LAYOUT;
@@ -54,7 +55,8 @@ pub(crate) fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
 }
 
 impl Share {
-    /// The attach lock, for one who is about to leave: whose program may have closed the prober's descriptor. `None`: there is no file.
+    /// The attach lock, for leaving: the program may have closed the prober's descriptor. `None`:
+    /// there is no file.
     ///
     /// # Errors
     /// As [`attach_lock`].
@@ -135,7 +137,8 @@ fn read_boot_id() -> [u8; 16] {
 }
 
 /// Takes a slot, if need be one that has become free by cleaning up after the dead, for which the last slot is kept.
-pub(crate) fn occupy(share: &Share, path: Option<&Path>) -> Result<Undone> {
+pub(crate) fn occupy(waits: Waits<'_>, path: Option<&Path>) -> Result<Undone> {
+    let share = waits.share;
     let mut undone = Undone::default();
     let usable = 0..share.geometry.slot_count - 1;
     let mut taken = share.take_slot(path, usable.clone(), false);
@@ -146,7 +149,7 @@ pub(crate) fn occupy(share: &Share, path: Option<&Path>) -> Result<Undone> {
         };
         share.mark_slot(kept.holder, 0);
         share.held_as.store(kept.holder);
-        undone = rescue::recover_dead(share)?;
+        undone = rescue::recover_dead(waits)?;
         taken = share.take_slot(path, usable, false);
         share.free_slot(kept.holder.slot);
     }

@@ -8,15 +8,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is done for the dead by the storeys above, who know what a call may have begun.
 pub(crate) trait Rescue: Send + Sync {
-    /// Undoes or finishes what the dead were doing, and gives back the locks that they held. Under the recovery lock; it takes locks of groups
-    /// alone. It may be repeated.
+    /// Undoes or finishes what the dead were doing, and gives back their locks. It runs under the
+    /// recovery lock, takes locks of groups alone, and may be repeated.
     ///
     /// # Errors
     /// Damage in what they left: their locks stay held.
     fn clean(&self, dead: &[Dead]) -> Result<Undone>;
 
-    /// Closes what a dead process held open, and lets its file locks go. The caller has the closing lock and no other. Answers how many unlinked
-    /// files went with it.
+    /// Closes what a dead process held open, and lets its file locks go. The caller has the closing
+    /// lock and no other. Answers how many unlinked files went with it.
     fn close(&self, slot: u64) -> u64;
 }
 

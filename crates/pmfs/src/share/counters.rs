@@ -91,6 +91,13 @@ const READS_KEPT: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct CountedRead(Option<u64>);
 
+impl CountedRead {
+    /// So many bytes are counted already.
+    pub(crate) fn of(bytes: u64) -> CountedRead {
+        CountedRead(Some(bytes))
+    }
+}
+
 impl Share {
     /// Counts a read of that many bytes, once.
     #[inline(always)]

@@ -4,15 +4,15 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::medium::store::Store;
 use crate::options::{OpenOptions, Stalled};
-use crate::share::cleaning::{Cleaning, Rescue};
+use crate::share::cleaning::Cleaning;
 use crate::share::company::Company;
 use crate::share::counting::Counting;
 use crate::share::holder::{AtomicHolder, Holder};
 use crate::share::traces::Traces;
 use pmem::slots::{ByteLock, Prober};
 use std::ops::Deref;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// One process's place in a pool that others may have, too.
 pub(crate) struct Share {
@@ -35,8 +35,6 @@ pub(crate) struct Share {
     pub traces: Traces,
     /// The locks whose life is ours: slot and pool.
     pub(super) locks: Mutex<Vec<ByteLock>>,
-    /// Set when it attaches: one who only looks at a pool cleans up after nobody.
-    rescue: OnceLock<Weak<dyn Rescue>>,
 }
 
 impl Deref for Share {
@@ -83,24 +81,12 @@ impl Share {
             company: Company::default(),
             traces: Traces::default(),
             locks: Mutex::new(Vec::new()),
-            rescue: OnceLock::new(),
         }
     }
 
     /// The store, of one who leaves.
     pub fn into_store(self) -> Store {
         self.store
-    }
-
-    /// From now on the dead are cleaned up after by `rescue`, for as long as it is there.
-    pub fn rescue_by(&self, rescue: Weak<dyn Rescue>) {
-        let set = self.rescue.set(rescue);
-        assert!(set.is_ok(), "a process attaches once");
-    }
-
-    /// What cleans up after the dead.
-    pub(super) fn rescue(&self) -> Option<Arc<dyn Rescue>> {
-        self.rescue.get()?.upgrade()
     }
 
     /// Who we are in it.

@@ -1,7 +1,7 @@
 //! What processes that have the pool open know of each other, and how the dead are found.
 //!
-//! [`member::Share`] is a process's place among them. What is to be done for one that died is asked of the storeys above,
-//! through [`cleaning::Rescue`].
+//! [`member::Share`] is a process's place among them. The storeys above do what is to be done for
+//! the dead, through [`cleaning::Rescue`].
 
 pub(crate) mod attach;
 pub(crate) mod cleaning;
@@ -21,3 +21,4 @@ pub(crate) mod rescue;
 pub(crate) mod slot;
 mod threads;
 pub(crate) mod traces;
+pub(crate) mod waits;

@@ -7,6 +7,7 @@ use crate::clock::now_ns;
 use crate::error::{Error, Result};
 use crate::share::member::Share;
 use crate::share::rescue;
+use crate::share::waits::Waits;
 use std::sync::atomic::Ordering;
 
 /// In so many calls a thread asks when somebody last looked.
@@ -18,41 +19,38 @@ const INTERVAL_NS: u64 = 4_000_000;
 const SLOTS: u64 = 32;
 
 #[cfg(feature = "record")]
-impl Share {
-    pub(crate) fn patrol(&self) {}
+fn patrol(_waits: Waits<'_>) {}
+
+/// Counts a call, and looks now and then. The caller holds nothing.
+#[cfg(not(feature = "record"))]
+#[inline]
+fn patrol(waits: Waits<'_>) {
+    let calls = pmem::thread::with(|thread| {
+        let calls = thread.begun.get() + 1;
+        thread.begun.set(calls);
+        calls
+    });
+    if calls.is_multiple_of(CALLS) {
+        look_if_due(waits);
+    }
 }
 
 #[cfg(not(feature = "record"))]
-impl Share {
-    /// Counts a call, and looks now and then. The caller holds nothing.
-    #[inline]
-    pub(crate) fn patrol(&self) {
-        let calls = pmem::thread::with(|thread| {
-            let calls = thread.begun.get() + 1;
-            thread.begun.set(calls);
-            calls
-        });
-        if calls.is_multiple_of(CALLS) {
-            self.look_if_due();
-        }
+#[cold]
+fn look_if_due(waits: Waits<'_>) {
+    if waits.prober.is_none() {
+        return;
     }
-
-    #[cold]
-    fn look_if_due(&self) {
-        if self.prober.is_none() {
-            return;
-        }
-        let now = now_ns();
-        let runtime = self.pm.runtime();
-        let word = pmfs_format::RuntimeHeaderRaw::looked_ns.of(self.geometry.header);
-        let last = runtime.load(word);
-        // After a reboot it may lie in the future.
-        if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {
-            return;
-        }
-        if self.meets_dead() {
-            let _ = rescue::recover_dead(self);
-        }
+    let now = now_ns();
+    let runtime = waits.pm.runtime();
+    let word = pmfs_format::RuntimeHeaderRaw::looked_ns.of(waits.geometry.header);
+    let last = runtime.load(word);
+    // After a reboot it may lie in the future.
+    if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {
+        return;
+    }
+    if waits.meets_dead() {
+        let _ = rescue::recover_dead(waits);
     }
 }
 
@@ -65,30 +63,31 @@ impl Share {
         let mut part = (0..count.min(SLOTS)).map(|at| marked[((start + at) % count) as usize]);
         part.any(|slot| self.slot_dead(slot))
     }
+}
 
-    /// Before a call that changes something, whose thread holds nothing.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`], [`Error::ShutDown`], or [`Error::Medium`].
-    #[inline]
-    pub(crate) fn writable(&self) -> Result<()> {
-        self.alive()?;
-        if self.unclosed.load(Ordering::Relaxed) {
-            self.close_for_the_dead();
-        }
-        self.patrol();
-        if self.is_read_only() {
-            return Err(Error::ReadOnly);
-        }
-        self.pm.intact()
+/// Before a call that changes something, whose thread holds nothing.
+///
+/// # Errors
+/// [`Error::ReadOnly`], [`Error::ShutDown`], or [`Error::Medium`].
+#[inline]
+pub(crate) fn writable<'a>(waits: impl Into<Waits<'a>>) -> Result<()> {
+    let waits = waits.into();
+    waits.alive()?;
+    if waits.unclosed.load(Ordering::Relaxed) {
+        close_for_the_dead(waits);
     }
+    patrol(waits);
+    if waits.is_read_only() {
+        return Err(Error::ReadOnly);
+    }
+    waits.pm.intact()
+}
 
-    /// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a lock, with
-    /// others held.
-    #[cold]
-    fn close_for_the_dead(&self) {
-        self.unclosed.store(false, Ordering::Relaxed);
-        // Damage in a dead one's log is not this call's: who needs the locks that stay held meets it.
-        let _ = rescue::recover_dead(self);
-    }
+/// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a lock, with
+/// others held.
+#[cold]
+fn close_for_the_dead(waits: Waits<'_>) {
+    waits.unclosed.store(false, Ordering::Relaxed);
+    // Damage in a dead one's log is not this call's: who needs the locks that stay held meets it.
+    let _ = rescue::recover_dead(waits);
 }

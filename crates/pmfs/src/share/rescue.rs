@@ -1,10 +1,11 @@
 //! Cleaning up after the dead, while others go on (docs/adr/0023-barriers.md,
 //! docs/adr/0024-shared-volatile-state.md).
 //!
-//! What they were doing is undone or finished under the recovery lock, for all of them together, by [`Rescue`]. That takes group
-//! locks alone, so whoever waits for a lock may do it, whatever locks it holds. What the dead held open is closed later, under the
-//! closing lock, by somebody who holds nothing: it takes the locks of inodes. Every step may be repeated: whoever finds a
-//! recoverer dead takes its lock over and starts again.
+//! [`Rescue`](crate::share::cleaning::Rescue) undoes or finishes what they were doing, under the recovery lock, for all of them
+//! together. It takes group locks alone, so a waiter may do it, whatever locks it holds. What the
+//! dead held open is closed later, under the closing lock, by a caller that holds nothing, because
+//! it takes the locks of inodes. Every step may be repeated: a recoverer that finds another one
+//! dead takes its lock over and starts again.
 
 use crate::error::Result;
 use crate::share::cleaning::{Dead, Undone};
@@ -13,6 +14,7 @@ use crate::share::header;
 use crate::share::holder::slot_of;
 use crate::share::member::{Began, Share};
 use crate::share::owner::{self, Held};
+use crate::share::waits::Waits;
 use pmfs_format::runtime::OWNER_WAITERS;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,33 +26,37 @@ pub(crate) fn cleaning(share: &Share) -> bool {
 
 /// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to the next call.
 #[cold]
-pub(crate) fn recover_if_dead(share: &Share, seen: u64) {
+pub(crate) fn recover_if_dead(waits: Waits<'_>, seen: u64) {
+    let share = waits.share;
     if cleaning(share) {
         return;
     }
     if share.owner_dead(seen) {
-        let _ = clean_dead(share);
+        let _ = clean_dead(waits);
         share.unclosed.store(true, Ordering::Relaxed);
     } else if owner::is_gone_thread(share, seen) {
         let _lock = RecoveryLock::take(share);
         let dead = [Dead::Thread(seen & !OWNER_WAITERS)];
-        let _ = clean(share, &dead);
+        let _ = clean(waits, &dead);
     }
 }
 
 /// Cleans up after a thread of this process that is known to be gone: nobody may be waiting for what it holds who could
 /// tell. The caller holds no lock.
 #[cold]
-pub(crate) fn clean_after_thread(share: &Share, tag: u64) {
+pub(crate) fn clean_after_thread<'a>(waits: impl Into<Waits<'a>>, tag: u64) {
+    let waits = waits.into();
+    let share = waits.share;
     let _lock = RecoveryLock::take(share);
     let dead = [Dead::Thread(share.holder().word_of(tag))];
-    let _ = clean(share, &dead);
+    let _ = clean(waits, &dead);
 }
 
 /// For waiters that are themselves cleaning up: takes the lock word from a dead holder. One that died since
 /// the cleaning began is cleaned up after first; the waiter then tries again.
 #[cold]
-pub(crate) fn take_over(share: &Share, off: u64, me: u64) -> bool {
+pub(crate) fn take_over(waits: Waits<'_>, off: u64, me: u64) -> bool {
+    let share = waits.share;
     if !cleaning(share) {
         return false;
     }
@@ -67,7 +73,7 @@ pub(crate) fn take_over(share: &Share, off: u64, me: u64) -> bool {
         Some(_) if owner::is_gone_thread(share, seen) => Dead::Thread(seen & !OWNER_WAITERS),
         _ => return false,
     };
-    let _ = clean(share, &[dead]);
+    let _ = clean(waits, &[dead]);
     false
 }
 
@@ -118,14 +124,13 @@ impl Drop for RecoveryLock<'_> {
 ///
 /// # Errors
 /// Damage in a dead lane: its locks then stay held.
-pub(crate) fn recover_dead(share: &Share) -> Result<Undone> {
-    let _closing = Held::new(share, header::closing_word(share));
+pub(crate) fn recover_dead<'a>(waits: impl Into<Waits<'a>>) -> Result<Undone> {
+    let waits = waits.into();
+    let share = waits.share;
+    let _closing = Held::new(waits, header::closing_word(share));
     let mut undone = Undone::default();
-    let Some(rescue) = share.rescue() else {
-        return Ok(undone);
-    };
     loop {
-        let (dead, done) = clean_dead(share)?;
+        let (dead, done) = clean_dead(waits)?;
         if dead.is_empty() {
             return Ok(undone);
         }
@@ -134,7 +139,7 @@ pub(crate) fn recover_dead(share: &Share) -> Result<Undone> {
             if planted!("bug-slot-freed-first") {
                 share.free_slot(slot);
             }
-            undone.orphans += rescue.close(slot);
+            undone.orphans += waits.rescue.close(slot);
             share.drop_lease_of(slot);
             share.free_slot(slot);
             share.count(Total::Recoveries, 1);
@@ -144,22 +149,21 @@ pub(crate) fn recover_dead(share: &Share) -> Result<Undone> {
 }
 
 /// Undoes, settles and unlocks what the dead left; answers whose slots still hold files open.
-fn clean_dead(share: &Share) -> Result<(Vec<u64>, Undone)> {
+fn clean_dead(waits: Waits<'_>) -> Result<(Vec<u64>, Undone)> {
+    let share = waits.share;
     let _lock = RecoveryLock::take(share);
     let slots = share.dead_slots();
     if slots.is_empty() {
         return Ok((slots, Undone::default()));
     }
     let dead: Vec<Dead> = slots.iter().map(|&slot| Dead::Slot(slot)).collect();
-    let undone = clean(share, &dead)?;
+    let undone = clean(waits, &dead)?;
     Ok((slots, undone))
 }
 
-/// These are cleaned up after, under the recovery lock: their locks are this thread's to take over meanwhile.
-fn clean(share: &Share, dead: &[Dead]) -> Result<Undone> {
-    share.cleaning.add(dead);
-    match share.rescue() {
-        Some(rescue) => rescue.clean(dead),
-        None => Ok(Undone::default()),
-    }
+/// Cleans up after these, under the recovery lock. Meanwhile their locks are this thread's to take
+/// over.
+fn clean(waits: Waits<'_>, dead: &[Dead]) -> Result<Undone> {
+    waits.cleaning.add(dead);
+    waits.rescue.clean(dead)
 }

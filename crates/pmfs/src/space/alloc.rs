@@ -1,4 +1,5 @@
-//! The allocator: what is free in the bitmaps is given to lanes. Where blocks come from, so that regions stay whole: [`search`].
+//! The allocator gives what is free in the bitmaps to lanes. [`search`] decides where blocks come
+//! from, so that regions stay whole.
 
 mod search;
 
@@ -8,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::line_of;
 use crate::medium::sparse::REGION as SPACED;
+use crate::share::waits::Waits;
 use crate::space::bitmap::{Bitmap, REGION};
 use crate::space::budget::Space;
 use crate::types::Run;
@@ -55,9 +57,9 @@ impl Space {
         purpose: Purpose,
     ) -> Result<Run> {
         if class == Class::Ordinary {
-            self.afford(wish.want)?;
+            self.afford(lane.waits(), wish.want)?;
         }
-        let map = Bitmap::blocks(self);
+        let map = Bitmap::blocks(lane.waits());
         let cursor = lane.block_cursor(zone).min(self.geometry.blocks - 1);
         for place in map.places(cursor, lane.block_cursor(zone.other()), wish, &self.hints) {
             let _held = map.lock(place.group() * GROUP_UNITS);
@@ -101,11 +103,16 @@ impl Space {
 
     /// Takes one block for what no tree has; `tell` writes down which one, under its group's lock, before its bit is set.
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn alloc_alone(&self, class: Class, tell: impl Fn(u64)) -> Option<u64> {
-        if class == Class::Ordinary && self.afford(1).is_err() {
+    pub(crate) fn alloc_alone(
+        &self,
+        waits: Waits<'_>,
+        class: Class,
+        tell: impl Fn(u64),
+    ) -> Option<u64> {
+        if class == Class::Ordinary && self.afford(waits, 1).is_err() {
             return None;
         }
-        let map = Bitmap::blocks(self);
+        let map = Bitmap::blocks(waits);
         let take = |run: Run| {
             tell(run.block);
             map.mark(run, true);
@@ -135,7 +142,7 @@ impl Space {
     /// [`Error::NoSpace`].
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn alloc_in(&self, lane: &Lane<'_>, region: u64, purpose: Purpose) -> Result<Run> {
-        let map = Bitmap::blocks(self);
+        let map = Bitmap::blocks(lane.waits());
         let _held = map.lock(region);
         let run = map.search(search::Place::Broken(region, 1), 1);
         let run = run.filter(|&run| self.has_space(run));
@@ -158,9 +165,9 @@ impl Space {
         purpose: Purpose,
     ) -> Result<Run> {
         if class == Class::Ordinary {
-            self.afford(want)?;
+            self.afford(lane.waits(), want)?;
         }
-        let map = Bitmap::blocks(self);
+        let map = Bitmap::blocks(lane.waits());
         for group in 0..map.group_count() {
             if map.group_free(group) < want {
                 continue;
@@ -190,9 +197,9 @@ impl Space {
         purpose: Purpose,
     ) -> Result<Run> {
         if class == Class::Ordinary {
-            self.afford(REGION)?;
+            self.afford(lane.waits(), REGION)?;
         }
-        let map = Bitmap::blocks(self);
+        let map = Bitmap::blocks(lane.waits());
         let groups = map.group_count();
         let cursor = lane.block_cursor(Zone::Data).min(self.geometry.blocks - 1);
         for step in 0..groups {
@@ -234,9 +241,9 @@ impl Space {
         purpose: impl Fn(u64) -> Purpose,
     ) -> Result<Run> {
         const GROUPS: u64 = FANOUT * FANOUT / GROUP_UNITS;
-        let map = Bitmap::blocks(self);
+        let map = Bitmap::blocks(lane.waits());
         if class == Class::Ordinary {
-            self.afford(FANOUT * FANOUT)?;
+            self.afford(lane.waits(), FANOUT * FANOUT)?;
         }
         let whole = |first: &u64| {
             (*first + GROUPS) * GROUP_UNITS <= self.geometry.blocks
@@ -276,7 +283,7 @@ impl Space {
         let mut run = Lane::run_of(word);
         lane.count_blocks(purpose, -(count.min(run.count) as i64));
         let left = run.count.saturating_sub(count);
-        let map = Bitmap::blocks(self);
+        let map = Bitmap::blocks(lane.waits());
         while run.count > left {
             let here = (GROUP_UNITS - run.block % GROUP_UNITS).min(run.count - left);
             let _held = map.lock(run.block);
@@ -301,7 +308,7 @@ impl Space {
     /// [`Error::NoInodes`].
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn alloc_ino(&self, lane: &Lane<'_>) -> Result<u64> {
-        let map = Bitmap::inodes(self);
+        let map = Bitmap::inodes(lane.waits());
         let groups = map.group_count();
         let cursor = lane.inode_cursor() % self.geometry.inodes;
         for step in 0..=groups {
@@ -353,10 +360,10 @@ impl Space {
     }
 
     /// Gives the spare blocks of all lanes back that nobody is in.
-    pub(crate) fn free_spares(&self) {
+    pub(crate) fn free_spares(&self, waits: Waits<'_>) {
         for index in 0..self.geometry.lanes {
-            if Lane::at(self, index).spare().is_some()
-                && let Some(lane) = Lane::try_claim(self, index)
+            if Lane::at(waits, index).spare().is_some()
+                && let Some(lane) = Lane::try_claim(waits, index)
             {
                 // Without room for a record it stays what it is.
                 let _ = self.free_spare(&lane);

@@ -8,9 +8,9 @@
 //! [`Lane::intend`]: crate::journal::lane::Lane::intend
 
 use crate::medium::geometry::BitmapPlace;
-use crate::share::member::Share;
 use crate::share::owner::Held;
 use crate::share::rescue;
+use crate::share::waits::Waits;
 use crate::types::{FreePages, Run};
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{GroupRaw, tree::FANOUT};
@@ -21,21 +21,25 @@ pub(crate) const REGION: u64 = 512;
 /// One of the two bitmaps.
 #[derive(Clone, Copy)]
 pub(crate) struct Bitmap<'a> {
-    pub(super) share: &'a Share,
+    pub(super) waits: Waits<'a>,
     pub(super) place: BitmapPlace,
 }
 
 impl<'a> Bitmap<'a> {
-    pub fn blocks(share: &'a Share) -> Bitmap<'a> {
+    pub fn blocks(waits: impl Into<Waits<'a>>) -> Bitmap<'a> {
+        let waits = waits.into();
+        let share = waits.share;
         Bitmap {
-            share,
+            waits,
             place: share.geometry.block_map,
         }
     }
 
-    pub fn inodes(share: &'a Share) -> Bitmap<'a> {
+    pub fn inodes(waits: impl Into<Waits<'a>>) -> Bitmap<'a> {
+        let waits = waits.into();
+        let share = waits.share;
         Bitmap {
-            share,
+            waits,
             place: share.geometry.inode_map,
         }
     }
@@ -51,8 +55,8 @@ impl<'a> Bitmap<'a> {
     /// Locks the group of `unit`.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lock(&self, unit: u64) -> Held<'a> {
-        let held = Held::new(self.share, self.group_line(unit / GROUP_UNITS));
-        if rescue::cleaning(self.share) && !planted!("bug-group-count-stale") {
+        let held = Held::new(self.waits, self.group_line(unit / GROUP_UNITS));
+        if rescue::cleaning(&self.waits) && !planted!("bug-group-count-stale") {
             // Its last holder may have died between a bit and the count.
             self.recount(unit / GROUP_UNITS);
         }
@@ -61,14 +65,14 @@ impl<'a> Bitmap<'a> {
 
     /// Free units of a group, at a glance.
     pub fn group_free(&self, group: u64) -> u64 {
-        self.share
+        self.waits
             .pm
             .load(GroupRaw::free.of(self.group_line(group)))
     }
 
     /// Whole free regions of a group, at a glance.
     pub fn group_regions(&self, group: u64) -> u64 {
-        self.share
+        self.waits
             .pm
             .load(GroupRaw::regions.of(self.group_line(group)))
     }
@@ -86,7 +90,7 @@ impl<'a> Bitmap<'a> {
     }
 
     pub fn is_set(&self, unit: u64) -> bool {
-        unit < self.place.units && self.share.pm.load(self.word_off(unit)) >> (unit % 64) & 1 == 1
+        unit < self.place.units && self.waits.pm.load(self.word_off(unit)) >> (unit % 64) & 1 == 1
     }
 
     /// Sets or clears a run inside one group, whose lock is held; adjusts its free count by the bits that
@@ -94,9 +98,9 @@ impl<'a> Bitmap<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark(&self, run: Run, set: bool) {
         if !set {
-            self.share.pm.settle_met();
+            self.waits.pm.settle_met();
         }
-        let runtime = self.share.pm.runtime();
+        let runtime = self.waits.pm.runtime();
         let (mut changed, mut whole) = (0, 0);
         let end = run.block + run.count;
         let mut unit = run.block;
@@ -126,7 +130,7 @@ impl<'a> Bitmap<'a> {
     /// Sets or clears units inside one region; answers how many were otherwise.
     #[cfg_attr(feature = "record", track_caller)]
     fn mark_in_region(&self, from: u64, to: u64, set: bool) -> u64 {
-        let runtime = self.share.pm.runtime();
+        let runtime = self.waits.pm.runtime();
         let (mut unit, mut changed) = (from, 0);
         while unit < to {
             let bits = (64 - unit % 64).min(to - unit);
@@ -147,7 +151,7 @@ impl<'a> Bitmap<'a> {
     pub(super) fn is_whole(&self, unit: u64) -> bool {
         let region = unit / REGION * REGION;
         region + REGION <= self.place.units
-            && self.share.pm.load(self.word_off(unit)) == 0
+            && self.waits.pm.load(self.word_off(unit)) == 0
             && self.region_used(region) == 0
     }
 
@@ -158,7 +162,7 @@ impl<'a> Bitmap<'a> {
             .regions(group)
             .map(|(region, to)| to - region - self.region_used_before(region, to))
             .sum();
-        let runtime = self.share.pm.runtime();
+        let runtime = self.waits.pm.runtime();
         let line = self.group_line(group);
         runtime.store(GroupRaw::free.of(line), free);
         runtime.store(GroupRaw::regions.of(line), self.count_regions(group));
@@ -210,7 +214,7 @@ impl<'a> Bitmap<'a> {
             .step_by(64)
             .map(|unit| {
                 let mask = u64::MAX >> (64 - (end - unit).min(64));
-                u64::from((self.share.pm.load(self.word_off(unit)) & mask).count_ones())
+                u64::from((self.waits.pm.load(self.word_off(unit)) & mask).count_ones())
             })
             .sum()
     }
@@ -219,7 +223,7 @@ impl<'a> Bitmap<'a> {
         (0..REGION / 64)
             .map(|word| {
                 u64::from(
-                    self.share
+                    self.waits
                         .pm
                         .load(self.word_off(region + word * 64))
                         .count_ones(),

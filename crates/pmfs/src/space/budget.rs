@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::share::member::Share;
+use crate::share::waits::Waits;
 use crate::space::bitmap::Bitmap;
 use crate::space::hints::Hints;
 use std::ops::Deref;
@@ -40,11 +41,11 @@ impl Space {
     }
 
     /// Checks that an ordinary call may take `want` blocks; the reserve is not for it.
-    pub(super) fn afford(&self, want: u64) -> Result<()> {
+    pub(super) fn afford(&self, waits: Waits<'_>, want: u64) -> Result<()> {
         if self.budget.fetch_sub(want as i64, Ordering::Relaxed) >= want as i64 {
             return Ok(());
         }
-        let free = Bitmap::blocks(self).free();
+        let free = Bitmap::blocks(waits).free();
         let spare = free.saturating_sub(self.geometry.reserve_blocks);
         // Others spend too: only a quarter is taken on trust until the next count, and so little that what
         // a few who counted long ago take amiss is not the whole reserve.

@@ -259,7 +259,7 @@ impl Pool {
             runtime.store(told_slot, slot);
             runtime.store(told_block, block);
         };
-        let Some(block) = self.alloc_alone(class, tell) else {
+        let Some(block) = self.alloc_alone(self.into(), class, tell) else {
             return false;
         };
         let off = block << BLOCK_SHIFT;

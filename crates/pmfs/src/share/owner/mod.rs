@@ -7,6 +7,7 @@ pub(crate) mod stalled;
 
 use crate::share::holder::{TAG_MASK, slot_of};
 use crate::share::member::{Began, Share};
+use crate::share::waits::Waits;
 use crate::share::{rescue, threads};
 use pmfs_format::runtime::OWNER_WAITERS;
 use std::time::{Duration, Instant};
@@ -77,6 +78,7 @@ impl protocol::Word for Place<'_> {
 /// A wait for an owner word: timed, and with an eye on its owner.
 struct Waiting<'a> {
     place: Place<'a>,
+    waits: Waits<'a>,
     me: u64,
     sleep: Duration,
     since: Instant,
@@ -91,7 +93,7 @@ impl protocol::Wait for Waiting<'_> {
     }
 
     fn take_over(&mut self) -> bool {
-        rescue::take_over(self.place.share, self.place.off, self.me)
+        rescue::take_over(self.waits, self.place.off, self.me)
     }
 
     fn sleep(&mut self, marked: u64) {
@@ -111,7 +113,7 @@ impl protocol::Wait for Waiting<'_> {
                 .cas(self.place.off, owner | OWNER_WAITERS, 0);
             return;
         }
-        rescue::recover_if_dead(share, owner);
+        rescue::recover_if_dead(self.waits, owner);
         if !self.told && self.since.elapsed() > wait_times::STALLED {
             self.told = true;
             stalled::tell(share, owner);
@@ -128,21 +130,26 @@ pub(crate) fn try_acquire(share: &Share, off: u64) -> bool {
 }
 
 /// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
-#[inline]
+#[inline(always)]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn acquire(share: &Share, off: u64) {
+pub(crate) fn acquire<'a>(waits: impl Into<Waits<'a>>, off: u64) {
+    let waits = waits.into();
+    let share = waits.share;
     let me = share.holder().word();
     let place = Place { share, off };
     if !protocol::try_acquire(&place, me) {
-        wait(place, me);
+        wait(waits, off, me);
     }
 }
 
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
-fn wait(place: Place<'_>, me: u64) {
+fn wait(waits: Waits<'_>, off: u64, me: u64) {
+    let share = waits.share;
+    let place = Place { share, off };
     let mut waiting = Waiting {
         place,
+        waits,
         me,
         sleep: wait_times::FIRST,
         since: Instant::now(),
@@ -169,9 +176,10 @@ pub(crate) struct Held<'a> {
 impl<'a> Held<'a> {
     /// Waits for the word at `off`.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn new(share: &'a Share, off: u64) -> Held<'a> {
-        acquire(share, off);
-        let began = Began::now();
+    pub fn new(waits: impl Into<Waits<'a>>, off: u64) -> Held<'a> {
+        let waits = waits.into();
+        acquire(waits, off);
+        let (share, began) = (waits.share, Began::now());
         Held { share, off, began }
     }
 }
@@ -236,7 +244,7 @@ mod tests {
                 THREADS.store(count + (1 << width), Ordering::Relaxed);
                 assert_ne!(tag_of_the_gone(), tag, "{width}");
                 assert!(!is_gone_thread(pool, word), "{width}");
-                rescue::recover_if_dead(pool, word);
+                rescue::recover_if_dead(pool.into(), word);
                 assert!(!try_acquire(pool, line), "{width}");
             }
             THREADS.store(u64::MAX - 1, Ordering::Relaxed);
@@ -323,6 +331,7 @@ mod tests {
         let looks = || {
             let mut waiting = Waiting {
                 place,
+                waits: pool.into(),
                 me: pool.holder().word(),
                 sleep: wait_times::FIRST,
                 since: Instant::now(),

@@ -171,7 +171,7 @@ impl<'a> Bitmap<'a> {
                 0 => 0,
                 units => {
                     let mask = u64::MAX >> (64 - units.min(64));
-                    !self.share.pm.load(self.word_off(unit)) & mask
+                    !self.waits.pm.load(self.word_off(unit)) & mask
                 }
             }
         };
@@ -253,7 +253,7 @@ impl<'a> Bitmap<'a> {
     pub(super) fn first_free(&self, from: u64, to: u64) -> Option<u64> {
         let mut unit = from;
         while unit < to {
-            let free = !self.share.pm.load(self.word_off(unit)) >> (unit % 64);
+            let free = !self.waits.pm.load(self.word_off(unit)) >> (unit % 64);
             if free != 0 {
                 let found = unit + free.trailing_zeros() as u64;
                 return (found < to).then_some(found);
@@ -267,7 +267,7 @@ impl<'a> Bitmap<'a> {
     fn free_run(&self, from: u64, to: u64) -> u64 {
         let mut unit = from;
         while unit < to {
-            let used = self.share.pm.load(self.word_off(unit)) >> (unit % 64);
+            let used = self.waits.pm.load(self.word_off(unit)) >> (unit % 64);
             if used != 0 {
                 return (unit + used.trailing_zeros() as u64).min(to) - from;
             }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::locks;
+use crate::journal::locks::{self, Glimpse};
 use crate::pool::Pool;
 use crate::share::counters::CountedRead;
 use crate::tree::Tree;
@@ -30,27 +30,24 @@ impl Pool {
             return Err(unlike());
         }
         self.alive().map_err(|_| unlike())?;
-        let body = |line| {
-            self.pages_are_clean(line, ino).map_err(|_| unlike())?;
-            let inode = Inode::live_file(self, ino).map_err(|_| unlike())?;
-            let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
-            if len == 0 || self.atime_due(&inode).is_some() {
-                return Err(unlike());
-            }
-            let found = inode.tree().byte(self, at, |off| self.pm.load(off));
-            let (off, _) = found
-                .filter(|&(_, bytes)| len <= bytes)
-                .ok_or_else(unlike)?;
-            self.count_read(Some(len));
-            let piece = &mut buffer[..len as usize];
-            match self.pm.copy_out(off, piece) {
-                Ok(()) => Ok(piece.len()),
-                Err(_) => Err(CountedRead::of(len)),
-            }
-        };
-        let late =
-            |read: Option<usize>| read.map_or_else(unlike, |len| CountedRead::of(len as u64));
-        locks::read_line_at_once(self, ino, body, late)
+        let glimpse = Glimpse::begin(self, ino).ok_or_else(unlike)?;
+        let clean = self.pages_are_clean(glimpse.line, ino);
+        clean.map_err(|_| unlike())?;
+        let inode = Inode::live_file(self, ino).map_err(|_| unlike())?;
+        let len = inode.size().saturating_sub(at).min(buffer.len() as u64);
+        if len == 0 || self.atime_due(&inode).is_some() {
+            return Err(unlike());
+        }
+        let found = inode.tree().byte(self, at, |off| self.pm.load(off));
+        let (off, _) = found
+            .filter(|&(_, bytes)| len <= bytes)
+            .ok_or_else(unlike)?;
+        self.count_read(Some(len));
+        let copied = self.pm.copy_out(off, &mut buffer[..len as usize]);
+        match copied.is_ok() && glimpse.is_true() {
+            true => Ok(len as usize),
+            false => Err(CountedRead::of(len)),
+        }
     }
 
     /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. They are counted

@@ -307,25 +307,34 @@ pub(crate) fn read_line<'a, T>(
     look(waits.share, line, || read_lock(waits, ino), || body(line)).expect("a lock ends it")
 }
 
-/// As [`read_line`], once: where somebody writes it answers `late`, of what `body` has read, if it
-/// has. Little stands behind a copy here (see [`crate::share::counters::CountedRead`]).
-#[inline(always)]
-pub(crate) fn read_line_at_once<T, E>(
-    share: &Share,
-    ino: Ino,
-    body: impl FnOnce(u64) -> std::result::Result<T, E>,
-    late: impl FnOnce(Option<T>) -> E,
-) -> std::result::Result<T, E> {
-    let line = line_of(share, ino);
-    let before = share.pm.load(LockRaw::sequence.of(line));
-    if before & 1 == 1 {
-        return Err(late(None));
+/// One try at a read without a lock, for a reader that begins another one itself.
+pub(crate) struct Glimpse<'a> {
+    share: &'a Share,
+    /// The inode's line.
+    pub line: u64,
+    before: u64,
+}
+
+impl<'a> Glimpse<'a> {
+    /// `None`: somebody writes.
+    #[inline(always)]
+    pub fn begin(share: &'a Share, ino: Ino) -> Option<Glimpse<'a>> {
+        let line = line_of(share, ino);
+        let before = share.pm.load(LockRaw::sequence.of(line));
+        (before & 1 == 0).then_some(Glimpse {
+            share,
+            line,
+            before,
+        })
     }
-    let answer = body(line)?;
-    share.pm.acquire();
-    match share.pm.load(LockRaw::sequence.of(line)) == before && share.pm.intact().is_ok() {
-        true => Ok(answer),
-        false => Err(late(Some(answer))),
+
+    /// Whether what was read since then is true: nobody has written, and the medium has not failed. Little stands
+    /// behind a copy here (see [`crate::share::counters::CountedRead`]).
+    #[inline(always)]
+    pub fn is_true(self) -> bool {
+        self.share.pm.acquire();
+        let now = self.share.pm.load(LockRaw::sequence.of(self.line));
+        now == self.before && self.share.pm.intact().is_ok()
     }
 }
 

@@ -244,13 +244,13 @@ on_media! {
 pub const OPEN_LINE_REFERENCES: u64 = 7;
 
 on_media! {
-    /// A line of the open table, which tells which process has which inode or open file: a thing's reference stands in
-    /// the line that its hash chooses, or in one behind it.
+    /// A line of the open table, which tells which process has which inode or open file: a thing's
+    /// reference stands in the line that its hash chooses, or in one behind it.
     pub struct OpenLineRaw[64] {
         /// Thing, slot plus one, and how often that process has it; 0: free.
         @ 0 references: [u64; OPEN_LINE_REFERENCES as usize],
-        /// Bit 0: something that belonged here had to go to the next line. Bit 1, of a thing's first line: a process has had it
-        /// by several references.
+        /// Bit 0: something that belonged here had to go to the next line. Bit 1, of a thing's
+        /// first line: a process has had it by several references.
         @ 56 notes: u64,
     }
 }

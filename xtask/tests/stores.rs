@@ -1,5 +1,6 @@
-//! Goal: the engine stores to the pool in the ways that `persist` and `journal` have, and in no other. Method: in the sources
-//! of its other modules, without tests, no storing method is called of a mapping, by that name or as `mem`.
+//! Goal: the engine stores to the pool in the ways that `persist` and `journal` have, and in no
+//! other. Method: in the sources of its other modules, without tests, no storing method is called
+//! of a mapping, by that name or as `mem`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -128,8 +128,8 @@ pub struct Mkfs {
     /// The most files that the pool can have [default: by size]
     #[arg(long, value_name = "N")]
     pub inodes: Option<u64>,
-    /// The open files, and half as many locks, for which tables have room before they take free space: 168 bytes
-    /// each, and a longer end of each program [default: by size]
+    /// The open files, and half as many locks, for which tables have room before they take free
+    /// space: 168 bytes each, and a longer end of each program [default: by size]
     #[arg(long, value_name = "N")]
     pub open_files: Option<u64>,
     /// Print the result as JSON
@@ -149,11 +149,12 @@ pub struct Mount {
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
     /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
-    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed (docs/EMULATION.md)
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed
+    /// (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
-    /// Protection of the pool against stray stores: auto (keys, where there are any), none, keys (protection keys), or
-    /// pages (mprotect around each change: slow, for comparison)
+    /// Protection of the pool against stray stores: auto (keys, where there are any), none, keys
+    /// (protection keys), or pages (mprotect around each change: slow, for comparison)
     #[arg(long, value_name = "HOW")]
     pub protect: Option<ProtectMode>,
     /// Stay in the foreground, with the log on stderr; Ctrl-C unmounts
@@ -211,11 +212,12 @@ pub struct Run {
     /// The pool file [default: of the mount that this directory is in, or the only one]
     #[arg(long, requires = "at")]
     pub pool: Option<PathBuf>,
-    /// The directory whose files are in the pool [default with --temp: a new one, which TMPDIR names]
+    /// The directory whose files are in the pool [default with --temp: a new one, which TMPDIR
+    /// names]
     #[arg(long, value_name = "DIR", requires = "which")]
     pub at: Option<PathBuf>,
-    /// Make a pool of this size for the run, and DIR if it is missing; both are removed after the last program. Space is
-    /// taken when it is used
+    /// Make a pool of this size for the run, and DIR if it is missing; both are removed after the
+    /// last program. Space is taken when it is used
     #[arg(long, value_name = "SIZE")]
     pub temp: Option<Size>,
     /// The directory for the pool of --temp [default: /dev/shm, memory]
@@ -228,15 +230,18 @@ pub struct Run {
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
     /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
-    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed (docs/EMULATION.md)
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed
+    /// (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
-    /// Stores to shared mappings reach the file with msync, all or nothing: after a crash the file is as of some msync.
-    /// Until then others don't see them; one process at a time may map a file so
+    /// Stores to shared mappings reach the file with msync, all or nothing: after a crash the file
+    /// is as of some msync. Until then others don't see them; one process at a time may map a file
+    /// so
     #[arg(long)]
     pub atomic_msync: bool,
-    /// Protection of the pool against stray stores of the programs: auto (keys, where there are any), none, keys
-    /// (protection keys), or pages (mprotect around each change: slow, for comparison)
+    /// Protection of the pool against stray stores of the programs: auto (keys, where there are
+    /// any), none, keys (protection keys), or pages (mprotect around each change: slow, for
+    /// comparison)
     #[arg(long, value_name = "HOW")]
     pub protect: Option<ProtectMode>,
     /// Do not mount: DIR, which need not exist, is a name for these programs alone
@@ -269,8 +274,8 @@ pub struct Fsck {
     /// Repair the findings; also -y, -a and -p, as fsck(8) asks for it
     #[arg(long, short = 'y', short_aliases = ['a', 'p'])]
     pub repair: bool,
-    /// Read every block first, and name the files with unreadable blocks; with --repair such blocks are replaced,
-    /// except those with bytes of files
+    /// Read every block first, and name the files with unreadable blocks; with --repair such blocks
+    /// are replaced, except those with bytes of files
     #[arg(long)]
     pub badblocks: bool,
     /// Only check (the default)

@@ -153,7 +153,8 @@ macro_rules! on_media {
 }
 pub(crate) use on_media;
 
-/// Asserts that fields of a structure are neighbours, in this order: code loads or stores them in one piece.
+/// Asserts that fields of a structure are neighbours, in this order: code loads or stores them in
+/// one piece.
 macro_rules! neighbours {
     ($of:ident: $last:ident) => {};
     ($of:ident: $one:ident, $next:ident $(, $rest:ident)*) => {

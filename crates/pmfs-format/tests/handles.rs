@@ -1,5 +1,6 @@
-//! Goal: a handle names the place of its field, so that code and `docs/FORMAT.md` can't differ. Method: words that are stored
-//! through handles are found in the fields of the structure that the same bytes are read as.
+//! Goal: a handle names the place of its field, so that code and `docs/FORMAT.md` can't differ.
+//! Method: words that are stored through handles are found in the fields of the structure that the
+//! same bytes are read as.
 
 use pmfs_format::{DentryRaw, InodeRaw, LockRaw, LogEntryRaw, SlotRaw, SuperblockRaw};
 use std::mem::offset_of;

@@ -1,4 +1,5 @@
-//! Opens a pool, says so, and has it until stdin ends: who holds a pool while something else is tried.
+//! Opens a pool, says so, and has it until stdin ends: who holds a pool while something else is
+//! tried.
 //!
 //!     cargo run -p pmfs --example holder -- POOL
 

@@ -1,4 +1,5 @@
-//! The engine's clock: the kernel's coarse one, as its file systems use, or steps for reproducible runs.
+//! The engine's clock: the kernel's coarse one, as its file systems use, or steps for reproducible
+//! runs.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use thiserror::Error;
 /// What an engine call answers.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call could not be done. As large as two words, with an answer of one too: so every call of the engine's answers in registers. What says
-/// more stands in a box; by then nobody is in a hurry.
+/// Why a call could not be done. As large as two words, with an answer of one too: so every call of
+/// the engine's answers in registers. What says more stands in a box; by then nobody is in a hurry.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -82,7 +82,8 @@ pub enum Error {
     /// The pool, or this handle on it, is read-only.
     #[error("read-only file system")]
     ReadOnly,
-    /// Programs have the file's blocks, or a mount's kernel has pages of it, mapped in a way that this can't stand beside.
+    /// Programs have the file's blocks, or a mount's kernel has pages of it, mapped in a way that
+    /// this can't stand beside.
     #[error("the file is mapped by others; it is free for this once they have unmapped it")]
     Mapped,
     /// A table is full, and the pool has no block for more of it.
@@ -132,8 +133,8 @@ pub enum Error {
         /// Layout of the runtime area that they use.
         theirs: u64,
     },
-    /// The kernel of another mount has pages of the file that programs below it have mapped. Calls wait for these
-    /// unless [`crate::Fs::tell_of_pages`] was called.
+    /// The kernel of another mount has pages of the file that programs below it have mapped. Calls
+    /// wait for these unless [`crate::Fs::tell_of_pages`] was called.
     #[error("pages of the file are mapped below another mount of the pool")]
     PagesElsewhere(Box<PagesInTheWay>),
     /// What stands on the medium can't be right.

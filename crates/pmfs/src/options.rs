@@ -15,7 +15,8 @@ pub struct MkfsOptions {
     pub sparse: bool,
     /// Inode numbers; `None` for two a block.
     pub inodes: Option<u64>,
-    /// Open files that the tables begin with room for, and half as many file locks; `None` for one for each 32 blocks, at most 131,072.
+    /// Open files that the tables begin with room for, and half as many file locks; `None` for one
+    /// for each 32 blocks, at most 131,072.
     pub open_files: Option<u64>,
     /// The pool's uuid; `None` for a random one.
     pub uuid: Option<[u8; 16]>,
@@ -29,8 +30,9 @@ pub struct MkfsOptions {
     pub clock: Clock,
 }
 
-/// What a process does that waits for another one which holds a lock of the pool for more than a second, in the middle of a
-/// call that takes microseconds: it was stopped (SIGSTOP, a debugger, a frozen container).
+/// What a process does that waits for another one which holds a lock of the pool for more than a
+/// second, in the middle of a call that takes microseconds: it was stopped (SIGSTOP, a debugger, a
+/// frozen container).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stalled {
     /// Wait until it goes on, and say so on stderr.
@@ -57,11 +59,12 @@ pub struct OpenOptions {
     pub map: MapOptions,
     /// Want the pool for this process alone: fails if anybody has it open, and lets nobody in.
     pub exclusive: bool,
-    /// Attach though the journal or the root directory is damaged, throwing away what can't be undone, and
-    /// trusting nothing of the runtime area: for fsck, which calls [`crate::Fs::repair`] next.
+    /// Attach though the journal or the root directory is damaged, throwing away what can't be
+    /// undone, and trusting nothing of the runtime area: for fsck, which calls
+    /// [`crate::Fs::repair`] next.
     pub repair: bool,
-    /// Open a pool that was left in use under another name since this machine was started: a copy of one in use, or a
-    /// device reached by another node. Safe only if whoever had it is gone.
+    /// Open a pool that was left in use under another name since this machine was started: a copy
+    /// of one in use, or a device reached by another node. Safe only if whoever had it is gone.
     pub adopt: bool,
     /// Open this file alone, and not another that has its name by now.
     pub only: Option<pmem::Identity>,
@@ -72,8 +75,8 @@ pub struct OpenOptions {
     /// Who is shown every access to the pool, from the first one on.
     #[cfg(feature = "record")]
     pub observer: Option<std::sync::Arc<dyn pmem::record::Observer>>,
-    /// For a mapping without a file: the machine was off since, so it is trusted if it was left clean, as a file
-    /// would be. Else it is rebuilt whatever it says of itself.
+    /// For a mapping without a file: the machine was off since, so it is trusted if it was left
+    /// clean, as a file would be. Else it is rebuilt whatever it says of itself.
     #[cfg(feature = "record")]
     pub rebooted: bool,
 }

@@ -1,8 +1,9 @@
-//! Settling a lane's records: for everything a call had in question, the trees say whose it is, and what is
-//! nobody's is freed. The end of a failed call, of an unlink, and of a dead thread's lane are one code.
+//! Settling a lane's records: for everything a call had in question, the trees say whose it is, and
+//! what is nobody's is freed. The end of a failed call, of an unlink, and of a dead thread's lane
+//! are one code.
 //!
-//! Where the medium fails, zeros stand for what can't be read, and would say that a block is nobody's: so nothing is freed by
-//! what was read then.
+//! Where the medium fails, zeros stand for what can't be read, and would say that a block is
+//! nobody's: so nothing is freed by what was read then.
 
 use crate::error::Result;
 use crate::inode::Inode;
@@ -25,16 +26,16 @@ impl Settle for Pool {
     }
 }
 
-/// Settles every record of the lane. A call settles between two swings if the second replaces nodes that the
-/// first has built: else they would be freed twice, by their own record and with the subtree. The caller holds
-/// the locks of the inodes that the records name. Damage met on the
-/// way leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
+/// Settles every record of the lane. A call settles between two swings if the second replaces nodes
+/// that the first has built: else they would be freed twice, by their own record and with the
+/// subtree. The caller holds the locks of the inodes that the records name. Damage met on the way
+/// leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
 pub(crate) fn settle(pool: &Pool, lane: &Lane<'_>) {
     settle_records(pool, lane, false);
 }
 
-/// As [`settle`], after a call that has put everything it allocated where it belongs: what it allocated need
-/// not be looked for.
+/// As [`settle`], after a call that has put everything it allocated where it belongs: what it
+/// allocated need not be looked for.
 pub(crate) fn settle_old(pool: &Pool, lane: &Lane<'_>) {
     settle_records(pool, lane, true);
 }
@@ -64,8 +65,8 @@ fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
     }
 }
 
-/// Frees those blocks of a run that are not what its purpose says. Of a run of leaves some may be in the tree
-/// and others not: a thread was killed between two pointers.
+/// Frees those blocks of a run that are not what its purpose says. Of a run of leaves some may be
+/// in the tree and others not: a thread was killed between two pointers.
 fn settle_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpose: Purpose) {
     while run.count > 0 {
         let Ok(used) = in_use(pool, run.block, purpose) else {
@@ -99,8 +100,8 @@ fn settle_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpo
     }
 }
 
-/// Whether a block is what its purpose says it was to be. What belongs to an inode that is neither linked nor
-/// open is not: a thread was killed while it made one.
+/// Whether a block is what its purpose says it was to be. What belongs to an inode that is neither
+/// linked nor open is not: a thread was killed while it made one.
 fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
     let dead = |ino| -> Result<bool> {
         Ok(ino != TABLE_INO && Inode::load(pool, ino)?.links == 0 && !pool.is_open(ino))
@@ -156,7 +157,8 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
     // Pairs with the CAS of an opener, who then looks at the links: one of the two sees the other.
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     let inode = Inode::load(pool, ino)?;
-    // A number given back already has nothing to free: its old words name blocks that are others' now.
+    // A number given back already has nothing to free: its old words name blocks that are others'
+    // now.
     let open = pool.is_open(ino) && !planted!("bug-orphan-reclaimed");
     pool.pm.intact()?;
     if inode.links > 0 || open || !Bitmap::inodes(pool).is_set(ino) {
@@ -261,8 +263,8 @@ pub(crate) fn intend_subtree(
     intend(lane, swing, (from, to), to)
 }
 
-/// As [`intend_subtree`], for all nodes of the old subtree from `from` on and the leaves before `kept`: the others
-/// stand in the new one too.
+/// As [`intend_subtree`], for all nodes of the old subtree from `from` on and the leaves before
+/// `kept`: the others stand in the new one too.
 ///
 /// # Errors
 /// As [`Lane::intend`].

@@ -10,8 +10,8 @@ pub type Ino = u64;
 /// The root directory's inode number. Number 1 is the inode table itself, 0 is never used.
 pub const ROOT_INO: Ino = 2;
 
-/// A name in the root of a mount that begins so and goes on with an inode's number in decimal means that inode, for root and for
-/// the mount's own user, whether or not it has a name.
+/// A name in the root of a mount that begins so and goes on with an inode's number in decimal means
+/// that inode, for root and for the mount's own user, whether or not it has a name.
 pub const INODE_NAME: &[u8] = {
     // Longer than any name that a file can have.
     const BYTES: usize = pmfs_format::directory::NAME_MAX + 1;
@@ -25,8 +25,9 @@ pub const INODE_NAME: &[u8] = {
     &NAME
 };
 
-/// An ioctl on a mount's descriptor of a file, for its owner and root: it is to stand for an open file of the pool, whose offset it
-/// then shares. Its argument: the open file's number, and where the descriptor's own offset is. `_IOW('P', 0xf6, u64[2])`.
+/// An ioctl on a mount's descriptor of a file, for its owner and root: it is to stand for an open
+/// file of the pool, whose offset it then shares. Its argument: the open file's number, and where
+/// the descriptor's own offset is. `_IOW('P', 0xf6, u64[2])`.
 pub const FOLLOW_REQUEST: u32 = 1 << 30 | 16 << 16 | (b'P' as u32) << 8 | 0xf6;
 
 /// File type bits of a mode (`S_IFMT` and friends), as in `stat(2)`.
@@ -90,8 +91,8 @@ impl Attr {
 pub struct NewNode {
     /// Permission bits as asked for; the call supplies the type.
     pub mode: u32,
-    /// Permission bits that are withheld, unless the directory has a default ACL, which then decides. Symbolic
-    /// links have all bits.
+    /// Permission bits that are withheld, unless the directory has a default ACL, which then
+    /// decides. Symbolic links have all bits.
     pub umask: u32,
     /// Owner.
     pub uid: u32,
@@ -99,8 +100,8 @@ pub struct NewNode {
     pub gid: u32,
 }
 
-/// What `setattr` is to change; `None` leaves a field alone. The size is one step, all others together a
-/// second; each happens wholly or not at all.
+/// What `setattr` is to change; `None` leaves a field alone. The size is one step, all others
+/// together a second; each happens wholly or not at all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttr {
     /// Permission bits (07777).
@@ -206,8 +207,8 @@ bitflags! {
         const CREATE = 1;
         /// Fail with ENODATA if it is not.
         const REPLACE = 2;
-        /// Of an access ACL: take away set-gid, as from one who is not in the file's group and has no
-        /// CAP_FSETID. The engine's own flag.
+        /// Of an access ACL: take away set-gid, as from one who is not in the file's group and has
+        /// no CAP_FSETID. The engine's own flag.
         const KILL_SGID = 1 << 16;
     }
 }
@@ -222,7 +223,8 @@ pub enum DataMode {
     Ordered,
 }
 
-/// When a file takes pages of 2 MiB that nobody asked for by fallocate: the page-size hint of the PMFS paper, section 3.
+/// When a file takes pages of 2 MiB that nobody asked for by fallocate: the page-size hint of the
+/// PMFS paper, section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LargePages {
     /// Not at all.
@@ -230,8 +232,8 @@ pub enum LargePages {
     /// Where it goes on to grow at 16 MiB and more, or is written 2 MiB at once.
     #[default]
     Grow,
-    /// Where it goes on to grow at 2 MiB and more; and where it was made longer by truncate, when a hole of 2 MiB is
-    /// first written to.
+    /// Where it goes on to grow at 2 MiB and more; and where it was made longer by truncate, when a
+    /// hole of 2 MiB is first written to.
     Always,
 }
 
@@ -265,7 +267,8 @@ impl AtimeMode {
 pub struct LockOwner {
     /// Of which kind.
     pub class: LockClass,
-    /// Tells owners of a class apart: of POSIX locks a process has one, 0, and a mount as many as it serves.
+    /// Tells owners of a class apart: of POSIX locks a process has one, 0, and a mount as many as
+    /// it serves.
     pub id: u64,
 }
 
@@ -362,8 +365,8 @@ pub struct PagesInTheWay {
     pub own: bool,
 }
 
-/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are counted in the
-/// smaller ones too.
+/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are
+/// counted in the smaller ones too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreePages {
     /// Of 4 KiB.

@@ -1,20 +1,23 @@
-//! Ageing: rounds of deleting and filling at 75 % full must leave the free space in whole 2 MiB regions, or a pool that has
-//! been in use for long has no large pages left to give.
+//! Ageing: rounds of deleting and filling at 75 % full must leave the free space in whole 2 MiB
+//! regions, or a pool that has been in use for long has no large pages left to give.
 //!
-//! **Sizes** are those of Impressions (Agrawal, Arpaci-Dusseau and Arpaci-Dusseau, Generating Realistic Impressions for
-//! File-System Benchmarking, FAST 2009, table 2), which fit the 4,000 file systems of Agrawal et al., A Five-Year Study of
-//! File-System Metadata, FAST 2007: lognormal, mu 9.48, sigma 2.46 (a median of 13 KiB; half of the bytes in files of more
-//! than 5 MiB), here up to a sixteenth of the pool.
+//! **Sizes** are those of Impressions (Agrawal, Arpaci-Dusseau and Arpaci-Dusseau, Generating
+//! Realistic Impressions for File-System Benchmarking, FAST 2009, table 2), which fit the 4,000
+//! file systems of Agrawal et al., A Five-Year Study of File-System Metadata, FAST 2007: lognormal,
+//! mu 9.48, sigma 2.46 (a median of 13 KiB; half of the bytes in files of more than 5 MiB), here up
+//! to a sixteenth of the pool.
 //!
-//! **A round** deletes files at random until half of the pool is used, then makes new ones until three quarters are. On the way
-//! some files are written over in part, appended to, cut short, and replaced by a new one of the same name. Files are written
-//! in pieces of 64 KiB, or 1 MiB for large ones, as programs do.
+//! **A round** deletes files at random until half of the pool is used, then makes new ones until
+//! three quarters are. On the way some files are written over in part, appended to, cut short, and
+//! replaced by a new one of the same name. Files are written in pieces of 64 KiB, or 1 MiB for
+//! large ones, as programs do.
 //!
-//! **A large file** that is written afterwards has as many large pages as in a fresh pool, but for its first 16 MiB; how fast it is
-//! copied through its blocks, beside one in a fresh pool, is told and not judged.
+//! **A large file** that is written afterwards has as many large pages as in a fresh pool, but for
+//! its first 16 MiB; how fast it is copied through its blocks, beside one in a fresh pool, is told
+//! and not judged.
 //!
-//! `PMFS_AGEING_ROUNDS` (100 in `make check-long`), `PMFS_AGEING_MIB` and `PMFS_AGEING_SEED` change what is tried, `PMFS_AGEING_DIR`
-//! where: a tmpfs with huge=always, say.
+//! `PMFS_AGEING_ROUNDS` (100 in `make check-long`), `PMFS_AGEING_MIB` and `PMFS_AGEING_SEED` change
+//! what is tried, `PMFS_AGEING_DIR` where: a tmpfs with huge=always, say.
 
 use pmfs::{Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
 use std::time::Instant;
@@ -28,8 +31,9 @@ const NODE: NewNode = NewNode {
 
 /// Blocks of 4 KiB in a region.
 const REGION: u64 = 512;
-/// What must be left in whole regions of what is free, in the mean of the rounds after the first tenth: a round
-/// in which much of what was in small blocks gives way to large files leaves gaps that the next ones fill.
+/// What must be left in whole regions of what is free, in the mean of the rounds after the first
+/// tenth: a round in which much of what was in small blocks gives way to large files leaves gaps
+/// that the next ones fill.
 const SHARE_MIN: f64 = 0.90;
 
 fn setting(name: &str, default: u64) -> u64 {

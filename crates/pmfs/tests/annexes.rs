@@ -1,5 +1,6 @@
-//! Goal: tables of open files and file locks that need more room than mkfs gave them get blocks of the pool, which it has again when all
-//! have left, or are dead. Method: many times what there is room for, by several instances; what is free before and after.
+//! Goal: tables of open files and file locks that need more room than mkfs gave them get blocks of
+//! the pool, which it has again when all have left, or are dead. Method: many times what there is
+//! room for, by several instances; what is free before and after.
 
 mod scratch;
 

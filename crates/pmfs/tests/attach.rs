@@ -1,5 +1,6 @@
-//! Goal: who may attach beside whom, and what they are told. Method: several instances in one process, each with a slot
-//! and locks of its own; pools that look like another build's or another name's.
+//! Goal: who may attach beside whom, and what they are told. Method: several instances in one
+//! process, each with a slot and locks of its own; pools that look like another build's or another
+//! name's.
 
 mod scratch;
 
@@ -54,8 +55,8 @@ fn last_closer() {
     third.close().unwrap();
 }
 
-/// A copy of a pool in use is another file with the same history: nobody can tell that it is not the same pool
-/// reached in another way, so it has to be said.
+/// A copy of a pool in use is another file with the same history: nobody can tell that it is not
+/// the same pool reached in another way, so it has to be said.
 #[test]
 fn a_copy_of_a_pool_in_use() {
     let bench = Scratch::new(4 << 20);
@@ -102,8 +103,8 @@ fn a_full_slot_table() {
     assert_eq!(open(&bench.path).unwrap().details().attached, 1);
 }
 
-/// The pool's file is cut short under two who have it: calls that need what is gone fail, with the cause, and nobody crashes
-/// or hangs.
+/// The pool's file is cut short under two who have it: calls that need what is gone fail, with the
+/// cause, and nobody crashes or hangs.
 #[test]
 fn a_pool_that_is_cut_short() {
     let bench = Scratch::new(16 << 20);
@@ -140,7 +141,8 @@ fn a_pool_that_is_cut_short() {
     assert!(error.to_string().contains("shorter"), "{error}");
 }
 
-/// The pool's file is deleted under two who have it: they go on with it, and who comes next finds none.
+/// The pool's file is deleted under two who have it: they go on with it, and who comes next finds
+/// none.
 #[test]
 fn a_pool_that_is_deleted() {
     let bench = Scratch::new(4 << 20);
@@ -178,8 +180,8 @@ fn a_full_table_of_open_files() {
     fs.close().unwrap();
 }
 
-/// A child that is forked at the moment in which a lock is taken has a copy of it until it becomes another program: on a closed
-/// pool such a lock is nobody's.
+/// A child that is forked at the moment in which a lock is taken has a copy of it until it becomes
+/// another program: on a closed pool such a lock is nobody's.
 #[test]
 fn a_lock_that_outlives_its_holder() {
     use pmfs_format::superblock::{STATE_ACTIVE, STATE_OFFSET};

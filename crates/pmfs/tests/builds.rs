@@ -1,6 +1,6 @@
-//! Goal: a build whose tables stand elsewhere never shares a pool with this one: whoever comes second is told what to do, and
-//! has the pool when the first is gone, cleanly or not. Method: the engine is built once more, with another layout, and
-//! both take turns.
+//! Goal: a build whose tables stand elsewhere never shares a pool with this one: whoever comes
+//! second is told what to do, and has the pool when the first is gone, cleanly or not. Method: the
+//! engine is built once more, with another layout, and both take turns.
 
 mod scratch;
 

@@ -1,6 +1,7 @@
-//! Goal: a pool reached in two ways is shared, or refused; there are never two first openers. Method: namespaces of mounts and PIDs, as
-//! containers have them: the same file by a bind mount, and the same bytes by overlayfs, through which locks don't meet. Takes
-//! root; this program executed again is who lives inside.
+//! Goal: a pool reached in two ways is shared, or refused; there are never two first openers.
+//! Method: namespaces of mounts and PIDs, as containers have them: the same file by a bind mount,
+//! and the same bytes by overlayfs, through which locks don't meet. Takes root; this program
+//! executed again is who lives inside.
 
 use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
 use std::fs::File;
@@ -46,7 +47,8 @@ struct Container {
 }
 
 impl Container {
-    /// A process in namespaces of its own (mounts, PIDs), made ready by `script`, that opens `pool`.
+    /// A process in namespaces of its own (mounts, PIDs), made ready by `script`, that opens
+    /// `pool`.
     fn start(script: &str, pool: &Path) -> Container {
         let program = std::env::current_exe().unwrap();
         let script = format!("{script}\nexec \"$0\" --exact inside --nocapture");
@@ -154,8 +156,8 @@ fn the_same_bytes() {
     fs.close().unwrap();
 }
 
-/// Opens and closes the pool as it is seen here again and again, for some seconds; tells how often it was in, and stops if
-/// somebody else was in at the same time.
+/// Opens and closes the pool as it is seen here again and again, for some seconds; tells how often
+/// it was in, and stops if somebody else was in at the same time.
 #[test]
 fn in_and_out() {
     let Ok(pool) = std::env::var(RACED) else {

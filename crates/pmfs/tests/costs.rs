@@ -1,7 +1,7 @@
-//! Goal: what each call logs, flushes and waits for is counted and bounded; a change that makes one dearer
-//! fails here, and `docs/SEMANTICS.md` shows the same numbers.
-//! Method: pmem's counters around single calls on a warm pool, which is closed by page permissions, so that windows are counted on any
-//! machine. `PMFS_WRITE_DOCS=1` writes the table.
+//! Goal: what each call logs, flushes and waits for is counted and bounded; a change that makes one
+//! dearer fails here, and `docs/SEMANTICS.md` shows the same numbers. Method: pmem's counters
+//! around single calls on a warm pool, which is closed by page permissions, so that windows are
+//! counted on any machine. `PMFS_WRITE_DOCS=1` writes the table.
 
 mod scratch;
 
@@ -12,7 +12,8 @@ use pmfs::{
 };
 use scratch::{NODE, Scratch};
 
-/// Bounds: bytes logged and barriers. The paper's table 3 allows touch 512, mkdir 320, mv 384 bytes.
+/// Bounds: bytes logged and barriers. The paper's table 3 allows touch 512, mkdir 320, mv 384
+/// bytes.
 struct Cost {
     name: &'static str,
     logged_max: u64,

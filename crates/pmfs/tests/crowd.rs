@@ -1,5 +1,6 @@
-//! Goal: 1,200 processes want one pool: as many as there are slots get in and work, the others are told at once; killed all
-//! together they leave nothing. Method: this program executed so many times.
+//! Goal: 1,200 processes want one pool: as many as there are slots get in and work, the others are
+//! told at once; killed all together they leave nothing. Method: this program executed so many
+//! times.
 
 use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
 use std::io::{BufRead, BufReader, Read};

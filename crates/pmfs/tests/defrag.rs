@@ -1,5 +1,5 @@
-//! Defragmenting: small leaves become large ones, sparse regions become whole, and nothing that is seen changes; also while
-//! others write.
+//! Defragmenting: small leaves become large ones, sparse regions become whole, and nothing that is
+//! seen changes; also while others write.
 
 mod scratch;
 
@@ -111,7 +111,8 @@ fn who_has_it_mapped_is_not_disturbed() {
     fs.pin(one, true).unwrap();
     let before = fs.blocks(one, 0, LARGE, 0).unwrap();
     assert_eq!(fs.merge(one, 0).unwrap(), Merged::Busy);
-    // Once as a file to be merged, and once more if it has blocks in a region that is to be emptied.
+    // Once as a file to be merged, and once more if it has blocks in a region that is to be
+    // emptied.
     assert!((1..=2).contains(&run(&fs).busy));
     assert_eq!(fs.blocks(one, 0, LARGE, 0).unwrap(), before);
     fs.unpin(one).unwrap();

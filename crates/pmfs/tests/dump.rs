@@ -1,5 +1,6 @@
-//! Goal: a dump shows damage and never panics, and never goes on without end. Method: bytes of a small pool's
-//! used blocks are overwritten at random, in structures more than in data, and everything is dumped.
+//! Goal: a dump shows damage and never panics, and never goes on without end. Method: bytes of a
+//! small pool's used blocks are overwritten at random, in structures more than in data, and
+//! everything is dumped.
 
 use pmfs::dump::{Dumped, Part, Value, dump_superblocks};
 use pmfs::{Fs, Look, MkfsOptions, NewNode, OpenOptions, ROOT_INO};

@@ -1,5 +1,5 @@
-//! A pool whose medium is emulated: what calls are charged is what pmem's counters have of them, all who have the pool share its
-//! bandwidth, and it is left as clean as any other.
+//! A pool whose medium is emulated: what calls are charged is what pmem's counters have of them,
+//! all who have the pool share its bandwidth, and it is left as clean as any other.
 
 use std::path::Path;
 

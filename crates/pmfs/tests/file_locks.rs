@@ -1,5 +1,6 @@
-//! Goal: file locks of all kinds exclude as those of Linux do, whichever instance of the pool they come through, and end
-//! with their owner. Method: random requests against a model that knows the owner of every byte; waits in threads.
+//! Goal: file locks of all kinds exclude as those of Linux do, whichever instance of the pool they
+//! come through, and end with their owner. Method: random requests against a model that knows the
+//! owner of every byte; waits in threads.
 
 mod scratch;
 
@@ -54,8 +55,8 @@ impl Random {
 /// Who has each byte, and how.
 type Bytes = Vec<Vec<(usize, LockKind)>>;
 
-/// Owners, each with the instance that it comes through. The last has the number of the third, in the other instance:
-/// another owner.
+/// Owners, each with the instance that it comes through. The last has the number of the third, in
+/// the other instance: another owner.
 const OWNERS: [(usize, LockOwner); 6] = [
     (0, owner(LockClass::Posix, 0)),
     (1, owner(LockClass::Posix, 0)),
@@ -82,7 +83,8 @@ fn request(random: &mut Random) -> (usize, LockKind, LockRange) {
     (who, kind, range)
 }
 
-/// Two instances, several owners in each; each step is compared, and then what each owner would meet.
+/// Two instances, several owners in each; each step is compared, and then what each owner would
+/// meet.
 #[test]
 fn a_model_of_bytes() {
     let seed = std::env::var("PMFS_LOCK_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
@@ -206,7 +208,8 @@ fn a_wait_is_interrupted() {
     assert_eq!((conflict.range, conflict.pid), (range(3, 9), 1));
 }
 
-/// Three owners in a circle, on three files: one of them is told, and the others go on when it gives up.
+/// Three owners in a circle, on three files: one of them is told, and the others go on when it
+/// gives up.
 #[test]
 fn circles_are_found() {
     let bench = bench();
@@ -244,7 +247,8 @@ fn circles_are_found() {
     assert_eq!(instances[0].details().file_locks, 0);
 }
 
-/// A full table in a full pool refuses, and loses nothing; giving up a part of a lock is never refused.
+/// A full table in a full pool refuses, and loses nothing; giving up a part of a lock is never
+/// refused.
 #[test]
 fn a_full_table() {
     let bench = bench();
@@ -271,7 +275,8 @@ fn a_full_table() {
         }
     }
     assert!(count > 30);
-    // What splits a lock needs a record: some are kept for that, and then blocks of the reserve are taken.
+    // What splits a lock needs a record: some are kept for that, and then blocks of the reserve are
+    // taken.
     for at in 0..count {
         first
             .unlock(ino, POSIX, range(at * 4 + 1, at * 4 + 1))

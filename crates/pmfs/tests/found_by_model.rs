@@ -34,7 +34,8 @@ fn assert_holds(fs: &Fs, file: Ino, at: u64, data: &[u8]) {
     assert!(buffer == data, "other bytes than were written");
 }
 
-/// The root word was not read again after its leaf had been marked written: the first block was lost.
+/// The root word was not read again after its leaf had been marked written: the first block was
+/// lost.
 #[test]
 fn an_append_fills_an_allocated_block_and_goes_on() {
     with_file(16 << 20, DataMode::Atomic, |fs, file| {
@@ -45,7 +46,8 @@ fn an_append_fills_an_allocated_block_and_goes_on() {
     });
 }
 
-/// As above, in place: the old block, already freed, came back into the tree, and the new one leaked.
+/// As above, in place: the old block, already freed, came back into the tree, and the new one
+/// leaked.
 #[test]
 fn an_ordered_overwrite_fills_the_only_block_and_goes_on() {
     with_file(16 << 20, DataMode::Ordered, |fs, file| {
@@ -72,7 +74,8 @@ fn a_small_pool_zeroes_and_allocates_a_megabyte() {
     });
 }
 
-/// A lookup that found the old inode just before a rename took its name answered that there was none.
+/// A lookup that found the old inode just before a rename took its name answered that there was
+/// none.
 #[test]
 fn a_name_that_is_renamed_over_is_never_missing() {
     const TIMES: u32 = 20_000;

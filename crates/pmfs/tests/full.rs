@@ -1,4 +1,5 @@
-//! A full pool: no space, no loss, and every call that makes room succeeds. Emptied, it is as it was.
+//! A full pool: no space, no loss, and every call that makes room succeeds. Emptied, it is as it
+//! was.
 
 mod scratch;
 

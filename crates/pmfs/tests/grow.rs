@@ -1,6 +1,6 @@
-//! Goal: a grown pool has its files and the new room; growing that is cut short leaves the pool as before or as
-//! after. Method: the model's own check after each growing; every combination of torn superblock lines. (Kills
-//! after each barrier are in the command's tests.)
+//! Goal: a grown pool has its files and the new room; growing that is cut short leaves the pool as
+//! before or as after. Method: the model's own check after each growing; every combination of torn
+//! superblock lines. (Kills after each barrier are in the command's tests.)
 
 use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, grow};
 use std::path::Path;
@@ -108,8 +108,9 @@ fn what_can_not_be_is_refused() {
     verify(&path, 0);
 }
 
-/// The 256 bytes of block 0 are four lines, each of which power loss may leave old or new; the copy at the end
-/// is whole by then. The first growing is from mkfs's layout, the second from a grown one.
+/// The 256 bytes of block 0 are four lines, each of which power loss may leave old or new; the copy
+/// at the end is whole by then. The first growing is from mkfs's layout, the second from a grown
+/// one.
 #[test]
 fn torn_superblocks() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
-//! Goal: what `load` makes is what `save` saw, and nothing that has been tampered with makes a pool.
-//! Method: a small pool with all kinds of files, saved once; each bit of every structure of the stream and some
-//! of its content flipped, the stream cut at each structure's ends and between, runs left out, doubled, swapped.
+//! Goal: what `load` makes is what `save` saw, and nothing that has been tampered with makes a
+//! pool. Method: a small pool with all kinds of files, saved once; each bit of every structure of
+//! the stream and some of its content flipped, the stream cut at each structure's ends and between,
+//! runs left out, doubled, swapped.
 
 use pmfs::{Error, Fs, LoadOptions, MkfsOptions, NewNode, OpenOptions, ROOT_INO, load};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Goal: what a process has open in a pool goes over fork and exec as POSIX says, and a child that was not prepared does no
-//! harm. Method: real forks, and this program executed again.
+//! Goal: what a process has open in a pool goes over fork and exec as POSIX says, and a child that
+//! was not prepared does no harm. Method: real forks, and this program executed again.
 
 mod scratch;
 
@@ -132,7 +132,8 @@ fn the_last_one_ends_the_file() {
         .unwrap();
     fs.dup_file(file).unwrap();
     let prepared = std::cell::Cell::new(Some(fs.before_fork().unwrap()));
-    // The parent closes first, as far as the pool is concerned: a reference of the child's is there already.
+    // The parent closes first, as far as the pool is concerned: a reference of the child's is there
+    // already.
     fs.close_file(file).unwrap();
     fs.close_file(file).unwrap();
     assert!(matches!(fs.close_file(file), Err(Error::NotOpen)));

@@ -1,6 +1,7 @@
-//! Goal: whoever touches the content of a file of which a mount's kernel has pages gets these back first, and nobody else waits.
-//! Method: doubles of mounts: an attachment of their own, a "kernel" with one page of the file, and a thread that gives it back
-//! when it is asked, as the mount's revoker does.
+//! Goal: whoever touches the content of a file of which a mount's kernel has pages gets these back
+//! first, and nobody else waits. Method: doubles of mounts: an attachment of their own, a "kernel"
+//! with one page of the file, and a thread that gives it back when it is asked, as the mount's
+//! revoker does.
 
 mod scratch;
 
@@ -200,7 +201,8 @@ fn file(fs: &Fs, name: &[u8], len: usize) -> Ino {
     ino
 }
 
-/// Every call on the content sees what the program has stored; those that look at other things do not ask for pages.
+/// Every call on the content sees what the program has stored; those that look at other things do
+/// not ask for pages.
 #[test]
 fn each_call_gets_pages_back_first() {
     let bench = bench();
@@ -257,8 +259,8 @@ fn each_call_gets_pages_back_first() {
     end(&bench, fs);
 }
 
-/// Clean pages are in the way of changes only, and several mounts may have them; once one of them opens the file for writing
-/// it has them alone.
+/// Clean pages are in the way of changes only, and several mounts may have them; once one of them
+/// opens the file for writing it has them alone.
 #[test]
 fn clean_pages_stand_side_by_side() {
     let bench = bench();
@@ -305,7 +307,8 @@ fn what_is_ones_own_is_not_in_the_way() {
     end(&bench, fs);
 }
 
-/// Two mounts and a library user count in one page; no step is lost. Both mounts ask each other all the time.
+/// Two mounts and a library user count in one page; no step is lost. Both mounts ask each other all
+/// the time.
 #[test]
 fn counting_together() {
     const STEPS: u64 = 300;
@@ -415,7 +418,8 @@ fn records_end_with_their_mount() {
     end(&bench, fs);
 }
 
-/// A record whose slot is nobody's is told of by a check. Method: the slot's first word, its state, in the pool's file.
+/// A record whose slot is nobody's is told of by a check. Method: the slot's first word, its state,
+/// in the pool's file.
 #[test]
 fn a_record_in_vain_is_found() {
     let bench = bench();

@@ -1,5 +1,5 @@
-//! Goal: who leaves a pool leaves nothing in the tables that all share. Method: for each table, an instance that puts
-//! something there and closes the pool, and another one that looks.
+//! Goal: who leaves a pool leaves nothing in the tables that all share. Method: for each table, an
+//! instance that puts something there and closes the pool, and another one that looks.
 
 mod scratch;
 

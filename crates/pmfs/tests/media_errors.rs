@@ -1,5 +1,5 @@
-//! Media errors: a page that can't be read costs what stands in it, and nothing else; given anew, it can be repaired. (With errors
-//! of memory as the kernel makes them: tests/media/badblocks.py.)
+//! Media errors: a page that can't be read costs what stands in it, and nothing else; given anew,
+//! it can be repaired. (With errors of memory as the kernel makes them: tests/media/badblocks.py.)
 
 mod scratch;
 
@@ -109,8 +109,8 @@ fn bad_blocks_are_found_and_named() {
     assert!(what.contains(&"free space") && what.len() == 3, "{what:?}");
 }
 
-/// What was to be logged can't be read: nothing of the call is done, nothing is logged that would be damage if it were undone, and
-/// whoever comes next finds the pool as it was.
+/// What was to be logged can't be read: nothing of the call is done, nothing is logged that would
+/// be damage if it were undone, and whoever comes next finds the pool as it was.
 #[test]
 fn a_bad_page_under_a_transaction_changes_nothing() {
     let (_dir, path) = pool();
@@ -153,7 +153,8 @@ fn a_pool_that_was_cut_takes_no_more() {
     assert_eq!(errno(made), Some(EIO));
 }
 
-/// Tables that are made anew don't lack what can't be read: nobody gets the pool, or its blocks would be taken for free.
+/// Tables that are made anew don't lack what can't be read: nobody gets the pool, or its blocks
+/// would be taken for free.
 #[test]
 fn a_pool_is_not_recovered_around_a_bad_page() {
     let (_dir, path) = pool();
@@ -213,7 +214,8 @@ fn whole(fs: &Fs, files: &[(String, Vec<u8>)]) -> usize {
     files.iter().filter(is_whole).count()
 }
 
-/// Any one block of a pool at rest, as zeros: repair makes it a sound pool again, and what is not in that block is as it was.
+/// Any one block of a pool at rest, as zeros: repair makes it a sound pool again, and what is not
+/// in that block is as it was.
 #[test]
 fn each_block_can_be_given_anew() {
     let (dir, path) = pool();
@@ -257,7 +259,8 @@ fn each_block_can_be_given_anew() {
     assert!(lost > 100 && spared > 5, "{lost} {spared}");
 }
 
-/// A process that ended in the middle left the runtime area to be believed; what was given anew in it is not.
+/// A process that ended in the middle left the runtime area to be believed; what was given anew in
+/// it is not.
 #[test]
 fn tables_given_anew_are_not_believed() {
     const POOL: &str = "PMFS_TEST_POOL";

@@ -1,4 +1,5 @@
-//! An unlinked file that somebody holds is there, however many others of the process take hold of it and let it go meanwhile.
+//! An unlinked file that somebody holds is there, however many others of the process take hold of
+//! it and let it go meanwhile.
 
 mod scratch;
 

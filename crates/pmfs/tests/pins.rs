@@ -1,5 +1,6 @@
-//! Goal: what a program has mapped of a file's blocks stays the file's, whatever is called meanwhile. Method: the program is
-//! played by the pool's file itself; what stands there and what a read answers have to be the same.
+//! Goal: what a program has mapped of a file's blocks stays the file's, whatever is called
+//! meanwhile. Method: the program is played by the pool's file itself; what stands there and what a
+//! read answers have to be the same.
 
 mod scratch;
 

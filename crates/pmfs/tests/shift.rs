@@ -1,6 +1,6 @@
-//! Goal: a range is taken out of a file, or put in, without a byte of data moving, at any depth of the tree;
-//! and a file whose nodes can't be had is left as it is.
-//! Method: contents against a vector, pmem's counters around the call, the engine's own check after it.
+//! Goal: a range is taken out of a file, or put in, without a byte of data moving, at any depth of
+//! the tree; and a file whose nodes can't be had is left as it is. Method: contents against a
+//! vector, pmem's counters around the call, the engine's own check after it.
 
 use pmem::counters::snapshot;
 use pmfs::{Error, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr};
@@ -165,7 +165,8 @@ fn scattered_space_is_refused_and_changes_nothing() {
             _ => break,
         }
     }
-    // The reserve, which is in one piece, takes the blocks of files that are written over; single blocks become free.
+    // The reserve, which is in one piece, takes the blocks of files that are written over; single
+    // blocks become free.
     for &ino in pairs.iter().step_by(2) {
         fs.write(ino, 0, &[2; 8192]).expect("overwrite");
     }

@@ -1,4 +1,5 @@
-//! A lane's spare block: what an overwrite leaves is what the next one fills, so that overwriting touches no bitmap.
+//! A lane's spare block: what an overwrite leaves is what the next one fills, so that overwriting
+//! touches no bitmap.
 
 mod scratch;
 

@@ -1,6 +1,7 @@
-//! Goal: a process that is stopped in the middle of a call holds the others up, and does them no harm: they say whom they wait
-//! for, can be killed, and go on when it does; or kill it, if they are told to. Method: processes that stop themselves at a
-//! barrier of a call; this program executed again is all of them.
+//! Goal: a process that is stopped in the middle of a call holds the others up, and does them no
+//! harm: they say whom they wait for, can be killed, and go on when it does; or kill it, if they
+//! are told to. Method: processes that stop themselves at a barrier of a call; this program
+//! executed again is all of them.
 
 mod scratch;
 
@@ -221,7 +222,8 @@ fn a_waiter_that_is_told_to_kill() {
     assert_eq!(names(&bench), ["killer"]);
 }
 
-/// A thread that ends in the middle of a call: its process lives, and cleans up after it as soon as it meets what it held.
+/// A thread that ends in the middle of a call: its process lives, and cleans up after it as soon as
+/// it meets what it held.
 #[test]
 fn a_thread_that_dies_alone() {
     let bench = bench();

@@ -1,6 +1,7 @@
-//! Goal: a program that panics for a reason of its own, and whose destructors then call the engine, harms neither itself nor others. (A panic
-//! of the engine's own leaves everything held for recovery: half a change must not be seen.) Method: unwind through what has a destructor
-//! here, and through one of the program's; then go on, in the same attachment and in another.
+//! Goal: a program that panics for a reason of its own, and whose destructors then call the engine,
+//! harms neither itself nor others. (A panic of the engine's own leaves everything held for
+//! recovery: half a change must not be seen.) Method: unwind through what has a destructor here,
+//! and through one of the program's; then go on, in the same attachment and in another.
 
 mod scratch;
 

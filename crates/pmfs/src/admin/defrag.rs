@@ -2,9 +2,10 @@
 //! regions of which little is used are emptied, so that they are whole again
 //! (docs/adr/0013-defrag.md).
 //!
-//! Each step is one call on one file, under its lock, of at most one 2 MiB region: others wait no longer than for a copy of
-//! that. What a file holds and its times stay as they are. Steps change the medium as overwrites do: a copy in blocks that
-//! nothing names, a barrier, one pointer; then the old blocks go.
+//! Each step is one call on one file, under its lock, of at most one 2 MiB region: others wait no
+//! longer than for a copy of that. What a file holds and its times stay as they are. Steps change
+//! the medium as overwrites do: a copy in blocks that nothing names, a barrier, one pointer; then
+//! the old blocks go.
 //!
 //! A file whose blocks programs have mapped, or of which a mount's kernel has pages, is left alone.
 
@@ -180,7 +181,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Puts a large leaf in the place of a node. The old leaves go, unless it `stays` in their blocks; the node does.
+    /// Puts a large leaf in the place of a node. The old leaves go, unless it `stays` in their
+    /// blocks; the node does.
     fn swing_whole(
         &mut self,
         mut fresh: FreshSet<'_>,
@@ -214,8 +216,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Moves the small leaves of the 2 MiB at `index` that are in regions to be emptied, and their node; answers how many
-    /// blocks.
+    /// Moves the small leaves of the 2 MiB at `index` that are in regions to be emptied, and their
+    /// node; answers how many blocks.
     fn move_away(&mut self, index: u64, plan: &Plan) -> Result<u64> {
         let mut moved = 0;
         for at in index..index + FANOUT {
@@ -302,7 +304,8 @@ impl Pool {
         }
     }
 
-    /// Where the next 2 MiB of a file begin of which something is in small leaves, from the block `index` on.
+    /// Where the next 2 MiB of a file begin of which something is in small leaves, from the block
+    /// `index` on.
     fn next_small(&self, ino: Ino, mut index: u64) -> Result<Option<u64>> {
         let _locks = crate::journal::locks::LockSet::take(self, &[ino]);
         let inode = Inode::live(self, ino)?;
@@ -463,8 +466,9 @@ impl Pool {
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all of it is there in such. It
-    /// is one that the file might have grown into: in `atomic` mode an overwrite of a part splits it again.
+    /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all
+    /// of it is there in such. It is one that the file might have grown into: in `atomic` mode an
+    /// overwrite of a part splits it again.
     pub fn merge(&self, ino: Ino, offset: u64) -> Result<Merged> {
         let index = offset / BLOCK_BYTES / FANOUT * FANOUT;
         self.change(|pool| pool.step(ino, Merged::Busy, |work| work.merge(index)))
@@ -477,8 +481,8 @@ impl Fs {
         Ok(report)
     }
 
-    /// Empties regions of which little is used, then merges what can be of all files, then empties regions again. `watch`
-    /// is told how much of how much is done. With `dry` it only counts.
+    /// Empties regions of which little is used, then merges what can be of all files, then empties
+    /// regions again. `watch` is told how much of how much is done. With `dry` it only counts.
     pub fn defrag(&self, dry: bool, watch: &mut dyn FnMut(u64, u64)) -> Result<DefragReport> {
         let pool = self.pool();
         let inodes = pool.geometry.inodes;

@@ -1,15 +1,17 @@
-//! Making a pool larger. Nothing that files consist of moves: the volatile runtime area, whose size goes with the
-//! pool's, is laid out anew at the new end, before the superblock's copy, and rebuilt by the next opener, which
-//! is this code itself. The room of the first runtime area, at the pool's start, is given up; that of a later
-//! one becomes data, as the old copy's block does.
+//! Making a pool larger. Nothing that files consist of moves: the volatile runtime area, whose size
+//! goes with the pool's, is laid out anew at the new end, before the superblock's copy, and rebuilt
+//! by the next opener, which is this code itself. The room of the first runtime area, at the pool's
+//! start, is given up; that of a later one becomes data, as the old copy's block does.
 //!
-//! At every instant one superblock is whole and describes the pool as it was or as it will be, and under both the
-//! trees are the same:
+//! At every instant one superblock is whole and describes the pool as it was or as it will be, and
+//! under both the trees are the same:
 //!
 //! 1. The pool is recovered and clean, so that its journal is empty. The file is made longer.
-//! 2. The run record stops vouching for the runtime area, and the pool is no longer clean; a barrier.
+//! 2. The run record stops vouching for the runtime area, and the pool is no longer clean; a
+//!    barrier.
 //! 3. The new superblock is stored at the new end; a barrier. The old one, in block 0, still rules.
-//! 4. It is stored in block 0; a barrier. Torn, it fails its checksum, and the copy at the file's end rules.
+//! 4. It is stored in block 0; a barrier. Torn, it fails its checksum, and the copy at the file's
+//!    end rules.
 
 use crate::admin::info::PoolInfo;
 use crate::error::{Error, Result};
@@ -38,12 +40,12 @@ pub struct GrowReport {
     pub info: PoolInfo,
 }
 
-/// Makes the pool, which nobody may hold, `size` bytes large. `sparse`: don't allocate the file's space now.
-/// Growing to the size that it has repairs what an interrupted growing left.
+/// Makes the pool, which nobody may hold, `size` bytes large. `sparse`: don't allocate the file's
+/// space now. Growing to the size that it has repairs what an interrupted growing left.
 ///
 /// # Errors
-/// [`Error::Held`]; [`Error::Geometry`] for a size that can't be had; [`Error::File`] without space. The pool
-/// is then as it was.
+/// [`Error::Held`]; [`Error::Geometry`] for a size that can't be had; [`Error::File`] without
+/// space. The pool is then as it was.
 pub fn grow(
     path: &Path,
     size: u64,
@@ -139,7 +141,8 @@ fn describe(pm: &Pm, raw: SuperblockRaw, new: &Geometry) -> Result<()> {
 }
 
 impl Fs {
-    /// As [`grow`], of a mapping without a file that is long enough already, and whose pool was closed: for tests.
+    /// As [`grow`], of a mapping without a file that is long enough already, and whose pool was
+    /// closed: for tests.
     ///
     /// # Errors
     /// As [`grow`].

@@ -1,5 +1,5 @@
-//! Who is in a pool and what they hold: read from the runtime area, without asking anybody and without a lock, so that it
-//! is a picture of things that move.
+//! Who is in a pool and what they hold: read from the runtime area, without asking anybody and
+//! without a lock, so that it is a picture of things that move.
 
 use crate::fs::Fs;
 use crate::open::file_lock::table;
@@ -42,7 +42,8 @@ pub struct Holding {
     pub count: u64,
     /// The process is a mount whose kernel may hold pages of it.
     pub is_mapped: bool,
-    /// The open file through which, with its offset in bytes; `None`: held by number, as a mount does.
+    /// The open file through which, with its offset in bytes; `None`: held by number, as a mount
+    /// does.
     pub file: Option<(FileId, u64)>,
 }
 

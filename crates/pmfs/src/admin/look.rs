@@ -1,5 +1,6 @@
-//! A pool seen from outside: mapped without write access, not attached, nothing recovered. What is seen of a
-//! pool that others change may be of different instants, and everything that leads on is checked.
+//! A pool seen from outside: mapped without write access, not attached, nothing recovered. What is
+//! seen of a pool that others change may be of different instants, and everything that leads on is
+//! checked.
 
 use crate::admin::holders::{Holding, Locked, Process};
 use crate::admin::info::{PoolDetails, PoolInfo};

@@ -1,5 +1,5 @@
-//! mkfs: lays out an empty pool with a root directory. The superblock's magic comes last, so that a pool cut
-//! short while it was made is no pool.
+//! mkfs: lays out an empty pool with a root directory. The superblock's magic comes last, so that a
+//! pool cut short while it was made is no pool.
 
 use crate::admin::info::PoolInfo;
 use crate::error::{Error, Result};
@@ -34,7 +34,8 @@ impl Fs {
         Ok(format(mem, options)?.into_mapping())
     }
 
-    /// As [`Fs::mkfs`]; `progress` is told, where the kernel has to zero the pool's memory, of bytes done and bytes in all.
+    /// As [`Fs::mkfs`]; `progress` is told, where the kernel has to zero the pool's memory, of
+    /// bytes done and bytes in all.
     ///
     /// # Errors
     /// As [`Fs::mkfs`].

@@ -1,5 +1,6 @@
-//! What processes, or the dead, hold inside calls: lanes, locks and the like, counted. For whoever judges from outside that
-//! nothing stays held; see [`crate::admin::holders`] for what a process has between calls. All of it may change while it is read.
+//! What processes, or the dead, hold inside calls: lanes, locks and the like, counted. For whoever
+//! judges from outside that nothing stays held; see [`crate::admin::holders`] for what a process
+//! has between calls. All of it may change while it is read.
 
 use crate::admin::look::Look;
 use crate::journal::lane::Lane;

@@ -1,4 +1,5 @@
-//! One bucket: a header line of fingerprints, 63 record lines. The format is in [`pmfs_format::directory`].
+//! One bucket: a header line of fingerprints, 63 record lines. The format is in
+//! [`pmfs_format::directory`].
 
 use crate::error::Result;
 use crate::journal::{Change, Transaction};

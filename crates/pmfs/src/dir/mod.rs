@@ -1,9 +1,9 @@
 //! Directories: an extendible hash whose table is a tree (docs/adr/0037-directories.md).
 //!
-//! A name's keyed 63-bit hash leads through at most a few nodes to one bucket ([`bucket`]); a look at its
-//! header line and at the one record whose fingerprint fits decides. A full bucket is split into two fresh
-//! ones under a fresh copy of its node, and one pointer is swung ([`split`]), so that the calls themselves
-//! never log more than a few lines.
+//! A name's keyed 63-bit hash leads through at most a few nodes to one bucket ([`bucket`]); a look
+//! at its header line and at the one record whose fingerprint fits decides. A full bucket is split
+//! into two fresh ones under a fresh copy of its node, and one pointer is swung ([`split`]), so
+//! that the calls themselves never log more than a few lines.
 
 pub(crate) mod bucket;
 pub(crate) mod list;
@@ -125,8 +125,9 @@ pub(crate) fn lookup(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option
     Ok(None)
 }
 
-/// Asks for the header of a name's bucket, before it is looked up in earnest: of two names both come at once. Changes nothing, and
-/// needs no lock; whoever looks is charged for it where a slower medium is emulated.
+/// Asks for the header of a name's bucket, before it is looked up in earnest: of two names both
+/// come at once. Changes nothing, and needs no lock; whoever looks is charged for it where a slower
+/// medium is emulated.
 #[inline]
 pub(crate) fn expect(pool: &Pool, dir: Ino, name: &Name<'_>) {
     if let Ok(off) = pool.inode_off(dir) {

@@ -22,8 +22,8 @@ const LEVEL_MIN: u32 = 2;
 
 /// The way to a bucket.
 struct Path {
-    /// The word that names the bucket's node, and the node's level; for a bucket at the root, the root word
-    /// and the level above all.
+    /// The word that names the bucket's node, and the node's level; for a bucket at the root, the
+    /// root word and the level above all.
     node_slot: u64,
     node: Entry,
     level: u32,
@@ -32,8 +32,9 @@ struct Path {
     bucket: Entry,
 }
 
-/// Makes sure that a record of `name_len` bytes has room in its bucket; answers the directory as it is then,
-/// if it had to change for that. Whatever the lane had in question before must have been settled.
+/// Makes sure that a record of `name_len` bytes has room in its bucket; answers the directory as it
+/// is then, if it had to change for that. Whatever the lane had in question before must have been
+/// settled.
 ///
 /// # Errors
 /// `NoSpace`, damage.
@@ -90,8 +91,8 @@ fn first_bucket(
     fresh.range(bucket, BLOCK_BYTES).zero(0, BLOCK_BYTES);
     let durable = fresh.barrier();
     locks.change();
-    // The transaction of the call that needs the bucket flushes the inode's line again, and fences; if the call does
-    // not get that far, nothing is in the bucket.
+    // The transaction of the call that needs the bucket flushes the inode's line again, and fences;
+    // if the call does not get that far, nothing is in the bucket.
     let root = Entry::leaf(bucket).rooted(0);
     pool.pm.publish_early(dir.root_slot(), root.0, &durable);
     Ok(())

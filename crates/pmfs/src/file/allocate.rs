@@ -55,7 +55,8 @@ impl Pool {
 }
 
 impl Work<'_> {
-    /// Gives every hole in the range a block that reads as zeros. Each is one store, and none shows.
+    /// Gives every hole in the range a block that reads as zeros. Each is one store, and none
+    /// shows.
     pub fn allocate(&mut self, at: u64, end: u64) -> Result<()> {
         let last = block_of(end - 1);
         let mut index = block_of(at);
@@ -122,8 +123,8 @@ impl Work<'_> {
         whole.then_some(index + blocks)
     }
 
-    /// Where holes of 2 MiB are to get large pages when they are first written to: gives those of a range such, that read as
-    /// zeros. Without room for them they stay holes.
+    /// Where holes of 2 MiB are to get large pages when they are first written to: gives those of a
+    /// range such, that read as zeros. Without room for them they stay holes.
     pub fn touch(&mut self, at: u64, end: u64) -> Result<()> {
         if self.pool.large != LargePages::Always {
             return Ok(());
@@ -156,7 +157,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes the range read as zeros, as a hole or with blocks, all at once; `size` is the new size.
+    /// Makes the range read as zeros, as a hole or with blocks, all at once; `size` is the new
+    /// size.
     fn zero_range(&mut self, at: u64, end: u64, size: u64, punch: bool) -> Result<()> {
         let old = self.inode.size();
         if size > old {
@@ -278,8 +280,8 @@ struct Zeroed<'a> {
 }
 
 impl Zeroed<'_> {
-    /// The next block for `index`, from a run as long as the range still needs: a record for each block
-    /// would be more than a lane has.
+    /// The next block for `index`, from a run as long as the range still needs: a record for each
+    /// block would be more than a lane has.
     fn next_block(&mut self, index: u64) -> Result<u64> {
         if self.left.count == 0 {
             let (class, want) = if self.punch {

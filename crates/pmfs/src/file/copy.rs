@@ -1,5 +1,6 @@
-//! copy_file_range: piece by piece, each a write of its own. What goes behind the end of a file is copied from block to block under both
-//! locks; all else goes through a buffer, and the source may change before that is written.
+//! copy_file_range: piece by piece, each a write of its own. What goes behind the end of a file is
+//! copied from block to block under both locks; all else goes through a buffer, and the source may
+//! change before that is written.
 
 use super::source::Source;
 use crate::error::{Error, Result};
@@ -78,7 +79,8 @@ impl Pool {
         Ok(done)
     }
 
-    /// Copies to the end of a file or behind it, up to the source's end; answers how much. `None` where this is not for it.
+    /// Copies to the end of a file or behind it, up to the source's end; answers how much. `None`
+    /// where this is not for it.
     fn copy_behind(
         &self,
         (from, from_at): (Ino, u64),
@@ -126,8 +128,9 @@ mod tests {
         bytes
     }
 
-    /// Goal: from block to block a copy is what it is through a buffer. Method: data, a hole, unwritten blocks, and part of a block, from
-    /// and to places that are and are not on a block or a line.
+    /// Goal: from block to block a copy is what it is through a buffer. Method: data, a hole,
+    /// unwritten blocks, and part of a block, from and to places that are and are not on a block or
+    /// a line.
     #[test]
     fn a_copy_behind_the_end_is_what_a_copy_is() {
         let scratch = Scratch::new(64 << 20);
@@ -174,8 +177,8 @@ mod tests {
         assert_eq!(copy((from, 8999), (to, 9000)), Some(1));
     }
 
-    /// Goal: the source stands still while it is copied. Method: a thread overwrites it, each write of one value, whose old blocks are soon
-    /// had again by others; each copy must be of one value.
+    /// Goal: the source stands still while it is copied. Method: a thread overwrites it, each write
+    /// of one value, whose old blocks are soon had again by others; each copy must be of one value.
     #[test]
     fn a_source_that_is_written_meanwhile_is_copied_as_it_was_once() {
         const BYTES: usize = 64 << 10;

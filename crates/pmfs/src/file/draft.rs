@@ -1,5 +1,5 @@
-//! A block put together of old bytes, new bytes and zeros: in this process's own memory first, so that it reaches the
-//! pool in whole lines, each stored once.
+//! A block put together of old bytes, new bytes and zeros: in this process's own memory first, so
+//! that it reaches the pool in whole lines, each stored once.
 
 use crate::error::{Error, Result};
 use crate::persist::FreshSet;

@@ -10,8 +10,8 @@ use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::UNWRITTEN;
 
 impl Work<'_> {
-    /// Makes everything from the end (`from`) up to `to` read as zeros, durable on return: bytes of blocks
-    /// that are in use are zeroed, whole blocks are marked as unwritten.
+    /// Makes everything from the end (`from`) up to `to` read as zeros, durable on return: bytes of
+    /// blocks that are in use are zeroed, whole blocks are marked as unwritten.
     pub fn expose(&mut self, from: u64, to: u64) -> Result<Durable> {
         if planted!("bug-old-bytes-exposed") {
             return Ok(Durable::nothing_exposed());

@@ -14,7 +14,8 @@ use crate::types::{Ino, LargePages};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
-/// A file at least this large grows by 2 MiB leaves; in the checker's small pools, where there is nothing as large, sooner.
+/// A file at least this large grows by 2 MiB leaves; in the checker's small pools, where there is
+/// nothing as large, sooner.
 const GROW_LARGE: u64 = if pmem::RECORDING { 2 << 20 } else { 16 << 20 };
 
 impl Work<'_> {
@@ -64,7 +65,8 @@ impl Work<'_> {
                 } else {
                     self.place(fresh, &found, (found.entry.off(), 1), index, at);
                     if found.level == 0 {
-                        // The next block's branch is built from the root word, which must not be the old one.
+                        // The next block's branch is built from the root word, which must not be
+                        // the old one.
                         self.reload()?;
                     }
                 }
@@ -113,8 +115,9 @@ impl Work<'_> {
         }
     }
 
-    /// Sets the leaves of so many blocks from `index` on, which stand at an offset in a row; the first one's bytes before `at` are
-    /// zeros. If the size already exposes some of them, they must be durable first.
+    /// Sets the leaves of so many blocks from `index` on, which stand at an offset in a row; the
+    /// first one's bytes before `at` are zeros. If the size already exposes some of them, they must
+    /// be durable first.
     fn place(
         &self,
         fresh: &mut FreshSet<'_>,
@@ -143,8 +146,8 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a whole large leaf is to begin at `index`: where a large file goes on without a gap, or a large write
-    /// fills it.
+    /// Whether a whole large leaf is to begin at `index`: where a large file goes on without a gap,
+    /// or a large write fills it.
     fn grows_large(&self, index: u64, want: u64, at: u64) -> bool {
         let size = self.inode.size();
         let goes_on = |bound| want >= FANOUT || size >= bound && at == size;
@@ -156,8 +159,8 @@ impl Work<'_> {
         large && index.is_multiple_of(FANOUT) && at <= index * BLOCK_BYTES
     }
 
-    /// Adds the nodes that lead to `index`: with a whole large leaf, or with one block, whose neighbours are then
-    /// filled by runs.
+    /// Adds the nodes that lead to `index`: with a whole large leaf, or with one block, whose
+    /// neighbours are then filled by runs.
     fn branch(&mut self, index: u64, large: bool) -> Result<()> {
         if large {
             if self.branch_with(index, index + FANOUT, true).is_ok() {
@@ -179,7 +182,8 @@ impl Work<'_> {
         self.swing(Class::Ordinary, (from, to), &mut leaves)
     }
 
-    /// Writes the part of `data` (which starts at byte `at`) that falls into `count` blocks from `index`.
+    /// Writes the part of `data` (which starts at byte `at`) that falls into `count` blocks from
+    /// `index`.
     fn put(
         &self,
         fresh: &mut FreshSet<'_>,

@@ -1,5 +1,6 @@
-//! Calls on a file's content. Sizes and pointers are published by single stores wherever that is enough
-//! (append, single-block overwrite, truncate); a transaction is used where two words must change together.
+//! Calls on a file's content. Sizes and pointers are published by single stores wherever that is
+//! enough (append, single-block overwrite, truncate); a transaction is used where two words must
+//! change together.
 
 pub(crate) mod allocate;
 mod copy;
@@ -64,8 +65,8 @@ impl Work<'_> {
         self.inode.mtime_ns = self.now_ns;
     }
 
-    /// Builds a replacement of the blocks `from..to`, fresh and not yet behind a barrier, and writes down that
-    /// the old one is to go.
+    /// Builds a replacement of the blocks `from..to`, fresh and not yet behind a barrier, and
+    /// writes down that the old one is to go.
     pub fn build(
         &self,
         fresh: &mut FreshSet<'_>,
@@ -90,7 +91,8 @@ impl Work<'_> {
         Ok(swing)
     }
 
-    /// Replaces the blocks `from..to` by one pointer, durable on return. The old ones are still to be settled.
+    /// Replaces the blocks `from..to` by one pointer, durable on return. The old ones are still to
+    /// be settled.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn swing(
         &mut self,
@@ -157,7 +159,8 @@ impl Pool {
         self.on_locked(&locks, ino, early, change)
     }
 
-    /// As [`Pool::on_file`], with locks that are had already; `early` is the inode as it was before that.
+    /// As [`Pool::on_file`], with locks that are had already; `early` is the inode as it was before
+    /// that.
     fn on_locked<T>(
         &self,
         locks: &LockSet<'_>,

@@ -1,6 +1,6 @@
-//! Writing inside the file. In `atomic` mode: one word is one store; a few bytes are logged and stored; a block is
-//! copied, changed and swung in, some blocks with their pointers logged, many with nodes of their own; a part of a large leaf is saved
-//! first. In `ordered` mode: in place.
+//! Writing inside the file. In `atomic` mode: one word is one store; a few bytes are logged and
+//! stored; a block is copied, changed and swung in, some blocks with their pointers logged, many
+//! with nodes of their own; a part of a large leaf is saved first. In `ordered` mode: in place.
 
 use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
@@ -20,20 +20,22 @@ use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use std::ops::Range;
 
-/// Longest data that are read without a landing pad, word by word, inside a transaction or for its log. A face whose callers may hand over
-/// memory that is not there copies them first.
+/// Longest data that are read without a landing pad, word by word, inside a transaction or for its
+/// log. A face whose callers may hand over memory that is not there copies them first.
 pub const UNGUARDED_MAX: usize = 1024;
 
-/// Longest overwrite that is logged rather than copied: 1 KiB takes a fifth less time so, 1.5 KiB a twentieth more.
+/// Longest overwrite that is logged rather than copied: 1 KiB takes a fifth less time so, 1.5 KiB a
+/// twentieth more.
 pub(super) const LOGGED_MAX: usize = UNGUARDED_MAX;
-/// Most pointers that are undo-logged rather than copied with their node: eight log lines. Of 64 both cost the same.
+/// Most pointers that are undo-logged rather than copied with their node: eight log lines. Of 64
+/// both cost the same.
 const POINTERS_MAX: usize = 48;
 /// A large write in a large leaf is saved in at most this many runs.
 const SAVED_RUNS: usize = ENTRIES_MAX;
 
 impl Work<'_> {
-    /// Writes `data` at `at`, all of it inside the size; answers how much, which in `ordered` mode may be
-    /// less where the pool is full; so where it is pinned.
+    /// Writes `data` at `at`, all of it inside the size; answers how much, which in `ordered` mode
+    /// may be less where the pool is full; so where it is pinned.
     pub fn overwrite(&mut self, at: u64, data: &[u8]) -> Result<usize> {
         self.touch(at, at + data.len() as u64)?;
         let in_place = self.pool.data_mode == DataMode::Ordered || self.pinned;
@@ -71,7 +73,8 @@ impl Work<'_> {
             }
         }
         let found = self.tree().find(self.pool, first)?;
-        // One that came by growth is split: written to once, it will be again, and would cost its data twice each time.
+        // One that came by growth is split: written to once, it will be again, and would cost its
+        // data twice each time.
         let stays = found.entry.is_leaf() && found.units > 1 && !found.entry.is_grown();
         if stays && last < found.base + found.units {
             if found.entry.is_unwritten() {
@@ -118,7 +121,8 @@ impl Work<'_> {
                 return Ok(false);
             }
         }
-        // Its last word has bytes behind the end, which an append stores to before it looks at what is owed.
+        // Its last word has bytes behind the end, which an append stores to before it looks at what
+        // is owed.
         let ends_in_word = (at + data.len() as u64).next_multiple_of(8) > self.inode.size()
             && !planted!("bug-promise-past-end");
         let mut tx = Redo::begin(self.lane, ends_in_word);
@@ -133,9 +137,9 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// One block: a fresh copy with the change, one pointer. The hot path of random writes, so it settles what it had in
-    /// question by hand; and the old block is the lane's next fresh one, so that no bitmap is touched and free space
-    /// stays as it is.
+    /// One block: a fresh copy with the change, one pointer. The hot path of random writes, so it
+    /// settles what it had in question by hand; and the old block is the lane's next fresh one, so
+    /// that no bitmap is touched and free space stays as it is.
     fn overwrite_block(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
         let ino = self.ino();
         let purpose = Purpose::leaf(ino, index);
@@ -195,8 +199,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Some blocks that one node names: fresh copies with the change, their pointers undo-logged. A node of their own beside the old one
-    /// would cost more than these entries. `false` if they are too many, too scattered, or holes.
+    /// Some blocks that one node names: fresh copies with the change, their pointers undo-logged. A
+    /// node of their own beside the old one would cost more than these entries. `false` if they are
+    /// too many, too scattered, or holes.
     fn overwrite_blocks(
         &mut self,
         found: &Found,
@@ -241,7 +246,8 @@ impl Work<'_> {
         }
         self.stray_times();
         self.locks.commit(tx);
-        // Where the medium has failed the pointers may be as they were: all blocks stay in question.
+        // Where the medium has failed the pointers may be as they were: all blocks stay in
+        // question.
         self.pool.pm.intact()?;
         self.free_leaves(gone);
         self.lane.settle_account();
@@ -334,8 +340,9 @@ impl Work<'_> {
                 tx.commit();
                 self.stray_times();
             }
-            // A program's memory that is not there: what was stored is taken back, and the log closed. Left open, a later
-            // recovery would copy from blocks that are somebody else's by then.
+            // A program's memory that is not there: what was stored is taken back, and the log
+            // closed. Left open, a later recovery would copy from blocks that are somebody else's
+            // by then.
             Err(Error::BadAddress) => {
                 for (range, &(to, len, from)) in ranges.iter().zip(&saved) {
                     if planted!("bug-put-back-missing") {
@@ -353,8 +360,8 @@ impl Work<'_> {
         copied
     }
 
-    /// `ordered`: written blocks in place, the rest by replacement. May tear. What was written before space
-    /// ran out counts: an error would say that nothing was.
+    /// `ordered`: written blocks in place, the rest by replacement. May tear. What was written
+    /// before space ran out counts: an error would say that nothing was.
     fn overwrite_ordered(&mut self, at: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {
@@ -368,7 +375,8 @@ impl Work<'_> {
             if extent.written {
                 self.locks.change();
                 if let Err(error) = self.pool.pm.stray_write(extent.off + within, piece) {
-                    // Of a program's memory that ends, what came before was stored, and will be seen.
+                    // Of a program's memory that ends, what came before was stored, and will be
+                    // seen.
                     self.pool.pm.barrier();
                     self.stray_times();
                     return Err(error);
@@ -418,8 +426,9 @@ mod tests {
     use pmfs_format::BLOCK_BYTES;
 
     const BLOCK: usize = BLOCK_BYTES as usize;
-    /// Goal: where a pointer was not stored, as the medium failed meanwhile, what it names is not given away. Method: a failure
-    /// elsewhere in the middle of an overwrite; somebody else in the pool then overwrites a file of its own, in the same lane.
+    /// Goal: where a pointer was not stored, as the medium failed meanwhile, what it names is not
+    /// given away. Method: a failure elsewhere in the middle of an overwrite; somebody else in the
+    /// pool then overwrites a file of its own, in the same lane.
     #[test]
     fn a_block_whose_pointer_stays_is_not_given_away() {
         let Scratch { dir: _dir, path } = Scratch::new(16 << 20);

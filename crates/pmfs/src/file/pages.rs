@@ -1,8 +1,10 @@
-//! Whole blocks here and there in a file, all of them or none: what an msync publishes that is to be atomic.
+//! Whole blocks here and there in a file, all of them or none: what an msync publishes that is to
+//! be atomic.
 //!
-//! The tree's nodes that lead to the blocks are built anew beside the old ones, from the root down, with fresh blocks for the
-//! new bytes; what nobody stored to stands in both trees. One store of the root word publishes them all. Then whatever of the old
-//! tree the new one does not name is freed.
+//! The tree's nodes that lead to the blocks are built anew beside the old ones, from the root down,
+//! with fresh blocks for the new bytes; what nobody stored to stands in both trees. One store of
+//! the root word publishes them all. Then whatever of the old tree the new one does not name is
+//! freed.
 
 use super::Work;
 use crate::error::{Error, Result};
@@ -98,8 +100,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Blocks for so many nodes and pages. The topmost node has a record as every node has; what stands under it, in runs, is in
-    /// use if the topmost is.
+    /// Blocks for so many nodes and pages. The topmost node has a record as every node has; what
+    /// stands under it, in runs, is in use if the topmost is.
     fn blocks_for_pages<'f, 'p>(
         &self,
         height: u32,
@@ -230,7 +232,8 @@ fn raise(
     places.node(&entries)
 }
 
-/// What is to stand in place of `old`, which covers what a tree of height `level` covers from `base` on; the pages lie in there.
+/// What is to stand in place of `old`, which covers what a tree of height `level` covers from
+/// `base` on; the pages lie in there.
 fn rebuild(
     pool: &Pool,
     (old, level, base): (Entry, u32, u64),
@@ -296,7 +299,8 @@ mod tests {
         vec![byte; PAGE]
     }
 
-    /// Scattered pages of a file with nodes of three levels, a large leaf among them; what lies between stays, and nothing leaks.
+    /// Scattered pages of a file with nodes of three levels, a large leaf among them; what lies
+    /// between stays, and nothing leaks.
     #[test]
     fn scattered_pages_are_replaced_and_nothing_else() {
         let fs = pool();

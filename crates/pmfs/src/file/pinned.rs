@@ -1,5 +1,5 @@
-//! Changes of a file whose blocks programs have mapped: the blocks stay, and what goes becomes zeros
-//! (docs/adr/0010-pins.md).
+//! Changes of a file whose blocks programs have mapped: the blocks stay, and what goes becomes
+//! zeros (docs/adr/0010-pins.md).
 
 use super::{Work, block_of};
 use crate::error::Result;

@@ -9,12 +9,13 @@ use crate::tree::Tree;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 
-/// Longer reads than this mostly go beyond one entry of the file's tree, which [`Pool::read_at_once`] does not.
+/// Longer reads than this mostly go beyond one entry of the file's tree, which
+/// [`Pool::read_at_once`] does not.
 const AT_ONCE_MAX: usize = BLOCK_BYTES as usize;
 
 impl Pool {
-    /// As [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes lie below one
-    /// entry of the tree, and no atime is due.
+    /// As [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes lie below
+    /// one entry of the tree, and no atime is due.
     ///
     /// # Errors
     /// [`Pool::read`] is to do it, or to say why it can't; that much of it is counted.
@@ -50,8 +51,8 @@ impl Pool {
         }
     }
 
-    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. They are counted
-    /// before they are copied; `wants_atime` is asked if an atime is due.
+    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. They are
+    /// counted before they are copied; `wants_atime` is asked if an atime is due.
     pub(crate) fn read(
         &self,
         ino: Ino,
@@ -63,8 +64,8 @@ impl Pool {
         self.alive()?;
         let mut read = 0;
         let mut atime = None;
-        // Nothing is handed out of the closure: what a `Result` has in it is moved several times, each a store that is
-        // loaded again before it is done.
+        // Nothing is handed out of the closure: what a `Result` has in it is moved several times,
+        // each a store that is loaded again before it is done.
         locks::read_line(self, ino, |line| {
             self.pages_are_clean(line, ino)?;
             let inode = Inode::live_file(self, ino)?;
@@ -86,7 +87,8 @@ impl Pool {
         Ok(read)
     }
 
-    /// Copies a range that lies inside the size; up to a medium's error, if there is one behind the first byte.
+    /// Copies a range that lies inside the size; up to a medium's error, if there is one behind the
+    /// first byte.
     #[inline]
     pub(crate) fn read_range(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<usize> {
         if buffer.is_empty() {
@@ -151,8 +153,8 @@ mod tests {
     use crate::{FallocateMode, ROOT_INO, SetAttr};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Goal: a short read meets no write half done. Method: a thread overwrites a place in a file, each write of one value; each read of it has
-    /// to be of one.
+    /// Goal: a short read meets no write half done. Method: a thread overwrites a place in a file,
+    /// each write of one value; each read of it has to be of one.
     #[test]
     fn a_short_read_is_of_one_write() {
         for (at, bytes) in [(100, 300), (0, 4096)] {
@@ -182,8 +184,8 @@ mod tests {
         }
     }
 
-    /// Goal: a short read is what a long one is, wherever it lies. Method: holes, reserved blocks, an end within a block, and reads
-    /// that begin and end around their edges, beside a copy.
+    /// Goal: a short read is what a long one is, wherever it lies. Method: holes, reserved blocks,
+    /// an end within a block, and reads that begin and end around their edges, beside a copy.
     #[test]
     fn short_reads_are_cut_where_long_ones_are() {
         let scratch = Scratch::new(64 << 20);

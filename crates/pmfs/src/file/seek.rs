@@ -8,7 +8,8 @@ use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 
 impl Pool {
-    /// The first offset from `at` on that holds data (`data`), or that reads as a hole, the end included.
+    /// The first offset from `at` on that holds data (`data`), or that reads as a hole, the end
+    /// included.
     pub(crate) fn seek(&self, ino: Ino, at: u64, data: bool) -> Result<u64> {
         self.alive()?;
         locks::read_line(self, ino, |line| {

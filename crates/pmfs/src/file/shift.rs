@@ -1,12 +1,12 @@
 //! COLLAPSE_RANGE and INSERT_RANGE: what lies behind a point moves to lower or higher offsets.
 //!
-//! Data stays where it is. From that point on the tree's nodes are built anew beside the old ones, with the
-//! moved blocks in their new places (a large leaf that no longer lies on its boundary becomes small ones, in
-//! the same memory), and root word and size change in one transaction. Then the old nodes are freed, and of
-//! the leaves only those that a collapse took out.
+//! Data stays where it is. From that point on the tree's nodes are built anew beside the old ones,
+//! with the moved blocks in their new places (a large leaf that no longer lies on its boundary
+//! becomes small ones, in the same memory), and root word and size change in one transaction. Then
+//! the old nodes are freed, and of the leaves only those that a collapse took out.
 //!
-//! How many nodes it takes is counted before any is allocated: they come in runs, of which the lane has a
-//! record each, whatever the file's size.
+//! How many nodes it takes is counted before any is allocated: they come in runs, of which the lane
+//! has a record each, whatever the file's size.
 
 use super::{Work, block_of};
 use crate::error::{Error, Result};
@@ -24,7 +24,8 @@ use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
-/// A collapse that takes no more nodes than this goes through on a full pool: it may be what makes room.
+/// A collapse that takes no more nodes than this goes through on a full pool: it may be what makes
+/// room.
 const PRIVILEGED_NODES: u64 = 8;
 
 /// What moves where, in blocks.
@@ -126,8 +127,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Blocks for so many nodes. The topmost has a record as every node has; what stands under it, in runs, is in
-    /// use if the topmost is.
+    /// Blocks for so many nodes. The topmost has a record as every node has; what stands under it,
+    /// in runs, is in use if the topmost is.
     fn blocks_for(&self, height: u32, count: u64, insert: bool) -> Result<NodeBlocks> {
         let mut blocks = NodeBlocks {
             top: 0,
@@ -257,7 +258,8 @@ impl Rebuild<'_> {
         place(level, &entries)
     }
 
-    /// The old tree's entry for all that a tree of height `level` covers from `base` on, nodes and all.
+    /// The old tree's entry for all that a tree of height `level` covers from `base` on, nodes and
+    /// all.
     fn kept(&self, level: u32, base: u64) -> Result<Entry> {
         let mut here = self.old.root.height();
         let mut entry = self.old.root.unrooted();
@@ -274,8 +276,8 @@ impl Rebuild<'_> {
         Ok(entry)
     }
 
-    /// The entry for as much, which stood from `from` on and moves, if one entry can say it: a hole, or a leaf
-    /// on its boundary. A single block always has one.
+    /// The entry for as much, which stood from `from` on and moves, if one entry can say it: a
+    /// hole, or a leaf on its boundary. A single block always has one.
     fn moved(&self, level: u32, from: u64) -> Result<Option<Entry>> {
         let units = coverage(level);
         let found = self.old.find(self.pool, from)?;

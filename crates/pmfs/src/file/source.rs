@@ -1,5 +1,5 @@
-//! Where the bytes of an append come from: memory of the caller, or another file of the pool, whose bytes then go straight from its blocks
-//! to the new ones.
+//! Where the bytes of an append come from: memory of the caller, or another file of the pool, whose
+//! bytes then go straight from its blocks to the new ones.
 
 use super::overwrite::UNGUARDED_MAX;
 use crate::error::Result;
@@ -46,8 +46,8 @@ impl Source<'_> {
             Source::Memory(data) => {
                 let piece = &data[range.start as usize..range.end as usize];
                 let stored = fresh.range(to, piece.len() as u64);
-                // Small stores have no landing for memory of a program that is not there: a face sees to short data itself, and a
-                // small end of long data goes with the rest.
+                // Small stores have no landing for memory of a program that is not there: a face
+                // sees to short data itself, and a small end of long data goes with the rest.
                 if data.len() <= SMALL {
                     stored.small(0, piece);
                     return Ok(());

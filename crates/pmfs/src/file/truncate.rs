@@ -1,5 +1,5 @@
-//! truncate: the size is one store; what lay past it is then freed, and by whoever finds the call cut short
-//! nothing needs to be done, for no size exposes it.
+//! truncate: the size is one store; what lay past it is then freed, and by whoever finds the call
+//! cut short nothing needs to be done, for no size exposes it.
 
 use super::Work;
 use crate::error::{Error, Result};
@@ -35,7 +35,8 @@ impl Pool {
             work.publish_size(size, durable);
             if size < old || size == 0 && !work.pinned {
                 match work.free_past(size) {
-                    // The size is set, which is what was asked for; the blocks go with the next truncate.
+                    // The size is set, which is what was asked for; the blocks go with the next
+                    // truncate.
                     Err(Error::NoSpace) => {}
                     done => done?,
                 }

@@ -24,8 +24,9 @@ enum At {
 }
 
 impl Pool {
-    /// Writes at an offset. Short where the pool is full or its free space too scattered for one transaction: going on
-    /// there would make a call of at most `ATOMIC_MAX` bytes more than one transaction.
+    /// Writes at an offset. Short where the pool is full or its free space too scattered for one
+    /// transaction: going on there would make a call of at most `ATOMIC_MAX` bytes more than one
+    /// transaction.
     pub(crate) fn write(&self, ino: Ino, at: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {
@@ -63,8 +64,8 @@ impl Pool {
         Ok((written > 0).then_some(written))
     }
 
-    /// Writes back what a mount's kernel had in a page: nothing past the true end, which another may have moved since the page
-    /// was filled.
+    /// Writes back what a mount's kernel had in a page: nothing past the true end, which another
+    /// may have moved since the page was filled.
     pub(crate) fn write_back(&self, ino: Ino, at: u64, data: &[u8]) -> Result<()> {
         let mut done = 0;
         while done < data.len() {
@@ -94,8 +95,8 @@ impl Pool {
         }
     }
 
-    /// What is looked at first comes nearer while the locks are taken: what leads to a block; of a few bytes that change a word in part, its
-    /// others, which the log has to have.
+    /// What is looked at first comes nearer while the locks are taken: what leads to a block; of a
+    /// few bytes that change a word in part, its others, which the log has to have.
     #[inline]
     fn expect(&self, ino: Ino, at: u64, len: usize) {
         if len <= LOGGED_MAX && at % 8 + len as u64 % 8 != 0 {
@@ -113,7 +114,8 @@ impl Pool {
         }
     }
 
-    /// Looked at again by whoever goes by it, who is charged for it where a slower medium is emulated.
+    /// Looked at again by whoever goes by it, who is charged for it where a slower medium is
+    /// emulated.
     #[inline(always)]
     fn unlocked_tree(&self, ino: Ino) -> Option<Tree> {
         let slot = InodeRaw::root.of(self.known_inode_off(ino)?);

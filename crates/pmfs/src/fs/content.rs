@@ -7,14 +7,16 @@ use crate::types::{FallocateMode, Ino};
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Hints that a read from `offset` on comes next: its first byte's line is asked for while the call is still on its way.
+    /// Hints that a read from `offset` on comes next: its first byte's line is asked for while the
+    /// call is still on its way.
     #[inline]
     pub fn expect(&self, ino: Ino, offset: u64) {
         self.pool().expect_byte(ino, offset);
     }
 
-    /// Whether an inode may have set-id bits or file capabilities, which a change of its content takes away: set-id bits, or any extended attribute.
-    /// One look at the line that a write needs anyway, without locks; false of what is not there.
+    /// Whether an inode may have set-id bits or file capabilities, which a change of its content
+    /// takes away: set-id bits, or any extended attribute. One look at the line that a write needs
+    /// anyway, without locks; false of what is not there.
     #[inline]
     pub fn may_have_privileges(&self, ino: Ino) -> bool {
         self.pool().may_have_privileges(ino)
@@ -52,8 +54,8 @@ impl Fs {
         self.change(|pool| pool.collapse_range(ino, offset, len))
     }
 
-    /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole. INSERT_RANGE of
-    /// `fallocate(2)`.
+    /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole.
+    /// INSERT_RANGE of `fallocate(2)`.
     pub fn insert_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
         self.change(|pool| pool.insert_range(ino, offset, len))
     }
@@ -103,8 +105,8 @@ impl Fs {
         self.read_for(ino, offset, buffer, || true)
     }
 
-    /// As [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which is asked then alone: not for an
-    /// open file with O_NOATIME.
+    /// As [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which is
+    /// asked then alone: not for an open file with O_NOATIME.
     #[inline]
     pub fn read_for(
         &self,
@@ -145,9 +147,10 @@ impl Fs {
         }
     }
 
-    /// Writes whole blocks (byte offset and 4,096 bytes each, in ascending order): after a crash all of them are there, or none.
-    /// What lies behind the end of the file is left out. A file of which this process has pinned blocks otherwise than by
-    /// [`Fs::pin_apart`] must not be written so.
+    /// Writes whole blocks (byte offset and 4,096 bytes each, in ascending order): after a crash
+    /// all of them are there, or none. What lies behind the end of the file is left out. A file of
+    /// which this process has pinned blocks otherwise than by [`Fs::pin_apart`] must not be written
+    /// so.
     ///
     /// # Errors
     /// [`Error::Mapped`]: another process has it mapped. [`Error::NoSpace`]: nothing was written.

@@ -1,6 +1,8 @@
-//! The way in: whoever calls the engine, on whatever thread, comes to the pool through here, and may load from it from then on.
+//! The way in: whoever calls the engine, on whatever thread, comes to the pool through here, and
+//! may load from it from then on.
 //!
-//! A thread that is older than the pool's key, and every signal handler, has no right to it at first ([`pmem::Protection::Keys`]).
+//! A thread that is older than the pool's key, and every signal handler, has no right to it at
+//! first ([`pmem::Protection::Keys`]).
 
 use crate::pool::Pool;
 

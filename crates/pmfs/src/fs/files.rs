@@ -18,13 +18,14 @@ impl Fs {
         self.store(|pool| pool.release(ino))
     }
 
-    /// Opens an inode: a new open file with its offset at 0, had once by this process. `flags` are the caller's.
+    /// Opens an inode: a new open file with its offset at 0, had once by this process. `flags` are
+    /// the caller's.
     pub fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
         self.change(|pool| pool.open_file(ino, flags))
     }
 
-    /// As [`Fs::open_file`], of a file that was looked up before; [`Error::Stale`] if that one has gone since, also if another
-    /// has its number by now.
+    /// As [`Fs::open_file`], of a file that was looked up before; [`Error::Stale`] if that one has
+    /// gone since, also if another has its number by now.
     pub fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
         self.change(|pool| pool.open_found(found, flags))
     }
@@ -34,7 +35,8 @@ impl Fs {
         self.pool().file_state(file)
     }
 
-    /// The flags of an open file that this process has, as the last of those who share it has set them; whether it has it is not looked at.
+    /// The flags of an open file that this process has, as the last of those who share it has set
+    /// them; whether it has it is not looked at.
     #[inline]
     #[must_use]
     pub fn file_flags(&self, file: FileId) -> u64 {
@@ -70,7 +72,8 @@ impl Fs {
         })
     }
 
-    /// Writes at an open file's offset, or at the true end if `append` says so of it, and moves the offset behind it.
+    /// Writes at an open file's offset, or at the true end if `append` says so of it, and moves the
+    /// offset behind it.
     pub fn write_file(
         &self,
         file: FileId,
@@ -87,8 +90,8 @@ impl Fs {
         })
     }
 
-    /// Does something at an open file's offset, and moves that to what `body` answers first; nobody else moves it
-    /// meanwhile.
+    /// Does something at an open file's offset, and moves that to what `body` answers first; nobody
+    /// else moves it meanwhile.
     pub fn at_offset(
         &self,
         file: FileId,
@@ -102,8 +105,8 @@ impl Fs {
         self.store(|pool| pool.seek_file(file, to))
     }
 
-    /// Does something at the offsets of two open files, of those that are named, and moves them to what `body` answers first; nobody
-    /// else moves either meanwhile.
+    /// Does something at the offsets of two open files, of those that are named, and moves them to
+    /// what `body` answers first; nobody else moves either meanwhile.
     pub fn at_offsets(
         &self,
         files: [Option<FileId>; 2],

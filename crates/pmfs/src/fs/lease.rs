@@ -4,16 +4,16 @@ use crate::fs::Fs;
 use crate::share::lease::Alone;
 
 impl Fs {
-    /// Since when this process has been alone in the pool: nobody else changes anything before [`Fs::lease`] is refused. `None`: it
-    /// is not, or has not looked since the last one left.
+    /// Since when this process has been alone in the pool: nobody else changes anything before
+    /// [`Fs::lease`] is refused. `None`: it is not, or has not looked since the last one left.
     #[must_use]
     pub fn alone(&self) -> Option<Alone> {
         self.pool().alone()
     }
 
-    /// Takes the lease, or keeps it: what was read since then may be remembered, and nobody who arrives gets in before
-    /// [`Fs::end_lease`]. `false`: somebody has arrived. The caller sees to it that no lease ends between this call and
-    /// the answer that it is for.
+    /// Takes the lease, or keeps it: what was read since then may be remembered, and nobody who
+    /// arrives gets in before [`Fs::end_lease`]. `false`: somebody has arrived. The caller sees to
+    /// it that no lease ends between this call and the answer that it is for.
     #[must_use]
     pub fn lease(&self, since: Alone) -> bool {
         self.pool().take_lease(since)

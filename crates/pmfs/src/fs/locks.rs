@@ -6,8 +6,8 @@ use crate::types::{FileId, Ino, LockClass, LockInfo, LockKind, LockOwner, LockRa
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Takes a file lock for an open file (F_OFD_SETLK or flock): it ends with the last descriptor, whichever process
-    /// has that.
+    /// Takes a file lock for an open file (F_OFD_SETLK or flock): it ends with the last descriptor,
+    /// whichever process has that.
     pub fn lock_file(
         &self,
         file: FileId,
@@ -53,8 +53,8 @@ impl Fs {
         })
     }
 
-    /// Takes a file lock, or changes the kind of one that the owner has, if nobody is in the way. `pid` is what
-    /// others are told of who has it.
+    /// Takes a file lock, or changes the kind of one that the owner has, if nobody is in the way.
+    /// `pid` is what others are told of who has it.
     pub fn lock(
         &self,
         ino: Ino,
@@ -67,8 +67,9 @@ impl Fs {
         self.change(|pool| pool.file_lock(&request))
     }
 
-    /// As [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few milliseconds and ends
-    /// the wait with [`crate::Error::Interrupted`], as does a signal that this thread handles meanwhile.
+    /// As [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few
+    /// milliseconds and ends the wait with [`crate::Error::Interrupted`], as does a signal that
+    /// this thread handles meanwhile.
     pub fn lock_wait(
         &self,
         ino: Ino,

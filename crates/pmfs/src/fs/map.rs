@@ -1,5 +1,6 @@
-//! A file's own blocks at addresses of a program that uses the library: loads and stores go to the medium, and nobody copies
-//! (PMFS 3.1). What it asks of the engine are pins (`mapping/pin.rs`); `pmfs run` does the same for programs that call mmap(2).
+//! A file's own blocks at addresses of a program that uses the library: loads and stores go to the
+//! medium, and nobody copies (PMFS 3.1). What it asks of the engine are pins (`mapping/pin.rs`);
+//! `pmfs run` does the same for programs that call mmap(2).
 
 use super::Fs;
 use crate::error::{Error, Result};
@@ -19,8 +20,8 @@ pub enum MapMode {
     Read,
     /// All see it at once; it is durable once [`FileMap::sync`] has returned.
     Shared,
-    /// Nobody does until [`FileMap::sync`], which is all or nothing: after a crash the file is as of one of them. No other process
-    /// maps the file meanwhile, and this one each part of it once.
+    /// Nobody does until [`FileMap::sync`], which is all or nothing: after a crash the file is as
+    /// of one of them. No other process maps the file meanwhile, and this one each part of it once.
     Atomic,
 }
 
@@ -37,7 +38,8 @@ impl Maps {
     }
 }
 
-/// A part of a file, mapped. The file stays, without a name too, as long as it is. Its size may change: what is cut off reads as zeros.
+/// A part of a file, mapped. The file stays, without a name too, as long as it is. Its size may
+/// change: what is cut off reads as zeros.
 pub struct FileMap<'a> {
     fs: &'a Fs,
     ino: Ino,
@@ -48,12 +50,14 @@ pub struct FileMap<'a> {
 }
 
 impl Fs {
-    /// Maps the bytes `at..at + len` of a file; `at` at the start of a block, the end not past the file's. Holes there get memory.
+    /// Maps the bytes `at..at + len` of a file; `at` at the start of a block, the end not past the
+    /// file's. Holes there get memory.
     ///
     /// # Errors
-    /// [`Error::Mapped`]: a mount's kernel has pages of it, or another process has it mapped and one of the two wants it for itself.
-    /// [`Error::NoSpace`]; [`Error::Invalid`]: not such a range; [`Error::Media`]: private memory, or a medium with large pages (hugetlbfs, most
-    /// DAX devices) of which the range is no whole ones, or [`MapMode::Atomic`] there.
+    /// [`Error::Mapped`]: a mount's kernel has pages of it, or another process has it mapped and
+    /// one of the two wants it for itself. [`Error::NoSpace`]; [`Error::Invalid`]: not such a
+    /// range; [`Error::Media`]: private memory, or a medium with large pages (hugetlbfs, most DAX
+    /// devices) of which the range is no whole ones, or [`MapMode::Atomic`] there.
     pub fn map(&self, ino: Ino, at: u64, len: u64, mode: MapMode) -> Result<FileMap<'_>> {
         let size = self.getattr(ino)?.size;
         let inside = at.checked_add(len).is_some_and(|end| end <= size);
@@ -142,8 +146,9 @@ impl FileMap<'_> {
         self.there().len()
     }
 
-    /// Its first address. Others store to what is there at any time, so it is for atomic accesses, or for who knows that nobody does.
-    /// While [`FileMap::sync`] of an atomic mapping runs, nobody may store.
+    /// Its first address. Others store to what is there at any time, so it is for atomic accesses,
+    /// or for who knows that nobody does. While [`FileMap::sync`] of an atomic mapping runs, nobody
+    /// may store.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.there().as_ptr()
@@ -165,10 +170,12 @@ impl FileMap<'_> {
         self.there().write(at, from)
     }
 
-    /// Makes what was stored durable, and updates the file's times; of an atomic mapping, gives the file what was stored, all at once.
+    /// Makes what was stored durable, and updates the file's times; of an atomic mapping, gives the
+    /// file what was stored, all at once.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] of an atomic mapping: the file is as it was, and what was stored is still there.
+    /// [`Error::NoSpace`] of an atomic mapping: the file is as it was, and what was stored is still
+    /// there.
     pub fn sync(&self) -> Result<()> {
         match self.mode {
             MapMode::Read => Ok(()),

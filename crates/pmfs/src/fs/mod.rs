@@ -1,6 +1,8 @@
-//! [`Fs`]: the engine's face. It translates nothing and decides nothing; each call is a page of its own.
+//! [`Fs`]: the engine's face. It translates nothing and decides nothing; each call is a page of its
+//! own.
 //!
-//! Here is how one attaches and leaves, and what every call passes through; the calls are in the other files, by subject.
+//! Here is how one attaches and leaves, and what every call passes through; the calls are in the
+//! other files, by subject.
 
 mod content;
 mod entrance;
@@ -30,9 +32,10 @@ use pmem::counters;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// One attachment to a pool. Calls are atomic and durable when they return; they may come from any thread.
-/// Errors are those of the POSIX calls of the same names ([`crate::Error::errno`]). Permissions are not
-/// checked here: whoever may open the pool is trusted with it, and the mount enforces them for others.
+/// One attachment to a pool. Calls are atomic and durable when they return; they may come from any
+/// thread. Errors are those of the POSIX calls of the same names ([`crate::Error::errno`]).
+/// Permissions are not checked here: whoever may open the pool is trusted with it, and the mount
+/// enforces them for others.
 pub struct Fs {
     entrance: Entrance,
     recovery: RecoveryReport,
@@ -64,8 +67,8 @@ impl Fs {
         Ok(Fs::attached(attach::attach_private(mem, options)?))
     }
 
-    /// Leaves the pool, clean if nobody else is in it. Dropping an `Fs` instead is an unclean end, which
-    /// the next one recovers from.
+    /// Leaves the pool, clean if nobody else is in it. Dropping an `Fs` instead is an unclean end,
+    /// which the next one recovers from.
     pub fn close(self) -> Result<()> {
         self.detach()
     }
@@ -75,20 +78,22 @@ impl Fs {
         attach::detach(self.pool())
     }
 
-    /// Before fork: takes a slot for the child, and has it hold all that this process holds. Nothing may be opened
-    /// or closed until the fork. Without this a child can't use what it inherits ([`crate::Error::Forked`]).
+    /// Before fork: takes a slot for the child, and has it hold all that this process holds.
+    /// Nothing may be opened or closed until the fork. Without this a child can't use what it
+    /// inherits ([`crate::Error::Forked`]).
     pub fn before_fork(&self) -> Result<ForFork> {
         self.pool().before_fork()
     }
 
-    /// In the child: from now on it is a process of its own in the pool, with the parent's open files and without its
-    /// POSIX locks.
+    /// In the child: from now on it is a process of its own in the pool, with the parent's open
+    /// files and without its POSIX locks.
     pub fn after_fork_in_child(&self, prepared: ForFork) -> Result<()> {
         self.pool().after_fork_in_child(prepared)
     }
 
-    /// Cleans up after a thread of this process that ended in the middle of a call, by its tag ([`pmem::thread::Thread::tag`]):
-    /// for faces whose threads can do so without anybody else of the process waiting for what they held.
+    /// Cleans up after a thread of this process that ended in the middle of a call, by its tag
+    /// ([`pmem::thread::Thread::tag`]): for faces whose threads can do so without anybody else of
+    /// the process waiting for what they held.
     pub fn clean_after_thread(&self, tag: u64) {
         crate::share::rescue::clean_after_thread(self.pool(), tag);
     }
@@ -98,19 +103,22 @@ impl Fs {
         self.pool().cancel_fork(prepared);
     }
 
-    /// Before exec: takes a slot for the program that this process becomes, with its open files and its locks. The
-    /// program attaches by [`Fs::open_after_exec`] with the text of the [`ForExec`], which it has to be told.
+    /// Before exec: takes a slot for the program that this process becomes, with its open files and
+    /// its locks. The program attaches by [`Fs::open_after_exec`] with the text of the [`ForExec`],
+    /// which it has to be told.
     pub fn before_exec(&self) -> Result<ForExec> {
         self.pool().before_exec()
     }
 
-    /// As [`Fs::before_exec`], with these open files alone, each named as often as the program will have descriptors of it.
+    /// As [`Fs::before_exec`], with these open files alone, each named as often as the program will
+    /// have descriptors of it.
     pub fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
         self.pool().before_exec_with(files)
     }
 
-    /// As [`Fs::before_exec_with`], for a child that shares this process's memory until then (vfork): what it has locked as
-    /// `owner` is that program's, and what this process has locked is not.
+    /// As [`Fs::before_exec_with`], for a child that shares this process's memory until then
+    /// (vfork): what it has locked as `owner` is that program's, and what this process has locked
+    /// is not.
     pub fn before_exec_of_guest(&self, files: &[FileId], owner: LockOwner) -> Result<ForExec> {
         self.pool().before_exec_of_guest(files, owner)
     }
@@ -134,7 +142,8 @@ impl Fs {
         pool.totals_of(pool.holder().slot)
     }
 
-    /// What an emulated medium has charged this process ([`MapOptions::emulate`](pmem::MapOptions::emulate)).
+    /// What an emulated medium has charged this process
+    /// ([`MapOptions::emulate`](pmem::MapOptions::emulate)).
     #[must_use]
     pub fn charged(&self) -> pmem::Charged {
         self.pool().pm.mapping().charged()
@@ -146,7 +155,8 @@ impl Fs {
         &self.recovery
     }
 
-    /// Cleans up after processes that died while this one is attached; waiters do the same by themselves.
+    /// Cleans up after processes that died while this one is attached; waiters do the same by
+    /// themselves.
     pub fn recover_dead(&self) -> Result<u64> {
         crate::share::rescue::recover_dead(self.pool()).map(|undone| undone.slots)
     }
@@ -163,13 +173,15 @@ impl Fs {
         self.pool().data_mode
     }
 
-    /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be relied on.
+    /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be
+    /// relied on.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.pool().is_damaged()
     }
 
-    /// What a remount may change: when reads update atime, of directories too, and whether changes are refused.
+    /// What a remount may change: when reads update atime, of directories too, and whether changes
+    /// are refused.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] if a damaged pool is to be writable.
@@ -219,9 +231,9 @@ impl Fs {
         self.change_data(call, |_| 0)
     }
 
-    /// Makes a change and counts it; `written` is the file data in it, bytes. Where something has run out, what dead
-    /// processes still held may be had. One write window for all of it: with one around each store, a
-    /// create would open 32.
+    /// Makes a change and counts it; `written` is the file data in it, bytes. Where something has
+    /// run out, what dead processes still held may be had. One write window for all of it: with one
+    /// around each store, a create would open 32.
     #[inline]
     fn change_data<T>(
         &self,
@@ -243,7 +255,8 @@ impl Fs {
         stop_at_damage(pool, result)
     }
 
-    /// After a call that has changed nothing: whether to try again. What has run out is looked for among the dead once.
+    /// After a call that has changed nothing: whether to try again. What has run out is looked for
+    /// among the dead once.
     #[cold]
     fn may_go_better(&self, error: &Error, recovered: &mut bool) -> bool {
         if error.is_shortage() && !*recovered {
@@ -254,8 +267,9 @@ impl Fs {
     }
 }
 
-/// A change that met damage is the last one: the pool is read-only from then on, so that nothing is built
-/// on what can't be right. One under which the medium failed has lost stores, whatever it answered.
+/// A change that met damage is the last one: the pool is read-only from then on, so that nothing is
+/// built on what can't be right. One under which the medium failed has lost stores, whatever it
+/// answered.
 fn stop_at_damage<T>(pool: &Pool, result: Result<T>) -> Result<T> {
     if matches!(result, Err(Error::Corrupt(_))) {
         pool.stop_at_damage();

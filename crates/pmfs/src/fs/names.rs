@@ -23,7 +23,8 @@ impl Fs {
         self.look(|pool| pool.getattr(ino))
     }
 
-    /// As [`Fs::lookup`], by the number, of what was just listed in a directory. What has another name since may be an error.
+    /// As [`Fs::lookup`], by the number, of what was just listed in a directory. What has another
+    /// name since may be an error.
     pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
         self.look(|pool| pool.listed(dir, entry))
     }
@@ -33,8 +34,9 @@ impl Fs {
         self.change(|pool| pool.setattr(ino, set))
     }
 
-    /// Changes attributes as they are: `change` is asked under the inode's lock, so nobody else changes them between its look and what it
-    /// says. Set-id bits are taken away so. A size that it says is not set, and with nothing to set nothing is done.
+    /// Changes attributes as they are: `change` is asked under the inode's lock, so nobody else
+    /// changes them between its look and what it says. Set-id bits are taken away so. A size that
+    /// it says is not set, and with nothing to set nothing is done.
     pub fn setattr_by(&self, ino: Ino, change: &dyn Fn(&Attr) -> SetAttr) -> Result<Attr> {
         self.change(|pool| pool.setattr_by(ino, change))
     }
@@ -81,7 +83,8 @@ impl Fs {
         self.change(|pool| pool.unlink(dir, name, None))
     }
 
-    /// As [`Fs::unlink`], for who has just looked: the name stood for `seen`. If it does no more, what it stands for now goes.
+    /// As [`Fs::unlink`], for who has just looked: the name stood for `seen`. If it does no more,
+    /// what it stands for now goes.
     pub fn unlink_seen(&self, dir: Ino, name: &[u8], seen: Ino) -> Result<()> {
         self.change(|pool| pool.unlink(dir, name, Some(seen)))
     }
@@ -103,8 +106,9 @@ impl Fs {
         self.rename_by((dir, name), (new_dir, new_name), flags, (0, 0), None)
     }
 
-    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's. `seen`: what the names, the second
-    /// one if it stood for anything, stood for when the caller looked; if they do no more, what they stand for now counts.
+    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's.
+    /// `seen`: what the names, the second one if it stood for anything, stood for when the caller
+    /// looked; if they do no more, what they stand for now counts.
     pub fn rename_by(
         &self,
         from: (Ino, &[u8]),
@@ -121,8 +125,8 @@ impl Fs {
         self.look(|pool| pool.readlink(ino))
     }
 
-    /// Shows `emit` the entries after `cookie` (0: all, "." and ".." first) until it declines one. A cookie
-    /// stays good whatever changes meanwhile.
+    /// Shows `emit` the entries after `cookie` (0: all, "." and ".." first) until it declines one.
+    /// A cookie stays good whatever changes meanwhile.
     pub fn readdir(
         &self,
         dir: Ino,
@@ -171,8 +175,9 @@ impl Fs {
         self.look(|pool| pool.statfs())
     }
 
-    /// As [`Fs::getattr`], to where the caller wants it, which is a fifth faster; after an error it says nothing.
-    /// Of a file with holes the blocks are counted once stores into them, by mappings below a mount, are written back.
+    /// As [`Fs::getattr`], to where the caller wants it, which is a fifth faster; after an error it
+    /// says nothing. Of a file with holes the blocks are counted once stores into them, by mappings
+    /// below a mount, are written back.
     pub fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         self.look(|pool| pool.getattr_into(ino, attr))?;
         match attr.is_sparse() {

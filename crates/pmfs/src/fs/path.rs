@@ -1,4 +1,5 @@
-//! Paths inside a pool: from names to inodes, symbolic links followed within the pool, whose root is theirs.
+//! Paths inside a pool: from names to inodes, symbolic links followed within the pool, whose root
+//! is theirs.
 
 use super::Fs;
 use crate::error::{Error, Result};
@@ -33,7 +34,8 @@ enum AtEnd {
 }
 
 impl Fs {
-    /// What stands at `path`, from the pool's root. `follow`: a symbolic link at its end is followed too.
+    /// What stands at `path`, from the pool's root. `follow`: a symbolic link at its end is
+    /// followed too.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Loop`], those of a lookup.
@@ -54,9 +56,9 @@ impl Fs {
         }
     }
 
-    /// The place of a name that is to be made, removed or moved: a symbolic link there is meant itself, also with a slash behind
-    /// it, and what the slash allows is the caller's to judge ([`Place::slash`]). `follow`: of a file that is made where a link leads,
-    /// as O_CREAT has it.
+    /// The place of a name that is to be made, removed or moved: a symbolic link there is meant
+    /// itself, also with a slash behind it, and what the slash allows is the caller's to judge
+    /// ([`Place::slash`]). `follow`: of a file that is made where a link leads, as O_CREAT has it.
     ///
     /// # Errors
     /// As [`Fs::walk`], of what comes before the last name.

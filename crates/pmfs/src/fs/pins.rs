@@ -8,21 +8,23 @@ use crate::types::Ino;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Pins a file for this process, which may store to its blocks if it `writes`. A second pin of a file is the first, or makes it
-    /// one for writing.
+    /// Pins a file for this process, which may store to its blocks if it `writes`. A second pin of
+    /// a file is the first, or makes it one for writing.
     ///
     /// # Errors
-    /// [`Error::Mapped`]: it is open below a mount, or a mount's kernel has pages of it. [`Error::TooManyOpen`]: no room.
+    /// [`Error::Mapped`]: it is open below a mount, or a mount's kernel has pages of it.
+    /// [`Error::TooManyOpen`]: no room.
     pub fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
         let pool = self.pool();
         pool.unless_dead(ino, || pool.pin(ino, writes))
     }
 
-    /// Pins a file as [`Fs::pin`] does, for a process that stores to copies of its blocks and hands them over by
-    /// [`Fs::write_pages`], which moves them: so nobody else may have them mapped.
+    /// Pins a file as [`Fs::pin`] does, for a process that stores to copies of its blocks and hands
+    /// them over by [`Fs::write_pages`], which moves them: so nobody else may have them mapped.
     ///
     /// # Errors
-    /// [`Error::Mapped`]: another process has the file mapped, or a mount's kernel has pages of it that may be stored to.
+    /// [`Error::Mapped`]: another process has the file mapped, or a mount's kernel has pages of it
+    /// that may be stored to.
     pub fn pin_apart(&self, ino: Ino) -> Result<()> {
         let pool = self.pool();
         pool.unless_dead(ino, || pool.pin_apart(ino))
@@ -33,8 +35,8 @@ impl Fs {
         self.pool().unpin(ino)
     }
 
-    /// The blocks of a range of a pinned file, up to its end; what is missing is given memory first, up to so many bytes. They stay
-    /// what they are until the pin ends.
+    /// The blocks of a range of a pinned file, up to its end; what is missing is given memory
+    /// first, up to so many bytes. They stay what they are until the pin ends.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: more is missing, or not to be had.
@@ -42,18 +44,21 @@ impl Fs {
         self.change(|pool| pool.blocks(ino, at, len, Some(missing_max)))
     }
 
-    /// The blocks of a range of a pinned file as they are; holes have none. As [`blocks`](Self::blocks) otherwise.
+    /// The blocks of a range of a pinned file as they are; holes have none. As
+    /// [`blocks`](Self::blocks) otherwise.
     pub fn blocks_there(&self, ino: Ino, at: u64, len: u64) -> Result<Vec<BlockRun>> {
         self.change(|pool| pool.blocks(ino, at, len, None))
     }
 
-    /// Makes durable what programs have stored in the blocks of some ranges (where in the file, bytes), and updates the file's times.
+    /// Makes durable what programs have stored in the blocks of some ranges (where in the file,
+    /// bytes), and updates the file's times.
     pub fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
         self.change(|pool| pool.flush_blocks(ino, parts))
     }
 
-    /// Makes durable what programs have stored in the blocks that `part` shows, and updates the file's times. `all`: whatever shows this
-    /// file in this process and may be stored to, `part` or what it is a part of among them. One call at a time for a file, and nothing of it is
+    /// Makes durable what programs have stored in the blocks that `part` shows, and updates the
+    /// file's times. `all`: whatever shows this file in this process and may be stored to, `part`
+    /// or what it is a part of among them. One call at a time for a file, and nothing of it is
     /// mapped or unmapped meanwhile.
     ///
     /// # Errors

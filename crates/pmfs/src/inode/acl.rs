@@ -1,10 +1,10 @@
-//! POSIX ACLs: what they are on the medium, which are valid, and what they and the mode make of each other.
-//! Plain functions; who calls them has the transaction.
+//! POSIX ACLs: what they are on the medium, which are valid, and what they and the mode make of
+//! each other. Plain functions; who calls them has the transaction.
 //!
-//! An ACL stands among an inode's extended attributes in the form that `setxattr(2)` takes (version 2): u32
-//! version, then for each entry u16 tag, u16 permissions, u32 id; little-endian. An access ACL that says no
-//! more than the mode is never stored, so the mode's group bits and the ACL's mask are the same thing twice:
-//! whoever changes one changes the other in the same transaction.
+//! An ACL stands among an inode's extended attributes in the form that `setxattr(2)` takes (version
+//! 2): u32 version, then for each entry u16 tag, u16 permissions, u32 id; little-endian. An access
+//! ACL that says no more than the mode is never stored, so the mode's group bits and the ACL's mask
+//! are the same thing twice: whoever changes one changes the other in the same transaction.
 
 use crate::error::{Error, Result};
 use crate::types::mode;
@@ -38,14 +38,17 @@ struct Entry {
     id: u32,
 }
 
-/// A valid ACL: owner, named users, group, named groups, a mask if anybody is named, others; in that order.
+/// A valid ACL: owner, named users, group, named groups, a mask if anybody is named, others; in
+/// that order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
-/// Reads an ACL as `setxattr(2)` hands it over; `None` if it has no entries, which stands for no ACL.
+/// Reads an ACL as `setxattr(2)` hands it over; `None` if it has no entries, which stands for no
+/// ACL.
 ///
 /// # Errors
-/// As Linux: `Invalid` for what is malformed or not a valid ACL, `NotSupported` for another version.
+/// As Linux: `Invalid` for what is malformed or not a valid ACL, `NotSupported` for another
+/// version.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Acl>> {
     let bad = Error::Invalid(&"not a valid ACL");
     if bytes.is_empty() {
@@ -147,8 +150,8 @@ impl Acl {
         });
     }
 
-    /// Makes the access ACL of a new inode out of this default ACL: each class gets no more than the mode that
-    /// was asked for has. Answers the mode that is left.
+    /// Makes the access ACL of a new inode out of this default ACL: each class gets no more than
+    /// the mode that was asked for has. Answers the mode that is left.
     pub fn limit(&mut self, mode: u32) -> u32 {
         let mut left = mode;
         self.each_class(|class, permissions| {
@@ -158,7 +161,8 @@ impl Acl {
         left
     }
 
-    /// Shows the three entries that the mode's classes stand for: the mask in place of the group if there is one.
+    /// Shows the three entries that the mode's classes stand for: the mask in place of the group if
+    /// there is one.
     fn each_class(&mut self, mut change: impl FnMut(Class, &mut u16)) {
         let masked = self.0.iter().any(|entry| entry.tag == tag::MASK);
         for entry in &mut self.0 {

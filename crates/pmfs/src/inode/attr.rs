@@ -46,7 +46,8 @@ impl Pool {
         self.getattr_into(ino, &mut attr).map(|()| attr)
     }
 
-    /// `getattr`, to where the answer is wanted: to move it costs more than to find it. After an error it says nothing.
+    /// `getattr`, to where the answer is wanted: to move it costs more than to find it. After an
+    /// error it says nothing.
     pub(crate) fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         self.alive()?;
         locks::read(self, ino, || {

@@ -113,7 +113,8 @@ impl Inode {
         Ok(inode)
     }
 
-    /// The gate for inodes: what goes on from here has a type, and a size that a file can have, whoever wrote the pool.
+    /// The gate for inodes: what goes on from here has a type, and a size that a file can have,
+    /// whoever wrote the pool.
     #[inline(always)]
     fn is_possible(&self) -> bool {
         is_kind(self.mode & !0o7777) & is_size(self.size_word)
@@ -303,8 +304,8 @@ impl Pool {
         Ok(block + ino % PER_BLOCK * InodeRaw::SIZE)
     }
 
-    /// Byte offset of an inode, if this process knows where its block of the table is. For hints: a number that no inode has is not
-    /// told from others.
+    /// Byte offset of an inode, if this process knows where its block of the table is. For hints: a
+    /// number that no inode has is not told from others.
     #[inline(always)]
     pub(crate) fn known_inode_off(&self, ino: Ino) -> Option<u64> {
         let block = self.table_blocks.get(ino / PER_BLOCK)?;

@@ -8,8 +8,8 @@ use pmfs_format::InodeRaw;
 use pmfs_format::runtime::{GROUP_UNITS, STRAY_INODES};
 
 impl Pool {
-    /// Flushes all of them, for the next barrier. The caller is the only one in the pool. The notes stay: should this
-    /// process die before the barrier, the next to leave flushes them again.
+    /// Flushes all of them, for the next barrier. The caller is the only one in the pool. The notes
+    /// stay: should this process die before the barrier, the next to leave flushes them again.
     pub(crate) fn flush_strays(&self) {
         for (group, bits) in self.noted() {
             for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {

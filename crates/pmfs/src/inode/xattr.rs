@@ -1,11 +1,12 @@
 //! Extended attributes: all of an inode's in one run of blocks, replaced whole by a shadow and one
 //! word (docs/adr/0038-xattrs.md).
 //!
-//! The run holds: u32 length of what follows, u32 CRC-32C of it, then for each attribute u16 name length,
-//! u16 zero, u32 value length, name, value.
+//! The run holds: u32 length of what follows, u32 CRC-32C of it, then for each attribute u16 name
+//! length, u16 zero, u32 value length, name, value.
 //!
-//! Names are Linux's: `user.` on regular files and directories, `trusted.` and `security.` on everything (who may
-//! is the mount's to check), and of `system.` the two ACLs, which are judged by [`crate::inode::acl`].
+//! Names are Linux's: `user.` on regular files and directories, `trusted.` and `security.` on
+//! everything (who may is the mount's to check), and of `system.` the two ACLs, which are judged by
+//! [`crate::inode::acl`].
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -29,7 +30,8 @@ const NAME_MAX: usize = 255;
 /// Blocks that one inode's attributes may take.
 const BLOCKS_MAX: u64 = 32;
 
-/// What the kernel says of a name and a value before it asks any file system, and which namespaces there are.
+/// What the kernel says of a name and a value before it asks any file system, and which namespaces
+/// there are.
 fn check(name: &[u8], value: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(Error::AttributeName);
@@ -244,8 +246,8 @@ impl Pool {
         })
     }
 
-    /// Sets an ACL, or with `None` removes it. An access ACL changes the mode with it, and is not kept if the
-    /// mode then says all.
+    /// Sets an ACL, or with `None` removes it. An access ACL changes the mode with it, and is not
+    /// kept if the mode then says all.
     fn set_acl(
         &self,
         ino: Ino,
@@ -318,7 +320,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes an inode's attributes beside its old ones, which are to go; answers its word for them.
+    /// Writes an inode's attributes beside its old ones, which are to go; answers its word for
+    /// them.
     pub(crate) fn shadow_xattrs(
         &self,
         lane: &Lane<'_>,
@@ -334,8 +337,8 @@ impl Pool {
         Ok(word)
     }
 
-    /// Writes attributes to fresh blocks; answers the inode's word for them. What takes no more than
-    /// `old_blocks` must go through on a full pool.
+    /// Writes attributes to fresh blocks; answers the inode's word for them. What takes no more
+    /// than `old_blocks` must go through on a full pool.
     pub(crate) fn place_xattrs(
         &self,
         lane: &Lane<'_>,
@@ -364,8 +367,8 @@ impl Pool {
         Ok(run.block << BLOCK_SHIFT | run.count)
     }
 
-    /// A run of exactly `blocks` blocks inside one group: where the next ones are, else wherever there is
-    /// one; a shorter one is left to settle.
+    /// A run of exactly `blocks` blocks inside one group: where the next ones are, else wherever
+    /// there is one; a shorter one is left to settle.
     fn contiguous(&self, lane: &Lane<'_>, blocks: u64, class: Class, ino: Ino) -> Result<Run> {
         let purpose = Purpose::Xattr { ino };
         let run = self.alloc(lane, blocks, class, Zone::Meta, purpose)?;

@@ -15,7 +15,8 @@ pub(crate) struct Change<const N: usize> {
 }
 
 impl Transaction<'_> {
-    /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand: nothing else is to be stored.
+    /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand:
+    /// nothing else is to be stored.
     #[must_use]
     pub(crate) fn change<const N: usize>(
         &mut self,

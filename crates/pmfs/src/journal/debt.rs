@@ -1,11 +1,13 @@
 //! What a transaction leaves to be done that was not closed for good
 //! (docs/adr/0016-closing-without-waiting.md, docs/adr/0017-promised-and-not-waited-for.md).
 //!
-//! Closed by a proof, that holds as long as the words that it logged are what they became; promised by a log of new words, recovery
-//! may make it again. So before one of these words changes again, or is somebody else's, the transaction must be closed for good. Each
-//! lock that covers such words has the debt. Of a proof, whoever takes the lock flushes the line of the closing entry, and fences before
-//! it stores in place, which its own first barrier mostly does. Of a promise, it goes on in the same lane, whose next transaction is all
-//! that is needed, or closes it there ([`crate::journal::promise`]).
+//! Closed by a proof, that holds as long as the words that it logged are what they became; promised
+//! by a log of new words, recovery may make it again. So before one of these words changes again,
+//! or is somebody else's, the transaction must be closed for good. Each lock that covers such words
+//! has the debt. Of a proof, whoever takes the lock flushes the line of the closing entry, and
+//! fences before it stores in place, which its own first barrier mostly does. Of a promise, it goes
+//! on in the same lane, whose next transaction is all that is needed, or closes it there
+//! ([`crate::journal::promise`]).
 
 use crate::medium::store::Store;
 use pmfs_format::LaneRaw;
@@ -18,14 +20,16 @@ const LINE_MASK: u64 = (1 << DEBT_ID_SHIFT) - 1;
 pub(crate) struct Debt(u64);
 
 impl Debt {
-    /// Of transaction `id`, whose closing entry is the journal's line `number`; `None` where these don't fit a word.
+    /// Of transaction `id`, whose closing entry is the journal's line `number`; `None` where these
+    /// don't fit a word.
     #[inline]
     pub fn new(number: u64, id: u64) -> Option<Debt> {
         let fits = number <= LINE_MASK && id < DEBT_PROMISED >> DEBT_ID_SHIFT;
         fits.then_some(Debt(id << DEBT_ID_SHIFT | number))
     }
 
-    /// Of transaction `id`, which has no closing entry: the last one of its log is the journal's line `number`.
+    /// Of transaction `id`, which has no closing entry: the last one of its log is the journal's
+    /// line `number`.
     #[inline]
     pub fn promised(number: u64, id: u64) -> Option<Debt> {
         Debt::new(number, id).map(|debt| Debt(debt.0 | DEBT_PROMISED))
@@ -58,8 +62,9 @@ impl Debt {
         (self.0 & !DEBT_PROMISED) >> DEBT_ID_SHIFT
     }
 
-    /// Whether the lane has gone on so far that it is paid. Behind a proof one transaction must have ended: an entry of it is durable,
-    /// and that proves this one done. Behind a promise two: recovery makes the last two.
+    /// Whether the lane has gone on so far that it is paid. Behind a proof one transaction must
+    /// have ended: an entry of it is durable, and that proves this one done. Behind a promise two:
+    /// recovery makes the last two.
     #[inline]
     pub fn is_paid(self, store: &Store) -> bool {
         let lane = store.geometry.lane_of_line(self.0 & LINE_MASK);
@@ -103,9 +108,10 @@ mod tests {
             .collect()
     }
 
-    /// Goal: transactions whose ids are too large for a lock's word owe nothing, and all else goes on. Method: ids that pass that end, by two
-    /// attachments in turn, each call on what the other has changed; what locks owe is of ids from before it. Then the pool as its next
-    /// opener finds it.
+    /// Goal: transactions whose ids are too large for a lock's word owe nothing, and all else goes
+    /// on. Method: ids that pass that end, by two attachments in turn, each call on what the other
+    /// has changed; what locks owe is of ids from before it. Then the pool as its next opener finds
+    /// it.
     #[test]
     fn ids_beyond_a_locks_word() {
         let end = DEBT_PROMISED >> DEBT_ID_SHIFT;

@@ -39,7 +39,8 @@ pub fn prefer_lane(index: u64) {
     set_hint(index);
 }
 
-/// What a block is for: data spreads over the pool lane by lane, the rest stays together near its start.
+/// What a block is for: data spreads over the pool lane by lane, the rest stays together near its
+/// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
     /// File data.
@@ -70,8 +71,8 @@ pub(crate) enum Purpose {
     Reclaim { ino: Ino, cursor: u64 },
     /// The old subtree (its entry is in `run`'s place), named by `slot` before the change.
     Subtree { slot: u64, level: u32, cursor: u64 },
-    /// First and last index of the subtree record before it, and the first whose leaf stays, or [`CHANGED`]; its first word is
-    /// the subtree's base plus one.
+    /// First and last index of the subtree record before it, and the first whose leaf stays, or
+    /// [`CHANGED`]; its first word is the subtree's base plus one.
     Range { from: u64, to: u64, kept: u64 },
     /// Saved data of the running transaction.
     Scratch,
@@ -105,7 +106,8 @@ pub(crate) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a free one.
+    /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a
+    /// free one.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim(waits: Waits<'a>) -> Lane<'a> {
@@ -269,8 +271,9 @@ impl<'a> Lane<'a> {
         (entry - self.waits.geometry.journal) / 64
     }
 
-    /// What this lane itself owes is paid by entries that it has just got: they prove the transaction before theirs done, and the barrier
-    /// behind them makes durable what that one promised.
+    /// What this lane itself owes is paid by entries that it has just got: they prove the
+    /// transaction before theirs done, and the barrier behind them makes durable what that one
+    /// promised.
     #[inline]
     pub fn pay_by_entries(&self) {
         let log = self.log..self.log + self.waits.geometry.lane_bytes;
@@ -290,8 +293,8 @@ impl<'a> Lane<'a> {
         self.clear_intents();
     }
 
-    /// As [`Lane::reset`], but the intents are still to be settled. An id that the dead thread had drawn and
-    /// not written may stand above the log's.
+    /// As [`Lane::reset`], but the intents are still to be settled. An id that the dead thread had
+    /// drawn and not written may stand above the log's.
     pub fn reset_ids(&self, last_id: u64, head: u64) {
         let runtime = self.waits.pm.runtime();
         let drawn = runtime.load(LaneRaw::last_id.of(self.line));
@@ -443,7 +446,8 @@ impl<'a> Lane<'a> {
         Some((run, decode(kind, ino, index)?))
     }
 
-    /// Settles what no call can have written down: whoever left the lane may have written anything there.
+    /// Settles what no call can have written down: whoever left the lane may have written anything
+    /// there.
     pub fn strike_impossible(&self) {
         let data = &self.waits.data;
         let blocks = data.start >> BLOCK_SHIFT..data.end >> BLOCK_SHIFT;
@@ -529,7 +533,8 @@ impl<'a> Lane<'a> {
         (block != 0 && data.contains(&(block << BLOCK_SHIFT))).then_some(block)
     }
 
-    /// Takes the spare block for a leaf. It stays the spare one until the call makes another one that, or settles.
+    /// Takes the spare block for a leaf. It stays the spare one until the call makes another one
+    /// that, or settles.
     ///
     /// # Errors
     /// As [`Lane::intend`].
@@ -543,7 +548,8 @@ impl<'a> Lane<'a> {
         Ok(Some(block))
     }
 
-    /// Makes a leaf's old block, which a record names, the spare one. Until the records are cleared they decide what it is.
+    /// Makes a leaf's old block, which a record names, the spare one. Until the records are cleared
+    /// they decide what it is.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn keep_spare(&self, block: u64, purpose: Purpose) {
         self.count_blocks(purpose, -1);

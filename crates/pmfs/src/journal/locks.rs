@@ -1,8 +1,9 @@
 //! The lock table: one line {owner, sequence} for every inode whose keyed hash falls on it
 //! (docs/adr/0028-lock-table.md).
 //!
-//! Writers hold the line's owner word; while they change what readers may be looking at, its sequence is
-//! odd. Readers take nothing: they read the sequence, read, and read the sequence again.
+//! Writers hold the line's owner word; while they change what readers may be looking at, its
+//! sequence is odd. Readers take nothing: they read the sequence, read, and read the sequence
+//! again.
 
 use crate::error::Result;
 use crate::journal::claim::may_go;
@@ -75,7 +76,8 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody may wait for it.
+    /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody
+    /// may wait for it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_add(&mut self, ino: Ino) -> bool {
         let line = line_of(self.waits.share, ino);
@@ -139,15 +141,16 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Makes what a transaction has changed durable, and closes it by its proof: these locks cover all that it logged, and have the
-    /// debt from now on. What this call still stores in place is no word of it.
+    /// Makes what a transaction has changed durable, and closes it by its proof: these locks cover
+    /// all that it logged, and have the debt from now on. What this call still stores in place is
+    /// no word of it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn commit(&self, tx: Sealed<'_>) {
         self.leave(tx.prove());
     }
 
-    /// Changes bytes in place by a log of the new ones, which is durable on return. As [`LockSet::commit`] otherwise. `behind` stores what
-    /// belongs to it and no log covers.
+    /// Changes bytes in place by a log of the new ones, which is durable on return. As
+    /// [`LockSet::commit`] otherwise. `behind` stores what belongs to it and no log covers.
     ///
     /// # Errors
     /// [`crate::Error::Medium`] of the bytes that are to change; nothing is changed then.
@@ -246,8 +249,9 @@ impl Drop for LockSet<'_> {
     }
 }
 
-/// What the line of an inode owes is durable: before a new one is written in the place of one that is gone, by somebody who does
-/// not have the line. Those who owe it had it before that place could be had.
+/// What the line of an inode owes is durable: before a new one is written in the place of one that
+/// is gone, by somebody who does not have the line. Those who owe it had it before that place could
+/// be had.
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn settle_place(share: &Share, ino: Ino) {
     let debt = Debt::load(share, LockRaw::debt.of(line_of(share, ino)));
@@ -270,9 +274,9 @@ pub(crate) fn line_of(share: &Share, ino: Ino) -> u64 {
     share.geometry.locks + (hash >> 32 & (share.geometry.lock_count - 1)) * LockRaw::SIZE
 }
 
-/// Reads without a lock: runs `body` until no writer came between, then gives its answer. After a few
-/// disturbed tries it takes the lock. `body` may see anything while a writer works, so its errors count
-/// only if nothing changed.
+/// Reads without a lock: runs `body` until no writer came between, then gives its answer. After a
+/// few disturbed tries it takes the lock. `body` may see anything while a writer works, so its
+/// errors count only if nothing changed.
 #[inline]
 pub(crate) fn read<'a, T>(
     waits: impl Into<Waits<'a>>,
@@ -328,8 +332,8 @@ impl<'a> Glimpse<'a> {
         })
     }
 
-    /// Whether what was read since then is true: nobody has written, and the medium has not failed. Little stands
-    /// behind a copy here (see [`crate::share::counters::CountedRead`]).
+    /// Whether what was read since then is true: nobody has written, and the medium has not failed.
+    /// Little stands behind a copy here (see [`crate::share::counters::CountedRead`]).
     #[inline(always)]
     pub fn is_true(self) -> bool {
         self.share.pm.acquire();
@@ -338,7 +342,8 @@ impl<'a> Glimpse<'a> {
     }
 }
 
-/// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all of a read can be one function.
+/// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all
+/// of a read can be one function.
 #[inline(always)]
 fn look<'a, T>(
     share: &'a Share,
@@ -356,7 +361,8 @@ fn look<'a, T>(
             std::hint::spin_loop();
             continue;
         }
-        // What was read and an error part here: errors are large, and to move one about is dear where there is none.
+        // What was read and an error part here: errors are large, and to move one about is dear
+        // where there is none.
         match body() {
             Ok(answer) => {
                 share.pm.acquire();

@@ -1,4 +1,5 @@
-//! One entry of the log: old words or new ones of some ranges, or where a range's old data was saved.
+//! One entry of the log: old words or new ones of some ranges, or where a range's old data was
+//! saved.
 
 use crate::error::{Error, Result};
 use crate::medium::store::Store;

@@ -28,8 +28,9 @@
 //! }
 //! ```
 //!
-//! A transaction can't be closed before what it changed is durable, because only [`Sealed::make_durable`] gives what
-//! [`Unclosed::close`] takes; and nothing can be changed any more from then on:
+//! A transaction can't be closed before what it changed is durable, because only
+//! [`Sealed::make_durable`] gives what [`Unclosed::close`] takes; and nothing can be changed any
+//! more from then on:
 //!
 //! ```compile_fail
 //! fn early(tx: pmfs::journal::Sealed<'_>) {

@@ -6,10 +6,11 @@
 //! again if it is such a one, and also the one before it, if the last one was cut short: until the
 //! barrier of that one the words of the other need not be durable.
 //!
-//! - Whoever has the lane next flushes them, and makes them durable with its first barrier. Not the call that stored them: the locks that
-//!   it gives back would wait for the flush.
-//! - Before one of the words changes otherwise, the promise is closed: its last entry becomes the closing one. The locks that cover the
-//!   words have it as a [`Debt`], and whoever meets it takes the lane.
+//! - Whoever has the lane next flushes them, and makes them durable with its first barrier. Not the
+//!   call that stored them: the locks that it gives back would wait for the flush.
+//! - Before one of the words changes otherwise, the promise is closed: its last entry becomes the
+//!   closing one. The locks that cover the words have it as a [`Debt`], and whoever meets it takes
+//!   the lane.
 //! - So it is when the pool is left clean, for all lanes.
 
 use crate::journal::debt::Debt;
@@ -21,8 +22,8 @@ use crate::share::waits::Waits;
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
 
-/// Entries that a promise may have in a lane of so many: recovery may need the last two logs whole while a third is being written, whatever
-/// it is.
+/// Entries that a promise may have in a lane of so many: recovery may need the last two logs whole
+/// while a third is being written, whatever it is.
 #[inline]
 pub(crate) fn entries_max(lane_entries: u64) -> u64 {
     (lane_entries - ENTRIES_MAX as u64 - 1) / 2
@@ -34,7 +35,8 @@ fn pool_key(store: &Store) -> u64 {
     (uuid ^ uuid >> 64) as u64 ^ store.pm.mapping().identity().ino.rotate_left(32)
 }
 
-/// This thread has stored these ranges, offsets and bytes, as its log promises: it need not look at that when it goes on in the lane.
+/// This thread has stored these ranges, offsets and bytes, as its log promises: it need not look at
+/// that when it goes on in the lane.
 #[inline]
 pub(crate) fn note_own(store: &Store, debt: Debt, ranges: [(u64, u64); 2]) {
     let [(first, first_bytes), (second, second_bytes)] = ranges;
@@ -78,12 +80,14 @@ impl<'a> Lane<'a> {
             .then_some(entry)
     }
 
-    /// For who has just claimed it: what its last log promises is flushed, and the debt that led here, whose entry is at `owed`, can be paid.
+    /// For who has just claimed it: what its last log promises is flushed, and the debt that led
+    /// here, whose entry is at `owed`, can be paid.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take_over(&self, owed: Option<u64>) {
         if let Some(ranges) = self.own() {
-            // As it mostly is. The log was flushed, and is slow to look at where that takes it out of the cache.
+            // As it mostly is. The log was flushed, and is slow to look at where that takes it out
+            // of the cache.
             for (off, bytes) in ranges {
                 if bytes > 0 && !planted!("bug-redone-unflushed") {
                     Restore::new(&self.share().pm).flush(off, bytes);
@@ -143,8 +147,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Closes what the lanes have promised, and flushes what closed the last transaction of each: durable with the next fence. The caller has
-    /// the pool to itself.
+    /// Closes what the lanes have promised, and flushes what closed the last transaction of each:
+    /// durable with the next fence. The caller has the pool to itself.
     pub fn close_all(waits: impl Into<Waits<'a>>) {
         let waits = waits.into();
         let share = waits.share;
@@ -196,8 +200,8 @@ mod tests {
             .count()
     }
 
-    /// Goal: whoever overwrites what another has promised waits once, and sees what that one wrote. Method: two threads of two attachments
-    /// in turn, in lanes of their own.
+    /// Goal: whoever overwrites what another has promised waits once, and sees what that one wrote.
+    /// Method: two threads of two attachments in turn, in lanes of their own.
     #[test]
     fn threads_in_turn_wait_once() {
         let scratch = Scratch::new(16 << 20);
@@ -225,8 +229,8 @@ mod tests {
         assert!(one.check().unwrap().is_clean());
     }
 
-    /// Goal: who has met a promise, and waits for its lane, may clean up after the one who died in it, which frees blocks. Method: a thread
-    /// that ends with a lane and a block in question.
+    /// Goal: who has met a promise, and waits for its lane, may clean up after the one who died in
+    /// it, which frees blocks. Method: a thread that ends with a lane and a block in question.
     #[test]
     fn who_waits_for_a_lane_cleans_up_after_its_dead() {
         let scratch = Scratch::new(16 << 20);
@@ -252,8 +256,8 @@ mod tests {
         assert!(fs.check().unwrap().is_clean());
     }
 
-    /// Goal: what recovery makes again is never what an older promise made of a word: others are looking. Method: two of the same words, by
-    /// what recovery would store.
+    /// Goal: what recovery makes again is never what an older promise made of a word: others are
+    /// looking. Method: two of the same words, by what recovery would store.
     #[test]
     fn an_older_promise_is_not_seen_again() {
         let scratch = Scratch::new(16 << 20);
@@ -270,7 +274,8 @@ mod tests {
         assert_eq!((words.len(), words.iter().filter(is).count()), (9, 9));
     }
 
-    /// Goal: before its words change otherwise, or are somebody else's, a promise is closed; and when the pool is left.
+    /// Goal: before its words change otherwise, or are somebody else's, a promise is closed; and
+    /// when the pool is left.
     #[test]
     fn what_stores_otherwise_closes_first() {
         let scratch = Scratch::new(16 << 20);

@@ -1,8 +1,9 @@
-//! The hash by which a transaction is seen to be done: of the words that it logged, as they were to become.
+//! The hash by which a transaction is seen to be done: of the words that it logged, as they were to
+//! become.
 //!
-//! NH, the universal hash of UMAC (Black et al., CRYPTO 1999, and RFC 4418), of 64-bit words: pairs of words, each plus its key, are
-//! multiplied and the products added. Two contents of the same words hash alike with a probability of 2^-64, and what a crash
-//! leaves is not chosen by anybody.
+//! NH, the universal hash of UMAC (Black et al., CRYPTO 1999, and RFC 4418), of 64-bit words: pairs
+//! of words, each plus its key, are multiplied and the products added. Two contents of the same
+//! words hash alike with a probability of 2^-64, and what a crash leaves is not chosen by anybody.
 
 use pmfs_format::journal::{ENTRIES_MAX, ENTRY_DATA_BYTES};
 

@@ -1,11 +1,13 @@
 //! Way 2, forwards: bytes in place whose new content is logged first.
 //!
-//! [`Redo::seal`] writes the new words to the lane. Once they are durable the change is promised: whatever happens, recovery makes
-//! it. So what stood there need not be read first, and comes from memory while the log is on its way there.
-//! [`Promised::apply`] stores the bytes, and that is all: that they become durable is for who comes next ([`crate::journal::promise`]).
+//! [`Redo::seal`] writes the new words to the lane. Once they are durable the change is promised:
+//! whatever happens, recovery makes it. So what stood there need not be read first, and comes from
+//! memory while the log is on its way there. [`Promised::apply`] stores the bytes, and that is all:
+//! that they become durable is for who comes next ([`crate::journal::promise`]).
 //!
-//! A log of new words may be applied to none but the words that it was made for. There are never two of the same words in two lanes, of
-//! which nothing would say which is the later: whoever finds a promise of words that it is to change goes on in that lane.
+//! A log of new words may be applied to none but the words that it was made for. There are never
+//! two of the same words in two lanes, of which nothing would say which is the later: whoever finds
+//! a promise of words that it is to change goes on in that lane.
 
 use crate::error::Result;
 use crate::journal::debt::Debt;
@@ -38,8 +40,9 @@ pub(crate) struct Redo<'a> {
 }
 
 impl<'a> Redo<'a> {
-    /// Begins one in `lane`. The caller holds the lock of all it will change. `closes`: recovery must not make it again once it has
-    /// returned, because a word that it changes in part holds bytes that others may store to without a look at what the lock owes.
+    /// Begins one in `lane`. The caller holds the lock of all it will change. `closes`: recovery
+    /// must not make it again once it has returned, because a word that it changes in part holds
+    /// bytes that others may store to without a look at what the lock owes.
     pub fn begin(lane: &'a Lane<'a>, closes: bool) -> Redo<'a> {
         Redo {
             pm: &lane.share().pm,
@@ -61,11 +64,12 @@ impl<'a> Redo<'a> {
         self.count <= promise::entries_max(self.lane.log().1)
     }
 
-    /// Writes the entries and waits until they are durable. Readers wait from before this on: recovery may make the change at any
-    /// moment.
+    /// Writes the entries and waits until they are durable. Readers wait from before this on:
+    /// recovery may make the change at any moment.
     ///
     /// # Errors
-    /// [`crate::Error::Medium`]: what is to change can't be read. The log is closed, and nothing is promised.
+    /// [`crate::Error::Medium`]: what is to change can't be read. The log is closed, and nothing is
+    /// promised.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn seal(self) -> Result<Promised<'a>> {
         let mem = self.pm.mapping();
@@ -138,7 +142,8 @@ impl<'a> Redo<'a> {
         Ok(())
     }
 
-    /// Memory that fails shows it here, where nothing is promised yet; else its lines come nearer while the log is on its way.
+    /// Memory that fails shows it here, where nothing is promised yet; else its lines come nearer
+    /// while the log is on its way.
     #[inline]
     fn look(&self) -> Result<()> {
         for &(off, bytes) in &self.ranges {

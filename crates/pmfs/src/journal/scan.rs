@@ -78,7 +78,8 @@ pub(super) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
     scan
 }
 
-/// The entries of the transaction before `id` by place, if that is one of new words, all of them there and not closed.
+/// The entries of the transaction before `id` by place, if that is one of new words, all of them
+/// there and not closed.
 fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
     let before = ids.iter().copied().filter(|&found| found < id).max();
     let its = (log..).step_by(64).zip(ids);
@@ -98,19 +99,21 @@ fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
 }
 
 impl Scan {
-    /// For a log of a build that waited for the words of each before it went on: the one before the last is as durable as it will be, and
-    /// its words may be others' since.
+    /// For a log of a build that waited for the words of each before it went on: the one before the
+    /// last is as durable as it will be, and its words may be others' since.
     pub fn forget_before(&mut self) {
         self.before.clear();
     }
 
-    /// Whether the last transaction is not closed and has been made all the same: recovery makes it again.
+    /// Whether the last transaction is not closed and has been made all the same: recovery makes it
+    /// again.
     pub fn is_promised(&self) -> bool {
         self.redo && self.last && !self.open.is_empty()
     }
 
-    /// What the last promises make of the words that they speak of, each once: others may look at these meanwhile, and must not see what the
-    /// older one made of a word that the last one has changed.
+    /// What the last promises make of the words that they speak of, each once: others may look at
+    /// these meanwhile, and must not see what the older one made of a word that the last one has
+    /// changed.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.
@@ -125,7 +128,8 @@ impl Scan {
         Ok(words)
     }
 
-    /// Whether a proof shows the open transaction to be done: the words that it logged are what they were to become.
+    /// Whether a proof shows the open transaction to be done: the words that it logged are what
+    /// they were to become.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.

@@ -1,11 +1,13 @@
 //! Way 2: undo-logged ranges.
 //!
-//! `Transaction` collects ranges, [`Transaction::seal`] writes their old content to the lane and waits until
-//! that is durable, `Sealed` changes them in place, [`Sealed::commit`] makes the changes durable and closes.
-//! Nothing can fail between seal and commit, so an undo is only ever recovery's.
+//! `Transaction` collects ranges, [`Transaction::seal`] writes their old content to the lane and
+//! waits until that is durable, `Sealed` changes them in place, [`Sealed::commit`] makes the
+//! changes durable and closes. Nothing can fail between seal and commit, so an undo is only ever
+//! recovery's.
 //!
-//! [`Sealed::prove`] closes with one wait less: a hash of what the logged words have become is written back with them, and
-//! recovery compares. What it answers has to be durable before any of these words changes again ([`Debt`]).
+//! [`Sealed::prove`] closes with one wait less: a hash of what the logged words have become is
+//! written back with them, and recovery compares. What it answers has to be durable before any of
+//! these words changes again ([`Debt`]).
 
 use crate::journal::debt::Debt;
 use crate::journal::lane::Lane;
@@ -53,8 +55,8 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Puts a range into the first entry that has room: each is a line to be flushed. That the order becomes another does not matter,
-    /// as all of it is logged before anything is stored.
+    /// Puts a range into the first entry that has room: each is a line to be flushed. That the
+    /// order becomes another does not matter, as all of it is logged before anything is stored.
     fn push(&mut self, kind: u64, off: u64, words: u64) {
         let takes = match kind {
             KIND_DATA => WORDS as u8,
@@ -188,7 +190,8 @@ pub struct Sealed<'a> {
     lane: &'a Lane<'a>,
     id: u64,
     ranges: ArrayVec<Header, ENTRIES_MAX>,
-    /// Lines stored to, each to be flushed once: a line that was just flushed is slow to write again.
+    /// Lines stored to, each to be flushed once: a line that was just flushed is slow to write
+    /// again.
     lines: [u64; LINES_MAX],
     count: usize,
     /// A load of what was to be logged met a medium that failed: it stores nothing, and is closed.
@@ -254,8 +257,9 @@ impl Sealed<'_> {
     /// Stores many bytes inside a logged range, past the caches.
     ///
     /// # Errors
-    /// [`crate::Error::Medium`]; the transaction is then left to recovery. [`crate::Error::BadAddress`]: the caller puts the old
-    /// bytes back ([`Sealed::put_back`]) and closes it.
+    /// [`crate::Error::Medium`]; the transaction is then left to recovery.
+    /// [`crate::Error::BadAddress`]: the caller puts the old bytes back ([`Sealed::put_back`]) and
+    /// closes it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_bulk(&mut self, range: &Logged, off: u64, bytes: &[u8]) -> crate::Result<()> {
         let len = bytes.len() as u64;
@@ -308,9 +312,10 @@ impl Sealed<'_> {
         self.make_durable().close();
     }
 
-    /// Makes the changes durable together with a proof of them, which closes the transaction: one wait less than [`Sealed::commit`]. The
-    /// caller sees to it that the debt is paid before any logged word changes again, whoever changes it ([`LockSet::commit`]).
-    /// `None`: nothing is owed.
+    /// Makes the changes durable together with a proof of them, which closes the transaction: one
+    /// wait less than [`Sealed::commit`]. The caller sees to it that the debt is paid before any
+    /// logged word changes again, whoever changes it ([`LockSet::commit`]). `None`: nothing is
+    /// owed.
     ///
     /// [`LockSet::commit`]: crate::journal::locks::LockSet::commit
     #[must_use = "what is owed must be paid before these words change again"]
@@ -438,7 +443,8 @@ mod tests {
         poisoned.is_ok()
     }
 
-    /// A store is lost after the log was sealed: others in the pool find nothing of the transaction.
+    /// A store is lost after the log was sealed: others in the pool find nothing of the
+    /// transaction.
     #[test]
     fn a_transaction_that_lost_a_store_is_undone_at_once() {
         let (fs, scratch) = opened();
@@ -458,7 +464,8 @@ mod tests {
         tx.commit();
         drop(lane);
         assert_eq!(other.mapping().load(SOUND), 7);
-        // Something is still in question: nobody has the lane until its process is gone, and then it is as any other.
+        // Something is still in question: nobody has the lane until its process is gone, and then
+        // it is as any other.
         let lanes = 0..other.pool().geometry.lanes;
         let held = |fs: &Fs| {
             let pool = fs.pool();
@@ -472,7 +479,8 @@ mod tests {
         assert!(other.check().unwrap().is_clean());
     }
 
-    /// What was to be logged can't be read: the zeros in its place must not be what an undo puts there.
+    /// What was to be logged can't be read: the zeros in its place must not be what an undo puts
+    /// there.
     #[test]
     fn a_log_without_its_old_bytes_is_none() {
         let (fs, scratch) = opened();

@@ -11,8 +11,8 @@ use crate::share::cleaning::Undone;
 /// No pool lives to see so many transactions in a lane.
 const ID_MAX: u64 = 1 << 62;
 
-/// Undoes the lane's open transaction, if it has one, or makes one of new words, and sets the lane's counters. One that is closed is
-/// durably so from then on.
+/// Undoes the lane's open transaction, if it has one, or makes one of new words, and sets the
+/// lane's counters. One that is closed is durably so from then on.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
@@ -35,7 +35,8 @@ pub(crate) fn undo(
         return Err(Error::corrupt("journal entry", log));
     }
     if let Some(closing) = scan.closing {
-        // Who closed it may not have waited for that, and what says so is no longer in the locks, or was lost with the power.
+        // Who closed it may not have waited for that, and what says so is no longer in the locks,
+        // or was lost with the power.
         restore.flush(closing, 64);
         restore.barrier();
     } else if scan.is_proven(store)? {
@@ -48,7 +49,8 @@ pub(crate) fn undo(
             restore.close(log + head % entries * 64, scan.id);
         }
         if !scan.redo {
-            // Nobody has waited for what this one stored, but for the barrier of the last one, which may not have come.
+            // Nobody has waited for what this one stored, but for the barrier of the last one,
+            // which may not have come.
             for &entry in scan.before.iter().chain(scan.open.iter().rev()) {
                 LogEntry::read(store, entry)?.put(&restore)?;
             }

@@ -1,29 +1,36 @@
 //! Pages of files that the kernels of mounts hold, and how others get them back
 //! (docs/adr/0008-pages-are-taken-back.md).
 //!
-//! A program below a mount that maps a file works on pages of that mount's kernel; nothing that others store in the pool reaches
-//! them, and what the program stores stays there until the kernel writes it back. So an inode's pages belong to one mount at a
-//! time, or, as long as nobody can store to them, to several; and whoever touches the content first takes them back.
+//! A program below a mount that maps a file works on pages of that mount's kernel; nothing that
+//! others store in the pool reaches them, and what the program stores stays there until the kernel
+//! writes it back. So an inode's pages belong to one mount at a time, or, as long as nobody can
+//! store to them, to several; and whoever touches the content first takes them back.
 //!
-//! - A record says that a slot's kernel may hold pages of an inode: clean ones (READ), or ones that may be stored to
-//!   (MAYBE_DIRTY), of which there is then no other record. It is written before the pages are served, so whoever holds the
-//!   inode's lock and finds none knows that no kernel has any.
-//! - Records change under the lock of their inode's line, but for the claim of a free one, which is a CAS with the owner. They
-//!   stand from their line's home on; the line's word `copies` says how far to look, and is 0 where there are none. That word is
-//!   all that a call looks at that meets no pages.
-//! - A call that meets pages of another slot which conflict with it (of MAYBE_DIRTY ones every call on the content, of READ ones
-//!   those that change it) has changed nothing yet. It ends with [`Error::PagesElsewhere`], and begins anew when they are back:
-//!   [`crate::Fs::wait_for_pages`] marks the record as WANTED, wakes its mount, and waits for the record to be freed, holding no lock.
-//! - The mount has its kernel drop the pages, which writes back dirty ones by ordinary writes; then it frees the record, unless
-//!   pages were served meanwhile, which the record's generation tells.
+//! - A record says that a slot's kernel may hold pages of an inode: clean ones (READ), or ones that
+//!   may be stored to (MAYBE_DIRTY), of which there is then no other record. It is written before
+//!   the pages are served, so whoever holds the inode's lock and finds none knows that no kernel
+//!   has any.
+//! - Records change under the lock of their inode's line, but for the claim of a free one, which is
+//!   a CAS with the owner. They stand from their line's home on; the line's word `copies` says how
+//!   far to look, and is 0 where there are none. That word is all that a call looks at that meets
+//!   no pages.
+//! - A call that meets pages of another slot which conflict with it (of MAYBE_DIRTY ones every call
+//!   on the content, of READ ones those that change it) has changed nothing yet. It ends with
+//!   [`Error::PagesElsewhere`], and begins anew when they are back: [`crate::Fs::wait_for_pages`]
+//!   marks the record as WANTED, wakes its mount, and waits for the record to be freed, holding no
+//!   lock.
+//! - The mount has its kernel drop the pages, which writes back dirty ones by ordinary writes; then
+//!   it frees the record, unless pages were served meanwhile, which the record's generation tells.
 //!
-//! The data of a page is read after the mark, under the sequence, and not under the lock: no other process can change the
-//! content from the mark on until the record is freed, and that waits, in the mount's kernel, for the very page to be filled,
-//! which is locked from before the READ was sent until it is answered.
+//! The data of a page is read after the mark, under the sequence, and not under the lock: no other
+//! process can change the content from the mark on until the record is freed, and that waits, in
+//! the mount's kernel, for the very page to be filled, which is locked from before the READ was
+//! sent until it is answered.
 //!
-//! **No wait goes round.** A mount that waits may have a page locked: one that its READ waits for. It then has no record of
-//! that inode, or a sufficient one and does not wait. So the only upgrade, from READ to MAYBE_DIRTY, is made when a file is
-//! opened for writing, where no page is locked; and a slot that has such a handle only ever takes MAYBE_DIRTY records.
+//! **No wait goes round.** A mount that waits may have a page locked: one that its READ waits for.
+//! It then has no record of that inode, or a sufficient one and does not wait. So the only upgrade,
+//! from READ to MAYBE_DIRTY, is made when a file is opened for writing, where no page is locked;
+//! and a slot that has such a handle only ever takes MAYBE_DIRTY records.
 
 use crate::clock::now_ns;
 use crate::error::{Error, Result};
@@ -160,7 +167,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Under the lock: asks all who have pages in the way, `own` ones too; answers who is to be waited for.
+    /// Under the lock: asks all who have pages in the way, `own` ones too; answers who is to be
+    /// waited for.
     fn ask_for_pages(&self, pages: PagesInTheWay) -> Option<Record> {
         let _lock = LockSet::take(self, &[pages.ino]);
         let line = line_of(self, pages.ino);
@@ -334,7 +342,8 @@ impl Pool {
         }
     }
 
-    /// After a call that met pages of another mount: waits for them, if that is this process's way. Answers whether to try again.
+    /// After a call that met pages of another mount: waits for them, if that is this process's way.
+    /// Answers whether to try again.
     #[cold]
     pub(crate) fn pages_are_back(&self, own_copies: &OwnCopies, error: &Error) -> bool {
         let Error::PagesElsewhere(pages) = error else {

@@ -1,14 +1,18 @@
 //! Pins: files whose own blocks programs have mapped (docs/adr/0010-pins.md,
 //! docs/adr/0031-atomic-writes.md).
 //!
-//! What a program stores there goes past the engine. So as long as an inode has a pin, of any process:
-//! - none of its blocks moves or is freed: it is written in place, as in `ordered` mode, and no byte beside those that are asked
-//!   for is stored; truncate and punch make zeros and leave the blocks in the tree;
-//! - no undo entry is made of its data, or the death of one process would take back what another has stored;
+//! What a program stores there goes past the engine. So as long as an inode has a pin, of any
+//! process:
+//! - none of its blocks moves or is freed: it is written in place, as in `ordered` mode, and no
+//!   byte beside those that are asked for is stored; truncate and punch make zeros and leave the
+//!   blocks in the tree;
+//! - no undo entry is made of its data, or the death of one process would take back what another
+//!   has stored;
 //! - a mount's kernel holds no pages of it that could differ from the blocks.
 //!
-//! A pin is a record like those of kernel copies, one for each slot and inode, changed under the inode's lock; whoever changes
-//! the content looks there anyway. It dies with its slot. Whether a process still needs its pin is that process's own count.
+//! A pin is a record like those of kernel copies, one for each slot and inode, changed under the
+//! inode's lock; whoever changes the content looks there anyway. It dies with its slot. Whether a
+//! process still needs its pin is that process's own count.
 
 use crate::error::{Error, Result};
 use crate::file::{Work, block_of};
@@ -90,8 +94,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Who may have stored to the inode's blocks past the mappings that this process had when this was asked last. It counts as known from
-    /// now on, but what others can still store.
+    /// Who may have stored to the inode's blocks past the mappings that this process had when this
+    /// was asked last. It counts as known from now on, but what others can still store.
     pub(crate) fn take_stored_elsewhere(&self, ino: Ino) -> Result<Elsewhere> {
         self.alive()?;
         let locks = LockSet::take(self, &[ino]);
@@ -157,7 +161,8 @@ impl Pool {
         Ok(())
     }
 
-    /// See [`crate::Fs::blocks`] and [`crate::Fs::blocks_there`], which gives no memory to anything.
+    /// See [`crate::Fs::blocks`] and [`crate::Fs::blocks_there`], which gives no memory to
+    /// anything.
     pub(crate) fn blocks(
         &self,
         ino: Ino,

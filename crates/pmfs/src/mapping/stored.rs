@@ -1,17 +1,19 @@
-//! msync of what was stored, and not of all that is named: a database that has a gigabyte mapped, and commits a page, pays for the page.
+//! msync of what was stored, and not of all that is named: a database that has a gigabyte mapped,
+//! and commits a page, pays for the page.
 //!
-//! The kernel notes which pages this process has stored to ([`pmem::watch`]). That is all there is to flush if nobody else can have stored
-//! to the file's blocks meanwhile, so each writing pin carries a mark (`stored_elsewhere`), set whenever a process begins to map the file for
-//! writing, this one included. Who finds the mark, others' pins, or pages that are not watched flushes all of it, as ever. Where the
-//! kernel has no such notes, that is always.
+//! The kernel notes which pages this process has stored to ([`pmem::watch`]). That is all there is
+//! to flush if nobody else can have stored to the file's blocks meanwhile, so each writing pin
+//! carries a mark (`stored_elsewhere`), set whenever a process begins to map the file for writing,
+//! this one included. Who finds the mark, others' pins, or pages that are not watched flushes all
+//! of it, as ever. Where the kernel has no such notes, that is always.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use pmem::watch::Watch;
 
-/// Shorter ranges are flushed whole: 20 us for each MiB, against a fault for each page that is stored to; and large
-/// pages stay large.
+/// Shorter ranges are flushed whole: 20 us for each MiB, against a fault for each page that is
+/// stored to; and large pages stay large.
 pub(crate) const LEN_MIN: u64 = 2 << 20;
 
 /// Addresses that show a part of a file, to which this process may store.
@@ -36,7 +38,8 @@ impl Shown {
 pub(crate) enum Elsewhere {
     /// Nobody.
     No,
-    /// Somebody who does not any more, or this process itself by a mapping that it did not have then.
+    /// Somebody who does not any more, or this process itself by a mapping that it did not have
+    /// then.
     Before,
     /// Another process has it mapped for writing.
     Now,
@@ -65,8 +68,9 @@ impl Watching {
         matches!(&*self.state(), State::Watching(watch) if watch.has(number))
     }
 
-    /// Makes durable what was stored to the bytes that `part` shows, by `flush`, which gets ranges of the file. `all` is as of
-    /// [`crate::Fs::flush_stored`]; `elsewhere` is asked under the watch's lock.
+    /// Makes durable what was stored to the bytes that `part` shows, by `flush`, which gets ranges
+    /// of the file. `all` is as of [`crate::Fs::flush_stored`]; `elsewhere` is asked under the
+    /// watch's lock.
     ///
     /// # Errors
     /// Those of the two.

@@ -121,8 +121,9 @@ impl Sizing {
         (self.lanes * 8 + 256).min(self.blocks / 16)
     }
 
-    /// Whether mkfs makes such tables, or (not `in_place`) growing a smaller pool does, whose lanes stay. Tables of other sizes would
-    /// have the runtime area, which is believed as a whole, laid out in another way than whoever left it had.
+    /// Whether mkfs makes such tables, or (not `in_place`) growing a smaller pool does, whose lanes
+    /// stay. Tables of other sizes would have the runtime area, which is believed as a whole, laid
+    /// out in another way than whoever left it had.
     fn is_makable(&self, in_place: bool) -> bool {
         let made = Sizing::for_blocks(self.blocks, Some(self.inodes));
         let least = Sizing::for_blocks(0, Some(0)).lanes;
@@ -257,7 +258,8 @@ impl Geometry {
         self.data_start + 16 + self.reserve_blocks <= sizing.blocks
     }
 
-    /// The geometry that a superblock describes, each number checked against the pool's `len` in bytes.
+    /// The geometry that a superblock describes, each number checked against the pool's `len` in
+    /// bytes.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if they don't fit together.
@@ -368,8 +370,8 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// First byte after the blocks that trees may name: the runtime area of a pool that has grown, or the
-    /// superblock's copy.
+    /// First byte after the blocks that trees may name: the runtime area of a pool that has grown,
+    /// or the superblock's copy.
     pub fn data_end(&self) -> u64 {
         if self.runtime.start >= self.data_start * BLOCK_BYTES {
             self.runtime.start
@@ -397,7 +399,8 @@ impl Geometry {
         self.slots + index * SlotRaw::SIZE
     }
 
-    /// Open files that there is room for in the runtime area, of programs that have them themselves.
+    /// Open files that there is room for in the runtime area, of programs that have them
+    /// themselves.
     pub fn file_count(&self) -> u64 {
         self.open_lines * FILES_PER_LINE
     }
@@ -457,7 +460,8 @@ impl Geometry {
         self.lane_bytes / 64
     }
 
-    /// The lane that has line `number` of the journal. Lanes are a power of two long, and a division is slow.
+    /// The lane that has line `number` of the journal. Lanes are a power of two long, and a
+    /// division is slow.
     #[inline]
     pub fn lane_of_line(&self, number: u64) -> u64 {
         number >> self.lane_entries().trailing_zeros()

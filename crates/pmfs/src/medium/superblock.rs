@@ -153,11 +153,13 @@ pub(crate) fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
     restore.words(RUN_RECORD_OFFSET, &words);
 }
 
-/// Claims the pool for its first opener, before it looks how the pool was left: who reaches the pool by another name, through
-/// which locks don't meet, may do so at the same time. Answers what stood there.
+/// Claims the pool for its first opener, before it looks how the pool was left: who reaches the
+/// pool by another name, through which locks don't meet, may do so at the same time. Answers what
+/// stood there.
 ///
 /// # Errors
-/// [`Error::Elsewhere`]: on this boot the pool is somebody's by another name. `adopt`: that one is known to be gone.
+/// [`Error::Elsewhere`]: on this boot the pool is somebody's by another name. `adopt`: that one is
+/// known to be gone.
 pub(crate) fn claim(pm: &Pm, ours: &RunRecordRaw, adopt: bool) -> Result<u64> {
     let claim = claim_of(ours);
     let seen = pm.load(CLAIM_OFFSET);

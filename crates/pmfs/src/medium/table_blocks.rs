@@ -1,8 +1,10 @@
-//! Where blocks of the inode table stand, as this process found them: every call looks at an inode, and the way there
-//! was some two hundred of the 1,700 instructions of a small read. Hints are for inodes alone whose blocks are kept, so it pays to keep those of
-//! some tens of thousands. A block of the table stays where it is for good, so what was found once need not be looked for again.
+//! Where blocks of the inode table stand, as this process found them: every call looks at an inode,
+//! and the way there was some two hundred of the 1,700 instructions of a small read. Hints are for
+//! inodes alone whose blocks are kept, so it pays to keep those of some tens of thousands. A block
+//! of the table stays where it is for good, so what was found once need not be looked for again.
 //!
-//! Where accesses are recorded it is always looked for: an image that a checker puts back may be one from before the block was there.
+//! Where accesses are recorded it is always looked for: an image that a checker puts back may be
+//! one from before the block was there.
 
 use pmfs_format::BLOCK_SHIFT;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +13,13 @@ use zerocopy::FromZeros;
 /// Blocks that are kept, each at the place that its index says.
 const KEPT: usize = 1 << KEPT_BITS;
 const KEPT_BITS: u32 = 10;
-/// Bits of a block's number in a word; above them is one more than its index in the table, so that 0 is of none.
+/// Bits of a block's number in a word; above them is one more than its index in the table, so that
+/// 0 is of none.
 const BLOCK_BITS: u32 = 32;
 
-/// Lanes take their inodes from parts of the table that lie far apart, by powers of two. This multiplier (of Steele and Vigna's spectrally
-/// good ones) parts sixteen of them wherever they lie; the golden ratio does not.
+/// Lanes take their inodes from parts of the table that lie far apart, by powers of two. This
+/// multiplier (of Steele and Vigna's spectrally good ones) parts sixteen of them wherever they lie;
+/// the golden ratio does not.
 #[inline(always)]
 fn place(index: u64) -> usize {
     (index.wrapping_mul(0xda94_2042_e4dd_58b5) >> (u64::BITS - KEPT_BITS)) as usize
@@ -98,7 +102,8 @@ mod tests {
         }
     }
 
-    /// Goal: who mends a pool believes nothing of what stood there before. Method: a block that is none of the table's.
+    /// Goal: who mends a pool believes nothing of what stood there before. Method: a block that is
+    /// none of the table's.
     #[test]
     fn a_rebuild_forgets() {
         let scratch = Scratch::new(16 << 20);

@@ -1,5 +1,5 @@
-//! setattr: mode (with the access ACL's share of it), owner, group and times in one transaction; a size first,
-//! by truncate.
+//! setattr: mode (with the access ACL's share of it), owner, group and times in one transaction; a
+//! size first, by truncate.
 
 use crate::error::Result;
 use crate::inode::Inode;
@@ -89,7 +89,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The attributes' word with an access ACL that says what the new mode says, if there is one to change.
+    /// The attributes' word with an access ACL that says what the new mode says, if there is one to
+    /// change.
     fn masked(
         &self,
         lane: &Lane<'_>,
@@ -126,8 +127,9 @@ mod tests {
         }
     }
 
-    /// Goal: bits that are taken away are those of the mode as it is; nobody changes it in between. Method: a chmod to fewer bits that
-    /// begins when the look has been taken, and may end only behind what that leads to.
+    /// Goal: bits that are taken away are those of the mode as it is; nobody changes it in between.
+    /// Method: a chmod to fewer bits that begins when the look has been taken, and may end only
+    /// behind what that leads to.
     #[test]
     fn nobody_comes_between_a_look_and_its_change() {
         let scratch = Scratch::new(16 << 20);

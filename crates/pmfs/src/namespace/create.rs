@@ -58,8 +58,8 @@ impl Kind<'_> {
     }
 }
 
-/// The permission bits of an inode to be, and the ACLs it starts with: by the directory's default ACL, or
-/// without one by the umask.
+/// The permission bits of an inode to be, and the ACLs it starts with: by the directory's default
+/// ACL, or without one by the umask.
 pub(super) fn inherited(
     pool: &Pool,
     dir: &Inode,

@@ -15,8 +15,8 @@ use crate::types::Ino;
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
-/// Gives out a number whose place in the table exists. Its record is the lane's: unless the inode gets
-/// links or a holder, settling takes the number back.
+/// Gives out a number whose place in the table exists. Its record is the lane's: unless the inode
+/// gets links or a holder, settling takes the number back.
 ///
 /// # Errors
 /// `NoInodes`, `NoSpace`.
@@ -57,8 +57,8 @@ pub(crate) fn write(
     generation
 }
 
-/// Waits for whoever is growing the table: the pointer to the block that was just found there may be theirs, and not
-/// be durable yet. An inode built on it could return and be lost.
+/// Waits for whoever is growing the table: the pointer to the block that was just found there may
+/// be theirs, and not be durable yet. An inode built on it could return and be lost.
 fn await_growth(pool: &Pool) {
     let word = grow_word(pool);
     if pool.pm.load(word) != 0 {
@@ -94,7 +94,8 @@ pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     } else {
         fresh.barrier()
     };
-    // Others may see it before it is durable; should this process die there, who recovers flushes it.
+    // Others may see it before it is durable; should this process die there, who recovers flushes
+    // it.
     lane.intend(1, Purpose::Word { off: swing.slot })?;
     pool.pm.publish(swing.slot, swing.new.0, durable);
     Ok(())

@@ -1,5 +1,6 @@
-//! Calls that change names. Each is one transaction: a few header words of buckets, the directories' hot
-//! words, the inodes' hot words; everything else is written to where nothing refers to yet.
+//! Calls that change names. Each is one transaction: a few header words of buckets, the
+//! directories' hot words, the inodes' hot words; everything else is written to where nothing
+//! refers to yet.
 
 pub(crate) mod attributes;
 pub(crate) mod create;
@@ -48,8 +49,8 @@ pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
     inode.possible()
 }
 
-/// What a name names, in one word, which is answered in a register: the number, above it the type that the record tells, and [`NAMED`].
-/// Of a directory's parent the number alone.
+/// What a name names, in one word, which is answered in a register: the number, above it the type
+/// that the record tells, and [`NAMED`]. Of a directory's parent the number alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Target(u64);
 
@@ -90,8 +91,8 @@ fn target(pool: &Pool, dir: Ino, name: Option<&Name<'_>>) -> Result<Target> {
     Ok(Target::of(hit.ino, hit.record.kind))
 }
 
-/// The gate for names: whether an inode is what a record of directory `dir` says. A directory has one name, in its parent: so names
-/// that lead down never lead back up, and every walk ends.
+/// The gate for names: whether an inode is what a record of directory `dir` says. A directory has
+/// one name, in its parent: so names that lead down never lead back up, and every walk ends.
 #[inline(always)]
 fn is_own(dir: Ino, kind: u32, inode: &Inode) -> bool {
     let one_name = !inode.is_dir() || inode.parent == dir && inode.ino != ROOT_INO;
@@ -170,8 +171,8 @@ impl Pool {
             b".." => None,
             _ => Some(Name::new(self, name)?),
         };
-        // The inode is read while the directory stands still: a name that is moved over has an old inode,
-        // then a new one, and is never missing.
+        // The inode is read while the directory stands still: a name that is moved over has an old
+        // inode, then a new one, and is never missing.
         let answer = locks::read_unlocked(self, dir, || {
             let found = target(self, dir, named.as_ref())?;
             self.getattr_of(dir, found, attr)

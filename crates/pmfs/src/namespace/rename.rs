@@ -20,7 +20,8 @@ use arrayvec::ArrayVec;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::{LINKS_MAX, ROOT_INO};
 
-/// What a rename has of both its directories, or of the one. Not on the heap: giving that back waits for the lines that are flushed.
+/// What a rename has of both its directories, or of the one. Not on the heap: giving that back
+/// waits for the lines that are flushed.
 type Both<T> = ArrayVec<T, 2>;
 
 /// Everything that a rename looks at, read under its locks.
@@ -285,8 +286,8 @@ impl Pool {
         Ok(())
     }
 
-    /// The bucket headers of a move: the old name goes, unless it stays for another inode; the new one comes,
-    /// unless it is there.
+    /// The bucket headers of a move: the old name goes, unless it stays for another inode; the new
+    /// one comes, unless it is there.
     fn moved_headers(
         &self,
         fresh: &mut FreshSet<'_>,

@@ -1,5 +1,5 @@
-//! RENAME_WHITEOUT: the old name stays and names a character device 0:0, which overlay file systems take for
-//! "nothing here". Made as mknod makes it, in the rename's own transaction.
+//! RENAME_WHITEOUT: the old name stays and names a character device 0:0, which overlay file systems
+//! take for "nothing here". Made as mknod makes it, in the rename's own transaction.
 
 use super::create::{Kind, inherited, plan};
 use super::inode_table::{new_ino, write};

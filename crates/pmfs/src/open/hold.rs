@@ -21,7 +21,8 @@ impl Pool {
             if inode.links > 0 {
                 return true;
             }
-            // Without links it lives if its number is still given out; nobody takes it back under the lock.
+            // Without links it lives if its number is still given out; nobody takes it back under
+            // the lock.
             let _locks = LockSet::take(self, &[ino]);
             Bitmap::inodes(self).is_set(ino)
         });

@@ -1,8 +1,9 @@
-//! Open files: what descriptors that came of one open share, offset and flags, also after fork and exec. (An "open file
-//! description" of POSIX.)
+//! Open files: what descriptors that came of one open share, offset and flags, also after fork and
+//! exec. (An "open file description" of POSIX.)
 //!
-//! A file's line is claimed, changed in offset, and given up under its owner word. Which processes have it is told by words
-//! of the open table; each of those also holds the inode once. A line without such a word is nobody's.
+//! A file's line is claimed, changed in offset, and given up under its owner word. Which processes
+//! have it is told by words of the open table; each of those also holds the inode once. A line
+//! without such a word is nobody's.
 
 use crate::error::{Error, Result};
 use crate::journal::locks::LockSet;
@@ -62,13 +63,15 @@ pub struct OpenFile {
     pub flags: u64,
 }
 
-/// Whether writes by an open file with these flags of open(2) go to the end of the file: with O_APPEND.
+/// Whether writes by an open file with these flags of open(2) go to the end of the file: with
+/// O_APPEND.
 pub fn appends(flags: u64) -> bool {
     const O_APPEND: u64 = 0o2000;
     flags & O_APPEND != 0
 }
 
-/// Whether reads by an open file with these flags of open(2) set the time of access: not with O_NOATIME.
+/// Whether reads by an open file with these flags of open(2) set the time of access: not with
+/// O_NOATIME.
 pub fn wants_atime(flags: u64) -> bool {
     const O_NOATIME: u64 = 0o1000000;
     flags & O_NOATIME == 0
@@ -96,7 +99,8 @@ impl Pool {
         self.open_held(ino, flags)
     }
 
-    /// As [`Pool::open_file`], of what was looked up: names and numbers may have changed hands since.
+    /// As [`Pool::open_file`], of what was looked up: names and numbers may have changed hands
+    /// since.
     ///
     /// # Errors
     /// As there; [`Error::Stale`].
@@ -241,7 +245,8 @@ impl Pool {
         Ok(OpenFile { ino, offset, flags })
     }
 
-    /// The flags of an open file that this process has; of one that it doesn't have they may be another's by now.
+    /// The flags of an open file that this process has; of one that it doesn't have they may be
+    /// another's by now.
     #[inline]
     pub(crate) fn file_flags(&self, file: FileId) -> u64 {
         let line = self.line_of_file(file.index());
@@ -261,8 +266,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Does something at the offset and moves it by what `body` answers; nobody else moves it meanwhile. `body` may store where a
-    /// program says, so no window is open around it.
+    /// Does something at the offset and moves it by what `body` answers; nobody else moves it
+    /// meanwhile. `body` may store where a program says, so no window is open around it.
     ///
     /// # Errors
     /// [`Error::NotOpen`]; those of `body`.
@@ -284,8 +289,8 @@ impl Pool {
         Ok(done)
     }
 
-    /// As [`Pool::at_offset`], of two open files, of those that are named. In the order of their lines, so that two who go opposite ways
-    /// don't wait for each other.
+    /// As [`Pool::at_offset`], of two open files, of those that are named. In the order of their
+    /// lines, so that two who go opposite ways don't wait for each other.
     ///
     /// # Errors
     /// As there.
@@ -357,7 +362,8 @@ impl Pool {
         self.open_add(Thing::File(file.index()))
     }
 
-    /// As [`Pool::dup_file`], of a file that this process may not have yet: then it holds the inode from now on, too.
+    /// As [`Pool::dup_file`], of a file that this process may not have yet: then it holds the inode
+    /// from now on, too.
     ///
     /// # Errors
     /// As there.
@@ -377,7 +383,8 @@ impl Pool {
         added
     }
 
-    /// One descriptor less. The last one of all ends the file, its locks, and its hold on the inode.
+    /// One descriptor less. The last one of all ends the file, its locks, and its hold on the
+    /// inode.
     ///
     /// # Errors
     /// [`Error::NotOpen`].
@@ -397,13 +404,14 @@ impl Pool {
         if gone { self.release(ino) } else { Ok(()) }
     }
 
-    /// Ends an open file that nobody has any more. The caller has the lock of its inode, or cleans up after the dead.
+    /// Ends an open file that nobody has any more. The caller has the lock of its inode, or cleans
+    /// up after the dead.
     pub(crate) fn end_file_unless_had(&self, index: u64) {
         self.end_file_unless_had_beside(index, 0);
     }
 
-    /// As [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead, is taken away: who dies in between leaves the
-    /// word, by which the next one finds the file.
+    /// As [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead, is taken
+    /// away: who dies in between leaves the word, by which the next one finds the file.
     pub(crate) fn end_file_unless_had_beside(&self, index: u64, word: u64) {
         let Some(line) = self.line_of_file(index) else {
             return;
@@ -491,8 +499,8 @@ mod tests {
     use crate::ROOT_INO;
     use crate::scratch::Scratch;
 
-    /// Goal: the numbers of open files are never 0, and a line that has been so many files as the number counts goes on. Method: it begins
-    /// near the end.
+    /// Goal: the numbers of open files are never 0, and a line that has been so many files as the
+    /// number counts goes on. Method: it begins near the end.
     #[test]
     fn the_end_of_a_lines_generations() {
         let scratch = Scratch::new(16 << 20);

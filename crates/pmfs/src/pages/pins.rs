@@ -20,7 +20,8 @@ impl Pool {
         self.copies_of(line, ino).any(|copy| copy.is_pin())
     }
 
-    /// Before a mount's kernel gets pages, which programs may store to if they may be `dirty`. Under the inode's lock.
+    /// Before a mount's kernel gets pages, which programs may store to if they may be `dirty`.
+    /// Under the inode's lock.
     ///
     /// # Errors
     /// [`Error::Mapped`].

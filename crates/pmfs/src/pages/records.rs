@@ -1,9 +1,10 @@
-//! Who holds pages of a file: a table of records in the runtime area (docs/adr/0008-pages-are-taken-back.md,
-//! docs/adr/0010-pins.md).
+//! Who holds pages of a file: a table of records in the runtime area
+//! (docs/adr/0008-pages-are-taken-back.md, docs/adr/0010-pins.md).
 //!
-//! A record says that a slot's kernel may hold pages of an inode, or that its process has mapped the inode's own blocks (a pin).
-//! What may stand beside what, and how pages are got back, is in [`crate::mapping`]; here is how records are found, claimed and
-//! freed, and the two questions that every call on content asks. Records stand from their line's home on; the line's word `copies`
+//! A record says that a slot's kernel may hold pages of an inode, or that its process has mapped
+//! the inode's own blocks (a pin). What may stand beside what, and how pages are got back, is in
+//! [`crate::mapping`]; here is how records are found, claimed and freed, and the two questions that
+//! every call on content asks. Records stand from their line's home on; the line's word `copies`
 //! says how far to look, and is 0 where there are none.
 
 use crate::clock::now_ns;
@@ -67,7 +68,8 @@ impl Record {
         matches!(self.phase(), KERNEL_COPY_HELD | KERNEL_COPY_WANTED)
     }
 
-    /// Whether it is in the way of a call of another slot that changes the content, or only looks at it.
+    /// Whether it is in the way of a call of another slot that changes the content, or only looks
+    /// at it.
     fn conflicts(&self, change: bool) -> bool {
         !self.is_pin() && (change || self.kind != KERNEL_COPY_READ)
     }
@@ -154,7 +156,8 @@ impl Pool {
         }
     }
 
-    /// Under the line's lock: from now on nobody has to look for records, if there are none of its inodes.
+    /// Under the line's lock: from now on nobody has to look for records, if there are none of its
+    /// inodes.
     #[cold]
     fn forget_line_if_empty(&self, line: u64) {
         let mut near = self.copies_near(line);

@@ -3,7 +3,8 @@
 //! [`Pm`] gives the rest of the crate loads. Only this module and [`crate::journal`] store to the
 //! pool, in four ways:
 //!
-//! 1. [`Pm::publish`] and [`Pm::publish_pair`]: one aligned 8- or 16-byte store, of something durable;
+//! 1. [`Pm::publish`] and [`Pm::publish_pair`]: one aligned 8- or 16-byte store, of something
+//!    durable;
 //! 2. transactions, in [`crate::journal`]: ranges that they have logged, and no others;
 //! 3. [`Fresh`]: memory that nothing durable refers to yet;
 //! 4. [`Pm::stray_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
@@ -170,7 +171,8 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// As [`Pm::load`], and never charged where a slower medium is emulated: of what is looked at again.
+    /// As [`Pm::load`], and never charged where a slower medium is emulated: of what is looked at
+    /// again.
     #[inline]
     pub fn load_cached(&self, off: u64) -> u64 {
         self.mem.load_cached(off)
@@ -265,8 +267,8 @@ impl Pm {
         }
     }
 
-    /// Way 1: a pointer that no size exposes yet, to data that is undefined until one does. Durable with the
-    /// next barrier.
+    /// Way 1: a pointer that no size exposes yet, to data that is undefined until one does. Durable
+    /// with the next barrier.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden(&self, slot: u64, word: u64) {
@@ -278,7 +280,8 @@ impl Pm {
         }
     }
 
-    /// As [`Pm::publish_hidden`], of pointers that stand in a row from `slot` on: each line is flushed once.
+    /// As [`Pm::publish_hidden`], of pointers that stand in a row from `slot` on: each line is
+    /// flushed once.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden_run(&self, slot: u64, words: impl ExactSizeIterator<Item = u64>) {
         self.settle_for_pointer();
@@ -352,8 +355,8 @@ impl Pm {
         self.mem.store_pair(slot, pair);
     }
 
-    /// Way 4: one word that may be lost or come early: atime, the count of blocks. No proof speaks of these, so nothing has to be
-    /// settled.
+    /// Way 4: one word that may be lost or come early: atime, the count of blocks. No proof speaks
+    /// of these, so nothing has to be settled.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn stray_word(&self, _noted: Noted, slot: u64, word: u64) {
@@ -386,7 +389,8 @@ impl Pm {
         self.mem.zero_nt(off, len);
     }
 
-    /// Way 4: what programs have stored in a pinned file's blocks by themselves; durable with the next barrier.
+    /// Way 4: what programs have stored in a pinned file's blocks by themselves; durable with the
+    /// next barrier.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn flush_mapped(&self, off: u64, len: u64) {
         self.mem.flush(off, len);
@@ -408,8 +412,9 @@ fn medium(mem: &Pmem, fault: pmem::Fault) -> Error {
     match fault.side {
         pmem::Side::User => Error::BadAddress,
         pmem::Side::Pool => {
-            // A block that is bad is the error of those who want it. Of a file that was cut short the end is gone too:
-            // this load marks the mapping as failed then, so that nothing more is stored into what is left.
+            // A block that is bad is the error of those who want it. Of a file that was cut short
+            // the end is gone too: this load marks the mapping as failed then, so that nothing more
+            // is stored into what is left.
             let _ = mem.load_cached((mem.len() & !7) - 8);
             Error::Medium {
                 offset: fault.offset,

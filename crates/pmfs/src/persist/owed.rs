@@ -1,9 +1,12 @@
-//! What a thread owes before it stores in place: that the closing entries are durable which the locks named that it took
-//! ([`crate::journal::debt`]). They are flushed with its next barrier, which mostly comes before such a store anyway.
+//! What a thread owes before it stores in place: that the closing entries are durable which the
+//! locks named that it took ([`crate::journal::debt`]). They are flushed with its next barrier,
+//! which mostly comes before such a store anyway.
 //!
-//! One word of the thread says it: nothing, a line to be flushed, that a line was flushed and the fence is still to come, or a
-//! change that is promised and not closed ([`crate::journal::promise`]). What that one stored is flushed already: behind the next fence its last
-//! entry becomes the closing one, which a second makes durable. Only who has its lane may do that.
+//! One word of the thread says it: nothing, a line to be flushed, that a line was flushed and the
+//! fence is still to come, or a change that is promised and not closed
+//! ([`crate::journal::promise`]). What that one stored is flushed already: behind the next fence
+//! its last entry becomes the closing one, which a second makes durable. Only who has its lane may
+//! do that.
 
 use super::Pm;
 use pmem::Pmem;
@@ -134,14 +137,15 @@ impl Pm {
         }
     }
 
-    /// As [`Pm::owe`], of the transaction that this call itself has just closed. Behind it a call mostly stores nothing, and at its end
-    /// the locks have it.
+    /// As [`Pm::owe`], of the transaction that this call itself has just closed. Behind it a call
+    /// mostly stores nothing, and at its end the locks have it.
     #[inline]
     pub(crate) fn owe_own(&self, off: u64) {
         with(|thread| thread.owed.set(off));
     }
 
-    /// As [`Pm::owe`], of a change that is promised and not closed, whose last entry is at `off`. `false` if something else is owed.
+    /// As [`Pm::owe`], of a change that is promised and not closed, whose last entry is at `off`.
+    /// `false` if something else is owed.
     #[inline]
     pub(crate) fn owe_promise(&self, off: u64) -> bool {
         with(|thread| {
@@ -166,7 +170,8 @@ impl Pm {
         is_open(owed).then_some(owed & !BITS)
     }
 
-    /// This thread has the lane of the promise that is owed, and what it stored in place is flushed.
+    /// This thread has the lane of the promise that is owed, and what it stored in place is
+    /// flushed.
     #[inline]
     pub(crate) fn hold_promise(&self) {
         with(|thread| thread.owed.set(thread.owed.get() | HELD));
@@ -186,7 +191,8 @@ impl Pm {
         }
     }
 
-    /// The locks are given back, and nothing is stored in place without them. Whether something that was met is not durable.
+    /// The locks are given back, and nothing is stored in place without them. Whether something
+    /// that was met is not durable.
     #[inline]
     pub(crate) fn leave_owed(&self) -> bool {
         is_met(with(|thread| thread.owed.replace(0)))
@@ -201,7 +207,8 @@ impl Pm {
         }
     }
 
-    /// All that is owed is durable: every store in place begins with this, unless a barrier has just been.
+    /// All that is owed is durable: every store in place begins with this, unless a barrier has
+    /// just been.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(super) fn settle(&self) {
@@ -210,8 +217,8 @@ impl Pm {
         }
     }
 
-    /// As [`Pm::settle`], before a store to a pointer or a size. No promise speaks of these, so one that is closed with the next fence is
-    /// closed soon enough: with that store.
+    /// As [`Pm::settle`], before a store to a pointer or a size. No promise speaks of these, so one
+    /// that is closed with the next fence is closed soon enough: with that store.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(super) fn settle_for_pointer(&self) {

@@ -1,5 +1,6 @@
-//! What recovery and mkfs may do that nobody else may: put old content back, close a transaction, write the
-//! first image. Recovery holds every lock of what it restores; mkfs has the pool to itself.
+//! What recovery and mkfs may do that nobody else may: put old content back, close a transaction,
+//! write the first image. Recovery holds every lock of what it restores; mkfs has the pool to
+//! itself.
 
 use super::{Pm, medium};
 use crate::error::Result;
@@ -71,7 +72,8 @@ impl<'a> Restore<'a> {
         self.pm.mem.fence();
     }
 
-    /// Makes a proof that holds a commit, which stays one whatever becomes of the words it spoke of; durable on return.
+    /// Makes a proof that holds a commit, which stays one whatever becomes of the words it spoke
+    /// of; durable on return.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn confirm(&self, proof: u64) {
         self.commit(proof);

@@ -1,4 +1,5 @@
-//! The runtime area, and its annexes: volatile in meaning, so never flushed, never logged, and nothing else in reach.
+//! The runtime area, and its annexes: volatile in meaning, so never flushed, never logged, and
+//! nothing else in reach.
 
 use super::annexes::Annexes;
 use pmem::Pmem;
@@ -34,7 +35,8 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// Makes a block an annex, or a node of annexes: its name in the first line, and nothing in the others.
+    /// Makes a block an annex, or a node of annexes: its name in the first line, and nothing in the
+    /// others.
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn begin_annex(&self, off: u64, name: u64) {
         if !self.annexes.data.contains(&off) || !off.is_multiple_of(BLOCK_BYTES) {
@@ -109,8 +111,8 @@ impl<'a> Runtime<'a> {
         self.mem.futex_wake(off, u32::MAX);
     }
 
-    /// Adds to some of `WORDS` totals that begin at `off`, which nothing is decided by; not recorded. `counts`: which, and how much.
-    /// `alone`: nobody else adds to them.
+    /// Adds to some of `WORDS` totals that begin at `off`, which nothing is decided by; not
+    /// recorded. `counts`: which, and how much. `alone`: nobody else adds to them.
     #[inline(always)]
     pub fn count<const WORDS: usize, const N: usize>(
         &self,

@@ -192,8 +192,9 @@ fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
         Origin::File { others, adopt, .. } => (others, adopt),
         _ => (false, true),
     };
-    // A lock alone says little of a pool that is closed: a child that is made at the moment in which one is taken has a copy of
-    // its descriptor until it becomes another program, and with it the lock.
+    // A lock alone says little of a pool that is closed: a child that is made at the moment in
+    // which one is taken has a copy of its descriptor until it becomes another program, and with it
+    // the lock.
     let found = superblock::state(pool.pm.mapping());
     let others = others && found == State::Active;
     let claims = origin.path().is_some() && !others;
@@ -283,7 +284,8 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
     Ok(report)
 }
 
-/// Whether nothing in the tables is anybody's, of a pool whose holders are all dead. Its tables have no annexes then.
+/// Whether nothing in the tables is anybody's, of a pool whose holders are all dead. Its tables
+/// have no annexes then.
 ///
 /// # Errors
 /// `Medium`.
@@ -333,8 +335,8 @@ pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// Where the medium failed under a store, or in the runtime area, its tables may lack what was stored to them: unless others go on
-/// with them, the next opener makes them anew.
+/// Where the medium failed under a store, or in the runtime area, its tables may lack what was
+/// stored to them: unless others go on with them, the next opener makes them anew.
 fn distrust(pool: &Pool) {
     let mem = pool.pm.mapping();
     let failed = mem.failed();
@@ -367,7 +369,8 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         pool.drop_file_locks(slot);
     }
     pool.drop_lease_of(slot);
-    // Where the medium failed there may be calls that only others can settle: they find the slot as a dead process's.
+    // Where the medium failed there may be calls that only others can settle: they find the slot as
+    // a dead process's.
     if pool.pm.intact().is_ok() {
         pool.free_slot(slot);
     }

@@ -17,7 +17,8 @@ use std::fmt;
 #[derive(Debug)]
 pub struct ForFork(Successor);
 
-/// A slot taken for a program, and whose locks it was given, if not this process's. Its text is what that program has to know.
+/// A slot taken for a program, and whose locks it was given, if not this process's. Its text is
+/// what that program has to know.
 #[derive(Debug)]
 pub struct ForExec(Successor, Option<Heirloom>);
 
@@ -111,8 +112,8 @@ impl Pool {
         kept(self.prepare_files(token, files)?)
     }
 
-    /// As [`Pool::before_exec_with`], for a child that shares this process's memory until then: an owner of locks of its own,
-    /// which keeps what it has locked as `owner`.
+    /// As [`Pool::before_exec_with`], for a child that shares this process's memory until then: an
+    /// owner of locks of its own, which keeps what it has locked as `owner`.
     pub(crate) fn before_exec_of_guest(
         &self,
         files: &[FileId],

@@ -107,9 +107,9 @@ fn inodes_in_question(pool: &Pool, lane: &Lane<'_>) -> Vec<u64> {
     inos
 }
 
-/// Flushes what the dead thread stored and others will build on: its log, the inode it worked on, and the
-/// slots of its intents. A closing entry that is seen here and lost with the power would have a finished
-/// transaction undone, over what others have done since its locks were released.
+/// Flushes what the dead thread stored and others will build on: its log, the inode it worked on,
+/// and the slots of its intents. A closing entry that is seen here and lost with the power would
+/// have a finished transaction undone, over what others have done since its locks were released.
 fn flush_behind(pool: &Pool, lane: &Lane<'_>) {
     let restore = Restore::new(&pool.pm);
     let (log, entries) = lane.log();
@@ -181,7 +181,8 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
     }
 }
 
-/// Closes what a slot holds open; unlinked files that nobody else holds go. Answers how many of those.
+/// Closes what a slot holds open; unlinked files that nobody else holds go. Answers how many of
+/// those.
 pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
     let mut orphans = 0;
     if !planted!("bug-pages-of-the-dead-stay") {

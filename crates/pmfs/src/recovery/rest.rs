@@ -1,6 +1,6 @@
-//! A pool at rest: nobody has a lock, a lane, a file open or a slot. The first opener believes the runtime area of a pool that was left
-//! clean, and whoever wrote the pool may have written anything there: a lock that it left would be waited for without end, and a count
-//! would run over.
+//! A pool at rest: nobody has a lock, a lane, a file open or a slot. The first opener believes the
+//! runtime area of a pool that was left clean, and whoever wrote the pool may have written anything
+//! there: a lock that it left would be waited for without end, and a count would run over.
 //!
 //! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
@@ -132,7 +132,8 @@ fn tables(geometry: &Geometry) -> [Table; 10] {
     ]
 }
 
-/// No slot is marked, no lock of the whole pool is held, and what processes count on as they come has not run over.
+/// No slot is marked, no lock of the whole pool is held, and what processes count on as they come
+/// has not run over.
 fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
     let mut slots = 0..pool.geometry.slot_count;
     pool.pm
@@ -148,8 +149,8 @@ fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
         })
 }
 
-/// Whether the blocks and inodes that are never given out are marked as used: else somebody would get the superblock, or the journal, to
-/// write a file to.
+/// Whether the blocks and inodes that are never given out are marked as used: else somebody would
+/// get the superblock, or the journal, to write a file to.
 fn is_reserved(pool: &Pool) -> bool {
     let (blocks, inodes) = (Bitmap::blocks(pool), Bitmap::inodes(pool));
     let Run { block, count } = pool.geometry.tail();

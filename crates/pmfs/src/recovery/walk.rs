@@ -1,5 +1,5 @@
-//! Rebuilding the runtime area by walking the trees: after power loss, or when the pool comes from another
-//! machine. The first opener has the pool to itself.
+//! Rebuilding the runtime area by walking the trees: after power loss, or when the pool comes from
+//! another machine. The first opener has the pool to itself.
 
 use crate::error::{Error, Result};
 use crate::inode::usage;
@@ -25,7 +25,8 @@ const STRIDE: usize = 64;
 /// Resets the runtime area, closes the lanes, rebuilds the bitmaps.
 ///
 /// # Errors
-/// Damage in the journal or the root directory; damage elsewhere makes the pool read-only. [`Error::Medium`].
+/// Damage in the journal or the root directory; damage elsewhere makes the pool read-only.
+/// [`Error::Medium`].
 pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     let geometry = &pool.geometry;
     let area = geometry.runtime.clone();
@@ -58,7 +59,8 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
                 + index * ((geometry.blocks - geometry.data_start) / geometry.lanes),
         );
         lane.set_block_cursor(crate::journal::lane::Zone::Meta, geometry.data_start);
-        // In groups of their own, if there are enough: else the lanes of all processes write the same line.
+        // In groups of their own, if there are enough: else the lanes of all processes write the
+        // same line.
         let apart = (geometry.inodes / geometry.lanes).max(1024);
         lane.set_inode_cursor(index * apart % geometry.inodes);
     }
@@ -89,7 +91,8 @@ pub(crate) fn require_root(pool: &Pool) -> Result<()> {
     Err(Error::corrupt("no root directory", table))
 }
 
-/// Throws away a log that can't be undone: what its transaction had begun stays half done, for check to find.
+/// Throws away a log that can't be undone: what its transaction had begun stays half done, for
+/// check to find.
 fn discard(pool: &Pool, lane: &Lane<'_>, index: u64) -> Undone {
     let (log, entries) = lane.log();
     let restore = Restore::new(&pool.pm);
@@ -121,8 +124,8 @@ impl Maps {
         }
     }
 
-    /// Answers whether none of them was marked before: a block that two trees name is damage, and a node that
-    /// is met again must not be entered again.
+    /// Answers whether none of them was marked before: a block that two trees name is damage, and a
+    /// node that is met again must not be entered again.
     fn mark(&self, run: Run) -> bool {
         let mut fresh = true;
         let end = run.block + run.count;
@@ -299,8 +302,9 @@ mod tests {
     use pmfs_format::RunRecordRaw;
     use pmfs_format::runtime::{LAYOUT, LAYOUT_PROMISES};
 
-    /// What a byte is after the power went, if the last log but one made it a two and was durable, the last one is torn, and the byte has
-    /// become a nine since. A build with such a layout left the pool.
+    /// What a byte is after the power went, if the last log but one made it a two and was durable,
+    /// the last one is torn, and the byte has become a nine since. A build with such a layout left
+    /// the pool.
     fn byte_after_the_cut(layout: u64) -> u8 {
         let scratch = Scratch::new(16 << 20);
         let fs = scratch.open();
@@ -344,7 +348,8 @@ mod tests {
         got[0]
     }
 
-    /// Goal: of a pool that a build left which waited for the words of each log before it went on, the last log but one is left alone.
+    /// Goal: of a pool that a build left which waited for the words of each log before it went on,
+    /// the last log but one is left alone.
     #[test]
     fn builds_from_before_have_promised_nothing() {
         let cuts = [LAYOUT, LAYOUT_PROMISES - 1].map(byte_after_the_cut);

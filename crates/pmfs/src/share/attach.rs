@@ -22,7 +22,8 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(60);
 const NAP_FIRST: Duration = Duration::from_millis(1);
 /// Longest pause.
 const NAP_MAX: Duration = Duration::from_millis(64);
-/// Waits until no other process attaches or leaves. Many may wait: each asks less and less often, and not all at once.
+/// Waits until no other process attaches or leaves. Many may wait: each asks less and less often,
+/// and not all at once.
 ///
 /// # Errors
 /// [`Error::Held`] if that takes too long.
@@ -136,7 +137,8 @@ fn read_boot_id() -> [u8; 16] {
     id
 }
 
-/// Takes a slot, if need be one that has become free by cleaning up after the dead, for which the last slot is kept.
+/// Takes a slot, if need be one that has become free by cleaning up after the dead, for which the
+/// last slot is kept.
 pub(crate) fn occupy(waits: Waits<'_>, path: Option<&Path>) -> Result<Undone> {
     let share = waits.share;
     let mut undone = Undone::default();

@@ -61,7 +61,8 @@ impl Undone {
     }
 }
 
-/// Who of this process is cleaning up, under the recovery lock, and after whom: their locks are his to take over.
+/// Who of this process is cleaning up, under the recovery lock, and after whom: their locks are his
+/// to take over.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaning {
     /// The thread's tag; 0: nobody is.

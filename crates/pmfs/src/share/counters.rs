@@ -1,7 +1,8 @@
-//! What a process does to the pool, counted in its slot for whoever wants to look ([`crate::Process`]).
+//! What a process does to the pool, counted in its slot for whoever wants to look
+//! ([`crate::Process`]).
 //!
-//! The first thread that counts adds by plain stores, the others atomically: most programs have one thread that does the
-//! work, and an atomic addition to a word costs as much as a small read.
+//! The first thread that counts adds by plain stores, the others atomically: most programs have one
+//! thread that does the work, and an atomic addition to a word costs as much as a small read.
 
 use crate::share::counting::Counting;
 use crate::share::member::Share;
@@ -83,11 +84,13 @@ pub(crate) enum Total {
     Recoveries = 9,
 }
 
-/// As many calls that read are told of at a time where a store to the pool has to be made in a window.
+/// As many calls that read are told of at a time where a store to the pool has to be made in a
+/// window.
 const READS_KEPT: u64 = 64;
 
-/// A read, as far as it is counted. It is before its bytes are copied: the processor looks some 300 instructions ahead while it waits for them, and
-/// the fewer stand behind a copy, the more likely it comes upon the next call's.
+/// A read, as far as it is counted. It is before its bytes are copied: the processor looks some 300
+/// instructions ahead while it waits for them, and the fewer stand behind a copy, the more likely
+/// it comes upon the next call's.
 #[derive(Debug, Default)]
 pub(crate) struct CountedRead(Option<u64>);
 

@@ -1,7 +1,7 @@
-//! The byte lock that says "the pool is to stand still": whoever copies a pool that others hold has it. It falls
-//! with its holder, however that ends, so nobody has to be told that it is over. Who serves a pool and means to
-//! honour it looks at it before each change ([`FreezeProbe`]), once it has been asked to; nobody new attaches
-//! while it is held.
+//! The byte lock that says "the pool is to stand still": whoever copies a pool that others hold has
+//! it. It falls with its holder, however that ends, so nobody has to be told that it is over. Who
+//! serves a pool and means to honour it looks at it before each change ([`FreezeProbe`]), once it
+//! has been asked to; nobody new attaches while it is held.
 
 use crate::error::{Error, Result};
 use crate::share::lock_bytes::BYTE_FREEZE;

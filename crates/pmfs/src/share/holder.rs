@@ -19,9 +19,9 @@ pub(crate) const TAG_MASK: u64 = !(SLOT_MASK << OWNER_SLOT_SHIFT | OWNER_WAITERS
 /// Counts the threads of this process that get a tag; those before a fork, too.
 pub(super) static THREADS: AtomicU64 = AtomicU64::new(1);
 
-/// This thread's tag, as it stands in owner words; never 0. No two that live have the same: it has the thread's number at the kernel.
-/// The count beside that tells it from one that is gone and had the number before. When the count begins anew, after
-/// 2^29 threads, they differ all the same.
+/// This thread's tag, as it stands in owner words; never 0. No two that live have the same: it has
+/// the thread's number at the kernel. The count beside that tells it from one that is gone and had
+/// the number before. When the count begins anew, after 2^29 threads, they differ all the same.
 #[inline]
 pub(crate) fn thread_tag() -> u64 {
     let tag = pmem::thread::with(|thread| thread.tag.get());
@@ -48,14 +48,16 @@ fn new_thread() -> u64 {
 /// Bits of a count beside the thread's number; the rest stands behind the slot.
 const COUNT_LOW_BITS: u32 = OWNER_WAITERS.trailing_zeros() - OWNER_COUNT_SHIFT;
 
-/// A thread's number, and as much of a count as there is room for, where they stand in an owner word.
+/// A thread's number, and as much of a count as there is room for, where they stand in an owner
+/// word.
 pub(super) fn tag_of(number: u64, count: u64) -> u64 {
     let low = count & ((1 << COUNT_LOW_BITS) - 1);
     let high = count >> COUNT_LOW_BITS;
     number | low << OWNER_COUNT_SHIFT | high << OWNER_COUNT_HIGH_SHIFT
 }
 
-/// Says that this thread lives: in a process that may be a copy of another, where it has another number.
+/// Says that this thread lives: in a process that may be a copy of another, where it has another
+/// number.
 pub(crate) fn this_thread_lives() {
     let tag = thread_tag();
     match tag & OWNER_THREAD_MASK == threads::own_number() {

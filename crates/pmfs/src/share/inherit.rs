@@ -1,9 +1,10 @@
 //! Handing an attachment on: to a forked child, and to the program that a process becomes by exec
 //! (docs/adr/0026-fork-exec-threads.md).
 //!
-//! A slot's life is that of an address space, so a successor needs one of its own, taken before: with a reference to
-//! all that the old one has, and with locks kept by descriptors, which both inherit. Should the successor die before it has
-//! settled in it, those descriptors are gone, and the slot is cleaned up after like any other.
+//! A slot's life is that of an address space, so a successor needs one of its own, taken before:
+//! with a reference to all that the old one has, and with locks kept by descriptors, which both
+//! inherit. Should the successor die before it has settled in it, those descriptors are gone, and
+//! the slot is cleaned up after like any other.
 
 use crate::error::{Error, Result};
 use crate::share::holder::{Holder, this_thread_lives};

@@ -1,15 +1,18 @@
 //! Who is alone in a pool, and the lease that a mount has while it is (docs/adr/0015-leases.md).
 //!
-//! The kernel asks a mount again at each look, unless an answer says how long it holds; what others change meanwhile, the kernel
-//! would not see. While a mount is the only process in the pool nobody else changes anything, and answers may hold for a moment.
+//! The kernel asks a mount again at each look, unless an answer says how long it holds; what others
+//! change meanwhile, the kernel would not see. While a mount is the only process in the pool nobody
+//! else changes anything, and answers may hold for a moment.
 //!
-//! - The header counts arrivals: slots that were marked. A process is alone once it has seen no slot marked but its own, for as long
-//!   as that count stands still. Who leaves is not counted: one who was not alone looks again now and then.
-//! - The header's lease is the slot of the mount whose kernel may remember something. It is set before the first such answer, and
-//!   for each answer the count is looked at after that.
-//! - Who arrives marks its slot, counts itself, and then looks at the lease: so one of the two sees the other. It asks the mount,
-//!   as for pages, and waits until the lease has ended. A mount that does not answer is not waited for longer than
-//!   [`PATIENCE`]: the kernel forgets by itself long before.
+//! - The header counts arrivals: slots that were marked. A process is alone once it has seen no
+//!   slot marked but its own, for as long as that count stands still. Who leaves is not counted:
+//!   one who was not alone looks again now and then.
+//! - The header's lease is the slot of the mount whose kernel may remember something. It is set
+//!   before the first such answer, and for each answer the count is looked at after that.
+//! - Who arrives marks its slot, counts itself, and then looks at the lease: so one of the two sees
+//!   the other. It asks the mount, as for pages, and waits until the lease has ended. A mount that
+//!   does not answer is not waited for longer than [`PATIENCE`]: the kernel forgets by itself long
+//!   before.
 
 use crate::clock::now_ns;
 use crate::share::member::Share;
@@ -21,8 +24,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(400);
 /// From one question whether that mount lives to the next.
 const NAP: Duration = Duration::from_millis(20);
-/// How long somebody who was not alone waits before he looks again. So programs that come and go, one after the other, don't
-/// end a lease each.
+/// How long somebody who was not alone waits before he looks again. So programs that come and go,
+/// one after the other, don't end a lease each.
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// A time in which a process was alone in the pool, by the arrivals before it.

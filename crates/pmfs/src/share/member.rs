@@ -46,8 +46,8 @@ impl Deref for Share {
     }
 }
 
-/// How it was when something was taken: a thread that was unwinding already does so from a mistake of the program's, whose destructors may
-/// call the engine on the way.
+/// How it was when something was taken: a thread that was unwinding already does so from a mistake
+/// of the program's, whose destructors may call the engine on the way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Began {
     unwinding: bool,
@@ -108,8 +108,9 @@ impl Share {
         Ok(())
     }
 
-    /// Whether this thread unwinds from a broken invariant, in the call that began at `began`. What it holds then stays held: half a change
-    /// must not be seen, and recovery will undo it. Nothing more is done through this attachment.
+    /// Whether this thread unwinds from a broken invariant, in the call that began at `began`. What
+    /// it holds then stays held: half a change must not be seen, and recovery will undo it. Nothing
+    /// more is done through this attachment.
     #[inline]
     pub fn gives_up(&self, began: Began) -> bool {
         let gives_up = std::thread::panicking() && !began.unwinding;

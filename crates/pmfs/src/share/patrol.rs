@@ -1,7 +1,8 @@
-//! Looking for dead processes whom nobody waits for: what they held would stay held, their lanes, open files and slots.
+//! Looking for dead processes whom nobody waits for: what they held would stay held, their lanes,
+//! open files and slots.
 //!
-//! One of the living looks every few milliseconds, at the start of a call, when it holds nothing. Whoever records a run for
-//! yat wants the same one again, whatever the time, and does without.
+//! One of the living looks every few milliseconds, at the start of a call, when it holds nothing.
+//! Whoever records a run for yat wants the same one again, whatever the time, and does without.
 
 use crate::clock::now_ns;
 use crate::error::{Error, Result};
@@ -83,8 +84,8 @@ pub(crate) fn writable<'a>(waits: impl Into<Waits<'a>>) -> Result<()> {
     waits.pm.intact()
 }
 
-/// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a lock, with
-/// others held.
+/// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a
+/// lock, with others held.
 #[cold]
 fn close_for_the_dead(waits: Waits<'_>) {
     waits.unclosed.store(false, Ordering::Relaxed);

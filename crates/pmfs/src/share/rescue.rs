@@ -1,11 +1,11 @@
 //! Cleaning up after the dead, while others go on (docs/adr/0023-barriers.md,
 //! docs/adr/0024-shared-volatile-state.md).
 //!
-//! [`Rescue`](crate::share::cleaning::Rescue) undoes or finishes what they were doing, under the recovery lock, for all of them
-//! together. It takes group locks alone, so a waiter may do it, whatever locks it holds. What the
-//! dead held open is closed later, under the closing lock, by a caller that holds nothing, because
-//! it takes the locks of inodes. Every step may be repeated: a recoverer that finds another one
-//! dead takes its lock over and starts again.
+//! [`Rescue`](crate::share::cleaning::Rescue) undoes or finishes what they were doing, under the
+//! recovery lock, for all of them together. It takes group locks alone, so a waiter may do it,
+//! whatever locks it holds. What the dead held open is closed later, under the closing lock, by a
+//! caller that holds nothing, because it takes the locks of inodes. Every step may be repeated: a
+//! recoverer that finds another one dead takes its lock over and starts again.
 
 use crate::error::Result;
 use crate::share::cleaning::{Dead, Undone};
@@ -24,7 +24,8 @@ pub(crate) fn cleaning(share: &Share) -> bool {
     share.cleaning.is_mine()
 }
 
-/// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to the next call.
+/// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to
+/// the next call.
 #[cold]
 pub(crate) fn recover_if_dead(waits: Waits<'_>, seen: u64) {
     let share = waits.share;
@@ -41,8 +42,8 @@ pub(crate) fn recover_if_dead(waits: Waits<'_>, seen: u64) {
     }
 }
 
-/// Cleans up after a thread of this process that is known to be gone: nobody may be waiting for what it holds who could
-/// tell. The caller holds no lock.
+/// Cleans up after a thread of this process that is known to be gone: nobody may be waiting for
+/// what it holds who could tell. The caller holds no lock.
 #[cold]
 pub(crate) fn clean_after_thread<'a>(waits: impl Into<Waits<'a>>, tag: u64) {
     let waits = waits.into();
@@ -52,8 +53,8 @@ pub(crate) fn clean_after_thread<'a>(waits: impl Into<Waits<'a>>, tag: u64) {
     let _ = clean(waits, &dead);
 }
 
-/// For waiters that are themselves cleaning up: takes the lock word from a dead holder. One that died since
-/// the cleaning began is cleaned up after first; the waiter then tries again.
+/// For waiters that are themselves cleaning up: takes the lock word from a dead holder. One that
+/// died since the cleaning began is cleaned up after first; the waiter then tries again.
 #[cold]
 pub(crate) fn take_over(waits: Waits<'_>, off: u64, me: u64) -> bool {
     let share = waits.share;
@@ -80,7 +81,8 @@ pub(crate) fn take_over(waits: Waits<'_>, off: u64, me: u64) -> bool {
 struct RecoveryLock<'a> {
     share: &'a Share,
     began: Began,
-    /// What a waiter owes that cleans up meanwhile: it speaks of the waiter's locks, and of a lane that it may be waiting for.
+    /// What a waiter owes that cleans up meanwhile: it speaks of the waiter's locks, and of a lane
+    /// that it may be waiting for.
     owed: u64,
 }
 
@@ -119,8 +121,8 @@ impl Drop for RecoveryLock<'_> {
     }
 }
 
-/// Cleans up after every process that died, and closes what they held open. The others go on meanwhile. The caller
-/// holds no lock.
+/// Cleans up after every process that died, and closes what they held open. The others go on
+/// meanwhile. The caller holds no lock.
 ///
 /// # Errors
 /// Damage in a dead lane: its locks then stay held.

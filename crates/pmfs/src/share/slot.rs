@@ -1,4 +1,5 @@
-//! A process's slot: the mark that it is attached, its name among the owners of locks, and its counters.
+//! A process's slot: the mark that it is attached, its name among the owners of locks, and its
+//! counters.
 //!
 //! A slot is alive while its byte of the pool file is locked, which lasts as long as the address
 //! space that took it (docs/adr/0025-life-of-a-process.md).
@@ -22,8 +23,9 @@ pub(crate) struct Taken {
 }
 
 impl Share {
-    /// Takes a free one of these slots under the attach lock. `for_child`: for the child that this process is about to fork or the
-    /// program that it is about to become, so that the lock can be inherited.
+    /// Takes a free one of these slots under the attach lock. `for_child`: for the child that this
+    /// process is about to fork or the program that it is about to become, so that the lock can be
+    /// inherited.
     ///
     /// # Errors
     /// [`Error::TooManyProcesses`]; locking failed.
@@ -62,7 +64,8 @@ impl Share {
         Err(Error::TooManyProcesses { slots })
     }
 
-    /// Fills a slot and marks it as attached. `token`: that of the process that hands its locks over; 0 for a new one.
+    /// Fills a slot and marks it as attached. `token`: that of the process that hands its locks
+    /// over; 0 for a new one.
     pub(crate) fn mark_slot(&self, holder: Holder, token: u64) {
         let off = self.geometry.slot(holder.slot);
         let runtime = self.pm.runtime();
@@ -145,7 +148,8 @@ impl Share {
         self.pm.mapping().share_bandwidth(Some(word));
     }
 
-    /// Not any more: what is in the runtime area is to stay as it is. `is_last`: nobody else has the pool.
+    /// Not any more: what is in the runtime area is to stay as it is. `is_last`: nobody else has
+    /// the pool.
     pub(crate) fn keep_bandwidth(&self, is_last: bool) {
         self.pm.mapping().share_bandwidth(None);
         let word = RuntimeHeaderRaw::busy_until.of(self.geometry.header);
@@ -226,7 +230,8 @@ impl Share {
         self.is_marked(slot) && !self.slot_locked(slot)
     }
 
-    /// Whether a slot's byte is locked. Without a file there are no locks: the one who asks is alone.
+    /// Whether a slot's byte is locked. Without a file there are no locks: the one who asks is
+    /// alone.
     pub(crate) fn slot_locked(&self, slot: u64) -> bool {
         self.prober
             .as_ref()
@@ -294,7 +299,8 @@ mod tests {
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, OpenOptions, ROOT_INO};
 
-    /// What is written through any attachment moves the one word on, by what it takes; the last one to leave clears it.
+    /// What is written through any attachment moves the one word on, by what it takes; the last one
+    /// to leave clears it.
     #[test]
     fn an_emulated_medium_is_busy_for_all() {
         let Scratch { dir: _dir, path } = Scratch::new(32 << 20);

@@ -1,10 +1,12 @@
 //! Which threads of this process live: a lane whose thread is gone is recovered by its own process,
 //! for to all others that process lives (docs/adr/0026-fork-exec-threads.md).
 //!
-//! A thread can go without a word of its own (exit(2) by itself, a seccomp filter), so the kernel is asked. In a forked child the
-//! numbers of the parent's threads mean nothing: who attaches or settles there says which is his.
+//! A thread can go without a word of its own (exit(2) by itself, a seccomp filter), so the kernel
+//! is asked. In a forked child the numbers of the parent's threads mean nothing: who attaches or
+//! settles there says which is his.
 
-//! A table of words and no lock: one that another thread had at the moment of a fork would stay locked in the child.
+//! A table of words and no lock: one that another thread had at the moment of a fork would stay
+//! locked in the child.
 
 use pmfs_format::runtime::OWNER_THREAD_MASK;
 use rustix::fs::{Access, access, readlink};
@@ -13,8 +15,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, test_kill_process, waitid};
 use rustix::thread::gettid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that are known at a time, by their numbers. Of one whose place another has taken less is known: while the kernel has a thread of
-/// its number, it counts as alive.
+/// Threads that are known at a time, by their numbers. Of one whose place another has taken less is
+/// known: while the kernel has a thread of its number, it counts as alive.
 const PLACES: usize = 4096;
 
 /// The tags of threads, each the last one that had its number.
@@ -24,8 +26,9 @@ fn place(number: u64) -> &'static AtomicU64 {
     &KNOWN[number as usize % PLACES]
 }
 
-/// This thread's number; 0 if it is not to be relied on. A child that shares this process's memory (vfork) may be the first one of a PID
-/// namespace, and the process another's; and no kernel has numbers that are larger.
+/// This thread's number; 0 if it is not to be relied on. A child that shares this process's memory
+/// (vfork) may be the first one of a PID namespace, and the process another's; and no kernel has
+/// numbers that are larger.
 #[cold]
 pub(super) fn own_number() -> u64 {
     let number = gettid().as_raw_nonzero().get() as u64;
@@ -41,8 +44,8 @@ pub(super) fn note(tag: u64) {
     place(tag & OWNER_THREAD_MASK).store(tag, Ordering::Relaxed);
 }
 
-/// Whether the thread that had a tag is gone. The kernel is asked by its number alone: it may be a child that shares this process's memory
-/// (vfork), or this may be one.
+/// Whether the thread that had a tag is gone. The kernel is asked by its number alone: it may be a
+/// child that shares this process's memory (vfork), or this may be one.
 #[cold]
 pub(super) fn is_gone(tag: u64) -> bool {
     let number = tag & OWNER_THREAD_MASK;
@@ -54,8 +57,8 @@ pub(super) fn is_gone(tag: u64) -> bool {
     has_another || !runs(number as u32)
 }
 
-/// A thread of that number is there, and has not ended. Where nobody can tell it counts as running: undoing what a living one
-/// does is worse than waiting for a dead one.
+/// A thread of that number is there, and has not ended. Where nobody can tell it counts as running:
+/// undoing what a living one does is worse than waiting for a dead one.
 fn runs(number: u32) -> bool {
     let Some(thread) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return true;
@@ -64,13 +67,15 @@ fn runs(number: u32) -> bool {
     if test_kill_process(thread) == Err(Errno::SRCH) {
         return false;
     }
-    // A child that shared this process's memory (vfork) has ended, and nobody has waited for it yet.
+    // A child that shared this process's memory (vfork) has ended, and nobody has waited for it
+    // yet.
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if let Ok(Some(_)) = waitid(WaitId::Pid(thread), ended) {
         return false;
     }
-    // A process's first thread stays as a zombie until the others have ended, with no directory that it works in. (Asked without
-    // open and close: they are cancellation points, and whoever asks may be about to be cancelled.)
+    // A process's first thread stays as a zombie until the others have ended, with no directory
+    // that it works in. (Asked without open and close: they are cancellation points, and whoever
+    // asks may be about to be cancelled.)
     let task = format!("/proc/self/task/{number}");
     let there = access(&task, Access::EXISTS).is_ok();
     !there || readlink(format!("{task}/cwd"), Vec::new()) != Err(Errno::NOENT)

@@ -1,5 +1,6 @@
-//! Which of the shared tables a process may have put something into. They are large, and most programs put something
-//! into few: when one leaves it looks through those alone. Who cleans up after the dead looks through all.
+//! Which of the shared tables a process may have put something into. They are large, and most
+//! programs put something into few: when one leaves it looks through those alone. Who cleans up
+//! after the dead looks through all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -10,7 +10,8 @@ pub(crate) trait Member: Rescue {
     fn share(&self) -> &Share;
 }
 
-/// A place in a pool, and how it cleans up. The second is for waits alone: without one it costs nothing.
+/// A place in a pool, and how it cleans up. The second is for waits alone: without one it costs
+/// nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Waits<'a> {
     pub share: &'a Share,

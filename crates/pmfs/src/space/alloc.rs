@@ -101,7 +101,8 @@ impl Space {
         Ok(run)
     }
 
-    /// Takes one block for what no tree has; `tell` writes down which one, under its group's lock, before its bit is set.
+    /// Takes one block for what no tree has; `tell` writes down which one, under its group's lock,
+    /// before its bit is set.
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn alloc_alone(
         &self,
@@ -136,7 +137,8 @@ impl Space {
         }
     }
 
-    /// Allocates one block in a region, if that is broken into and has one. Moving makes the pool no fuller.
+    /// Allocates one block in a region, if that is broken into and has one. Moving makes the pool
+    /// no fuller.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
@@ -230,7 +232,8 @@ impl Space {
         Err(Error::NoSpace)
     }
 
-    /// Allocates one whole, aligned gigabyte, group by group; `purpose` is asked for each group's part.
+    /// Allocates one whole, aligned gigabyte, group by group; `purpose` is asked for each group's
+    /// part.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is none; parts taken meanwhile are the lane's to settle.
@@ -343,7 +346,8 @@ impl Space {
         Err(Error::NoInodes)
     }
 
-    /// A free block that has space, wherever it is, with its group locked by `lock`; for who found none where it would be best.
+    /// A free block that has space, wherever it is, with its group locked by `lock`; for who found
+    /// none where it would be best.
     #[cold]
     fn spaced_block<T>(&self, map: &Bitmap<'_>, take: impl Fn(Run) -> T) -> Option<T> {
         let regions = self.geometry.blocks.div_ceil(SPACED);

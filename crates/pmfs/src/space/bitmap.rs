@@ -1,9 +1,9 @@
 //! Bitmaps in the runtime area, a lock line a group, nothing logged.
 //!
-//! Every change of a bit happens under its group's lock, after the lane has written down what the bit is for
-//! ([`Lane::intend`]) or while it strikes that out; so whoever finds the lock held by a dead thread, or the
-//! record of one, can tell what became of the bit. A group is 8,192 blocks; each line of its bitmap is a
-//! 2 MiB region.
+//! Every change of a bit happens under its group's lock, after the lane has written down what the
+//! bit is for ([`Lane::intend`]) or while it strikes that out; so whoever finds the lock held by a
+//! dead thread, or the record of one, can tell what became of the bit. A group is 8,192 blocks;
+//! each line of its bitmap is a 2 MiB region.
 //!
 //! [`Lane::intend`]: crate::journal::lane::Lane::intend
 
@@ -93,8 +93,8 @@ impl<'a> Bitmap<'a> {
         unit < self.place.units && self.waits.pm.load(self.word_off(unit)) >> (unit % 64) & 1 == 1
     }
 
-    /// Sets or clears a run inside one group, whose lock is held; adjusts its free count by the bits that
-    /// did change, and its whole regions.
+    /// Sets or clears a run inside one group, whose lock is held; adjusts its free count by the
+    /// bits that did change, and its whole regions.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark(&self, run: Run, set: bool) {
         if !set {
@@ -147,7 +147,8 @@ impl<'a> Bitmap<'a> {
         changed
     }
 
-    /// Whether all of the region of `unit` is free. What is less than a region, at the end, never is.
+    /// Whether all of the region of `unit` is free. What is less than a region, at the end, never
+    /// is.
     pub(super) fn is_whole(&self, unit: u64) -> bool {
         let region = unit / REGION * REGION;
         region + REGION <= self.place.units
@@ -155,7 +156,8 @@ impl<'a> Bitmap<'a> {
             && self.region_used(region) == 0
     }
 
-    /// Counts a group's free units and regions anew: its lock was held by a dead thread, or the pool is being walked.
+    /// Counts a group's free units and regions anew: its lock was held by a dead thread, or the
+    /// pool is being walked.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn recount(&self, group: u64) {
         let free = self

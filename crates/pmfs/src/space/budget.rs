@@ -47,8 +47,8 @@ impl Space {
         }
         let free = Bitmap::blocks(waits).free();
         let spare = free.saturating_sub(self.geometry.reserve_blocks);
-        // Others spend too: only a quarter is taken on trust until the next count, and so little that what
-        // a few who counted long ago take amiss is not the whole reserve.
+        // Others spend too: only a quarter is taken on trust until the next count, and so little
+        // that what a few who counted long ago take amiss is not the whole reserve.
         let trust = (spare / 4).min(self.geometry.reserve_blocks / 8);
         self.budget
             .store(trust as i64 - want as i64, Ordering::Relaxed);

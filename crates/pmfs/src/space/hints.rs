@@ -3,8 +3,9 @@
 use crate::space::bitmap::REGION;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Broken regions that are kept in mind: the fullest, as many as have about so many free units. Where random overwrites have left
-/// gaps of a few units everywhere those are many; a look around is 40 us, to be spread over as many allocations.
+/// Broken regions that are kept in mind: the fullest, as many as have about so many free units.
+/// Where random overwrites have left gaps of a few units everywhere those are many; a look around
+/// is 40 us, to be spread over as many allocations.
 const KEPT: usize = 512;
 pub(super) const KEPT_UNITS: u64 = 8192;
 
@@ -36,7 +37,8 @@ impl Hint {
 /// The broken regions that this process knows of, the fullest first.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    /// Packed; 0 for none. Not in place: a pool that is attached to is moved a few times, over stack that was never touched.
+    /// Packed; 0 for none. Not in place: a pool that is attached to is moved a few times, over
+    /// stack that was never touched.
     kept: Box<[AtomicU64]>,
     /// The first that was not taken yet.
     next: AtomicUsize,
@@ -55,7 +57,8 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Takes the fullest that has a run of at least `least`, and is not the region of `avoid`; those before it are forgotten.
+    /// Takes the fullest that has a run of at least `least`, and is not the region of `avoid`;
+    /// those before it are forgotten.
     pub(super) fn take(&self, least: u64, avoid: u64) -> Option<u64> {
         let suits = |hint: &Hint| hint.longest >= least && hint.region != avoid / REGION * REGION;
         let rest = self.next.load(Ordering::Relaxed)..KEPT;

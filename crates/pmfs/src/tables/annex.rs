@@ -1,16 +1,17 @@
-//! Annexes: blocks of the pool into which the tables of open files and file locks grow when their own
-//! place in the runtime area is full (docs/adr/0061-annexes.md).
+//! Annexes: blocks of the pool into which the tables of open files and file locks grow when their
+//! own place in the runtime area is full (docs/adr/0061-annexes.md).
 //!
-//! An annex is found by two levels, as a page is: words of the runtime area name nodes, and words of a
-//! node name annexes. Both are ordinary blocks in the bitmap. Nothing durable names them, so the rebuild
-//! after a crash finds them free. An annex does not move: the last process to leave the pool frees it.
+//! An annex is found by two levels, as a page is: words of the runtime area name nodes, and words
+//! of a node name annexes. Both are ordinary blocks in the bitmap. Nothing durable names them, so
+//! the rebuild after a crash finds them free. An annex does not move: the last process to leave the
+//! pool frees it.
 //!
-//! One process at a time takes a block, under the lock of annexes. It records the block, and the word
-//! that will name it, before the bit is set. If it dies there, recovery frees the block.
+//! One process at a time takes a block, under the lock of annexes. It records the block, and the
+//! word that will name it, before the bit is set. If it dies there, recovery frees the block.
 //!
-//! Beside its block each word counts the entries of the annex. The count is raised before an entry is
-//! stored and lowered after it is gone. A death in between leaves the count too high, never too low, so
-//! an annex whose count is 0 need not be scanned.
+//! Beside its block each word counts the entries of the annex. The count is raised before an entry
+//! is stored and lowered after it is gone. A death in between leaves the count too high, never too
+//! low, so an annex whose count is 0 need not be scanned.
 
 use crate::persist::annexes::block_of;
 use crate::pool::Pool;
@@ -247,7 +248,8 @@ impl Pool {
         annexes.named(mem, slot).is_some() || self.lend(slot, annex, class)
     }
 
-    /// Takes a block, to be named by the word at `slot`, and gives it its own name. Under the lock of annexes.
+    /// Takes a block, to be named by the word at `slot`, and gives it its own name. Under the lock
+    /// of annexes.
     #[cfg_attr(feature = "record", track_caller)]
     fn lend(&self, slot: u64, name: u64, class: Class) -> bool {
         let runtime = self.pm.runtime();
@@ -269,7 +271,8 @@ impl Pool {
         true
     }
 
-    /// Gives back what a dead process took for an annex and did not get to name, before its locks go.
+    /// Gives back what a dead process took for an annex and did not get to name, before its locks
+    /// go.
     pub(crate) fn settle_annex(&self) {
         let [told_block, told_slot] = told_words(self);
         let block = self.pm.load(told_block);
@@ -312,13 +315,15 @@ impl Pool {
         self.naming_words().into_iter().map(named).collect()
     }
 
-    /// Gives all annexes back: for a process that has the pool to itself and in whose tables nothing is.
+    /// Gives all annexes back: for a process that has the pool to itself and in whose tables
+    /// nothing is.
     pub(crate) fn give_annexes_back(&self) {
         let words = self.naming_words();
         words.into_iter().for_each(|slot| self.give_back(slot));
     }
 
-    /// Gives back the block that a word names. A death on the way leaves it told of, so that the next opener makes the runtime area anew.
+    /// Gives back the block that a word names. A death on the way leaves it told of, so that the
+    /// next opener makes the runtime area anew.
     fn give_back(&self, slot: u64) {
         let runtime = self.pm.runtime();
         let [told_block, _] = told_words(self);
@@ -347,7 +352,8 @@ impl Pool {
     }
 }
 
-/// A line's owner word held, of an open file: counted in its annex, so that whoever cleans up after its holder finds it.
+/// A line's owner word held, of an open file: counted in its annex, so that whoever cleans up after
+/// its holder finds it.
 pub(crate) struct HeldLine<'a> {
     pool: &'a Pool,
     line: Line,
@@ -380,8 +386,9 @@ mod tests {
     use pmfs_format::SlotRaw;
     use pmfs_format::runtime::SLOT_FREE;
 
-    /// Goal: who dies while he gives annexes back, as the last one, leaves a pool in which no block is lost and none is given out twice.
-    /// Method: a death after each of some blocks, and in the middle of one; the slot is free by then.
+    /// Goal: who dies while he gives annexes back, as the last one, leaves a pool in which no block
+    /// is lost and none is given out twice. Method: a death after each of some blocks, and in the
+    /// middle of one; the slot is free by then.
     #[test]
     fn a_death_while_annexes_are_given_back() {
         for (whole, cut) in [(0, false), (1, false), (7, false), (7, true)] {
@@ -425,7 +432,8 @@ mod tests {
         }
     }
 
-    /// Goal: an annex in which nothing stands is not looked at. Method: its count, after files and locks have come and gone.
+    /// Goal: an annex in which nothing stands is not looked at. Method: its count, after files and
+    /// locks have come and gone.
     #[test]
     fn what_is_gone_is_not_looked_for() {
         let scratch = Scratch::new(16 << 20);

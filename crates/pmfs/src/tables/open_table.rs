@@ -1,9 +1,11 @@
-//! Which process has which inode, and which open file: words {thing, slot, count} in lines chosen by the thing's hash.
+//! Which process has which inode, and which open file: words {thing, slot, count} in lines chosen
+//! by the thing's hash.
 //!
-//! Each word has one writer, its slot's process; whether a thing is open is a look at its line. Seven words
-//! a line; the eighth tells for good that something that belonged here had to go to the next line, and that some process has had
-//! something more often than one word can count, and so by several. After the lines of the runtime area come those of annexes
-//! ([`crate::tables::annex`]), in levels of four times as many each: a thing has some neighbouring lines in each level.
+//! Each word has one writer, its slot's process; whether a thing is open is a look at its line.
+//! Seven words a line; the eighth tells for good that something that belonged here had to go to the
+//! next line, and that some process has had something more often than one word can count, and so by
+//! several. After the lines of the runtime area come those of annexes ([`crate::tables::annex`]),
+//! in levels of four times as many each: a thing has some neighbouring lines in each level.
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
@@ -100,8 +102,9 @@ impl Pool {
         (annex, (hash >> 16) % ANNEX_LINES)
     }
 
-    /// Looks at the words of all lines in which a thing may stand, by their places, until one answers. One loop for all
-    /// lines, so that `look` is inlined: as an iterator, or in two loops, an open and its close take 4 to 10 % longer.
+    /// Looks at the words of all lines in which a thing may stand, by their places, until one
+    /// answers. One loop for all lines, so that `look` is inlined: as an iterator, or in two loops,
+    /// an open and its close take 4 to 10 % longer.
     #[inline(always)]
     fn look_for<T>(&self, thing: Thing, mut look: impl FnMut(Line) -> Option<T>) -> Option<T> {
         let (mut off, mut annex) = (self.open_line(thing, 0), None);
@@ -122,7 +125,8 @@ impl Pool {
         }
     }
 
-    /// Where a thing may stand when the lines before are full: the next ones of the runtime area, then some of each level of annexes.
+    /// Where a thing may stand when the lines before are full: the next ones of the runtime area,
+    /// then some of each level of annexes.
     #[cold]
     #[inline(never)]
     fn line_for(&self, thing: Thing, probe: u64) -> Option<Line> {
@@ -192,8 +196,9 @@ impl Pool {
         let runtime = self.pm.runtime();
         let counted = self.look_for(thing, |Line { off, .. }| {
             let mut word = runtime.load(off);
-            // Others of this process count there too. A second word for the same would let who looks along the line miss both, but for one
-            // that is full, which stays for as long as anybody looks.
+            // Others of this process count there too. A second word for the same would let who
+            // looks along the line miss both, but for one that is full, which stays for as long as
+            // anybody looks.
             while thing.is_in(word) && slot_of(word) == slot {
                 if count_of(word) + count > COUNT_MAX {
                     self.note(self.open_line(thing, 0), SEVERAL);
@@ -222,7 +227,8 @@ impl Pool {
         self.open_add_in_annex(thing, mine)
     }
 
-    /// Puts a word into the first line with room for it in annexes, which are made where they are missing.
+    /// Puts a word into the first line with room for it in annexes, which are made where they are
+    /// missing.
     #[cold]
     #[inline(never)]
     #[cfg_attr(feature = "record", track_caller)]
@@ -282,8 +288,8 @@ impl Pool {
         notes & SEVERAL != 0 && self.look_for(thing, other).is_some()
     }
 
-    /// Counts one open by this process less; answers whether that was this process's last: where it has several words for it, of those who
-    /// have locked it against others of the process.
+    /// Counts one open by this process less; answers whether that was this process's last: where it
+    /// has several words for it, of those who have locked it against others of the process.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it had none.
@@ -389,8 +395,9 @@ mod tests {
             .store(found.off, word + more * COUNT_ONE);
     }
 
-    /// Goal: what one process has more often than a word can count is there until it has let go of the last. Method: the count begins near
-    /// its end; descriptors of one open file, and holders of its inode.
+    /// Goal: what one process has more often than a word can count is there until it has let go of
+    /// the last. Method: the count begins near its end; descriptors of one open file, and holders
+    /// of its inode.
     #[test]
     fn more_often_than_a_word_counts() {
         let scratch = Scratch::new(16 << 20);

@@ -1,4 +1,5 @@
-//! Building: a range of a file's tree is replaced by fresh nodes beside the old ones, and one slot is swung.
+//! Building: a range of a file's tree is replaced by fresh nodes beside the old ones, and one slot
+//! is swung.
 
 use super::entry::{Entry, coverage, place, span};
 use super::{Shape, Tree};
@@ -18,16 +19,16 @@ pub(crate) struct Swing {
     pub slot: u64,
     pub old: Entry,
     pub new: Entry,
-    /// Height of the tree that `old` is the root of (0: a leaf), and the first index it covers: what
-    /// freeing it needs.
+    /// Height of the tree that `old` is the root of (0: a leaf), and the first index it covers:
+    /// what freeing it needs.
     pub level: u32,
     pub base: u64,
 }
 
 /// What is to stand in the range.
 pub(crate) trait Leaves {
-    /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be given as
-    /// a whole: a hole, or a large leaf. Asked for ranges that lie wholly inside the edit.
+    /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be
+    /// given as a whole: a hole, or a large leaf. Asked for ranges that lie wholly inside the edit.
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>>;
 
     /// The new leaf for one block; `old` is what stands there (a hole, or a 4 KiB leaf).
@@ -48,7 +49,8 @@ impl Edit<'_> {
     /// Builds the replacement. The tree must not change meanwhile (the inode's lock is held).
     ///
     /// # Errors
-    /// `NoSpace`, `Corrupt`; nothing has changed then, and what was allocated is the lane's to settle.
+    /// `NoSpace`, `Corrupt`; nothing has changed then, and what was allocated is the lane's to
+    /// settle.
     pub fn build(
         &self,
         fresh: &mut FreshSet<'_>,
@@ -219,7 +221,8 @@ pub(crate) fn write_node(fresh: &mut FreshSet<'_>, off: u64, entries: &Entries) 
     fresh.range(off, BLOCK_BYTES).bytes(0, entries.as_bytes())
 }
 
-/// Puts into `entries`, holes before, what `old` amounts to at `level` of a file's tree: a node's own, a large leaf's parts, or holes.
+/// Puts into `entries`, holes before, what `old` amounts to at `level` of a file's tree: a node's
+/// own, a large leaf's parts, or holes.
 ///
 /// # Errors
 /// `Corrupt`; [`crate::Error::Medium`].

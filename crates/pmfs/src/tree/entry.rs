@@ -84,14 +84,16 @@ impl Entry {
         self.0 & BLOCK_MASK
     }
 
-    /// Whether it has none of the bits that no entry has: of what is no entry at all mostly some are set.
+    /// Whether it has none of the bits that no entry has: of what is no entry at all mostly some
+    /// are set.
     #[inline(always)]
     pub fn is_plausible(self) -> bool {
         self.0 & UNUSED == 0
     }
 
-    /// Checks that what it names lies among `range` of the pool's bytes, all `bytes` of it. The inode table's root node alone stands
-    /// before them, and only the superblock (a slot of 0) may name it.
+    /// Checks that what it names lies among `range` of the pool's bytes, all `bytes` of it. The
+    /// inode table's root node alone stands before them, and only the superblock (a slot of 0) may
+    /// name it.
     ///
     /// # Errors
     /// [`Error::Corrupt`].

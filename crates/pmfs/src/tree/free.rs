@@ -1,8 +1,10 @@
-//! Freeing: a tree, or a range of an old subtree, in an order that a killed thread's successor can resume.
+//! Freeing: a tree, or a range of an old subtree, in an order that a killed thread's successor can
+//! resume.
 //!
-//! Leaves go in index order, a node after all it holds. The lane's record keeps a cursor: everything before
-//! it is free. Bits are cleared and the cursor moved under one group lock, so that a block is never freed
-//! twice while somebody else may have it, and no node is read after it was freed.
+//! Leaves go in index order, a node after all it holds. The lane's record keeps a cursor:
+//! everything before it is free. Bits are cleared and the cursor moved under one group lock, so
+//! that a block is never freed twice while somebody else may have it, and no node is read after it
+//! was freed.
 
 use super::entry::{Entry, coverage, span};
 use super::{Shape, Tree, corrupt};
@@ -19,8 +21,8 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 /// Cursor of a record: past every position of a tree, the inode's attributes are free too.
 pub(crate) const ATTRIBUTES_DONE: u64 = 1 << 62;
 
-/// Frees `from..to` of what `entry` (the root of a tree of `height` that starts at `base`) holds: leaves
-/// there, up to `kept`, and every node that overlaps it.
+/// Frees `from..to` of what `entry` (the root of a tree of `height` that starts at `base`) holds:
+/// leaves there, up to `kept`, and every node that overlaps it.
 pub(crate) struct Freeing<'a> {
     pub pool: &'a Pool,
     pub lane: &'a Lane<'a>,
@@ -127,7 +129,8 @@ impl Freeing<'_> {
         Ok(())
     }
 
-    /// The blocks that a node names in `start..end`, as many at a time as lie in a row in one group.
+    /// The blocks that a node names in `start..end`, as many at a time as lie in a row in one
+    /// group.
     fn leaves(&mut self, node: u64, base: u64, (start, end): (u64, u64)) -> Result<()> {
         let end = end.min(self.kept);
         let leaf_at = |pool: &Pool, at: u64| -> Result<Entry> {
@@ -216,7 +219,8 @@ impl Freeing<'_> {
     }
 
     /// The cursor once everything before `index`, and nodes up to `level` that end there, are free.
-    /// Directories have no nodes of level 1 (54 bits of hash are enough), which frees the bits it takes.
+    /// Directories have no nodes of level 1 (54 bits of hash are enough), which frees the bits it
+    /// takes.
     fn position(&self, index: u64, level: u32) -> u64 {
         match self.shape {
             Shape::File => index << 4 | u64::from(level),

@@ -1,8 +1,8 @@
-//! Trees: finding, building and freeing. Files, directories and the inode table share them; the format is in
-//! [`pmfs_format::tree`].
+//! Trees: finding, building and freeing. Files, directories and the inode table share them; the
+//! format is in [`pmfs_format::tree`].
 //!
-//! Nothing here publishes: edits build fresh nodes beside the old ones and answer the one slot that is to be
-//! swung ([`edit::Swing`]); the caller decides how (alone, or logged with the inode).
+//! Nothing here publishes: edits build fresh nodes beside the old ones and answer the one slot that
+//! is to be swung ([`edit::Swing`]); the caller decides how (alone, or logged with the inode).
 
 pub(crate) mod edit;
 pub(crate) mod entry;
@@ -134,8 +134,9 @@ impl Tree {
         })
     }
 
-    /// Asks for the line of the slot that [`Tree::find`] will look at last, if that lies below a node that others share: of a
-    /// large file it is likely in no cache. Changes nothing, and may be called without the lock; what it looks at is charged to who finds it later.
+    /// Asks for the line of the slot that [`Tree::find`] will look at last, if that lies below a
+    /// node that others share: of a large file it is likely in no cache. Changes nothing, and may
+    /// be called without the lock; what it looks at is charged to who finds it later.
     #[inline]
     pub fn expect(&self, pool: &Pool, index: u64) {
         if self.root.height() > 1
@@ -147,10 +148,12 @@ impl Tree {
         }
     }
 
-    /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of what a small read or write waits for
-    /// is its old bytes. Changes nothing, and may be called without the lock. In as few steps as can be, and so without most of the checks of
-    /// [`Tree::find`]: while one call waits for its line the processor goes on a few hundred instructions, and if they reach the next one's
-    /// hint, both lines are on their way at once. A node may be a file's bytes by now: of those few look like an entry, and to follow one that
+    /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of
+    /// what a small read or write waits for is its old bytes. Changes nothing, and may be called
+    /// without the lock. In as few steps as can be, and so without most of the checks of
+    /// [`Tree::find`]: while one call waits for its line the processor goes on a few hundred
+    /// instructions, and if they reach the next one's hint, both lines are on their way at once. A
+    /// node may be a file's bytes by now: of those few look like an entry, and to follow one that
     /// does helps nobody, and is a load of some word of the pool.
     #[inline(always)]
     pub fn expect_byte(&self, pool: &Pool, at: u64) {
@@ -169,8 +172,9 @@ impl Tree {
         }
     }
 
-    /// Where byte `at` of a file stands, and how many from there on are below the same entry. `None` says no more than that it is for
-    /// [`Tree::find`] to look: it may be a hole, unwritten, or damage.
+    /// Where byte `at` of a file stands, and how many from there on are below the same entry.
+    /// `None` says no more than that it is for [`Tree::find`] to look: it may be a hole, unwritten,
+    /// or damage.
     #[inline(always)]
     pub fn byte(&self, pool: &Pool, at: u64, load: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
         let (entry, level) = self.descend(pool, at / BLOCK_BYTES, 0, load)?;
@@ -183,7 +187,8 @@ impl Tree {
         Some((leaf.ok()?.off() + within, bytes - within))
     }
 
-    /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's header. As [`Tree::expect_byte`] otherwise.
+    /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's
+    /// header. As [`Tree::expect_byte`] otherwise.
     #[inline]
     pub fn expect_bucket(&self, pool: &Pool, index: u64) {
         if let Some(off) = self.bucket(pool, index, |off| pool.pm.load_cached(off)) {
@@ -191,7 +196,8 @@ impl Tree {
         }
     }
 
-    /// Where the block stands that covers `index`, of a directory's tree. `None` as of [`Tree::byte`].
+    /// Where the block stands that covers `index`, of a directory's tree. `None` as of
+    /// [`Tree::byte`].
     #[inline(always)]
     pub fn bucket(&self, pool: &Pool, index: u64, load: impl Fn(u64) -> u64) -> Option<u64> {
         let (entry, _) = self.descend(pool, index, 0, load)?;
@@ -202,7 +208,8 @@ impl Tree {
         Some(bucket.ok()?.off())
     }
 
-    /// Goes down towards `index`, to `least` or to what is no node: the entry there, and its level. Without the lock: it may be anything.
+    /// Goes down towards `index`, to `least` or to what is no node: the entry there, and its level.
+    /// Without the lock: it may be anything.
     #[inline(always)]
     fn descend(
         &self,
@@ -233,8 +240,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The longest run from `index` (at most `max` blocks) that is one kind of thing: contiguous written
-    /// blocks, or blocks that read as zeros. Files only.
+    /// The longest run from `index` (at most `max` blocks) that is one kind of thing: contiguous
+    /// written blocks, or blocks that read as zeros. Files only.
     ///
     /// # Errors
     /// As [`Tree::find`].
@@ -274,8 +281,9 @@ impl Tree {
         Ok(extent)
     }
 
-    /// Goes on in `extent` through the entries behind `first` that name the blocks behind its own, and are like it in all else: nearly all
-    /// do in a file that was written in order. Answers how many.
+    /// Goes on in `extent` through the entries behind `first` that name the blocks behind its own,
+    /// and are like it in all else: nearly all do in a file that was written in order. Answers how
+    /// many.
     fn follow(
         &self,
         pool: &Pool,
@@ -296,7 +304,8 @@ impl Tree {
         count
     }
 
-    /// Whether `block` is this tree's node of `level` at `index`, or (level 0) a leaf's block there.
+    /// Whether `block` is this tree's node of `level` at `index`, or (level 0) a leaf's block
+    /// there.
     ///
     /// # Errors
     /// As [`Tree::find`].
@@ -350,7 +359,8 @@ impl Extent {
         }
     }
 
-    /// What of its first block is read, of so many bytes from there on: a range of the pool. `None` where that is zeros.
+    /// What of its first block is read, of so many bytes from there on: a range of the pool. `None`
+    /// where that is zeros.
     pub fn first_bytes(&self, bytes: usize) -> Option<Range<u64>> {
         let bytes = (bytes as u64).min(BLOCK_BYTES);
         self.written.then_some(self.off..self.off + bytes)

@@ -34,8 +34,8 @@ pub(crate) trait Visitor {
 }
 
 impl Tree {
-    /// Shows the visitor every node, before what it holds, and every leaf; a bucket shared by neighbouring
-    /// entries once, with all the indexes it covers.
+    /// Shows the visitor every node, before what it holds, and every leaf; a bucket shared by
+    /// neighbouring entries once, with all the indexes it covers.
     pub fn visit(&self, pool: &Pool, visitor: &mut impl Visitor) {
         if self.root.is_hole() {
             if self.root.unrooted() != Entry::HOLE {

@@ -10,8 +10,8 @@ use pmfs::{Attr, Error, Fs, Ino, NewNode, RenameFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
-/// Blocks that may be free when a call that needs next to none is refused: what a split, a path of nodes
-/// or a whole bucket takes.
+/// Blocks that may be free when a call that needs next to none is refused: what a split, a path of
+/// nodes or a whole bucket takes.
 const SLACK_BLOCKS: u64 = 48;
 /// Inodes in use that no tree shows: numbers 0 and 1, the pool's root.
 const HIDDEN_INODES: u64 = 3;
@@ -86,7 +86,8 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Compares a verdict with an answer; gives the answer if both agree that the call went through.
+    /// Compares a verdict with an answer; gives the answer if both agree that the call went
+    /// through.
     pub fn judge<T>(
         &mut self,
         fs: &Fs,
@@ -472,7 +473,8 @@ fn name_of(errno: Errno) -> &'static str {
     }
 }
 
-/// What a caller has seen of a name, by one number in three: nothing, what is there, something else.
+/// What a caller has seen of a name, by one number in three: nothing, what is there, something
+/// else.
 fn seen(fs: &Fs, (dir, name): (Ino, &[u8]), which: usize) -> Option<Ino> {
     match which % 3 {
         0 => None,

@@ -208,7 +208,8 @@ impl World<'_> {
         if written < most {
             let free = fs.statfs().map_err(|error| format!("statfs: {error}"))?;
             let need = most as u64 / BLOCK;
-            // A lane of a small pool has 48 records: scattered space may take more for a longer write.
+            // A lane of a small pool has 48 records: scattered space may take more for a longer
+            // write.
             if need < 48 && free.blocks_free > 2 * need + 48 {
                 let free = free.blocks_free;
                 return Err(format!(
@@ -337,8 +338,8 @@ impl World<'_> {
         }
     }
 
-    /// Collapses or inserts a range. Scattered space, or blocks that were allocated past the end and would come to
-    /// lie past the largest file, may make it refuse.
+    /// Collapses or inserts a range. Scattered space, or blocks that were allocated past the end
+    /// and would come to lie past the largest file, may make it refuse.
     fn shift(
         &mut self,
         fs: &Fs,

@@ -1,4 +1,5 @@
-//! The whole visible tree against the reference: names, attributes, data, symlinks, extended attributes.
+//! The whole visible tree against the reference: names, attributes, data, symlinks, extended
+//! attributes.
 
 use crate::apply::World;
 use crate::apply_inode::differ;
@@ -75,7 +76,8 @@ impl World<'_> {
     }
 }
 
-/// Reads what the engine shows as data and what the reference has as blocks; the rest both call a hole.
+/// Reads what the engine shows as data and what the reference has as blocks; the rest both call a
+/// hole.
 fn compare_data(fs: &Fs, ino: Ino, node: &Node) -> Result<(), String> {
     let Body::File(content) = &node.body else {
         return Ok(());

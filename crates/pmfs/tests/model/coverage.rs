@@ -1,5 +1,5 @@
-//! What a run has seen: calls, answers, tree heights, recoveries. A branch that a long run never saw is a hole
-//! in the test.
+//! What a run has seen: calls, answers, tree heights, recoveries. A branch that a long run never
+//! saw is a hole in the test.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -73,8 +73,8 @@ impl Crew {
         made.expect("create").ino
     }
 
-    /// Runs the jobs side by side, the n-th on the n-th instance, around and around; then the pool must be
-    /// sound, here and in a copy that is opened as after power loss.
+    /// Runs the jobs side by side, the n-th on the n-th instance, around and around; then the pool
+    /// must be sound, here and in a copy that is opened as after power loss.
     pub fn run(&self, jobs: Vec<Job<'_>>) {
         let run = Duration::from_millis(crate::number("PMFS_MODEL_THREADS_MS", RUN_MS));
         let going = Going {

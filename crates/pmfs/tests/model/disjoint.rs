@@ -1,5 +1,5 @@
-//! Threads in directories of their own, each against a reference of its own: whatever they share inside the
-//! engine, none may notice the others.
+//! Threads in directories of their own, each against a reference of its own: whatever they share
+//! inside the engine, none may notice the others.
 
 use crate::apply::World;
 use crate::crew::{Crew, Going, NODE};

@@ -1,12 +1,13 @@
 //! The engine against a reference that is nothing but maps.
 //!
-//! Every call is made on both, every answer compared: values, errnos, attributes, times. Now and then the
-//! whole tree is compared, the engine checks itself, is closed and opened, dropped and opened, or a copy of
-//! its pool is opened as after power loss. A failure prints the line that replays it.
+//! Every call is made on both, every answer compared: values, errnos, attributes, times. Now and
+//! then the whole tree is compared, the engine checks itself, is closed and opened, dropped and
+//! opened, or a copy of its pool is opened as after power loss. A failure prints the line that
+//! replays it.
 //!
 //! `PMFS_MODEL_SEED` picks the run, `PMFS_MODEL_OPS` the number of operations over all pools,
-//! `PMFS_MODEL_POOL` one pool alone; `PMFS_MODEL_COMPARE_FROM` compares everything after each operation from
-//! that number on, which finds the operation at fault.
+//! `PMFS_MODEL_POOL` one pool alone; `PMFS_MODEL_COMPARE_FROM` compares everything after each
+//! operation from that number on, which finds the operation at fault.
 
 mod acl;
 mod apply;
@@ -110,7 +111,8 @@ const SETTINGS: [Setting; 6] = [
         compare_every: 500,
         share: 15,
     },
-    // A store outside a window is the end of this process. Each window is two system calls, so there are few.
+    // A store outside a window is the end of this process. Each window is two system calls, so
+    // there are few.
     Setting {
         name: "closed",
         bytes: 4 << 20,

@@ -100,7 +100,8 @@ pub enum Operation {
     Release {
         ino: Ino,
     },
-    /// Replaces blocks of a file that nobody has pinned: this many, each so many behind the one before.
+    /// Replaces blocks of a file that nobody has pinned: this many, each so many behind the one
+    /// before.
     HandOver {
         ino: Ino,
         first: u64,

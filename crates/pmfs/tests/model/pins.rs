@@ -1,4 +1,5 @@
-//! Pins: the blocks that were had once stay those of the file, whatever is called, until the pin ends.
+//! Pins: the blocks that were had once stay those of the file, whatever is called, until the pin
+//! ends.
 
 use crate::apply::{Need, World};
 use crate::content::BLOCK;

@@ -32,7 +32,8 @@ impl Random {
     }
 }
 
-/// `len` bytes that a seed stands for; none of them is zero, so that holes and data can't be mistaken.
+/// `len` bytes that a seed stands for; none of them is zero, so that holes and data can't be
+/// mistaken.
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);

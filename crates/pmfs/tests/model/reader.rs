@@ -1,4 +1,5 @@
-//! Directory readers: whole listings in batches, and readers that stand still while the directory changes.
+//! Directory readers: whole listings in batches, and readers that stand still while the directory
+//! changes.
 
 use crate::apply::{Need, World};
 use pmfs::{Fs, Ino};
@@ -97,8 +98,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Lets the directory's reader go on by a batch. At its end: every name that existed throughout was seen
-    /// exactly once.
+    /// Lets the directory's reader go on by a batch. At its end: every name that existed throughout
+    /// was seen exactly once.
     pub fn read_on(&mut self, fs: &Fs, dir: Ino, batch: u64) -> Result<(), String> {
         let operation = self.model.operation;
         let gone = match self.model.live(dir) {

@@ -1,8 +1,9 @@
-//! The reference: a file system in plain maps. It knows what each call answers and does, and nothing of how.
+//! The reference: a file system in plain maps. It knows what each call answers and does, and
+//! nothing of how.
 //!
-//! For each call there is a verdict (`may_*`: the errno that Linux would give, or none) and an effect
-//! (`did_*`), so that an engine which answers "no space" can be followed too. Of two errors at once the
-//! name's own (too long, "." and so on) comes first.
+//! For each call there is a verdict (`may_*`: the errno that Linux would give, or none) and an
+//! effect (`did_*`), so that an engine which answers "no space" can be followed too. Of two errors
+//! at once the name's own (too long, "." and so on) comes first.
 
 use crate::acl::Acl;
 use crate::content::Content;
@@ -340,7 +341,8 @@ impl Reference {
         ino
     }
 
-    /// Compares an engine's attributes with what is known, and notes times that were only known roughly.
+    /// Compares an engine's attributes with what is known, and notes times that were only known
+    /// roughly.
     pub fn compare(&mut self, attr: &Attr) -> Result<(), String> {
         let node = self
             .nodes

@@ -283,7 +283,8 @@ fn said(error: pmfs::Error) -> String {
     error.to_string()
 }
 
-/// Gives every inode number its place in the table, which stays: so that free blocks can be compared.
+/// Gives every inode number its place in the table, which stays: so that free blocks can be
+/// compared.
 fn fill_inode_table(fs: &Fs) -> Result<(), String> {
     let dir = fs.mkdir(ROOT_INO, b"fill", &NODE).map_err(said)?.ino;
     let mut made = 0;

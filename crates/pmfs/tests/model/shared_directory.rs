@@ -1,5 +1,5 @@
-//! Several threads on the same directories: storms of every call that changes names, and readers who may
-//! neither miss what stands nor see it twice.
+//! Several threads on the same directories: storms of every call that changes names, and readers
+//! who may neither miss what stands nor see it twice.
 
 use crate::crew::{Crew, Job, NODE, race};
 use crate::random::Random;
@@ -190,8 +190,8 @@ fn entries(fs: &Fs, dir: Ino) -> BTreeMap<Vec<u8>, (Ino, u32)> {
     entries
 }
 
-/// Walks everything: each name names a live inode of its kind, and all counts are right. Answers how many
-/// counted names there are.
+/// Walks everything: each name names a live inode of its kind, and all counts are right. Answers
+/// how many counted names there are.
 fn assert_counts(fs: &Fs) -> i64 {
     let mut dirs = vec![ROOT_INO];
     let mut links: BTreeMap<Ino, (u32, Attr)> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! A new pool, in a directory of its own in memory. Tests of the crate's own have it, too (`crate::scratch`).
+//! A new pool, in a directory of its own in memory. Tests of the crate's own have it, too
+//! (`crate::scratch`).
 
 #![allow(dead_code, reason = "each test uses a part")]
 

@@ -1,7 +1,7 @@
 //! Media errors: which blocks of the pool can't be read, and what stands in them.
 //!
-//! Everything is read once, past the tables. What is found is named by walking the names, around the blocks that are bad: a single
-//! load from one would cost this attachment its mapping.
+//! Everything is read once, past the tables. What is found is named by walking the names, around
+//! the blocks that are bad: a single load from one would cost this attachment its mapping.
 
 use super::Watch;
 use crate::dir::bucket::Bucket;
@@ -60,12 +60,14 @@ pub(crate) fn bad_blocks(pool: &Pool, watch: Watch<'_>) -> Result<Vec<BadBlock>>
     })
 }
 
-/// As [`bad_blocks`], of a pool that can't be attached to for them: those of them that are known by a name or by their place.
+/// As [`bad_blocks`], of a pool that can't be attached to for them: those of them that are known by
+/// a name or by their place.
 pub(crate) fn bad_blocks_at_rest(pool: &Pool, watch: Watch<'_>) -> Result<Vec<BadBlock>> {
     walked(pool, watch, |_| None)
 }
 
-/// The bad blocks; `nameless` tells of one among the data what no name leads to, or to leave it out.
+/// The bad blocks; `nameless` tells of one among the data what no name leads to, or to leave it
+/// out.
 fn walked(
     pool: &Pool,
     watch: Watch<'_>,
@@ -193,7 +195,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Says what the bad ones among these blocks are, if it is not known yet. Answers whether there are none.
+    /// Says what the bad ones among these blocks are, if it is not known yet. Answers whether there
+    /// are none.
     fn note(&mut self, blocks: Range<u64>, what: impl Fn(u64) -> (Holds, String)) -> bool {
         let mut sound = true;
         if blocks.is_empty() {

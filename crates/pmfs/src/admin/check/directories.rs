@@ -22,8 +22,8 @@ struct Scan<'a> {
     next: &'a mut Vec<Ino>,
     /// It has to be filled anew.
     torn: bool,
-    /// The bucket that is being looked at is nobody else's. What is may be anything: it is only read, names that prove themselves by
-    /// their hash are taken, and nothing in it is mended.
+    /// The bucket that is being looked at is nobody else's. What is may be anything: it is only
+    /// read, names that prove themselves by their hash are taken, and nothing in it is mended.
     own: bool,
 }
 
@@ -218,8 +218,8 @@ impl Checker<'_> {
         true
     }
 
-    /// The type that the name tells against the inode's own. The name is believed where the inode can't be
-    /// what it says.
+    /// The type that the name tells against the inode's own. The name is believed where the inode
+    /// can't be what it says.
     fn kinds(&mut self, record: &Record, at: &str) {
         let ino = Ino::from(record.ino);
         let known = self.inodes[ino as usize];

@@ -39,8 +39,8 @@ pub(super) struct Known {
     pub there: bool,
 }
 
-/// Collects what a tree names. A node that is another's, or that it meets again, is not entered: whatever is found below it is not
-/// this tree's to mend.
+/// Collects what a tree names. A node that is another's, or that it meets again, is not entered:
+/// whatever is found below it is not this tree's to mend.
 pub(super) struct Pieces<'a> {
     pub all: Vec<Piece>,
     /// What something else names, or this tree twice.
@@ -98,7 +98,8 @@ impl Visitor for Pieces<'_> {
     }
 }
 
-/// Whether what a directory names looks like a bucket of that place: each record whole, and its hash one of the place.
+/// Whether what a directory names looks like a bucket of that place: each record whole, and its
+/// hash one of the place.
 fn is_bucket(pool: &Pool, piece: &Piece) -> bool {
     let bucket = Bucket::at(piece.run.block << BLOCK_SHIFT);
     let header = bucket.header(pool);
@@ -116,7 +117,8 @@ fn is_bucket(pool: &Pool, piece: &Piece) -> bool {
     expected == header && has_depth(&header, piece)
 }
 
-/// Whether a bucket's depth is that of its place: one at the root covers everything; one in a node, its part of the node's entries.
+/// Whether a bucket's depth is that of its place: one at the root covers everything; one in a node,
+/// its part of the node's entries.
 pub(super) fn has_depth(header: &Header, piece: &Piece) -> bool {
     let depth = u32::from(header.depth()).min(u64::BITS - 1);
     match piece.units == coverage(DIRECTORY_HEIGHT) {
@@ -133,8 +135,8 @@ fn cut(piece: &Piece) -> Fix {
     }
 }
 
-/// Cuts off what could not be visited. An entry that lost its mark of being one gets it back first: if that
-/// was not what it lost, the next round cuts it.
+/// Cuts off what could not be visited. An entry that lost its mark of being one gets it back first:
+/// if that was not what it lost, the next round cuts it.
 fn cut_damage(pool: &Pool, error: &Error) -> Fix {
     match error {
         Error::Corrupt(damage) if damage.what == NEITHER => {
@@ -206,8 +208,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A directory in which all looks right has its blocks before any file: what a damaged pointer makes of one is hardly ever so, while
-    /// a file may have any bytes.
+    /// A directory in which all looks right has its blocks before any file: what a damaged pointer
+    /// makes of one is hardly ever so, while a file may have any bytes.
     fn whole_directory(&mut self, ino: u64) {
         let pool = self.pool;
         let Ok(inode) = Inode::load(pool, ino) else {
@@ -423,8 +425,8 @@ impl Checker<'_> {
         }
     }
 
-    /// What would bring back an inode without links that a name of this kind leads to: it must look like one,
-    /// and what it names must be nobody else's.
+    /// What would bring back an inode without links that a name of this kind leads to: it must look
+    /// like one, and what it names must be nobody else's.
     pub(super) fn revival(&self, ino: u64, kind: u8) -> Option<Fix> {
         let inode = Inode::load(self.pool, ino).ok()?;
         let same = kind_of(inode.mode) == kind && ino >= FIRST_INO && inode.links == 0;

@@ -1,8 +1,9 @@
 //! check: what fsck finds. It reads only, and expects the pool to be at rest.
 //!
-//! Findings have permanent numbers, listed in `docs/FSCK.md`. Checked are: the superblocks, every tree (each
-//! entry inside the pool, no block named twice), every inode, every directory (records, hashes, link counts,
-//! parents, reachability), attributes, and that the bitmaps say what the trees say.
+//! Findings have permanent numbers, listed in `docs/FSCK.md`. Checked are: the superblocks, every
+//! tree (each entry inside the pool, no block named twice), every inode, every directory (records,
+//! hashes, link counts, parents, reachability), attributes, and that the bitmaps say what the trees
+//! say.
 
 pub(crate) mod bad_blocks;
 mod directories;
@@ -236,7 +237,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes that something names these blocks. If something else did before, the later name is to go. Answers whether nothing did.
+    /// Notes that something names these blocks. If something else did before, the later name is to
+    /// go. Answers whether nothing did.
     fn claim(&mut self, run: Run, by: &str, fix: &dyn Fn() -> Fix) -> bool {
         let mut twice = None;
         for block in run.block..run.block + run.count {
@@ -288,7 +290,8 @@ impl Fs {
         check(self.pool(), watch)
     }
 
-    /// Reads the whole pool, and tells which blocks the medium can't give; `watch` is told how many blocks were read.
+    /// Reads the whole pool, and tells which blocks the medium can't give; `watch` is told how many
+    /// blocks were read.
     pub fn bad_blocks(&self, watch: Watch<'_>) -> Result<Vec<BadBlock>> {
         bad_blocks::bad_blocks(self.pool(), watch)
     }

@@ -141,7 +141,8 @@ impl Checker<'_> {
             }
             let scan = Lane::at(self.pool, lane).scan();
             if !scan.open.is_empty() && !scan.is_promised() {
-                // What opens a pool that was left clean believes that all are closed, but for promises, which its locks have.
+                // What opens a pool that was left clean believes that all are closed, but for
+                // promises, which its locks have.
                 let text = format!("lane {lane} is nobody's, and its log is open");
                 found.push((number::LANE_BUSY, text));
             }

@@ -1,5 +1,6 @@
-//! Structures of a pool as values that print: for people who look into a pool, sound or not. Nothing is changed,
-//! nothing recovered, and what can't be right is shown as it stands, with a word about it.
+//! Structures of a pool as values that print: for people who look into a pool, sound or not.
+//! Nothing is changed, nothing recovered, and what can't be right is shown as it stands, with a
+//! word about it.
 
 mod journal;
 mod superblocks;

@@ -8,7 +8,8 @@ use pmfs_format::superblock::{MAGIC, STATE_ACTIVE, STATE_OFFSET};
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
 use std::path::Path;
 
-/// Shows both superblocks, the run record and the clean flag. A pool that can't be opened is shown too.
+/// Shows both superblocks, the run record and the clean flag. A pool that can't be opened is shown
+/// too.
 ///
 /// # Errors
 /// The file can't be mapped, or is too short to hold one.

@@ -1,5 +1,5 @@
-//! Making a pool from the stream. Block 0 is stored last, and a file gets its name after that: what goes wrong
-//! before leaves no pool.
+//! Making a pool from the stream. Block 0 is stored last, and a file gets its name after that: what
+//! goes wrong before leaves no pool.
 
 use super::{HEADER_BYTES, Header, RUN_BLOCKS_MAX, RUN_BYTES, RunHeader, bad, fill};
 use crate::admin::image::new_file::NewFile;
@@ -37,12 +37,13 @@ pub struct LoadReport {
     pub damage: u64,
 }
 
-/// Makes the pool at `path` from what `save` wrote, and recovers it, so that it is clean. `progress` is told how
-/// many of how many bytes are done.
+/// Makes the pool at `path` from what `save` wrote, and recovers it, so that it is clean.
+/// `progress` is told how many of how many bytes are done.
 ///
 /// # Errors
-/// [`Error::BadImage`]: whatever is wrong with the stream; [`Error::NotEmptyFile`], [`Error::Held`]; those of
-/// mkfs. Nothing is left at `path` then, or what was there (a device is left without a pool).
+/// [`Error::BadImage`]: whatever is wrong with the stream; [`Error::NotEmptyFile`],
+/// [`Error::Held`]; those of mkfs. Nothing is left at `path` then, or what was there (a device is
+/// left without a pool).
 pub fn load(
     input: &mut dyn Read,
     path: &Path,
@@ -172,7 +173,8 @@ impl Loader<'_> {
         first.ok_or_else(|| bad("it has no superblock", self.at))
     }
 
-    /// A device can't be given its content under another name: it is no pool from the start on until the end.
+    /// A device can't be given its content under another name: it is no pool from the start on
+    /// until the end.
     fn device(&mut self, pm: &Pm, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let restore = Restore::new(pm);
         restore.zero(0, BLOCK_BYTES);

@@ -8,8 +8,9 @@
 //! | run | 32: first block, number of blocks, CRC-32C of their content, place in the stream; CRC-32C of these. Then the content |
 //! | trailer | 32: as a run of 0 blocks, whose "first block" is the number of blocks of all runs and whose CRC of content is that of all run headers |
 //!
-//! Nothing comes after it. So a flipped bit, a missing, doubled or moved run and a missing end are all found.
-//! The runtime area is left out: whoever opens the loaded pool rebuilds it. Blocks of zeros are left out too.
+//! Nothing comes after it. So a flipped bit, a missing, doubled or moved run and a missing end are
+//! all found. The runtime area is left out: whoever opens the loaded pool rebuilds it. Blocks of
+//! zeros are left out too.
 
 mod load;
 pub(crate) mod new_file;

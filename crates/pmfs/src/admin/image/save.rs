@@ -22,8 +22,8 @@ pub struct SaveReport {
 type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Fs {
-    /// Writes all of the pool, which this attachment has to itself; no other call may run meanwhile. Of a
-    /// damaged pool every block is written, used or not.
+    /// Writes all of the pool, which this attachment has to itself; no other call may run
+    /// meanwhile. Of a damaged pool every block is written, used or not.
     ///
     /// # Errors
     /// [`Error::File`] of `out`, [`Error::Medium`].
@@ -34,8 +34,8 @@ impl Fs {
 }
 
 impl Look {
-    /// Writes all of a pool that others hold and have made stand still ([`crate::Freeze`]). `everything`: free
-    /// blocks too, for a pool whose bitmaps can't be relied on.
+    /// Writes all of a pool that others hold and have made stand still ([`crate::Freeze`]).
+    /// `everything`: free blocks too, for a pool whose bitmaps can't be relied on.
     ///
     /// # Errors
     /// As [`Fs::save`].

@@ -1,6 +1,8 @@
-//! Names for inodes that have none: in their own directory, when it is filled anew, or in lost+found.
+//! Names for inodes that have none: in their own directory, when it is filled anew, or in
+//! lost+found.
 //!
-//! A name alone is added: link counts, "..", and the types that records tell are put right by the next round.
+//! A name alone is added: link counts, "..", and the types that records tell are put right by the
+//! next round.
 
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};

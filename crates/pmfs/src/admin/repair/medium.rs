@@ -1,11 +1,13 @@
 //! Blocks that the medium can't give: what stood in them is lost, the rest of the pool is not.
 //!
-//! Those with metadata, or with nothing, are given anew as zeros, and repair makes of that what it can. Bytes of files are left as they
-//! are: to read them is an error, which is better than zeros, until somebody removes the file or writes over them.
+//! Those with metadata, or with nothing, are given anew as zeros, and repair makes of that what it
+//! can. Bytes of files are left as they are: to read them is an error, which is better than zeros,
+//! until somebody removes the file or writes over them.
 //!
-//! A block of metadata may hide what others are there for, and may be in the way of attaching: what attaching, naming or checking
-//! meets is metadata, as none of them reads a file's bytes. So this goes round by round, until no block is left that can be told to
-//! be anything but data. An end in the middle leaves a pool that lacks what was lost already, and can be repaired.
+//! A block of metadata may hide what others are there for, and may be in the way of attaching: what
+//! attaching, naming or checking meets is metadata, as none of them reads a file's bytes. So this
+//! goes round by round, until no block is left that can be told to be anything but data. An end in
+//! the middle leaves a pool that lacks what was lost already, and can be repaired.
 
 use super::RepairReport;
 use crate::admin::check::bad_blocks::bad_blocks_at_rest;
@@ -46,12 +48,13 @@ enum Round {
     Over(Vec<BadBlock>),
 }
 
-/// Gives the pool's bad blocks anew, but for those with bytes of files, and repairs it. Nobody else has the pool; `options` as for
-/// a repair. `watch` is told how much of the pool each round has read or checked.
+/// Gives the pool's bad blocks anew, but for those with bytes of files, and repairs it. Nobody else
+/// has the pool; `options` as for a repair. `watch` is told how much of the pool each round has
+/// read or checked.
 ///
 /// # Errors
-/// As [`Fs::open`] and [`Fs::repair`]; [`Error::Medium`]: a block that was given anew is bad again; [`Error::Media`]: blocks can't be
-/// given anew on this medium.
+/// As [`Fs::open`] and [`Fs::repair`]; [`Error::Medium`]: a block that was given anew is bad again;
+/// [`Error::Media`]: blocks can't be given anew on this medium.
 pub fn mend(path: &Path, options: &OpenOptions, watch: Watch<'_>) -> Result<Mended> {
     let mut mended = Mended::default();
     loop {
@@ -108,7 +111,8 @@ fn sorted(bad: Vec<BadBlock>) -> (Vec<BadBlock>, Vec<BadBlock>) {
     bad.into_iter().partition(is_lost)
 }
 
-/// Gives blocks of a pool anew, as zeros, that nobody has. Whoever attaches next believes nothing of the runtime area.
+/// Gives blocks of a pool anew, as zeros, that nobody has. Whoever attaches next believes nothing
+/// of the runtime area.
 ///
 /// # Errors
 /// [`Error::Held`]; [`Error::Media`].
@@ -130,7 +134,8 @@ pub fn renew(path: &Path, options: &OpenOptions, offsets: &[u64]) -> Result<()> 
     Ok(pmem::renew_pages(path, offsets)?)
 }
 
-/// A block that attaching or checking has met, with others of metadata, as they can be named without either.
+/// A block that attaching or checking has met, with others of metadata, as they can be named
+/// without either.
 fn needed(
     path: &Path,
     options: &OpenOptions,

@@ -1,10 +1,10 @@
 //! repair: does what check found would help, round by round, until nothing is found any more.
 //!
-//! First the words that can be put right where they stand; then the root; then directories that can't be
-//! trusted are filled anew; last, what no name reaches gets one in lost+found. After each step the runtime area
-//! is rebuilt and everything is checked again, so that no step relies on what another one mended. A repair
-//! that is itself interrupted leaves a pool that can be repaired: names that were about to be filled in are
-//! then found in lost+found.
+//! First the words that can be put right where they stand; then the root; then directories that
+//! can't be trusted are filled anew; last, what no name reaches gets one in lost+found. After each
+//! step the runtime area is rebuilt and everything is checked again, so that no step relies on what
+//! another one mended. A repair that is itself interrupted leaves a pool that can be repaired:
+//! names that were about to be filled in are then found in lost+found.
 
 mod adopt;
 pub(crate) mod medium;

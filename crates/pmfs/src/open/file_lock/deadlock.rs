@@ -1,6 +1,7 @@
-//! Whether a wait can never end: who is waited for waits, at last, for who asks. Asked by whoever begins to wait and
-//! from time to time while it does, so that of a circle at least the last one sees it. As with the kernel's POSIX
-//! locks an owner counts as one, whichever of its threads waits.
+//! Whether a wait can never end: who is waited for waits, at last, for who asks. Asked by whoever
+//! begins to wait and from time to time while it does, so that of a circle at least the last one
+//! sees it. As with the kernel's POSIX locks an owner counts as one, whichever of its threads
+//! waits.
 
 use super::Owner;
 use super::table::{self, Lock, Record};
@@ -9,7 +10,8 @@ use crate::pool::Pool;
 /// Owners in a circle that is looked for; more of them wait on.
 const OWNERS_MAX: usize = 64;
 
-/// Whether the wait closes a circle. Others may move while it is looked for, so only one that is there twice counts.
+/// Whether the wait closes a circle. Others may move while it is looked for, so only one that is
+/// there twice counts.
 pub(super) fn is_certain(pool: &Pool, wanted: &Lock) -> bool {
     closes(pool, wanted) && {
         std::thread::yield_now();

@@ -1,8 +1,9 @@
-//! File locks: POSIX ranges, ranges of an open file (OFD), and flock(2), in the runtime area, so that they exclude
-//! whichever way a process came to the file.
+//! File locks: POSIX ranges, ranges of an open file (OFD), and flock(2), in the runtime area, so
+//! that they exclude whichever way a process came to the file.
 //!
-//! A lock belongs to an owner inside a process, or to an open file that several processes may share. It ends with
-//! its owner: a process that dies is cleaned up after by whoever finds its lock in the way.
+//! A lock belongs to an owner inside a process, or to an open file that several processes may
+//! share. It ends with its owner: a process that dies is cleaned up after by whoever finds its lock
+//! in the way.
 
 mod deadlock;
 pub(crate) mod table;
@@ -16,7 +17,8 @@ use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
 use std::time::Duration;
 use table::{Bucket, Lock, Record};
 
-/// How long a waiter sleeps before it looks whether who is in its way lives, and whether it was interrupted.
+/// How long a waiter sleeps before it looks whether who is in its way lives, and whether it was
+/// interrupted.
 const NAP: Duration = Duration::from_millis(10);
 
 /// Whose a lock is, among all processes.
@@ -125,8 +127,8 @@ impl Pool {
         }
     }
 
-    /// As Linux has it: who asks for another kind of flock, and can't have it at once, has given up the one it had. So two
-    /// who share a lock and both want it alone don't wait for each other.
+    /// As Linux has it: who asks for another kind of flock, and can't have it at once, has given up
+    /// the one it had. So two who share a lock and both want it alone don't wait for each other.
     fn give_up_flock(&self, request: &Request) -> Result<()> {
         let Lock { ino, owner, .. } = request.lock;
         match owner.class {
@@ -180,8 +182,8 @@ impl Pool {
     /// Gives up what the owner has of a range.
     ///
     /// # Errors
-    /// [`Error::NoLocks`] if the rest takes one more record than there is: not before an eighth of the table are such rests, and the pool has
-    /// no block at all for more.
+    /// [`Error::NoLocks`] if the rest takes one more record than there is: not before an eighth of
+    /// the table are such rests, and the pool has no block at all for more.
     pub(crate) fn file_unlock(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
         self.alive()?;
         self.take_lock_away(ino, owner, range)
@@ -257,9 +259,10 @@ enum Tried {
     },
 }
 
-/// Takes a range out of what an owner has of an inode, and puts a lock there instead, if one is wanted. Records are
-/// claimed first, so that nothing is half done when there are none. The new lock is put in before what it replaces
-/// goes: a death in between leaves too much locked, never too little.
+/// Takes a range out of what an owner has of an inode, and puts a lock there instead, if one is
+/// wanted. Records are claimed first, so that nothing is half done when there are none. The new
+/// lock is put in before what it replaces goes: a death in between leaves too much locked, never
+/// too little.
 fn replace(
     bucket: &Bucket<'_>,
     records: &[Record],
@@ -324,7 +327,8 @@ fn replace(
     Ok(())
 }
 
-/// Takes a range out of a record; of what is left on both sides, the right one stands elsewhere by now.
+/// Takes a range out of a record; of what is left on both sides, the right one stands elsewhere by
+/// now.
 fn cut(bucket: &Bucket<'_>, old: &Record, range: LockRange) {
     let was = old.lock.range;
     if was.start < range.start {

@@ -1,8 +1,9 @@
 //! Records of file locks, in chains by the inode's hash.
 //!
-//! A bucket's chain changes under its owner word, and each change of it is one store, so a kill leaves a chain that can
-//! be walked. A record's state word names the slot whose death ends it: one that was taken and not linked, or
-//! unlinked and not freed, is found by that (see [`Pool::drop_file_locks`]).
+//! A bucket's chain changes under its owner word, and each change of it is one store, so a kill
+//! leaves a chain that can be walked. A record's state word names the slot whose death ends it: one
+//! that was taken and not linked, or unlinked and not freed, is found by that (see
+//! [`Pool::drop_file_locks`]).
 
 use super::Owner;
 use crate::error::{Error, Result};
@@ -198,7 +199,8 @@ impl<'a> Bucket<'a> {
         self.claim_among(count - count / KEPT_SHARE, Class::Ordinary)
     }
 
-    /// As [`Bucket::claim`], for what is left of a lock of which a part is given up: some records are kept for that.
+    /// As [`Bucket::claim`], for what is left of a lock of which a part is given up: some records
+    /// are kept for that.
     ///
     /// # Errors
     /// As there.
@@ -326,8 +328,8 @@ impl<'a> Bucket<'a> {
             .store(FileLockRaw::state.of(off), word);
     }
 
-    /// Whose a record is, from now on. The slot first: should this thread die in between, the record ends with a successor that
-    /// never began.
+    /// Whose a record is, from now on. The slot first: should this thread die in between, the
+    /// record ends with a successor that never began.
     pub fn rename(&self, record: &Record, owner: Owner, slot: u64) {
         if !planted!("bug-guest-lock-not-bequeathed") {
             self.bequeath(record, slot);
@@ -359,14 +361,16 @@ pub(crate) struct Claimed {
     line: Line,
 }
 
-/// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Whether a signal came.
+/// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Whether a signal
+/// came.
 pub(crate) fn sleep(pool: &Pool, ino: Ino, seen: u64, timeout: std::time::Duration) -> bool {
     let off = FileLockBucketRaw::changes.of(bucket_of(pool, ino));
     pool.pm.runtime().wait(off, seen as u32, timeout)
 }
 
 impl Pool {
-    /// Ends the locks and waits of a slot, as its holder is gone; those that its process has handed over go to the heir.
+    /// Ends the locks and waits of a slot, as its holder is gone; those that its process has handed
+    /// over go to the heir.
     pub(crate) fn drop_file_locks(&self, slot: u64) {
         let token = self.slot_token(slot);
         let heir = self.heir_of(slot, token);

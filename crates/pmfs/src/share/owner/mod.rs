@@ -33,15 +33,17 @@ pub(crate) fn is_gone_thread(share: &Share, owner: u64) -> bool {
     slot_of(owner) == Some(share.holder().slot) && threads::is_gone(owner & TAG_MASK)
 }
 
-/// Whether nobody will ever give back the lock at `off`, which this owner word has: no process that could is attached, or this very thread has
-/// it, which takes no lock twice. Only a pool that somebody has written such a word to has one.
+/// Whether nobody will ever give back the lock at `off`, which this owner word has: no process that
+/// could is attached, or this very thread has it, which takes no lock twice. Only a pool that
+/// somebody has written such a word to has one.
 #[cold]
 pub(crate) fn is_nobodys(share: &Share, off: u64, owner: u64) -> bool {
     let holder = owner & !OWNER_WAITERS;
     let own = holder == share.holder().word();
     let has_process = slot_of(owner)
         .is_some_and(|slot| slot < share.geometry.slot_count && share.is_marked(slot));
-    // Whoever is cleaned up after, or leaves, gives back its locks before its slot: looked at in the other order.
+    // Whoever is cleaned up after, or leaves, gives back its locks before its slot: looked at in
+    // the other order.
     holder != 0 && (own || !has_process) && share.pm.load(off) & !OWNER_WAITERS == holder
 }
 
@@ -217,8 +219,9 @@ mod tests {
         tag
     }
 
-    /// Goal: what a living thread holds is never taken for that of one who is gone, however many threads there have been. Method: the count
-    /// begins anew at each width that it has had, while a thread holds a lock; others come with its count, and go.
+    /// Goal: what a living thread holds is never taken for that of one who is gone, however many
+    /// threads there have been. Method: the count begins anew at each width that it has had, while
+    /// a thread holds a lock; others come with its count, and go.
     #[test]
     fn no_tag_is_given_while_its_holder_lives() {
         let scratch = Scratch::new(16 << 20);
@@ -256,7 +259,8 @@ mod tests {
         release(pool, line);
     }
 
-    /// A count that does not fit is cut; nothing of it gets into what is the slot's, or says that somebody waits.
+    /// A count that does not fit is cut; nothing of it gets into what is the slot's, or says that
+    /// somebody waits.
     #[test]
     fn tags_stand_beside_the_rest() {
         for count in [0, 1, 511, 512, 1 << 29, u64::MAX] {
@@ -312,8 +316,9 @@ mod tests {
         assert!(!threads::is_gone(tag_of(0, 7)), "nobody can tell");
     }
 
-    /// Goal: a lock that a dead holder is cleaned up after while somebody waits for it does not count as nobody's, which would make the
-    /// pool read-only. Method: the waiter has read the word, and looks at the holder when its slot is free and the lock is given back, or
+    /// Goal: a lock that a dead holder is cleaned up after while somebody waits for it does not
+    /// count as nobody's, which would make the pool read-only. Method: the waiter has read the
+    /// word, and looks at the holder when its slot is free and the lock is given back, or
     /// another's; then the same word where it stands for good.
     #[test]
     fn a_holder_cleaned_up_after_meanwhile() {

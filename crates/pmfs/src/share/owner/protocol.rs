@@ -1,8 +1,10 @@
-//! How an owner word changes hands: taken from 0 by a CAS, given back by a swap to 0, with a bit that says that somebody
-//! sleeps. Apart from the pool it lives in, so that `yat` can try every order in which threads may go through it.
+//! How an owner word changes hands: taken from 0 by a CAS, given back by a swap to 0, with a bit
+//! that says that somebody sleeps. Apart from the pool it lives in, so that `yat` can try every
+//! order in which threads may go through it.
 //!
-//! Who sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so whoever gives that word back wakes
-//! one. The one that is woken takes the word with the bit set, for others may sleep still.
+//! Who sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so whoever
+//! gives that word back wakes one. The one that is woken takes the word with the bit set, for
+//! others may sleep still.
 
 use pmfs_format::runtime::OWNER_WAITERS;
 
@@ -32,7 +34,8 @@ pub trait Wait {
     /// A pause between two looks.
     fn pause(&mut self);
 
-    /// Whether the word could be taken from one who is dead and being cleaned up after, by this very thread.
+    /// Whether the word could be taken from one who is dead and being cleaned up after, by this
+    /// very thread.
     fn take_over(&mut self) -> bool;
 
     /// Sleeps while the word is `marked`, or its time is up.

@@ -47,7 +47,8 @@ type Say = fn(fmt::Arguments<'_>);
 
 static SAY: OnceLock<Say> = OnceLock::new();
 
-/// Who waits for a process that does not run says so here, instead of on stderr. The first one to ask has it.
+/// Who waits for a process that does not run says so here, instead of on stderr. The first one to
+/// ask has it.
 pub fn tell_of_stalled(say: Say) {
     let _ = SAY.set(say);
 }

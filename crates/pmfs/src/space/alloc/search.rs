@@ -1,14 +1,17 @@
-//! Where blocks come from, so that a pool that has been in use for long still has whole regions for large pages.
+//! Where blocks come from, so that a pool that has been in use for long still has whole regions for
+//! large pages.
 //!
-//! - Whole regions are for what fills them. Less than that goes into regions that are broken: behind the block before it in
-//!   the file, or at the lane's cursor, so that what is written in a row lies in a row.
-//! - When the cursor's region is full, and more than a little is free in broken ones ([`PACKED`]), the lane goes on in the
-//!   fullest of those: every gap is filled, and the emptier ones become whole again. Else it breaks a whole region near it, so
-//!   that lanes seldom meet in a group.
+//! - Whole regions are for what fills them. Less than that goes into regions that are broken:
+//!   behind the block before it in the file, or at the lane's cursor, so that what is written in a
+//!   row lies in a row.
+//! - When the cursor's region is full, and more than a little is free in broken ones ([`PACKED`]),
+//!   the lane goes on in the fullest of those: every gap is filled, and the emptier ones become
+//!   whole again. Else it breaks a whole region near it, so that lanes seldom meet in a group.
 //! - A long run is not cut into many pieces ([`PIECES`]) while whole regions are to be had.
 //!
-//! Which regions are broken is found without a lock, of many groups at a time, and kept ([`Hints`]) in this process. It may be
-//! out of date: whatever place is tried is searched under its group's lock, and at last everything is.
+//! Which regions are broken is found without a lock, of many groups at a time, and kept ([`Hints`])
+//! in this process. It may be out of date: whatever place is tried is searched under its group's
+//! lock, and at last everything is.
 
 use crate::space::bitmap::{Bitmap, REGION};
 use crate::space::hints::{Hint, Hints, KEPT_UNITS};
@@ -20,7 +23,8 @@ use std::sync::atomic::Ordering;
 const PACKED: u64 = 64;
 /// A run is cut into at most so many pieces to fill gaps.
 const PIECES: u64 = 32;
-/// A run of this part of what is wanted is taken where it is met: to look on for a longer one costs more than another piece.
+/// A run of this part of what is wanted is taken where it is met: to look on for a longer one costs
+/// more than another piece.
 const ENOUGH: u64 = 8;
 /// A region with less free than this is not worth going to.
 const WORTH: u64 = 4;
@@ -78,8 +82,8 @@ fn around(count: u64, start: u64) -> impl Iterator<Item = u64> {
 }
 
 impl<'a> Bitmap<'a> {
-    /// The places to look for a run in, best first; found out as they are asked for. Where the lane goes on with blocks for
-    /// something else, at `avoid`, these would come between.
+    /// The places to look for a run in, best first; found out as they are asked for. Where the lane
+    /// goes on with blocks for something else, at `avoid`, these would come between.
     pub(super) fn places(
         self,
         cursor: u64,
@@ -118,7 +122,8 @@ impl<'a> Bitmap<'a> {
         self.group_free(group).saturating_sub(whole)
     }
 
-    /// If much is free in broken regions: looks for some, and keeps the fullest that have a run of at least `least`.
+    /// If much is free in broken regions: looks for some, and keeps the fullest that have a run of
+    /// at least `least`.
     #[cold]
     fn look_around(&self, hints: &Hints, least: u64) {
         let hand = hints.hand.load(Ordering::Relaxed);
@@ -225,7 +230,8 @@ impl<'a> Bitmap<'a> {
         }
     }
 
-    /// The first run of `enough` units, up to `want` of it; or else the longest of those that are shorter.
+    /// The first run of `enough` units, up to `want` of it; or else the longest of those that are
+    /// shorter.
     fn fit(&self, from: u64, to: u64, want: u64, enough: u64) -> Option<Run> {
         let mut longest: Option<Run> = None;
         let mut at = from;
@@ -281,8 +287,9 @@ impl<'a> Bitmap<'a> {
 const WORDS: usize = REGION as usize / 64;
 type Bits = [u64; WORDS];
 
-/// The longest run of ones: where a run of 1 begins, of 2, of 4, and so on, and then the longest of these behind one another. A
-/// region may have hundreds of runs, which take a loop of their own each.
+/// The longest run of ones: where a run of 1 begins, of 2, of 4, and so on, and then the longest of
+/// these behind one another. A region may have hundreds of runs, which take a loop of their own
+/// each.
 fn longest_run(ones: Bits) -> u64 {
     let both = |one: Bits, other: Bits| -> Bits { std::array::from_fn(|at| one[at] & other[at]) };
     let any = |bits: &Bits| bits.iter().any(|&word| word != 0);

@@ -335,7 +335,7 @@ impl<'a> Glimpse<'a> {
     /// Whether what was read since then is true: nobody has written, and the medium has not failed.
     /// Little stands behind a copy here (see [`crate::share::counters::CountedRead`]).
     #[inline(always)]
-    pub fn is_true(self) -> bool {
+    pub fn is_true(&self) -> bool {
         self.share.pm.acquire();
         let now = self.share.pm.load(LockRaw::sequence.of(self.line));
         now == self.before && self.share.pm.intact().is_ok()

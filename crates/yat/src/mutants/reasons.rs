@@ -126,3 +126,45 @@ pub fn why_unseen(mutant: &Mutant) -> Option<&'static str> {
     };
     REASONS.iter().find(is_it).map(|reason| reason.why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn sources(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, bare(&text)));
+            }
+        }
+    }
+
+    /// Without what rustfmt decides.
+    fn bare(text: &str) -> String {
+        text.split_whitespace().collect()
+    }
+
+    /// Goal: a reason goes along when its code moves. Method: the engine has each reason's text, in
+    /// a file of that name.
+    #[test]
+    fn each_reason_has_its_code() {
+        let mut all = Vec::new();
+        let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmfs/src");
+        sources(&engine, &mut all);
+        let is_there = |reason: &&Reason| {
+            let text = bare(reason.text);
+            let named = |path: &Path| path.to_string_lossy().ends_with(reason.file);
+            all.iter()
+                .any(|(path, code)| named(path) && code.contains(&text))
+        };
+        let gone = REASONS.iter().filter(|reason| !is_there(reason));
+        let gone: Vec<_> = gone.map(|reason| (reason.file, reason.text)).collect();
+        assert!(gone.is_empty(), "{gone:#?}");
+    }
+}

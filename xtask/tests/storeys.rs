@@ -49,7 +49,7 @@ const CRATES: [Storeys; 3] = [
         ],
         upward: 11,
         circle: 4,
-        with_calls: (15, 6),
+        with_calls: (14, 5),
     },
     Storeys {
         krate: "pmfs",
@@ -69,7 +69,7 @@ const CRATES: [Storeys; 3] = [
             "tables",
             "tree",
             "inode",
-            "settle",
+            "resolve",
             "dir",
             "open",
             "file",

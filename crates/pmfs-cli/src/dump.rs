@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pmfs::dump::{Dumped, Part, Value, dump_superblocks};
-use pmfs::{Error, Look, PoolState};
+use pmfs::{Error, Inspector, PoolState};
 use serde_json::{Map, Value as Json};
 
 use crate::Outcome;
@@ -22,7 +22,7 @@ pub fn run(arguments: &Dump) -> Outcome {
     let dumped = match part {
         None => dump_superblocks(&path).map_err(|error| failed(&error))?,
         Some(part) => {
-            let look = Look::open(&path).map_err(|error| failed(&error))?;
+            let look = Inspector::open(&path).map_err(|error| failed(&error))?;
             if look.state() == PoolState::InUse {
                 return Err(failed(&Error::Held { pid: 0 }));
             }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use pmfs::types::mode;
-use pmfs::{Fs, Ino, LockClass, LockKind, Look, Process, ROOT_INO};
+use pmfs::{Fs, Ino, Inspector, LockClass, LockKind, Process, ROOT_INO};
 use serde::Serialize;
 
 use crate::pool;
@@ -80,7 +80,7 @@ impl From<&Process> for ProcessReport {
 
 impl Holders {
     /// Looks at a pool that somebody may have.
-    pub fn of(look: &Look, path: &Path, open: bool, locks: bool) -> Holders {
+    pub fn of(look: &Inspector, path: &Path, open: bool, locks: bool) -> Holders {
         let processes: Vec<ProcessReport> = look.processes().iter().map(Into::into).collect();
         let (holdings, locked) = (look.holdings(), look.locked());
         let mut wanted = HashSet::new();

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use pmfs_patch::{Image, Images, PatchError};
+use pmfs_patch::{PatchError, PatchedText, PatchedTexts};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Resource, getrlimit};
@@ -93,7 +93,7 @@ impl Patched {
 
     /// In the cache, or else in memory.
     fn image(&mut self, library: &Path) -> Result<OsString, PatchError> {
-        let cached = Images::of_user().and_then(|images| images.find_or_make(library));
+        let cached = PatchedTexts::of_user().and_then(|images| images.find_or_make(library));
         let error = match cached {
             Ok(path) => return Ok(path.into_os_string()),
             Err(
@@ -108,7 +108,7 @@ impl Patched {
             path: library.to_owned(),
             source,
         })?;
-        let image = Image::make(&bytes)?;
+        let image = PatchedText::make(&bytes)?;
         let Some(file) = inherited(&image.bytes) else {
             return Err(error);
         };

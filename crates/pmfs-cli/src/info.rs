@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::{Look, OpenOptions, PoolDetails, PoolInfo, PoolState};
+use pmfs::{Inspector, OpenOptions, PoolDetails, PoolInfo, PoolState};
 use pmfs_fuse::{presence, served};
 use serde::Serialize;
 
@@ -161,7 +161,7 @@ pub fn run(arguments: &Info) -> Outcome {
 }
 
 fn find(path: &Path, arguments: &Info) -> Result<Found, Failure> {
-    let look = Look::open(path).map_err(|error| Failure::engine(path, &error))?;
+    let look = Inspector::open(path).map_err(|error| Failure::engine(path, &error))?;
     let state = match look.state() {
         PoolState::Clean => "clean",
         PoolState::InUse => "in use",
@@ -193,7 +193,7 @@ fn find(path: &Path, arguments: &Info) -> Result<Found, Failure> {
 }
 
 /// By how many each.
-fn emulated(look: &Look) -> Vec<Emulated> {
+fn emulated(look: &Inspector) -> Vec<Emulated> {
     let mut all: Vec<Emulated> = Vec::new();
     let live = look
         .processes()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pmem::Identity;
-use pmfs::{Look, PoolState};
+use pmfs::{Inspector, PoolState};
 use pmfs_fuse::mounts::{self, PoolMount};
 use pmfs_fuse::{presence, served};
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub fn run(arguments: &List) -> Outcome {
         let usual = ["/dev/shm".into(), ".".into()];
         for dir in usual.into_iter().chain(mounts::memory_mounts()?) {
             // Some of these are not ours to look into.
-            let _ = found.look_into(&dir);
+            let _ = found.inspect(&dir);
         }
     }
     for dir in &arguments.dirs {
@@ -60,7 +60,7 @@ pub fn run(arguments: &List) -> Outcome {
             )
         };
         if fs::metadata(dir).map_err(failed)?.is_dir() {
-            found.look_into(dir).map_err(failed)?;
+            found.inspect(dir).map_err(failed)?;
         } else if pmfs::is_pool(dir).map_err(failed)? {
             found.add(dir);
         } else {
@@ -134,7 +134,7 @@ impl Found {
         }
     }
 
-    fn look_into(&mut self, dir: &Path) -> std::io::Result<()> {
+    fn inspect(&mut self, dir: &Path) -> std::io::Result<()> {
         for entry in fs::read_dir(dir)?.flatten() {
             // A FIFO would be waited for, and a device changed by being opened.
             if entry.file_type().is_ok_and(|kind| kind.is_file())
@@ -162,7 +162,7 @@ fn listed(pool: &Path, mounts: &[Mounted]) -> Listed {
         mounted_on,
         problem: None,
     };
-    match Look::open(pool) {
+    match Inspector::open(pool) {
         Ok(look) => {
             let info = look.info();
             listed.size_bytes = Some(info.size);

@@ -30,7 +30,7 @@ impl Names<'_> {
     }
 
     /// As [`Names::find`]; `None` if there is nothing.
-    pub fn look(&self, path: &Path, follow: bool) -> Result<Option<Attr>, Failure> {
+    pub fn peek(&self, path: &Path, follow: bool) -> Result<Option<Attr>, Failure> {
         match self.walk(path, follow) {
             Ok(attr) => Ok(Some(attr)),
             Err(Error::NotFound) => Ok(None),

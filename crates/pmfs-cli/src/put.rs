@@ -75,7 +75,7 @@ struct Putter<'a> {
 impl Putter<'_> {
     /// PATH, or SRC's name in it if it is a directory.
     fn destination(&self, arguments: &Put) -> Result<PathBuf, Failure> {
-        let there = self.names.look(&arguments.path, true)?;
+        let there = self.names.peek(&arguments.path, true)?;
         match (there, arguments.src.file_name()) {
             (Some(attr), Some(name)) if is_dir(&attr) => Ok(arguments.path.join(name)),
             _ => Ok(arguments.path.clone()),
@@ -110,7 +110,7 @@ impl Putter<'_> {
 
     fn directory(&mut self, src: &Path, meta: &Metadata, dest: &Path) -> Result<(), Failure> {
         let lost = |names: &Names<'_>, error| names.failed(dest, &error);
-        let dir = match self.names.look(dest, true)? {
+        let dir = match self.names.peek(dest, true)? {
             Some(attr) => attr,
             None => {
                 let (parent, name) = self.names.parent(dest)?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use pmfs::{Error, Look, PoolState};
+use pmfs::{Error, Inspector, PoolState};
 use pmfs_fuse::served;
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ fn judge(path: &Path, force: bool) -> Result<(), Failure> {
     if !force && !pmfs::is_pool(path).unwrap_or(false) {
         return Err(failed(path, &Error::not_a_pool("no PMFS superblock")));
     }
-    match Look::open(path) {
+    match Inspector::open(path) {
         Ok(look) if look.state() == PoolState::InUse => {
             Err(Failure::engine(path, &Error::Held { pid: 0 }))
         }

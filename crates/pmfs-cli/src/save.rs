@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Error, Freeze, Look, NewFile, OpenOptions, SaveReport};
+use pmfs::{Error, Freeze, Inspector, NewFile, OpenOptions, SaveReport};
 use pmfs_fuse::freeze::{self, Frozen};
 use pmfs_fuse::mounts::PoolMount;
 use pmfs_fuse::served;
@@ -189,7 +189,7 @@ impl Saver<'_> {
         }
         let watch = Arc::new(AtomicU64::new(0));
         watch_output(&watch);
-        let look = Look::open(self.path).map_err(|error| failed(self.path, &error))?;
+        let look = Inspector::open(self.path).map_err(|error| failed(self.path, &error))?;
         nobody_else(self.path, &look, mounts.len())?;
         self.report.size_bytes = look.info().size;
         let mut out = Watched { out, taken: &watch };
@@ -206,7 +206,7 @@ impl Saver<'_> {
 
 /// Refuses a pool that a program has open beside its mounts: it can't be asked to stand
 /// still. New ones don't get in meanwhile, and one that is just leaving is waited for.
-fn nobody_else(path: &Path, look: &Look, mounts: usize) -> Result<(), Failure> {
+fn nobody_else(path: &Path, look: &Inspector, mounts: usize) -> Result<(), Failure> {
     let since = Instant::now();
     loop {
         let mut there = look.processes();

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use pmfs::{Fs, Look, MkfsOptions, PoolState};
+use pmfs::{Fs, Inspector, MkfsOptions, PoolState};
 use pmfs_fuse::{mounts, unmount};
 
 use crate::cli::Run;
@@ -182,7 +182,7 @@ fn clear_away_one(dir: &Path) {
     }
     let is_mounted = mounts::pool_mount_at(dir).is_ok_and(|there| there.is_some());
     let pool = dir.join("pool");
-    let in_use = || Look::open(&pool).is_ok_and(|look| look.state() == PoolState::InUse);
+    let in_use = || Inspector::open(&pool).is_ok_and(|look| look.state() == PoolState::InUse);
     // The run's process was killed, and its programs go on.
     if is_mounted || pool.exists() && in_use() {
         return;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Look, Process, Totals};
+use pmfs::{Inspector, Process, Totals};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -105,7 +105,7 @@ pub fn run(arguments: &Top) -> Outcome {
     // Into a file or a pipe one round is enough, unless more are asked for.
     let rounds = arguments.count.or((!live && !arguments.json).then_some(1));
     let failed = |error| Failure::engine(&path, &error);
-    let look = Look::open(&path).map_err(failed)?;
+    let look = Inspector::open(&path).map_err(failed)?;
     let mut before: HashMap<(u64, i64), Totals> = HashMap::new();
     let mut since: Option<Instant> = None;
     let mut done = 0;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use bench::{Bench, is_daemon, wait_until};
-use pmfs::{Fs, INODE_NAME, Ino, Look, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
+use pmfs::{Fs, INODE_NAME, Ino, Inspector, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
 use rustix::process::{Signal, kill_process};
 
 const NODE: NewNode = NewNode {
@@ -28,7 +28,7 @@ const NAMES: [&str; 6] = ["longer", "mode", "gone", "from", "to", "new"];
 /// How often the mount was asked to look, so far.
 fn asked(bench: &Bench) -> u64 {
     let daemon = bench.daemon().as_raw_nonzero().get() as u64;
-    let processes = Look::open(&bench.path("pool")).unwrap().processes();
+    let processes = Inspector::open(&bench.path("pool")).unwrap().processes();
     let mount = processes.iter().find(|process| process.pid == daemon);
     mount.expect("the mount is attached").totals.reads
 }

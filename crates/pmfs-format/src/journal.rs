@@ -39,7 +39,7 @@ pub const KIND_COMMIT: u64 = 3;
 /// Kind: the transaction was undone.
 pub const KIND_ABORT: u64 = 4;
 /// Kind: the transaction is done if the words that it logged now hash to `old[0]` and `old[1]`.
-pub const KIND_PROOF: u64 = 5;
+pub const KIND_CHECKSUM: u64 = 5;
 /// Kind: new words of the address. Once all entries of its transaction are there, it is to be made.
 pub const KIND_REDO: u64 = 6;
 /// Kind: old words of several addresses. Behind those of one, the next begins with a header of its

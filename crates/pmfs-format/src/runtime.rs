@@ -21,15 +21,15 @@ use crate::layout::{neighbours, on_media};
 pub const LAYOUT: u64 = 17 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a log of new words are durable
 /// (docs/adr/0017-promised-and-not-waited-for.md).
-pub const LAYOUT_PROMISES: u64 = 13;
+pub const LAYOUT_COMMITTED_REDO: u64 = 13;
 /// [`LockRaw::debt`]: where the transaction's id starts.
-pub const DEBT_ID_SHIFT: u32 = 24;
+pub const PENDING_ID_SHIFT: u32 = 24;
 /// Of a lock's debt: the line is the last one of a log of new words, which has no closing entry.
-pub const DEBT_PROMISED: u64 = 1 << 63;
+pub const PENDING_REDO: u64 = 1 << 63;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
 /// Inodes that share a bit of the strays.
-pub const STRAY_INODES: u64 = GROUP_UNITS / 64;
+pub const LAZY_INODES: u64 = GROUP_UNITS / 64;
 /// Lines of a table in an annex: a block, but for its first line.
 pub const ANNEX_LINES: u64 = 63;
 /// Words of a node that name annexes.
@@ -98,7 +98,7 @@ on_media! {
         /// Slots recovered since the reset.
         @ 16 recoveries: u64,
         /// The time of the last patrol for dead processes, ns of CLOCK_MONOTONIC.
-        @ 24 looked_ns: u64,
+        @ 24 patrolled_ns: u64,
         /// Owner of the lock under which tables get annexes.
         @ 32 annex_owner: u64,
         /// The block that is being made one; 0: none.
@@ -234,7 +234,7 @@ on_media! {
         /// change again, and its transaction: id << [`DEBT_ID_SHIFT`] | number of the line in the
         /// journal, and
         /// [`DEBT_PROMISED`]; 0: none.
-        @ 24 debt: u64,
+        @ 24 pending_commit: u64,
         /// Zero.
         @ 32 unused: [u64; 4],
     }

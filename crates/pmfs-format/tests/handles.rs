@@ -12,10 +12,10 @@ fn a_word_stored_by_a_handle_is_the_field() {
     line[LockRaw::owner.word()] = 1;
     line[LockRaw::sequence.word()] = 2;
     line[LockRaw::copies.word()] = 3;
-    line[LockRaw::debt.word()] = 4;
+    line[LockRaw::pending_commit.word()] = 4;
     let lock = LockRaw::read_from_bytes(line.as_bytes()).expect("a line");
     assert_eq!(
-        (lock.owner, lock.sequence, lock.copies, lock.debt),
+        (lock.owner, lock.sequence, lock.copies, lock.pending_commit),
         (1, 2, 3, 4)
     );
 }

@@ -100,14 +100,14 @@ impl Gate {
             if let Some(pass) = self.try_pass(changes) {
                 return pass;
             }
-            if !self.look() {
+            if !self.is_over() {
                 thread::sleep(POLL);
             }
         }
     }
 
     /// Whether it is over.
-    fn look(&self) -> bool {
+    fn is_over(&self) -> bool {
         let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.probe.as_ref().is_some_and(FreezeProbe::held) {
             return false;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Alone, Fs};
+use pmfs::{Fs, SingleOpener};
 
 /// How long an answer holds.
 pub const TERM: Duration = Duration::from_millis(20);
@@ -109,7 +109,7 @@ impl Lease {
 /// What one answer may grant. Dropped when it is sent.
 pub struct Grant {
     lease: Arc<Lease>,
-    since: Alone,
+    since: SingleOpener,
     is_given: bool,
 }
 

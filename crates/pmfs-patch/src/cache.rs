@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use crate::elf::Library;
 use crate::error::PatchError;
 use crate::header::PAGE_BYTES;
-use crate::image::{Image, is_image_of};
+use crate::patched_text::{PatchedText, is_patched_text_of};
 use crate::verified::{self, Seen};
 
 /// Root's images.
@@ -33,18 +33,18 @@ const IMAGE_BYTES_MAX: i64 = 1 << 30;
 
 /// A directory of images.
 #[derive(Clone, Debug)]
-pub struct Images {
+pub struct PatchedTexts {
     dir: PathBuf,
     /// How old a change must be before a file counts as verified.
-    settled_after: Duration,
+    stable_after: Duration,
 }
 
-impl Images {
+impl PatchedTexts {
     /// Those in a directory, which is made when it is needed.
     pub fn of(dir: impl Into<PathBuf>) -> Self {
-        Images {
+        PatchedTexts {
             dir: dir.into(),
-            settled_after: verified::SETTLED_AFTER,
+            stable_after: verified::STABLE_AFTER,
         }
     }
 
@@ -58,7 +58,7 @@ impl Images {
             path.filter(|path| path.is_absolute())
         };
         user_dir(is_root(), absolute("XDG_CACHE_HOME"), absolute("HOME"))
-            .map(Images::of)
+            .map(PatchedTexts::of)
             .ok_or(PatchError::NoCacheDirectory)
     }
 
@@ -84,10 +84,10 @@ impl Images {
         let parsed = Library::parse(&bytes)?;
         let name = file_name(parsed.build_id);
         match self.read_trusted(&dir, &name) {
-            Some((found, image)) if is_image_of(&found, &parsed) => {
+            Some((found, image)) if is_patched_text_of(&found, &parsed) => {
                 self.note(&dir, &seen, &name, &image);
             }
-            _ => self.write(&dir, &name, &Image::make(&bytes)?.bytes, Sync::Yes)?,
+            _ => self.write(&dir, &name, &PatchedText::make(&bytes)?.bytes, Sync::Yes)?,
         }
         Ok(self.dir.join(name))
     }
@@ -102,7 +102,7 @@ impl Images {
         let mut record = String::new();
         let mut limited = file.take(verified::RECORD_BYTES_MAX);
         limited.read_to_string(&mut record).ok()?;
-        let name = verified::image_name(&record)?;
+        let name = verified::patched_text_name(&record)?;
         let image = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let holds = may_be_used(&image) && record == seen.record(name, &image);
         holds.then(|| name.to_owned())
@@ -110,8 +110,8 @@ impl Images {
 
     /// Notes that the image is the library's. What can't be noted is verified again the next time.
     fn note(&self, dir: &OwnedFd, seen: &Seen<'_>, name: &str, image: &Stat) {
-        let settled = |status| verified::is_settled(status, self.settled_after);
-        if settled(&seen.status) && settled(image) {
+        let stable = |status| verified::is_stable(status, self.stable_after);
+        if stable(&seen.status) && stable(image) {
             let record = seen.record(name, image);
             let _ = self.write(dir, &seen.record_name(), record.as_bytes(), Sync::No);
         }

@@ -9,19 +9,19 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::header::VERSION;
-use crate::image::tests::libc_path;
+use crate::patched_text::tests::libc_path;
 
 /// A cache that holds libc's image.
 struct Kept {
     _guard: TempDir,
-    images: Images,
+    images: PatchedTexts,
     image: PathBuf,
     good: Vec<u8>,
 }
 
 fn kept() -> Kept {
     let guard = TempDir::new().expect("a directory");
-    let images = Images::of(guard.path().join("a/images"));
+    let images = PatchedTexts::of(guard.path().join("a/images"));
     let image = images.find_or_make(&libc_path()).expect("an image");
     Kept {
         good: fs::read(&image).expect("the image"),
@@ -130,7 +130,7 @@ fn a_directory_behind_a_link() {
     let kept = kept();
     let link = kept._guard.path().join("link");
     symlink(&kept.images.dir, &link).expect("a link");
-    let refused = Images::of(&link).find_or_make(&libc_path());
+    let refused = PatchedTexts::of(&link).find_or_make(&libc_path());
     assert!(matches!(
         refused,
         Err(PatchError::Cache { what: "open", .. })
@@ -140,7 +140,7 @@ fn a_directory_behind_a_link() {
 #[test]
 fn no_directory_can_be_made() {
     let kept = kept();
-    let below_a_file = Images::of(kept.image.join("images"));
+    let below_a_file = PatchedTexts::of(kept.image.join("images"));
     let refused = below_a_file.find_or_make(&libc_path());
     assert!(matches!(
         refused,
@@ -177,7 +177,7 @@ fn verified_until_something_changes() {
     };
     ask(&kept);
     assert_eq!(verified(&kept), None, "all of it is fresh");
-    kept.images.settled_after = Duration::ZERO;
+    kept.images.stable_after = Duration::ZERO;
     ask(&kept);
     let name = verified(&kept).expect("a record");
     assert_eq!(kept.image.file_name(), Some(name.as_ref()));
@@ -190,7 +190,11 @@ fn verified_until_something_changes() {
         paths.find(is_record).expect("a record")
     };
     let whole = fs::read(record()).expect("the record");
-    assert_eq!(verified::image_name("ab.v0.image\n"), None, "older rules");
+    assert_eq!(
+        verified::patched_text_name("ab.v0.image\n"),
+        None,
+        "older rules"
+    );
     let mut damaged = kept.good.clone();
     damaged[0x2_0000] ^= 1;
     let changes: [(&str, &dyn Fn()); 7] = [

@@ -4,7 +4,7 @@
 use std::fs;
 
 use super::*;
-use crate::image::{Image, tests::libc_path};
+use crate::patched_text::{PatchedText, tests::libc_path};
 use crate::unwind::functions;
 
 const E_TYPE: usize = 16;
@@ -26,7 +26,7 @@ fn libc() -> Vec<u8> {
 }
 
 fn cause(bytes: &[u8]) -> PatchError {
-    Image::make(bytes).expect_err("refused")
+    PatchedText::make(bytes).expect_err("refused")
 }
 
 /// File offsets of the program headers of a type, and their flags.
@@ -138,7 +138,7 @@ fn text_that_is_relocated() {
 fn cut_off() {
     let bytes = libc();
     for len in [63, 64, 1000, bytes.len() / 2, bytes.len() - 1] {
-        assert!(Image::make(&bytes[..len]).is_err(), "{len} bytes");
+        assert!(PatchedText::make(&bytes[..len]).is_err(), "{len} bytes");
     }
 }
 
@@ -169,7 +169,7 @@ fn damage_is_no_panic() {
     // And a few to the end.
     for at in (0..0x340).step_by(40) {
         bytes[at] ^= 0x04;
-        let _ = Image::make(&bytes);
+        let _ = PatchedText::make(&bytes);
         bytes[at] ^= 0x04;
     }
 }

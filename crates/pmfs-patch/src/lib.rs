@@ -24,17 +24,17 @@ mod dwarf;
 mod elf;
 mod error;
 pub mod header;
-mod image;
 pub mod loading;
 #[cfg(test)]
 mod loading_tests;
+mod patched_text;
 mod stub;
 mod targets;
 mod unwind;
 mod vectors;
 mod verified;
 
-pub use cache::Images;
+pub use cache::PatchedTexts;
 pub use choose::{Obstacle, Reason};
 pub use error::PatchError;
-pub use image::{Image, Report, Skipped};
+pub use patched_text::{PatchedText, Report, Skipped};

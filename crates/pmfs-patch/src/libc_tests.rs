@@ -41,7 +41,7 @@ fn part(bytes: &[u8], at: u64, len: u64) -> Vec<u8> {
 fn with_libc(check: impl FnOnce(&Subject)) {
     let file = fs::read(libc_path()).expect("libc");
     let begun = Instant::now();
-    let Image { bytes, report } = Image::make(&file).expect("an image");
+    let PatchedText { bytes, report } = PatchedText::make(&file).expect("an image");
     println!("made in {:?}, {} bytes", begun.elapsed(), bytes.len());
     let library = Library::parse(&file).expect("libc");
     let functions = functions(&library).expect("its functions");
@@ -136,9 +136,9 @@ fn counts() {
 #[test]
 fn the_header_describes_the_file() {
     let file = fs::read(libc_path()).expect("libc");
-    let image = Image::make(&file).expect("an image");
+    let image = PatchedText::make(&file).expect("an image");
     let library = Library::parse(&file).expect("libc");
-    assert!(is_image_of(&image.bytes, &library));
+    assert!(is_patched_text_of(&image.bytes, &library));
     with_libc(|subject| {
         let header = &subject.header;
         assert_eq!(
@@ -465,26 +465,26 @@ fn nothing_lost_in_a_stub_is_used_behind_it() {
 fn damage_is_seen() {
     let file = fs::read(libc_path()).expect("libc");
     let library = Library::parse(&file).expect("libc");
-    let good = Image::make(&file).expect("an image").bytes;
+    let good = PatchedText::make(&file).expect("an image").bytes;
     let mut bytes = good.clone();
     let in_body = (PAGE_BYTES as usize..good.len()).step_by(good.len() / 20);
     for at in (0..PAGE_BYTES as usize).step_by(13).chain(in_body) {
         bytes[at] ^= 0x10;
-        assert!(!is_image_of(&bytes, &library), "byte {at}");
+        assert!(!is_patched_text_of(&bytes, &library), "byte {at}");
         bytes[at] ^= 0x10;
     }
-    assert!(is_image_of(&bytes, &library));
+    assert!(is_patched_text_of(&bytes, &library));
     for len in [0, 1, 4095, 4096, bytes.len() - 4096, bytes.len() - 1] {
-        assert!(!is_image_of(&bytes[..len], &library), "{len} bytes");
+        assert!(!is_patched_text_of(&bytes[..len], &library), "{len} bytes");
     }
     bytes.extend([0; 4096]);
-    assert!(!is_image_of(&bytes, &library), "a page more");
+    assert!(!is_patched_text_of(&bytes, &library), "a page more");
     // Of another library with the same build-id.
     let mut other = file.clone();
     let header_at = library.text.file_offset as usize + 0x1000;
     other[header_at] ^= 1;
     let other = Library::parse(&other).expect("libc");
-    assert!(!is_image_of(&good, &other));
+    assert!(!is_patched_text_of(&good, &other));
 }
 
 /// A byte that is no instruction, put behind a site: its function's system calls are
@@ -497,7 +497,7 @@ fn data_in_a_function_keeps_it_from_being_patched() {
         let text = &subject.library.text;
         // push es: there is none in 64-bit code.
         file[(u64::from(row.end_site) - text.vaddr + text.file_offset) as usize] = 0x06;
-        let report = Image::make(&file).expect("an image").report;
+        let report = PatchedText::make(&file).expect("an image").report;
         println!("{} bytes are no instruction", report.undecoded_bytes);
         assert!(report.undecoded_bytes > 0);
         let known = |site| subject.report.skipped.iter().any(|one| one.site == site);
@@ -523,7 +523,7 @@ fn the_number_of_rt_sigreturn_is_enough() {
         let row = subject.rows.iter().find(loads).expect("mov eax, number");
         let number = at(row.site) - 4;
         file[number..number + 4].copy_from_slice(&NR_RT_SIGRETURN.to_le_bytes());
-        let skipped = Image::make(&file).expect("an image").report.skipped;
+        let skipped = PatchedText::make(&file).expect("an image").report.skipped;
         let new = skipped.iter().find(|one| one.site == u64::from(row.site));
         assert_eq!(new.expect("skipped").reason, Reason::SignalReturn);
     });

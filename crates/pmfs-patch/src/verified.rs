@@ -15,7 +15,7 @@ use rustix::fs::Stat;
 use crate::header::VERSION;
 
 /// The coarsest clock of a file system: that of FAT.
-pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(2);
 /// More than any record has.
 pub(crate) const RECORD_BYTES_MAX: u64 = 8192;
 
@@ -43,7 +43,7 @@ impl Seen<'_> {
 }
 
 /// The image's name in a record, if it is one, of an image as they are made now.
-pub(crate) fn image_name(record: &str) -> Option<&str> {
+pub(crate) fn patched_text_name(record: &str) -> Option<&str> {
     let name = record.lines().next()?;
     (name.ends_with(&ending()) && !name.contains('/')).then_some(name)
 }
@@ -55,7 +55,7 @@ pub(crate) fn ending() -> String {
 }
 
 /// Whether a file's change time tells all that is written to it from now on.
-pub(crate) fn is_settled(status: &Stat, after: Duration) -> bool {
+pub(crate) fn is_stable(status: &Stat, after: Duration) -> bool {
     let changed = SystemTime::UNIX_EPOCH
         + Duration::from_secs(u64::try_from(status.st_ctime).unwrap_or(u64::MAX / 2));
     SystemTime::now()

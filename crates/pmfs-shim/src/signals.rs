@@ -500,7 +500,7 @@ fn deliver(signal: i32, context: &mut libc::ucontext_t, wanted: &Action) -> Deli
 /// The program's handler has returned.
 extern "C" fn finish(context: &mut libc::ucontext_t, delivery: &Delivery) {
     // What it interrupted may be a call on its way to the kernel, which was looked at before.
-    parked::settle();
+    parked::flush_parked();
     for (word, value) in KEPT.into_iter().zip(delivery.kept) {
         words::set(word, value);
     }

@@ -62,10 +62,10 @@ mod pages;
 pub mod persist;
 mod pool;
 mod recovery;
+mod resolve;
 #[cfg(test)]
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;
-mod settle;
 mod share;
 mod space;
 mod tables;
@@ -77,12 +77,12 @@ pub use admin::dump;
 
 pub use admin::check::{CheckReport, Finding};
 pub use admin::defrag::{DefragReport, Merged};
+pub use admin::dump_stream::new_file::NewFile;
+pub use admin::dump_stream::{LoadOptions, LoadReport, SaveReport, load};
 pub use admin::grow::{GrowReport, grow};
 pub use admin::holders::{Holding, Locked, Process};
-pub use admin::image::new_file::NewFile;
-pub use admin::image::{LoadOptions, LoadReport, SaveReport, load};
 pub use admin::info::{FilePages, PoolDetails, PoolInfo};
-pub use admin::look::{Look, PoolState, is_pool, remove};
+pub use admin::inspect::{Inspector, PoolState, is_pool, remove};
 pub use admin::owner_words::OwnerWords;
 pub use admin::repair::RepairReport;
 pub use admin::repair::medium::{Mended, mend, renew};
@@ -108,7 +108,7 @@ pub use pmem::{
 pub use recovery::inherit::{ForExec, ForFork};
 pub use share::counters::Totals;
 pub use share::freeze::{Freeze, FreezeProbe};
-pub use share::lease::Alone;
+pub use share::lease::SingleOpener;
 #[doc(hidden)]
 pub use share::owner::protocol as lock_protocol;
 pub use share::owner::stalled::tell_of_stalled;

@@ -410,7 +410,7 @@ pub struct RecoveryReport {
     /// Calls that dead processes were in the middle of: lanes that they held.
     pub calls_interrupted: u64,
     /// Claims of those calls on blocks and inodes, finished or taken back.
-    pub intents_settled: u64,
+    pub intents_resolved: u64,
     /// Unlinked open files reclaimed.
     pub orphans: u64,
     /// Live inodes found by a walk.
@@ -438,11 +438,11 @@ impl fmt::Display for RecoveryReport {
             RecoveryKind::Slots => write!(
                 f,
                 "recovered after a killed process in {ms:.1} ms: {} calls interrupted, \
-                 {} transactions undone ({} entries), {} intents settled, {} orphans reclaimed",
+                 {} transactions undone ({} entries), {} intents resolved, {} orphans reclaimed",
                 self.calls_interrupted,
                 self.transactions_undone,
                 self.entries_undone,
-                self.intents_settled,
+                self.intents_resolved,
                 self.orphans
             ),
             RecoveryKind::Walk => write!(

@@ -3,7 +3,7 @@
 //! everything is dumped.
 
 use pmfs::dump::{Dumped, Part, Value, dump_superblocks};
-use pmfs::{Fs, Look, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+use pmfs::{Fs, Inspector, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
 use std::path::Path;
 
 const ROUNDS: u64 = 400;
@@ -46,7 +46,7 @@ fn count(dumped: &Dumped) -> usize {
 
 fn dump_all(path: &Path) -> (usize, usize) {
     let (mut shown, mut refused) = (count(&dump_superblocks(path).unwrap()), 0);
-    let look = Look::open(path).unwrap();
+    let look = Inspector::open(path).unwrap();
     let numbers = 1..=110;
     let parts = numbers
         .flat_map(|n| [Part::Inode(n), Part::Directory(n), Part::Tree(n)])

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use pmem::counters::snapshot;
 use pmfs::{
-    Emulation, Fs, Ino, Look, MapOptions, MkfsOptions, NewNode, OpenOptions, PoolState, ROOT_INO,
-    RecoveryKind,
+    Emulation, Fs, Ino, Inspector, MapOptions, MkfsOptions, NewNode, OpenOptions, PoolState,
+    ROOT_INO, RecoveryKind,
 };
 
 const NODE: NewNode = NewNode {
@@ -79,7 +79,7 @@ fn who_emulates_what_is_told() {
     let path = made(dir.path());
     let media = [of("pmep-2014"), of("dram"), of("read=7ns")];
     let all = media.map(|medium| open(&path, medium));
-    let look = Look::open(&path).expect("a pool");
+    let look = Inspector::open(&path).expect("a pool");
     let told: Vec<Emulation> = look
         .processes()
         .iter()
@@ -92,7 +92,7 @@ fn who_emulates_what_is_told() {
     first.detach().expect("it leaves");
     let _again = open(&path, of("dram"));
     assert!(
-        Look::open(&path).expect("a pool").processes()[0]
+        Inspector::open(&path).expect("a pool").processes()[0]
             .emulates
             .is_off()
     );
@@ -113,6 +113,9 @@ fn it_is_left_clean() {
         file(&one);
         other.detach().expect("it leaves");
         one.detach().expect("it leaves");
-        assert_eq!(Look::open(&path).expect("a pool").state(), PoolState::Clean);
+        assert_eq!(
+            Inspector::open(&path).expect("a pool").state(),
+            PoolState::Clean
+        );
     }
 }

@@ -154,7 +154,7 @@ type Maps<'a> = [Option<FileMap<'a>>; 3];
 /// Which pages nobody has flushed since they were stored to.
 struct Model {
     random: Random,
-    owed: BTreeSet<u64>,
+    unflushed: BTreeSet<u64>,
     /// The first call that flushed too little: told in the end, for a panic while files are mapped
     /// ends with them.
     short: Option<String>,
@@ -163,12 +163,12 @@ struct Model {
 impl Model {
     fn pays(&mut self, from: u64, what: &str, call: impl FnOnce()) {
         let (lines, _) = flushed(call);
-        let due = self.owed.range(from..).count() as u64 * LINES;
+        let due = self.unflushed.range(from..).count() as u64 * LINES;
         if lines < due {
             let short = || format!("{what}: {lines} of {due} lines");
             self.short.get_or_insert_with(short);
         }
-        self.owed.retain(|page| *page < from);
+        self.unflushed.retain(|page| *page < from);
     }
 
     /// A process does something with one of its first `count` mappings.
@@ -186,7 +186,7 @@ impl Model {
                 for _ in 0..self.random.below(6) {
                     let page = from + self.random.below(PAGES - from);
                     map.write((page - from) * BLOCK, b"z").unwrap();
-                    self.owed.insert(page);
+                    self.unflushed.insert(page);
                 }
                 *slot = Some(map);
             }
@@ -199,7 +199,7 @@ fn run(seed: u64) -> Option<String> {
     let pool = Pool::new();
     let mut model = Model {
         random: Random(seed),
-        owed: BTreeSet::new(),
+        unflushed: BTreeSet::new(),
         short: None,
     };
     let (own, theirs) = [(3, 0), (1, 1), (1, 2), (2, 1)][seed as usize % 4];
@@ -228,7 +228,7 @@ fn run(seed: u64) -> Option<String> {
 }
 
 #[test]
-fn what_is_owed_is_flushed() {
+fn what_was_stored_is_flushed() {
     for seed in 0..40 {
         assert_eq!(run(seed), None, "seed {seed}");
     }

@@ -149,7 +149,7 @@ impl Program for Lists {
         }
     }
 
-    fn look(&self, list: &mut List) -> Result<Vec<u64>, String> {
+    fn inspect(&self, list: &mut List) -> Result<Vec<u64>, String> {
         list.values()
     }
 

@@ -102,8 +102,8 @@ impl Program for Again {
         self.then.step(running, step)
     }
 
-    fn look(&self, running: &mut Attached) -> Result<Tree, String> {
-        self.then.look(running)
+    fn inspect(&self, running: &mut Attached) -> Result<Tree, String> {
+        self.then.inspect(running)
     }
 
     fn check(&self, running: &mut Attached) -> Result<(), String> {

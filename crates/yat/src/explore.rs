@@ -1,7 +1,7 @@
 //! The power-loss model: a crash at every fence and at every return, in every image that the memory
 //! model allows.
 
-use crate::image::{Chooser, CrashImage};
+use crate::crash_image::{Chooser, CrashImage};
 use crate::memory::Pending;
 use crate::mutants::{Mutant, Scope, Site, site_of};
 use crate::program::{Moment, Program};
@@ -174,13 +174,13 @@ pub fn record<P: Program>(program: &P) -> Result<Recording<P::Visible>, String> 
     let mut running = program.attach(mem, recorder.clone())?;
     program.prepare(&mut running)?;
     recorder.returned();
-    let mut history = vec![program.look(&mut running)?];
+    let mut history = vec![program.inspect(&mut running)?];
     for step in 0..program.steps() {
         program
             .step(&mut running, step)
             .map_err(|text| format!("{}: {text}", program.step_name(step)))?;
         recorder.returned();
-        history.push(program.look(&mut running)?);
+        history.push(program.inspect(&mut running)?);
     }
     Ok(Recording {
         base,
@@ -342,7 +342,7 @@ impl<'a, P: Program> Explorer<'a, P> {
             }
             pending.apply(trace, event);
             if returns == 1 && matches!(event, Event::Return { .. }) {
-                pending.settle();
+                pending.drain();
             }
         }
         self.counts.states = self.states.len() as u64;
@@ -378,7 +378,7 @@ impl<'a, P: Program> Explorer<'a, P> {
                     }
                     pending.apply(trace, event);
                     if returns == 1 && matches!(event, Event::Return { .. }) {
-                        pending.settle();
+                        pending.drain();
                     }
                     continue;
                 }
@@ -642,7 +642,7 @@ impl<'a, P: Program> Explorer<'a, P> {
             (life.made, life.recovery) = (image.made(), image.take_trace());
             image.trace_on(nest);
             program.check(&mut running)?;
-            let seen = program.look(&mut running)?;
+            let seen = program.inspect(&mut running)?;
             program.accepts(&seen, moment)?;
             life.look = image.take_trace().map(|trace| (trace, seen.clone()));
             image.trace_on(nest);
@@ -650,7 +650,7 @@ impl<'a, P: Program> Explorer<'a, P> {
                 .go_on(&mut running)
                 .map_err(|text| format!("using it: {text}"))?;
             if let Some(trace) = image.take_trace() {
-                life.use_of_it = Some((trace, program.look(&mut running)?));
+                life.use_of_it = Some((trace, program.inspect(&mut running)?));
             }
             Ok((hash_of(&seen), program.detach(running)))
         });

@@ -164,7 +164,7 @@ impl<'a> Arena<'a> {
     fn whole(&self, steps: usize) -> Result<Tree, String> {
         let (mut victim, _) = self.instance(steps, 0)?;
         self.third.end()?;
-        self.program.look(&mut victim)
+        self.program.inspect(&mut victim)
     }
 
     /// Kills at one store of a step; `None` if the step came to its end before.
@@ -223,7 +223,7 @@ impl<'a> Arena<'a> {
     fn judge(&mut self, step: usize, pending: &Pending) -> Result<bool, String> {
         let program = self.program;
         program.check(&mut self.other)?;
-        let seen = program.look(&mut self.other)?;
+        let seen = program.inspect(&mut self.other)?;
         let moment = Moment {
             history: &self.history,
             step,

@@ -16,10 +16,10 @@
 
 pub mod again;
 pub mod campaign;
+pub mod crash_image;
 pub mod explore;
 pub mod files;
 pub mod fuzz;
-pub mod image;
 pub mod kill;
 pub mod lines;
 pub mod making;

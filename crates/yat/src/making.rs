@@ -151,7 +151,7 @@ impl Program for Making {
         Ok(())
     }
 
-    fn look(&self, running: &mut Running) -> Result<Self::Visible, String> {
+    fn inspect(&self, running: &mut Running) -> Result<Self::Visible, String> {
         let seen = |fs: &Fs| {
             let tree = tree::read(fs).map_err(words)?;
             Ok(Some((fs.info().size, tree)))

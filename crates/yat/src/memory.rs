@@ -6,8 +6,8 @@
 //! tear at words, in any order; those of bulk data into a few parts of whole lines, since its words
 //! are more than could be combined.
 
+use crate::crash_image::Open;
 use crate::explore::When;
-use crate::image::Open;
 use crate::mutants::{Mutant, Scope};
 use crate::trace::{CPUS, Cpu, Event, Place, Trace};
 use pmem::record::StoreKind;
@@ -223,7 +223,7 @@ impl Pending {
     }
 
     /// Time passed, and every line was evicted: all is durable.
-    pub fn settle(&mut self) {
+    pub fn drain(&mut self) {
         for line in self.lines.values_mut() {
             let line = Arc::make_mut(line);
             line.flushed = [line.cached.len() as u16; CPUS];
@@ -311,7 +311,7 @@ impl Line {
 
     /// Words that an earlier crash left undecided, a bit each.
     fn undecided(&self) -> u8 {
-        self.under.as_ref().map_or(0, |under| !under.settled())
+        self.under.as_ref().map_or(0, |under| !under.decided())
     }
 
     /// Makes durable what `cpu` flushed and streamed.

@@ -4,11 +4,11 @@
 //! What may be seen: some order of the calls that had returned, and of any of those that had not;
 //! inode numbers and times go by who came first and are not compared.
 
+use crate::crash_image::Chooser;
 use crate::explore::{Counts, Explorer, IMAGES_MAX, Options, Recording, Violation, When};
 use crate::files::call::{self, Call, Held, parse};
 use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{Attached, FileSystem, Steps, pool};
-use crate::image::Chooser;
 use crate::memory::Pending;
 use crate::mutants::{Mutant, Scope};
 use crate::program::{Moment, Program};
@@ -118,7 +118,7 @@ const TWO_DIRECTORIES: [&str; 3] = [
 
 /// The last two calls of the setup are promised in the first lane, which goes on while words of the
 /// older one change.
-const PROMISED: [&str; 3] = [
+const COMMITTED: [&str; 3] = [
     "mkdir d; mkdir e; create d/f; write d/f 0 9000; create e/f; write e/f 0 100; create d/x; create d/y; \
      write d/f 100 24; write e/f 8 24",
     "write e/f 40 24",
@@ -168,7 +168,7 @@ pub fn everything(mode: DataMode) -> Vec<Pair> {
 /// Further pairs.
 #[must_use]
 pub fn further(mode: DataMode) -> Vec<Pair> {
-    let mut all = vec![Pair::of(mode, TWO_DIRECTORIES), Pair::of(mode, PROMISED)];
+    let mut all = vec![Pair::of(mode, TWO_DIRECTORIES), Pair::of(mode, COMMITTED)];
     all.extend(FURTHER.map(|(first, second)| Pair::of(mode, [FILES, first, second])));
     all
 }
@@ -507,8 +507,8 @@ impl Program for Judge<'_> {
         Ok(())
     }
 
-    fn look(&self, running: &mut Attached) -> Result<Tree, String> {
-        self.pair.program().look(running)
+    fn inspect(&self, running: &mut Attached) -> Result<Tree, String> {
+        self.pair.program().inspect(running)
     }
 
     fn check(&self, running: &mut Attached) -> Result<(), String> {

@@ -8,8 +8,8 @@
 use crate::again::Again;
 use crate::explore::{Counts, Explorer, Options, record};
 use crate::files::ace::{sequences, wide};
-use crate::files::debts::debts;
 use crate::files::kinds::kinds;
+use crate::files::pending::pending;
 use crate::files::reopen::Reopen;
 use crate::files::{FileSystem, pool};
 use crate::kill::{Kills, kill_counting};
@@ -154,7 +154,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     /// One workload, if nothing was found before it and it is among those that are tried.
-    fn look(&mut self, name: &dyn Fn() -> String, look: Look<'_>) {
+    fn search_one(&mut self, name: &dyn Fn() -> String, look: Look<'_>) {
         self.workloads += 1;
         let is_out = !(self.workloads - 1).is_multiple_of(self.hunter.one_in);
         if self.finding.is_some() || is_out {
@@ -173,7 +173,7 @@ impl Round<'_> {
     }
 
     fn explore<P: Program>(&mut self, program: &P, options: Options) {
-        self.look(&|| program.name(), &mut |states| {
+        self.search_one(&|| program.name(), &mut |states| {
             let recording = record(program)?;
             match Explorer::new(program, &recording, options).run() {
                 Ok(counts) => {
@@ -266,7 +266,7 @@ impl Round<'_> {
                     }
                 }
             }
-            Search::Held => self.look(
+            Search::Held => self.search_one(
                 &|| "a file unlinked while it is held open".into(),
                 &mut held,
             ),
@@ -298,7 +298,7 @@ impl Round<'_> {
         let set = wide();
         for mode in MODES {
             let two = sequences(&set, 2).step_by(TWO_CALLS_ONE_IN);
-            for calls in debts().into_iter().chain(sequences(&set, 1)).chain(two) {
+            for calls in pending().into_iter().chain(sequences(&set, 1)).chain(two) {
                 self.explore(&FileSystem::of_calls(&calls, mode), Options::default());
             }
         }
@@ -311,7 +311,7 @@ impl Round<'_> {
                 return;
             }
             let mut all = Vec::new();
-            self.look(&|| kind.name.into(), &mut |_| {
+            self.search_one(&|| kind.name.into(), &mut |_| {
                 all = Again::after(&kind, DataMode::Atomic)?;
                 Ok(())
             });
@@ -326,7 +326,7 @@ impl Round<'_> {
         for mode in MODES {
             for kind in kinds() {
                 let program = FileSystem::of_kind(&kind, mode);
-                self.look(&|| program.name(), &mut |states| {
+                self.search_one(&|| program.name(), &mut |states| {
                     let mut kills = Kills::default();
                     let killed = kill_counting(&program, 0, dir, &mut kills);
                     *states = kills.kills;
@@ -339,7 +339,7 @@ impl Round<'_> {
     fn tables(&mut self) {
         let dir = self.hunter.dir;
         for scene in scenes() {
-            self.look(&|| scene.name.into(), &mut |states| {
+            self.search_one(&|| scene.name.into(), &mut |states| {
                 play(&scene, dir, states)
             });
         }
@@ -354,7 +354,7 @@ impl Round<'_> {
         }
         all.extend(on_a_full_pool(DataMode::Atomic));
         for pair in all {
-            self.look(&|| pair.name(), &mut |states| {
+            self.search_one(&|| pair.name(), &mut |states| {
                 stop_everywhere(&pair, dir, states)
             });
         }
@@ -363,7 +363,7 @@ impl Round<'_> {
     fn pairs(&mut self) {
         for mode in MODES {
             for pair in everything(mode) {
-                self.look(&|| pair.name(), &mut |states| {
+                self.search_one(&|| pair.name(), &mut |states| {
                     let mut counts = Counts::default();
                     let explored = pair.explore_counting(&mut counts);
                     *states = counts.images;

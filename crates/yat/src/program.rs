@@ -63,7 +63,7 @@ pub trait Program: Sync {
     ///
     /// # Errors
     /// What could not be read, in words.
-    fn look(&self, running: &mut Self::Running) -> Result<Self::Visible, String>;
+    fn inspect(&self, running: &mut Self::Running) -> Result<Self::Visible, String>;
 
     /// Checks the invariants of a recovered pool.
     ///

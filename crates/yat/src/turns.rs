@@ -1,7 +1,7 @@
 //! Two threads of one instance, one of which runs at a time: before each fence, and where one
 //! sleeps on a lock, it is chosen who goes on.
 
-use crate::image::Chooser;
+use crate::crash_image::Chooser;
 use crate::trace::{Place, Recorder};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use yat::files::crafted::{Edits, craft, renamed};
-use yat::files::damage::{Base, Seen, disturb, load, look};
+use yat::files::damage::{Base, Seen, disturb, inspect, load};
 
 /// Loads that one of the steps of a case may take: a check of such a pool takes some 50,000.
 const LOADS_MAX: u64 = 30_000_000;
@@ -171,7 +171,7 @@ fn repair(image: &[u8], steps: &Arc<Steps>) -> Repaired {
     assert!(report.left.is_clean(), "left: {:#?}", report.left.findings);
     steps.begin();
     walk(&fs);
-    let first = look(&fs);
+    let first = inspect(&fs);
     fs.detach().expect("close");
     let mended = fs.mapping().snapshot_image();
     let fs = open(&mended, steps, true).expect("attaching a second time");
@@ -187,7 +187,7 @@ fn repair(image: &[u8], steps: &Arc<Steps>) -> Repaired {
         "the second: {:#?}",
         again.repaired
     );
-    assert!(look(&fs) == first, "the second changes something");
+    assert!(inspect(&fs) == first, "the second changes something");
     steps.begin();
     let mut failed = disturb(&fs, &first);
     // A size may be the largest that there is.
@@ -206,7 +206,7 @@ fn tried(image: &[u8], steps: &Arc<Steps>) -> bool {
     };
     steps.begin();
     walk(&fs);
-    let seen: Seen = look(&fs);
+    let seen: Seen = inspect(&fs);
     steps.begin();
     let _ = disturb(&fs, &seen);
     steps.begin();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use yat::files::damage::{NODE, Seen, disturb, fill, look, mkfs_options, words};
+use yat::files::damage::{NODE, Seen, disturb, fill, inspect, mkfs_options, words};
 
 /// Files that share a block of the inode table.
 const COSTLY: usize = 32;
@@ -97,7 +97,7 @@ impl Flip {
 fn try_flip(flip: &Flip, image: &[u8], path: &Path, sound: &Seen) -> (usize, bool) {
     std::fs::write(path, flip.of(image)).unwrap();
     if let Ok(fs) = open(path, false) {
-        let seen = look(&fs);
+        let seen = inspect(&fs);
         let failed = disturb(&fs, &seen);
         if failed.iter().any(|what| what.contains("corrupt pool")) {
             let more = fs.create(ROOT_INO, b"more", &NODE);
@@ -113,7 +113,7 @@ fn try_flip(flip: &Flip, image: &[u8], path: &Path, sound: &Seen) -> (usize, boo
     let fs = open(path, true).expect("attaching to repair");
     let report = fs.repair().expect("repair");
     assert!(report.left.is_clean(), "left: {:#?}", report.left.findings);
-    let seen = look(&fs);
+    let seen = inspect(&fs);
     let lost = sound
         .iter()
         .filter(|(path, file)| seen.get(*path) != Some(file))
@@ -135,7 +135,7 @@ fn filled(pool: &Path, path: &Path) -> (Vec<u8>, Vec<u64>, Seen) {
     Fs::mkfs(pool, &mkfs_options()).unwrap();
     let fs = open(pool, false).unwrap();
     fill(&fs);
-    let sound = look(&fs);
+    let sound = inspect(&fs);
     fs.close().unwrap();
     std::fs::copy(pool, path).unwrap();
     let words = words(|options| Fs::open(path, &options).unwrap(), &sound);
@@ -223,7 +223,7 @@ fn interrupt(flip: &Flip, n: u64, image: &[u8], path: &Path) -> bool {
         "killed at store {n}, left: {:#?}",
         report.left.findings
     );
-    let failed = disturb(&fs, &look(&fs));
+    let failed = disturb(&fs, &inspect(&fs));
     assert!(failed.is_empty(), "killed at store {n}: {failed:#?}");
     assert!(fs.check().expect("check").is_clean());
     fs.close().expect("close");

@@ -14,7 +14,7 @@ use yat::campaign::number;
 use yat::explore::Options;
 use yat::files::FileSystem;
 use yat::files::ace::{ace, sequences, wide};
-use yat::files::debts::debts;
+use yat::files::pending::pending;
 use yat::pairs::{Pair, building_on, everything, further};
 use yat::stops::stop_everywhere;
 
@@ -50,7 +50,7 @@ fn of_a_slice() {
 fn on_the_same_words() {
     let modes = [DataMode::Atomic, DataMode::Ordered];
     let all = modes.into_iter().flat_map(|mode| {
-        let programs = debts().into_iter();
+        let programs = pending().into_iter();
         programs.map(move |calls| (FileSystem::of_calls(&calls, mode), Options::default()))
     });
     sound(&campaign().run(&all.collect::<Vec<_>>()));

@@ -70,8 +70,11 @@ pub(crate) fn flushed(lines: u64) {
 pub(crate) fn fenced() -> bool {
     thread::with(|c| {
         add(&c.fences, 1);
-        if matches!(c.owed.get(), thread::OWED_FLUSHED | thread::OWED_CLOSED) {
-            c.owed.set(0);
+        if matches!(
+            c.pending.get(),
+            thread::PENDING_FLUSHED | thread::PENDING_CLOSED
+        ) {
+            c.pending.set(0);
         }
         c.nt_pending.replace(0) != 0
     })

@@ -114,7 +114,7 @@ impl ByteLock {
     ///
     /// # Errors
     /// The file can't be looked at.
-    pub fn settle(self, path: &Path) -> Result<ByteLock, Error> {
+    pub fn adopt(self, path: &Path) -> Result<ByteLock, Error> {
         let Keeper::Descriptor(file) = self.keeper else {
             return Ok(self);
         };

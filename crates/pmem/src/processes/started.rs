@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Before the standard library begins.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static LOOK: extern "C" fn() = peek;
 
 static IGNORES_BROKEN_PIPES: AtomicBool = AtomicBool::new(false);
 /// A bit for each that was closed.
@@ -19,7 +19,7 @@ static CLOSED: AtomicU32 = AtomicU32::new(0);
 /// Standard input, output and errors.
 const STANDARD: std::ops::Range<i32> = 0..3;
 
-extern "C" fn look() {
+extern "C" fn peek() {
     // SAFETY: a structure of numbers and a pointer that may be null.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: nothing is changed; libc fills the structure.

@@ -9,9 +9,9 @@ use std::arch::{asm, global_asm};
 use std::cell::Cell;
 
 /// [`Thread::owed`]: flushed, and a fence is still to come.
-pub const OWED_FLUSHED: u64 = 1;
+pub const PENDING_FLUSHED: u64 = 1;
 /// As [`OWED_FLUSHED`], of what words that name data do not wait for.
-pub const OWED_CLOSED: u64 = 3;
+pub const PENDING_CLOSED: u64 = 3;
 
 /// A thread's words. The first four lines are this crate's and the engine's; the rest is the
 /// preload library's.
@@ -48,10 +48,10 @@ pub struct Thread {
     /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] and
     /// [`OWED_CLOSED`] what the next fence makes so, else the offset of a line that is not flushed
     /// yet.
-    pub owed: Cell<u64>,
+    pub pending: Cell<u64>,
     /// What this thread has stored last and not flushed: the pool and the log that it is of, as the
     /// engine names them, and two ranges, each as offset and bytes.
-    pub promised: [Cell<u64>; 6],
+    pub redo_ranges: [Cell<u64>; 6],
     /// For the face that runs in this process.
     pub face: [Cell<u64>; 12],
 }
@@ -61,7 +61,7 @@ impl Thread {
     /// guest, who may have been killed in one.
     pub fn leave_call(&self) {
         self.depth.set(0);
-        self.owed.set(0);
+        self.pending.set(0);
     }
 }
 

@@ -64,7 +64,7 @@ impl Fall {
             recovery_killed,
             interrupted: count("calls_interrupted"),
             undone: count("transactions_undone"),
-            intents: count("intents_settled"),
+            intents: count("intents_resolved"),
         }
     }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Fall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}, {:6} calls returned; {} interrupted, {} transactions undone, {} intents settled, \
+            "{}, {:6} calls returned; {} interrupted, {} transactions undone, {} intents resolved, \
              {} in flight took effect: {}{}",
             self.cause,
             self.returned,

@@ -83,7 +83,7 @@ impl Writer {
                 Ok(()) => {
                     let op = self.in_flight.take().expect("just put there");
                     self.returned += 1;
-                    self.settle(&op);
+                    self.conclude(&op);
                 }
                 Err(error) => {
                     self.failed = Some(error);
@@ -97,7 +97,7 @@ impl Writer {
     }
 
     /// The call has taken effect.
-    fn settle(&mut self, op: &Op) {
+    fn conclude(&mut self, op: &Op) {
         match op {
             Op::Record(_) => self.records += 1,
             Op::Own(change) => self.model.apply(change),

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Fs, Look, MkfsOptions, OpenOptions, OwnerWords, Process, RecoveryKind};
+use pmfs::{Fs, Inspector, MkfsOptions, OpenOptions, OwnerWords, Process, RecoveryKind};
 use tempfile::TempDir;
 
 use crate::control::Control;
@@ -99,7 +99,7 @@ struct Torture {
     paced: bool,
     /// See [`condemnation`].
     condemned: File,
-    look: Look,
+    look: Inspector,
     control: Control,
     outcome: Outcome,
 }
@@ -152,7 +152,7 @@ pub fn torture(seed: u64, time: Duration, pool_bytes: u64) -> Outcome {
     let count = if mounts::are_possible() { MOUNTS } else { 0 };
     let process = |worker| Worker::new(dir.path(), worker, way(worker, count));
     let mut torture = Torture {
-        look: Look::open(&Orders::pool(dir.path())).expect("the pool"),
+        look: Inspector::open(&Orders::pool(dir.path())).expect("the pool"),
         condemned: condemnation::open(dir.path()).expect("a file"),
         workers: (0..WORKERS).map(process).collect(),
         mounts: (0..count)

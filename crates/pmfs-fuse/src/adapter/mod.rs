@@ -134,14 +134,14 @@ pub fn mount(
     options: &MountOptions,
     presence: &Presence,
 ) -> Result<Mounted, MountError> {
-    let settled = Arc::new(OnceLock::new());
+    let agreed = Arc::new(OnceLock::new());
     let handshake = Handshake {
-        terms: Arc::clone(&settled),
+        terms: Arc::clone(&agreed),
         paged: options.paged,
     };
     let session = Session::new(handshake, dir, &config(pool, options))
         .map_err(|error| refused(&error, dir))?;
-    let terms = settled.get().copied().ok_or_else(|| MountError::Mount {
+    let terms = agreed.get().copied().ok_or_else(|| MountError::Mount {
         dir: dir.to_owned(),
         reason: "the kernel did not shake hands".to_owned(),
     })?;

@@ -48,37 +48,37 @@ const PASS: u8 = 0;
 /// Only if the first argument is a descriptor of ours.
 pub(crate) const BY_DESCRIPTOR: u8 = 1;
 /// To be looked at.
-pub(crate) const LOOK: u8 = 2;
+pub(crate) const PEEK: u8 = 2;
 /// To be looked at, and ends what is parked: numbers may be freed or taken, or there
 /// are some that nobody looks at here.
-pub(crate) const LOOK_AND_SETTLE: u8 = 3;
+pub(crate) const PEEK_AND_FLUSH_PARKED: u8 = 3;
 /// As [`BY_DESCRIPTOR`]; of others it ends what is parked.
-const BY_DESCRIPTOR_OR_SETTLE: u8 = 4;
+const BY_DESCRIPTOR_OR_FLUSH_PARKED: u8 = 4;
 /// Concerns us only by ending what is parked.
-pub(crate) const SETTLE: u8 = 5;
+pub(crate) const FLUSH_PARKED: u8 = 5;
 /// Never, but for the program's memory that the kernel is given (`maps/lazy.rs`).
 pub(crate) const MEMORY: u8 = 6;
 
 /// The class of each number. What is in no list is refused to descriptors of ours, and
 /// may do anything with others.
 pub(crate) static CLASS: [u8; crate::call::NUMBERS] = {
-    let mut class = [BY_DESCRIPTOR_OR_SETTLE; crate::call::NUMBERS];
+    let mut class = [BY_DESCRIPTOR_OR_FLUSH_PARKED; crate::call::NUMBERS];
     let mut at = 0;
     while at < PASSED.len() {
-        class = with(class, PASSED[at].calls, SETTLE);
+        class = with(class, PASSED[at].calls, FLUSH_PARKED);
         at += 1;
     }
     at = 0;
     while at < PROMOTED.len() {
-        class[PROMOTED[at].0 as usize] = LOOK_AND_SETTLE;
+        class[PROMOTED[at].0 as usize] = PEEK_AND_FLUSH_PARKED;
         at += 1;
     }
     class = with(class, WITHOUT_DESCRIPTORS, PASS);
     class = with(class, WITH_MEMORY, MEMORY);
     class = with(class, DESCRIPTOR_CALLS, BY_DESCRIPTOR);
-    class = with(class, CHANGES_OF_DESCRIPTORS, BY_DESCRIPTOR_OR_SETTLE);
-    class = with(class, LOOKED_AT, LOOK);
-    with(class, LOOKED_AT_AND_SETTLED, LOOK_AND_SETTLE)
+    class = with(class, CHANGES_OF_DESCRIPTORS, BY_DESCRIPTOR_OR_FLUSH_PARKED);
+    class = with(class, PEEKED, PEEK);
+    with(class, PEEKED_AND_FLUSH_PARKED, PEEK_AND_FLUSH_PARKED)
 };
 
 type Calls = &'static [(i64, &'static str)];
@@ -180,7 +180,7 @@ const DESCRIPTOR_CALLS: Calls = calls![
 
 const CHANGES_OF_DESCRIPTORS: Calls = calls![SYS_close, SYS_dup, SYS_fcntl,];
 
-const LOOKED_AT: Calls = calls![
+const PEEKED: Calls = calls![
     // By path.
     SYS_open,
     SYS_openat,
@@ -264,7 +264,7 @@ const LOOKED_AT: Calls = calls![
     SYS_sigaltstack,
 ];
 
-const LOOKED_AT_AND_SETTLED: Calls = calls![
+const PEEKED_AND_FLUSH_PARKED: Calls = calls![
     // By any descriptor, or by many.
     SYS_openat2,
     SYS_dup2,
@@ -314,14 +314,14 @@ const LOOKED_AT_AND_SETTLED: Calls = calls![
 
 /// Whether a call never concerns us.
 pub(crate) fn is_none_of_ours(number: i64) -> bool {
-    matches!(CLASS[number as usize], PASS | SETTLE | MEMORY)
+    matches!(CLASS[number as usize], PASS | FLUSH_PARKED | MEMORY)
 }
 
 /// Whether it concerns us only if its first argument is a descriptor of ours.
 pub(crate) fn is_by_descriptor(number: i64) -> bool {
     matches!(
         CLASS[number as usize],
-        BY_DESCRIPTOR | BY_DESCRIPTOR_OR_SETTLE
+        BY_DESCRIPTOR | BY_DESCRIPTOR_OR_FLUSH_PARKED
     )
 }
 
@@ -329,8 +329,8 @@ pub(crate) fn is_by_descriptor(number: i64) -> bool {
 const SERVED: [Calls; 4] = [
     DESCRIPTOR_CALLS,
     CHANGES_OF_DESCRIPTORS,
-    LOOKED_AT,
-    LOOKED_AT_AND_SETTLED,
+    PEEKED,
+    PEEKED_AND_FLUSH_PARKED,
 ];
 
 /// Longest name of a call, with what is left of its room.

@@ -9,7 +9,7 @@ use pmfs_posix::times::time_ns;
 use pmfs_posix::{privileges, rights};
 
 use crate::call::{Answer, Verdict, errno};
-use crate::calls::{at_path, done, look_at_path};
+use crate::calls::{at_path, done, peek_at_path};
 use crate::descriptors;
 use crate::descriptors::pool::{self, fs};
 use crate::descriptors::promote;
@@ -56,7 +56,7 @@ pub(crate) fn stat(room: &mut Inner, [dirfd, path, to, flags]: [u64; 4]) -> Verd
         libc::SYS_newfstatat,
         [AT_FDCWD as u64, PATH, to, flags, 0, 0],
     );
-    look_at_path(room, (dirfd, path), at_end, out, |_, place| {
+    peek_at_path(room, (dirfd, path), at_end, out, |_, place| {
         program::write(to, &stat_of(place.found()?)).map(|()| 0)
     })
 }
@@ -82,7 +82,7 @@ pub(crate) fn statx(room: &mut Inner, a: [u64; 6]) -> Verdict {
     }
     let at_end = AtEnd::following(flags & AT_SYMLINK_NOFOLLOW as u64 == 0);
     let out = (libc::SYS_statx, [AT_FDCWD as u64, PATH, flags, mask, to, 0]);
-    look_at_path(room, (dirfd, path), at_end, out, |_, place| {
+    peek_at_path(room, (dirfd, path), at_end, out, |_, place| {
         answer(place.found()?)
     })
 }

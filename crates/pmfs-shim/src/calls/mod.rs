@@ -20,7 +20,7 @@ pub(crate) mod xattrs;
 use pmfs::Fs;
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
-use crate::names::{AtEnd, Lead, Place, find, find_to_look};
+use crate::names::{AtEnd, Lead, Place, find, find_to_peek};
 use crate::own::kernel;
 use crate::thread::Inner;
 
@@ -43,14 +43,14 @@ fn at_path(
 
 /// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount
 /// may do a process's first.
-fn look_at_path(
+fn peek_at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),
     at_end: AtEnd,
     out: (i64, [u64; 6]),
     body: impl FnOnce(&'static Fs, Place<'_>) -> Answer,
 ) -> Verdict {
-    done_at(find_to_look(room, dirfd, path, at_end), out, body)
+    done_at(find_to_peek(room, dirfd, path, at_end), out, body)
 }
 
 #[inline]

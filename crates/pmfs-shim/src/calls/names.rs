@@ -12,7 +12,7 @@ use pmfs_posix::names::{self as posix, Last};
 use pmfs_posix::{privileges, rights};
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
-use crate::calls::{at_path, done, look_at_path};
+use crate::calls::{at_path, done, peek_at_path};
 use crate::descriptors;
 use crate::descriptors::pool::fs;
 use crate::descriptors::promote;
@@ -460,7 +460,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         };
         return Verdict::done(answer());
     }
-    look_at_path(room, (dirfd, path), at_end, out, |fs, place| {
+    peek_at_path(room, (dirfd, path), at_end, out, |fs, place| {
         allow(fs, place.found()?)
     })
 }

@@ -70,7 +70,7 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u3
         let lead = find(room, dirfd, path, at_end);
         if !matches!(lead, Ok(Lead::Pool(..))) {
             // The kernel is to give the number.
-            parked::settle();
+            parked::flush_parked();
         }
         let (fs, place) = match lead {
             Err(errno) => return Err(errno).into(),
@@ -95,7 +95,7 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u3
             && !by_number
         {
             let asked = [dirfd, path, flags as u64, bits.into(), 0, 0];
-            parked::settle();
+            parked::flush_parked();
             return path_only(dir.ino, asked).into();
         }
         match attempt(fs, &place, flags, bits) {
@@ -105,11 +105,11 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u3
             Tried::Through(_) if mountless::is() => return Err(refused(place.attr)).into(),
             Tried::Full(way) => {
                 stats::promoted();
-                parked::settle();
+                parked::flush_parked();
                 return promote::open_way(&way, flags, bits).into();
             }
             Tried::Through(way) => {
-                parked::settle();
+                parked::flush_parked();
                 if kernel_knows && !by_number {
                     // The kernel finds it by the same path, at the mount.
                     return Verdict::Pass;

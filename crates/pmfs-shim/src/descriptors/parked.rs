@@ -68,13 +68,13 @@ pub(crate) fn close(number: u64, on_exec: Option<bool>) {
     let known = number > 0 && number < USED_BELOW.load(Ordering::Relaxed);
     if !known {
         if number == 0 {
-            settle();
+            flush_parked();
         }
         close_in_kernel(number);
         return;
     }
     // It is below what may be parked, which is not the lowest any more.
-    settle();
+    flush_parked();
     match on_exec {
         Some(on_exec) => {
             ON_EXEC.store(on_exec, Ordering::Relaxed);
@@ -91,7 +91,7 @@ fn close_in_kernel(number: u32) {
 }
 
 /// Ends it: what is parked is closed, and nothing is known of the numbers.
-pub(crate) fn settle() {
+pub(crate) fn flush_parked() {
     if WATCHING.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -114,12 +114,12 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
     let is_parked = |argument: &u64| *argument as u32 == parked;
     let ends = match class::CLASS[number as usize] {
         class::BY_DESCRIPTOR => is_parked(&args[0]),
-        class::LOOK => parked != NONE && args[..5].iter().any(is_parked),
+        class::PEEK => parked != NONE && args[..5].iter().any(is_parked),
         class::MEMORY => false,
         _ => may_change_numbers(number, args),
     };
     if ends {
-        settle();
+        flush_parked();
     }
 }
 
@@ -136,12 +136,12 @@ fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
 /// A name of the kernel's for a descriptor.
 pub(crate) fn is_named(number: u64) {
     if PARKED.load(Ordering::Relaxed) == number as u32 {
-        settle();
+        flush_parked();
     }
 }
 
 /// Others will have these descriptors too: a second thread.
 pub(crate) fn end_for_good() {
-    settle();
+    flush_parked();
     OFF.store(true, Ordering::Relaxed);
 }

@@ -25,7 +25,7 @@ pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
     {
         return Ok(parked);
     }
-    parked::settle();
+    parked::flush_parked();
     let command = if on_exec {
         libc::F_DUPFD
     } else {

@@ -29,15 +29,15 @@ pub(crate) fn get() -> Option<&'static Fs> {
 
 /// Looks at names that the mount answers before this process attaches, which takes two to five
 /// times as long as such an answer: many programs look once and end (`stat`, `test -e`).
-const LOOKS_PASSED: u32 = 1;
-static LOOKS: AtomicU32 = AtomicU32::new(0);
+const PEEKS_PASSED: u32 = 1;
+static PEEKS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a call that merely looks at a name is one of these. If the mount says
 /// ESTALE, the next try is not.
 #[inline]
 pub(crate) fn is_spared() -> bool {
-    let may_be = attached().is_none() && LOOKS.load(Ordering::Relaxed) < LOOKS_PASSED;
-    may_be && LOOKS.fetch_add(1, Ordering::Relaxed) < LOOKS_PASSED
+    let may_be = attached().is_none() && PEEKS.load(Ordering::Relaxed) < PEEKS_PASSED;
+    may_be && PEEKS.fetch_add(1, Ordering::Relaxed) < PEEKS_PASSED
 }
 
 /// Why it can't be had.

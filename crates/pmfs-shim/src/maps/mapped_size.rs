@@ -38,7 +38,7 @@ fn may_be(ino: Ino) -> bool {
 #[inline]
 pub(crate) fn changed(ino: Ino) {
     if may_be(ino) {
-        look(ino);
+        peek(ino);
     }
 }
 
@@ -57,7 +57,7 @@ impl Before {
         if let Some((ino, before)) = self.0
             && size(ino).is_some_and(|(_, now)| now != before)
         {
-            look(ino);
+            peek(ino);
         }
     }
 }
@@ -69,7 +69,7 @@ fn size(ino: Ino) -> Option<(Ino, u64)> {
 }
 
 #[cold]
-fn look(ino: Ino) {
+fn peek(ino: Ino) {
     if shown::follow(ino) || mountless::is() {
         // No kernel has pages of it.
         return;

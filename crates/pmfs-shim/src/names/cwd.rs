@@ -74,7 +74,7 @@ pub(crate) fn get(room: &mut Inner) -> Cwd {
     if known != UNKNOWN {
         return Cwd::of(known);
     }
-    let found = look(room);
+    let found = peek(room);
     put(room, found);
     Cwd::of(found)
 }
@@ -89,7 +89,7 @@ fn kernels(room: &mut Inner) -> usize {
 }
 
 /// Asks the kernel: by name first, for that costs no request to the mount.
-fn look(room: &mut Inner) -> u64 {
+fn peek(room: &mut Inner) -> u64 {
     let len = kernels(room);
     if len == 0 {
         // Removed, or too deep for a name.
@@ -237,7 +237,7 @@ pub(crate) fn take(file: FileId, ino: Ino) {
 }
 
 /// In a child that a guest has forked: the guest's is the process's.
-pub(crate) fn settle(room: &mut Inner) {
+pub(crate) fn apply_guest(room: &mut Inner) {
     let Some(word) = room.guest_cwd.take() else {
         return;
     };

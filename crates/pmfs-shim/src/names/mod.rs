@@ -51,7 +51,7 @@ pub(crate) fn find(
 ///
 /// # Errors
 /// As there.
-pub(crate) fn find_to_look(
+pub(crate) fn find_to_peek(
     room: &mut Inner,
     dirfd: u64,
     path: u64,

@@ -227,7 +227,7 @@ impl OwnStack {
 fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
     thread::forked();
     stats::forked();
-    vfork::settle(room);
+    vfork::apply_guest(room);
     match (prepared, pool::attached()) {
         (Some(prepared), Some(fs)) => {
             if let Err(error) = fs.after_fork_in_child(prepared) {

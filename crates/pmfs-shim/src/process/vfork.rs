@@ -136,13 +136,13 @@ fn is_over(room: &mut Inner, killed_inside: bool) {
 
 /// A guest has forked: this process has memory of its own, and what the guest had
 /// otherwise is what it has.
-pub(crate) fn settle(room: &mut Inner) {
+pub(crate) fn apply_guest(room: &mut Inner) {
     room.guest_of = None;
     let place = room.guest.take().filter(|own| !own.shares_place);
     if let Some(place) = place {
         take_over(&place);
     }
-    cwd::settle(room);
+    cwd::apply_guest(room);
     for (number, descriptor) in room.overlay.take().unwrap_or_default() {
         match descriptor {
             Some(descriptor) => descriptors::set(

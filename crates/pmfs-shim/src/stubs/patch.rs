@@ -455,12 +455,12 @@ fn find(soname: &[u8]) -> Option<Library> {
         found: None,
     };
     // SAFETY: the loader calls back with valid structures, during this call alone.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(peek), (&raw mut search).cast()) };
     search.found
 }
 
 /// Called for each object until one is it.
-unsafe extern "C" fn look(
+unsafe extern "C" fn peek(
     info: *mut libc::dl_phdr_info,
     _: usize,
     search: *mut libc::c_void,

@@ -16,7 +16,7 @@ use crate::inode::Inode;
 use crate::journal::lane::{Lane, Purpose};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::settle::{intend_nodes, intend_subtree};
+use crate::resolve::{intend_nodes, intend_subtree};
 use crate::space::alloc::Class;
 use crate::space::bitmap::{Bitmap, REGION};
 use crate::tree::edit::{Edit, Leaves};
@@ -276,7 +276,7 @@ impl Work<'_> {
         let new = old.0 - old.off() + off;
         self.pool.pm.publish(slot, new, durable);
         self.pool.free_front(self.lane, record, 1);
-        self.lane.settle_account();
+        self.lane.store_block_count();
         self.lane.clear_intents();
         self.reload()
     }

@@ -220,6 +220,6 @@ impl Fs {
 
     /// By which pages a file is held.
     pub fn pages(&self, ino: Ino) -> Result<FilePages> {
-        self.look(|pool| pool.pages(ino))
+        self.read_call(|pool| pool.pages(ino))
     }
 }

@@ -10,7 +10,7 @@ use crate::medium::superblock::{self, State};
 use crate::options::{MkfsOptions, OpenOptions};
 use crate::persist::Restore;
 use crate::pool::Pool;
-use crate::recovery::walk;
+use crate::recovery::rebuild;
 use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
 use crate::tree::entry::Entry;
 use crate::types::mode;
@@ -144,7 +144,7 @@ pub(crate) fn format(mem: Pmem, options: &MkfsOptions) -> Result<Pool> {
     );
     root(&pool, &restore, options);
     restore.barrier();
-    walk::rebuild(&pool)?;
+    rebuild::rebuild(&pool)?;
     pool.pm.runtime().save();
     superblock::set_run_record(&restore, first_run());
     let crc = superblock::crc_of_range(pool.pm.mapping(), pool.geometry.runtime.clone())?;

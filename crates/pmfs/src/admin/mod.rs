@@ -3,11 +3,11 @@
 pub mod check;
 pub(crate) mod defrag;
 pub mod dump;
+pub(crate) mod dump_stream;
 pub(crate) mod grow;
 pub(crate) mod holders;
-pub(crate) mod image;
 pub(crate) mod info;
-pub(crate) mod look;
+pub(crate) mod inspect;
 pub(crate) mod mkfs;
 pub(crate) mod name_of;
 pub(crate) mod owner_words;

@@ -2,7 +2,7 @@
 //! judges from outside that nothing stays held; see [`crate::admin::holders`] for what a process
 //! has between calls. All of it may change while it is read.
 
-use crate::admin::look::Look;
+use crate::admin::inspect::Inspector;
 use crate::journal::lane::Lane;
 use crate::open::file_lock::table;
 use crate::share::header;
@@ -45,7 +45,7 @@ impl OwnerWords {
     }
 }
 
-impl Look {
+impl Inspector {
     /// What a slot holds; `None`: what anybody holds.
     #[must_use]
     pub fn owner_words(&self, slot: Option<u64>) -> OwnerWords {
@@ -60,7 +60,7 @@ impl Look {
             let lane = Lane::at(pool, index);
             let scan = lane.scan();
             held.lanes += 1;
-            held.open_logs += u64::from(!scan.open.is_empty() && !scan.is_promised());
+            held.open_logs += u64::from(!scan.open.is_empty() && !scan.is_committed_redo());
             held.intents += lane.intent_count();
         }
         for line in (0..geometry.lock_count).map(|at| geometry.locks + at * LockRaw::SIZE) {

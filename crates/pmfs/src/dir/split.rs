@@ -7,7 +7,7 @@ use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::LockSet;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::settle;
+use crate::resolve;
 use crate::space::alloc::Class;
 use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
@@ -71,8 +71,8 @@ pub(crate) fn make_room(
         } else {
             split(pool, lane, locks, &dir, hash)?;
         }
-        settle::settle(pool, lane);
-        lane.settle_account();
+        resolve::resolve(pool, lane);
+        lane.store_block_count();
         lane.clear_intents();
         dir = Inode::load(pool, dir.ino)?;
     }

@@ -193,7 +193,7 @@ impl Work<'_> {
         };
         if size == old {
             self.swing(class, range, &mut leaves)?;
-            self.stray_times();
+            self.lazy_times();
         } else {
             let mut fresh = self.pool.pm.fresh();
             let swing = self.build(&mut fresh, class, range, &mut leaves)?;
@@ -216,7 +216,7 @@ impl Work<'_> {
             let durable = self.expose(old, size)?;
             self.publish_size(size, durable);
         } else {
-            self.stray_times();
+            self.lazy_times();
         }
         Ok(())
     }

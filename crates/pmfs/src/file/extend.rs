@@ -200,15 +200,15 @@ impl Work<'_> {
 
     /// Settles what the call replaced, after all it allocated has found its place.
     pub fn replaced(&self) {
-        crate::settle::settle_old(self.pool, self.lane);
-        self.lane.settle_account();
+        crate::resolve::resolve_old(self.pool, self.lane);
+        self.lane.store_block_count();
         self.lane.clear_intents();
     }
 
     /// Settles what the call had in question, its locks still held.
     pub fn lane_done(&self) {
-        crate::settle::settle(self.pool, self.lane);
-        self.lane.settle_account();
+        crate::resolve::resolve(self.pool, self.lane);
+        self.lane.store_block_count();
         self.lane.clear_intents();
     }
 }

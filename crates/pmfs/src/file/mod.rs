@@ -26,7 +26,7 @@ use crate::journal::lane::Lane;
 use crate::journal::locks::{LockSet, line_of};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::settle::intend_subtree;
+use crate::resolve::intend_subtree;
 use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves, Swing};
 use crate::tree::{Found, Tree};
@@ -125,11 +125,11 @@ impl Work<'_> {
 
     /// mtime and ctime of an overwrite: stored, not flushed (docs/adr/0034-times.md).
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn stray_times(&self) {
+    pub fn lazy_times(&self) {
         self.locks.change();
-        let noted = self.pool.note_stray(self.ino());
+        let noted = self.pool.note_lazy(self.ino());
         let pair = self.pair(self.inode.size());
-        self.pool.pm.stray_pair(noted, self.inode.off, pair);
+        self.pool.pm.lazy_pair(noted, self.inode.off, pair);
     }
 
     /// Reads the inode again after its root may have changed.

@@ -53,7 +53,7 @@ impl Work<'_> {
         if data.len() <= LOGGED_MAX {
             // Where a promise would have to be closed first, another one waits less.
             if at % 8 + data.len() as u64 <= 8
-                && self.pool.pm.owed_promise().is_none()
+                && self.pool.pm.pending_redo().is_none()
                 && let Some(off) = self.in_place(at, data.len())?
             {
                 if !planted!("bug-word-intent-missing") {
@@ -64,7 +64,7 @@ impl Work<'_> {
                 }
                 self.locks.change();
                 self.pool.pm.publish_bytes(off, data)?;
-                self.stray_times();
+                self.lazy_times();
                 self.lane.clear_intents();
                 return Ok(());
             }
@@ -124,7 +124,7 @@ impl Work<'_> {
         // Its last word has bytes behind the end, which an append stores to before it looks at what
         // is owed.
         let ends_in_word = (at + data.len() as u64).next_multiple_of(8) > self.inode.size()
-            && !planted!("bug-promise-past-end");
+            && !planted!("bug-redo-past-end");
         let mut tx = Redo::begin(self.lane, ends_in_word);
         tx.add(head_off, head);
         if let Some(off) = tail_off {
@@ -133,7 +133,7 @@ impl Work<'_> {
         if !tx.fits() {
             return Ok(false);
         }
-        self.locks.redo(tx, || self.stray_times())?;
+        self.locks.redo(tx, || self.lazy_times())?;
         Ok(true)
     }
 
@@ -183,14 +183,14 @@ impl Work<'_> {
             .publish(found.slot, Entry::leaf(off).0, durable);
         // Where the medium has failed the pointer may be as it was: both blocks stay in question.
         self.pool.pm.intact()?;
-        self.stray_times();
+        self.lazy_times();
         if planted!("bug-block-intents-closed-early") {
             self.lane.clear_intents();
         }
         if found.entry.is_leaf() {
             self.lane.keep_spare(old, purpose);
         }
-        self.lane.settle_account();
+        self.lane.store_block_count();
         self.lane.clear_intents();
         if found.level == 0 {
             // In `ordered` mode the write goes on, from the root word as it is now.
@@ -244,13 +244,13 @@ impl Work<'_> {
         for (word, entry) in (0..).zip(&new) {
             tx.set(&range, word, entry.0);
         }
-        self.stray_times();
+        self.lazy_times();
         self.locks.commit(tx);
         // Where the medium has failed the pointers may be as they were: all blocks stay in
         // question.
         self.pool.pm.intact()?;
         self.free_leaves(gone);
-        self.lane.settle_account();
+        self.lane.store_block_count();
         self.lane.clear_intents();
         Ok(true)
     }
@@ -286,7 +286,7 @@ impl Work<'_> {
     fn overwrite_range(&mut self, from: u64, to: u64, at: u64, data: &[u8]) -> Result<()> {
         let mut leaves = Replacement::of(self, at, data);
         self.swing(Class::Privileged, (from, to), &mut leaves)?;
-        self.stray_times();
+        self.lazy_times();
         self.replaced();
         Ok(())
     }
@@ -338,7 +338,7 @@ impl Work<'_> {
         match copied {
             Ok(()) => {
                 tx.commit();
-                self.stray_times();
+                self.lazy_times();
             }
             // A program's memory that is not there: what was stored is taken back, and the log
             // closed. Left open, a later recovery would copy from blocks that are somebody else's
@@ -374,11 +374,11 @@ impl Work<'_> {
             let piece = &data[done..done + len];
             if extent.written {
                 self.locks.change();
-                if let Err(error) = self.pool.pm.stray_write(extent.off + within, piece) {
+                if let Err(error) = self.pool.pm.lazy_write(extent.off + within, piece) {
                     // Of a program's memory that ends, what came before was stored, and will be
                     // seen.
                     self.pool.pm.barrier();
-                    self.stray_times();
+                    self.lazy_times();
                     return Err(error);
                 }
             } else {
@@ -397,7 +397,7 @@ impl Work<'_> {
             done += len;
         }
         self.pool.pm.barrier();
-        self.stray_times();
+        self.lazy_times();
         Ok(done)
     }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
-use crate::settle::intend_changed;
+use crate::resolve::intend_changed;
 use crate::space::alloc::Class;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
@@ -95,7 +95,7 @@ impl Work<'_> {
         self.locks.change();
         self.pool.pm.publish(swing.slot, swing.new.0, durable);
         self.reload()?;
-        self.stray_times();
+        self.lazy_times();
         self.replaced();
         Ok(())
     }

@@ -16,7 +16,7 @@ impl Work<'_> {
             let len = (extent.count * BLOCK_BYTES - within).min(to - at);
             if extent.written {
                 self.locks.change();
-                self.pool.pm.stray_zero(extent.off + within, len);
+                self.pool.pm.lazy_zero(extent.off + within, len);
             }
             at += len;
         }

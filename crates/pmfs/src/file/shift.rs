@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
 use crate::persist::Durable;
 use crate::pool::Pool;
-use crate::settle::intend_nodes;
+use crate::resolve::intend_nodes;
 use crate::space::alloc::Class;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, Swing, write_node};

@@ -71,7 +71,7 @@ impl Fs {
     }
 
     fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64> {
-        self.look(|pool| {
+        self.read_call(|pool| {
             let mut found = pool.seek(ino, offset, data);
             while let Err(error) = &found
                 && self.pages_are_back(error)

@@ -210,7 +210,7 @@ impl Fs {
 
     /// Counts a call that reads.
     #[inline]
-    pub(crate) fn look<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
+    pub(crate) fn read_call<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
         let pool = self.pool();
         let answer = call(pool);
         pool.count_read(answer.is_ok().then_some(0));

@@ -10,23 +10,23 @@ use crate::types::{Attr, DirEntry, Ino, NewNode, RenameFlags, SetAttr, StatFs, X
 impl Fs {
     /// Finds a name; "." and ".." too.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
-        self.look(|pool| pool.lookup(dir, name))
+        self.read_call(|pool| pool.lookup(dir, name))
     }
 
     /// As [`Fs::lookup`], to where the caller wants it; after an error it says nothing.
     pub fn lookup_into(&self, dir: Ino, name: &[u8], attr: &mut Attr) -> Result<()> {
-        self.look(|pool| pool.lookup_into(dir, name, attr))
+        self.read_call(|pool| pool.lookup_into(dir, name, attr))
     }
 
     /// An inode's attributes.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        self.look(|pool| pool.getattr(ino))
+        self.read_call(|pool| pool.getattr(ino))
     }
 
     /// As [`Fs::lookup`], by the number, of what was just listed in a directory. What has another
     /// name since may be an error.
     pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
-        self.look(|pool| pool.listed(dir, entry))
+        self.read_call(|pool| pool.listed(dir, entry))
     }
 
     /// Changes attributes.
@@ -122,7 +122,7 @@ impl Fs {
 
     /// A symbolic link's target.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.look(|pool| pool.readlink(ino))
+        self.read_call(|pool| pool.readlink(ino))
     }
 
     /// Shows `emit` the entries after `cookie` (0: all, "." and ".." first) until it declines one.
@@ -144,7 +144,7 @@ impl Fs {
         wants_atime: bool,
         emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        self.look(|pool| {
+        self.read_call(|pool| {
             pool.alive()?;
             list::readdir(pool, dir, cookie, wants_atime, emit)
         })
@@ -152,7 +152,7 @@ impl Fs {
 
     /// An extended attribute's value.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.look(|pool| pool.getxattr(ino, name))
+        self.read_call(|pool| pool.getxattr(ino, name))
     }
 
     /// Sets an extended attribute.
@@ -162,7 +162,7 @@ impl Fs {
 
     /// The extended attributes' names.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.look(|pool| pool.listxattr(ino))
+        self.read_call(|pool| pool.listxattr(ino))
     }
 
     /// Removes an extended attribute.
@@ -172,14 +172,14 @@ impl Fs {
 
     /// Space and inodes.
     pub fn statfs(&self) -> Result<StatFs> {
-        self.look(|pool| pool.statfs())
+        self.read_call(|pool| pool.statfs())
     }
 
     /// As [`Fs::getattr`], to where the caller wants it, which is a fifth faster; after an error it
     /// says nothing. Of a file with holes the blocks are counted once stores into them, by mappings
     /// below a mount, are written back.
     pub fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
-        self.look(|pool| pool.getattr_into(ino, attr))?;
+        self.read_call(|pool| pool.getattr_into(ino, attr))?;
         match attr.is_sparse() {
             true => self.getattr_of_sparse(ino, attr),
             false => Ok(()),

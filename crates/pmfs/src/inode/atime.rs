@@ -44,6 +44,6 @@ impl Pool {
 
     fn store_atime(&self, ino: Ino, inode: u64, now: i64) {
         let slot = InodeRaw::atime_ns.of(inode);
-        self.pm.stray_word(self.note_stray(ino), slot, now as u64);
+        self.pm.lazy_word(self.note_lazy(ino), slot, now as u64);
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) mod acl;
 pub(crate) mod atime;
 pub(crate) mod attr;
-mod strays;
+mod lazy;
 pub(crate) mod usage;
 pub(crate) mod xattr;
 

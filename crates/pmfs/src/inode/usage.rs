@@ -19,9 +19,9 @@ pub(crate) fn blocks(pool: &Pool, inode: &Inode) -> u64 {
 /// Stores an inode's count of blocks if it is another.
 pub(crate) fn correct(pool: &Pool, inode: &Inode, blocks: u64) {
     if inode.counts_blocks() && pool.pm.load(InodeRaw::inline.of(inode.off)) != blocks {
-        let noted = pool.note_stray(inode.ino);
+        let noted = pool.note_lazy(inode.ino);
         pool.pm
-            .stray_word(noted, InodeRaw::inline.of(inode.off), blocks);
+            .lazy_word(noted, InodeRaw::inline.of(inode.off), blocks);
     }
 }
 

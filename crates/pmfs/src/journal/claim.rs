@@ -6,16 +6,16 @@ use crate::share::member::Began;
 use crate::share::waits::Member;
 
 /// The end of a call's open records. Trees decide it, which this storey does not know.
-pub(crate) trait Settle: Member {
+pub(crate) trait Resolve: Member {
     /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of
     /// the inodes in them.
-    fn settle(&self, lane: &Lane<'_>);
+    fn resolve(&self, lane: &Lane<'_>);
 }
 
 /// A claimed lane with its end: records left open are settled.
 pub(crate) struct Claim<'a> {
     lane: Lane<'a>,
-    ends: &'a dyn Settle,
+    ends: &'a dyn Resolve,
     began: Began,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Claim<'a> {
     /// Claims a lane for one call.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn new<S: Settle>(pool: &'a S) -> Claim<'a> {
+    pub fn new<S: Resolve>(pool: &'a S) -> Claim<'a> {
         Claim {
             lane: Lane::claim(pool.into()),
             ends: pool,
@@ -50,9 +50,9 @@ impl Drop for Claim<'_> {
             return;
         }
         if self.lane.intent_count() > 0 {
-            self.ends.settle(&self.lane);
+            self.ends.resolve(&self.lane);
             // While the records stand, recovery would count anew.
-            self.lane.settle_account();
+            self.lane.store_block_count();
             self.lane.clear_intents();
         }
         self.lane.release();

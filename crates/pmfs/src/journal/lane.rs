@@ -111,12 +111,12 @@ impl<'a> Lane<'a> {
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim(waits: Waits<'a>) -> Lane<'a> {
-        let owed = waits.pm.owed_promise();
-        let lane = match owed {
+        let pending = waits.pm.pending_redo();
+        let lane = match pending {
             Some(entry) => Lane::claim_of(waits, entry),
             None => Lane::claim_any(waits),
         };
-        lane.take_over(owed);
+        lane.take_over(pending);
         lane
     }
 
@@ -275,9 +275,9 @@ impl<'a> Lane<'a> {
     /// transaction before theirs done, and the barrier behind them makes durable what that one
     /// promised.
     #[inline]
-    pub fn pay_by_entries(&self) {
+    pub fn complete_by_entries(&self) {
         let log = self.log..self.log + self.waits.geometry.lane_bytes;
-        self.waits.pm.forgive(|line| log.contains(&line));
+        self.waits.pm.drop_if_complete(|line| log.contains(&line));
     }
 
     /// Where its last entry is; `None` if it has none.
@@ -355,7 +355,7 @@ impl<'a> Lane<'a> {
     /// Blocks gained and lost are nobody's again.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_done(&self) {
-        self.settle_account();
+        self.store_block_count();
         self.accounted.set(0);
     }
 
@@ -378,14 +378,14 @@ impl<'a> Lane<'a> {
 
     /// Stores the inode's count of blocks, unflushed: it is no promise, and recovery counts anew.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn settle_account(&self) {
+    pub fn store_block_count(&self) {
         let gained = self.gained.replace(0);
         let off = self.accounted.get();
         if gained != 0 && off != 0 {
             let slot = InodeRaw::inline.of(off);
             let blocks = self.waits.pm.load(slot).saturating_add_signed(gained);
-            let noted = self.waits.note_stray(self.working());
-            self.waits.pm.stray_word(noted, slot, blocks);
+            let noted = self.waits.note_lazy(self.working());
+            self.waits.pm.lazy_word(noted, slot, blocks);
         }
     }
 
@@ -467,7 +467,7 @@ impl<'a> Lane<'a> {
                 _ => run.block >= blocks.start && run.block + run.count <= blocks.end,
             };
             if !possible {
-                self.settle(record);
+                self.strike_out(record);
             }
         }
     }
@@ -504,7 +504,7 @@ impl<'a> Lane<'a> {
 
     /// Marks a record as done with.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn settle(&self, record: u64) {
+    pub fn strike_out(&self, record: u64) {
         self.waits.pm.runtime().store(self.record_off(record), 0);
     }
 

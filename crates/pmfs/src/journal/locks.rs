@@ -7,9 +7,9 @@
 
 use crate::error::Result;
 use crate::journal::claim::may_go;
-use crate::journal::debt::Debt;
+use crate::journal::committed_redo;
 use crate::journal::lane::Lane;
-use crate::journal::promise;
+use crate::journal::pending::PendingCommit;
 use crate::journal::redo::Redo;
 use crate::journal::transaction::Sealed;
 use crate::share::member::{Began, Share};
@@ -31,7 +31,7 @@ pub(crate) struct LockSet<'a> {
     count: usize,
     changing: Cell<bool>,
     /// Debts that stood there, and are this call's to pay.
-    met: Cell<bool>,
+    adopted: Cell<bool>,
     /// Nothing is stored below them: debts are left as they are.
     reads: bool,
     began: Began,
@@ -43,7 +43,7 @@ impl<'a> LockSet<'a> {
     pub fn take(waits: impl Into<Waits<'a>>, inos: &[Ino]) -> LockSet<'a> {
         let locks = LockSet::acquire(waits.into(), inos, false);
         for &line in &locks.lines[..locks.count] {
-            locks.meet(line);
+            locks.adopt_pending(line);
         }
         locks
     }
@@ -70,7 +70,7 @@ impl<'a> LockSet<'a> {
             lines,
             count,
             changing: Cell::new(false),
-            met: Cell::new(false),
+            adopted: Cell::new(false),
             reads,
             began: Began::now(),
         }
@@ -87,8 +87,10 @@ impl<'a> LockSet<'a> {
         if self.count == LOCKS_MAX || !owner::try_acquire(self.waits.share, line) {
             return false;
         }
-        let debt = Debt::load(self.waits.share, LockRaw::debt.of(line));
-        if debt.is_some_and(|debt| debt.is_promise() && !debt.is_paid(self.waits.share)) {
+        let pending = PendingCommit::load(self.waits.share, LockRaw::pending_commit.of(line));
+        if pending
+            .is_some_and(|pending| pending.is_redo() && !pending.is_complete(self.waits.share))
+        {
             // It would take another lane to pay that, and this call has one.
             owner::release(self.waits.share, line);
             return false;
@@ -98,44 +100,45 @@ impl<'a> LockSet<'a> {
         if self.changing.get() {
             self.bump(line);
         }
-        self.meet(line);
+        self.adopt_pending(line);
         true
     }
 
     /// This thread owes what the line's lock says.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    fn meet(&self, line: u64) {
-        let Some(debt) = Debt::load(self.waits.share, LockRaw::debt.of(line)) else {
+    fn adopt_pending(&self, line: u64) {
+        let Some(pending) = PendingCommit::load(self.waits.share, LockRaw::pending_commit.of(line))
+        else {
             return;
         };
-        self.met.set(true);
-        if debt.is_paid(self.waits.share) || planted!("bug-debt-unpaid") {
+        self.adopted.set(true);
+        if pending.is_complete(self.waits.share) || planted!("bug-pending-not-completed") {
             return;
         }
-        let entry = debt.line(self.waits.share);
-        if !debt.is_promise() {
-            self.waits.share.pm.owe(entry);
-        } else if self.count > 1 || !self.waits.share.pm.owe_promise(entry) {
-            promise::close_at(self.waits, entry);
+        let entry = pending.line(self.waits.share);
+        if !pending.is_redo() {
+            self.waits.share.pm.defer(entry);
+        } else if self.count > 1 || !self.waits.share.pm.defer_redo(entry) {
+            committed_redo::close_at(self.waits, entry);
         }
     }
 
     /// What was met is durable, by a call that has no lane.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn settle(&self) {
-        match self.waits.share.pm.owed_promise() {
-            Some(_) => self.settle_in_lane(),
-            None => self.waits.share.pm.settle_met(),
+    pub fn drain(&self) {
+        match self.waits.share.pm.pending_redo() {
+            Some(_) => self.drain_in_lane(),
+            None => self.waits.share.pm.drain_from_locks(),
         }
     }
 
     /// A promise is closed by who has its lane.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
-    fn settle_in_lane(&self) {
+    fn drain_in_lane(&self) {
         let lane = Lane::claim(self.waits);
-        self.waits.share.pm.settle_met();
+        self.waits.share.pm.drain_from_locks();
         if may_go(&lane) {
             lane.give_back();
         }
@@ -146,7 +149,7 @@ impl<'a> LockSet<'a> {
     /// no word of it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn commit(&self, tx: Sealed<'_>) {
-        self.leave(tx.prove());
+        self.leave_pending(tx.commit_by_checksum());
     }
 
     /// Changes bytes in place by a log of the new ones, which is durable on return. As
@@ -158,20 +161,20 @@ impl<'a> LockSet<'a> {
     pub fn redo(&self, tx: Redo<'_>, behind: impl FnOnce()) -> Result<()> {
         // Before it is promised, for recovery may keep the promise.
         self.change();
-        let debt = tx.seal()?.apply();
+        let pending = tx.seal()?.apply();
         behind();
-        self.leave(debt);
+        self.leave_pending(pending);
         Ok(())
     }
 
     /// These locks have the debt.
     #[cfg_attr(feature = "record", track_caller)]
-    fn leave(&self, debt: Option<Debt>) {
-        let Some(debt) = debt else {
+    fn leave_pending(&self, pending: Option<PendingCommit>) {
+        let Some(pending) = pending else {
             return;
         };
-        self.met.set(false);
-        if planted!("bug-debt-forgotten") {
+        self.adopted.set(false);
+        if planted!("bug-pending-forgotten") {
             return;
         }
         for &line in &self.lines[..self.count] {
@@ -179,25 +182,25 @@ impl<'a> LockSet<'a> {
                 .share
                 .pm
                 .runtime()
-                .store(LockRaw::debt.of(line), debt.word());
+                .store(LockRaw::pending_commit.of(line), pending.word());
         }
-        let entry = debt.line(self.waits.share);
-        match debt.is_promise() {
-            true => self.waits.share.pm.owe_own_promise(entry),
-            false => self.waits.share.pm.owe_own(entry),
+        let entry = pending.line(self.waits.share);
+        match pending.is_redo() {
+            true => self.waits.share.pm.defer_own_redo(entry),
+            false => self.waits.share.pm.defer_own(entry),
         }
     }
 
     /// Debts that were met are paid.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
-    fn clear_debts(&self) {
+    fn clear_pending(&self) {
         for &line in &self.lines[..self.count] {
             self.waits
                 .share
                 .pm
                 .runtime()
-                .store(LockRaw::debt.of(line), 0);
+                .store(LockRaw::pending_commit.of(line), 0);
         }
     }
 
@@ -233,12 +236,12 @@ impl<'a> LockSet<'a> {
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
         // What was met and not paid is the locks' again, and so is what this call owes itself.
-        let paid = !self.reads && !self.waits.share.pm.leave_owed();
+        let complete = !self.reads && !self.waits.share.pm.leave_pending();
         if self.waits.share.gives_up(self.began) {
             return;
         }
-        if self.met.get() && paid {
-            self.clear_debts();
+        if self.adopted.get() && complete {
+            self.clear_pending();
         }
         for &line in self.lines[..self.count].iter().rev() {
             if self.changing.get() {
@@ -253,16 +256,16 @@ impl Drop for LockSet<'_> {
 /// is gone, by somebody who does not have the line. Those who owe it had it before that place could
 /// be had.
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn settle_place(share: &Share, ino: Ino) {
-    let debt = Debt::load(share, LockRaw::debt.of(line_of(share, ino)));
+pub(crate) fn drain_place(share: &Share, ino: Ino) {
+    let pending = PendingCommit::load(share, LockRaw::pending_commit.of(line_of(share, ino)));
     // No promise speaks of an inode.
-    if let Some(debt) = debt
-        && !debt.is_promise()
-        && !debt.is_paid(share)
-        && !planted!("bug-place-unsettled")
+    if let Some(pending) = pending
+        && !pending.is_redo()
+        && !pending.is_complete(share)
+        && !planted!("bug-place-not-drained")
     {
-        share.pm.owe(debt.line(share));
-        share.pm.settle_met();
+        share.pm.defer(pending.line(share));
+        share.pm.drain_from_locks();
     }
 }
 
@@ -285,7 +288,7 @@ pub(crate) fn read<'a, T>(
 ) -> Result<T> {
     let waits = waits.into();
     let line = line_of(&waits, ino);
-    look(waits.share, line, || read_lock(waits, ino), body).expect("a lock ends it")
+    read_optimistically(waits.share, line, || read_lock(waits, ino), body).expect("a lock ends it")
 }
 
 /// As [`read`], but gives up after those tries: for a `body` that may take locks itself.
@@ -296,7 +299,7 @@ pub(crate) fn read_unlocked<'a, T>(
     body: impl FnMut() -> Result<T>,
 ) -> Option<Result<T>> {
     let share = waits.into().share;
-    look(share, line_of(share, ino), || None, body)
+    read_optimistically(share, line_of(share, ino), || None, body)
 }
 
 /// As [`read`], and `body` is told the inode's line.
@@ -308,7 +311,8 @@ pub(crate) fn read_line<'a, T>(
 ) -> Result<T> {
     let waits = waits.into();
     let line = line_of(&waits, ino);
-    look(waits.share, line, || read_lock(waits, ino), || body(line)).expect("a lock ends it")
+    read_optimistically(waits.share, line, || read_lock(waits, ino), || body(line))
+        .expect("a lock ends it")
 }
 
 /// One try at a read without a lock, for a reader that begins another one itself.
@@ -345,7 +349,7 @@ impl<'a> Glimpse<'a> {
 /// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all
 /// of a read can be one function.
 #[inline(always)]
-fn look<'a, T>(
+fn read_optimistically<'a, T>(
     share: &'a Share,
     line: u64,
     lock: impl Fn() -> Option<LockSet<'a>>,

@@ -54,13 +54,13 @@
 //! ```
 
 mod change;
+mod checksum;
 pub(crate) mod claim;
-pub(crate) mod debt;
+pub(crate) mod committed_redo;
 pub(crate) mod lane;
 pub(crate) mod locks;
 pub(crate) mod log_entry;
-pub(crate) mod promise;
-mod proof;
+pub(crate) mod pending;
 pub(crate) mod redo;
 pub(crate) mod scan;
 mod transaction;

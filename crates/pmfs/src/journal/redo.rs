@@ -10,9 +10,9 @@
 //! a promise of words that it is to change goes on in that lane.
 
 use crate::error::Result;
-use crate::journal::debt::Debt;
+use crate::journal::committed_redo;
 use crate::journal::lane::Lane;
-use crate::journal::promise;
+use crate::journal::pending::PendingCommit;
 use crate::persist::Pm;
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
@@ -61,7 +61,7 @@ impl<'a> Redo<'a> {
 
     /// Whether its log is short enough for its lane.
     pub fn fits(&self) -> bool {
-        self.count <= promise::entries_max(self.lane.log().1)
+        self.count <= committed_redo::entries_max(self.lane.log().1)
     }
 
     /// Writes the entries and waits until they are durable. Readers wait from before this on:
@@ -71,7 +71,7 @@ impl<'a> Redo<'a> {
     /// [`crate::Error::Medium`]: what is to change can't be read. The log is closed, and nothing is
     /// promised.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn seal(self) -> Result<Promised<'a>> {
+    pub fn seal(self) -> Result<CommittedRedo<'a>> {
         let mem = self.pm.mapping();
         let id = self.lane.next_id();
         let log = Log {
@@ -81,16 +81,16 @@ impl<'a> Redo<'a> {
         };
         let written = self.write(id);
         pmem::counters::add_logged(64 * self.count);
-        self.lane.pay_by_entries();
-        self.pm.flush_owed();
-        if let Err(error) = written.and_then(|()| self.look()) {
+        self.lane.complete_by_entries();
+        self.pm.flush_pending();
+        if let Err(error) = written.and_then(|()| self.prefetch()) {
             log.close(KIND_ABORT);
             return Err(error);
         }
         if !planted!("bug-redo-unfenced") {
             mem.fence();
         }
-        Ok(Promised {
+        Ok(CommittedRedo {
             log,
             ranges: self.ranges,
             closes: self.closes,
@@ -145,7 +145,7 @@ impl<'a> Redo<'a> {
     /// Memory that fails shows it here, where nothing is promised yet; else its lines come nearer
     /// while the log is on its way.
     #[inline]
-    fn look(&self) -> Result<()> {
+    fn prefetch(&self) -> Result<()> {
         for &(off, bytes) in &self.ranges {
             let end = off + bytes.len() as u64;
             for line in (off & !63..end).step_by(64) {
@@ -230,17 +230,17 @@ impl Log<'_> {
 }
 
 /// A change whose log is durable: it is to be made.
-pub(crate) struct Promised<'a> {
+pub(crate) struct CommittedRedo<'a> {
     log: Log<'a>,
     ranges: Ranges<'a>,
     closes: bool,
 }
 
-impl Promised<'_> {
+impl CommittedRedo<'_> {
     /// Makes the change, durable when the lane's next barrier is. `None`: nothing is owed.
-    #[must_use = "what is owed must be paid before these words change again"]
+    #[must_use = "a pending commit is to be complete before these words change again"]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn apply(self) -> Option<Debt> {
+    pub fn apply(self) -> Option<PendingCommit> {
         let Log { pm, lane, id } = self.log;
         let mem = pm.mapping();
         if mem.failed().is_some() {
@@ -257,9 +257,9 @@ impl Promised<'_> {
             return None;
         }
         let last = lane.last_entry().expect("the log just written");
-        let debt = Debt::promised(lane.number_of(last), id);
-        let debt = debt.filter(|_| !self.closes);
-        let Some(debt) = debt else {
+        let pending = PendingCommit::of_redo(lane.number_of(last), id);
+        let pending = pending.filter(|_| !self.closes);
+        let Some(pending) = pending else {
             for &(off, bytes) in &self.ranges {
                 mem.flush(off, bytes.len() as u64);
             }
@@ -271,7 +271,7 @@ impl Promised<'_> {
         for (range, (off, bytes)) in ranges.iter_mut().zip(&self.ranges) {
             *range = (*off, bytes.len() as u64);
         }
-        promise::note_own(lane.share(), debt, ranges);
-        Some(debt)
+        committed_redo::note_own(lane.share(), pending, ranges);
+        Some(pending)
     }
 }

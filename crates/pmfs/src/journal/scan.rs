@@ -2,12 +2,12 @@
 //! (docs/adr/0019-log-validity.md).
 
 use crate::error::Result;
+use crate::journal::checksum::CommitChecksum;
 use crate::journal::log_entry::{Header, LogEntry};
-use crate::journal::proof::Proof;
 use crate::medium::store::Store;
 use crate::persist::Pm;
 use pmfs_format::LogEntryRaw;
-use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_PROOF, KIND_REDO};
+use pmfs_format::journal::{KIND_ABORT, KIND_CHECKSUM, KIND_COMMIT, KIND_REDO};
 use std::collections::BTreeMap;
 
 /// What a lane's log says.
@@ -23,7 +23,7 @@ pub(crate) struct Scan {
     /// Where its closing entry is.
     pub(super) closing: Option<u64>,
     /// Where a proof is, which closes it if it holds.
-    pub(super) proof: Option<u64>,
+    pub(super) checksum: Option<u64>,
     /// Its entries are of new words.
     pub redo: bool,
     /// And these are all there.
@@ -42,7 +42,7 @@ pub(super) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
         open: Vec::new(),
         before: Vec::new(),
         closing: None,
-        proof: None,
+        checksum: None,
         redo: false,
         last: false,
     };
@@ -56,7 +56,7 @@ pub(super) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
         let header = Header::read(pm, entry);
         match header.kind() {
             KIND_COMMIT | KIND_ABORT => scan.closing = Some(entry),
-            KIND_PROOF => scan.proof = Some(entry),
+            KIND_CHECKSUM => scan.checksum = Some(entry),
             kind => {
                 scan.redo |= kind == KIND_REDO;
                 scan.last |= header.is_last_of_new();
@@ -73,14 +73,14 @@ pub(super) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
         let whole = (0..).zip(&places).all(|(at, &(place, _))| at == place);
         scan.last &= whole || planted!("bug-redo-with-gaps");
         scan.open = places.into_iter().map(|(_, off)| off).collect();
-        scan.before = promised_before(pm, log, &ids, id);
+        scan.before = redo_before(pm, log, &ids, id);
     }
     scan
 }
 
 /// The entries of the transaction before `id` by place, if that is one of new words, all of them
 /// there and not closed.
-fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
+fn redo_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
     let before = ids.iter().copied().filter(|&found| found < id).max();
     let its = (log..).step_by(64).zip(ids);
     let its = its.filter(|&(_, &found)| found != 0 && Some(found) == before);
@@ -92,7 +92,7 @@ fn promised_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
     let ended = entries
         .last()
         .is_some_and(|(header, _)| header.is_last_of_new());
-    match whole && ended && !planted!("bug-promise-before-forgotten") {
+    match whole && ended && !planted!("bug-redo-before-forgotten") {
         true => entries.into_iter().map(|(_, off)| off).collect(),
         false => Vec::new(),
     }
@@ -107,7 +107,7 @@ impl Scan {
 
     /// Whether the last transaction is not closed and has been made all the same: recovery makes it
     /// again.
-    pub fn is_promised(&self) -> bool {
+    pub fn is_committed_redo(&self) -> bool {
         self.redo && self.last && !self.open.is_empty()
     }
 
@@ -117,7 +117,7 @@ impl Scan {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.
-    pub fn promised_words(&self, store: &Store) -> Result<BTreeMap<u64, u64>> {
+    pub fn redo_words(&self, store: &Store) -> Result<BTreeMap<u64, u64>> {
         let last: &[u64] = if self.last { &self.open } else { &[] };
         let mut words = BTreeMap::new();
         for &entry in self.before.iter().chain(last) {
@@ -133,11 +133,11 @@ impl Scan {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.
-    pub fn is_proven(&self, store: &Store) -> Result<bool> {
-        let Some(proof) = self.proof.filter(|_| !self.open.is_empty()) else {
+    pub fn checksum_matches(&self, store: &Store) -> Result<bool> {
+        let Some(checksum) = self.checksum.filter(|_| !self.open.is_empty()) else {
             return Ok(false);
         };
-        let mut found = Proof::default();
+        let mut found = CommitChecksum::default();
         for &entry in &self.open {
             let entry = LogEntry::read(store, entry)?;
             if entry.saved().is_some() {
@@ -148,7 +148,7 @@ impl Scan {
                 words.for_each(|word| found.add(store.pm.load(word)));
             }
         }
-        let holds = store.pm.read::<2>(LogEntryRaw::old.of(proof)) == found.words();
-        Ok(holds || planted!("bug-proof-not-compared"))
+        let holds = store.pm.read::<2>(LogEntryRaw::old.of(checksum)) == found.words();
+        Ok(holds || planted!("bug-checksum-not-compared"))
     }
 }

@@ -9,14 +9,14 @@
 //! written back with them, and recovery compares. What it answers has to be durable before any of
 //! these words changes again ([`Debt`]).
 
-use crate::journal::debt::Debt;
+use crate::journal::checksum::CommitChecksum;
 use crate::journal::lane::Lane;
 use crate::journal::log_entry::{Header, WORDS};
-use crate::journal::proof::Proof;
+use crate::journal::pending::PendingCommit;
 use crate::persist::{Durable, Pm};
 use arrayvec::ArrayVec;
 use pmfs_format::journal::{
-    ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_SHIFT, KIND_UNDO,
+    ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_CHECKSUM, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO,
     KIND_UNDOS,
 };
 
@@ -166,8 +166,8 @@ impl<'a> Transaction<'a> {
             }
         }
         drop(window);
-        self.lane.pay_by_entries();
-        self.pm.flush_owed();
+        self.lane.complete_by_entries();
+        self.pm.flush_pending();
         pmem::counters::add_logged(64 * (self.left.len() as u64 + 1));
         if !planted!("bug-seal-unfenced") {
             mem.fence();
@@ -318,25 +318,25 @@ impl Sealed<'_> {
     /// owed.
     ///
     /// [`LockSet::commit`]: crate::journal::locks::LockSet::commit
-    #[must_use = "what is owed must be paid before these words change again"]
+    #[must_use = "a pending commit is to be complete before these words change again"]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn prove(mut self) -> Option<Debt> {
+    pub(crate) fn commit_by_checksum(mut self) -> Option<PendingCommit> {
         let mem = self.pm.mapping();
-        let mut proof = Proof::default();
+        let mut checksum = CommitChecksum::default();
         for off in self.ranges.iter().flat_map(|range| range.words()) {
-            proof.add(mem.load_cached(off));
+            checksum.add(mem.load_cached(off));
         }
         let failed = mem.failed().is_some();
         if self.void || failed || self.ranges.iter().any(|range| range.kind() == KIND_DATA) {
             self.commit();
             return None;
         }
-        let [low, high] = proof.words();
+        let [low, high] = checksum.words();
         let at = self.lane.next_entry();
         let window = mem.window();
         let kind = match planted!("bug-closed-before-stores") {
             true => KIND_COMMIT,
-            false => KIND_PROOF,
+            false => KIND_CHECKSUM,
         };
         mem.write(at, &[kind << KIND_SHIFT, low, high, 0, 0, 0, 0, self.id]);
         if !planted!("bug-close-unflushed") {
@@ -354,12 +354,12 @@ impl Sealed<'_> {
         let window = mem.window();
         mem.store(at, KIND_COMMIT << KIND_SHIFT);
         drop(window);
-        let debt = Debt::new(self.lane.number_of(at), self.id);
-        if debt.is_none() {
+        let pending = PendingCommit::new(self.lane.number_of(at), self.id);
+        if pending.is_none() {
             mem.flush(at, 64);
             mem.fence();
         }
-        debt
+        pending
     }
 }
 

@@ -39,8 +39,8 @@ pub(crate) fn undo(
         // or was lost with the power.
         restore.flush(closing, 64);
         restore.barrier();
-    } else if scan.is_proven(store)? {
-        confirm(store, scan, &restore)?;
+    } else if scan.checksum_matches(store)? {
+        make_commit(store, scan, &restore)?;
     } else if !scan.open.is_empty() {
         for &entry in scan.before.iter().chain(&scan.open) {
             LogEntry::read(store, entry)?;
@@ -60,7 +60,7 @@ pub(crate) fn undo(
                 scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
                 restore.barrier();
             }
-            for (off, word) in scan.promised_words(store)? {
+            for (off, word) in scan.redo_words(store)? {
                 restore.words(off, &[word]);
             }
         }
@@ -83,16 +83,16 @@ pub(crate) fn undo(
 }
 
 /// Makes a transaction that a proof shows to be done a closed one, durably.
-fn confirm(store: &Store, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
+fn make_commit(store: &Store, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
     // Of one that was killed the words may be seen, and not be durable yet.
     for &entry in &scan.open {
         for (off, old) in LogEntry::read(store, entry)?.ranges() {
-            if !planted!("bug-proven-unflushed") {
+            if !planted!("bug-checksum-unflushed") {
                 restore.flush(off, old.len() as u64 * 8);
             }
         }
     }
     restore.barrier();
-    restore.confirm(scan.proof.expect("a proof holds"));
+    restore.make_commit(scan.checksum.expect("a checksum holds"));
     Ok(())
 }

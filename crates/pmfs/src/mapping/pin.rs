@@ -65,7 +65,7 @@ impl Pool {
         self.inode_off(ino)?;
         let locks = LockSet::take(self, &[ino]);
         // Programs store to what it covers by themselves.
-        locks.settle();
+        locks.drain();
         Inode::live(self, ino)?.require_file()?;
         let line = locks.first();
         self.pages_beside_pin(line, ino, writes)?;
@@ -123,7 +123,7 @@ impl Pool {
         self.inode_off(ino)?;
         let locks = LockSet::take(self, &[ino]);
         // Programs store to what it covers by themselves.
-        locks.settle();
+        locks.drain();
         Inode::live(self, ino)?.require_file()?;
         let line = locks.first();
         self.pages_beside_pin(line, ino, false)?;
@@ -213,7 +213,7 @@ impl Pool {
                 }
             }
             self.pm.barrier();
-            work.stray_times();
+            work.lazy_times();
             Ok(())
         })
     }

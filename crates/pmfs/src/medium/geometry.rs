@@ -66,7 +66,7 @@ pub(crate) struct Geometry {
     pub annex_roots: u64,
     pub block_map: BitmapPlace,
     pub inode_map: BitmapPlace,
-    pub strays: u64,
+    pub lazy: u64,
     pub runtime: std::ops::Range<u64>,
     pub journal: u64,
 }
@@ -202,7 +202,7 @@ impl Geometry {
         };
         let block_map = bitmap(sizing.blocks);
         let inode_map = bitmap(sizing.inodes);
-        let strays = regions.take(inode_map.group_count() * 8);
+        let lazy = regions.take(inode_map.group_count() * 8);
         let end = regions.at.next_multiple_of(BLOCK_BYTES);
         Geometry {
             blocks: sizing.blocks,
@@ -230,7 +230,7 @@ impl Geometry {
             annex_roots,
             block_map,
             inode_map,
-            strays,
+            lazy: lazy,
             runtime: start..end,
             journal: end,
         }

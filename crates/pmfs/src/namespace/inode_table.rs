@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode, PER_BLOCK};
 use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::journal::locks::settle_place;
+use crate::journal::locks::drain_place;
 use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::share::header::grow_word;
@@ -22,7 +22,7 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 /// `NoInodes`, `NoSpace`.
 pub(crate) fn new_ino(pool: &Pool, lane: &Lane<'_>) -> Result<(Ino, u64)> {
     let ino = pool.alloc_ino(lane)?;
-    settle_place(pool, ino);
+    drain_place(pool, ino);
     match pool.inode_off(ino) {
         Ok(off) => {
             if !planted!("bug-growth-not-awaited") {
@@ -86,7 +86,7 @@ pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     let swing = edit.build(&mut fresh, &table, &mut TableBlock { pool, lane })?;
     if planted!("bug-table-pointer-unflushed") {
         pool.pm
-            .stray_word(pool.note_stray(TABLE_INO), swing.slot, swing.new.0);
+            .lazy_word(pool.note_lazy(TABLE_INO), swing.slot, swing.new.0);
         return Ok(());
     }
     let durable = if planted!("bug-table-block-unfenced") {

@@ -11,7 +11,7 @@ use crate::journal::claim::Claim;
 use crate::journal::locks::LockSet;
 use crate::namespace::planted;
 use crate::pool::Pool;
-use crate::settle::intend_reclaim;
+use crate::resolve::intend_reclaim;
 use crate::types::Ino;
 
 /// Which of the two.

@@ -12,7 +12,7 @@ use crate::journal::{Change, Logged, Sealed, Transaction};
 use crate::namespace::planted;
 use crate::persist::FreshSet;
 use crate::pool::Pool;
-use crate::settle::intend_reclaim;
+use crate::resolve::intend_reclaim;
 use crate::share::header::rename_word;
 use crate::share::owner::Held;
 use crate::types::{Ino, RenameFlags};

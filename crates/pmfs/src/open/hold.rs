@@ -5,7 +5,7 @@ use crate::inode::Inode;
 use crate::journal::claim::Claim;
 use crate::journal::locks::LockSet;
 use crate::pool::Pool;
-use crate::settle::intend_reclaim;
+use crate::resolve::intend_reclaim;
 use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::Thing;
 use crate::types::{Attr, Ino};

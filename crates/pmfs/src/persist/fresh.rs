@@ -45,11 +45,11 @@ impl<'a> FreshSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(self) -> Durable {
-        super::owed::flush(self.mem);
+        super::pending::flush(self.mem);
         if !planted!("bug-published-before-durable") {
             self.mem.fence();
         }
-        super::owed::close(self.mem);
+        super::pending::close(self.mem);
         Durable(())
     }
 

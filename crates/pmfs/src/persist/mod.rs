@@ -34,19 +34,19 @@
 
 pub(crate) mod annexes;
 mod fresh;
-mod owed;
+mod lazy;
+mod pending;
 mod restore;
 mod runtime;
-mod strays;
 
 use crate::error::{Error, Result};
 use annexes::Annexes;
 pub use fresh::{Durable, Fresh, FreshSet};
-pub(crate) use owed::promised_ranges;
+pub use lazy::Noted;
+pub(crate) use pending::committed_redo_ranges;
 use pmem::Pmem;
 pub(crate) use restore::Restore;
 pub use runtime::Runtime;
-pub use strays::Noted;
 
 /// The pool, readable. See the module's documentation for how it is written.
 pub struct Pm {
@@ -211,8 +211,8 @@ impl Pm {
     /// What this thread owes is flushed, for the fence that follows.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn flush_owed(&self) {
-        owed::flush(&self.mem);
+    pub(crate) fn flush_pending(&self) {
+        pending::flush(&self.mem);
     }
 
     /// Fails once the medium has failed under a load or store.
@@ -259,7 +259,7 @@ impl Pm {
             // What the word would expose may be lost.
             return;
         }
-        self.settle_for_pointer();
+        self.drain_for_pointer();
         let _window = self.mem.window();
         self.mem.store(slot, word);
         if !planted!("bug-publish-unflushed") {
@@ -272,7 +272,7 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden(&self, slot: u64, word: u64) {
-        self.settle_for_pointer();
+        self.drain_for_pointer();
         let _window = self.mem.window();
         self.mem.store(slot, word);
         if !planted!("bug-hidden-pointer-unflushed") {
@@ -284,7 +284,7 @@ impl Pm {
     /// flushed once.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden_run(&self, slot: u64, words: impl ExactSizeIterator<Item = u64>) {
-        self.settle_for_pointer();
+        self.drain_for_pointer();
         let bytes = words.len() as u64 * 8;
         let _window = self.mem.window();
         for (off, word) in (slot..).step_by(8).zip(words) {
@@ -307,7 +307,7 @@ impl Pm {
         let mut word = [0; 8];
         self.copy_out(slot, &mut word)?;
         word[at..at + bytes.len()].copy_from_slice(bytes);
-        self.settle();
+        self.drain();
         let window = self.mem.window();
         self.mem.store(slot, u64::from_le_bytes(word));
         if !planted!("bug-word-unflushed") {
@@ -325,7 +325,7 @@ impl Pm {
         if self.mem.failed().is_some() {
             return;
         }
-        self.settle_for_pointer();
+        self.drain_for_pointer();
         let window = self.mem.window();
         let early = planted!("bug-size-flushed-first");
         if early {
@@ -349,8 +349,8 @@ impl Pm {
     /// (docs/adr/0034-times.md). It is not flushed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn stray_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {
-        self.settle_for_pointer();
+    pub fn lazy_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {
+        self.drain_for_pointer();
         let _window = self.mem.window();
         self.mem.store_pair(slot, pair);
     }
@@ -359,7 +359,7 @@ impl Pm {
     /// of these, so nothing has to be settled.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn stray_word(&self, _noted: Noted, slot: u64, word: u64) {
+    pub fn lazy_word(&self, _noted: Noted, slot: u64, word: u64) {
         let _window = self.mem.window();
         self.mem.store(slot, word);
     }
@@ -371,8 +371,8 @@ impl Pm {
     /// [`Error::Medium`] where the medium fails.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn stray_write(&self, off: u64, bytes: &[u8]) -> Result<()> {
-        self.settle();
+    pub fn lazy_write(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        self.drain();
         let _window = self.mem.window();
         self.mem.fence_stores();
         self.mem
@@ -382,8 +382,8 @@ impl Pm {
 
     /// Way 4: as [`Pm::stray_write`], zeros.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn stray_zero(&self, off: u64, len: u64) {
-        self.settle();
+    pub fn lazy_zero(&self, off: u64, len: u64) {
+        self.drain();
         let _window = self.mem.window();
         self.mem.fence_stores();
         self.mem.zero_nt(off, len);
@@ -400,9 +400,9 @@ impl Pm {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(&self) {
-        owed::flush(&self.mem);
+        pending::flush(&self.mem);
         self.mem.fence();
-        owed::close(&self.mem);
+        pending::close(&self.mem);
     }
 }
 

@@ -75,8 +75,8 @@ impl<'a> Restore<'a> {
     /// Makes a proof that holds a commit, which stays one whatever becomes of the words it spoke
     /// of; durable on return.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn confirm(&self, proof: u64) {
-        self.commit(proof);
+    pub fn make_commit(&self, checksum: u64) {
+        self.commit(checksum);
         self.barrier();
     }
 
@@ -85,7 +85,7 @@ impl<'a> Restore<'a> {
     pub fn commit(&self, last: u64) {
         let _window = self.pm.mem.window();
         self.pm.mem.store(last, KIND_COMMIT << KIND_SHIFT);
-        if !planted!("bug-confirmed-unflushed") {
+        if !planted!("bug-checksum-commit-unflushed") {
             self.pm.mem.flush(last, 64);
         }
     }

@@ -73,35 +73,35 @@ bugs! {
         "recovery makes a change of which entries are missing";
     Reopen "bug-redone-unflushed", "redo: flush of what was stored in place",
         "a log is given up while what it promised is not durable";
-    OneCall "bug-promise-closed-early", "promise: fence before the closing entry",
+    OneCall "bug-redo-closed-early", "promise: fence before the closing entry",
         "a log is given up while what it promised is not durable";
-    OneCall "bug-promise-closed-unflushed", "promise: flush of the closing entry",
+    OneCall "bug-redo-closed-unflushed", "promise: flush of the closing entry",
         "recovery makes a promise again after its words have changed";
-    Sequence "bug-promise-of-others-unflushed", "promise: flush by a thread that did not make it",
+    Sequence "bug-redo-of-others-unflushed", "promise: flush by a thread that did not make it",
         "a log is given up while what another thread stored by it is not durable";
-    OneCall "bug-promise-before-forgotten", "promise: of the transaction before the last one",
+    OneCall "bug-redo-before-forgotten", "promise: of the transaction before the last one",
         "what a change stored is not durable, and the next one's log hides its own";
-    OneCall "bug-promise-past-end", "promise: closed if its last word is the file's",
+    OneCall "bug-redo-past-end", "promise: closed if its last word is the file's",
         "recovery makes a promise again over what was appended behind it";
-    Pair "bug-promise-paid-early", "promise: debt that is paid two transactions later",
+    Pair "bug-redo-completed-early", "promise: pending that is paid two transactions later",
         "words change while recovery may make an old promise again";
-    OneCall "bug-proof-not-compared", "proof: compared",
+    OneCall "bug-checksum-not-compared", "proof: compared",
         "a transaction counts as done though what it changed is not durable";
-    Kill "bug-proven-unflushed", "proof that holds: what a dead thread stored",
+    Kill "bug-checksum-unflushed", "proof that holds: what a dead thread stored",
         "a transaction counts as done by words that are seen and not durable";
-    Recovery "bug-confirmed-unflushed", "proof that holds: made a commit durably",
+    Recovery "bug-checksum-commit-unflushed", "proof that holds: made a commit durably",
         "a finished transaction is undone after what was done since";
     Reopen "bug-closings-unflushed", "clean close: closing entries",
         "a pool is clean while a transaction is closed by its proof alone";
-    OneCall "bug-debt-forgotten", "debt: left with the locks",
+    OneCall "bug-pending-forgotten", "pending: left with the locks",
         "a proof fails because somebody has changed the words it spoke of";
-    OneCall "bug-debt-unpaid", "debt: met with the lock",
+    OneCall "bug-pending-not-completed", "pending: met with the lock",
         "who takes a lock changes words that a proof speaks of";
-    OneCall "bug-debt-unflushed", "debt: flush",
-        "the closing entry that a debt names is not written back";
-    OneCall "bug-debt-unfenced", "debt: fence before a store in place",
+    OneCall "bug-pending-unflushed", "pending: flush",
+        "the closing entry that a pending names is not written back";
+    OneCall "bug-pending-unfenced", "pending: fence before a store in place",
         "words that a proof speaks of change before its transaction is closed durably";
-    OneCall "bug-place-unsettled", "debt: an inode's place that is given out anew",
+    OneCall "bug-place-not-drained", "pending: an inode's place that is given out anew",
         "a new inode is written where a proof speaks of the old one's words";
     OneCall "bug-two-ids-accepted", "greatest id alone counts",
         "entries of the transaction before count too, and its close entry closes the open one";
@@ -109,9 +109,9 @@ bugs! {
         "recovery sets the lane's next id below those that stand in its log";
 
     // Recovery.
-    OneCall "bug-walk-before-undo", "PMFS: truncate list replayed at the wrong time",
+    OneCall "bug-rebuild-before-undo", "PMFS: truncate list replayed at the wrong time",
         "the bitmaps are rebuilt from trees that are yet to be undone";
-    OneCall "bug-walk-misses-attributes", "PMFS: the allocator after recovery",
+    OneCall "bug-rebuild-misses-attributes", "PMFS: the allocator after recovery",
         "blocks of extended attributes are free after recovery";
     OneCall "bug-second-range-forgotten", "undo: entries of several ranges",
         "of an entry with several ranges only the first is restored";
@@ -121,7 +121,7 @@ bugs! {
         "recovery copies the half-written data over the saved one";
     Kill "bug-wrong-lane-undone", "WineFS: wrong per-CPU journal",
         "recovery undoes another lane than the dead thread's";
-    Kill "bug-settled-before-undo", "recovery: order of undo and allocator",
+    Kill "bug-resolved-before-undo", "recovery: order of undo and allocator",
         "intents are judged by trees that are yet to be undone";
     Kill "bug-dead-stores-unflushed", "recovery: what a dead thread stored",
         "others build on stores that no one has written back";
@@ -271,9 +271,9 @@ bugs! {
         "a pool is there before its superblock's copy";
 
     // Leaving and coming back.
-    Reopen "bug-stray-not-noted", "clean close: words that nobody flushed",
+    Reopen "bug-lazy-not-noted", "clean close: words that nobody flushed",
         "a word of an inode is stored unflushed and a clean close does not know of it";
-    Reopen "bug-strays-unflushed", "clean close: flush",
+    Reopen "bug-lazy-unflushed", "clean close: flush",
         "a pool is clean before the inodes' counts are durable";
     Reopen "bug-active-missing", "clean flag: taken back",
         "a pool that is in use counts as clean after a crash, with the free lists of then";

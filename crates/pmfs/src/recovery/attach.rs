@@ -7,7 +7,7 @@ use crate::medium::superblock::{self, Health, State};
 use crate::options::OpenOptions;
 use crate::persist::Restore;
 use crate::pool::Pool;
-use crate::recovery::{close_for, rest, walk};
+use crate::recovery::{close_for, rebuild, rest};
 use crate::share::attach;
 use crate::share::cleaning::Undone;
 use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
@@ -102,7 +102,7 @@ fn tell(report: &mut RecoveryReport, undone: &Undone) {
         report.transactions_undone = undone.transactions;
         report.entries_undone = undone.entries;
         report.calls_interrupted = undone.calls;
-        report.intents_settled = undone.intents;
+        report.intents_resolved = undone.intents;
         report.orphans = undone.orphans;
     }
 }
@@ -246,10 +246,10 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
         let vouched = last.is_some_and(|last| last.layout == LAYOUT) && health.primary;
         let trusted = vouched && is_whole(pool, state, same).inspect_err(|_| unclaim())?;
         if !trusted || matches!(origin, Origin::Image) {
-            report = walk::rebuild(pool)?;
+            report = rebuild::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);
         } else if state != State::Active {
-            pool.forget_strays();
+            pool.forget_lazy();
         }
         let restore = Restore::new(&pool.pm);
         superblock::set_run_record(&restore, record);
@@ -260,7 +260,7 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
     let mut undone = match attach::occupy(pool.into(), path) {
         // All who had them are dead, and so is one who began to clean up.
         Err(Error::TooManyProcesses { .. }) if !others => {
-            report = walk::rebuild(pool)?;
+            report = rebuild::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);
             superblock::set_run_record(&Restore::new(&pool.pm), record);
             attach::occupy(pool.into(), path)?
@@ -307,7 +307,7 @@ fn is_whole(pool: &Pool, state: State, same: bool) -> Result<bool> {
     // Who wrote the pool may have made its checksum right.
     let whole = rest::crc_at_rest(pool)? == Some(crc);
     if whole {
-        walk::require_root(pool)?;
+        rebuild::require_root(pool)?;
     }
     Ok(whole)
 }
@@ -322,12 +322,12 @@ fn runtime_crc(pool: &Pool) -> Result<u32> {
 /// As [`walk::rebuild`].
 pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.forget_damage();
-    pool.flush_strays();
+    pool.flush_lazy();
     pool.table_blocks.forget();
     let record = superblock::run_record(pool.pm.mapping());
     // Where the medium fails on the way the tables lack what it could not give.
     superblock::distrust_record(&pool.pm);
-    walk::rebuild(pool)?;
+    rebuild::rebuild(pool)?;
     pool.mark_slot(pool.holder(), 0);
     if let Some(record) = record {
         superblock::set_run_record(&Restore::new(&pool.pm), record);
@@ -379,7 +379,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     if pool.pm.intact().is_err() {
         distrust(pool);
     } else if !occupied && !pool.is_damaged() {
-        pool.flush_strays();
+        pool.flush_lazy();
         pool.give_annexes_back();
         if !planted!("bug-closings-unflushed") {
             Lane::close_all(pool);

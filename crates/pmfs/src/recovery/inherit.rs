@@ -98,7 +98,7 @@ impl Pool {
 
     pub(crate) fn after_fork_in_child(&self, prepared: ForFork) -> Result<()> {
         let path = self.path()?;
-        self.settle(&path, prepared.0)
+        self.adopt(&path, prepared.0)
     }
 
     pub(crate) fn before_exec(&self) -> Result<ForExec> {

@@ -1,13 +1,13 @@
 //! What a process leaves that dies, and what a pool is left with by power loss.
 //!
 //! [`crate::share::rescue`] decides who is dead. For those it has their lanes undone here, their
-//! intents settled, and then their locks released (docs/adr/0023-barriers.md,
+//! intents resolved, and then their locks released (docs/adr/0023-barriers.md,
 //! docs/adr/0024-shared-volatile-state.md). After power loss [`walk`] makes the runtime area anew.
 
 pub(crate) mod attach;
 pub(crate) mod inherit;
+pub(crate) mod rebuild;
 pub(crate) mod rest;
-pub(crate) mod walk;
 
 use crate::error::Result;
 use crate::inode::Inode;
@@ -18,7 +18,7 @@ use crate::journal::locks::LockSet;
 use crate::journal::undo::undo_lane;
 use crate::persist::Restore;
 use crate::pool::Pool;
-use crate::settle::{self, tree_of};
+use crate::resolve::{self, tree_of};
 use crate::share::cleaning::{Dead, Rescue, Undone};
 use crate::share::header;
 use crate::share::member::Share;
@@ -58,8 +58,8 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         .collect();
     for &index in &lanes {
         let lane = Lane::at(pool, index);
-        if planted!("bug-settled-before-undo") {
-            settle::settle(pool, &lane);
+        if planted!("bug-resolved-before-undo") {
+            resolve::resolve(pool, &lane);
         }
         let done = if planted!("bug-wrong-lane-undone") {
             undo_lane(
@@ -79,7 +79,7 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
             flush_behind(pool, &lane);
         }
         let touched = inodes_in_question(pool, &lane);
-        settle::settle(pool, &lane);
+        resolve::resolve(pool, &lane);
         lane.clear_intents();
         for ino in touched {
             if let Ok(inode) = Inode::load(pool, ino) {
@@ -88,7 +88,7 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         }
     }
     if is_dead(pool.pm.load(header::annex_word(pool))) {
-        pool.settle_annex();
+        pool.reclaim_annex();
     }
     release_locks(pool, &is_dead);
     for &index in &lanes {
@@ -207,7 +207,7 @@ pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
         }
         if unlinked && !planted!("bug-dead-orphans-left") {
             let lane = Claim::new(pool);
-            let _ = settle::intend_reclaim(&lane, ino);
+            let _ = resolve::intend_reclaim(&lane, ino);
             pool.drop_reference(&found);
             orphans += u64::from(!pool.is_open(ino));
             drop(lane);

@@ -30,7 +30,7 @@ const STATE_MASK: u64 = 0xffff_ffff;
 /// # Errors
 /// `Medium`.
 pub(crate) fn crc_at_rest(pool: &Pool) -> Result<Option<u32>> {
-    let (crc, rest) = looked_at(pool, None)?;
+    let (crc, rest) = inspected(pool, None)?;
     Ok(rest.then_some(crc))
 }
 
@@ -39,10 +39,10 @@ pub(crate) fn crc_at_rest(pool: &Pool) -> Result<Option<u32>> {
 /// # Errors
 /// `Medium`.
 pub(crate) fn is_at_rest(pool: &Pool, own: Option<u64>) -> Result<bool> {
-    Ok(looked_at(pool, own)?.1)
+    Ok(inspected(pool, own)?.1)
 }
 
-fn looked_at(pool: &Pool, own: Option<u64>) -> Result<(u32, bool)> {
+fn inspected(pool: &Pool, own: Option<u64>) -> Result<(u32, bool)> {
     let tables = tables(&pool.geometry);
     let mut rest = true;
     let see = |off, part: &[u8]| rest &= tables.iter().all(|table| table.rests(off, part));

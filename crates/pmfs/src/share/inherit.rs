@@ -102,12 +102,12 @@ impl Share {
         let (Some(slot), Some(pool)) = (lock(first), lock(second)) else {
             return lost;
         };
-        self.settle(path, Successor { holder, slot, pool })
+        self.adopt(path, Successor { holder, slot, pool })
     }
 
     /// Makes a slot this address space's own.
-    pub(crate) fn settle(&self, path: &Path, successor: Successor) -> Result<()> {
-        let locks = vec![successor.slot.settle(path)?, successor.pool.settle(path)?];
+    pub(crate) fn adopt(&self, path: &Path, successor: Successor) -> Result<()> {
+        let locks = vec![successor.slot.adopt(path)?, successor.pool.adopt(path)?];
         // The old ones are the parent's: dropping them here does nothing to those.
         *self
             .locks

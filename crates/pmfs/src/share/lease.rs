@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const NAP: Duration = Duration::from_millis(20);
 /// How long somebody who was not alone waits before he looks again. So programs that come and go,
 /// one after the other, don't end a lease each.
-const LOOK_NS: u64 = 1_000_000_000;
+const FIND_NS: u64 = 1_000_000_000;
 
 /// A time in which a process was alone in the pool, by the arrivals before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alone(u64);
+pub struct SingleOpener(u64);
 
 impl Share {
     fn arrivals(&self) -> u64 {
@@ -68,7 +68,7 @@ impl Share {
 
     /// Whether somebody waits for the end of this process's lease.
     pub(crate) fn is_lease_wanted(&self) -> bool {
-        self.has_lease() && self.company.alone.load(Ordering::Acquire) != self.arrivals()
+        self.has_lease() && self.others.alone.load(Ordering::Acquire) != self.arrivals()
     }
 
     /// Ends the lease of a slot, if it has one.
@@ -88,31 +88,31 @@ impl Share {
         lease == self.holder().slot + 1
     }
 
-    pub(crate) fn alone(&self) -> Option<Alone> {
+    pub(crate) fn single_opener(&self) -> Option<SingleOpener> {
         let arrivals = self.arrivals();
-        let known = self.company.alone.load(Ordering::Acquire) == arrivals;
-        (known || self.look_for_others(arrivals)).then_some(Alone(arrivals))
+        let known = self.others.alone.load(Ordering::Acquire) == arrivals;
+        (known || self.find_others(arrivals)).then_some(SingleOpener(arrivals))
     }
 
     /// Whether there are none, if it is time to look. `arrivals` was read before.
     #[cold]
-    fn look_for_others(&self, arrivals: u64) -> bool {
-        let (now, company) = (now_ns(), &self.company);
-        let last = company.looked_ns.load(Ordering::Relaxed);
-        let due = now.abs_diff(last) >= LOOK_NS;
+    fn find_others(&self, arrivals: u64) -> bool {
+        let (now, others) = (now_ns(), &self.others);
+        let last = others.searched_ns.load(Ordering::Relaxed);
+        let due = now.abs_diff(last) >= FIND_NS;
         let order = Ordering::Relaxed;
-        if !due || (company.looked_ns.compare_exchange(last, now, order, order)).is_err() {
+        if !due || (others.searched_ns.compare_exchange(last, now, order, order)).is_err() {
             return false;
         }
         let me = self.holder().slot;
         let alone = self.slots().all(|slot| slot == me || !self.is_marked(slot));
         if alone {
-            company.alone.store(arrivals, Ordering::Release);
+            others.alone.store(arrivals, Ordering::Release);
         }
         alone
     }
 
-    pub(crate) fn take_lease(&self, since: Alone) -> bool {
+    pub(crate) fn take_lease(&self, since: SingleOpener) -> bool {
         let word = RuntimeHeaderRaw::lease.of(self.geometry.header);
         let runtime = self.pm.runtime();
         let mine = self.holder().slot + 1;
@@ -146,8 +146,8 @@ mod tests {
     }
 
     /// Forgets when it looked last.
-    fn alone_now(fs: &Fs) -> Option<Alone> {
-        fs.pool().company.looked_ns.store(0, Ordering::Relaxed);
+    fn single_opener_now(fs: &Fs) -> Option<SingleOpener> {
+        fs.pool().others.searched_ns.store(0, Ordering::Relaxed);
         fs.alone()
     }
 
@@ -155,14 +155,17 @@ mod tests {
     fn one_is_alone_until_somebody_arrives() {
         let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
-        let since = alone_now(&fs).expect("nobody else is there");
+        let since = single_opener_now(&fs).expect("nobody else is there");
         assert_eq!(fs.alone(), Some(since));
         let other = mount(&path);
         assert!(!fs.lease(since) && !fs.has_lease());
-        assert_eq!((alone_now(&fs), alone_now(&other)), (None, None));
+        assert_eq!(
+            (single_opener_now(&fs), single_opener_now(&other)),
+            (None, None)
+        );
         other.detach().unwrap();
         assert_eq!(fs.alone(), None, "it has just looked");
-        let again = alone_now(&fs).expect("the other has left");
+        let again = single_opener_now(&fs).expect("the other has left");
         assert_ne!(again, since);
         assert!(!fs.lease(since) && fs.lease(again) && fs.has_lease());
         assert!(!fs.is_lease_wanted());
@@ -173,7 +176,7 @@ mod tests {
     fn who_arrives_waits_for_the_end() {
         let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
-        let since = alone_now(&fs).unwrap();
+        let since = single_opener_now(&fs).unwrap();
         assert!(fs.lease(since));
         let began = Instant::now();
         let coming = thread::spawn(move || drop(mount(&path)));
@@ -195,7 +198,7 @@ mod tests {
     fn nobody_waits_for_ever() {
         let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
-        let since = alone_now(&fs).unwrap();
+        let since = single_opener_now(&fs).unwrap();
         assert!(fs.lease(since));
         let began = Instant::now();
         let other = mount(&path);
@@ -220,7 +223,7 @@ mod tests {
     fn a_lease_ends_with_its_holder() {
         let Scratch { dir: _dir, path } = pool();
         let fs = mount(&path);
-        let since = alone_now(&fs).unwrap();
+        let since = single_opener_now(&fs).unwrap();
         assert!(fs.lease(since));
         fs.detach().unwrap();
         let other = mount(&path);

@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::medium::store::Store;
 use crate::options::{OpenOptions, Stalled};
 use crate::share::cleaning::Cleaning;
-use crate::share::company::Company;
 use crate::share::counting::Counting;
 use crate::share::holder::{AtomicHolder, Holder};
+use crate::share::others::OtherProcesses;
 use crate::share::traces::Traces;
 use pmem::slots::{ByteLock, Prober};
 use std::ops::Deref;
@@ -31,7 +31,7 @@ pub(crate) struct Share {
     pub(super) prober: Option<Prober>,
     pub(super) counting: Counting,
     pub(super) cleaning: Cleaning,
-    pub(super) company: Company,
+    pub(super) others: OtherProcesses,
     pub traces: Traces,
     /// The locks whose life is ours: slot and pool.
     pub(super) locks: Mutex<Vec<ByteLock>>,
@@ -78,7 +78,7 @@ impl Share {
             prober,
             counting: Counting::default(),
             cleaning: Cleaning::default(),
-            company: Company::default(),
+            others: OtherProcesses::default(),
             traces: Traces::default(),
             locks: Mutex::new(Vec::new()),
         }

@@ -5,7 +5,6 @@
 
 pub(crate) mod attach;
 pub(crate) mod cleaning;
-mod company;
 pub(crate) mod counters;
 mod counting;
 pub(crate) mod freeze;
@@ -15,6 +14,7 @@ pub(crate) mod inherit;
 pub(crate) mod lease;
 pub(crate) mod lock_bytes;
 pub(crate) mod member;
+mod others;
 pub(crate) mod owner;
 pub(crate) mod patrol;
 pub(crate) mod rescue;

@@ -32,19 +32,19 @@ fn patrol(waits: Waits<'_>) {
         calls
     });
     if calls.is_multiple_of(CALLS) {
-        look_if_due(waits);
+        patrol_if_due(waits);
     }
 }
 
 #[cfg(not(feature = "record"))]
 #[cold]
-fn look_if_due(waits: Waits<'_>) {
+fn patrol_if_due(waits: Waits<'_>) {
     if waits.prober.is_none() {
         return;
     }
     let now = now_ns();
     let runtime = waits.pm.runtime();
-    let word = pmfs_format::RuntimeHeaderRaw::looked_ns.of(waits.geometry.header);
+    let word = pmfs_format::RuntimeHeaderRaw::patrolled_ns.of(waits.geometry.header);
     let last = runtime.load(word);
     // After a reboot it may lie in the future.
     if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {

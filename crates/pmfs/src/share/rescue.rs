@@ -83,7 +83,7 @@ struct RecoveryLock<'a> {
     began: Began,
     /// What a waiter owes that cleans up meanwhile: it speaks of the waiter's locks, and of a lane
     /// that it may be waiting for.
-    owed: u64,
+    pending: u64,
 }
 
 impl<'a> RecoveryLock<'a> {
@@ -101,8 +101,12 @@ impl<'a> RecoveryLock<'a> {
             let free = seen == 0 || gone();
             if free && runtime.cas(off, seen, me).is_ok() {
                 let began = Began::now();
-                let owed = share.pm.set_owed(0);
-                return RecoveryLock { share, began, owed };
+                let pending = share.pm.set_pending(0);
+                return RecoveryLock {
+                    share,
+                    began,
+                    pending,
+                };
             }
             runtime.wait(off, seen as u32, Duration::from_millis(2));
         }
@@ -112,7 +116,7 @@ impl<'a> RecoveryLock<'a> {
 impl Drop for RecoveryLock<'_> {
     fn drop(&mut self) {
         let share = self.share;
-        share.pm.set_owed(self.owed);
+        share.pm.set_pending(self.pending);
         if share.gives_up(self.began) {
             return;
         }

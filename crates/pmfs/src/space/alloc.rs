@@ -77,7 +77,7 @@ impl Space {
             }
             let record = lane.intend_run(run, purpose)?;
             if planted!("bug-intent-missing") {
-                lane.settle(record);
+                lane.strike_out(record);
             }
             map.mark(run, true);
             lane.count_blocks(purpose, run.count as i64);

@@ -98,7 +98,7 @@ impl<'a> Bitmap<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark(&self, run: Run, set: bool) {
         if !set {
-            self.waits.pm.settle_met();
+            self.waits.pm.drain_from_locks();
         }
         let runtime = self.waits.pm.runtime();
         let (mut changed, mut whole) = (0, 0);

@@ -273,7 +273,7 @@ impl Pool {
 
     /// Gives back what a dead process took for an annex and did not get to name, before its locks
     /// go.
-    pub(crate) fn settle_annex(&self) {
+    pub(crate) fn reclaim_annex(&self) {
         let [told_block, told_slot] = told_words(self);
         let block = self.pm.load(told_block);
         if block == 0 {

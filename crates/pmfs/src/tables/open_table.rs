@@ -106,7 +106,7 @@ impl Pool {
     /// answers. One loop for all lines, so that `look` is inlined: as an iterator, or in two loops,
     /// an open and its close take 4 to 10 % longer.
     #[inline(always)]
-    fn look_for<T>(&self, thing: Thing, mut look: impl FnMut(Line) -> Option<T>) -> Option<T> {
+    fn find<T>(&self, thing: Thing, mut look: impl FnMut(Line) -> Option<T>) -> Option<T> {
         let (mut off, mut annex) = (self.open_line(thing, 0), None);
         let mut probe = 0;
         loop {
@@ -165,7 +165,7 @@ impl Pool {
             let found = self.pm.load(line.off);
             (line.off != word && thing.is_in(found) && counts(found)).then_some(())
         };
-        self.look_for(thing, other).is_some()
+        self.find(thing, other).is_some()
     }
 
     /// Whether a process has it whose slot is as asked for.
@@ -174,7 +174,7 @@ impl Pool {
             let found = self.pm.load(line.off);
             (thing.is_in(found) && asked(slot_of(found))).then_some(())
         };
-        self.look_for(thing, has).is_some()
+        self.find(thing, has).is_some()
     }
 
     /// Counts one more open by this process.
@@ -194,7 +194,7 @@ impl Pool {
     pub(crate) fn open_add_for(&self, slot: u64, thing: Thing, count: u64) -> Result<()> {
         self.traces.opens.leave();
         let runtime = self.pm.runtime();
-        let counted = self.look_for(thing, |Line { off, .. }| {
+        let counted = self.find(thing, |Line { off, .. }| {
             let mut word = runtime.load(off);
             // Others of this process count there too. A second word for the same would let who
             // looks along the line miss both, but for one that is full, which stays for as long as
@@ -285,7 +285,7 @@ impl Pool {
             let found = self.pm.load(line.off);
             (line.off != word && thing.is_in(found) && slot_of(found) == slot).then_some(())
         };
-        notes & SEVERAL != 0 && self.look_for(thing, other).is_some()
+        notes & SEVERAL != 0 && self.find(thing, other).is_some()
     }
 
     /// Counts one open by this process less; answers whether that was this process's last: where it
@@ -298,7 +298,7 @@ impl Pool {
         let runtime = self.pm.runtime();
         let slot = self.holder().slot;
         loop {
-            let removed = self.look_for(thing, |Line { off, annex }| {
+            let removed = self.find(thing, |Line { off, annex }| {
                 let word = runtime.load(off);
                 if !thing.is_in(word) || slot_of(word) != slot {
                     return None;
@@ -325,7 +325,7 @@ impl Pool {
     pub(crate) fn open_is_last(&self, ino: Ino) -> bool {
         let thing = Thing::Inode(ino);
         let mut count = 0;
-        self.look_for(thing, |line| {
+        self.find(thing, |line| {
             let word = self.pm.load(line.off);
             count += if thing.is_in(word) { count_of(word) } else { 0 };
             None::<()>

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use yat::files::FileSystem;
 use yat::files::ace::{self, sequences, shared_prefixes};
 use yat::files::call::{self, Call};
-use yat::files::debts::debts;
 use yat::files::kinds::kinds;
+use yat::files::pending::pending;
 
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -62,7 +62,8 @@ enum Set {
     /// Those of three calls that change names and sizes
     Meta3,
     /// Calls one after the other on the same words, in two lanes
-    Debts,
+    #[value(alias = "debts")]
+    Pending,
     /// As ace1, with the calls that ACE leaves out
     Wide1,
     /// As ace2, with the calls that ACE leaves out
@@ -74,7 +75,7 @@ impl Set {
     fn sequences(self) -> Vec<Vec<Call>> {
         let (set, len) = match self {
             Set::Kinds => return Vec::new(),
-            Set::Debts => return debts(),
+            Set::Pending => return pending(),
             Set::Ace1 => (ace::ace(), 1),
             Set::Ace2 => (ace::ace(), 2),
             Set::Ace3 => (ace::ace(), 3),

@@ -61,7 +61,7 @@ pub fn fill(fs: &Fs) {
 
 /// Reads whatever can be read.
 #[must_use]
-pub fn look(fs: &Fs) -> Seen {
+pub fn inspect(fs: &Fs) -> Seen {
     let mut seen = Seen::new();
     let mut known = HashSet::new();
     let mut next = vec![(ROOT_INO, Vec::new())];
@@ -233,7 +233,7 @@ impl Base {
         let mem = Fs::format_private(mem, &options).expect("mkfs");
         let fs = Fs::open_private(mem, &OpenOptions::default()).expect("open");
         fill(&fs);
-        let sound = look(&fs);
+        let sound = inspect(&fs);
         let image = fs.mapping().snapshot_image();
         let words = words(
             |options| Fs::open_private(load(&image), &options).expect("open"),
@@ -309,7 +309,7 @@ impl Base {
             ..OpenOptions::default()
         };
         if let Ok(fs) = Fs::open_private(load(&image), &believing) {
-            let seen = look(&fs);
+            let seen = inspect(&fs);
             let _ = disturb(&fs, &seen);
             let _ = fs.check();
             let _ = fs.close();
@@ -320,7 +320,7 @@ impl Base {
         };
         if let Ok(fs) = Fs::open_private(load(&image), &options) {
             let _ = fs.repair();
-            let seen = look(&fs);
+            let seen = inspect(&fs);
             let _ = disturb(&fs, &seen);
             let _ = fs.close();
         }

@@ -6,10 +6,10 @@ pub mod call;
 mod colliding;
 pub mod crafted;
 pub mod damage;
-pub mod debts;
 mod edges;
 pub mod kinds;
 mod nowhere;
+pub mod pending;
 mod pinned;
 pub mod pool;
 pub mod reopen;
@@ -297,7 +297,7 @@ impl Program for FileSystem {
         }
     }
 
-    fn look(&self, running: &mut Attached) -> Result<Tree, String> {
+    fn inspect(&self, running: &mut Attached) -> Result<Tree, String> {
         tree::read(&running.fs).map_err(|error| format!("reading the tree: {error}"))
     }
 

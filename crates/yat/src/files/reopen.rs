@@ -130,7 +130,7 @@ impl Program for Reopen {
                 done.map_err(|error| error.to_string())
             }
             Step::Leave => {
-                running.seen = self.look(running)?;
+                running.seen = self.inspect(running)?;
                 let fs = running.attached.take().ok_or("left twice")?.fs;
                 fs.detach().map_err(|error| error.to_string())?;
                 running.mem = Some(fs.into_mapping());
@@ -144,7 +144,7 @@ impl Program for Reopen {
         }
     }
 
-    fn look(&self, running: &mut Visited) -> Result<Tree, String> {
+    fn inspect(&self, running: &mut Visited) -> Result<Tree, String> {
         match &running.attached {
             Some(attached) => {
                 tree::read(&attached.fs).map_err(|error| format!("reading the tree: {error}"))

@@ -21,7 +21,7 @@ const ALL: &[Rule] = &RULES;
 const ANY: &[What] = &[Store, Flush, Fence];
 const ORDER: &[What] = &[Flush, Fence];
 /// Rules that leave out what the calls before owe, where this call's own lines are done.
-const OWING: &[Rule] = &[
+const LEAVES_PENDING: &[Rule] = &[
     Rule::FirstLine,
     Rule::AllButLast,
     Rule::AtHandover,
@@ -33,7 +33,7 @@ const TIMES: &str =
     "times of an overwrite may be older after a crash (docs/SEMANTICS.md, exception 1)";
 const COUNTS: &str =
     "a count of blocks, which recovery makes anew (docs/SEMANTICS.md, exception 2)";
-const OWED: &str = "what the call before owes is made durable there; it is of other words than those that this call stores to";
+const PENDING: &str = "what the call before owes is made durable there; it is of other words than those that this call stores to";
 const CLOSED: &str =
     "it closes a log of new words before a store in place; that store is of other words";
 const PROGRAMS: &str = "what programs store in mapped blocks is not recorded";
@@ -55,44 +55,44 @@ macro_rules! reasons {
 }
 
 const REASONS: &[Reason] = reasons! {
-    "", "stray_times()", &[Store], ALL, TIMES;
-    "", "settle_account()", &[Store], ALL, COUNTS;
+    "", "lazy_times()", &[Store], ALL, TIMES;
+    "", "store_block_count()", &[Store], ALL, COUNTS;
     "file/overwrite.rs", "self.locks.redo(tx,", &[Store], ALL, TIMES;
     "defrag.rs", "publish(swing.slot, swing.new.0, durable)", ANY, ALL, MOVED;
     "defrag.rs", "publish(slot, new, durable)", ANY, ALL, MOVED;
     "dir/split.rs", "pool.pm.publish_early(dir.root_slot()", ORDER, ALL, COVERED;
-    "dir/split.rs", "pool.pm.publish(slot, word.0, durable)", ORDER, OWING, OWED;
+    "dir/split.rs", "pool.pm.publish(slot, word.0, durable)", ORDER, LEAVES_PENDING, PENDING;
     "dir/split.rs", "fresh.barrier() };", &[Flush], ALL,
         "of what is owed, before a change of words that it seldom speaks of";
     "file/allocate.rs", "pm.barrier()", ORDER, ALL, PLACEMENT;
     "file/allocate.rs", "pm.publish_hidden(", ANY, ALL, PLACEMENT;
-    "file/allocate.rs", "self.publish_both(&swing, size)", &[Flush], OWING, OWED;
+    "file/allocate.rs", "self.publish_both(&swing, size)", &[Flush], LEAVES_PENDING, PENDING;
     "file/expose.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
-    "file/expose.rs", "fresh.barrier()", &[Flush], OWING, OWED;
+    "file/expose.rs", "fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;
     "file/expose.rs", "publish(found.slot, word, durable)", &[Fence], ALL,
         "who writes to the block, or has it mapped, fences before anything is promised of what is in it";
     "file/extend.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
-    "file/extend.rs", "self.swing(Class::Ordinary", &[Flush], OWING, OWED;
+    "file/extend.rs", "self.swing(Class::Ordinary", &[Flush], LEAVES_PENDING, PENDING;
     "file/extend.rs", "publish_hidden_run(", &[Fence], ALL,
         "what is owed is paid before any store in place; that of a leaf into a hole is of a word that no log has which is owed";
     "file/extend.rs", "zero(0, head)", ORDER, ALL, NEIGHBOUR;
-    "file/overwrite.rs", "let durable = fresh.barrier()", &[Flush], OWING, OWED;
-    "file/overwrite.rs", "self.pool.pm.stray_write(", &[Fence], OWING, OWED;
+    "file/overwrite.rs", "let durable = fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;
+    "file/overwrite.rs", "self.pool.pm.lazy_write(", &[Fence], LEAVES_PENDING, PENDING;
     "file/overwrite.rs", "self.locks.change(); self.pool.pm.publish_bytes", &[Fence], ALL,
         "what is owed there is a log of new bytes; it matters where who stores the word is killed, others see it, and then the power fails";
     "file/overwrite.rs", "tx.commit(); }", ANY, ALL, TAKEN_BACK;
     "file/overwrite.rs", "tx.put_back(", &[Store], &[Rule::FirstLine],
         "the write that fails has not come past the first line of what it was to store";
-    "file/pages.rs", "fresh.barrier()", &[Flush], OWING, OWED;
+    "file/pages.rs", "fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;
     "file/replace.rs", "fresh.range(off, BLOCK_BYTES).bytes(0, piece)", ORDER, ALL,
         "only a copy that fails in the middle of a line flushes; nothing will name that block";
-    "file/truncate.rs", "publish_size(size, durable)", &[Flush], OWING, OWED;
-    "file/truncate.rs", "self.swing(Class::Privileged", &[Store], OWING, CLOSED;
-    "file/truncate.rs", "self.swing(Class::Privileged", &[Flush], OWING, OWED;
+    "file/truncate.rs", "publish_size(size, durable)", &[Flush], LEAVES_PENDING, PENDING;
+    "file/truncate.rs", "self.swing(Class::Privileged", &[Store], LEAVES_PENDING, CLOSED;
+    "file/truncate.rs", "self.swing(Class::Privileged", &[Flush], LEAVES_PENDING, PENDING;
     "namespace/create.rs", "LINKABLE", ANY, ALL, UNLINKED;
     "open/hold.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
     "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
-    "file/pinned.rs", "self.pool.pm.stray_zero(", &[Store], &[Rule::FirstLine],
+    "file/pinned.rs", "self.pool.pm.lazy_zero(", &[Store], &[Rule::FirstLine],
         "several pages are zeroed at once past the end alone: whoever exposes them zeroes them again, and only who has them mapped sees them";
     "persist/runtime.rs", ".flush(self.area.start", ORDER, ALL,
         "a runtime area of which a line is lost fails the pool's checksum, and is rebuilt";
@@ -100,11 +100,11 @@ const REASONS: &[Reason] = reasons! {
         "it keeps the zeros before what other processes load; nothing there has to be durable";
     "pin.rs", "self.pm.barrier()", ORDER, ALL, PROGRAMS;
     "pin.rs", "self.pm.flush_mapped(", ORDER, ALL, PROGRAMS;
-    "promise.rs", "restore.commit(last)", &[Flush], ALL,
+    "committed_redo.rs", "restore.commit(last)", &[Flush], ALL,
         "a pool at rest has no open log; but its locks keep what is owed, and whoever meets that closes the promise";
     "journal/undo.rs", "restore.close(", ORDER, ALL,
         "at a mount the superblock's next fence covers it; the kill model needs it";
-    "settle.rs", "pool.free_front(lane, record, same)", ORDER, ALL, OWED;
+    "resolve.rs", "pool.free_front(lane, record, same)", ORDER, ALL, PENDING;
     "superblock.rs", "words(CLAIM_OFFSET", ORDER, ALL,
         "a claim that comes back after power loss is of another boot";
     "superblock.rs", "restore.barrier()", ORDER, ALL,

@@ -5,8 +5,8 @@ use crate::explore::{Explorer, IMAGES_MAX, Options, Recording, Violation, explor
 use crate::files::FileSystem;
 use crate::files::ace::{sequences, wide};
 use crate::files::call::parse;
-use crate::files::debts::debts;
 use crate::files::kinds::kinds;
+use crate::files::pending::pending;
 use crate::files::pool::POOL_BYTES;
 use crate::files::reopen::Reopen;
 use crate::files::tree::Tree;
@@ -57,7 +57,7 @@ pub fn standing(one_in: usize, recoveries: bool) -> Result<Vec<Recorded>, String
         }
         let set = wide();
         let two = sequences(&set, 2).step_by(one_in.max(1));
-        for calls in two.chain(debts()) {
+        for calls in two.chain(pending()) {
             let program = FileSystem::of_calls(&calls, mode);
             recorded.push(Recorded::of(program, Options::default(), false)?);
         }

@@ -50,7 +50,7 @@ type Bad = BTreeMap<u64, Option<(Holds, String)>>;
 /// # Errors
 /// The mapping was lost on the way.
 pub(crate) fn bad_blocks(pool: &Pool, watch: Watch<'_>) -> Result<Vec<BadBlock>> {
-    walked(pool, watch, |block| {
+    visited(pool, watch, |block| {
         let is_used = Bitmap::blocks(pool).is_set(block);
         let unknown = "inodes, or a file or directory that no name leads to any more";
         Some(match is_used {
@@ -63,12 +63,12 @@ pub(crate) fn bad_blocks(pool: &Pool, watch: Watch<'_>) -> Result<Vec<BadBlock>>
 /// As [`bad_blocks`], of a pool that can't be attached to for them: those of them that are known by
 /// a name or by their place.
 pub(crate) fn bad_blocks_at_rest(pool: &Pool, watch: Watch<'_>) -> Result<Vec<BadBlock>> {
-    walked(pool, watch, |_| None)
+    visited(pool, watch, |_| None)
 }
 
 /// The bad blocks; `nameless` tells of one among the data what no name leads to, or to leave it
 /// out.
-fn walked(
+fn visited(
     pool: &Pool,
     watch: Watch<'_>,
     nameless: impl Fn(u64) -> Option<(Holds, String)>,
@@ -139,7 +139,7 @@ impl<'a> Names<'a> {
         while let Some((ino, path)) = self.left.pop() {
             let shown = if path.is_empty() { "/" } else { &path };
             if self.table.contains(&(ino / PER_BLOCK)) {
-                self.look(ino, &path, shown);
+                self.inspect(ino, &path, shown);
             } else {
                 self.lost_inode(ino, shown);
             }
@@ -158,7 +158,7 @@ impl<'a> Names<'a> {
     }
 
     /// Names what is bad of an inode that can be read, and has the names in it looked at later.
-    fn look(&mut self, ino: Ino, path: &str, shown: &str) {
+    fn inspect(&mut self, ino: Ino, path: &str, shown: &str) {
         let Ok(inode) = Inode::load(self.pool, ino) else {
             // Damage is a check's affair: what lies behind it has no name here.
             return;

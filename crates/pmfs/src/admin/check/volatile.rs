@@ -140,7 +140,7 @@ impl Checker<'_> {
                 continue;
             }
             let scan = Lane::at(self.pool, lane).scan();
-            if !scan.open.is_empty() && !scan.is_promised() {
+            if !scan.open.is_empty() && !scan.is_committed_redo() {
                 // What opens a pool that was left clean believes that all are closed, but for
                 // promises, which its locks have.
                 let text = format!("lane {lane} is nobody's, and its log is open");

@@ -7,7 +7,7 @@ use crate::journal::log_entry::{Header, LogEntry};
 use crate::pool::Pool;
 use crate::share::holder::slot_of;
 use pmfs_format::journal::{
-    KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_PROOF, KIND_REDO, KIND_UNDO, KIND_UNDOS,
+    KIND_ABORT, KIND_CHECKSUM, KIND_COMMIT, KIND_DATA, KIND_REDO, KIND_UNDO, KIND_UNDOS,
 };
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
 use pmfs_format::{LogEntryRaw, RuntimeHeaderRaw, SlotRaw};
@@ -33,8 +33,8 @@ fn line(pool: &Pool, index: u64) -> Dumped {
         match (scan.id, scan.open.len()) {
             (0, _) => "empty".to_owned(),
             (_, 0) => "closed".to_owned(),
-            _ if scan.is_proven(pool).unwrap_or(false) => "closed by its proof".to_owned(),
-            (_, open) if scan.is_promised() => {
+            _ if scan.checksum_matches(pool).unwrap_or(false) => "closed by its proof".to_owned(),
+            (_, open) if scan.is_committed_redo() => {
                 format!("promised: {open} entries, to be made again")
             }
             (_, open) if scan.redo => format!("open: {open} entries of a change that is none"),
@@ -101,7 +101,7 @@ fn entry(pool: &Pool, at: u64) -> Dumped {
         KIND_DATA => "data",
         KIND_COMMIT => "commit",
         KIND_ABORT => "abort",
-        KIND_PROOF => "proof",
+        KIND_CHECKSUM => "proof",
         _ => "no kind: can't be right",
     };
     shown.text("kind", kind);

@@ -6,7 +6,7 @@ mod journal;
 mod superblocks;
 mod trees;
 
-use crate::admin::look::Look;
+use crate::admin::inspect::Inspector;
 use crate::error::Result;
 
 pub use superblocks::dump_superblocks;
@@ -72,7 +72,7 @@ pub enum Part {
     Slots,
 }
 
-impl Look {
+impl Inspector {
     /// Shows a part of the pool.
     ///
     /// # Errors

@@ -111,7 +111,7 @@ impl<'a> Bitmap<'a> {
     /// A broken region that suits.
     fn hint(&self, hints: &Hints, least: u64, avoid: u64) -> Option<u64> {
         hints.take(least, avoid).or_else(|| {
-            self.look_around(hints, least);
+            self.find_broken(hints, least);
             hints.take(least, avoid)
         })
     }
@@ -125,7 +125,7 @@ impl<'a> Bitmap<'a> {
     /// If much is free in broken regions: looks for some, and keeps the fullest that have a run of
     /// at least `least`.
     #[cold]
-    fn look_around(&self, hints: &Hints, least: u64) {
+    fn find_broken(&self, hints: &Hints, least: u64) {
         let hand = hints.hand.load(Ordering::Relaxed);
         let counted = || around(self.group_count(), hand).take(GROUPS_COUNTED as usize);
         let (mut free, mut scattered) = (0, 0);

@@ -5,16 +5,16 @@ use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::types::Ino;
 use pmfs_format::InodeRaw;
-use pmfs_format::runtime::{GROUP_UNITS, STRAY_INODES};
+use pmfs_format::runtime::{GROUP_UNITS, LAZY_INODES};
 
 impl Pool {
     /// Flushes all of them, for the next barrier. The caller is the only one in the pool. The notes
     /// stay: should this process die before the barrier, the next to leave flushes them again.
-    pub(crate) fn flush_strays(&self) {
+    pub(crate) fn flush_lazy(&self) {
         for (group, bits) in self.noted() {
             for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
-                let first = group * GROUP_UNITS + bit * STRAY_INODES;
-                self.flush_inodes(first..first + STRAY_INODES);
+                let first = group * GROUP_UNITS + bit * LAZY_INODES;
+                self.flush_inodes(first..first + LAZY_INODES);
             }
         }
     }
@@ -24,7 +24,7 @@ impl Pool {
         for ino in range {
             // Where the table has no block there are none.
             if let Ok(off) = self.inode_off(ino)
-                && !planted!("bug-strays-unflushed")
+                && !planted!("bug-lazy-unflushed")
             {
                 restore.flush(off, InodeRaw::SIZE);
             }

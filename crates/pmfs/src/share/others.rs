@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicU64;
 
 /// What a process knows of others.
 #[derive(Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct OtherProcesses {
     /// Arrivals when it was seen to be alone, its own among them; 0: it was not.
     pub(super) alone: AtomicU64,
     /// When it looked last, ns.
-    pub(super) looked_ns: AtomicU64,
+    pub(super) searched_ns: AtomicU64,
 }

@@ -2,7 +2,7 @@
 //! goes wrong before leaves no pool.
 
 use super::{HEADER_BYTES, Header, RUN_BLOCKS_MAX, RUN_BYTES, RunHeader, bad, fill};
-use crate::admin::image::new_file::NewFile;
+use crate::admin::dump_stream::new_file::NewFile;
 use crate::admin::info::PoolInfo;
 use crate::admin::mkfs;
 use crate::error::{Error, Result};

@@ -13,11 +13,11 @@
 //!   the lane.
 //! - So it is when the pool is left clean, for all lanes.
 
-use crate::journal::debt::Debt;
 use crate::journal::lane::Lane;
 use crate::journal::log_entry::Header;
+use crate::journal::pending::PendingCommit;
 use crate::medium::store::Store;
-use crate::persist::{Restore, promised_ranges};
+use crate::persist::{Restore, committed_redo_ranges};
 use crate::share::waits::Waits;
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
@@ -38,18 +38,18 @@ fn pool_key(store: &Store) -> u64 {
 /// This thread has stored these ranges, offsets and bytes, as its log promises: it need not look at
 /// that when it goes on in the lane.
 #[inline]
-pub(crate) fn note_own(store: &Store, debt: Debt, ranges: [(u64, u64); 2]) {
+pub(crate) fn note_own(store: &Store, pending: PendingCommit, ranges: [(u64, u64); 2]) {
     let [(first, first_bytes), (second, second_bytes)] = ranges;
     let words = [
         pool_key(store),
-        debt.word(),
+        pending.word(),
         first,
         first_bytes,
         second,
         second_bytes,
     ];
     with(|thread| {
-        for (word, value) in thread.promised.iter().zip(words) {
+        for (word, value) in thread.redo_ranges.iter().zip(words) {
             word.set(value);
         }
     });
@@ -64,16 +64,16 @@ pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
     let header = Header::read(&share.pm, entry);
     if header.is_last_of_new() || header.kind() == KIND_COMMIT {
         let restore = Restore::new(&share.pm);
-        lane.flush_promised();
+        lane.flush_committed_redo();
         restore.barrier();
-        restore.confirm(entry);
+        restore.make_commit(entry);
     }
     lane.give_back();
 }
 
 impl<'a> Lane<'a> {
     /// Its last entry, if that is the last one of a promise that is not closed.
-    fn promised(&self) -> Option<u64> {
+    fn committed_redo(&self) -> Option<u64> {
         let entry = self.last_entry()?;
         Header::read(&self.share().pm, entry)
             .is_last_of_new()
@@ -84,7 +84,7 @@ impl<'a> Lane<'a> {
     /// here, whose entry is at `owed`, can be paid.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn take_over(&self, owed: Option<u64>) {
+    pub fn take_over(&self, pending: Option<u64>) {
         if let Some(ranges) = self.own() {
             // As it mostly is. The log was flushed, and is slow to look at where that takes it out
             // of the cache.
@@ -93,45 +93,45 @@ impl<'a> Lane<'a> {
                     Restore::new(&self.share().pm).flush(off, bytes);
                 }
             }
-            if owed.is_some() && owed == self.last_entry() {
-                return self.share().pm.hold_promise();
+            if pending.is_some() && pending == self.last_entry() {
+                return self.share().pm.hold_redo_lane();
             }
-        } else if !planted!("bug-promise-of-others-unflushed") {
-            self.flush_promised();
+        } else if !planted!("bug-redo-of-others-unflushed") {
+            self.flush_committed_redo();
         }
-        if let Some(entry) = owed {
-            self.take_over_debt(entry);
+        if let Some(entry) = pending {
+            self.take_over_pending(entry);
         }
     }
 
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
-    fn take_over_debt(&self, entry: u64) {
+    fn take_over_pending(&self, entry: u64) {
         let pm = &self.share().pm;
         let header = Header::read(pm, entry);
         if header.is_last_of_new() {
-            return pm.hold_promise();
+            return pm.hold_redo_lane();
         }
         // The lane has gone on, or somebody has closed it and not waited for that.
-        pm.forgive(|_| true);
+        pm.drop_if_complete(|_| true);
         if header.kind() == KIND_COMMIT {
-            pm.owe(entry);
+            pm.defer(entry);
         }
     }
 
     /// What the last log promises in place, if this thread wrote it.
     #[inline(always)]
     fn own(&self) -> Option<[(u64, u64); 2]> {
-        let [key, word] = with(|thread| [0, 1].map(|at: usize| thread.promised[at].get()));
-        let last = Debt::promised(self.number_of(self.last_entry()?), self.last_id())?;
+        let [key, word] = with(|thread| [0, 1].map(|at: usize| thread.redo_ranges[at].get()));
+        let last = PendingCommit::of_redo(self.number_of(self.last_entry()?), self.last_id())?;
         let own = last.word() == word && key == pool_key(self.share());
-        own.then(promised_ranges)
+        own.then(committed_redo_ranges)
     }
 
     /// Flushes what its last log promises in place.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn flush_promised(&self) {
-        let Some(last) = self.promised() else {
+    pub fn flush_committed_redo(&self) {
+        let Some(last) = self.committed_redo() else {
             return;
         };
         let pm = &self.share().pm;
@@ -159,12 +159,13 @@ impl<'a> Lane<'a> {
             .collect();
         let (open, closed): (Vec<_>, Vec<_>) = lasts
             .into_iter()
-            .partition(|(lane, _)| lane.promised().is_some());
+            .partition(|(lane, _)| lane.committed_redo().is_some());
         closed.iter().for_each(|&(_, last)| restore.flush(last, 64));
         if open.is_empty() {
             return;
         }
-        open.iter().for_each(|(lane, _)| lane.flush_promised());
+        open.iter()
+            .for_each(|(lane, _)| lane.flush_committed_redo());
         restore.barrier();
         open.iter().for_each(|&(_, last)| restore.commit(last));
     }
@@ -193,10 +194,10 @@ mod tests {
         snapshot().fences - before
     }
 
-    fn promises(fs: &Fs) -> usize {
+    fn committed_redos(fs: &Fs) -> usize {
         let lanes = 0..fs.pool().geometry.lanes;
         lanes
-            .filter(|&lane| Lane::at(fs.pool(), lane).scan().is_promised())
+            .filter(|&lane| Lane::at(fs.pool(), lane).scan().is_committed_redo())
             .count()
     }
 
@@ -225,7 +226,7 @@ mod tests {
                 }),
             }
         }
-        assert_eq!(promises(&one), 1, "they took over one lane");
+        assert_eq!(committed_redos(&one), 1, "they took over one lane");
         assert!(one.check().unwrap().is_clean());
     }
 
@@ -259,7 +260,7 @@ mod tests {
     /// Goal: what recovery makes again is never what an older promise made of a word: others are
     /// looking. Method: two of the same words, by what recovery would store.
     #[test]
-    fn an_older_promise_is_not_seen_again() {
+    fn an_older_redo_is_not_seen_again() {
         let scratch = Scratch::new(16 << 20);
         let fs = scratch.open();
         let ino = file(&fs);
@@ -268,8 +269,10 @@ mod tests {
         }
         let lanes = 0..fs.pool().geometry.lanes;
         let mut scans = lanes.map(|lane| Lane::at(fs.pool(), lane).scan());
-        let scan = scans.find(crate::journal::scan::Scan::is_promised).unwrap();
-        let words = scan.promised_words(fs.pool()).unwrap();
+        let scan = scans
+            .find(crate::journal::scan::Scan::is_committed_redo)
+            .unwrap();
+        let words = scan.redo_words(fs.pool()).unwrap();
         let is = |&(off, word): &(&u64, &u64)| fs.mapping().load(*off) == *word;
         assert_eq!((words.len(), words.iter().filter(is).count()), (9, 9));
     }
@@ -288,19 +291,19 @@ mod tests {
         ];
         for other in others {
             fs.write(ino, 100, &[2; 64]).unwrap();
-            assert_eq!(promises(&fs), 1);
+            assert_eq!(committed_redos(&fs), 1);
             other();
-            assert_eq!(promises(&fs), 0);
+            assert_eq!(committed_redos(&fs), 0);
         }
         let ino = file(&fs);
         fs.write(ino, 100, &[2; 64]).unwrap();
         fs.write(ino, 104, &[3; 4]).unwrap();
         assert_eq!(
-            promises(&fs),
+            committed_redos(&fs),
             1,
-            "a word is a promise, too, where one is owed"
+            "a word is a committed redo record, too, where one is pending"
         );
         fs.close().unwrap();
-        assert_eq!(promises(&scratch.open()), 0, "left clean");
+        assert_eq!(committed_redos(&scratch.open()), 0, "left clean");
     }
 }

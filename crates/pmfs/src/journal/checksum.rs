@@ -28,14 +28,14 @@ const fn keys() -> [u64; WORDS_MAX] {
 
 /// A hash in the making.
 #[derive(Default)]
-pub(crate) struct Proof {
+pub(crate) struct CommitChecksum {
     sum: u128,
     /// The first word of a pair, plus its key.
     first: u64,
     count: usize,
 }
 
-impl Proof {
+impl CommitChecksum {
     /// The next word.
     #[inline]
     pub fn add(&mut self, word: u64) {
@@ -65,9 +65,9 @@ mod tests {
     use super::*;
 
     fn of(words: &[u64]) -> [u64; 2] {
-        let mut proof = Proof::default();
-        words.iter().for_each(|&word| proof.add(word));
-        proof.words()
+        let mut checksum = CommitChecksum::default();
+        words.iter().for_each(|&word| checksum.add(word));
+        checksum.words()
     }
 
     /// Whatever subset of the words is still the old one, the hash is another.

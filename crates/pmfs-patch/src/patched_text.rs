@@ -45,19 +45,19 @@ pub struct Skipped {
 
 /// A finished image.
 #[derive(Debug)]
-pub struct Image {
+pub struct PatchedText {
     /// The whole file.
     pub bytes: Vec<u8>,
     /// What was patched, and what not.
     pub report: Report,
 }
 
-impl Image {
+impl PatchedText {
     /// Makes the image of a library from its file's bytes.
     ///
     /// Fails if the file is no shared library for x86-64 with a build-id and one
     /// executable segment, or if its tables are of an unknown form.
-    pub fn make(library: &[u8]) -> Result<Image, PatchError> {
+    pub fn make(library: &[u8]) -> Result<PatchedText, PatchError> {
         let library = Library::parse(library)?;
         let functions = functions(&library)?;
         let code = decode(&library, &functions);
@@ -78,7 +78,7 @@ impl Image {
             undecoded_bytes: code.undecoded_bytes(),
         };
         let bytes = assemble_file(&library, &laid_out, report.skipped.len());
-        Ok(Image { bytes, report })
+        Ok(PatchedText { bytes, report })
     }
 }
 
@@ -291,7 +291,7 @@ fn assemble_file(library: &Library, laid_out: &LaidOut, skipped: usize) -> Vec<u
 
 /// Whether these are the bytes of an image of this library, whole and undamaged, in
 /// this crate's version.
-pub(crate) fn is_image_of(bytes: &[u8], library: &Library) -> bool {
+pub(crate) fn is_patched_text_of(bytes: &[u8], library: &Library) -> bool {
     let Ok((header, _)) = HeaderRaw::read_from_prefix(bytes) else {
         return false;
     };

@@ -1,7 +1,7 @@
 //! Writing the stream, from a pool at rest.
 
 use super::{Header, RUN_BLOCKS_MAX, RunHeader};
-use crate::admin::look::Look;
+use crate::admin::inspect::Inspector;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::pool::Pool;
@@ -33,7 +33,7 @@ impl Fs {
     }
 }
 
-impl Look {
+impl Inspector {
     /// Writes all of a pool that others hold and have made stand still ([`crate::Freeze`]).
     /// `everything`: free blocks too, for a pool whose bitmaps can't be relied on.
     ///

@@ -12,7 +12,7 @@ impl Runtime<'_> {
     /// flushed. Mostly it is set already.
     #[inline(always)]
     pub(crate) fn note(&self, slot: u64, bit: u64) -> Noted {
-        if planted!("bug-stray-not-noted") {
+        if planted!("bug-lazy-not-noted") {
             return Noted(());
         }
         let mut known = self.load(slot);

@@ -11,35 +11,35 @@
 
 use crate::medium::store::Store;
 use pmfs_format::LaneRaw;
-use pmfs_format::runtime::{DEBT_ID_SHIFT, DEBT_PROMISED};
+use pmfs_format::runtime::{PENDING_ID_SHIFT, PENDING_REDO};
 
-const LINE_MASK: u64 = (1 << DEBT_ID_SHIFT) - 1;
+const LINE_MASK: u64 = (1 << PENDING_ID_SHIFT) - 1;
 
 /// A transaction that is not closed durably for certain: a lock's word for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Debt(u64);
+pub(crate) struct PendingCommit(u64);
 
-impl Debt {
+impl PendingCommit {
     /// Of transaction `id`, whose closing entry is the journal's line `number`; `None` where these
     /// don't fit a word.
     #[inline]
-    pub fn new(number: u64, id: u64) -> Option<Debt> {
-        let fits = number <= LINE_MASK && id < DEBT_PROMISED >> DEBT_ID_SHIFT;
-        fits.then_some(Debt(id << DEBT_ID_SHIFT | number))
+    pub fn new(number: u64, id: u64) -> Option<PendingCommit> {
+        let fits = number <= LINE_MASK && id < PENDING_REDO >> PENDING_ID_SHIFT;
+        fits.then_some(PendingCommit(id << PENDING_ID_SHIFT | number))
     }
 
     /// Of transaction `id`, which has no closing entry: the last one of its log is the journal's
     /// line `number`.
     #[inline]
-    pub fn promised(number: u64, id: u64) -> Option<Debt> {
-        Debt::new(number, id).map(|debt| Debt(debt.0 | DEBT_PROMISED))
+    pub fn of_redo(number: u64, id: u64) -> Option<PendingCommit> {
+        PendingCommit::new(number, id).map(|pending| PendingCommit(pending.0 | PENDING_REDO))
     }
 
     /// As a lock has it.
     #[inline]
-    pub fn load(store: &Store, word: u64) -> Option<Debt> {
+    pub fn load(store: &Store, word: u64) -> Option<PendingCommit> {
         let word = store.pm.runtime().load(word);
-        (word != 0).then_some(Debt(word))
+        (word != 0).then_some(PendingCommit(word))
     }
 
     #[inline]
@@ -48,8 +48,8 @@ impl Debt {
     }
 
     #[inline]
-    pub fn is_promise(self) -> bool {
-        self.0 & DEBT_PROMISED != 0
+    pub fn is_redo(self) -> bool {
+        self.0 & PENDING_REDO != 0
     }
 
     /// Where that entry is, bytes.
@@ -59,14 +59,14 @@ impl Debt {
     }
 
     fn id(self) -> u64 {
-        (self.0 & !DEBT_PROMISED) >> DEBT_ID_SHIFT
+        (self.0 & !PENDING_REDO) >> PENDING_ID_SHIFT
     }
 
     /// Whether the lane has gone on so far that it is paid. Behind a proof one transaction must
     /// have ended: an entry of it is durable, and that proves this one done. Behind a promise two:
     /// recovery makes the last two.
     #[inline]
-    pub fn is_paid(self, store: &Store) -> bool {
+    pub fn is_complete(self, store: &Store) -> bool {
         let lane = store.geometry.lane_of_line(self.0 & LINE_MASK);
         if lane >= store.geometry.lanes {
             return true;
@@ -75,7 +75,7 @@ impl Debt {
             .pm
             .runtime()
             .load(LaneRaw::last_id.of(store.geometry.lane_line(lane)));
-        let behind = 2 + u64::from(self.is_promise() && !planted!("bug-promise-paid-early"));
+        let behind = 2 + u64::from(self.is_redo() && !planted!("bug-redo-completed-early"));
         last >= self.id() + behind
     }
 }
@@ -99,12 +99,12 @@ mod tests {
     }
 
     /// What each lock owes.
-    fn debts(fs: &Fs) -> Vec<Option<Debt>> {
+    fn debts(fs: &Fs) -> Vec<Option<PendingCommit>> {
         let g = &fs.pool().geometry;
         let lines = (0..g.lock_count).map(|lock| g.locks + lock * LockRaw::SIZE);
-        let word = LockRaw::debt.offset();
+        let word = LockRaw::pending_commit.offset();
         lines
-            .map(|line| Debt::load(fs.pool(), line + word))
+            .map(|line| PendingCommit::load(fs.pool(), line + word))
             .collect()
     }
 
@@ -114,8 +114,8 @@ mod tests {
     /// it.
     #[test]
     fn ids_beyond_a_locks_word() {
-        let end = DEBT_PROMISED >> DEBT_ID_SHIFT;
-        assert!(Debt::new(7, end - 1).is_some() && Debt::new(7, end).is_none());
+        let end = PENDING_REDO >> PENDING_ID_SHIFT;
+        assert!(PendingCommit::new(7, end - 1).is_some() && PendingCommit::new(7, end).is_none());
         let scratch = Scratch::new(16 << 20);
         let all = [scratch.open(), scratch.open()];
         let ino = all[0].create(ROOT_INO, b"a", &NODE).unwrap().ino;
@@ -134,8 +134,9 @@ mod tests {
             all[0].read(ino, 100, &mut got).unwrap();
             assert_eq!(got, [byte; 64]);
             for (now, before) in debts(&all[0]).into_iter().zip(&before) {
-                let is_of_late =
-                    |debt: &Debt| now != *before && !(end - 20..end).contains(&debt.id());
+                let is_of_late = |pending: &PendingCommit| {
+                    now != *before && !(end - 20..end).contains(&pending.id())
+                };
                 assert_eq!(now.filter(is_of_late), None, "turn {turn}");
             }
         }

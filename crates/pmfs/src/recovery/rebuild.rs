@@ -16,7 +16,7 @@ use crate::types::Run;
 use crate::types::{RecoveryKind, RecoveryReport};
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
-use pmfs_format::runtime::{LAYOUT, LAYOUT_PROMISES};
+use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks of the inode table that one walker takes at a time.
@@ -34,12 +34,12 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     runtime.reset(area.start, area.end - area.start);
     runtime.store(geometry.header, LAYOUT);
     let last = superblock::run_record(pool.pm.mapping());
-    let waited = last.is_some_and(|last| (1..LAYOUT_PROMISES).contains(&last.layout));
+    let waited = last.is_some_and(|last| (1..LAYOUT_COMMITTED_REDO).contains(&last.layout));
     let mut report = RecoveryReport {
         kind: RecoveryKind::Walk,
         ..RecoveryReport::default()
     };
-    let early = planted!("bug-walk-before-undo").then(|| walk(pool));
+    let early = planted!("bug-rebuild-before-undo").then(|| mark_reachable(pool));
     for index in 0..geometry.lanes {
         let lane = Lane::at(pool, index);
         let mut scan = lane.scan();
@@ -64,7 +64,7 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         let apart = (geometry.inodes / geometry.lanes).max(1024);
         lane.set_inode_cursor(index * apart % geometry.inodes);
     }
-    let maps = early.unwrap_or_else(|| walk(pool));
+    let maps = early.unwrap_or_else(|| mark_reachable(pool));
     // What can't be read is in no map: others would take its blocks for free.
     pool.pm.intact()?;
     maps.store(pool);
@@ -174,7 +174,7 @@ impl Maps {
 }
 
 /// Marks everything that a live inode reaches.
-pub(crate) fn walk(pool: &Pool) -> Maps {
+pub(crate) fn mark_reachable(pool: &Pool) -> Maps {
     let maps = Maps::new(pool);
     maps.mark(Run {
         block: 0,
@@ -184,7 +184,7 @@ pub(crate) fn walk(pool: &Pool) -> Maps {
     for ino in 0..pmfs_format::inode::FIRST_INO {
         maps.mark_ino(ino);
     }
-    let mut table = TableWalk {
+    let mut table = TableMarker {
         maps: &maps,
         root: pool.geometry.inode_table_root,
         leaves: Vec::new(),
@@ -199,7 +199,7 @@ pub(crate) fn walk(pool: &Pool) -> Maps {
                 return;
             }
             for &leaf in &leaves[start..leaves.len().min(start + STRIDE)] {
-                walk_leaf(pool, &maps, leaf);
+                mark_leaf(pool, &maps, leaf);
             }
         }
     };
@@ -217,7 +217,7 @@ pub(crate) fn walk(pool: &Pool) -> Maps {
 }
 
 /// Walks the 32 inodes of one block of the table.
-fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
+fn mark_leaf(pool: &Pool, maps: &Maps, index: u64) {
     for ino in index * PER_BLOCK..(index + 1) * PER_BLOCK {
         if ino < ROOT_INO || ino >= pool.geometry.inodes {
             continue;
@@ -234,13 +234,13 @@ fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
             maps.damage.fetch_add(1, Ordering::Relaxed);
             continue;
         }
-        let mut walk = FileWalk { maps, blocks: 0 };
+        let mut walk = FileMarker { maps, blocks: 0 };
         if inode.has_tree() {
             inode.tree().visit(pool, &mut walk);
         }
         usage::correct(pool, &inode, walk.blocks + inode.xattr_run().count);
         let run = inode.xattr_run();
-        if run.count > 0 && !planted!("bug-walk-misses-attributes") {
+        if run.count > 0 && !planted!("bug-rebuild-misses-attributes") {
             if run.block >= pool.geometry.data_start
                 && run.block + run.count <= pool.data.end / pmfs_format::BLOCK_BYTES
             {
@@ -252,13 +252,13 @@ fn walk_leaf(pool: &Pool, maps: &Maps, index: u64) {
     }
 }
 
-struct TableWalk<'a> {
+struct TableMarker<'a> {
     maps: &'a Maps,
     root: u64,
     leaves: Vec<u64>,
 }
 
-impl Visitor for TableWalk<'_> {
+impl Visitor for TableMarker<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         // The root's block lies before the allocator's.
         let fresh = piece.run.block == self.root || self.maps.mark(piece.run);
@@ -275,12 +275,12 @@ impl Visitor for TableWalk<'_> {
     }
 }
 
-struct FileWalk<'a> {
+struct FileMarker<'a> {
     maps: &'a Maps,
     blocks: u64,
 }
 
-impl Visitor for FileWalk<'_> {
+impl Visitor for FileMarker<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         self.blocks += piece.run.count;
         self.maps.mark(piece.run)
@@ -300,7 +300,7 @@ mod tests {
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, OpenOptions, ROOT_INO};
     use pmfs_format::RunRecordRaw;
-    use pmfs_format::runtime::{LAYOUT, LAYOUT_PROMISES};
+    use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
 
     /// What a byte is after the power went, if the last log but one made it a two and was durable,
     /// the last one is torn, and the byte has become a nine since. A build with such a layout left
@@ -320,10 +320,10 @@ mod tests {
         let restore = Restore::new(&pool.pm);
         let mut lanes =
             (0..pool.geometry.lanes).map(|lane| crate::journal::lane::Lane::at(pool, lane));
-        let lane = lanes.find(|lane| lane.scan().is_promised()).unwrap();
+        let lane = lanes.find(|lane| lane.scan().is_committed_redo()).unwrap();
         let torn = *lane.scan().open.last().unwrap();
         let mine = |&(_, word): &(u64, u64)| word == 0x0202_0202_0202_0202;
-        let words = lane.scan().promised_words(pool).unwrap();
+        let words = lane.scan().redo_words(pool).unwrap();
         words
             .into_iter()
             .filter(mine)
@@ -351,8 +351,8 @@ mod tests {
     /// Goal: of a pool that a build left which waited for the words of each log before it went on,
     /// the last log but one is left alone.
     #[test]
-    fn builds_from_before_have_promised_nothing() {
-        let cuts = [LAYOUT, LAYOUT_PROMISES - 1].map(byte_after_the_cut);
+    fn builds_from_before_have_no_committed_redo() {
+        let cuts = [LAYOUT, LAYOUT_COMMITTED_REDO - 1].map(byte_after_the_cut);
         assert_eq!(cuts, [2, 9]);
     }
 }

@@ -10,47 +10,47 @@
 
 use super::Pm;
 use pmem::Pmem;
-use pmem::thread::{OWED_CLOSED, OWED_FLUSHED, with};
+use pmem::thread::{PENDING_CLOSED, PENDING_FLUSHED, with};
 use pmfs_format::journal::{KIND_COMMIT, KIND_SHIFT};
 
 /// Bit of a line's offset: it was met with a lock. Without it, it is this call's own.
-const MET: u64 = 2;
+const FROM_LOCK: u64 = 2;
 /// Bit of a line's offset: the last entry of a change that is promised and not closed.
 const OPEN: u64 = 4;
 /// Bit of such a line's offset: this thread has its lane.
 const HELD: u64 = 8;
 /// All of them.
-const BITS: u64 = MET | OPEN | HELD;
+const BITS: u64 = FROM_LOCK | OPEN | HELD;
 
 /// Not durable for certain, and met with a lock.
 #[inline]
-fn is_met(owed: u64) -> bool {
-    owed == OWED_FLUSHED || owed & MET != 0
+fn is_from_lock(pending: u64) -> bool {
+    pending == PENDING_FLUSHED || pending & FROM_LOCK != 0
 }
 
 /// A line that is to be flushed.
 #[inline]
-fn is_unflushed(owed: u64) -> bool {
-    owed > BITS && owed & OPEN == 0
+fn is_unflushed(pending: u64) -> bool {
+    pending > BITS && pending & OPEN == 0
 }
 
 /// A promise that is not closed.
 #[inline]
-fn is_open(owed: u64) -> bool {
-    owed > BITS && owed & OPEN != 0
+fn is_open(pending: u64) -> bool {
+    pending > BITS && pending & OPEN != 0
 }
 
 /// Before a fence: what is owed is flushed.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(super) fn flush(mem: &Pmem) {
-    let owed = with(|thread| thread.owed.get());
-    if is_unflushed(owed) {
-        if !planted!("bug-debt-unflushed") {
-            mem.flush(owed & !BITS, 64);
+    let pending = with(|thread| thread.pending.get());
+    if is_unflushed(pending) {
+        if !planted!("bug-pending-unflushed") {
+            mem.flush(pending & !BITS, 64);
         }
-        with(|thread| thread.owed.set(OWED_FLUSHED));
-    } else if is_open(owed) && owed & MET == 0 {
+        with(|thread| thread.pending.set(PENDING_FLUSHED));
+    } else if is_open(pending) && pending & FROM_LOCK == 0 {
         flush_own(mem);
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn flush(mem: &Pmem) {
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
 fn flush_own(mem: &Pmem) {
-    let [first, second] = promised_ranges();
+    let [first, second] = committed_redo_ranges();
     for (off, bytes) in [first, second] {
         if bytes > 0 {
             mem.flush(off, bytes);
@@ -68,10 +68,10 @@ fn flush_own(mem: &Pmem) {
 }
 
 /// What this thread has stored last by a promise: offsets and bytes.
-pub(crate) fn promised_ranges() -> [(u64, u64); 2] {
+pub(crate) fn committed_redo_ranges() -> [(u64, u64); 2] {
     with(|thread| {
         let [first, first_bytes, second, second_bytes] =
-            std::array::from_fn(|at| thread.promised[2 + at].get());
+            std::array::from_fn(|at| thread.redo_ranges[2 + at].get());
         [(first, first_bytes), (second, second_bytes)]
     })
 }
@@ -80,38 +80,41 @@ pub(crate) fn promised_ranges() -> [(u64, u64); 2] {
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(super) fn close(mem: &Pmem) {
-    let owed = with(|thread| thread.owed.get());
-    if is_open(owed) {
-        close_open(mem, owed);
+    let pending = with(|thread| thread.pending.get());
+    if is_open(pending) {
+        close_open(mem, pending);
     }
 }
 
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
-fn close_open(mem: &Pmem, owed: u64) {
-    assert!(owed & HELD != 0, "a promise is closed by who has its lane");
-    let entry = owed & !BITS;
+fn close_open(mem: &Pmem, pending: u64) {
+    assert!(
+        pending & HELD != 0,
+        "a committed redo record is closed by the holder of its lane"
+    );
+    let entry = pending & !BITS;
     let window = mem.window();
     mem.store(entry, KIND_COMMIT << KIND_SHIFT);
     drop(window);
-    if !planted!("bug-promise-closed-unflushed") {
+    if !planted!("bug-redo-closed-unflushed") {
         mem.flush(entry, 64);
     }
-    with(|thread| thread.owed.set(OWED_CLOSED));
+    with(|thread| thread.pending.set(PENDING_CLOSED));
 }
 
 /// Flushes what is owed, and waits until it is durable.
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
-fn pay(mem: &Pmem) {
+fn complete(mem: &Pmem) {
     flush(mem);
-    if is_open(with(|thread| thread.owed.get())) {
-        if !planted!("bug-promise-closed-early") {
+    if is_open(with(|thread| thread.pending.get())) {
+        if !planted!("bug-redo-closed-early") {
             mem.fence();
         }
         close(mem);
     }
-    if !planted!("bug-debt-unfenced") {
+    if !planted!("bug-pending-unfenced") {
         mem.fence();
     }
 }
@@ -120,19 +123,19 @@ impl Pm {
     /// The line at `off` must be durable before this thread stores in place: a lock says so.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn owe(&self, off: u64) {
-        let owed = with(|thread| thread.owed.get());
-        if is_open(owed) {
+    pub(crate) fn defer(&self, off: u64) {
+        let pending = with(|thread| thread.pending.get());
+        if is_open(pending) {
             // The word has room for one, and a promise is not paid by a flush.
             self.mem.flush(off, 64);
             return self.mem.fence();
         }
-        with(|thread| thread.owed.set(off | MET));
-        if owed != 0 && owed != off | MET {
+        with(|thread| thread.pending.set(off | FROM_LOCK));
+        if pending != 0 && pending != off | FROM_LOCK {
             // Two that differ, of two locks.
             flush(&self.mem);
-            if is_unflushed(owed) {
-                self.mem.flush(owed & !BITS, 64);
+            if is_unflushed(pending) {
+                self.mem.flush(pending & !BITS, 64);
             }
         }
     }
@@ -140,18 +143,18 @@ impl Pm {
     /// As [`Pm::owe`], of the transaction that this call itself has just closed. Behind it a call
     /// mostly stores nothing, and at its end the locks have it.
     #[inline]
-    pub(crate) fn owe_own(&self, off: u64) {
-        with(|thread| thread.owed.set(off));
+    pub(crate) fn defer_own(&self, off: u64) {
+        with(|thread| thread.pending.set(off));
     }
 
     /// As [`Pm::owe`], of a change that is promised and not closed, whose last entry is at `off`.
     /// `false` if something else is owed.
     #[inline]
-    pub(crate) fn owe_promise(&self, off: u64) -> bool {
+    pub(crate) fn defer_redo(&self, off: u64) -> bool {
         with(|thread| {
-            let free = thread.owed.get() == 0;
+            let free = thread.pending.get() == 0;
             if free {
-                thread.owed.set(off | MET | OPEN);
+                thread.pending.set(off | FROM_LOCK | OPEN);
             }
             free
         })
@@ -159,51 +162,51 @@ impl Pm {
 
     /// As [`Pm::owe_own`], of a change that this call itself has just promised, and made.
     #[inline]
-    pub(crate) fn owe_own_promise(&self, off: u64) {
-        with(|thread| thread.owed.set(off | OPEN | HELD));
+    pub(crate) fn defer_own_redo(&self, off: u64) {
+        with(|thread| thread.pending.set(off | OPEN | HELD));
     }
 
     /// The last entry of the promise that is owed.
     #[inline]
-    pub(crate) fn owed_promise(&self) -> Option<u64> {
-        let owed = with(|thread| thread.owed.get());
-        is_open(owed).then_some(owed & !BITS)
+    pub(crate) fn pending_redo(&self) -> Option<u64> {
+        let pending = with(|thread| thread.pending.get());
+        is_open(pending).then_some(pending & !BITS)
     }
 
     /// This thread has the lane of the promise that is owed, and what it stored in place is
     /// flushed.
     #[inline]
-    pub(crate) fn hold_promise(&self) {
-        with(|thread| thread.owed.set(thread.owed.get() | HELD));
+    pub(crate) fn hold_redo_lane(&self) {
+        with(|thread| thread.pending.set(thread.pending.get() | HELD));
     }
 
     /// Sets what is owed, for a while or again; answers what was.
-    pub(crate) fn set_owed(&self, owed: u64) -> u64 {
-        with(|thread| thread.owed.replace(owed))
+    pub(crate) fn set_pending(&self, pending: u64) -> u64 {
+        with(|thread| thread.pending.replace(pending))
     }
 
     /// What is owed is paid otherwise, if so for its line.
     #[inline]
-    pub(crate) fn forgive(&self, is_paid: impl FnOnce(u64) -> bool) {
-        let owed = with(|thread| thread.owed.get());
-        if owed > BITS && is_paid(owed & !BITS) {
-            with(|thread| thread.owed.set(0));
+    pub(crate) fn drop_if_complete(&self, is_complete: impl FnOnce(u64) -> bool) {
+        let pending = with(|thread| thread.pending.get());
+        if pending > BITS && is_complete(pending & !BITS) {
+            with(|thread| thread.pending.set(0));
         }
     }
 
     /// The locks are given back, and nothing is stored in place without them. Whether something
     /// that was met is not durable.
     #[inline]
-    pub(crate) fn leave_owed(&self) -> bool {
-        is_met(with(|thread| thread.owed.replace(0)))
+    pub(crate) fn leave_pending(&self) -> bool {
+        is_from_lock(with(|thread| thread.pending.replace(0)))
     }
 
     /// What was met is durable: before what it covers becomes somebody else's.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn settle_met(&self) {
-        if is_met(with(|thread| thread.owed.get())) {
-            pay(&self.mem);
+    pub(crate) fn drain_from_locks(&self) {
+        if is_from_lock(with(|thread| thread.pending.get())) {
+            complete(&self.mem);
         }
     }
 
@@ -211,9 +214,9 @@ impl Pm {
     /// just been.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(super) fn settle(&self) {
-        if with(|thread| thread.owed.get()) != 0 {
-            pay(&self.mem);
+    pub(super) fn drain(&self) {
+        if with(|thread| thread.pending.get()) != 0 {
+            complete(&self.mem);
         }
     }
 
@@ -221,9 +224,9 @@ impl Pm {
     /// that is closed with the next fence is closed soon enough: with that store.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(super) fn settle_for_pointer(&self) {
-        if !matches!(with(|thread| thread.owed.get()), 0 | OWED_CLOSED) {
-            pay(&self.mem);
+    pub(super) fn drain_for_pointer(&self) {
+        if !matches!(with(|thread| thread.pending.get()), 0 | PENDING_CLOSED) {
+            complete(&self.mem);
         }
     }
 }

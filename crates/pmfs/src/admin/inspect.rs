@@ -32,18 +32,18 @@ pub enum PoolState {
 }
 
 /// A pool that is only looked at.
-pub struct Look {
+pub struct Inspector {
     pub(crate) pool: Pool,
     pub(crate) health: Health,
     state: PoolState,
 }
 
-impl Look {
+impl Inspector {
     /// Maps the pool and judges its superblock.
     ///
     /// # Errors
     /// Everything that can be wrong with a pool; see [`Error`]. That somebody holds it is none.
-    pub fn open(path: &Path) -> Result<Look> {
+    pub fn open(path: &Path) -> Result<Inspector> {
         let map = MapOptions {
             read_only: true,
             ..MapOptions::default()
@@ -63,7 +63,7 @@ impl Look {
             }
             _ => PoolState::NeedsRecovery,
         };
-        Ok(Look {
+        Ok(Inspector {
             pool: Pool::new(mem, raw, geometry, Some(prober), &OpenOptions::default()),
             health,
             state,

@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::xattr;
-use crate::journal::claim::Settle;
+use crate::journal::claim::Resolve;
 use crate::journal::lane::{CHANGED, Lane, Purpose};
 use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
@@ -20,9 +20,9 @@ use crate::types::Run;
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
 
-impl Settle for Pool {
-    fn settle(&self, lane: &Lane<'_>) {
-        settle(self, lane);
+impl Resolve for Pool {
+    fn resolve(&self, lane: &Lane<'_>) {
+        resolve(self, lane);
     }
 }
 
@@ -30,17 +30,17 @@ impl Settle for Pool {
 /// that the first has built: else they would be freed twice, by their own record and with the
 /// subtree. The caller holds the locks of the inodes that the records name. Damage met on the way
 /// leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
-pub(crate) fn settle(pool: &Pool, lane: &Lane<'_>) {
-    settle_records(pool, lane, false);
+pub(crate) fn resolve(pool: &Pool, lane: &Lane<'_>) {
+    resolve_records(pool, lane, false);
 }
 
 /// As [`settle`], after a call that has put everything it allocated where it belongs: what it
 /// allocated need not be looked for.
-pub(crate) fn settle_old(pool: &Pool, lane: &Lane<'_>) {
-    settle_records(pool, lane, true);
+pub(crate) fn resolve_old(pool: &Pool, lane: &Lane<'_>) {
+    resolve_records(pool, lane, true);
 }
 
-fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
+fn resolve_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
     lane.doubt_spare();
     for record in 0..lane.intent_count() {
         let Some((word, purpose)) = lane.intent(record) else {
@@ -59,15 +59,15 @@ fn settle_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
                 let _ = subtree(pool, lane, record, (Entry(word), level), slot, cursor);
             }
             Purpose::Range { .. } | Purpose::Word { .. } => {}
-            Purpose::Inode { ino } => settle_ino(pool, lane, record, ino),
-            _ => settle_run(pool, lane, record, Lane::run_of(word), purpose),
+            Purpose::Inode { ino } => resolve_ino(pool, lane, record, ino),
+            _ => resolve_run(pool, lane, record, Lane::run_of(word), purpose),
         }
     }
 }
 
 /// Frees those blocks of a run that are not what its purpose says. Of a run of leaves some may be
 /// in the tree and others not: a thread was killed between two pointers.
-fn settle_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpose: Purpose) {
+fn resolve_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpose: Purpose) {
     while run.count > 0 {
         let Ok(used) = in_use(pool, run.block, purpose) else {
             return;
@@ -132,7 +132,7 @@ pub(crate) fn tree_of(pool: &Pool, ino: Ino) -> Result<Tree> {
     Ok(inode.tree())
 }
 
-fn settle_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
+fn resolve_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
     let live = match Inode::load(pool, ino) {
         Ok(inode) => inode.links > 0 || pool.is_open(ino),
         // No table block yet: nothing can be there.
@@ -148,7 +148,7 @@ fn settle_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
             },
             false,
         );
-        lane.settle(record);
+        lane.strike_out(record);
     }
 }
 
@@ -199,7 +199,7 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
         },
         false,
     );
-    lane.settle(record);
+    lane.strike_out(record);
     Ok(())
 }
 
@@ -235,7 +235,7 @@ fn subtree(
         nodes: 0,
     }
     .run(old.unrooted(), level, base)?;
-    lane.settle(record);
+    lane.strike_out(record);
     Ok(())
 }
 
@@ -341,7 +341,7 @@ mod tests {
             return eprintln!("skipped: no UFFDIO_POISON here: {error}");
         }
         // Settled by who can't read it, and then by who can.
-        settle(pool, &lane);
+        resolve(pool, &lane);
         assert!(pool.pm.intact().is_err());
         drop(lane);
         drop(fs);

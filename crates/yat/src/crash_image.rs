@@ -111,7 +111,7 @@ pub(crate) struct Open {
     /// number.
     prefixes: Option<Vec<u16>>,
     /// Words decided or overwritten.
-    settled: u8,
+    decided: u8,
 }
 
 impl Open {
@@ -123,17 +123,17 @@ impl Open {
             under: line.under.clone(),
             line: line.clone(),
             prefixes: None,
-            settled: 0,
+            decided: 0,
         }
     }
 
-    pub fn settled(&self) -> u8 {
-        self.settled
+    pub fn decided(&self) -> u8 {
+        self.decided
     }
 
     /// Adds all that tells it from others.
     pub fn digest(&self, hasher: &mut impl Hasher) {
-        (self.base, &self.prefixes, self.settled).hash(hasher);
+        (self.base, &self.prefixes, self.decided).hash(hasher);
         self.line.digest(hasher);
         if let Some(under) = &self.under {
             under.digest(hasher);
@@ -167,16 +167,16 @@ impl Open {
         self.line.streamed.iter().filter(here)
     }
 
-    fn settle(&mut self, word: usize, value: [u8; 8]) {
+    fn fix(&mut self, word: usize, value: [u8; 8]) {
         self.base[word * 8..word * 8 + 8].copy_from_slice(&value);
-        self.settled |= 1 << word;
+        self.decided |= 1 << word;
     }
 
     /// Decides a word; answers its value, and the part of bulk data it goes with.
     fn decide(&mut self, word: usize, choices: &mut Choices) -> ([u8; 8], Option<(u32, bool)>) {
         let mut part_below = None;
         if let Some(under) = &mut self.under
-            && under.settled >> word & 1 == 0
+            && under.decided >> word & 1 == 0
         {
             let (value, part) = under.decide(word, choices);
             part_below = part;
@@ -191,7 +191,7 @@ impl Open {
         {
             let there = choices.part(part);
             let value = if there { value } else { self.cached(word, 0) };
-            self.settle(word, value);
+            self.fix(word, value);
             return (value, Some((part, there)));
         }
         let mut values = self.values(word, choices.durable_first);
@@ -204,7 +204,7 @@ impl Open {
         if is_cached {
             self.keep(word, value);
         }
-        self.settle(word, value);
+        self.fix(word, value);
         (value, part_below)
     }
 
@@ -240,7 +240,7 @@ impl Open {
     /// Follows a decision that was made in another run.
     pub fn force(&mut self, word: usize, value: [u8; 8], of_part: bool) {
         if let Some(under) = &mut self.under
-            && under.settled >> word & 1 == 0
+            && under.decided >> word & 1 == 0
         {
             under.force(word, value, of_part);
             self.base[word * 8..word * 8 + 8].copy_from_slice(&value);
@@ -248,14 +248,14 @@ impl Open {
         if !of_part {
             self.keep(word, value);
         }
-        self.settle(word, value);
+        self.fix(word, value);
     }
 
     /// Bytes became durable over whatever the crash had left here.
     pub fn overwrite(&mut self, at: usize, bytes: &[u8]) {
         self.base[at..at + bytes.len()].copy_from_slice(bytes);
         for word in at.div_ceil(8)..(at + bytes.len()) / 8 {
-            self.settled |= 1 << word;
+            self.decided |= 1 << word;
         }
     }
 }
@@ -409,7 +409,7 @@ impl CrashImage {
             }
             for streamed in &open.line.streamed {
                 let at = streamed.word as usize;
-                let there = (open.settled >> at & 1 == 1)
+                let there = (open.decided >> at & 1 == 1)
                     .then(|| open.base[at * 8..at * 8 + 8] == streamed.value);
                 stores.push((start + at as u64 * 8, streamed.place, there));
             }
@@ -428,7 +428,7 @@ impl CrashImage {
 
     /// Decides the undecided words of a range, but those that are `overwritten` whole.
     #[inline]
-    fn look(&self, mem: &Pmem, off: u64, len: u64, overwritten: bool) {
+    fn decide_range(&self, mem: &Pmem, off: u64, len: u64, overwritten: bool) {
         let mut line = off & !(LINE - 1);
         while line < off + len {
             if !is_set(&self.open_pages, line / PAGE) {
@@ -436,14 +436,14 @@ impl CrashImage {
                 continue;
             }
             if is_set(&self.marked, line / LINE) {
-                self.look_at_line(mem, line, off..off + len, overwritten);
+                self.decide_line(mem, line, off..off + len, overwritten);
             }
             line += LINE;
         }
     }
 
     #[cold]
-    fn look_at_line(&self, mem: &Pmem, line: u64, range: Range<u64>, overwritten: bool) {
+    fn decide_line(&self, mem: &Pmem, line: u64, range: Range<u64>, overwritten: bool) {
         let mut state = self.lock();
         let State {
             open,
@@ -453,12 +453,12 @@ impl CrashImage {
         let open = open.get_mut(&line).expect("marked lines are open");
         for word in 0..8 {
             let at = line + word as u64 * 8;
-            if at + 8 <= range.start || at >= range.end || open.settled >> word & 1 == 1 {
+            if at + 8 <= range.start || at >= range.end || open.decided >> word & 1 == 1 {
                 continue;
             }
             if overwritten && at >= range.start && at + 8 <= range.end {
                 // What it was matters to nobody.
-                open.settled |= 1 << word;
+                open.decided |= 1 << word;
                 continue;
             }
             let (value, part) = open.decide(word, choices);
@@ -469,7 +469,7 @@ impl CrashImage {
                 trace.events.push(Event::Decided { off, value, part });
             }
         }
-        if open.settled == u8::MAX {
+        if open.decided == u8::MAX {
             let at = line / LINE;
             self.marked[(at / 64) as usize].fetch_and(!(1 << (at % 64)), Ordering::Relaxed);
         }
@@ -487,11 +487,11 @@ impl Observer for CrashImage {
         let loads = self.loads.load(Ordering::Relaxed) + 1;
         self.loads.store(loads, Ordering::Relaxed);
         assert!(loads < LOADS_MAX, "recovery does not end");
-        self.look(mem, off, len, false);
+        self.decide_range(mem, off, len, false);
     }
 
     fn store(&self, mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {
-        self.look(mem, off, bytes.len() as u64, true);
+        self.decide_range(mem, off, bytes.len() as u64, true);
         self.mark_dirty(off, bytes.len() as u64);
         if !self.ignored.contains(&off)
             && let Some(trace) = &mut self.lock().trace

@@ -38,7 +38,7 @@ const CALLS: [&str; 15] = [
 /// # Panics
 /// Never: the calls can be read.
 #[must_use]
-pub fn debts() -> Vec<Vec<Call>> {
+pub fn pending() -> Vec<Vec<Call>> {
     let all = CALLS
         .iter()
         .flat_map(|calls| BEGINNINGS.map(|beginning| format!("{beginning}; {calls}")));

@@ -1,5 +1,5 @@
-//! The hash by which a transaction is seen to be done: of the words that it logged, as they were to
-//! become.
+//! The commit checksum: a hash of the words that a transaction logged, with their new values.
+//! Recovery sees by it that the transaction is done.
 //!
 //! NH, the universal hash of UMAC (Black et al., CRYPTO 1999, and RFC 4418), of 64-bit words: pairs
 //! of words, each plus its key, are multiplied and the products added. Two contents of the same

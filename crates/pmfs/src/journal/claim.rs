@@ -5,14 +5,14 @@ use crate::journal::undo::undo_lane;
 use crate::share::member::Began;
 use crate::share::waits::Member;
 
-/// The end of a call's open records. Trees decide it, which this storey does not know.
+/// The end of a call's open records. Trees decide it, which this layer does not know.
 pub(crate) trait Resolve: Member {
     /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of
     /// the inodes in them.
     fn resolve(&self, lane: &Lane<'_>);
 }
 
-/// A claimed lane with its end: records left open are settled.
+/// A claimed lane with its end: intents that are left open are resolved.
 pub(crate) struct Claim<'a> {
     lane: Lane<'a>,
     ends: &'a dyn Resolve,
@@ -59,7 +59,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Whether others may have the lane next.
+/// Returns whether others may have the lane next.
 #[inline(always)]
 pub(super) fn may_go(lane: &Lane<'_>) -> bool {
     lane.share().pm.intact().is_ok() || is_undone(lane)

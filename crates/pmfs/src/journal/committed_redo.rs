@@ -1,17 +1,18 @@
-//! Changes that are promised by their log and not closed
+//! Committed redo records: changes that are certain by their log and not closed
 //! (docs/adr/0017-promised-and-not-waited-for.md).
 //!
 //! Once a log of new words is durable ([`crate::journal::redo::Redo`]), its change is certain. The
-//! words are stored in place, and the call returns. Recovery makes the last transaction of a lane
-//! again if it is such a one, and also the one before it, if the last one was cut short: until the
-//! barrier of that one the words of the other need not be durable.
+//! words are stored in place, and the call returns. Recovery stores the words of a lane's last
+//! transaction again if it is such a one. It does so for the one before it, too, if the last one
+//! was cut short: until the barrier of the last one the words of the one before need not be
+//! durable.
 //!
-//! - Whoever has the lane next flushes them, and makes them durable with its first barrier. Not the
-//!   call that stored them: the locks that it gives back would wait for the flush.
-//! - Before one of the words changes otherwise, the promise is closed: its last entry becomes the
-//!   closing one. The locks that cover the words have it as a [`Debt`], and whoever meets it takes
-//!   the lane.
-//! - So it is when the pool is left clean, for all lanes.
+//! - The next holder of the lane flushes the words, and makes them durable with its first barrier.
+//!   The call that stored them does not: the locks that it gives back would wait for the flush.
+//! - Before one of the words changes otherwise, the record is closed: its last entry becomes the
+//!   closing one. The locks that cover the words name it as a [`PendingCommit`], and the next
+//!   holder of such a lock takes the lane.
+//! - All lanes are closed so when the pool is left clean.
 
 use crate::journal::lane::Lane;
 use crate::journal::log_entry::Header;
@@ -22,21 +23,21 @@ use crate::share::waits::Waits;
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
 
-/// Entries that a promise may have in a lane of so many: recovery may need the last two logs whole
-/// while a third is being written, whatever it is.
+/// The most entries of a committed redo record in a lane of `lane_entries`: recovery may need the
+/// last two logs whole while a third is being written, whatever it is.
 #[inline]
 pub(crate) fn entries_max(lane_entries: u64) -> u64 {
     (lane_entries - ENTRIES_MAX as u64 - 1) / 2
 }
 
-/// Which pool a thread's last promise is of.
+/// A key that tells the pool of a thread's last committed redo record.
 fn pool_key(store: &Store) -> u64 {
     let uuid = u128::from_le_bytes(store.superblock.uuid);
     (uuid ^ uuid >> 64) as u64 ^ store.pm.mapping().identity().ino.rotate_left(32)
 }
 
-/// This thread has stored these ranges, offsets and bytes, as its log promises: it need not look at
-/// that when it goes on in the lane.
+/// Notes the ranges (offsets and bytes) that this thread has stored by its last record: it need not
+/// read its log when it goes on in the lane.
 #[inline]
 pub(crate) fn note_own(store: &Store, pending: PendingCommit, ranges: [(u64, u64); 2]) {
     let [(first, first_bytes), (second, second_bytes)] = ranges;
@@ -55,7 +56,7 @@ pub(crate) fn note_own(store: &Store, pending: PendingCommit, ranges: [(u64, u64
     });
 }
 
-/// Closes the promise whose last entry is at `entry`, durably. The caller has no lane.
+/// Closes the record whose last entry is at `entry`, durably. The caller has no lane.
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
@@ -72,7 +73,7 @@ pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
 }
 
 impl<'a> Lane<'a> {
-    /// Its last entry, if that is the last one of a promise that is not closed.
+    /// Its last entry, if that ends a committed redo record that is not closed.
     fn committed_redo(&self) -> Option<u64> {
         let entry = self.last_entry()?;
         Header::read(&self.share().pm, entry)
@@ -80,13 +81,14 @@ impl<'a> Lane<'a> {
             .then_some(entry)
     }
 
-    /// For who has just claimed it: what its last log promises is flushed, and the debt that led
-    /// here, whose entry is at `owed`, can be paid.
+    /// Takes over a lane that was just claimed: flushes the words of its last committed redo
+    /// record. The pending commit that led here, whose entry is at `pending`, can then be
+    /// completed.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take_over(&self, pending: Option<u64>) {
         if let Some(ranges) = self.own() {
-            // As it mostly is. The log was flushed, and is slow to look at where that takes it out
+            // The common case. The log was flushed, and is slow to read where a flush takes it out
             // of the cache.
             for (off, bytes) in ranges {
                 if bytes > 0 && !planted!("bug-redone-unflushed") {
@@ -112,14 +114,14 @@ impl<'a> Lane<'a> {
         if header.is_last_of_new() {
             return pm.hold_redo_lane();
         }
-        // The lane has gone on, or somebody has closed it and not waited for that.
+        // The lane has gone on, or another call has closed the record and not waited for that.
         pm.drop_if_complete(|_| true);
         if header.kind() == KIND_COMMIT {
             pm.defer(entry);
         }
     }
 
-    /// What the last log promises in place, if this thread wrote it.
+    /// The ranges that the last committed redo record stored in place, if this thread wrote it.
     #[inline(always)]
     fn own(&self) -> Option<[(u64, u64); 2]> {
         let [key, word] = with(|thread| [0, 1].map(|at: usize| thread.redo_ranges[at].get()));
@@ -128,7 +130,7 @@ impl<'a> Lane<'a> {
         own.then(committed_redo_ranges)
     }
 
-    /// Flushes what its last log promises in place.
+    /// Flushes the words in place of its last committed redo record.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn flush_committed_redo(&self) {
         let Some(last) = self.committed_redo() else {
@@ -147,8 +149,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Closes what the lanes have promised, and flushes what closed the last transaction of each:
-    /// durable with the next fence. The caller has the pool to itself.
+    /// Closes the committed redo records of all lanes, and flushes the closing entries of the other
+    /// lanes: durable with the next fence. The caller has the pool to itself.
     pub fn close_all(waits: impl Into<Waits<'a>>) {
         let waits = waits.into();
         let share = waits.share;
@@ -201,8 +203,9 @@ mod tests {
             .count()
     }
 
-    /// Goal: whoever overwrites what another has promised waits once, and sees what that one wrote.
-    /// Method: two threads of two attachments in turn, in lanes of their own.
+    /// Goal: a call that overwrites the words of another's committed redo record waits once, and
+    /// sees the other's words. Method: two threads of two attachments in turn, in lanes of their
+    /// own.
     #[test]
     fn threads_in_turn_wait_once() {
         let scratch = Scratch::new(16 << 20);
@@ -230,10 +233,11 @@ mod tests {
         assert!(one.check().unwrap().is_clean());
     }
 
-    /// Goal: who has met a promise, and waits for its lane, may clean up after the one who died in
-    /// it, which frees blocks. Method: a thread that ends with a lane and a block in question.
+    /// Goal: a call that waits for the lane of a committed redo record may clean up after a thread
+    /// that died in that lane, which frees blocks. Method: a thread that ends with a lane and a
+    /// block in question.
     #[test]
-    fn who_waits_for_a_lane_cleans_up_after_its_dead() {
+    fn a_waiter_for_a_lane_cleans_up_after_its_dead_holder() {
         let scratch = Scratch::new(16 << 20);
         let fs = scratch.open();
         let ino = file(&fs);
@@ -257,8 +261,9 @@ mod tests {
         assert!(fs.check().unwrap().is_clean());
     }
 
-    /// Goal: what recovery makes again is never what an older promise made of a word: others are
-    /// looking. Method: two of the same words, by what recovery would store.
+    /// Goal: recovery never stores the word of an older record again where a newer one has changed
+    /// it: others may read it meanwhile. Method: two records of the same words; the test compares
+    /// what recovery would store.
     #[test]
     fn an_older_redo_is_not_seen_again() {
         let scratch = Scratch::new(16 << 20);
@@ -277,10 +282,10 @@ mod tests {
         assert_eq!((words.len(), words.iter().filter(is).count()), (9, 9));
     }
 
-    /// Goal: before its words change otherwise, or are somebody else's, a promise is closed; and
-    /// when the pool is left.
+    /// Goal: a committed redo record is closed before its words change otherwise or get another
+    /// owner, and when the pool is left.
     #[test]
-    fn what_stores_otherwise_closes_first() {
+    fn a_store_by_another_way_closes_the_record_first() {
         let scratch = Scratch::new(16 << 20);
         let fs = scratch.open();
         let ino = file(&fs);

@@ -1,4 +1,4 @@
-//! Lanes: where a transaction logs, and where a call says what it is about to do to the bitmaps.
+//! Lanes: a transaction logs there, and a call records there its coming changes of the bitmaps.
 
 use crate::error::{Error, Result};
 use crate::journal::scan::{Scan, scan};
@@ -21,7 +21,7 @@ const RUN_SHIFT: u32 = 24;
 /// Bits of a kind's word that may hold an index.
 const INDEX_MASK: u64 = (1 << LEVEL_SHIFT) - 1;
 
-/// For [`Purpose::Range`], of a whole tree: whatever the new tree names stays.
+/// For [`Purpose::Range`] over a whole tree: all blocks that the new tree names stay.
 pub(crate) const CHANGED: u64 = INDEX_MASK;
 
 /// The lane that this thread used last; more than any pool has if it used none.
@@ -39,7 +39,7 @@ pub fn prefer_lane(index: u64) {
     set_hint(index);
 }
 
-/// What a block is for: data spreads over the pool lane by lane, the rest stays together near its
+/// The use of a block: data spreads over the pool lane by lane, the rest stays together near its
 /// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
@@ -58,7 +58,7 @@ impl Zone {
     }
 }
 
-/// Whose some blocks are to be, or were: what decides after a kill.
+/// The owner that blocks are to have, or had: after a kill this decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A node of a tree (`level` 1 and up) or a leaf (0) at `index`.
@@ -106,7 +106,7 @@ pub(crate) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Claims a lane: that of the promise that the thread has met with a lock, if it has, else a
+    /// Claims a lane: that of the committed redo record that a lock of the thread names, else a
     /// free one.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
@@ -144,13 +144,13 @@ impl<'a> Lane<'a> {
         owner::release(&self.waits, LaneRaw::owner.of(self.line));
     }
 
-    /// Whose it is.
+    /// The attachment that has it.
     #[inline]
     pub fn share(&self) -> &'a Share {
         self.waits.share
     }
 
-    /// As it waits.
+    /// The place and the rescue with which its calls wait.
     #[inline]
     pub fn waits(&self) -> Waits<'a> {
         self.waits
@@ -235,7 +235,7 @@ impl<'a> Lane<'a> {
         id
     }
 
-    /// Where the next entry goes.
+    /// Takes the place of the next entry, and returns its offset.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_entry(&self) -> u64 {
         let head = self.head();
@@ -259,7 +259,7 @@ impl<'a> Lane<'a> {
             .store(LaneRaw::head.of(self.line), head);
     }
 
-    /// Where an entry of this number goes.
+    /// The offset of the entry of this number.
     #[inline]
     pub fn entry(&self, number: u64) -> u64 {
         self.log + self.waits.geometry.entry_in_lane(number)
@@ -271,16 +271,16 @@ impl<'a> Lane<'a> {
         (entry - self.waits.geometry.journal) / 64
     }
 
-    /// What this lane itself owes is paid by entries that it has just got: they prove the
-    /// transaction before theirs done, and the barrier behind them makes durable what that one
-    /// promised.
+    /// Drops a pending commit of this lane itself, which the entries just written complete: they
+    /// show that the transaction before theirs is done, and the barrier after them makes its words
+    /// durable.
     #[inline]
     pub fn complete_by_entries(&self) {
         let log = self.log..self.log + self.waits.geometry.lane_bytes;
         self.waits.pm.drop_if_complete(|line| log.contains(&line));
     }
 
-    /// Where its last entry is; `None` if it has none.
+    /// The offset of its last entry; `None` if it has none.
     pub fn last_entry(&self) -> Option<u64> {
         let last = self.head().checked_sub(1)?;
         Some(self.entry(last))
@@ -293,8 +293,8 @@ impl<'a> Lane<'a> {
         self.clear_intents();
     }
 
-    /// As [`Lane::reset`], but the intents are still to be settled. An id that the dead thread had
-    /// drawn and not written may stand above the log's.
+    /// As [`Lane::reset`], but the intents are still to be resolved. An id that the dead thread had
+    /// drawn and not written may be above the log's.
     pub fn reset_ids(&self, last_id: u64, head: u64) {
         let runtime = self.waits.pm.runtime();
         let drawn = runtime.load(LaneRaw::last_id.of(self.line));
@@ -311,7 +311,7 @@ impl<'a> Lane<'a> {
         cursor.of(self.line)
     }
 
-    /// Where this lane looks for its next block.
+    /// The place from which this lane searches its next block.
     pub fn block_cursor(&self, zone: Zone) -> u64 {
         self.waits.pm.load(self.cursor_off(zone))
     }
@@ -321,7 +321,7 @@ impl<'a> Lane<'a> {
         self.waits.pm.runtime().store(self.cursor_off(zone), block);
     }
 
-    /// Where this lane looks for its next inode.
+    /// The place from which this lane searches its next inode.
     pub fn inode_cursor(&self) -> u64 {
         self.waits.pm.load(LaneRaw::inode_cursor.of(self.line))
     }
@@ -340,8 +340,8 @@ impl<'a> Lane<'a> {
     }
 
     /// This call changes the content of an inode from now on: blocks gained and lost are its own.
-    /// Recovery of the lane flushes what others may have seen of it and counts its blocks anew.
-    /// `counted`: the inode's offset if it counts its blocks, else 0.
+    /// Recovery of the lane flushes the stores that others may have seen, and counts the inode's
+    /// blocks anew. `counted`: the inode's offset if it counts its blocks, else 0.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_on(&self, ino: Ino, counted: u64) {
@@ -376,7 +376,8 @@ impl<'a> Lane<'a> {
         self.gained.set(self.gained.get() - blocks as i64);
     }
 
-    /// Stores the inode's count of blocks, unflushed: it is no promise, and recovery counts anew.
+    /// Stores the inode's count of blocks, unflushed: the contract lets it go, and recovery counts
+    /// anew.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store_block_count(&self) {
         let gained = self.gained.replace(0);
@@ -411,7 +412,7 @@ impl<'a> Lane<'a> {
         self.intents + record * IntentRaw::SIZE
     }
 
-    /// Writes down what is in question, before it is touched; answers the record's number.
+    /// Writes a record of the blocks in question, before they are touched; returns its number.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if the lane has no record left: the call is too scattered.
@@ -437,7 +438,7 @@ impl<'a> Lane<'a> {
         self.intend(run.block << RUN_SHIFT | run.count, purpose)
     }
 
-    /// Record `record`: its first word and its purpose; `None` if settled or unreadable.
+    /// Record `record`: its first word and its purpose; `None` if struck out or unreadable.
     pub fn intent(&self, record: u64) -> Option<(u64, Purpose)> {
         let [run, kind, ino, index] = self.waits.pm.read::<4>(self.record_off(record));
         if run == 0 {
@@ -446,8 +447,7 @@ impl<'a> Lane<'a> {
         Some((run, decode(kind, ino, index)?))
     }
 
-    /// Settles what no call can have written down: whoever left the lane may have written anything
-    /// there.
+    /// Strikes out records that no call can have written: the lane may hold anything.
     pub fn strike_impossible(&self) {
         let data = &self.waits.data;
         let blocks = data.start >> BLOCK_SHIFT..data.end >> BLOCK_SHIFT;
@@ -472,7 +472,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The inode of a record, settled or not.
+    /// The inode of a record, struck out or not.
     pub fn intent_ino(&self, record: u64) -> Ino {
         let [_, kind, ino, index] = self.waits.pm.read::<4>(self.record_off(record));
         match decode(kind, ino, index) {
@@ -491,7 +491,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Replaces a record's run by what is left of it; settles it at 0 blocks.
+    /// Replaces a record's run by the rest of it; strikes the record out at 0 blocks.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn shrink(&self, record: u64, run: Run) {
         let word = if run.count == 0 {
@@ -533,8 +533,8 @@ impl<'a> Lane<'a> {
         (block != 0 && data.contains(&(block << BLOCK_SHIFT))).then_some(block)
     }
 
-    /// Takes the spare block for a leaf. It stays the spare one until the call makes another one
-    /// that, or settles.
+    /// Takes the spare block for a leaf. It stays the spare one until the call makes another block
+    /// the spare one, or resolves its intents.
     ///
     /// # Errors
     /// As [`Lane::intend`].
@@ -563,7 +563,7 @@ impl<'a> Lane<'a> {
         self.waits.pm.runtime().store(off, block);
     }
 
-    /// Whether an open record names the spare block.
+    /// Returns whether an open record names the spare block.
     fn is_spare_in_question(&self) -> bool {
         let Some(spare) = self.spare() else {
             return false;
@@ -576,7 +576,7 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// For whoever settles: what a record names is the record's.
+    /// Clears the spare block if an open record names it: the record decides then. For resolving.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn doubt_spare(&self) {
         if self.is_spare_in_question() && !planted!("bug-spare-kept") {
@@ -584,7 +584,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// What its log says.
+    /// Reads its log.
     pub fn scan(&self) -> Scan {
         let (log, entries) = self.log();
         scan(&self.waits.pm, log, entries)

@@ -1,9 +1,8 @@
 //! The lock table: one line {owner, sequence} for every inode whose keyed hash falls on it
 //! (docs/adr/0028-lock-table.md).
 //!
-//! Writers hold the line's owner word; while they change what readers may be looking at, its
-//! sequence is odd. Readers take nothing: they read the sequence, read, and read the sequence
-//! again.
+//! Writers hold the line's owner word; its sequence is odd while they change words that readers may
+//! see. Readers take nothing: they read the sequence, read, and read the sequence again.
 
 use crate::error::Result;
 use crate::journal::claim::may_go;
@@ -30,9 +29,9 @@ pub(crate) struct LockSet<'a> {
     lines: [u64; LOCKS_MAX],
     count: usize,
     changing: Cell<bool>,
-    /// Debts that stood there, and are this call's to pay.
+    /// The locks named pending commits, which this call has to complete.
     adopted: Cell<bool>,
-    /// Nothing is stored below them: debts are left as they are.
+    /// Nothing is stored below them: pending commits are left as they are.
     reads: bool,
     began: Began,
 }
@@ -76,8 +75,8 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Locks one inode more, unless somebody else has its line: it is out of order, so that nobody
-    /// may wait for it.
+    /// Locks one inode more, unless another holder has its line: it is out of order, so that no
+    /// call may wait for it.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_add(&mut self, ino: Ino) -> bool {
         let line = line_of(self.waits.share, ino);
@@ -91,7 +90,7 @@ impl<'a> LockSet<'a> {
         if pending
             .is_some_and(|pending| pending.is_redo() && !pending.is_complete(self.waits.share))
         {
-            // It would take another lane to pay that, and this call has one.
+            // Another lane would have to complete that, and this call has one already.
             owner::release(self.waits.share, line);
             return false;
         }
@@ -104,7 +103,7 @@ impl<'a> LockSet<'a> {
         true
     }
 
-    /// This thread owes what the line's lock says.
+    /// Takes over the pending commit that the line's lock names.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn adopt_pending(&self, line: u64) {
@@ -124,7 +123,7 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// What was met is durable, by a call that has no lane.
+    /// Makes the pending commits that these locks named durable, for a call that has no lane.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn drain(&self) {
         match self.waits.share.pm.pending_redo() {
@@ -133,7 +132,7 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// A promise is closed by who has its lane.
+    /// Closes a committed redo record, which takes its lane.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn drain_in_lane(&self) {
@@ -144,22 +143,23 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Makes what a transaction has changed durable, and closes it by its proof: these locks cover
-    /// all that it logged, and have the debt from now on. What this call still stores in place is
-    /// no word of it.
+    /// Makes the words that a transaction has changed durable, and closes it by its commit
+    /// checksum. These locks cover all that it logged, and name the pending commit from now on.
+    /// Later stores of this call in place touch none of its words.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn commit(&self, tx: Sealed<'_>) {
         self.leave_pending(tx.commit_by_checksum());
     }
 
-    /// Changes bytes in place by a log of the new ones, which is durable on return. As
-    /// [`LockSet::commit`] otherwise. `behind` stores what belongs to it and no log covers.
+    /// Changes bytes in place by a log of the new ones, which is durable on return. Otherwise as
+    /// [`LockSet::commit`]. `behind` makes the stores that belong to the change and that no log
+    /// covers.
     ///
     /// # Errors
     /// [`crate::Error::Medium`] of the bytes that are to change; nothing is changed then.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn redo(&self, tx: Redo<'_>, behind: impl FnOnce()) -> Result<()> {
-        // Before it is promised, for recovery may keep the promise.
+        // Readers must retry before the record is durable: from then on recovery may apply it.
         self.change();
         let pending = tx.seal()?.apply();
         behind();
@@ -167,7 +167,7 @@ impl<'a> LockSet<'a> {
         Ok(())
     }
 
-    /// These locks have the debt.
+    /// Leaves the pending commit to these locks.
     #[cfg_attr(feature = "record", track_caller)]
     fn leave_pending(&self, pending: Option<PendingCommit>) {
         let Some(pending) = pending else {
@@ -191,7 +191,7 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Debts that were met are paid.
+    /// Clears the pending commits of these locks, which are complete.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn clear_pending(&self) {
@@ -210,8 +210,8 @@ impl<'a> LockSet<'a> {
         self.lines[0]
     }
 
-    /// Tells readers that what these locks cover is about to change: they retry until the locks are
-    /// released. To be called before the first in-place store.
+    /// Tells readers that the words that these locks cover are about to change: they retry until
+    /// the locks are released. To be called before the first in-place store.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn change(&self) {
@@ -235,7 +235,7 @@ impl<'a> LockSet<'a> {
 
 impl Drop for LockSet<'_> {
     fn drop(&mut self) {
-        // What was met and not paid is the locks' again, and so is what this call owes itself.
+        // The locks still name the pending commits that they had or got by this call.
         let complete = !self.reads && !self.waits.share.pm.leave_pending();
         if self.waits.share.gives_up(self.began) {
             return;
@@ -252,13 +252,13 @@ impl Drop for LockSet<'_> {
     }
 }
 
-/// What the line of an inode owes is durable: before a new one is written in the place of one that
-/// is gone, by somebody who does not have the line. Those who owe it had it before that place could
-/// be had.
+/// Makes the pending commit of an inode's line durable. A call does so before it writes a new inode
+/// in the place of one that is gone, as it does not hold the line. The calls that left that commit
+/// had the line before the place became free.
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn drain_place(share: &Share, ino: Ino) {
     let pending = PendingCommit::load(share, LockRaw::pending_commit.of(line_of(share, ino)));
-    // No promise speaks of an inode.
+    // No redo record covers an inode.
     if let Some(pending) = pending
         && !pending.is_redo()
         && !pending.is_complete(share)
@@ -324,7 +324,7 @@ pub(crate) struct Glimpse<'a> {
 }
 
 impl<'a> Glimpse<'a> {
-    /// `None`: somebody writes.
+    /// `None`: a writer is at work.
     #[inline(always)]
     pub fn begin(share: &'a Share, ino: Ino) -> Option<Glimpse<'a>> {
         let line = line_of(share, ino);
@@ -336,8 +336,8 @@ impl<'a> Glimpse<'a> {
         })
     }
 
-    /// Whether what was read since then is true: nobody has written, and the medium has not failed.
-    /// Little stands behind a copy here (see [`crate::share::counters::CountedRead`]).
+    /// Returns whether the words read since then are true: no writer came, and the medium has not
+    /// failed. Little code may follow a copy here (see [`crate::share::counters::CountedRead`]).
     #[inline(always)]
     pub fn is_true(&self) -> bool {
         self.share.pm.acquire();
@@ -365,8 +365,8 @@ fn read_optimistically<'a, T>(
             std::hint::spin_loop();
             continue;
         }
-        // What was read and an error part here: errors are large, and to move one about is dear
-        // where there is none.
+        // The answer and an error part here: errors are large, and moving one costs time even where
+        // there is none.
         match body() {
             Ok(answer) => {
                 share.pm.acquire();

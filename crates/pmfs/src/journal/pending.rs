@@ -1,13 +1,14 @@
-//! What a transaction leaves to be done that was not closed for good
+//! Pending commits: transactions whose closing entry is not durable for certain
 //! (docs/adr/0016-closing-without-waiting.md, docs/adr/0017-promised-and-not-waited-for.md).
 //!
-//! Closed by a proof, that holds as long as the words that it logged are what they became; promised
-//! by a log of new words, recovery may make it again. So before one of these words changes again,
-//! or is somebody else's, the transaction must be closed for good. Each lock that covers such words
-//! has the debt. Of a proof, whoever takes the lock flushes the line of the closing entry, and
-//! fences before it stores in place, which its own first barrier mostly does. Of a promise, it goes
-//! on in the same lane, whose next transaction is all that is needed, or closes it there
-//! ([`crate::journal::promise`]).
+//! A commit checksum closes a transaction only while the logged words have the values that it was
+//! made of. A committed redo record may be applied again by recovery. So the transaction must be
+//! closed durably before one of these words changes again or gets another owner. Each lock that
+//! covers such words names the pending commit. For a commit checksum, the next holder of the lock
+//! flushes the line of the closing entry, and fences before it stores in place, which its own first
+//! barrier mostly does. For a committed redo record, it goes on in the same lane, where the next
+//! transaction is all that is needed, or closes the record there
+//! ([`crate::journal::committed_redo`]).
 
 use crate::medium::store::Store;
 use pmfs_format::LaneRaw;
@@ -15,12 +16,12 @@ use pmfs_format::runtime::{PENDING_ID_SHIFT, PENDING_REDO};
 
 const LINE_MASK: u64 = (1 << PENDING_ID_SHIFT) - 1;
 
-/// A transaction that is not closed durably for certain: a lock's word for it.
+/// A lock's word for a transaction that is not closed durably for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingCommit(u64);
 
 impl PendingCommit {
-    /// Of transaction `id`, whose closing entry is the journal's line `number`; `None` where these
+    /// For transaction `id`, whose closing entry is the journal's line `number`; `None` where these
     /// don't fit a word.
     #[inline]
     pub fn new(number: u64, id: u64) -> Option<PendingCommit> {
@@ -28,14 +29,14 @@ impl PendingCommit {
         fits.then_some(PendingCommit(id << PENDING_ID_SHIFT | number))
     }
 
-    /// Of transaction `id`, which has no closing entry: the last one of its log is the journal's
+    /// For transaction `id`, which has no closing entry: the last entry of its log is the journal's
     /// line `number`.
     #[inline]
     pub fn of_redo(number: u64, id: u64) -> Option<PendingCommit> {
         PendingCommit::new(number, id).map(|pending| PendingCommit(pending.0 | PENDING_REDO))
     }
 
-    /// As a lock has it.
+    /// Reads a lock's word.
     #[inline]
     pub fn load(store: &Store, word: u64) -> Option<PendingCommit> {
         let word = store.pm.runtime().load(word);
@@ -52,7 +53,7 @@ impl PendingCommit {
         self.0 & PENDING_REDO != 0
     }
 
-    /// Where that entry is, bytes.
+    /// The byte offset of that entry.
     #[inline]
     pub fn line(self, store: &Store) -> u64 {
         store.geometry.journal + (self.0 & LINE_MASK) * 64
@@ -62,9 +63,9 @@ impl PendingCommit {
         (self.0 & !PENDING_REDO) >> PENDING_ID_SHIFT
     }
 
-    /// Whether the lane has gone on so far that it is paid. Behind a proof one transaction must
-    /// have ended: an entry of it is durable, and that proves this one done. Behind a promise two:
-    /// recovery makes the last two.
+    /// Returns whether the lane has gone on so far that the commit is complete. After a commit
+    /// checksum one transaction must have ended: an entry of it is durable, which shows that this
+    /// one is done. After a committed redo record it must be two: recovery applies the last two.
     #[inline]
     pub fn is_complete(self, store: &Store) -> bool {
         let lane = store.geometry.lane_of_line(self.0 & LINE_MASK);
@@ -98,8 +99,8 @@ mod tests {
         }
     }
 
-    /// What each lock owes.
-    fn debts(fs: &Fs) -> Vec<Option<PendingCommit>> {
+    /// The pending commit of each lock.
+    fn pending_commits(fs: &Fs) -> Vec<Option<PendingCommit>> {
         let g = &fs.pool().geometry;
         let lines = (0..g.lock_count).map(|lock| g.locks + lock * LockRaw::SIZE);
         let word = LockRaw::pending_commit.offset();
@@ -108,10 +109,10 @@ mod tests {
             .collect()
     }
 
-    /// Goal: transactions whose ids are too large for a lock's word owe nothing, and all else goes
-    /// on. Method: ids that pass that end, by two attachments in turn, each call on what the other
-    /// has changed; what locks owe is of ids from before it. Then the pool as its next opener finds
-    /// it.
+    /// Goal: transactions whose ids are too large for a lock's word leave no pending commit, and
+    /// all else goes on. Method: ids that pass that limit, by two attachments in turn, each call on
+    /// words that the other has changed; the pending commits of locks have ids below it. Then the
+    /// pool as its next opener finds it.
     #[test]
     fn ids_beyond_a_locks_word() {
         let end = PENDING_REDO >> PENDING_ID_SHIFT;
@@ -120,7 +121,7 @@ mod tests {
         let all = [scratch.open(), scratch.open()];
         let ino = all[0].create(ROOT_INO, b"a", &NODE).unwrap().ino;
         all[0].write(ino, 0, &[7; 8000]).unwrap();
-        let before = debts(&all[0]);
+        let before = pending_commits(&all[0]);
         go_on_at(&all[0], end - 20);
         let names: [&[u8]; 2] = [b"a", b"b"];
         for turn in 0..60 {
@@ -133,7 +134,7 @@ mod tests {
             let mut got = [0; 64];
             all[0].read(ino, 100, &mut got).unwrap();
             assert_eq!(got, [byte; 64]);
-            for (now, before) in debts(&all[0]).into_iter().zip(&before) {
+            for (now, before) in pending_commits(&all[0]).into_iter().zip(&before) {
                 let is_of_late = |pending: &PendingCommit| {
                     now != *before && !(end - 20..end).contains(&pending.id())
                 };

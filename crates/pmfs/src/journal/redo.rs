@@ -1,13 +1,13 @@
 //! Way 2, forwards: bytes in place whose new content is logged first.
 //!
-//! [`Redo::seal`] writes the new words to the lane. Once they are durable the change is promised:
-//! whatever happens, recovery makes it. So what stood there need not be read first, and comes from
-//! memory while the log is on its way there. [`Promised::apply`] stores the bytes, and that is all:
-//! that they become durable is for who comes next ([`crate::journal::promise`]).
+//! [`Redo::seal`] writes the new words to the lane. Once they are durable the record is committed:
+//! whatever happens, recovery makes the change. So the old bytes need not be read first, and their
+//! lines come from memory while the log is on its way there. [`CommittedRedo::apply`] only stores
+//! the bytes: the next holder of the lane makes them durable ([`crate::journal::committed_redo`]).
 //!
-//! A log of new words may be applied to none but the words that it was made for. There are never
-//! two of the same words in two lanes, of which nothing would say which is the later: whoever finds
-//! a promise of words that it is to change goes on in that lane.
+//! A log of new words may be applied only to the words that it was made for. Two lanes never have
+//! records of the same words, as nothing would tell which is the later one: a call that finds a
+//! committed redo record of words that it is to change goes on in that lane.
 
 use crate::error::Result;
 use crate::journal::committed_redo;
@@ -28,21 +28,21 @@ const RANGES_MAX: usize = 2;
 /// Bytes that are to be stored, and where.
 type Ranges<'a> = ArrayVec<(u64, &'a [u8]), RANGES_MAX>;
 
-/// A change of bytes in place that nothing is logged of yet. Dropping it is free.
+/// A change of bytes in place of which nothing is logged yet. Dropping it is free.
 pub(crate) struct Redo<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     ranges: Ranges<'a>,
     /// Entries that it takes.
     count: u64,
-    /// It is closed before it returns.
+    /// The record is closed before the call returns.
     closes: bool,
 }
 
 impl<'a> Redo<'a> {
     /// Begins one in `lane`. The caller holds the lock of all it will change. `closes`: recovery
-    /// must not make it again once it has returned, because a word that it changes in part holds
-    /// bytes that others may store to without a look at what the lock owes.
+    /// must not make the change again once the call has returned, because a word that it changes in
+    /// part holds bytes that others may store to without reading the lock's pending commit.
     pub fn begin(lane: &'a Lane<'a>, closes: bool) -> Redo<'a> {
         Redo {
             pm: &lane.share().pm,
@@ -68,8 +68,8 @@ impl<'a> Redo<'a> {
     /// recovery may make the change at any moment.
     ///
     /// # Errors
-    /// [`crate::Error::Medium`]: what is to change can't be read. The log is closed, and nothing is
-    /// promised.
+    /// [`crate::Error::Medium`]: the bytes to change can't be read. The log is closed, and nothing
+    /// is committed.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn seal(self) -> Result<CommittedRedo<'a>> {
         let mem = self.pm.mapping();
@@ -97,7 +97,7 @@ impl<'a> Redo<'a> {
         })
     }
 
-    /// Writes the entries, and flushes them; up to one of which a word can't be read.
+    /// Writes the entries and flushes them; stops at one of which a word can't be read.
     #[cfg_attr(feature = "record", track_caller)]
     fn write(&self, id: u64) -> Result<()> {
         let head = self.lane.head();
@@ -142,8 +142,8 @@ impl<'a> Redo<'a> {
         Ok(())
     }
 
-    /// Memory that fails shows it here, where nothing is promised yet; else its lines come nearer
-    /// while the log is on its way.
+    /// Reads the lines to be changed: a bad line shows here, where nothing is committed yet; good
+    /// ones come nearer while the log is on its way.
     #[inline]
     fn prefetch(&self) -> Result<()> {
         for &(off, bytes) in &self.ranges {
@@ -155,7 +155,7 @@ impl<'a> Redo<'a> {
         Ok(())
     }
 
-    /// So many words from `at` on as they are to be once `bytes` stand at `off`; zeros behind them.
+    /// The `words` words from `at` on as they are once `bytes` stand at `off`; zeros after them.
     #[inline]
     fn data(&self, at: u64, words: usize, (off, bytes): (u64, &[u8])) -> Result<[u64; DATA_WORDS]> {
         let mut data = [0; DATA_WORDS];
@@ -183,7 +183,7 @@ impl<'a> Redo<'a> {
         Ok(data)
     }
 
-    /// The word at `at` as it is to be: of one that is changed in part, the rest as it is.
+    /// The new word at `at`: the rest of a word that is changed in part stays as it is.
     #[inline]
     fn word(&self, at: u64, off: u64, bytes: &[u8]) -> Result<u64> {
         let end = off + bytes.len() as u64;
@@ -237,7 +237,7 @@ pub(crate) struct CommittedRedo<'a> {
 }
 
 impl CommittedRedo<'_> {
-    /// Makes the change, durable when the lane's next barrier is. `None`: nothing is owed.
+    /// Makes the change, durable with the lane's next barrier. `None`: no commit is pending.
     #[must_use = "a pending commit is to be complete before these words change again"]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(self) -> Option<PendingCommit> {
@@ -253,7 +253,7 @@ impl CommittedRedo<'_> {
         }
         drop(window);
         if mem.failed().is_some() {
-            // Stores were lost: the log stays open, and whoever recovers makes them again.
+            // Stores were lost: the log stays open, and recovery makes them again.
             return None;
         }
         let last = lane.last_entry().expect("the log just written");

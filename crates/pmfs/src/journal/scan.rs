@@ -1,4 +1,4 @@
-//! What a lane's log says: which transaction was the last one, and how far it has come
+//! Reading a lane's log: which transaction was the last one, and how far it has come
 //! (docs/adr/0019-log-validity.md).
 
 use crate::error::Result;
@@ -10,7 +10,7 @@ use pmfs_format::LogEntryRaw;
 use pmfs_format::journal::{KIND_ABORT, KIND_CHECKSUM, KIND_COMMIT, KIND_REDO};
 use std::collections::BTreeMap;
 
-/// What a lane's log says.
+/// The state of a lane's log.
 pub(crate) struct Scan {
     /// Greatest transaction id.
     pub id: u64,
@@ -18,15 +18,15 @@ pub(crate) struct Scan {
     pub(super) head: u64,
     /// Its entries of old or new words, as offsets, by place; empty if it is closed.
     pub open: Vec<u64>,
-    /// Those of the one before it, if that is promised and not closed.
+    /// Those of the one before it, if that is a committed redo record that is not closed.
     pub(super) before: Vec<u64>,
-    /// Where its closing entry is.
+    /// The offset of its closing entry.
     pub(super) closing: Option<u64>,
-    /// Where a proof is, which closes it if it holds.
+    /// The offset of a commit checksum, which closes it if the hash matches.
     pub(super) checksum: Option<u64>,
-    /// Its entries are of new words.
+    /// Its entries have new words.
     pub redo: bool,
-    /// And these are all there.
+    /// The entries of new words are all there.
     pub last: bool,
 }
 
@@ -99,21 +99,21 @@ fn redo_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
 }
 
 impl Scan {
-    /// For a log of a build that waited for the words of each before it went on: the one before the
-    /// last is as durable as it will be, and its words may be others' since.
+    /// Drops the transaction before the last one, for a log of a build that waited for the words of
+    /// each: that one is durable, and its words may have other owners since.
     pub fn forget_before(&mut self) {
         self.before.clear();
     }
 
-    /// Whether the last transaction is not closed and has been made all the same: recovery makes it
-    /// again.
+    /// Returns whether the last transaction is a whole redo record that is not closed: recovery
+    /// applies it again.
     pub fn is_committed_redo(&self) -> bool {
         self.redo && self.last && !self.open.is_empty()
     }
 
-    /// What the last promises make of the words that they speak of, each once: others may look at
-    /// these meanwhile, and must not see what the older one made of a word that the last one has
-    /// changed.
+    /// The new values of all words in the last committed redo records, each word once: others may
+    /// read them meanwhile, and must not see the older record's value of a word that the last one
+    /// has changed.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.
@@ -128,8 +128,8 @@ impl Scan {
         Ok(words)
     }
 
-    /// Whether a proof shows the open transaction to be done: the words that it logged are what
-    /// they were to become.
+    /// Returns whether a commit checksum shows that the open transaction is done: the words that it
+    /// logged have their new values.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.

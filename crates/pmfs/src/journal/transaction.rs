@@ -5,9 +5,9 @@
 //! changes durable and closes. Nothing can fail between seal and commit, so an undo is only ever
 //! recovery's.
 //!
-//! [`Sealed::prove`] closes with one wait less: a hash of what the logged words have become is
-//! written back with them, and recovery compares. What it answers has to be durable before any of
-//! these words changes again ([`Debt`]).
+//! [`Sealed::commit_by_checksum`] closes with one wait less: a hash of the new values of the logged
+//! words is written back with them, and recovery compares. The commit that it leaves pending has to
+//! be durable before any of these words changes again ([`PendingCommit`]).
 
 use crate::journal::checksum::CommitChecksum;
 use crate::journal::lane::Lane;
@@ -55,8 +55,8 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Puts a range into the first entry that has room: each is a line to be flushed. That the
-    /// order becomes another does not matter, as all of it is logged before anything is stored.
+    /// Puts a range into the first entry that has room: each is a line to be flushed. The changed
+    /// order does not matter, as all of it is logged before anything is stored.
     fn push(&mut self, kind: u64, off: u64, words: u64) {
         let takes = match kind {
             KIND_DATA => WORDS as u8,
@@ -152,7 +152,7 @@ impl<'a> Transaction<'a> {
             }
             line[7] = id;
             if mem.failed().is_some() {
-                // What was loaded may not be what is there: an undo of it would be damage.
+                // The loaded words may not be those of the medium: an undo of them would be damage.
                 void = true;
                 break;
             }
@@ -194,7 +194,7 @@ pub struct Sealed<'a> {
     /// again.
     lines: [u64; LINES_MAX],
     count: usize,
-    /// A load of what was to be logged met a medium that failed: it stores nothing, and is closed.
+    /// The medium failed under a load for the log: the transaction stores nothing, and is closed.
     void: bool,
 }
 
@@ -312,10 +312,10 @@ impl Sealed<'_> {
         self.make_durable().close();
     }
 
-    /// Makes the changes durable together with a proof of them, which closes the transaction: one
-    /// wait less than [`Sealed::commit`]. The caller sees to it that the debt is paid before any
-    /// logged word changes again, whoever changes it ([`LockSet::commit`]). `None`: nothing is
-    /// owed.
+    /// Makes the changes durable together with a commit checksum, which closes the transaction: one
+    /// wait less than [`Sealed::commit`]. The caller ensures that the pending commit is completed
+    /// before any holder changes a logged word again ([`LockSet::commit`]). `None`: no commit is
+    /// pending.
     ///
     /// [`LockSet::commit`]: crate::journal::locks::LockSet::commit
     #[must_use = "a pending commit is to be complete before these words change again"]
@@ -348,7 +348,8 @@ impl Sealed<'_> {
             mem.fence();
         }
         if mem.failed().is_some() {
-            // Stores were lost: the proof fails, and whoever recovers undoes what arrived.
+            // Stores were lost: the checksum does not match, and recovery undoes the stores that
+            // arrived.
             return None;
         }
         let window = mem.window();
@@ -364,7 +365,7 @@ impl Sealed<'_> {
 }
 
 impl<'a> Sealed<'a> {
-    /// Flushes what was changed, and waits until it is durable.
+    /// Flushes the changed lines, and waits until they are durable.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn make_durable(mut self) -> Unclosed<'a> {
         self.flush();
@@ -395,7 +396,7 @@ impl Unclosed<'_> {
     pub fn close(self) {
         let mem = self.pm.mapping();
         if mem.failed().is_some() && !self.void {
-            // Stores were lost: the log stays open, and whoever recovers undoes what arrived.
+            // Stores were lost: the log stays open, and recovery undoes the stores that arrived.
             return;
         }
         let at = self.lane.next_entry();
@@ -443,8 +444,7 @@ mod tests {
         poisoned.is_ok()
     }
 
-    /// A store is lost after the log was sealed: others in the pool find nothing of the
-    /// transaction.
+    /// Goal: others in the pool find nothing of a transaction that lost a store after its seal.
     #[test]
     fn a_transaction_that_lost_a_store_is_undone_at_once() {
         let (fs, scratch) = opened();
@@ -464,8 +464,8 @@ mod tests {
         tx.commit();
         drop(lane);
         assert_eq!(other.mapping().load(SOUND), 7);
-        // Something is still in question: nobody has the lane until its process is gone, and then
-        // it is as any other.
+        // A block is still in question: no other gets the lane until its process is gone; then it
+        // is as any other lane.
         let lanes = 0..other.pool().geometry.lanes;
         let held = |fs: &Fs| {
             let pool = fs.pool();
@@ -479,8 +479,7 @@ mod tests {
         assert!(other.check().unwrap().is_clean());
     }
 
-    /// What was to be logged can't be read: the zeros in its place must not be what an undo puts
-    /// there.
+    /// Goal: no undo puts zeros in the place of words that could not be read for the log.
     #[test]
     fn a_log_without_its_old_bytes_is_none() {
         let (fs, scratch) = opened();

@@ -1,4 +1,4 @@
-//! Recovery of a log: undoing what it began, or making again what it promises.
+//! Recovery of a log: undoing an open transaction, or applying a committed redo record again.
 
 use crate::error::{Error, Result};
 use crate::journal::lane::Lane;
@@ -11,8 +11,8 @@ use crate::share::cleaning::Undone;
 /// No pool lives to see so many transactions in a lane.
 const ID_MAX: u64 = 1 << 62;
 
-/// Undoes the lane's open transaction, if it has one, or makes one of new words, and sets the
-/// lane's counters. One that is closed is durably so from then on.
+/// Undoes the lane's open transaction, if it has one, or applies its redo record, and sets the
+/// lane's counters. A transaction that is closed is durably so from then on.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
@@ -20,7 +20,7 @@ pub(crate) fn undo_lane(store: &Store, lane: &Lane<'_>, keep_intents: bool) -> R
     undo(store, lane, &lane.scan(), keep_intents)
 }
 
-/// As [`undo_lane`], of a log that has been read.
+/// As [`undo_lane`], for a log that has been read.
 pub(crate) fn undo(
     store: &Store,
     lane: &Lane<'_>,
@@ -35,8 +35,8 @@ pub(crate) fn undo(
         return Err(Error::corrupt("journal entry", log));
     }
     if let Some(closing) = scan.closing {
-        // Who closed it may not have waited for that, and what says so is no longer in the locks,
-        // or was lost with the power.
+        // The call that closed it may not have waited for that, and the pending commit is no longer
+        // in the locks, or was lost with the power.
         restore.flush(closing, 64);
         restore.barrier();
     } else if scan.checksum_matches(store)? {
@@ -49,14 +49,14 @@ pub(crate) fn undo(
             restore.close(log + head % entries * 64, scan.id);
         }
         if !scan.redo {
-            // Nobody has waited for what this one stored, but for the barrier of the last one,
-            // which may not have come.
+            // The words of the record before are durable only by the barrier of the last
+            // transaction, which may not have come.
             for &entry in scan.before.iter().chain(scan.open.iter().rev()) {
                 LogEntry::read(store, entry)?.put(&restore)?;
             }
         } else {
             if scan.last {
-                // Of one that was killed the log may be whole, and not durable yet.
+                // After a kill the log may be whole, and not durable yet.
                 scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
                 restore.barrier();
             }
@@ -82,9 +82,9 @@ pub(crate) fn undo(
     Ok(undone)
 }
 
-/// Makes a transaction that a proof shows to be done a closed one, durably.
+/// Closes a transaction whose commit checksum matches, durably.
 fn make_commit(store: &Store, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
-    // Of one that was killed the words may be seen, and not be durable yet.
+    // After a kill the words may be visible, and not durable yet.
     for &entry in &scan.open {
         for (off, old) in LogEntry::read(store, entry)?.ranges() {
             if !planted!("bug-checksum-unflushed") {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use pmem::Pmem;
 
 /// Holding a `Durable` tells that all writes of one [`FreshSet`] have passed a barrier.
-#[must_use = "a barrier is paid for: publish what it made durable"]
+#[must_use = "the barrier has been made: publish the data that it made durable"]
 pub struct Durable(());
 
 impl Durable {

@@ -1,5 +1,5 @@
-//! Words that may be stored without being flushed, once it is written down whose they are
-//! (docs/adr/0034-times.md).
+//! Lazy words, which may be stored without a flush, once a note names the inodes that they belong
+//! to (docs/adr/0034-times.md).
 
 use super::Runtime;
 

@@ -7,10 +7,10 @@
 //!    durable;
 //! 2. transactions, in [`crate::journal`]: ranges that they have logged, and no others;
 //! 3. [`Fresh`]: memory that nothing durable refers to yet;
-//! 4. [`Pm::stray_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
+//! 4. [`Pm::lazy_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
 //!
-//! The first, second and fourth are stores in place. What others' transactions left owing is paid
-//! before them (the module `owed`).
+//! The first, second and fourth are stores in place. A thread completes its pending commits before
+//! them (the module `pending`).
 //!
 //! Volatile state in the runtime area goes through [`Runtime`], which can't reach anything else.
 //!
@@ -53,7 +53,7 @@ pub struct Pm {
     mem: Pmem,
     /// The runtime area, in bytes.
     runtime: std::ops::Range<u64>,
-    /// What else is as volatile.
+    /// The annexes, which are as volatile as the runtime area.
     annexes: Annexes,
 }
 
@@ -80,7 +80,7 @@ impl Pm {
         &self.annexes
     }
 
-    /// The mapping, for what it knows of itself.
+    /// The mapping, for its own properties.
     #[must_use]
     pub fn mapping(&self) -> &Pmem {
         &self.mem
@@ -137,7 +137,7 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// Zeros for a caller, in place of what was never written.
+    /// Writes zeros for a caller, in place of bytes that were never written.
     ///
     /// # Errors
     /// [`Error::BadAddress`].
@@ -145,7 +145,7 @@ impl Pm {
         self.mem.zero_out(to).map_err(|_| Error::BadAddress)
     }
 
-    /// As [`Pm::copy_out`], and what is copied next comes nearer meanwhile.
+    /// As [`Pm::copy_out`], and the bytes to be copied next come nearer meanwhile.
     ///
     /// # Errors
     /// [`Error::Medium`] where the medium fails.
@@ -160,7 +160,7 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// Whether the line at `off` can be read; it comes nearer, and nothing waits for it.
+    /// Checks that the line at `off` can be read; it comes nearer, and nothing waits for it.
     ///
     /// # Errors
     /// [`Error::Medium`] where the medium fails.
@@ -171,14 +171,15 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// As [`Pm::load`], and never charged where a slower medium is emulated: of what is looked at
-    /// again.
+    /// As [`Pm::load`], and never charged where a slower medium is emulated: for a word that was
+    /// just read or stored.
     #[inline]
     pub fn load_cached(&self, off: u64) -> u64 {
         self.mem.load_cached(off)
     }
 
-    /// As [`Pm::load_cached`], of an offset that nobody has checked: 0 where there is no such word.
+    /// As [`Pm::load_cached`], for an offset that nothing has checked: 0 where there is no such
+    /// word.
     #[inline(always)]
     pub fn load_if_there(&self, off: u64) -> u64 {
         self.mem.load_if_there(off)
@@ -190,7 +191,7 @@ impl Pm {
         self.mem.prefetch(off);
     }
 
-    /// As [`Pm::prefetch`], of an offset that nobody has checked.
+    /// As [`Pm::prefetch`], for an offset that nothing has checked.
     #[inline(always)]
     pub fn prefetch_if_there(&self, off: u64) {
         self.mem.prefetch_if_there(off);
@@ -208,7 +209,7 @@ impl Pm {
         medium(&self.mem, fault)
     }
 
-    /// What this thread owes is flushed, for the fence that follows.
+    /// Flushes this thread's pending commit, for the fence that follows.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn flush_pending(&self) {
@@ -241,7 +242,8 @@ impl Pm {
         FreshSet::new(&self.mem)
     }
 
-    /// Way 1: one aligned 8-byte store, durable on return. `durable` proves that what it names is.
+    /// Way 1: one aligned 8-byte store, durable on return. `durable` shows that its target is
+    /// durable.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish(&self, slot: u64, word: u64, durable: Durable) {
@@ -256,7 +258,7 @@ impl Pm {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_early(&self, slot: u64, word: u64, _durable: &Durable) {
         if self.mem.failed().is_some() {
-            // What the word would expose may be lost.
+            // The data that the word would expose may be lost.
             return;
         }
         self.drain_for_pointer();
@@ -355,8 +357,8 @@ impl Pm {
         self.mem.store_pair(slot, pair);
     }
 
-    /// Way 4: one word that may be lost or come early: atime, the count of blocks. No proof speaks
-    /// of these, so nothing has to be settled.
+    /// Way 4: one word that may be lost or come early: atime, the count of blocks. No commit
+    /// checksum covers these, so no pending commit has to be completed first.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lazy_word(&self, _noted: Noted, slot: u64, word: u64) {
@@ -380,7 +382,7 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// Way 4: as [`Pm::stray_write`], zeros.
+    /// Way 4: as [`Pm::lazy_write`], zeros.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lazy_zero(&self, off: u64, len: u64) {
         self.drain();
@@ -389,8 +391,8 @@ impl Pm {
         self.mem.zero_nt(off, len);
     }
 
-    /// Way 4: what programs have stored in a pinned file's blocks by themselves; durable with the
-    /// next barrier.
+    /// Way 4: flushes the stores that programs have made by themselves in a pinned file's blocks;
+    /// durable with the next barrier.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn flush_mapped(&self, off: u64, len: u64) {
         self.mem.flush(off, len);
@@ -412,9 +414,9 @@ fn medium(mem: &Pmem, fault: pmem::Fault) -> Error {
     match fault.side {
         pmem::Side::User => Error::BadAddress,
         pmem::Side::Pool => {
-            // A block that is bad is the error of those who want it. Of a file that was cut short
-            // the end is gone too: this load marks the mapping as failed then, so that nothing more
-            // is stored into what is left.
+            // A bad block is an error for those calls alone that need it. If the file was cut
+            // short, its end is gone too: this load then marks the mapping as failed, so that
+            // nothing more is stored into the rest.
             let _ = mem.load_cached((mem.len() & !7) - 8);
             Error::Medium {
                 offset: fault.offset,

@@ -1,46 +1,47 @@
-//! What a thread owes before it stores in place: that the closing entries are durable which the
-//! locks named that it took ([`crate::journal::debt`]). They are flushed with its next barrier,
-//! which mostly comes before such a store anyway.
+//! The pending commits of a thread, which it completes before it stores in place. The locks that it
+//! took name their closing entries ([`crate::journal::pending`]); these must be durable first. The
+//! thread flushes them with its next barrier, which mostly comes before such a store anyway.
 //!
-//! One word of the thread says it: nothing, a line to be flushed, that a line was flushed and the
-//! fence is still to come, or a change that is promised and not closed
-//! ([`crate::journal::promise`]). What that one stored is flushed already: behind the next fence
-//! its last entry becomes the closing one, which a second makes durable. Only who has its lane may
-//! do that.
+//! One word of the thread has the state: nothing, a line to be flushed, a flushed line that still
+//! needs a fence, or a committed redo record that is not closed
+//! ([`crate::journal::committed_redo`]). The words of such a record are flushed already. After the
+//! next fence its last entry becomes the closing one, which a second fence makes durable. Only the
+//! holder of its lane may do that.
 
 use super::Pm;
 use pmem::Pmem;
 use pmem::thread::{PENDING_CLOSED, PENDING_FLUSHED, with};
 use pmfs_format::journal::{KIND_COMMIT, KIND_SHIFT};
 
-/// Bit of a line's offset: it was met with a lock. Without it, it is this call's own.
+/// Bit of a line's offset: a lock named the line. Without this bit the line is this call's own.
 const FROM_LOCK: u64 = 2;
-/// Bit of a line's offset: the last entry of a change that is promised and not closed.
+/// Bit of a line's offset: the line is the last entry of a committed redo record that is not
+/// closed.
 const OPEN: u64 = 4;
 /// Bit of such a line's offset: this thread has its lane.
 const HELD: u64 = 8;
 /// All of them.
 const BITS: u64 = FROM_LOCK | OPEN | HELD;
 
-/// Not durable for certain, and met with a lock.
+/// Returns whether a lock named the pending commit, which is not durable for certain.
 #[inline]
 fn is_from_lock(pending: u64) -> bool {
     pending == PENDING_FLUSHED || pending & FROM_LOCK != 0
 }
 
-/// A line that is to be flushed.
+/// Returns whether the pending commit is a line that is still to be flushed.
 #[inline]
 fn is_unflushed(pending: u64) -> bool {
     pending > BITS && pending & OPEN == 0
 }
 
-/// A promise that is not closed.
+/// Returns whether the pending commit is a committed redo record that is not closed.
 #[inline]
 fn is_open(pending: u64) -> bool {
     pending > BITS && pending & OPEN != 0
 }
 
-/// Before a fence: what is owed is flushed.
+/// Flushes the pending commit, for the fence that follows.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(super) fn flush(mem: &Pmem) {
@@ -55,7 +56,7 @@ pub(super) fn flush(mem: &Pmem) {
     }
 }
 
-/// Of a change that this call itself has promised nothing is flushed yet.
+/// Flushes the words of a committed redo record that this call itself wrote: none is flushed yet.
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
 fn flush_own(mem: &Pmem) {
@@ -67,7 +68,7 @@ fn flush_own(mem: &Pmem) {
     }
 }
 
-/// What this thread has stored last by a promise: offsets and bytes.
+/// The ranges that this thread's last committed redo record stored: offsets and bytes.
 pub(crate) fn committed_redo_ranges() -> [(u64, u64); 2] {
     with(|thread| {
         let [first, first_bytes, second, second_bytes] =
@@ -76,7 +77,8 @@ pub(crate) fn committed_redo_ranges() -> [(u64, u64); 2] {
     })
 }
 
-/// Behind a fence: what was promised is durable in its place, and is closed with the next one.
+/// Closes a committed redo record after a fence, which made its words durable in place. The closing
+/// entry is durable with the next fence.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(super) fn close(mem: &Pmem) {
@@ -103,7 +105,7 @@ fn close_open(mem: &Pmem, pending: u64) {
     with(|thread| thread.pending.set(PENDING_CLOSED));
 }
 
-/// Flushes what is owed, and waits until it is durable.
+/// Flushes the pending commit, and waits until it is durable.
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
 fn complete(mem: &Pmem) {
@@ -120,13 +122,14 @@ fn complete(mem: &Pmem) {
 }
 
 impl Pm {
-    /// The line at `off` must be durable before this thread stores in place: a lock says so.
+    /// Notes that the line at `off`, which a lock named, must be durable before this thread stores
+    /// in place.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn defer(&self, off: u64) {
         let pending = with(|thread| thread.pending.get());
         if is_open(pending) {
-            // The word has room for one, and a promise is not paid by a flush.
+            // The word has room for one, and no flush completes a committed redo record.
             self.mem.flush(off, 64);
             return self.mem.fence();
         }
@@ -140,15 +143,15 @@ impl Pm {
         }
     }
 
-    /// As [`Pm::owe`], of the transaction that this call itself has just closed. Behind it a call
-    /// mostly stores nothing, and at its end the locks have it.
+    /// As [`Pm::defer`], for the transaction that this call itself has just closed. A call mostly
+    /// stores nothing after it, and at its end the locks name it.
     #[inline]
     pub(crate) fn defer_own(&self, off: u64) {
         with(|thread| thread.pending.set(off));
     }
 
-    /// As [`Pm::owe`], of a change that is promised and not closed, whose last entry is at `off`.
-    /// `false` if something else is owed.
+    /// As [`Pm::defer`], for a committed redo record that is not closed and whose last entry is at
+    /// `off`. Returns `false` if another commit is pending.
     #[inline]
     pub(crate) fn defer_redo(&self, off: u64) -> bool {
         with(|thread| {
@@ -160,32 +163,33 @@ impl Pm {
         })
     }
 
-    /// As [`Pm::owe_own`], of a change that this call itself has just promised, and made.
+    /// As [`Pm::defer_own`], for the committed redo record that this call itself has just written
+    /// and applied.
     #[inline]
     pub(crate) fn defer_own_redo(&self, off: u64) {
         with(|thread| thread.pending.set(off | OPEN | HELD));
     }
 
-    /// The last entry of the promise that is owed.
+    /// The last entry of the committed redo record that is pending.
     #[inline]
     pub(crate) fn pending_redo(&self) -> Option<u64> {
         let pending = with(|thread| thread.pending.get());
         is_open(pending).then_some(pending & !BITS)
     }
 
-    /// This thread has the lane of the promise that is owed, and what it stored in place is
-    /// flushed.
+    /// Notes that this thread holds the lane of the pending committed redo record, and that the
+    /// words of the record are flushed.
     #[inline]
     pub(crate) fn hold_redo_lane(&self) {
         with(|thread| thread.pending.set(thread.pending.get() | HELD));
     }
 
-    /// Sets what is owed, for a while or again; answers what was.
+    /// Sets the pending commit, for a while or again; returns the one before.
     pub(crate) fn set_pending(&self, pending: u64) -> u64 {
         with(|thread| thread.pending.replace(pending))
     }
 
-    /// What is owed is paid otherwise, if so for its line.
+    /// Drops the pending commit if `is_complete` answers true for its line.
     #[inline]
     pub(crate) fn drop_if_complete(&self, is_complete: impl FnOnce(u64) -> bool) {
         let pending = with(|thread| thread.pending.get());
@@ -194,14 +198,15 @@ impl Pm {
         }
     }
 
-    /// The locks are given back, and nothing is stored in place without them. Whether something
-    /// that was met is not durable.
+    /// Forgets the pending commit when the locks are given back: nothing is stored in place without
+    /// them. Returns whether it came from a lock and is not durable.
     #[inline]
     pub(crate) fn leave_pending(&self) -> bool {
         is_from_lock(with(|thread| thread.pending.replace(0)))
     }
 
-    /// What was met is durable: before what it covers becomes somebody else's.
+    /// Makes a pending commit that came from a lock durable, before other owners get the words that
+    /// it covers.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn drain_from_locks(&self) {
@@ -210,8 +215,8 @@ impl Pm {
         }
     }
 
-    /// All that is owed is durable: every store in place begins with this, unless a barrier has
-    /// just been.
+    /// Makes every pending commit durable: each store in place begins with this, unless a barrier
+    /// came just before.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(super) fn drain(&self) {
@@ -220,8 +225,9 @@ impl Pm {
         }
     }
 
-    /// As [`Pm::settle`], before a store to a pointer or a size. No promise speaks of these, so one
-    /// that is closed with the next fence is closed soon enough: with that store.
+    /// As [`Pm::drain`], before a store to a pointer or a size. No redo record covers these. So a
+    /// record whose closing entry is durable with the next fence, that of this store, is closed in
+    /// time.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(super) fn drain_for_pointer(&self) {

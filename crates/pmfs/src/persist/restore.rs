@@ -1,12 +1,12 @@
-//! What recovery and mkfs may do that nobody else may: put old content back, close a transaction,
-//! write the first image. Recovery holds every lock of what it restores; mkfs has the pool to
-//! itself.
+//! The stores that only recovery and mkfs may make: putting old content back, closing a
+//! transaction, writing the first bytes of a pool. Recovery holds every lock of what it restores;
+//! mkfs has the pool to itself.
 
 use super::{Pm, medium};
 use crate::error::Result;
 use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_SHIFT};
 
-/// The right to restore. Made by recovery and mkfs alone.
+/// The right to restore. Only recovery and mkfs make one.
 pub(crate) struct Restore<'a> {
     pm: &'a Pm,
 }
@@ -27,7 +27,7 @@ impl<'a> Restore<'a> {
         }
     }
 
-    /// Compare and swap of a word that nobody needs after a reboot; a full barrier.
+    /// Compares and swaps a word that nobody needs after a reboot; a full barrier.
     ///
     /// # Errors
     /// The word found, if it was not `old`.
@@ -36,7 +36,7 @@ impl<'a> Restore<'a> {
         self.pm.mem.cas(off, old, new)
     }
 
-    /// All it has written is durable.
+    /// Makes all its stores and flushes durable.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(&self) {
         self.pm.mem.fence();
@@ -72,8 +72,8 @@ impl<'a> Restore<'a> {
         self.pm.mem.fence();
     }
 
-    /// Makes a proof that holds a commit, which stays one whatever becomes of the words it spoke
-    /// of; durable on return.
+    /// Turns a matching commit checksum into a commit record, which stays valid whatever becomes of
+    /// the words that it covered; durable on return.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn make_commit(&self, checksum: u64) {
         self.commit(checksum);

@@ -3,8 +3,8 @@
 //!
 //! A slot's life is that of an address space, so a successor needs one of its own, taken before:
 //! with a reference to all that the old one has, and with locks kept by descriptors, which both
-//! inherit. Should the successor die before it has settled in it, those descriptors are gone, and
-//! the slot is cleaned up after like any other.
+//! inherit. Should the successor die before it has moved in, those descriptors are gone, and the
+//! slot is cleaned up after like any other.
 
 use crate::error::{Error, Result};
 use crate::share::holder::{Holder, this_thread_lives};
@@ -23,7 +23,7 @@ pub(crate) struct Successor {
     pool: ByteLock,
 }
 
-/// What its program has to know to move in ([`Share::move_in`]).
+/// The text by which its program moves in ([`Share::move_in`]).
 impl fmt::Display for Successor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Holder { slot, incarnation } = self.holder;

@@ -24,8 +24,8 @@ pub(crate) fn cleaning(share: &Share) -> bool {
     share.cleaning.is_mine()
 }
 
-/// For waiters: if the holder of `seen` is gone, cleans up after it. What it held open is left to
-/// the next call.
+/// For waiters: if the holder of `seen` is gone, cleans up after it. The files that it held open
+/// are left to the next call.
 #[cold]
 pub(crate) fn recover_if_dead(waits: Waits<'_>, seen: u64) {
     let share = waits.share;
@@ -81,8 +81,8 @@ pub(crate) fn take_over(waits: Waits<'_>, off: u64, me: u64) -> bool {
 struct RecoveryLock<'a> {
     share: &'a Share,
     began: Began,
-    /// What a waiter owes that cleans up meanwhile: it speaks of the waiter's locks, and of a lane
-    /// that it may be waiting for.
+    /// The pending commit of a waiter that cleans up meanwhile: it belongs to the waiter's locks,
+    /// and to a lane that the waiter may be waiting for.
     pending: u64,
 }
 
@@ -154,7 +154,8 @@ pub(crate) fn recover_dead<'a>(waits: impl Into<Waits<'a>>) -> Result<Undone> {
     }
 }
 
-/// Undoes, settles and unlocks what the dead left; answers whose slots still hold files open.
+/// Undoes the transactions of the dead, resolves their intents and frees their locks; returns the
+/// slots that still hold files open.
 fn clean_dead(waits: Waits<'_>) -> Result<(Vec<u64>, Undone)> {
     let share = waits.share;
     let _lock = RecoveryLock::take(share);

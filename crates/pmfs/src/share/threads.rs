@@ -2,8 +2,8 @@
 //! for to all others that process lives (docs/adr/0026-fork-exec-threads.md).
 //!
 //! A thread can go without a word of its own (exit(2) by itself, a seccomp filter), so the kernel
-//! is asked. In a forked child the numbers of the parent's threads mean nothing: who attaches or
-//! settles there says which is his.
+//! is asked. In a forked child the numbers of the parent's threads mean nothing: each thread that
+//! attaches or moves in there notes its own number.
 
 //! A table of words and no lock: one that another thread had at the moment of a fork would stay
 //! locked in the child.
@@ -57,8 +57,8 @@ pub(super) fn is_gone(tag: u64) -> bool {
     has_another || !runs(number as u32)
 }
 
-/// A thread of that number is there, and has not ended. Where nobody can tell it counts as running:
-/// undoing what a living one does is worse than waiting for a dead one.
+/// A thread of that number is there, and has not ended. Where this cannot be told, it counts as
+/// running: undoing what a living one does is worse than waiting for a dead one.
 fn runs(number: u32) -> bool {
     let Some(thread) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return true;

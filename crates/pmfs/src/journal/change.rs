@@ -10,7 +10,7 @@ const RUNS_MAX: usize = 4;
 pub(crate) struct Change<const N: usize> {
     off: u64,
     new: [u64; N],
-    /// What differs, run by run.
+    /// The logged ranges that differ, run by run.
     logged: ArrayVec<Logged, RUNS_MAX>,
 }
 

@@ -70,7 +70,7 @@ mod tests {
         checksum.words()
     }
 
-    /// Whatever subset of the words is still the old one, the hash is another.
+    /// Goal: the hash differs for every subset of words that still have their old values.
     #[test]
     fn a_half_stored_transaction_hashes_otherwise() {
         let new: Vec<u64> = (0..13).map(|at| at * 77).collect();

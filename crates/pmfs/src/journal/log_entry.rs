@@ -44,7 +44,7 @@ impl Header {
         self.0 >> PLACE_SHIFT
     }
 
-    /// Of new words, and the last entry of its transaction.
+    /// Returns whether it has new words and is the last entry of its transaction.
     pub fn is_last_of_new(self) -> bool {
         self.kind() == KIND_REDO && self.0 & ENTRY_LAST != 0
     }
@@ -130,7 +130,7 @@ impl LogEntry {
         })
     }
 
-    /// Of a range whose old data was saved: its offset, its bytes, where they are saved.
+    /// The offset and bytes of a range whose old data was saved, and the place of the saved copy.
     pub fn saved(&self) -> Option<(u64, u64, u64)> {
         let header = Header(self.line[0]);
         let (off, _) = header.range();

@@ -59,7 +59,7 @@ impl<'a> Redo<'a> {
         self.count += entries(off, bytes);
     }
 
-    /// Whether its log is short enough for its lane.
+    /// Returns whether its log is short enough for its lane.
     pub fn fits(&self) -> bool {
         self.count <= committed_redo::entries_max(self.lane.log().1)
     }

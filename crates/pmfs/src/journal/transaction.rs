@@ -38,7 +38,7 @@ pub struct Transaction<'a> {
     ranges: ArrayVec<Header, ENTRIES_MAX>,
     /// Words that are left in each entry.
     left: ArrayVec<u8, ENTRIES_MAX>,
-    /// Of each range of KIND_DATA: where the saved copy is and its length in bytes.
+    /// The place of the saved copy of each KIND_DATA range, and its length in bytes.
     saved: Vec<[u64; 2]>,
 }
 

@@ -8,22 +8,23 @@ use std::ops::Range;
 /// One more than the greatest number of an annex.
 const ANNEXES_END: u64 = ANNEX_ROOTS * ANNEX_NODE_WORDS;
 
-/// Of a word that names a block: the block's first byte.
+/// The first byte of the block that `word` names.
 pub(crate) fn block_of(word: u64) -> u64 {
     word & !ANNEX_COUNT_MAX
 }
 
-/// What a block says of itself: a node, or the annex of this number.
+/// Returns whether a block's name word is that of an annex (else it is that of a node).
 fn is_annex(name: u64) -> bool {
     name & ANNEX_NODE == 0
 }
 
-/// Which blocks are annexes, of a pool: what [`super::Runtime`] needs to know beside its own area.
+/// The annexes of a pool: the volatile blocks that [`super::Runtime`] may store to beside its own
+/// area.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Annexes {
     /// The words that name nodes, bytes.
     pub roots: u64,
-    /// Where blocks may be, bytes.
+    /// The bytes where blocks may be.
     pub data: Range<u64>,
 }
 
@@ -44,12 +45,12 @@ impl Annexes {
         Some(node + 8 + annex % ANNEX_NODE_WORDS * 8)
     }
 
-    /// Where an annex is, if there is one.
+    /// The offset of an annex, if there is one.
     pub fn find(&self, mem: &pmem::Pmem, annex: u64) -> Option<u64> {
         self.named(mem, self.slot(mem, annex)?)
     }
 
-    /// Whether these bytes are an annex's, or a node's.
+    /// Returns whether these bytes are an annex's, or a node's.
     #[cold]
     pub fn contain(&self, mem: &pmem::Pmem, off: u64, len: u64) -> bool {
         let block = off & !(BLOCK_BYTES - 1);

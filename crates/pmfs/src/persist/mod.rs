@@ -99,7 +99,7 @@ impl Pm {
         self.mem.len()
     }
 
-    /// Whether the pool has no bytes (it never has none).
+    /// Returns whether the pool has no bytes (it never has none).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// How long an attaching process waits for another one that attaches or leaves.
+/// The longest wait of an attaching process for another one that attaches or leaves.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(60);
 /// First pause between two looks.
 const NAP_FIRST: Duration = Duration::from_millis(1);
@@ -97,7 +97,8 @@ pub(crate) fn wait_for_copier(prober: &Prober) -> Result<()> {
     Ok(())
 }
 
-/// Whether two are of one boot, one file, and builds whose tables stand in the same places.
+/// Returns whether two records are of one boot, one file, and builds with the same places of
+/// tables.
 pub(crate) fn is_same_run(last: &RunRecordRaw, ours: &RunRecordRaw) -> bool {
     (last.boot_id, last.dev, last.ino, last.layout)
         == (ours.boot_id, ours.dev, ours.ino, ours.layout)

@@ -1,4 +1,4 @@
-//! Who is dead, and who of this process is cleaning up after whom.
+//! The dead, and the thread of this process that is cleaning up after some of them.
 
 use crate::error::Result;
 use crate::share::holder::{slot_of, thread_tag};
@@ -6,7 +6,7 @@ use pmfs_format::runtime::OWNER_WAITERS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is done for the dead by the storeys above, who know what a call may have begun.
+/// The work for the dead that the layers above do: they know the calls that may have begun.
 pub(crate) trait Rescue: Send + Sync {
     /// Undoes or finishes what the dead were doing, and gives back their locks. It runs under the
     /// recovery lock, takes locks of groups alone, and may be repeated.
@@ -20,7 +20,7 @@ pub(crate) trait Rescue: Send + Sync {
     fn close(&self, slot: u64) -> u64;
 }
 
-/// Who is dead.
+/// A dead process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dead {
     /// The process that had a slot.
@@ -30,7 +30,7 @@ pub(crate) enum Dead {
 }
 
 impl Dead {
-    /// Whether an owner word is its.
+    /// Returns whether an owner word is its.
     pub fn owns(self, owner: u64) -> bool {
         match self {
             Dead::Slot(slot) => slot_of(owner) == Some(slot),
@@ -39,7 +39,7 @@ impl Dead {
     }
 }
 
-/// What recovering did.
+/// The work that a recovery did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Undone {
     pub transactions: u64,
@@ -61,8 +61,8 @@ impl Undone {
     }
 }
 
-/// Who of this process is cleaning up, under the recovery lock, and after whom: their locks are his
-/// to take over.
+/// The thread of this process that is cleaning up, under the recovery lock, and the dead that it
+/// cleans up after, whose locks it may take over.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaning {
     /// The thread's tag; 0: nobody is.
@@ -71,7 +71,7 @@ pub(crate) struct Cleaning {
 }
 
 impl Cleaning {
-    /// Whether this thread is cleaning up.
+    /// Returns whether this thread is cleaning up.
     pub(super) fn is_mine(&self) -> bool {
         self.thread.load(Ordering::Relaxed) == thread_tag()
     }
@@ -88,7 +88,7 @@ impl Cleaning {
         self.list().clear();
     }
 
-    /// Whether an owner word is that of one of those who are cleaned up after.
+    /// Returns whether an owner word is that of one of those who are cleaned up after.
     pub(super) fn has(&self, owner: u64) -> bool {
         self.list().iter().any(|dead| dead.owns(owner))
     }

@@ -1,4 +1,4 @@
-//! What a process does to the pool, counted in its slot for whoever wants to look
+//! Counters of a process's work on the pool, in its slot, for others to inspect
 //! ([`crate::Process`]).
 //!
 //! The first thread that counts adds by plain stores, the others atomically: most programs have one
@@ -95,7 +95,7 @@ const READS_KEPT: u64 = 64;
 pub(crate) struct CountedRead(Option<u64>);
 
 impl CountedRead {
-    /// So many bytes are counted already.
+    /// Notes that `bytes` are counted already.
     pub(crate) fn of(bytes: u64) -> CountedRead {
         CountedRead(Some(bytes))
     }

@@ -1,12 +1,12 @@
-//! How a process counts, before it tells the pool.
+//! Counts of a process that it has not added to the pool's yet.
 
 use crate::share::holder::thread_tag;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How this process counts.
+/// The counts of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
-    /// Who may count by plain stores: a thread's tag, or 0.
+    /// The tag of the thread that may count by plain stores, or 0.
     alone: AtomicU64,
     /// Calls that read, not told of yet, and what they read, bytes.
     pub(super) reads: AtomicU64,
@@ -14,7 +14,7 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// What is not told of yet; it counts as told.
+    /// Takes the reads that the pool's counters lack; from now on they count as added.
     pub(crate) fn take_reads(&self) -> (u64, u64) {
         let take = |kept: &AtomicU64| kept.swap(0, Ordering::Relaxed);
         (take(&self.reads), take(&self.read_bytes))
@@ -25,7 +25,7 @@ impl Counting {
         self.alone.store(0, Ordering::Relaxed);
     }
 
-    /// Whether this thread counts by plain stores.
+    /// Returns whether this thread counts by plain stores.
     #[inline]
     pub(super) fn is_mine(&self) -> bool {
         let me = thread_tag();

@@ -40,14 +40,14 @@ impl FreezeProbe {
         Ok(FreezeProbe(Prober::open(path)?))
     }
 
-    /// Whether somebody has it. A lock that can't be asked about is nobody's.
+    /// Returns whether a process holds it. A lock that can't be probed counts as free.
     #[must_use]
     pub fn held(&self) -> bool {
         is_frozen(&self.0)
     }
 }
 
-/// Whether somebody has it.
+/// Returns whether a process holds the freeze.
 pub(crate) fn is_frozen(prober: &Prober) -> bool {
     matches!(prober.probe(BYTE_FREEZE), Ok(Probe::HeldBy(_)))
 }

@@ -1,4 +1,4 @@
-//! Who has an owner word, as the word says it: a slot and a thread of the slot's process
+//! The holder of a lock, as its owner word names it: a slot and a thread of the slot's process
 //! (docs/adr/0026-fork-exec-threads.md).
 
 use crate::share::threads;
@@ -13,7 +13,7 @@ pub(super) const NO_SLOT: u64 = 0xffd;
 /// A slot's number, or one more.
 const SLOT_MASK: u64 = 0xfff;
 
-/// What is a thread's of an owner word.
+/// The bits of an owner word that name the thread.
 pub(crate) const TAG_MASK: u64 = !(SLOT_MASK << OWNER_SLOT_SHIFT | OWNER_WAITERS);
 
 /// Counts the threads of this process that get a tag; those before a fork, too.
@@ -70,7 +70,7 @@ pub(crate) fn this_thread_lives() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub slot: u64,
-    /// Which one of those that the slot has had.
+    /// The number of this holder among those that the slot has had.
     pub incarnation: u64,
 }
 
@@ -88,7 +88,7 @@ impl Holder {
     }
 }
 
-/// Of a holder in one word: bits of the slot.
+/// The slot's bits in a holder that is packed into one word.
 const SLOT_BITS: u32 = SLOT_MASK.count_ones();
 
 /// The holder that this process is: set when it attaches, and again after fork.
@@ -96,7 +96,7 @@ const SLOT_BITS: u32 = SLOT_MASK.count_ones();
 pub(crate) struct AtomicHolder(AtomicU64);
 
 impl Default for AtomicHolder {
-    /// Who is not attached has the slot of nobody.
+    /// A process that is not attached has the slot of nobody.
     fn default() -> AtomicHolder {
         AtomicHolder(AtomicU64::new(NO_SLOT))
     }

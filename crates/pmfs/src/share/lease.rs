@@ -1,18 +1,18 @@
-//! Who is alone in a pool, and the lease that a mount has while it is (docs/adr/0015-leases.md).
+//! The single-opener lease: a mount has it while no other process has the pool
+//! (docs/adr/0015-leases.md).
 //!
-//! The kernel asks a mount again at each look, unless an answer says how long it holds; what others
-//! change meanwhile, the kernel would not see. While a mount is the only process in the pool nobody
-//! else changes anything, and answers may hold for a moment.
+//! The kernel asks a mount again at each lookup, unless an answer says how long it is valid.
+//! Meanwhile the kernel would not see changes by other processes. While a mount is the only process
+//! in the pool, there are none, and answers may be valid for a moment.
 //!
-//! - The header counts arrivals: slots that were marked. A process is alone once it has seen no
-//!   slot marked but its own, for as long as that count stands still. Who leaves is not counted:
-//!   one who was not alone looks again now and then.
+//! - The header counts arrivals: slots that were marked. A process is the single opener once it has
+//!   seen no slot marked but its own, for as long as that count does not change. Departures are not
+//!   counted: a process that was not the single opener checks again now and then.
 //! - The header's lease is the slot of the mount whose kernel may remember something. It is set
-//!   before the first such answer, and for each answer the count is looked at after that.
-//! - Who arrives marks its slot, counts itself, and then looks at the lease: so one of the two sees
-//!   the other. It asks the mount, as for pages, and waits until the lease has ended. A mount that
-//!   does not answer is not waited for longer than [`PATIENCE`]: the kernel forgets by itself long
-//!   before.
+//!   before the first such answer, and each answer reads the count after that.
+//! - A process that arrives marks its slot, counts itself, and then reads the lease: so one of the
+//!   two sees the other. It asks the mount, as for pages, and waits until the lease has ended, but
+//!   no longer than [`PATIENCE`]: the kernel forgets by itself long before.
 
 use crate::clock::now_ns;
 use crate::share::member::Share;
@@ -20,12 +20,12 @@ use pmfs_format::RuntimeHeaderRaw;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long somebody who arrives waits for a mount that does not end its lease.
+/// The longest wait of a process that arrives for a mount that does not end its lease.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// From one question whether that mount lives to the next.
 const NAP: Duration = Duration::from_millis(20);
-/// How long somebody who was not alone waits before he looks again. So programs that come and go,
-/// one after the other, don't end a lease each.
+/// The time after which a process that was not the single opener checks again. So programs that
+/// come and go, one after the other, don't end a lease each.
 const FIND_NS: u64 = 1_000_000_000;
 
 /// A time in which a process was alone in the pool, by the arrivals before it.
@@ -66,7 +66,7 @@ impl Share {
         }
     }
 
-    /// Whether somebody waits for the end of this process's lease.
+    /// Returns whether another process waits for the end of this process's lease.
     pub(crate) fn is_lease_wanted(&self) -> bool {
         self.has_lease() && self.others.alone.load(Ordering::Acquire) != self.arrivals()
     }
@@ -94,7 +94,8 @@ impl Share {
         (known || self.find_others(arrivals)).then_some(SingleOpener(arrivals))
     }
 
-    /// Whether there are none, if it is time to look. `arrivals` was read before.
+    /// Returns whether there are no other processes, if it is time to check. `arrivals` was read
+    /// before.
     #[cold]
     fn find_others(&self, arrivals: u64) -> bool {
         let (now, others) = (now_ns(), &self.others);

@@ -15,7 +15,7 @@ pub(crate) const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
 /// The slots' bytes.
 pub(crate) const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
 
-/// Who holds the pool's byte, for the message.
+/// The process that holds the pool's byte, for the message.
 pub(crate) fn holder_pid(path: &Path) -> u32 {
     let probe = Prober::open(path).and_then(|prober| prober.probe(BYTE_POOL));
     match probe {

@@ -1,4 +1,4 @@
-//! Who we are among those who share a pool.
+//! This process's place among those that share a pool.
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -46,8 +46,8 @@ impl Deref for Share {
     }
 }
 
-/// How it was when something was taken: a thread that was unwinding already does so from a mistake
-/// of the program's, whose destructors may call the engine on the way.
+/// The state of the thread when it took a lock or lane: one that was unwinding already does so from
+/// a mistake of the program's, whose destructors may call the engine on the way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Began {
     unwinding: bool,
@@ -63,7 +63,7 @@ impl Began {
 }
 
 impl Share {
-    /// Nobody is attached by this alone: see [`crate::share::attach`].
+    /// This alone attaches no process: see [`crate::share::attach`].
     pub fn new(store: Store, prober: Option<Prober>, options: &OpenOptions) -> Share {
         Share {
             store,
@@ -89,7 +89,7 @@ impl Share {
         self.store
     }
 
-    /// Who we are in it.
+    /// This process's holder in the pool.
     #[inline]
     pub fn holder(&self) -> Holder {
         self.held_as.load()
@@ -108,9 +108,9 @@ impl Share {
         Ok(())
     }
 
-    /// Whether this thread unwinds from a broken invariant, in the call that began at `began`. What
-    /// it holds then stays held: half a change must not be seen, and recovery will undo it. Nothing
-    /// more is done through this attachment.
+    /// Returns whether this thread unwinds from a broken invariant, in the call that began at
+    /// `began`. Its locks then stay held: half a change must not be seen, and recovery will undo
+    /// it. Nothing more is done through this attachment.
     #[inline]
     pub fn gives_up(&self, began: Began) -> bool {
         let gives_up = std::thread::panicking() && !began.unwinding;
@@ -120,7 +120,7 @@ impl Share {
         gives_up
     }
 
-    /// Whether changes are refused.
+    /// Returns whether changes are refused.
     #[inline]
     pub fn is_read_only(&self) -> bool {
         self.read_only.load(Ordering::Relaxed)
@@ -131,7 +131,7 @@ impl Share {
         self.read_only.store(read_only, Ordering::Relaxed);
     }
 
-    /// Whether damage was met.
+    /// Returns whether damage was met.
     #[inline]
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
-//! What processes that have the pool open know of each other, and how the dead are found.
+//! The processes that have the pool open: how each knows the others, and how the dead are found.
 //!
-//! [`member::Share`] is a process's place among them. The storeys above do what is to be done for
+//! [`member::Share`] is a process's place among them. The layers above finish or undo the work of
 //! the dead, through [`cleaning::Rescue`].
 
 pub(crate) mod attach;

@@ -1,8 +1,8 @@
-//! What a process knows of others in the pool ([`super::lease`]).
+//! A process's knowledge of others in the pool ([`super::lease`]).
 
 use std::sync::atomic::AtomicU64;
 
-/// What a process knows of others.
+/// A process's knowledge of others.
 #[derive(Debug, Default)]
 pub(crate) struct OtherProcesses {
     /// Arrivals when it was seen to be alone, its own among them; 0: it was not.

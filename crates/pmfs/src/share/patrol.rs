@@ -1,8 +1,8 @@
-//! Looking for dead processes whom nobody waits for: what they held would stay held, their lanes,
-//! open files and slots.
+//! The search for dead processes that nobody waits for: their lanes, open files and slots would
+//! stay taken.
 //!
-//! One of the living looks every few milliseconds, at the start of a call, when it holds nothing.
-//! Whoever records a run for yat wants the same one again, whatever the time, and does without.
+//! One of the living processes searches every few milliseconds, at the start of a call, when it
+//! holds nothing. Recorded runs of yat do without it, as they must be the same at any time.
 
 use crate::clock::now_ns;
 use crate::error::{Error, Result};
@@ -56,7 +56,7 @@ fn patrol_if_due(waits: Waits<'_>) {
 }
 
 impl Share {
-    /// Whether one of some of the slots in use, others each time, is a dead process's.
+    /// Returns whether a dead process has one of some of the slots in use, others each time.
     pub(crate) fn meets_dead(&self) -> bool {
         let marked = self.marked_slots();
         let count = marked.len() as u64;

@@ -19,7 +19,7 @@ use pmfs_format::runtime::OWNER_WAITERS;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Whether this thread is cleaning up, and may meet groups that a death left half changed.
+/// Returns whether this thread is cleaning up, and may meet groups that a death left half changed.
 pub(crate) fn cleaning(share: &Share) -> bool {
     share.cleaning.is_mine()
 }

@@ -131,7 +131,7 @@ impl Share {
         runtime.write(SlotRaw::command.of(off), &[first, second]);
     }
 
-    /// What medium the process in a slot emulates.
+    /// The medium that the process in a slot emulates.
     pub(crate) fn slot_emulates(&self, slot: u64) -> Emulation {
         let off = SlotRaw::emulates.of(self.geometry.slot(slot));
         let [read_ns, barrier_ns, write_bytes_per_s] = self.pm.read(off);
@@ -148,8 +148,7 @@ impl Share {
         self.pm.mapping().share_bandwidth(Some(word));
     }
 
-    /// Not any more: what is in the runtime area is to stay as it is. `is_last`: nobody else has
-    /// the pool.
+    /// Ends that: the runtime area is to stay as it is. `is_last`: no other process has the pool.
     pub(crate) fn keep_bandwidth(&self, is_last: bool) {
         self.pm.mapping().share_bandwidth(None);
         let word = RuntimeHeaderRaw::busy_until.of(self.geometry.header);
@@ -208,7 +207,7 @@ impl Share {
         })
     }
 
-    /// Whether a slot is still, or already, the holder's.
+    /// Returns whether a slot is still, or already, the holder's.
     pub(crate) fn is_held_as(&self, holder: Holder) -> bool {
         self.is_marked(holder.slot)
             && self
@@ -217,12 +216,12 @@ impl Share {
                 == holder.incarnation
     }
 
-    /// Whether a slot is marked as some process's.
+    /// Returns whether a slot is marked as some process's.
     pub(crate) fn is_marked(&self, slot: u64) -> bool {
         self.pm.load(SlotRaw::state.of(self.geometry.slot(slot))) != SLOT_FREE
     }
 
-    /// Whether a slot is marked as held by a process that is gone.
+    /// Returns whether a slot is marked as held by a process that is gone.
     pub(crate) fn slot_dead(&self, slot: u64) -> bool {
         if slot >= self.geometry.slot_count || slot == self.holder().slot {
             return false;
@@ -230,8 +229,8 @@ impl Share {
         self.is_marked(slot) && !self.slot_locked(slot)
     }
 
-    /// Whether a slot's byte is locked. Without a file there are no locks: the one who asks is
-    /// alone.
+    /// Returns whether a slot's byte is locked. Without a file there are no locks: the one who asks
+    /// is alone.
     pub(crate) fn slot_locked(&self, slot: u64) -> bool {
         self.prober
             .as_ref()
@@ -249,13 +248,13 @@ impl Share {
         runtime.wake_all(asked);
     }
 
-    /// Whether the slot is a mount's.
+    /// Returns whether the slot is a mount's.
     pub(crate) fn is_mount(&self, slot: u64) -> bool {
         slot < self.geometry.slot_count
             && self.pm.load(SlotRaw::asked.of(self.geometry.slot(slot))) != 0
     }
 
-    /// Whether the holder of an owner word is gone.
+    /// Returns whether the holder of an owner word is gone.
     pub(crate) fn owner_dead(&self, owner: u64) -> bool {
         slot_of(owner).is_some_and(|slot| self.slot_dead(slot))
     }
@@ -299,8 +298,8 @@ mod tests {
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, OpenOptions, ROOT_INO};
 
-    /// What is written through any attachment moves the one word on, by what it takes; the last one
-    /// to leave clears it.
+    /// Goal: a write through any attachment moves the one word on, by the time that it takes; the
+    /// last one to leave clears it.
     #[test]
     fn an_emulated_medium_is_busy_for_all() {
         let Scratch { dir: _dir, path } = Scratch::new(32 << 20);

@@ -1,5 +1,5 @@
-//! Which threads of this process live: a lane whose thread is gone is recovered by its own process,
-//! for to all others that process lives (docs/adr/0026-fork-exec-threads.md).
+//! The living threads of this process: a process recovers the lanes of its own threads that are
+//! gone, for to all others that process lives (docs/adr/0026-fork-exec-threads.md).
 //!
 //! A thread can go without a word of its own (exit(2) by itself, a seccomp filter), so the kernel
 //! is asked. In a forked child the numbers of the parent's threads mean nothing: each thread that
@@ -44,8 +44,8 @@ pub(super) fn note(tag: u64) {
     place(tag & OWNER_THREAD_MASK).store(tag, Ordering::Relaxed);
 }
 
-/// Whether the thread that had a tag is gone. The kernel is asked by its number alone: it may be a
-/// child that shares this process's memory (vfork), or this may be one.
+/// Returns whether the thread that had a tag is gone. The kernel is asked by its number alone: it
+/// may be a child that shares this process's memory (vfork), or this may be one.
 #[cold]
 pub(super) fn is_gone(tag: u64) -> bool {
     let number = tag & OWNER_THREAD_MASK;

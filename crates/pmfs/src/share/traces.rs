@@ -1,10 +1,9 @@
-//! Which of the shared tables a process may have put something into. They are large, and most
-//! programs put something into few: when one leaves it looks through those alone. Who cleans up
-//! after the dead looks through all.
+//! The shared tables that a process may have put something into. They are large, and most programs
+//! use few: a process that leaves searches those alone. Cleaning up after the dead searches all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What this attachment may have left, since it began; nothing is ever taken back.
+/// The tables that this attachment may have used since it began; no mark is ever taken back.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     /// References to open inodes and files.
@@ -24,7 +23,7 @@ impl Traces {
     }
 }
 
-/// Of one table.
+/// The mark of one table.
 #[derive(Debug, Default)]
 pub(crate) struct Trace(AtomicBool);
 

@@ -1,4 +1,4 @@
-//! What a call has with it that may have to wait for others, and to clean up after them.
+//! The context of a call that may have to wait for others, and to clean up after them.
 
 use crate::share::cleaning::Rescue;
 use crate::share::member::Share;

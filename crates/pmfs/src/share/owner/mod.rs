@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Pauses before a waiter sleeps (docs/adr/0055-waiting.md).
 const SPINS: u32 = 100;
 
-/// How long a waiter sleeps.
+/// The times that a waiter sleeps.
 pub(crate) mod wait_times {
     use std::time::Duration;
 
@@ -27,23 +27,23 @@ pub(crate) mod wait_times {
     pub(crate) const STALLED: Duration = Duration::from_secs(1);
 }
 
-/// Whether an owner word is that of a thread of this process which is gone.
+/// Returns whether an owner word names a thread of this process that is gone.
 #[cold]
 pub(crate) fn is_gone_thread(share: &Share, owner: u64) -> bool {
     slot_of(owner) == Some(share.holder().slot) && threads::is_gone(owner & TAG_MASK)
 }
 
-/// Whether nobody will ever give back the lock at `off`, which this owner word has: no process that
-/// could is attached, or this very thread has it, which takes no lock twice. Only a pool that
-/// somebody has written such a word to has one.
+/// Returns whether no thread will ever give back the lock at `off`, which `owner` holds: no process
+/// that could is attached, or this very thread holds it, which takes no lock twice. Such a word
+/// stands only in a pool into which it was written by force.
 #[cold]
 pub(crate) fn is_nobodys(share: &Share, off: u64, owner: u64) -> bool {
     let holder = owner & !OWNER_WAITERS;
     let own = holder == share.holder().word();
     let has_process = slot_of(owner)
         .is_some_and(|slot| slot < share.geometry.slot_count && share.is_marked(slot));
-    // Whoever is cleaned up after, or leaves, gives back its locks before its slot: looked at in
-    // the other order.
+    // A process that leaves, or is cleaned up after, gives back its locks before its slot: this
+    // reads them in the other order.
     holder != 0 && (own || !has_process) && share.pm.load(off) & !OWNER_WAITERS == holder
 }
 

@@ -1,22 +1,22 @@
-//! How an owner word changes hands: taken from 0 by a CAS, given back by a swap to 0, with a bit
-//! that says that somebody sleeps. Apart from the pool it lives in, so that `yat` can try every
-//! order in which threads may go through it.
+//! The protocol of an owner word: taken from 0 by a CAS, given back by a swap to 0, with a bit that
+//! says that a waiter sleeps. It knows nothing of the pool, so that `yat` can try every order in
+//! which threads may go through it.
 //!
-//! Who sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so whoever
-//! gives that word back wakes one. The one that is woken takes the word with the bit set, for
-//! others may sleep still.
+//! A waiter that sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so
+//! the thread that gives that word back wakes one. The woken waiter takes the word with the bit
+//! set, for others may still sleep.
 
 use pmfs_format::runtime::OWNER_WAITERS;
 
 /// An owner word.
 pub trait Word {
-    /// What stands there.
+    /// The word's value.
     fn load(&self) -> u64;
 
     /// Compare and swap; a full barrier.
     ///
     /// # Errors
-    /// What stood there instead.
+    /// The value that was found instead.
     fn cas(&self, old: u64, new: u64) -> Result<u64, u64>;
 
     /// Swaps a value in; a full barrier.
@@ -26,7 +26,7 @@ pub trait Word {
     fn wake(&self);
 }
 
-/// What a waiter does beside waiting.
+/// The steps of a waiter beside waiting.
 pub trait Wait {
     /// Looks once more after this many pauses; 0 for none.
     const SPINS: u32;
@@ -34,8 +34,8 @@ pub trait Wait {
     /// A pause between two looks.
     fn pause(&mut self);
 
-    /// Whether the word could be taken from one who is dead and being cleaned up after, by this
-    /// very thread.
+    /// Returns whether the word could be taken over from a dead holder that this very thread is
+    /// cleaning up after.
     fn take_over(&mut self) -> bool;
 
     /// Sleeps while the word is `marked`, or its time is up.

@@ -42,13 +42,13 @@ fn is_stopped(pid: u64) -> bool {
     matches!(state, Some(Some('T' | 't')))
 }
 
-/// What is told of processes that hold others up, and whom it is told.
+/// The receiver of messages about processes that hold others up.
 type Say = fn(fmt::Arguments<'_>);
 
 static SAY: OnceLock<Say> = OnceLock::new();
 
-/// Who waits for a process that does not run says so here, instead of on stderr. The first one to
-/// ask has it.
+/// Directs the messages of waiters for a process that does not run to `say`, instead of stderr. The
+/// first call decides.
 pub fn tell_of_stalled(say: Say) {
     let _ = SAY.set(say);
 }

@@ -93,7 +93,7 @@ fn cells(line: &str) -> Vec<&str> {
     inner.split('|').map(str::trim).collect()
 }
 
-/// Whether a cell shows this value, as far as its digits go.
+/// Returns whether a cell shows this value, as far as its digits go.
 fn shows(cell: &str, value: f64) -> bool {
     let number = cell.replace(['*', ','], "");
     let number = number.split(' ').next().unwrap_or("");

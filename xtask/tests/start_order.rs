@@ -33,7 +33,8 @@ fn names(mut text: &str) -> Vec<&str> {
     }
 }
 
-/// Whether these lead to a module: of folders each, and the last may be a function or a type in it.
+/// Returns whether these lead to a module: of folders each, and the last may be a function or a
+/// type in it.
 fn leads(src: &Path, names: &[&str]) -> bool {
     let mut at = src.to_path_buf();
     for (index, name) in names.iter().enumerate() {

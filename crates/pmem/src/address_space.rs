@@ -159,8 +159,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Whether the first 2 MiB at `base` are mapped by one page-table entry (or
-/// more). `false` where the kernel can't tell (before 6.7, or no /proc).
+/// Returns whether the first 2 MiB at `base` are mapped by one page-table entry (or more). `false`
+/// where the kernel can't tell (before 6.7, or no /proc).
 pub(crate) fn is_huge(base: *const u8, len: usize) -> bool {
     // include/uapi/linux/fs.h: struct pm_scan_arg, struct page_region.
     #[repr(C)]

@@ -110,7 +110,7 @@ impl Cpu {
         }
     }
 
-    /// Whether it has this instruction.
+    /// Returns whether it has this instruction.
     pub(crate) fn has(&self, instr: FlushInstr) -> bool {
         match instr {
             FlushInstr::None | FlushInstr::Clflush => true,

@@ -131,7 +131,8 @@ impl Medium {
         page_size: 4096,
     };
 
-    /// Whether nothing smaller than 2 MiB or 1 GiB can be mapped: hugetlbfs, most DAX devices.
+    /// Returns whether nothing smaller than 2 MiB or 1 GiB can be mapped: hugetlbfs, most DAX
+    /// devices.
     #[must_use]
     pub fn has_large_pages(&self) -> bool {
         self.page_size > 4096

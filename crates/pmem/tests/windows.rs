@@ -39,7 +39,7 @@ fn pool_in(dir: &Path, protect: ProtectMode) -> Pool {
     Pool { mem, base }
 }
 
-/// Whether a store of the program's to the pool, outside the crate, arrives.
+/// Returns whether a store of the program's to the pool, outside the crate, arrives.
 fn stores(base: usize, off: usize) -> bool {
     // SAFETY: nothing but a pool lies there, whose accesses are atomic or assembly.
     unsafe { program::copy_out(base + off, &[0xa5; 8]) }.is_ok()

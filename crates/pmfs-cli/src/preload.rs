@@ -65,13 +65,13 @@ pub fn stranger(program: &OsStr) -> Option<&'static str> {
     None
 }
 
-/// Whether the kernel finds it.
+/// Returns whether the kernel finds it.
 pub fn is_found(program: &OsStr) -> bool {
     found(program).is_some_and(|path| path.exists())
 }
 
-/// Whether a program that the kernel does not find may be below a directory that the
-/// kernel knows nothing of.
+/// Returns whether a program that the kernel does not find may be below a directory that the kernel
+/// knows nothing of.
 pub fn may_be_below(dir: &Path, program: &OsStr) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     program.as_bytes().contains(&b'/') || env::split_paths(&path).any(|path| path.starts_with(dir))

@@ -163,7 +163,7 @@ fn is_own(path: &Path) -> bool {
     there.is_ok_and(|dir| dir.is_dir() && dir.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Whether it is the name of one whose process is gone.
+/// Returns whether it is the name of one whose process is gone.
 fn is_left(name: &str) -> bool {
     let numbers = name
         .strip_prefix(PREFIX)

@@ -167,9 +167,9 @@ impl Daemon {
     }
 }
 
-/// Whether nobody serves the mount. The kernel asks the daemon each time for what
-/// statfs tells; of a killed one that it is still taking leave of, it answers when that
-/// is done. A daemon that does not answer is there.
+/// Returns whether nobody serves the mount. The kernel asks the daemon each time for what statfs
+/// tells; of a killed one that it is still taking leave of, it answers when that is done. A daemon
+/// that does not answer is there.
 pub fn is_gone(dir: &Path) -> bool {
     let dir = dir.to_owned();
     let errno = answer(move || rustix::fs::statfs(&dir).err()).flatten();

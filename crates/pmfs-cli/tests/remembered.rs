@@ -33,7 +33,7 @@ fn asked(bench: &Bench) -> u64 {
     mount.expect("the mount is attached").totals.reads
 }
 
-/// Whether the kernel remembers the directory and a file in it, by how often it asks.
+/// Returns whether the kernel remembers the directory and a file in it, by how often it asks.
 fn remembers(bench: &Bench) -> bool {
     const LOOKS: u64 = 1000;
     let before = asked(bench);

@@ -59,7 +59,7 @@ impl<S, T> At<S, T> {
         (self.offset % 8 * 8) as u32
     }
 
-    /// Whether `next` begins where this ends.
+    /// Returns whether `next` begins where this ends.
     #[must_use]
     pub const fn is_before<U>(self, next: At<S, U>) -> bool {
         self.offset + size_of::<T>() as u64 == next.offset

@@ -41,7 +41,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether it has the capability in effect.
+    /// Returns whether it has the capability in effect.
     #[must_use]
     pub fn has_capability(&self, capability: u32) -> bool {
         self.known().has(capability)
@@ -56,7 +56,7 @@ impl Caller {
         }
     }
 
-    /// Whether what it writes, to a file opened with O_APPEND or not, is to go to the end.
+    /// Returns whether what it writes, to a file opened with O_APPEND or not, is to go to the end.
     /// `None`: it can't be told, as of who uses io_uring or libaio, or may not be looked at.
     #[must_use]
     pub fn appends(&self, is_opened_so: bool) -> Option<bool> {

@@ -133,7 +133,7 @@ impl LookupTable {
         }
     }
 
-    /// Whether the kernel knows it.
+    /// Returns whether the kernel knows it.
     #[must_use]
     pub fn knows(&self, ino: Ino) -> bool {
         self.shard(ino).known.contains_key(&ino)

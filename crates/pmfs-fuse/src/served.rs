@@ -95,8 +95,8 @@ impl PoolMount {
         Served::read(&answer)
     }
 
-    /// Whether it is this pool that is mounted there. Where the daemon does not say,
-    /// the name counts.
+    /// Returns whether it is this pool that is mounted there. Where the daemon does not say, the
+    /// name counts.
     #[must_use]
     pub fn serves(&self, pool: &Path) -> bool {
         match (self.served(), identity_of(pool)) {

@@ -207,7 +207,7 @@ impl Surroundings<'_> {
         (found, Obstacle::Gap)
     }
 
-    /// Whether the unwinder's rules change at an address of this range, both ends included.
+    /// Returns whether the unwinder's rules change at an address of this range, both ends included.
     fn has_row(&self, first: u64, last: u64) -> bool {
         let at = self.rows.partition_point(|row| *row < first);
         self.rows.get(at).is_some_and(|row| *row <= last)
@@ -253,7 +253,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// Whether an instruction may write any part of a 64-bit register.
+/// Returns whether an instruction may write any part of a 64-bit register.
 fn changes(instruction: &Instruction, register: Register) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info(instruction);

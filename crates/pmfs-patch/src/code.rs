@@ -60,7 +60,7 @@ impl Code {
             .sum()
     }
 
-    /// Whether every byte of a range is part of an instruction.
+    /// Returns whether every byte of a range is part of an instruction.
     pub(crate) fn is_decoded(&self, range: &Range<u64>) -> bool {
         let at = self
             .undecoded

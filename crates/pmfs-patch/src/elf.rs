@@ -121,7 +121,7 @@ impl<'data> Library<'data> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// Whether there is code at an address.
+    /// Returns whether there is code at an address.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.code.iter().any(|range| range.contains(&address))
     }

@@ -94,7 +94,7 @@ fn is_go(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> bool 
     })
 }
 
-/// Whether one of these notes is Go's; `None` where they end before it is found.
+/// Returns whether one of these notes is Go's; `None` where they end before it is found.
 fn names_go(mut notes: &[u8]) -> Option<bool> {
     loop {
         let name_bytes = number(notes, 0, 4)?;
@@ -177,7 +177,7 @@ fn sanitizer(segments: &[Segment], read: &impl Fn(u64, &mut [u8]) -> usize) -> O
     })
 }
 
-/// Whether a library is such a one, by its name.
+/// Returns whether a library is such a one, by its name.
 #[must_use]
 pub fn is_sanitizer(name: &[u8]) -> bool {
     SANITIZERS.iter().any(|known| name.starts_with(known))

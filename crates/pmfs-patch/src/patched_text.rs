@@ -289,8 +289,8 @@ fn assemble_file(library: &Library, laid_out: &LaidOut, skipped: usize) -> Vec<u
     bytes
 }
 
-/// Whether these are the bytes of an image of this library, whole and undamaged, in
-/// this crate's version.
+/// Returns whether these are the bytes of an image of this library, whole and undamaged, in this
+/// crate's version.
 pub(crate) fn is_patched_text_of(bytes: &[u8], library: &Library) -> bool {
     let Ok((header, _)) = HeaderRaw::read_from_prefix(bytes) else {
         return false;

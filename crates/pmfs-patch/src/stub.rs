@@ -74,7 +74,7 @@ fn displacement(from: u64, to: u64) -> Option<[u8; 4]> {
     Some(i32::try_from(distance).ok()?.to_le_bytes())
 }
 
-/// Whether a whole stub that begins at `from` can address it by 32 bits.
+/// Returns whether a whole stub that begins at `from` can address it by 32 bits.
 fn is_in_reach(from: u64, address: u64) -> bool {
     let end = from.wrapping_add(STUB_BYTES_MAX as u64);
     displacement(from, address).is_some() && displacement(end, address).is_some()

@@ -27,7 +27,7 @@ const ALONE: [&[u8]; 12] = [
     b"fstatat64",
 ];
 
-/// Whether nothing is in a vector register at a site that the hook must leave there.
+/// Returns whether nothing is in a vector register at a site that the hook must leave there.
 pub(crate) fn are_none_kept(library: &Library, code: &Code, site: u64) -> bool {
     let around = |symbol: &&Symbol| {
         symbol.is_function && (symbol.address..symbol.address + symbol.len).contains(&site)

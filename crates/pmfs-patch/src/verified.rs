@@ -54,7 +54,7 @@ pub(crate) fn ending() -> String {
     format!(".v{VERSION}.image")
 }
 
-/// Whether a file's change time tells all that is written to it from now on.
+/// Returns whether a file's change time tells all that is written to it from now on.
 pub(crate) fn is_stable(status: &Stat, after: Duration) -> bool {
     let changed = SystemTime::UNIX_EPOCH
         + Duration::from_secs(u64::try_from(status.st_ctime).unwrap_or(u64::MAX / 2));

@@ -48,7 +48,7 @@ impl End<'_> {
     }
 }
 
-/// Whether an inode is a directory.
+/// Returns whether an inode is a directory.
 #[must_use]
 pub fn is_dir(attr: &Attr) -> bool {
     attr.mode & mode::S_IFMT == mode::S_IFDIR

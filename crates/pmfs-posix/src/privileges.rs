@@ -68,7 +68,7 @@ pub fn bits_of_new(bits: u32, dir: &Attr, who: &impl Subject) -> u32 {
     bits & !S_ISGID
 }
 
-/// Whether who sets an access ACL loses the file's set-gid bit.
+/// Returns whether who sets an access ACL loses the file's set-gid bit.
 #[must_use]
 pub fn acl_takes_set_gid(attr: &Attr, who: &impl Subject) -> bool {
     !keeps_group(attr.gid, who)

@@ -18,7 +18,8 @@ pub const EXECUTE: u32 = 1;
 /// The attribute that holds an inode's access ACL.
 pub const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// Whether `want` is allowed; with an access ACL, which is asked for if it matters, by that.
+/// Returns whether `want` is allowed; with an access ACL, which is asked for if it matters, by
+/// that.
 pub fn may(
     attr: &Attr,
     want: u32,
@@ -92,7 +93,7 @@ fn acl_allows(acl: &[u8], attr: &Attr, want: u32, who: &impl Subject) -> bool {
     !in_one && of(OTHER).unwrap_or(0) & want == want
 }
 
-/// Whether somebody owns a file, or may do what owners do.
+/// Returns whether somebody owns a file, or may do what owners do.
 pub fn owns(attr: &Attr, who: &impl Subject) -> bool {
     who.user() == attr.uid || who.has(capability::FOWNER)
 }
@@ -116,9 +117,9 @@ pub fn allow_removal(dir: &Attr, victim: &Attr, who: &impl Subject) -> Result<()
     allow_owner(victim, who)
 }
 
-/// Whether somebody may give a file of somebody else's one more name, where the kernel
-/// protects hard links (`fs.protected_hardlinks`): no special or set-id file, and none
-/// that he may not read and write.
+/// Returns whether somebody may give a file of somebody else's one more name, where the kernel
+/// protects hard links (`fs.protected_hardlinks`): no special or set-id file, and none that he may
+/// not read and write.
 ///
 /// # Errors
 /// EPERM.

@@ -18,9 +18,9 @@ pub trait Subject {
     /// Its file system user.
     fn user(&self) -> u32;
 
-    /// Whether it is in the group, by its file system group or one of the others.
+    /// Returns whether it is in the group, by its file system group or one of the others.
     fn is_in(&self, group: u32) -> bool;
 
-    /// Whether it has the capability in effect.
+    /// Returns whether it has the capability in effect.
     fn has(&self, capability: u32) -> bool;
 }

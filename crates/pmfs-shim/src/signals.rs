@@ -256,18 +256,18 @@ fn rearm(room: &Inner) {
     }
 }
 
-/// Whether a signal waits for the end of this call, or another thread does.
+/// Returns whether a signal waits for the end of this call, or another thread does.
 pub(crate) fn waiting() -> bool {
     words::get(word::PUT_OFF) != 0 || gate::is_closed()
 }
 
-/// Whether a wait that one of them ended begins again.
+/// Returns whether a wait that one of them ended begins again.
 pub(crate) fn restarts() -> bool {
     words::get(word::PUT_OFF) & ENDS == 0
 }
 
-/// Whether this is a child that shares its parent's memory, in the program's code: the
-/// word alone may be what such a child has left to its parent.
+/// Returns whether this is a child that shares its parent's memory, in the program's code: the word
+/// alone may be what such a child has left to its parent.
 fn is_guest() -> bool {
     if words::get(word::STATE) != GUEST {
         return false;
@@ -430,7 +430,7 @@ extern "C" fn prepare(
     0
 }
 
-/// Whether it was a store, which an msync may have been in the way of.
+/// Returns whether it was a store, which an msync may have been in the way of.
 fn waits(context: &libc::ucontext_t) -> bool {
     const STORE: i64 = 0b10;
     maps::may_wait() && context.uc_mcontext.gregs[libc::REG_ERR as usize] & STORE != 0

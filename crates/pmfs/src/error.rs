@@ -257,7 +257,7 @@ impl Error {
         Error::PagesElsewhere(Box::new(pages))
     }
 
-    /// Whether something has run out that the end of another process may give back.
+    /// Returns whether something has run out that the end of another process may give back.
     pub(crate) fn is_shortage(&self) -> bool {
         matches!(
             self,

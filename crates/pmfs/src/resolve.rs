@@ -100,8 +100,8 @@ fn resolve_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purp
     }
 }
 
-/// Whether a block is what its purpose says it was to be. What belongs to an inode that is neither
-/// linked nor open is not: a thread was killed while it made one.
+/// Returns whether a block is what its purpose says it was to be. What belongs to an inode that is
+/// neither linked nor open is not: a thread was killed while it made one.
 fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
     let dead = |ino| -> Result<bool> {
         Ok(ino != TABLE_INO && Inode::load(pool, ino)?.links == 0 && !pool.is_open(ino))

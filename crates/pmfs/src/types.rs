@@ -78,7 +78,7 @@ pub struct Attr {
 }
 
 impl Attr {
-    /// Whether it is a file with fewer blocks than its size has.
+    /// Returns whether it is a file with fewer blocks than its size has.
     #[must_use]
     #[inline]
     pub fn is_sparse(&self) -> bool {
@@ -121,7 +121,7 @@ pub struct SetAttr {
 }
 
 impl SetAttr {
-    /// Whether it changes anything but the size.
+    /// Returns whether it changes anything but the size.
     pub(crate) fn has_words(&self) -> bool {
         self.mode.is_some()
             || self.uid.is_some()
@@ -292,7 +292,7 @@ impl LockClass {
         }
     }
 
-    /// Whether locks of the two classes exclude each other.
+    /// Returns whether locks of the two classes exclude each other.
     pub(crate) fn same_space(self, other: LockClass) -> bool {
         (self == LockClass::Flock) == (other == LockClass::Flock)
     }

@@ -272,8 +272,8 @@ impl Figure {
             .collect()
     }
 
-    /// Whether a series of ours falls short: of a peer somewhere, or, the first one, of what the
-    /// source claims.
+    /// Returns whether a series of ours falls short: of a peer somewhere, or, the first one, of
+    /// what the source claims.
     pub fn falls_short(&self, ours: usize) -> bool {
         let misses = |(claim, here): &(&Claim, Option<Times>)| {
             here.as_ref().is_some_and(|here| here.median < claim.times)

@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// Whether a store has failed.
+    /// Returns whether a store has failed.
     pub(crate) fn lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
@@ -234,8 +234,8 @@ fn mapping_at(address: usize) -> Option<(&'static Node, usize, usize)> {
     None
 }
 
-/// Whether the store was one of a window that another thread has closed the pages over, and they
-/// are open again.
+/// Returns whether the store was one of a window that another thread has closed the pages over, and
+/// they are open again.
 fn is_reopened(address: usize) -> bool {
     mapping_at(address).is_some_and(|(node, base, _)| {
         let len = node.len.load(Ordering::SeqCst);

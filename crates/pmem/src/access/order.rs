@@ -67,7 +67,7 @@ impl Pmem {
         self.note_dirty(off, len);
     }
 
-    /// Whether [`Pmem::flush`] does anything on this medium but count.
+    /// Returns whether [`Pmem::flush`] does anything on this medium but count.
     pub fn needs_flush(&self) -> bool {
         self.medium.flush != FlushInstr::None || self.dirty.is_some()
     }

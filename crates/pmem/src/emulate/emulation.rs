@@ -99,7 +99,7 @@ impl Emulation {
         write_bytes_per_s: 0,
     };
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     #[must_use]
     pub fn is_off(&self) -> bool {
         *self == Emulation::OFF

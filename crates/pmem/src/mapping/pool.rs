@@ -174,8 +174,8 @@ impl Pmem {
         }
     }
 
-    /// Whether the file had less space than bytes when it was mapped: a store to where it has none
-    /// may fail.
+    /// Returns whether the file had less space than bytes when it was mapped: a store to where it
+    /// has none may fail.
     pub fn is_sparse(&self) -> bool {
         self.sparse
     }
@@ -215,8 +215,8 @@ impl Pmem {
         &self.medium
     }
 
-    /// Whether the start of the pool is mapped with pages of 2 MiB or more. `false`
-    /// also where it can't be told (kernels before 6.7).
+    /// Returns whether the start of the pool is mapped with pages of 2 MiB or more. `false` also
+    /// where it can't be told (kernels before 6.7).
     pub fn has_huge_pages(&self) -> bool {
         // A page has to be there before its size can be told.
         self.copy_out(0, &mut [0; 8]).is_ok() && is_huge(self.base, self.len as usize)
@@ -235,14 +235,14 @@ impl Pmem {
         self.node.and_then(Node::failed)
     }
 
-    /// Whether a single store met a medium that failed, and went nowhere. Not told of those to a
-    /// page that had failed before.
+    /// Returns whether a single store met a medium that failed, and went nowhere. Not told of those
+    /// to a page that had failed before.
     pub fn lost_store(&self) -> bool {
         self.node.is_some_and(Node::lost)
     }
 
-    /// Whether there is a word at `off`. One rotation puts the low three bits on top, so one
-    /// comparison refuses both a misaligned offset and one past the end.
+    /// Returns whether there is a word at `off`. One rotation puts the low three bits on top, so
+    /// one comparison refuses both a misaligned offset and one past the end.
     #[inline(always)]
     pub(crate) fn has_word(&self, off: u64) -> bool {
         off.rotate_right(3) < self.words

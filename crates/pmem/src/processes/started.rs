@@ -34,7 +34,7 @@ extern "C" fn peek() {
     }
 }
 
-/// Whether SIGPIPE was ignored.
+/// Returns whether SIGPIPE was ignored.
 #[must_use]
 pub fn ignores_broken_pipes() -> bool {
     IGNORES_BROKEN_PIPES.load(Ordering::Relaxed)

@@ -138,7 +138,7 @@ impl Watch {
         })
     }
 
-    /// Whether a descriptor of this number is its own.
+    /// Returns whether a descriptor of this number is its own.
     #[must_use]
     pub fn has(&self, number: i32) -> bool {
         [&self.descriptor, &self.pages]
@@ -146,7 +146,7 @@ impl Watch {
             .contains(&number)
     }
 
-    /// Whether it was made by this process, and not by the one that forked it.
+    /// Returns whether it was made by this process, and not by the one that forked it.
     #[must_use]
     pub fn is_own(&self) -> bool {
         process::id() == self.process

@@ -29,7 +29,7 @@ pub fn all(machine: &Machine) -> Vec<Need> {
     ]
 }
 
-/// Whether a pool can be used, but not be mounted.
+/// Returns whether a pool can be used, but not be mounted.
 pub fn only_fuse_is_missing(needs: &[Need]) -> bool {
     let mut missing = needs.iter().filter(|need| need.state == State::Missing);
     missing.clone().next().is_some() && missing.all(|need| [DEVICE, HELPER].contains(&need.name))

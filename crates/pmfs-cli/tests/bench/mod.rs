@@ -206,7 +206,7 @@ pub fn can_mount() -> bool {
     able
 }
 
-/// Whether an ordinary user can mount here.
+/// Returns whether an ordinary user can mount here.
 pub fn fuse_is_open() -> bool {
     let open = fs::metadata("/dev/fuse").is_ok_and(|device| device.mode() & 0o006 == 0o006);
     let helpers = ["/usr/bin/fusermount3", "/bin/fusermount3"];

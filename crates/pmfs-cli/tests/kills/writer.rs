@@ -317,7 +317,7 @@ impl Writer {
         )
     }
 
-    /// Whether the files are what the model says, and if not, what it says once the call in
+    /// Returns whether the files are what the model says, and if not, what it says once the call in
     /// flight is applied; the model then follows. Answers whether that call took effect.
     ///
     /// # Errors

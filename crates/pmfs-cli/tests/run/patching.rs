@@ -77,7 +77,7 @@ fn a_library_that_is_named_is_served_with_a_mount() {
     succeeds(&run, &said);
 }
 
-/// Whether this test may mount, in a namespace of its own.
+/// Returns whether this test may mount, in a namespace of its own.
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

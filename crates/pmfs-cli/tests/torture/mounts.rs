@@ -23,7 +23,7 @@ pub struct Mount {
     pub daemon: Option<Child>,
 }
 
-/// Whether this machine mounts.
+/// Returns whether this machine mounts.
 pub fn are_possible() -> bool {
     let able = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
     if !able {

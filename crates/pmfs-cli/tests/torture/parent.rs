@@ -410,7 +410,7 @@ impl Torture {
         }
     }
 
-    /// Whether something is held by a slot, and that is nobody else's since.
+    /// Returns whether something is held by a slot, and that is nobody else's since.
     fn holds(&self, slot: Slot) -> bool {
         let processes = self.look.processes();
         let taken = |process: &Process| process.slot == slot.number && process.pid != slot.pid;

@@ -20,7 +20,7 @@ use crate::wire::request::{
 /// Bits of a mode above the permissions: the type, as `readdir(3)` gives it.
 const TYPE_SHIFT: u32 = 12;
 
-/// Whether a file that is there is an error.
+/// Returns whether a file that is there is an error.
 fn is_exclusive(flags: u32) -> bool {
     OFlags::from_bits_retain(flags).contains(OFlags::EXCL)
 }

@@ -622,9 +622,9 @@ fn ino_of(node: u64) -> Ino {
     if node == ROOT_NODE { ROOT_INO } else { node }
 }
 
-/// Whether the kernel may remember these attributes at all. Not of files with set-id
-/// bits: a write drops them, and the kernel asks for no new mode after a write. Nor of
-/// files with holes, into which programs may store by mappings.
+/// Returns whether the kernel may remember these attributes at all. Not of files with set-id bits:
+/// a write drops them, and the kernel asks for no new mode after a write. Nor of files with holes,
+/// into which programs may store by mappings.
 pub(crate) fn may_remember(attr: &Attr) -> bool {
     !(has_set_id(attr) || attr.is_sparse())
 }

@@ -59,7 +59,7 @@ impl Opened {
         lock(&self.0).contains_key(&ino)
     }
 
-    /// Whether programs may store to mapped pages of it.
+    /// Returns whether programs may store to mapped pages of it.
     pub(super) fn is_writing(&self, ino: Ino) -> bool {
         lock(&self.0)
             .get(&ino)

@@ -7,7 +7,7 @@ use pmfs_posix::privileges::{CAPABILITY, SET_ID, gone_with_content, gone_with_ow
 use super::{Server, ino_of};
 use crate::caller::Caller;
 
-/// Whether it is a file with set-id bits.
+/// Returns whether it is a file with set-id bits.
 pub(crate) fn has_set_id(attr: &Attr) -> bool {
     let set_id = attr.mode & SET_ID != 0;
     set_id && attr.mode & mode::S_IFMT == mode::S_IFREG

@@ -81,7 +81,7 @@ opcodes! {
 }
 
 impl Opcode {
-    /// Whether the kernel wants no answer.
+    /// Returns whether the kernel wants no answer.
     pub(crate) fn is_silent(self) -> bool {
         matches!(
             self,
@@ -89,9 +89,9 @@ impl Opcode {
         )
     }
 
-    /// Whether it changes anything that a copy of the pool would show. Reads store the
-    /// time of reading: one word, which is whole at any instant. Locks and open files
-    /// are of the running system; but the end of one may be the end of an inode.
+    /// Returns whether it changes anything that a copy of the pool would show. Reads store the time
+    /// of reading: one word, which is whole at any instant. Locks and open files are of the running
+    /// system; but the end of one may be the end of an inode.
     pub(crate) fn changes(self) -> bool {
         matches!(
             self,

@@ -108,7 +108,8 @@ impl Reply {
         Ok(())
     }
 
-    /// Whether a directory entry, [`Dirent`] or [`DirentPlus`], fits into `limit` bytes in all.
+    /// Returns whether a directory entry, [`Dirent`] or [`DirentPlus`], fits into `limit` bytes in
+    /// all.
     pub(crate) fn has_room<T>(&self, limit: usize, name: &[u8]) -> bool {
         self.len + (size_of::<T>() + name.len()).next_multiple_of(8) <= limit
     }

@@ -312,12 +312,12 @@ const PEEKED_AND_FLUSH_PARKED: Calls = calls![
     SYS_ioctl,
 ];
 
-/// Whether a call never concerns us.
+/// Returns whether a call never concerns us.
 pub(crate) fn is_none_of_ours(number: i64) -> bool {
     matches!(CLASS[number as usize], PASS | FLUSH_PARKED | MEMORY)
 }
 
-/// Whether it concerns us only if its first argument is a descriptor of ours.
+/// Returns whether it concerns us only if its first argument is a descriptor of ours.
 pub(crate) fn is_by_descriptor(number: i64) -> bool {
     matches!(
         CLASS[number as usize],

@@ -72,7 +72,7 @@ impl Verdict {
         })
     }
 
-    /// Whether it failed for this reason.
+    /// Returns whether it failed for this reason.
     pub fn is_error(&self, errno: i32) -> bool {
         matches!(self, Verdict::Done(rax) if *rax == in_rax(errno))
     }

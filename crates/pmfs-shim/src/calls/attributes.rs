@@ -36,7 +36,7 @@ pub(crate) fn fstat(file: &Descriptor, to: u64) -> Answer {
     program::write(to, &stat_of(&attr)).map(|()| 0)
 }
 
-/// Whether a path is empty where the flags say that the descriptor itself is then meant.
+/// Returns whether a path is empty where the flags say that the descriptor itself is then meant.
 pub(super) fn names_descriptor(path: u64, flags: u64) -> bool {
     flags & AT_EMPTY_PATH as u64 != 0 && (path == 0 || program::read::<u8>(path) == Ok(0))
 }

@@ -240,7 +240,7 @@ fn name(events: u64, count: u64) -> Answer {
     Ok(count)
 }
 
-/// Whether there are completions that nobody has taken.
+/// Returns whether there are completions that nobody has taken.
 pub(crate) fn are_out() -> bool {
     let places = places();
     places.next as usize > places.given_back.len()

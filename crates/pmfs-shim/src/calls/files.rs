@@ -86,7 +86,7 @@ fn into_program(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64
         .map_err(errno)
 }
 
-/// Whether reads by this descriptor set the file's time of access.
+/// Returns whether reads by this descriptor set the file's time of access.
 #[cold]
 pub(super) fn wants_atime(fs: &Fs, file: &Descriptor) -> bool {
     fs.file(file.file).is_ok_and(|open| open.wants_atime())
@@ -207,7 +207,7 @@ pub(super) fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
     fs.file(file.file).map(|now| now.offset).map_err(errno)
 }
 
-/// Whether writes go to the end: a flag that all who share the open file may change.
+/// Returns whether writes go to the end: a flag that all who share the open file may change.
 pub(super) fn appends(fs: &Fs, file: &Descriptor) -> bool {
     pmfs::appends(fs.file_flags(file.file))
 }
@@ -465,8 +465,8 @@ pub(crate) fn ftruncate(file: &Descriptor, args: [u64; 6]) -> Answer {
     done(fs.setattr(file.ino, &set).map(drop))
 }
 
-/// Whether fallocate(2) has such a mode, whoever can do it: none or one way, and the
-/// size kept where it must be, or not where it can't.
+/// Returns whether fallocate(2) has such a mode, whoever can do it: none or one way, and the size
+/// kept where it must be, or not where it can't.
 fn names_one_way(mode: u32) -> bool {
     matches!(
         mode,

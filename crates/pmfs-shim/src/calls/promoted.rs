@@ -13,7 +13,7 @@ use crate::own::mountless;
 use crate::program;
 use crate::thread::descriptor::Descriptor;
 
-/// Whether a call is one of these.
+/// Returns whether a call is one of these.
 #[inline(always)]
 pub(crate) fn is(number: i64) -> bool {
     PROMOTES[number as usize] != 0

@@ -62,7 +62,7 @@ impl Kept {
     }
 }
 
-/// Whether a number is that of one of these.
+/// Returns whether a number is that of one of these.
 pub(crate) fn has(number: u32) -> bool {
     [&POOL, &EMPTY, &NULL]
         .iter()

@@ -10,7 +10,7 @@ use crate::thread::guest;
 /// The description of which placeholders are duplicates.
 static ANCHOR: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether a number is that description's own.
+/// Returns whether a number is that description's own.
 pub(super) fn is_anchor(number: u32) -> bool {
     ANCHOR.load(Ordering::Acquire) == number as i32
 }

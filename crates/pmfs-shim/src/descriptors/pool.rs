@@ -32,8 +32,8 @@ pub(crate) fn get() -> Option<&'static Fs> {
 const PEEKS_PASSED: u32 = 1;
 static PEEKS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a call that merely looks at a name is one of these. If the mount says
-/// ESTALE, the next try is not.
+/// Returns whether a call that merely looks at a name is one of these. If the mount says ESTALE,
+/// the next try is not.
 #[inline]
 pub(crate) fn is_spared() -> bool {
     let may_be = attached().is_none() && PEEKS.load(Ordering::Relaxed) < PEEKS_PASSED;

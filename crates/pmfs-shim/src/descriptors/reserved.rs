@@ -10,7 +10,7 @@ use crate::descriptors::table::{FILES, FLOOR_BEFORE, floor, is_kept, range_from}
 use crate::own::config;
 use crate::own::kernel;
 
-/// Whether a number is this library's own: for the program it is not open.
+/// Returns whether a number is this library's own: for the program it is not open.
 pub(crate) fn is_own(number: u64) -> bool {
     is_kept(number) && is_own_among_kept(number)
 }

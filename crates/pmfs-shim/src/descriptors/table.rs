@@ -37,7 +37,7 @@ pub(crate) fn tables() -> [std::ops::Range<u64>; 3] {
 const ON_EXEC: u64 = 1 << 36;
 const ON_EXEC_KNOWN: u64 = 1 << 37;
 
-/// Whether a call is for what was opened with O_PATH too.
+/// Returns whether a call is for what was opened with O_PATH too.
 pub(crate) fn serves_place(number: i64) -> bool {
     matches!(
         number,
@@ -80,7 +80,7 @@ pub(crate) fn inode_at(number: u64) -> Option<Descriptor> {
     get(number).filter(|descriptor| !descriptor.is_list())
 }
 
-/// Whether the kernel knows nothing of what stands behind a number.
+/// Returns whether the kernel knows nothing of what stands behind a number.
 pub(crate) fn is_placeholder(number: u64) -> bool {
     get(number).is_some_and(|descriptor| !descriptor.is_path_only())
 }
@@ -109,7 +109,7 @@ pub(crate) fn set_on_exec(number: u64, stays: bool) {
     }
 }
 
-/// Whether it does, if that is known.
+/// Returns whether it does, if that is known.
 pub(crate) fn on_exec(number: u64) -> Option<bool> {
     let facts = FACTS.get(number as u32 as usize)?.load(Ordering::Relaxed);
     (facts & ON_EXEC_KNOWN != 0).then_some(facts & ON_EXEC != 0)
@@ -159,7 +159,7 @@ pub(crate) fn all() -> Vec<(i32, Descriptor)> {
         .collect()
 }
 
-/// Whether there is none.
+/// Returns whether there is none.
 pub(crate) fn none() -> bool {
     overlay().is_none()
         && (0..END.load(Ordering::Relaxed) as usize)
@@ -183,7 +183,8 @@ pub(super) fn range_from(floor: i32) -> std::ops::Range<u32> {
     }
 }
 
-/// Whether a number is among those that this library keeps its own at: most of them are free.
+/// Returns whether a number is among those that this library keeps its own at: most of them are
+/// free.
 pub(super) fn is_kept(number: u64) -> bool {
     let before = range_from(FLOOR_BEFORE.load(Ordering::Acquire));
     let number = number as u32;

@@ -22,7 +22,7 @@ use crate::own::kernel;
 /// Whether there was ever such a mapping: nothing else asks, then.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Whether a mapping that shares its stores is to be such a one.
+/// Returns whether a mapping that shares its stores is to be such a one.
 pub(super) fn wanted(writes: bool) -> bool {
     let wanted = writes && config::get().atomic_msync;
     if wanted {
@@ -31,7 +31,7 @@ pub(super) fn wanted(writes: bool) -> bool {
     wanted
 }
 
-/// Whether a fault may be one of a store that has to wait.
+/// Returns whether a fault may be one of a store that has to wait.
 pub(crate) fn may_wait() -> bool {
     ANY.load(Ordering::Relaxed)
 }
@@ -113,7 +113,7 @@ fn protect(stretch: &Stretch, protection: u64) {
     unsafe { kernel::call(libc::SYS_mprotect, args) };
 }
 
-/// Whether a store to an address of a stretch is to be done again: it met an msync.
+/// Returns whether a store to an address of a stretch is to be done again: it met an msync.
 pub(super) fn was_waiting(stretch: &Stretch, address: u64) -> bool {
     stretch.apart
         && stretch.protection & PROT_WRITE as u64 != 0

@@ -74,7 +74,7 @@ impl Wish {
         })
     }
 
-    /// Whether it can be had on a medium with large pages: shared memory, in whole ones.
+    /// Returns whether it can be had on a medium with large pages: shared memory, in whole ones.
     fn suits_medium(&self) -> bool {
         place::page() == PAGE
             || self.shared && !self.apart && place::are_whole(&[self.at, self.bytes, self.offset])

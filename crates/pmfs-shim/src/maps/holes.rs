@@ -26,7 +26,7 @@ const MOST: u64 = 2 << 20;
 const PIECES: u64 = 16384;
 
 impl Stretch {
-    /// Whether some of it waits for a touch.
+    /// Returns whether some of it waits for a touch.
     pub fn waits(&self) -> bool {
         self.lazy && self.shown < self.len()
     }

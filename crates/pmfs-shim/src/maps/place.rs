@@ -26,20 +26,20 @@ pub(super) fn page() -> u64 {
     pool::attached().map_or(PAGE, |fs| fs.mapping().medium().page_size)
 }
 
-/// Whether stores to the medium are durable once they are flushed from the caches:
-/// MAP_SYNC can be had, or holds anyway.
+/// Returns whether stores to the medium are durable once they are flushed from the caches: MAP_SYNC
+/// can be had, or holds anyway.
 pub(super) fn is_synchronous() -> bool {
     let kind = pool::attached().map(|fs| fs.mapping().medium().kind);
     matches!(kind, Some(MediumKind::FsDax | MediumKind::DevDax))
 }
 
-/// Whether all these are whole pages of the medium.
+/// Returns whether all these are whole pages of the medium.
 pub(super) fn are_whole(all: &[u64]) -> bool {
     let page = page();
     all.iter().all(|bytes| bytes.is_multiple_of(page))
 }
 
-/// Whether `bytes` of a file can be mapped as its blocks lie.
+/// Returns whether `bytes` of a file can be mapped as its blocks lie.
 pub(super) fn fits(bytes: u64, runs: &[BlockRun]) -> bool {
     let whole = |run: &BlockRun| are_whole(&[run.at, run.off, run.len]);
     page() == PAGE || runs.iter().all(whole) && runs.iter().map(|run| run.len).sum::<u64>() == bytes

@@ -19,7 +19,7 @@ use crate::program;
 /// As many vectors as the kernel takes.
 const VECTORS_MAX: u64 = 1024;
 
-/// Whether any of these addresses show a file of ours.
+/// Returns whether any of these addresses show a file of ours.
 fn meets(at: u64, bytes: u64) -> bool {
     any() && table().overlaps(at, end_of(at, bytes))
 }
@@ -148,7 +148,7 @@ pub(crate) fn advise_by_vectors(args: [u64; 6]) -> Verdict {
     Verdict::done(Ok(done))
 }
 
-/// Whether a descriptor of a process is of this one.
+/// Returns whether a descriptor of a process is of this one.
 fn is_this_process(process: u64) -> bool {
     /// PIDFD_SELF_THREAD_GROUP and PIDFD_SELF_THREAD.
     const SELF: std::ops::RangeInclusive<i32> = -10001..=-10000;

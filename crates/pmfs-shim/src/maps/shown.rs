@@ -18,7 +18,7 @@ pub(super) fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether anything is mapped.
+/// Returns whether anything is mapped.
 #[inline]
 pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0

@@ -43,18 +43,18 @@ impl Stretch {
         }
     }
 
-    /// Whether holes may get memory later: not where pages may be the process's own copies.
+    /// Returns whether holes may get memory later: not where pages may be the process's own copies.
     pub fn may_be_lazy(&self) -> bool {
         self.shared && !self.apart && place::page() == PAGE
     }
 
-    /// Whether the other one shows the bytes behind this one's, at the addresses behind
+    /// Returns whether the other one shows the bytes behind this one's, at the addresses behind
     /// this one's, in the same way.
     pub fn goes_on_in(&self, next: &Stretch) -> bool {
         self.shown == self.len() && self.is_followed_by(next)
     }
 
-    /// Whether the other one is of the bytes behind this one's, at the addresses behind
+    /// Returns whether the other one is of the bytes behind this one's, at the addresses behind
     /// this one's, in the same way.
     pub fn is_followed_by(&self, next: &Stretch) -> bool {
         let as_if = Stretch {

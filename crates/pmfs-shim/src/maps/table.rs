@@ -94,12 +94,12 @@ impl Table {
         self.within(start, end).next().is_some()
     }
 
-    /// Whether anything shows the file.
+    /// Returns whether anything shows the file.
     pub fn shows(&self, ino: Ino) -> bool {
         self.0.values().any(|stretch| stretch.ino == ino)
     }
 
-    /// Whether anything shows a part of the file.
+    /// Returns whether anything shows a part of the file.
     pub fn shows_part(&self, ino: Ino, at: u64, bytes: u64) -> bool {
         let meets = |stretch: &Stretch| {
             stretch.ino == ino && stretch.at < at + bytes && at < stretch.at + stretch.len()
@@ -115,7 +115,7 @@ impl Table {
             .collect()
     }
 
-    /// Whether stores to the file are kept until msync.
+    /// Returns whether stores to the file are kept until msync.
     pub fn is_apart(&self, ino: Ino) -> bool {
         self.0
             .values()
@@ -220,7 +220,7 @@ impl Table {
         }
     }
 
-    /// Whether what was done at an address and failed is to be done again.
+    /// Returns whether what was done at an address and failed is to be done again.
     pub fn serves(&mut self, address: u64) -> bool {
         let found = self.0.range(..=address).next_back();
         let waited = found.is_some_and(|(_, stretch)| {
@@ -229,7 +229,7 @@ impl Table {
         waited || self.show(address)
     }
 
-    /// Whether an address shows what its file has there.
+    /// Returns whether an address shows what its file has there.
     pub fn is_shown(&self, address: u64) -> bool {
         let shows = |stretch: &Stretch| address < stretch.start + stretch.shown;
         self.within(address, address + 1).any(shows)

@@ -208,7 +208,7 @@ pub(crate) fn leave(room: &mut Inner) {
     }
 }
 
-/// Whether the program stands in the pool, and the kernel does not.
+/// Returns whether the program stands in the pool, and the kernel does not.
 pub(crate) fn is_apart(room: &Inner) -> bool {
     mountless::is() && matches!(Cwd::of(known(room)), Cwd::Inside(_))
 }
@@ -249,7 +249,7 @@ pub(crate) fn apply_guest(room: &mut Inner) {
     }
 }
 
-/// Whether one is kept, which a child has to be prepared for.
+/// Returns whether one is kept, which a child has to be prepared for.
 pub(crate) fn is_kept() -> bool {
     FILE.load(Ordering::Relaxed) != 0
 }

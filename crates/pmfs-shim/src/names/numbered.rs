@@ -84,7 +84,8 @@ pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
     None
 }
 
-/// Whether [`descriptor`], or [`is_placeholder_of_another`], has something to say of a path.
+/// Returns whether [`descriptor`], or [`is_placeholder_of_another`], has something to say of a
+/// path.
 pub(crate) fn may_be(path: &[u8]) -> bool {
     descriptor(path).is_some() || path.starts_with(b"/proc/")
 }
@@ -103,7 +104,7 @@ pub(crate) fn own_link(path: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name, &parts.path[end..]))
 }
 
-/// Whether a path names the list of this process's descriptors itself.
+/// Returns whether a path names the list of this process's descriptors itself.
 pub(crate) fn is_list_itself(path: &[u8]) -> bool {
     // Anything in it would be an entry of it.
     path.starts_with(b"/")
@@ -115,8 +116,8 @@ pub(crate) fn is_list_itself(path: &[u8]) -> bool {
 /// Where the kernel has that list.
 pub(crate) const LIST: &[u8] = b"/proc/self/fd/";
 
-/// Whether a path goes by way of a descriptor of another process, which for that is an
-/// open file of a pool, and for the kernel nothing.
+/// Returns whether a path goes by way of a descriptor of another process, which for that is an open
+/// file of a pool, and for the kernel nothing.
 pub(crate) fn is_placeholder_of_another(path: &[u8], at_end: AtEnd) -> bool {
     if !path.starts_with(b"/proc/") {
         return false;
@@ -149,7 +150,7 @@ pub(crate) fn is_placeholder_of_another(path: &[u8], at_end: AtEnd) -> bool {
 /// What the kernel says of placeholders.
 const PLACEHOLDER: &[u8; 21] = b"/memfd:pmfs (deleted)";
 
-/// Whether a directory lists this process's descriptors.
+/// Returns whether a directory lists this process's descriptors.
 fn is_list(parts: &[&[u8]]) -> bool {
     let own = |part: &[u8]| {
         part == b"self" || part == b"thread-self" || decimal(part) == Some(kernel::process().into())

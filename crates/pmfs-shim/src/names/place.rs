@@ -46,7 +46,7 @@ impl AtEnd {
         if follow { AtEnd::Follow } else { AtEnd::Stay }
     }
 
-    /// Whether a link at the end is followed; `slash`: one stands behind it.
+    /// Returns whether a link at the end is followed; `slash`: one stands behind it.
     pub fn follows(self, slash: bool) -> bool {
         match self {
             AtEnd::Follow | AtEnd::Make => true,

@@ -57,7 +57,7 @@ pub(crate) fn below(path: &[u8]) -> Option<usize> {
 /// As many bytes of a path tell.
 const HEAD: usize = 64;
 
-/// Whether a path leads elsewhere, by its first bytes: it is absolute and not below the
+/// Returns whether a path leads elsewhere, by its first bytes: it is absolute and not below the
 /// pool's directory, and names no descriptor.
 pub(super) fn is_plainly_elsewhere(path: u64) -> bool {
     let at = &config::get().at[..];

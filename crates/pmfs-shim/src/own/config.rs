@@ -54,7 +54,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Whether a number is a descriptor that an image is at.
+    /// Returns whether a number is a descriptor that an image is at.
     pub fn is_image(&self, number: u32) -> bool {
         let others = self.others.iter().map(|(_, image)| image);
         others
@@ -62,7 +62,7 @@ impl Config {
             .any(|image| descriptor_of(image) == Some(number))
     }
 
-    /// Whether any image is at a descriptor.
+    /// Returns whether any image is at a descriptor.
     pub fn keeps_images(&self) -> bool {
         let others = self.others.iter().map(|(_, image)| image);
         others

@@ -21,7 +21,7 @@ pub(crate) fn read(mut environment: Environment) {
     }
 }
 
-/// Whether there is a file.
+/// Returns whether there is a file.
 pub(crate) fn is_wanted() -> bool {
     FILE.get().is_some()
 }

@@ -7,7 +7,7 @@ use crate::own::config;
 use crate::own::log;
 use crate::own::stats;
 
-/// Whether this run has no mount.
+/// Returns whether this run has no mount.
 #[inline]
 pub(crate) fn is() -> bool {
     config::get().mountless

@@ -104,7 +104,7 @@ pub(crate) fn refused(kind: usize) {
     add_at(Word::Processes as usize + 1 + kind, 1);
 }
 
-/// Whether anybody is told.
+/// Returns whether anybody is told.
 #[inline]
 pub(crate) fn are_wanted() -> bool {
     WANTED.load(Ordering::Relaxed)

@@ -228,8 +228,8 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     Verdict::done(kernel_answer(answer))
 }
 
-/// Whether the next program can do without what could not be handed over: a user who
-/// may not open the pool finds nothing there, and stands nowhere.
+/// Returns whether the next program can do without what could not be handed over: a user who may
+/// not open the pool finds nothing there, and stands nowhere.
 fn finds_nothing(errno: i32, inherited: &[(i32, Descriptor)]) -> bool {
     errno == libc::EACCES && inherited.is_empty()
 }

@@ -174,7 +174,7 @@ fn stands(room: &mut Inner, dirfd: u64, path: u64, flags: u64) -> Result<Stands,
     }
 }
 
-/// Whether a script of the kernel's is for an interpreter in the pool.
+/// Returns whether a script of the kernel's is for an interpreter in the pool.
 fn leads_in(room: &mut Inner, first: &Stands) -> Result<bool, i32> {
     let mut next = interpreter(first)?;
     for _ in 0..SCRIPTS_MAX {

@@ -71,12 +71,12 @@ pub(crate) fn is_due(call: &Call) -> bool {
     }
 }
 
-/// Whether anything of the pool is open: without a mount nobody could take it over.
+/// Returns whether anything of the pool is open: without a mount nobody could take it over.
 pub(crate) fn has_something(room: &Inner) -> bool {
     maps::any() || cwd::file(room).is_some() || !descriptors::none()
 }
 
-/// Whether the kernel would do it, as far as its filter can be read.
+/// Returns whether the kernel would do it, as far as its filter can be read.
 pub(crate) fn would_filter(call: &Call) -> bool {
     const FILTER: u64 = 1;
     const PRCTL_FILTER: u64 = 2;
@@ -89,7 +89,7 @@ pub(crate) fn would_filter(call: &Call) -> bool {
     !has_filter || program::read::<[u64; 2]>(third).is_ok()
 }
 
-/// Whether a user may not have the pool, though this program has.
+/// Returns whether a user may not have the pool, though this program has.
 fn is_stranger(uid: u64) -> bool {
     let uid = u64::from(uid as u32);
     if uid == 0 || uid == u64::from(u32::MAX) {

@@ -182,7 +182,7 @@ pub(crate) fn leave_table() -> Result<(), i32> {
     part(unsafe { &*thread::room() })
 }
 
-/// Whether there are, or were, more threads than this one.
+/// Returns whether there are, or were, more threads than this one.
 fn has_threads() -> bool {
     use std::os::unix::fs::MetadataExt;
     /// Of a directory without directories in it.

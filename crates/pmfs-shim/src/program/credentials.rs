@@ -41,7 +41,7 @@ pub(crate) fn with<T>(body: impl FnOnce(&Credentials) -> T) -> T {
     body(fresh)
 }
 
-/// Whether every directory may be searched.
+/// Returns whether every directory may be searched.
 #[inline]
 pub(crate) fn searches_all() -> bool {
     known().all_may.load(Ordering::Relaxed)
@@ -139,7 +139,7 @@ const ASK: u32 = u32::MAX - 1;
 
 static IDS_AGREE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// Whether the real user is the effective one, so that access(2) asks for the same as open.
+/// Returns whether the real user is the effective one, so that access(2) asks for the same as open.
 pub(crate) fn ids_agree() -> bool {
     let known = IDS_AGREE.load(Ordering::Relaxed);
     if known != UNKNOWN && known != ASK {

@@ -66,7 +66,7 @@ pub(crate) fn leave(room: &Room) {
     room.busy.store(0, Ordering::Release);
 }
 
-/// Whether somebody waits for the others to end their calls: those that wait themselves
+/// Returns whether somebody waits for the others to end their calls: those that wait themselves
 /// give up and begin again.
 pub(crate) fn is_closed() -> bool {
     GATE.load(Ordering::Relaxed) == CLOSED

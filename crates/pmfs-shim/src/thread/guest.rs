@@ -60,7 +60,7 @@ pub(crate) fn heir() -> Option<LockOwner> {
     own().map(|own| own.as_owner())
 }
 
-/// Whether this is a guest, and its descriptors are not its parent's.
+/// Returns whether this is a guest, and its descriptors are not its parent's.
 pub(crate) fn has_own_table() -> bool {
     overlay().is_some()
 }

@@ -225,7 +225,7 @@ pub(crate) fn own_room() -> &'static Room {
     unsafe { &*room }
 }
 
-/// Whether other threads of this process are in the middle of calls.
+/// Returns whether other threads of this process are in the middle of calls.
 pub(crate) fn others_are_busy(own: &Room) -> bool {
     let mut at = ROOMS.load(Ordering::Acquire);
     // SAFETY: as in `free`.

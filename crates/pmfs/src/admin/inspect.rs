@@ -76,7 +76,7 @@ impl Inspector {
         self.state
     }
 
-    /// Whether superblock and copy are both whole.
+    /// Returns whether superblock and copy are both whole.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.health.primary && self.health.copy
@@ -113,7 +113,7 @@ impl Inspector {
     }
 }
 
-/// Whether the file begins, or ends, as a pool does. It is read, not mapped.
+/// Returns whether the file begins, or ends, as a pool does. It is read, not mapped.
 ///
 /// # Errors
 /// The file can't be read.

@@ -237,7 +237,7 @@ impl Bucket {
 }
 
 impl Record {
-    /// Whether this is the record of `name`.
+    /// Returns whether this is the record of `name`.
     #[inline]
     pub fn name_is(&self, pool: &Pool, name: &[u8]) -> bool {
         if self.name_len != name.len() {

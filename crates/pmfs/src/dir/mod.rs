@@ -62,7 +62,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether a record may have such a name.
+/// Returns whether a record may have such a name.
 pub(crate) fn is_name(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !matches!(bytes, b"." | b"..") && !has_nul_or_slash(bytes)
 }

@@ -146,8 +146,8 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a whole large leaf is to begin at `index`: where a large file goes on without a gap,
-    /// or a large write fills it.
+    /// Returns whether a whole large leaf is to begin at `index`: where a large file goes on
+    /// without a gap, or a large write fills it.
     fn grows_large(&self, index: u64, want: u64, at: u64) -> bool {
         let size = self.inode.size();
         let goes_on = |bound| want >= FANOUT || size >= bound && at == size;

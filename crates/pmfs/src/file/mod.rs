@@ -187,7 +187,7 @@ impl Pool {
     }
 }
 
-/// Whether one store to `found.slot` can set the leaf of block `index` alone.
+/// Returns whether one store to `found.slot` can set the leaf of block `index` alone.
 pub(crate) fn is_direct(tree: &Tree, found: &Found, index: u64) -> bool {
     found.level == 1 || found.slot == tree.slot && index == 0 && tree.root.height() == 0
 }

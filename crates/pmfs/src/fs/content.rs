@@ -14,9 +14,9 @@ impl Fs {
         self.pool().expect_byte(ino, offset);
     }
 
-    /// Whether an inode may have set-id bits or file capabilities, which a change of its content
-    /// takes away: set-id bits, or any extended attribute. One look at the line that a write needs
-    /// anyway, without locks; false of what is not there.
+    /// Returns whether an inode may have set-id bits or file capabilities, which a change of its
+    /// content takes away: set-id bits, or any extended attribute. One look at the line that a
+    /// write needs anyway, without locks; false of what is not there.
     #[inline]
     pub fn may_have_privileges(&self, ino: Ino) -> bool {
         self.pool().may_have_privileges(ino)

@@ -19,13 +19,13 @@ impl Fs {
         self.pool().take_lease(since)
     }
 
-    /// Whether this process has the lease.
+    /// Returns whether this process has the lease.
     #[must_use]
     pub fn has_lease(&self) -> bool {
         self.pool().has_lease()
     }
 
-    /// Whether somebody waits for the end of this process's lease.
+    /// Returns whether somebody waits for the end of this process's lease.
     #[must_use]
     pub fn is_lease_wanted(&self) -> bool {
         self.pool().is_lease_wanted()

@@ -173,8 +173,8 @@ impl Fs {
         self.pool().data_mode
     }
 
-    /// Whether recovery found damage: the pool is then read-only, and its bitmaps are not to be
-    /// relied on.
+    /// Returns whether recovery found damage: the pool is then read-only, and its bitmaps are not
+    /// to be relied on.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.pool().is_damaged()

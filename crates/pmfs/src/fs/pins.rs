@@ -72,7 +72,7 @@ impl Fs {
         self.watching.flush_stored(part, all, elsewhere, flush)
     }
 
-    /// Whether a descriptor of this number is one by which stores are watched.
+    /// Returns whether a descriptor of this number is one by which stores are watched.
     #[must_use]
     pub fn watches_by(&self, number: i32) -> bool {
         self.watching.has(number)

@@ -83,7 +83,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Acl>> {
     Ok(Some(Acl(entries)))
 }
 
-/// Whether the entries are complete, in order, and have a mask if they need one.
+/// Returns whether the entries are complete, in order, and have a mask if they need one.
 fn is_valid(entries: &[Entry]) -> bool {
     let mut expected = tag::USER_OBJ;
     let mut names = false;
@@ -120,7 +120,7 @@ impl Acl {
         bytes
     }
 
-    /// Whether the mode alone says the same.
+    /// Returns whether the mode alone says the same.
     pub fn is_mode(&self) -> bool {
         self.0
             .iter()

@@ -178,7 +178,7 @@ impl Inode {
         lane.work_on(self.ino, if self.counts_blocks() { self.off } else { 0 });
     }
 
-    /// Whether its block count is stored beside it; others have something else there.
+    /// Returns whether its block count is stored beside it; others have something else there.
     pub fn counts_blocks(&self) -> bool {
         matches!(self.kind(), mode::S_IFREG | mode::S_IFDIR)
     }
@@ -211,7 +211,7 @@ impl Inode {
         }
     }
 
-    /// Whether `root` is a tree: of a device or a short symlink it is 0.
+    /// Returns whether `root` is a tree: of a device or a short symlink it is 0.
     pub fn has_tree(&self) -> bool {
         matches!(self.kind(), mode::S_IFREG | mode::S_IFDIR | mode::S_IFLNK)
     }
@@ -384,7 +384,7 @@ impl NewInode<'_> {
     }
 }
 
-/// Whether a word of size and flag has a size that a file can have.
+/// Returns whether a word of size and flag has a size that a file can have.
 #[inline(always)]
 fn is_size(word: u64) -> bool {
     // The flag goes out at the top.
@@ -424,7 +424,7 @@ const KINDS: u32 = 1 << (mode::S_IFREG >> 12)
     | 1 << (mode::S_IFBLK >> 12)
     | 1 << (mode::S_IFCHR >> 12);
 
-/// Whether these type bits are a type.
+/// Returns whether these type bits are a type.
 pub(crate) fn is_kind(kind: u32) -> bool {
     let number = kind >> 12;
     number < u32::BITS / 2 && KINDS >> number & 1 == 1

@@ -53,7 +53,7 @@ fn check(name: &[u8], value: &[u8]) -> Result<()> {
     Err(Error::NotSupported(&"this namespace of attributes"))
 }
 
-/// Whether an inode of these type bits may have such an attribute at all.
+/// Returns whether an inode of these type bits may have such an attribute at all.
 fn may_have(name: &[u8], kind: u32) -> bool {
     !name.starts_with(b"user.") || matches!(kind, mode::S_IFREG | mode::S_IFDIR)
 }

@@ -63,7 +63,7 @@ impl Watching {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a descriptor of this number is one by which stores are watched.
+    /// Returns whether a descriptor of this number is one by which stores are watched.
     pub fn has(&self, number: i32) -> bool {
         matches!(&*self.state(), State::Watching(watch) if watch.has(number))
     }

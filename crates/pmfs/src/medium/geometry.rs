@@ -121,9 +121,9 @@ impl Sizing {
         (self.lanes * 8 + 256).min(self.blocks / 16)
     }
 
-    /// Whether mkfs makes such tables, or (not `in_place`) growing a smaller pool does, whose lanes
-    /// stay. Tables of other sizes would have the runtime area, which is believed as a whole, laid
-    /// out in another way than whoever left it had.
+    /// Returns whether mkfs makes such tables, or (not `in_place`) growing a smaller pool does,
+    /// whose lanes stay. Tables of other sizes would have the runtime area, which is believed as a
+    /// whole, laid out in another way than whoever left it had.
     fn is_makable(&self, in_place: bool) -> bool {
         let made = Sizing::for_blocks(self.blocks, Some(self.inodes));
         let least = Sizing::for_blocks(0, Some(0)).lanes;

@@ -41,13 +41,13 @@ impl Backed {
 }
 
 impl Store {
-    /// Whether blocks may have no space.
+    /// Returns whether blocks may have no space.
     #[inline]
     pub fn is_sparse(&self) -> bool {
         !self.backed.0.is_empty()
     }
 
-    /// Whether a region of blocks, [`REGION`] each, is known to have space.
+    /// Returns whether a region of blocks, [`REGION`] each, is known to have space.
     pub fn is_backed(&self, region: u64) -> bool {
         self.backed.is_known(region)
     }

@@ -118,7 +118,8 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
     Ok((raw, health))
 }
 
-/// Whether the file looks like a pool at all (for mkfs, which asks before it overwrites one).
+/// Returns whether the file looks like a pool at all (for mkfs, which asks before it overwrites
+/// one).
 pub(crate) fn looks_like_pool(mem: &Pmem) -> bool {
     mem.len() >= 8 && mem.load(0) == MAGIC
 }

@@ -68,7 +68,7 @@ impl Target {
         self.0 & u64::from(u32::MAX)
     }
 
-    /// Whether an inode is what was found in `dir`.
+    /// Returns whether an inode is what was found in `dir`.
     #[inline(always)]
     fn is(self, dir: Ino, inode: &Inode) -> bool {
         if self.0 & NAMED == 0 {

@@ -42,7 +42,7 @@ struct How {
 }
 
 impl Situation {
-    /// Whether the names stand for these.
+    /// Returns whether the names stand for these.
     fn is_of(&self, source: Ino, target: Option<Ino>) -> bool {
         let there = self.target.as_ref().map(|(inode, _)| inode.ino);
         self.source.ino == source && there == target

@@ -63,22 +63,22 @@ pub struct OpenFile {
     pub flags: u64,
 }
 
-/// Whether writes by an open file with these flags of open(2) go to the end of the file: with
-/// O_APPEND.
+/// Returns whether writes by an open file with these flags of open(2) go to the end of the file:
+/// with O_APPEND.
 pub fn appends(flags: u64) -> bool {
     const O_APPEND: u64 = 0o2000;
     flags & O_APPEND != 0
 }
 
-/// Whether reads by an open file with these flags of open(2) set the time of access: not with
-/// O_NOATIME.
+/// Returns whether reads by an open file with these flags of open(2) set the time of access: not
+/// with O_NOATIME.
 pub fn wants_atime(flags: u64) -> bool {
     const O_NOATIME: u64 = 0o1000000;
     flags & O_NOATIME == 0
 }
 
 impl OpenFile {
-    /// Whether writes go to the end of the file: O_APPEND of its flags.
+    /// Returns whether writes go to the end of the file: O_APPEND of its flags.
     pub fn appends(&self) -> bool {
         appends(self.flags)
     }

@@ -9,7 +9,7 @@ use pmfs_format::runtime::{KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_C
 use pmfs_format::{KernelCopyRaw, LockRaw};
 
 impl Pool {
-    /// Whether programs have blocks of the inode mapped. Under its lock.
+    /// Returns whether programs have blocks of the inode mapped. Under its lock.
     #[inline]
     pub(crate) fn is_pinned(&self, line: u64, ino: Ino) -> bool {
         self.pm.load(LockRaw::copies.of(line)) != 0 && self.has_pin(line, ino)
@@ -40,7 +40,7 @@ impl Pool {
         Err(Error::Mapped)
     }
 
-    /// Whether another process has blocks of the inode mapped. Under its lock.
+    /// Returns whether another process has blocks of the inode mapped. Under its lock.
     pub(crate) fn others_pin(&self, line: u64, ino: Ino) -> bool {
         let own = Some(self.holder().slot);
         let others = |copy: Record| copy.is_pin() && copy.slot() != own;

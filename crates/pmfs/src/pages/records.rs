@@ -68,13 +68,13 @@ impl Record {
         matches!(self.phase(), KERNEL_COPY_HELD | KERNEL_COPY_WANTED)
     }
 
-    /// Whether it is in the way of a call of another slot that changes the content, or only looks
-    /// at it.
+    /// Returns whether it is in the way of a call of another slot that changes the content, or only
+    /// looks at it.
     fn conflicts(&self, change: bool) -> bool {
         !self.is_pin() && (change || self.kind != KERNEL_COPY_READ)
     }
 
-    /// Whether the pool's own blocks are mapped.
+    /// Returns whether the pool's own blocks are mapped.
     pub fn is_pin(&self) -> bool {
         (KERNEL_COPY_PIN_READ..=KERNEL_COPY_PIN_APART).contains(&self.kind)
     }

@@ -284,8 +284,8 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
     Ok(report)
 }
 
-/// Whether nothing in the tables is anybody's, of a pool whose holders are all dead. Its tables
-/// have no annexes then.
+/// Returns whether nothing in the tables is anybody's, of a pool whose holders are all dead. Its
+/// tables have no annexes then.
 ///
 /// # Errors
 /// `Medium`.
@@ -296,7 +296,8 @@ fn is_left_at_rest(pool: &Pool) -> Result<bool> {
     rest::is_at_rest(pool, Some(pool.holder().slot))
 }
 
-/// Whether the runtime area can be believed, of a pool that was left by the same run or clean.
+/// Returns whether the runtime area can be believed, of a pool that was left by the same run or
+/// clean.
 ///
 /// # Errors
 /// `Medium`; [`Error::Corrupt`] of a clean pool without a root directory.

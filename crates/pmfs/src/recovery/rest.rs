@@ -34,7 +34,7 @@ pub(crate) fn crc_at_rest(pool: &Pool) -> Result<Option<u32>> {
     Ok(rest.then_some(crc))
 }
 
-/// Whether nothing of the runtime area is anybody's, but for the slot of this process.
+/// Returns whether nothing of the runtime area is anybody's, but for the slot of this process.
 ///
 /// # Errors
 /// `Medium`.
@@ -57,7 +57,7 @@ struct Table {
 }
 
 impl Table {
-    /// Whether those of its lines are that stand in a part of the pool.
+    /// Returns whether those of its lines are that stand in a part of the pool.
     fn rests(&self, off: u64, part: &[u8]) -> bool {
         let end = off + part.len() as u64;
         let (from, to) = (self.place.start.max(off), self.place.end.min(end));
@@ -149,8 +149,8 @@ fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
         })
 }
 
-/// Whether the blocks and inodes that are never given out are marked as used: else somebody would
-/// get the superblock, or the journal, to write a file to.
+/// Returns whether the blocks and inodes that are never given out are marked as used: else somebody
+/// would get the superblock, or the journal, to write a file to.
 fn is_reserved(pool: &Pool) -> bool {
     let (blocks, inodes) = (Bitmap::blocks(pool), Bitmap::inodes(pool));
     let Run { block, count } = pool.geometry.tail();

@@ -77,7 +77,7 @@ impl<'a> Bitmap<'a> {
             .load(GroupRaw::regions.of(self.group_line(group)))
     }
 
-    /// Whether any region is free as a whole, at a glance.
+    /// Returns whether any region is free as a whole, at a glance.
     pub fn has_region(&self) -> bool {
         (0..self.group_count()).any(|group| self.group_regions(group) > 0)
     }
@@ -147,8 +147,8 @@ impl<'a> Bitmap<'a> {
         changed
     }
 
-    /// Whether all of the region of `unit` is free. What is less than a region, at the end, never
-    /// is.
+    /// Returns whether all of the region of `unit` is free. What is less than a region, at the end,
+    /// never is.
     pub(super) fn is_whole(&self, unit: u64) -> bool {
         let region = unit / REGION * REGION;
         region + REGION <= self.place.units

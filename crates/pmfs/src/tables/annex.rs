@@ -336,7 +336,7 @@ impl Pool {
         runtime.store(told_block, 0);
     }
 
-    /// Whether nothing stands in any annex, and no block is on its way to or from one.
+    /// Returns whether nothing stands in any annex, and no block is on its way to or from one.
     pub(crate) fn annexes_rest(&self) -> bool {
         let is_zero =
             |line: &Line, words: u64| (0..words).all(|word| self.pm.load(line.off + word * 8) == 0);

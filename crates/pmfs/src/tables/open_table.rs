@@ -145,17 +145,17 @@ impl Pool {
         self.annex_line(annex, (first + beyond % PROBES_IN_ANNEX) % ANNEX_LINES)
     }
 
-    /// Whether any process holds the inode open.
+    /// Returns whether any process holds the inode open.
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
         self.is_had(Thing::Inode(ino))
     }
 
-    /// Whether any process has it.
+    /// Returns whether any process has it.
     pub(crate) fn is_had(&self, thing: Thing) -> bool {
         self.is_had_beside(thing, 0)
     }
 
-    /// Whether any process has it by another word than the one at `word`.
+    /// Returns whether any process has it by another word than the one at `word`.
     pub(crate) fn is_had_beside(&self, thing: Thing, word: u64) -> bool {
         let counts = |found| {
             let mine = slot_of(found) == self.holder().slot;
@@ -168,7 +168,7 @@ impl Pool {
         self.find(thing, other).is_some()
     }
 
-    /// Whether a process has it whose slot is as asked for.
+    /// Returns whether a process has it whose slot is as asked for.
     pub(crate) fn is_had_by(&self, thing: Thing, asked: impl Fn(u64) -> bool) -> bool {
         let has = |line: Line| {
             let found = self.pm.load(line.off);
@@ -275,7 +275,7 @@ impl Pool {
         }
     }
 
-    /// Whether this process has it by another word than the one at `word`.
+    /// Returns whether this process has it by another word than the one at `word`.
     fn has_by_another(&self, thing: Thing, word: u64) -> bool {
         let notes = self
             .pm
@@ -321,7 +321,7 @@ impl Pool {
         }
     }
 
-    /// Whether this process holds `ino` exactly once and nobody else does.
+    /// Returns whether this process holds `ino` exactly once and nobody else does.
     pub(crate) fn open_is_last(&self, ino: Ino) -> bool {
         let thing = Thing::Inode(ino);
         let mut count = 0;

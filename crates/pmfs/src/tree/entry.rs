@@ -74,7 +74,7 @@ impl Entry {
         self.0 & UNWRITTEN != 0
     }
 
-    /// Whether it is a large leaf that came by growth.
+    /// Returns whether it is a large leaf that came by growth.
     pub fn is_grown(self) -> bool {
         self.0 & GROWN != 0
     }
@@ -84,8 +84,8 @@ impl Entry {
         self.0 & BLOCK_MASK
     }
 
-    /// Whether it has none of the bits that no entry has: of what is no entry at all mostly some
-    /// are set.
+    /// Returns whether it has none of the bits that no entry has: of what is no entry at all mostly
+    /// some are set.
     #[inline(always)]
     pub fn is_plausible(self) -> bool {
         self.0 & UNUSED == 0

@@ -304,8 +304,8 @@ impl Tree {
         count
     }
 
-    /// Whether `block` is this tree's node of `level` at `index`, or (level 0) a leaf's block
-    /// there.
+    /// Returns whether `block` is this tree's node of `level` at `index`, or (level 0) a leaf's
+    /// block there.
     ///
     /// # Errors
     /// As [`Tree::find`].

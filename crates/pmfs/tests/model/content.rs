@@ -95,7 +95,7 @@ impl Content {
         self.size += len;
     }
 
-    /// Whether a range, cut at the end, holds no byte but zeros.
+    /// Returns whether a range, cut at the end, holds no byte but zeros.
     pub fn is_zero(&self, at: u64, end: u64) -> bool {
         let end = end.min(self.size);
         if at >= end {

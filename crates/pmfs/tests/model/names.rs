@@ -135,7 +135,7 @@ impl Reference {
         self.reap(ino);
     }
 
-    /// Whether `above` is `below` or one of its ancestors.
+    /// Returns whether `above` is `below` or one of its ancestors.
     pub fn is_ancestor(&self, above: Ino, below: Ino) -> bool {
         let mut at = below;
         loop {

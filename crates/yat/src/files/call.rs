@@ -97,8 +97,8 @@ pub type Held = Vec<Option<Ino>>;
 const ATTRIBUTE: &[u8] = b"user.yat";
 
 impl Call {
-    /// Whether it may write over what a file has: docs/adr/0031-atomic-writes.md
-    /// and docs/adr/0034-times.md.
+    /// Returns whether it may write over what a file has: docs/adr/0031-atomic-writes.md and
+    /// docs/adr/0034-times.md.
     #[must_use]
     pub fn overwrites(&self) -> bool {
         match self {

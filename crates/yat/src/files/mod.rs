@@ -129,7 +129,7 @@ impl FileSystem {
         (step >> slowly & 1) as u64
     }
 
-    /// Whether a step may write over what a file has.
+    /// Returns whether a step may write over what a file has.
     fn overwrites(&self, step: usize) -> bool {
         match &self.steps {
             Steps::Kind(kind) => kind.overwrites,
@@ -137,7 +137,7 @@ impl FileSystem {
         }
     }
 
-    /// Whether an overwrite that is cut short may have been done in part.
+    /// Returns whether an overwrite that is cut short may have been done in part.
     fn may_tear(&self) -> bool {
         self.mode == DataMode::Ordered || matches!(&self.steps, Steps::Kind(kind) if kind.in_place)
     }

@@ -190,7 +190,7 @@ impl Mutant {
 }
 
 impl Rule {
-    /// Whether an event of the place that is got wrong so is left out.
+    /// Returns whether an event of the place that is got wrong so is left out.
     fn leaves_out(self, events: &[Event], at: usize, follower: &Follower) -> bool {
         let event = &events[at];
         match self {
@@ -223,7 +223,7 @@ fn asked(event: &Event) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether a flush of a range has come to a line behind the first edge in it.
+/// Returns whether a flush of a range has come to a line behind the first edge in it.
 fn is_past(event: &Event, edge: u64) -> bool {
     asked(event).is_some_and(|(off, _)| line_of(event) >= Some((off + 1).next_multiple_of(edge)))
 }
@@ -236,8 +236,8 @@ fn line_of(event: &Event) -> Option<u64> {
     }
 }
 
-/// Whether `next` belongs to the same run: flushes of one place, or stores of one place without a
-/// gap.
+/// Returns whether `next` belongs to the same run: flushes of one place, or stores of one place
+/// without a gap.
 fn goes_on(event: &Event, next: &Event) -> bool {
     match (event, next) {
         (Event::Flush { at, .. }, Event::Flush { at: then, .. }) => at == then,
@@ -323,7 +323,8 @@ impl Follower {
         self.step > 1 && self.cpus[self.step] != self.cpus[self.step - 1]
     }
 
-    /// Whether a flush or fence makes durable what the step before stored, and nothing of this one.
+    /// Returns whether a flush or fence makes durable what the step before stored, and nothing of
+    /// this one.
     fn serves_old_alone(&self, event: &Event) -> bool {
         let newest = match *event {
             Event::Flush { line, .. } => self.stored.get(&line),

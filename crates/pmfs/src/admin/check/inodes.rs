@@ -68,7 +68,7 @@ impl<'a> Pieces<'a> {
         pieces
     }
 
-    /// Whether each of its blocks is named once, and by nobody else, as far as is known.
+    /// Returns whether each of its blocks is named once, and by nobody else, as far as is known.
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.contested.is_empty()
     }
@@ -98,8 +98,8 @@ impl Visitor for Pieces<'_> {
     }
 }
 
-/// Whether what a directory names looks like a bucket of that place: each record whole, and its
-/// hash one of the place.
+/// Returns whether what a directory names looks like a bucket of that place: each record whole, and
+/// its hash one of the place.
 fn is_bucket(pool: &Pool, piece: &Piece) -> bool {
     let bucket = Bucket::at(piece.run.block << BLOCK_SHIFT);
     let header = bucket.header(pool);
@@ -117,8 +117,8 @@ fn is_bucket(pool: &Pool, piece: &Piece) -> bool {
     expected == header && has_depth(&header, piece)
 }
 
-/// Whether a bucket's depth is that of its place: one at the root covers everything; one in a node,
-/// its part of the node's entries.
+/// Returns whether a bucket's depth is that of its place: one at the root covers everything; one in
+/// a node, its part of the node's entries.
 pub(super) fn has_depth(header: &Header, piece: &Piece) -> bool {
     let depth = u32::from(header.depth()).min(u64::BITS - 1);
     match piece.units == coverage(DIRECTORY_HEIGHT) {

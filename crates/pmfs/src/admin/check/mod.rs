@@ -50,7 +50,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether nothing was found.
+    /// Returns whether nothing was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
@@ -207,7 +207,7 @@ pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec
     Ok((checker.report, checker.fixes))
 }
 
-/// Whether one of these blocks has its bit.
+/// Returns whether one of these blocks has its bit.
 fn is_marked(seen: &[u64], run: Run) -> bool {
     (run.block..run.block + run.count).any(|block| {
         let word = seen.get((block / 64) as usize).copied().unwrap_or(0);
@@ -259,7 +259,7 @@ impl Checker<'_> {
         twice.is_none()
     }
 
-    /// Whether something names one of these blocks already.
+    /// Returns whether something names one of these blocks already.
     fn is_claimed(&self, run: Run) -> bool {
         is_marked(&self.seen, run)
     }

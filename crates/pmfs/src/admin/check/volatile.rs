@@ -170,7 +170,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a lock that no process's death ends belongs to an open file, which ends it.
+    /// Returns whether a lock that no process's death ends belongs to an open file, which ends it.
     fn has_owner(&self, record: &Record) -> bool {
         let Lock { ino, owner, .. } = record.lock;
         let file = FileId::from_number(owner.id);

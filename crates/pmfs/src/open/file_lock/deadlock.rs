@@ -10,8 +10,8 @@ use crate::pool::Pool;
 /// Owners in a circle that is looked for; more of them wait on.
 const OWNERS_MAX: usize = 64;
 
-/// Whether the wait closes a circle. Others may move while it is looked for, so only one that is
-/// there twice counts.
+/// Returns whether the wait closes a circle. Others may move while it is looked for, so only one
+/// that is there twice counts.
 pub(super) fn is_certain(pool: &Pool, wanted: &Lock) -> bool {
     closes(pool, wanted) && {
         std::thread::yield_now();

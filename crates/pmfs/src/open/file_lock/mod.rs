@@ -146,7 +146,7 @@ impl Pool {
         Inode::live(self, request.lock.ino).map(drop)
     }
 
-    /// Whether who is in the way was dead: it is not any more.
+    /// Returns whether who is in the way was dead: it is not any more.
     fn bury(&self, by: &Record) -> Result<bool> {
         // A lock of an open file has no process: it ends with the last who has that file open.
         let is_dead = match by.slot {

@@ -36,7 +36,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Whether the two can't be held at once.
+    /// Returns whether the two can't be held at once.
     pub fn conflicts(&self, other: &Lock) -> bool {
         self.ino == other.ino
             && self.owner != other.owner
@@ -157,7 +157,7 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    /// Whether a record is linked where it belongs.
+    /// Returns whether a record is linked where it belongs.
     pub fn has(pool: &Pool, record: &Record) -> bool {
         let bucket = Bucket::of(pool, record.lock.ino);
         bucket
@@ -166,7 +166,7 @@ impl<'a> Bucket<'a> {
             .any(|found| found.index == record.index)
     }
 
-    /// Whether the bucket has no record, without its lock.
+    /// Returns whether the bucket has no record, without its lock.
     pub fn is_empty(pool: &Pool, ino: Ino) -> bool {
         pool.pm
             .load(FileLockBucketRaw::first.of(bucket_of(pool, ino)))

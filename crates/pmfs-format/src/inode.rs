@@ -45,7 +45,7 @@ on_media! {
         @ 48 mode: u32,
         /// Bumped each time the number is given out.
         @ 52 generation: u32,
-        /// Of a directory: its parent's number. Of a device: its number.
+        /// The parent's number for a directory, the device's number for a device.
         @ 56 parent: u64,
         /// Last read. Stored without log, may be older after a crash.
         @ 64 atime_ns: i64,
@@ -67,7 +67,7 @@ const _: () = assert!(InodeRaw::size.offset().is_multiple_of(16));
 // One undo entry holds them.
 neighbours!(InodeRaw: size, mtime_ns, root, ctime_ns, links, flags, xattr);
 const _: () = assert!(InodeRaw::xattr.offset() + 8 - InodeRaw::size.offset() <= ENTRY_DATA_BYTES);
-// What a look at an inode loads at once, its first line, and then its second.
+// Reading an inode loads these at once: its first line, and then its second.
 neighbours!(InodeRaw: xattr, mode, generation, parent);
 neighbours!(InodeRaw: atime_ns, uid, gid, crtime_ns, inline);
 const _: () = assert!(InodeRaw::parent.offset() + 8 == crate::LINE_BYTES);

@@ -2,18 +2,19 @@
 //!
 //! A lane runs one transaction at a time, under an id that it never uses again. Recovery takes the
 //! greatest id in the lane; if no entry of it closes it, its undo entries are restored in reverse.
-//! All smaller ids are done: that a transaction has begun proves that the one before had ended
+//! All smaller ids are done: a transaction begins only after the end of the one before
 //! (docs/adr/0019-log-validity.md).
 //!
 //! An entry of old words holds as many ranges as go into its line, up to three: each is a line to
 //! be flushed, and most calls change a word or two in each of some places.
 //!
-//! A transaction of new words is the other way round: not closed, it is made if its entries are all
-//! there, and else is none. If it is the one before the greatest id, and that one is neither closed
-//! nor proven, it is made too, and first.
+//! A redo record is the other way round: if it is not closed, recovery stores its words if its
+//! entries are all there, and ignores it otherwise. If it is the one before the greatest id, and
+//! that one is neither closed nor has a matching commit checksum, its words are stored too, and
+//! first.
 //!
-//! A proof closes its transaction if the words that this logged are what they were to become: it
-//! may be written back together with them, in any order. It becomes a commit by one store, which is
+//! A commit checksum closes its transaction if the logged words have their new values: it may be
+//! written back together with them, in any order. It becomes a commit record by one store, which is
 //! durable before any of these words changes again.
 
 use crate::layout::{neighbours, on_media};
@@ -40,7 +41,8 @@ pub const KIND_COMMIT: u64 = 3;
 pub const KIND_ABORT: u64 = 4;
 /// Kind: the transaction is done if the words that it logged now hash to `old[0]` and `old[1]`.
 pub const KIND_CHECKSUM: u64 = 5;
-/// Kind: new words of the address. Once all entries of its transaction are there, it is to be made.
+/// Kind: new words of the address. Once all entries of its transaction are there, the change is to
+/// be made.
 pub const KIND_REDO: u64 = 6;
 /// Kind: old words of several addresses. Behind those of one, the next begins with a header of its
 /// own (address and words count there), until that is 0 or the id's.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Where a field of type `T` lies in the structure `S`: all that code knows of an address in a
-/// structure.
+/// The place of a field of type `T` in the structure `S`: code needs nothing else for an address in
+/// a structure.
 ///
 /// Each structure has one a field, of the field's name: `InodeRaw::size`.
 pub struct At<S, T> {
@@ -47,13 +47,13 @@ impl<S, T> At<S, T> {
         start + self.offset
     }
 
-    /// Which of the structure's words it is in.
+    /// The number of the structure's word that has it.
     #[must_use]
     pub const fn word(self) -> usize {
         (self.offset / 8) as usize
     }
 
-    /// Where in that word it begins, in bits.
+    /// The bit of that word where it begins.
     #[must_use]
     pub const fn shift(self) -> u32 {
         (self.offset % 8 * 8) as u32

@@ -1,43 +1,43 @@
 //! The runtime area: volatile in meaning, shared by all processes that hold the pool.
 //!
 //! Nothing here is logged. It is trusted while a process holds the pool or since one closed it
-//! cleanly; else the first opener resets it and rebuilds the bitmaps by walking the trees. In
-//! order: header, slots, lanes, intents, locks, open table, open files, file locks, their buckets,
-//! kernel copies, roots of annexes, block groups, block bitmap, inode groups, inode bitmap, strays.
+//! cleanly; else the first opener resets it and rebuilds the bitmaps from the trees. In order:
+//! header, slots, lanes, intents, locks, open table, open files, file locks, their buckets, kernel
+//! copies, roots of annexes, block groups, block bitmap, inode groups, inode bitmap, lazy bits.
 //!
 //! Annexes: blocks of the pool that hold more lines of the open table, of open files and of file
 //! locks. Root words name nodes, and a node's words, but its first, name annexes: the block's first
-//! byte, and in the low 12 bits how much stands there, at most. A node's first word and an annex's
-//! first line tell its own number. The roots' nodes are of the three tables in this order. A pool
-//! that nobody has has none.
+//! byte, and in the low 12 bits an upper bound for the number of its used entries. A node's first
+//! word and an annex's first line have its own number. The roots' nodes are of the three tables in
+//! this order. A pool that no process holds has none.
 //!
-//! Strays: a word for each group of inodes, a bit for each [`STRAY_INODES`] of them: set before a
-//! word of one of these inodes is stored that nobody flushes (times of an overwrite, atime, the
-//! count of blocks). A clean close flushes them.
+//! Lazy bits: a word for each group of inodes, a bit for each [`LAZY_INODES`] of them. It is set
+//! before a lazy word of one of these inodes is stored, one without a flush (times of an overwrite,
+//! atime, the count of blocks). A clean close flushes these inodes.
 
 use crate::layout::{neighbours, on_media};
 
 /// Version of this layout: unlike builds must not share a pool.
 pub const LAYOUT: u64 = 17 + cfg!(feature = "other-layout") as u64;
-/// First layout of builds that go on before the words of a log of new words are durable
+/// First layout of builds that go on before the words of a committed redo record are durable
 /// (docs/adr/0017-promised-and-not-waited-for.md).
 pub const LAYOUT_COMMITTED_REDO: u64 = 13;
-/// [`LockRaw::debt`]: where the transaction's id starts.
+/// [`LockRaw::pending_commit`]: where the transaction's id starts.
 pub const PENDING_ID_SHIFT: u32 = 24;
-/// Of a lock's debt: the line is the last one of a log of new words, which has no closing entry.
+/// A lock's pending commit: the line is the last one of a committed redo record, which has no
+/// closing entry.
 pub const PENDING_REDO: u64 = 1 << 63;
 /// Blocks (or inodes) a group: sixteen 2 MiB regions, one line of bitmap each.
 pub const GROUP_UNITS: u64 = 8192;
-/// Inodes that share a bit of the strays.
+/// Inodes that share a lazy bit.
 pub const LAZY_INODES: u64 = GROUP_UNITS / 64;
 /// Lines of a table in an annex: a block, but for its first line.
 pub const ANNEX_LINES: u64 = 63;
 /// Words of a node that name annexes.
 pub const ANNEX_NODE_WORDS: u64 = 511;
-/// Of an annex's first word: it is a node, of this number.
+/// Annexes' first words: the block is a node, of this number.
 pub const ANNEX_NODE: u64 = 1 << 63;
-/// The part of a word that names an annex in which how much stands there is counted; there is no
-/// going beyond it.
+/// The bits of a word that names an annex for that count, and the greatest count.
 pub const ANNEX_COUNT_MAX: u64 = 0xfff;
 /// Nodes of annexes of the open table.
 pub const ANNEX_REFERENCE_ROOTS: u64 = 22;
@@ -113,10 +113,11 @@ on_media! {
         @ 72 unused_middle: [u64; 7],
         /// Owner of the lock under which the inode table grows.
         @ 128 grow_owner: u64,
-        /// Counts processes that came: slots that were marked.
+        /// Counts arrivals of processes: slots that were marked.
         @ 136 arrivals: u64,
-        /// The slot, plus one, of the mount whose kernel may remember answers for a moment; a
-        /// newcomer waits for its end. 0: none. Its low half is slept on.
+        /// The slot, plus one, of the mount that has the single-opener lease: its kernel may
+        /// remember answers for a moment, and a newcomer waits for its end. 0: none. Waiters sleep
+        /// on its low half.
         @ 144 lease: u64,
         /// Zero.
         @ 152 unused_late: [u64; 5],
@@ -191,11 +192,11 @@ on_media! {
         @ 16 head: u64,
         /// Intent records in use.
         @ 24 intents: u64,
-        /// Where its next block is looked for.
+        /// The place where the search for its next block begins.
         @ 32 block_cursor: u64,
-        /// Where its next inode is looked for.
+        /// The place where the search for its next inode begins.
         @ 40 inode_cursor: u64,
-        /// Where its next tree node, bucket or attribute block is looked for.
+        /// The place where the search for its next tree node, bucket or attribute block begins.
         @ 48 meta_cursor: u64,
         /// The inode whose size or pointers it changes without a log.
         @ 56 working: u64,
@@ -208,7 +209,7 @@ on_media! {
     /// record: its run is the lane's spare block, marked as used without an inode, or 0. A record
     /// that names it decides its meaning.
     pub struct IntentRaw[32] {
-        /// First block << 24 | number of blocks; 0 once settled.
+        /// First block << 24 | number of blocks; 0 once resolved.
         @ 0 run: u64,
         /// Kind << 56 | level << 48 (TREE, SUBTREE), or kind alone.
         @ 8 kind: u64,
@@ -227,13 +228,12 @@ on_media! {
         /// Odd while the inodes that it covers are being changed; never restarts while readers may
         /// exist.
         @ 8 sequence: u64,
-        /// How many records of kernel copies to look at, from the line's own on, for one of an
+        /// The number of records of kernel copies to search, from the line's own on, for one of an
         /// inode of this line; 0: none.
         @ 16 copies: u64,
         /// The pending commit: the log line that must be durable before the words of this lock
-        /// change again, and its transaction: id << [`DEBT_ID_SHIFT`] | number of the line in the
-        /// journal, and
-        /// [`DEBT_PROMISED`]; 0: none.
+        /// change again, and its transaction: id << [`PENDING_ID_SHIFT`] | number of the line in
+        /// the journal, and [`PENDING_REDO`] for a redo record; 0: none.
         @ 24 pending_commit: u64,
         /// Zero.
         @ 32 unused: [u64; 4],
@@ -257,7 +257,7 @@ on_media! {
 
 on_media! {
     /// An open file: the state that the descriptors of one open share (an "open file description").
-    /// Which processes have it is told by words of the open table.
+    /// Words of the open table name the processes that have it.
     pub struct OpenFileRaw[64] {
         /// The thread that moves its offset, or 0.
         @ 0 owner: u64,
@@ -294,7 +294,7 @@ pub const FILE_LOCK_PID_SHIFT: u32 = 32;
 on_media! {
     /// A lock on a range of a file, or on the whole of it, held or waited for.
     pub struct FileLockRaw[64] {
-        /// FILE_LOCK_* | (slot + 1) << [`FILE_LOCK_SLOT_SHIFT`]: whose death ends it.
+        /// FILE_LOCK_* | (slot + 1) << [`FILE_LOCK_SLOT_SHIFT`]: the process whose death ends it.
         @ 0 state: u64,
         /// Next record of the bucket, plus one.
         @ 8 next: u64,
@@ -353,8 +353,8 @@ pub const KERNEL_COPY_PIN_APART: u64 = 5;
 on_media! {
     /// Pages of an inode that a mount's kernel may hold. Stands at its lock's line, or after it.
     pub struct KernelCopyRaw[64] {
-        /// KERNEL_COPY_* | (slot + 1) << [`KERNEL_COPY_SLOT_SHIFT`]: whose mount; its low half is
-        /// slept on.
+        /// KERNEL_COPY_* | (slot + 1) << [`KERNEL_COPY_SLOT_SHIFT`]: the process of its mount.
+        /// Waiters sleep on its low half.
         @ 0 state: u64,
         /// The inode.
         @ 8 ino: u64,
@@ -364,10 +364,10 @@ on_media! {
         @ 24 generation: u64,
         /// When the first of them was, ns of CLOCK_MONOTONIC.
         @ 32 since_ns: u64,
-        /// Of a pin: the file was made shorter, and the blocks past its end are to be freed with
-        /// the last one.
+        /// For a pin: the file was made shorter, and the blocks past its end are to be freed with
+        /// the last pin.
         @ 40 trims: u64,
-        /// Of a pin: others may have stored to the blocks since its process flushed them all.
+        /// For a pin: others may have stored to the blocks since its process flushed them all.
         @ 48 stored_elsewhere: u64,
         /// Zero.
         @ 56 unused: u64,
@@ -388,7 +388,7 @@ on_media! {
     }
 }
 
-// Stored or loaded in one piece: who a process is, and what it has counted.
+// Stored or loaded in one piece: the identity of a process, and its counts.
 neighbours!(SlotRaw: pid, token, command, since_ns, asked);
 neighbours!(
     SlotRaw: reads, changes, read_bytes, written_bytes, barriers, flushed_lines, logged_bytes, waits, waited_ns, recoveries

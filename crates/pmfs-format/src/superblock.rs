@@ -95,9 +95,9 @@ on_media! {
         @ 24 ino: u64,
         /// Version of the runtime area's layout ([`crate::runtime::LAYOUT`]).
         @ 32 layout: u64,
-        /// How often the pool has been opened first.
+        /// Counts the pool's first openings.
         @ 40 runs: u64,
-        /// How often it had to be recovered.
+        /// Counts its recoveries.
         @ 48 recoveries: u64,
         /// CRC-32C of the bytes before it; a torn record counts as another boot.
         @ 56 crc: u64,

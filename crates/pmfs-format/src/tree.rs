@@ -29,7 +29,7 @@ pub const NODE: u64 = 1 << 1;
 pub const UNWRITTEN: u64 = 1 << 2;
 /// Leaf of 2 MiB: the file grew into it, no call asked for a large page. An overwrite may split it.
 pub const GROWN: u64 = 1 << 3;
-/// Where the root word keeps its height (four bits).
+/// The bit of the root word where its height starts (four bits).
 pub const HEIGHT_SHIFT: u32 = 4;
 /// Bits of the height, shifted down.
 pub const HEIGHT_MASK: u64 = 0xf;

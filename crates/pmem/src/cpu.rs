@@ -1,4 +1,4 @@
-//! What this CPU has, found out once.
+//! The features of this CPU, found once.
 //!
 //! glibc's loader has asked the CPU already and tells (glibc 2.33 and later,
 //! `<sys/platform/x86.h>`). Asking again costs a process some twenty cpuid, each of which leaves a
@@ -11,12 +11,12 @@ use std::sync::OnceLock;
 /// Bytes in a cache line.
 pub(crate) const LINE: u64 = 64;
 
-/// How a line is written back to the medium.
+/// The instruction that writes a line back to the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlushInstr {
-    /// Not at all: the caches are inside the persistence domain (eADR), or the
-    /// medium can't outlive power anyway.
+    /// No instruction: the caches are inside the persistence domain (eADR), or the medium can't
+    /// outlive power anyway.
     None,
     /// clwb: writes back, may keep the line.
     Clwb,
@@ -44,8 +44,8 @@ pub(crate) struct Cpu {
     pub avx512: bool,
     /// 32-byte vectors.
     pub avx2: bool,
-    /// Aligned 16-byte loads and stores are atomic (Intel SDM 3A 9.1.1 and
-    /// AMD APM 2 7.3.2 promise it for every CPU with AVX).
+    /// Aligned 16-byte loads and stores are atomic (Intel SDM 3A 9.1.1 and AMD APM 2 7.3.2
+    /// guarantee it for every CPU with AVX).
     pub avx: bool,
     /// lock cmpxchg16b.
     pub cmpxchg16b: bool,
@@ -143,7 +143,7 @@ unsafe extern "C" {
     static pmem_cpu_leaf: Option<unsafe extern "C" fn(u32) -> *const Leaf>;
 }
 
-/// What the loader knows.
+/// The features that the loader knows.
 fn told() -> Option<Cpu> {
     const EAX: usize = 0;
     const EBX: usize = 1;
@@ -163,7 +163,7 @@ fn told() -> Option<Cpu> {
     })
 }
 
-/// What the CPU says.
+/// The features that the CPU reports.
 fn asked() -> Cpu {
     use std::arch::is_x86_feature_detected as has;
     use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};

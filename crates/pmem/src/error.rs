@@ -1,4 +1,4 @@
-//! What can go wrong with a medium: one variant a cause.
+//! The errors of a medium: one variant a cause.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ pub enum Error {
     Open {
         /// The pool.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A directory, a block device, a terminal, ...
     #[error("{} is neither a regular file nor a DAX character device", path.display())]
     NotAFile {
-        /// What was given as the pool.
+        /// The path that was given as the pool.
         path: PathBuf,
     },
     /// Shorter than the smallest mapping.
@@ -50,7 +50,7 @@ pub enum Error {
         path: PathBuf,
         /// Length of the mapping, bytes.
         len: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Less than a page of a medium whose pages are large, or copies of such.
@@ -66,7 +66,7 @@ pub enum Error {
     Protect {
         /// The pool.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The medium has less room than the pool is to have.
@@ -76,7 +76,7 @@ pub enum Error {
         path: PathBuf,
         /// Its length to be, bytes.
         wanted: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Setting the length failed for a reason other than space.
@@ -86,7 +86,7 @@ pub enum Error {
         path: PathBuf,
         /// Its length to be, bytes.
         wanted: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Pages that the medium can't give could not be given anew.
@@ -97,7 +97,7 @@ pub enum Error {
     Renew {
         /// The pool.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// There is something already where a new pool was to be made.
@@ -106,14 +106,14 @@ pub enum Error {
         /// The pool.
         path: PathBuf,
     },
-    /// What the kernel tells about the medium could not be read.
+    /// The kernel's data about the medium could not be read.
     #[error("can't learn about the medium of {} from {what}", path.display())]
     Probe {
         /// The pool.
         path: PathBuf,
-        /// Where it was looked up.
+        /// The place that was read.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A byte lock could not be taken or probed (a held one is no error).
@@ -121,7 +121,7 @@ pub enum Error {
     Lock {
         /// The pool.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The CPU lacks what the pool's consistency stands on.
@@ -132,7 +132,7 @@ pub enum Error {
     },
 }
 
-/// Which end of a copy could not be reached.
+/// The end of a copy that could not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The pool: its medium failed or vanished (EIO).
@@ -149,7 +149,7 @@ pub struct Fault {
     pub offset: u64,
     /// Bytes copied before that.
     pub done: usize,
-    /// Which end failed.
+    /// The end that failed.
     pub side: Side,
 }
 

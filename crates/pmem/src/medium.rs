@@ -1,4 +1,4 @@
-//! What a pool lies on, and what that promises.
+//! The medium that a pool lies on, and what that guarantees.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -78,7 +78,7 @@ impl FromStr for FlushMode {
     }
 }
 
-/// What a returned fence has made the stores before it survive.
+/// The events that stores survive once a fence after them has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Power loss.
@@ -105,15 +105,15 @@ impl fmt::Display for Durability {
     }
 }
 
-/// What a pool lies on.
+/// The medium that a pool lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Medium {
     /// Kind of medium.
     pub kind: MediumKind,
-    /// What a fence promises.
+    /// The guarantee of a fence.
     pub durability: Durability,
-    /// How lines are written back.
+    /// The way that lines are written back.
     pub flush: FlushInstr,
     /// f_type of statfs(2) (include/uapi/linux/magic.h); 0 = not a file.
     pub fs_magic: u64,

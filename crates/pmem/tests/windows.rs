@@ -275,7 +275,8 @@ fn a_child_is_closed(protect: ProtectMode) {
         parked.1.recv().unwrap();
         drop(window);
         let status = life::in_child(|| {
-            // The first window of a child settles what threads that it does not have had left open.
+            // The first window of a child closes those that threads which it does not have had left
+            // open.
             drop(pool.mem.window());
             let before = stores(pool.base, 0);
             let window = pool.mem.window();

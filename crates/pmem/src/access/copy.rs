@@ -12,7 +12,7 @@ use crate::cpu::cpu;
 
 global_asm!(include_str!("copy.s"));
 
-/// What a routine of `copy.s` returns, in rax and rdx.
+/// The values that a routine of `copy.s` returns, in rax and rdx.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -52,7 +52,7 @@ macro_rules! routines {
     };
 }
 
-/// Where a routine keeps the count of bytes left.
+/// The register in which a routine keeps the count of bytes left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
     Rcx,
@@ -71,7 +71,7 @@ routines! {
     pmem_stream_avx512 pmem_stream_avx512_land Rdx
 }
 
-/// Whether a byte can be read; what the CPU does next does not wait for it. `Err` is the address.
+/// Checks that a byte can be read; the next instructions do not wait for it. `Err` is the address.
 #[inline]
 pub(crate) fn touch(at: *const u8) -> Result<(), usize> {
     // SAFETY: the routine loads one byte and stores nothing; where it is not there it lands.

@@ -1,4 +1,4 @@
-//! What a plain file's next fence has to msync.
+//! The ranges that a plain file's next fence has to msync.
 
 use std::ops::Range;
 use std::sync::Mutex;

@@ -163,7 +163,7 @@ pub(crate) fn install() {
     });
 }
 
-/// Of a page fault's error code: it was a store.
+/// Bit of a page fault's error code: the access was a store.
 const ERROR_WRITE: i64 = 1 << 1;
 
 /// Last of the si_code values, not in libc: a poisoned page somewhere, reported

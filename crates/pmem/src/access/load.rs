@@ -137,7 +137,7 @@ impl Pmem {
         Ok(())
     }
 
-    /// Where bytes are copied from; the copy is noted, and charged for.
+    /// The address that bytes are copied from; the copy is noted, and charged for.
     #[inline(always)]
     fn source(&self, off: u64, bytes: usize) -> *const u8 {
         let from = self.range(off, bytes as u64);
@@ -158,7 +158,7 @@ impl Pmem {
         }
     }
 
-    /// Whether the line at `off` can be read. It comes nearer, and nothing waits for it.
+    /// Checks that the line at `off` can be read. It comes nearer, and nothing waits for it.
     ///
     /// # Errors
     /// A medium that can't be reached.
@@ -201,8 +201,8 @@ impl Pmem {
         fence(Ordering::Acquire);
     }
 
-    /// Which side of a copy out an address that faulted is on. A target may lie in the pool itself:
-    /// a program's bad pointer.
+    /// The side of a copy out on which an address faulted. A target may lie in the pool itself: a
+    /// program's bad pointer.
     #[cold]
     fn side_of_target(&self, to: &[u8], address: usize) -> Side {
         let pages = to.as_ptr().addr() & !4095..to.as_ptr_range().end.addr();
@@ -213,7 +213,7 @@ impl Pmem {
         }
     }
 
-    /// Which side of a copy an address that faulted is on.
+    /// The side of a copy on which an address faulted.
     #[cold]
     pub(crate) fn side(&self, address: usize) -> Side {
         // To the end of its page: a chunk may begin before a bad one.

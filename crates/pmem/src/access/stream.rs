@@ -112,8 +112,8 @@ impl Pmem {
     ) -> Result<(), (usize, usize)> {
         // SAFETY: the caller's promise.
         let copied = unsafe { self.stream_all(off, from, len) };
-        // Not before: another thread's fence would take a range that is not stored yet, and this
-        // one's would find none.
+        // This comes after the stores: otherwise another thread's fence would take a range that is
+        // not stored yet, and this one's would find none.
         self.note_dirty(off, len as u64);
         copied
     }

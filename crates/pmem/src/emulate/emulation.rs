@@ -1,4 +1,4 @@
-//! What a slower medium is to be like: numbers, as typed, and the media that have names
+//! The properties of an emulated slower medium: numbers, as typed, and the media that have names
 //! (docs/EMULATION.md has their sources).
 
 use std::fmt;
@@ -7,9 +7,9 @@ use std::str::FromStr;
 /// A slower medium than the memory that a pool lies in (PMFS section 4, PMEP). Zero is "as it is".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Emulation {
-    /// What a line read from the pool takes longer, ns.
+    /// The additional time of a line read from the pool, ns.
     pub read_ns: u64,
-    /// What a barrier takes longer, ns.
+    /// The additional time of a barrier, ns.
     pub barrier_ns: u64,
     /// Most bytes a second that are written to the pool, by all processes together.
     pub write_bytes_per_s: u64,
@@ -62,18 +62,18 @@ pub enum EmulationError {
         /// As typed.
         word: String,
     },
-    /// Not a time.
+    /// The text is not a time.
     #[error("{name}={value:?} is no time; write it like {name}=300ns, at most 1000us")]
     Time {
-        /// Which.
+        /// The number's name.
         name: String,
         /// As typed.
         value: String,
     },
-    /// Not a rate.
+    /// The text is not a rate.
     #[error("{name}={value:?} is no rate; write it like {name}=9.5G (bytes a second, 1M to 1T)")]
     Rate {
-        /// Which.
+        /// The number's name.
         name: String,
         /// As typed.
         value: String,

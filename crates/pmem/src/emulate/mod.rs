@@ -36,7 +36,7 @@ const CREDIT_NS_MAX: u64 = 100;
 /// No offset: the word is this process's own.
 const NOT_SHARED: u64 = u64::MAX;
 
-/// What was charged to this process so far.
+/// The delays charged to this process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Charged {
     /// Lines read.
@@ -54,9 +54,9 @@ pub(crate) struct Emulator {
     barrier_ticks: u64,
     credit_ticks_max: u64,
     way_ticks: u64,
-    /// What a line written takes, in [`PARTS`] of a ns.
+    /// The time of a line written, in [`PARTS`] of a ns.
     line_parts: u64,
-    /// Where the word is in the pool.
+    /// The offset of the word in the pool.
     shared: AtomicU64,
     own: AtomicU64,
     lines_read: AtomicU64,
@@ -89,7 +89,7 @@ impl Emulator {
     /// Spins, because a sleep is far longer than any memory's latency. What it took too long is
     /// given to the next.
     fn spin(&self, ticks: u64) {
-        // What leads here, and back, is a part of the delay.
+        // The way to here and back is a part of the delay.
         let start = ticks::now().wrapping_sub(self.way_ticks);
         thread::with(|thread| {
             let credit = thread.delay_credit.get();
@@ -190,8 +190,7 @@ impl Pmem {
         self
     }
 
-    /// What a delay of nothing takes: the least of many, as others may have the processor in
-    /// between.
+    /// The time of an empty delay: the least of many, as others may have the processor in between.
     fn way_ticks(&self) -> u64 {
         const MANY: u64 = 64;
         let Some(emulator) = &self.emulator else {
@@ -207,14 +206,14 @@ impl Pmem {
         (0..MANY).map(|_| round()).min().unwrap_or(0)
     }
 
-    /// What is emulated.
+    /// The emulated medium.
     #[must_use]
     pub fn emulation(&self) -> Emulation {
         let asked = self.emulator.as_ref().map(|emulator| emulator.asked);
         asked.unwrap_or_default()
     }
 
-    /// What was charged by this mapping.
+    /// The delays charged by this mapping.
     #[must_use]
     pub fn charged(&self) -> Charged {
         let Some(emulator) = &self.emulator else {

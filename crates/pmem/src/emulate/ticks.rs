@@ -7,7 +7,7 @@ use std::arch::x86_64::{__rdtscp, _mm_lfence, _rdtsc};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long the two clocks run beside each other. Each look at them is off by some 30 ns.
+/// The time for which the two clocks are compared. Each reading is off by some 30 ns.
 const BESIDE: Duration = Duration::from_millis(2);
 /// Looks of which the best is taken: in between a thread may be put aside.
 const LOOKS: usize = 5;

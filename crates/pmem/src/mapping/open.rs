@@ -16,7 +16,7 @@ use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem, Pr
 /// The shortest pool that can be mapped, bytes.
 const LEN_MIN: u64 = 4096;
 
-/// How a pool is mapped.
+/// The options of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MapOptions {
     /// Without write access: a store ends the process, as to any such page.
@@ -25,9 +25,9 @@ pub struct MapOptions {
     pub flush: FlushMode,
     /// On a plain file: msync what was flushed, at each fence.
     pub durable: bool,
-    /// What medium to be like.
+    /// The medium to emulate.
     pub emulate: Emulation,
-    /// How to keep stray stores away. A mapping without write access needs nothing.
+    /// The protection against stray stores. A mapping without write access needs none.
     pub protect: ProtectMode,
 }
 

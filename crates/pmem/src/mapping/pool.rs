@@ -14,7 +14,7 @@ use crate::address_space::{HUGE, Mapping, is_huge};
 use crate::emulate::Emulator;
 use crate::protection::Guard;
 
-/// Which file a pool is, whatever its name.
+/// The identity of a pool's file, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Device: st_dev, or st_rdev of a DAX device; 0 = private memory.
@@ -24,7 +24,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of an open file, or of what has a name.
+    /// The identity of an open file, or of a file with a name.
     #[must_use]
     pub fn of(file: &Metadata) -> Identity {
         let device = file.file_type().is_char_device();
@@ -55,11 +55,11 @@ pub struct Pmem {
     pub(crate) medium: Medium,
     /// A plain file that is to survive power: what the next fence has to sync.
     pub(crate) dirty: Option<Box<DirtyRanges>>,
-    /// What is charged for a slower medium.
+    /// The delays of an emulated slower medium.
     pub(crate) emulator: Option<Box<Emulator>>,
     /// Entry in the registry of the fault handler (file mappings).
     pub(crate) node: Option<&'static Node>,
-    /// What keeps stray stores away.
+    /// The protection against stray stores.
     pub(crate) guard: Guard,
     path: Option<PathBuf>,
     identity: Identity,
@@ -75,7 +75,7 @@ unsafe impl Send for Pmem {}
 // SAFETY: as above.
 unsafe impl Sync for Pmem {}
 
-/// What `Pmem::assemble` needs to know beside the mapping.
+/// The arguments of `Pmem::assemble` beside the mapping.
 pub(crate) struct Parts {
     pub mapping: Mapping,
     pub len: u64,
@@ -191,7 +191,7 @@ impl Pmem {
         self.mapping.populate(off as usize, len as usize)
     }
 
-    /// Where the pool is; `None` for private memory.
+    /// The pool's path; `None` for private memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -203,14 +203,14 @@ impl Pmem {
         self.len
     }
 
-    /// Where it is mapped.
+    /// The addresses of the mapping.
     #[must_use]
     pub fn addresses(&self) -> std::ops::Range<u64> {
         let start = self.range(0, 1).addr() as u64;
         start..start + self.len
     }
 
-    /// What the pool lies on.
+    /// The medium of the pool.
     pub fn medium(&self) -> &Medium {
         &self.medium
     }
@@ -222,7 +222,7 @@ impl Pmem {
         self.copy_out(0, &mut [0; 8]).is_ok() && is_huge(self.base, self.len as usize)
     }
 
-    /// Which file it is.
+    /// The file's identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }

@@ -18,18 +18,18 @@ const PAGE: usize = 4096;
 /// A run of a view's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where in the view, bytes; whole pages.
+    /// The offset in the view, bytes; whole pages.
     pub at: u64,
-    /// Where in the pool, bytes.
+    /// The offset in the pool, bytes.
     pub off: u64,
     /// Bytes; whole pages.
     pub len: u64,
 }
 
-/// Who gets what is stored to a view.
+/// The receiver of stores to a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stores {
-    /// Nobody may store.
+    /// No store is allowed.
     None,
     /// The pool, and so all processes.
     Shared,
@@ -190,13 +190,12 @@ impl View {
         Ok(page)
     }
 
-    /// Which pages of a private view were stored to, by their places in it.
+    /// The pages of a private view that were stored to, by their places in it.
     ///
     /// # Errors
     /// /proc can't tell.
     pub fn stored(&self) -> io::Result<Vec<u64>> {
-        /// Of an entry of /proc/self/pagemap: it is in memory, it is in swap, it is a page of a
-        /// file.
+        /// Bits of an entry of /proc/self/pagemap: the page is in memory, in swap, a file's.
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
         const OF_FILE: u64 = 1 << 61;

@@ -1,5 +1,5 @@
-//! What is to be told of this process's accesses to pools: one word, which costs a load and a
-//! branch where nothing is.
+//! The observers of this process's accesses to pools: one word, which costs a load and a branch
+//! where there is none.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ static ACTIVE: AtomicU64 = AtomicU64::new(0);
 /// Each barrier is counted, by [`crate::processes::death`].
 pub(crate) const COUNTING: u64 = 1 << 63;
 
-/// Not 0 if something is on.
+/// The observers that are on; 0: none.
 #[inline(always)]
 pub(crate) fn active() -> u64 {
     ACTIVE.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What this thread has asked of the medium: counts where seconds are noise.
+//! Counts of this thread's requests to the medium, for use where seconds are noise.
 //!
 //! Lines and fences are counted when they are asked for, also where the medium
 //! needs none (`FlushInstr::None`), so that a table of barriers per call comes

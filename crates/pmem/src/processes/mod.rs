@@ -1,4 +1,4 @@
-//! What processes and threads that share a pool know of each other.
+//! The facts that processes and threads that share a pool know of each other.
 
 pub(crate) mod active;
 pub mod counters;

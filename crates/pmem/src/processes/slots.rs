@@ -30,7 +30,7 @@ pub struct ByteLock {
     keeper: Keeper,
 }
 
-/// What keeps the description that has the lock.
+/// The keeper of the description that has the lock.
 #[derive(Debug)]
 enum Keeper {
     Mapping(#[expect(dead_code, reason = "held for its drop")] Kept),
@@ -63,10 +63,10 @@ impl Drop for Kept {
     }
 }
 
-/// Who has a byte.
+/// The holder of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// Nobody: it could be locked exclusively.
+    /// No holder: it could be locked exclusively.
     Free,
     /// A process; its pid where the kernel tells (not for a [`ByteLock`]: 0).
     HeldBy(u32),
@@ -93,8 +93,7 @@ impl ByteLock {
 
     /// As [`ByteLock::try_exclusive`], but for the child that is about to be forked, or the program
     /// that this process is about to become: the lock is kept by a descriptor, which they inherit.
-    /// Who has it at last calls
-    /// [`ByteLock::settle`]; the others drop theirs.
+    /// The one that keeps it calls [`ByteLock::adopt`]; the others drop theirs.
     ///
     /// # Errors
     /// As there.
@@ -210,7 +209,7 @@ fn map_page(file: &File, page_size: usize) -> Option<Mapping> {
 /// beside the others', so these are known by name.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
-/// What a file's mappings are like.
+/// The properties of a file's mappings.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     page_size: usize,
@@ -272,7 +271,7 @@ impl Prober {
         &self.path
     }
 
-    /// Who has byte number `byte`.
+    /// Finds the holder of byte number `byte`.
     ///
     /// # Errors
     /// A file system without open file description locks.

@@ -1,9 +1,9 @@
-//! How this process was started, as far as the standard library changes it before `main`: it
-//! ignores SIGPIPE, and opens /dev/null at each of the numbers 0 to 2 that is closed. Who starts a
-//! program in the caller's stead gives it what the caller had.
+//! The state in which this process was started, as far as the standard library changes it before
+//! `main`: it ignores SIGPIPE, and opens /dev/null at each of the numbers 0 to 2 that is closed. A
+//! command that starts a program in the caller's stead gives it the caller's state.
 //!
-//! A feature, for commands alone: the preloaded library begins with every program, which would pay
-//! for the look.
+//! A feature, for commands alone: the preloaded library begins with every program, where the check
+//! would cost time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -40,7 +40,7 @@ pub fn ignores_broken_pipes() -> bool {
     IGNORES_BROKEN_PIPES.load(Ordering::Relaxed)
 }
 
-/// Those of the numbers 0 to 2 that were closed.
+/// The numbers from 0 to 2 that were closed.
 pub fn closed() -> impl Iterator<Item = i32> {
     let closed = CLOSED.load(Ordering::Relaxed);
     STANDARD.filter(move |number| closed & 1 << number != 0)

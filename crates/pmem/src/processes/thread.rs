@@ -1,4 +1,4 @@
-//! What a thread keeps for itself: one block of thread-local words, reached by one addition.
+//! A thread's own state: one block of thread-local words, reached by one addition.
 //!
 //! Initial-exec by hand, because Rust's thread-locals of a shared library go through
 //! `__tls_get_addr`, which may allocate: not allowed in a preloaded library, whose callers may be
@@ -8,9 +8,9 @@
 use std::arch::{asm, global_asm};
 use std::cell::Cell;
 
-/// [`Thread::owed`]: flushed, and a fence is still to come.
+/// [`Thread::pending`]: a line was flushed, and a fence is still to come.
 pub const PENDING_FLUSHED: u64 = 1;
-/// As [`OWED_FLUSHED`], of what words that name data do not wait for.
+/// As [`PENDING_FLUSHED`], for a closing entry that stores of pointers and sizes need not wait for.
 pub const PENDING_CLOSED: u64 = 3;
 
 /// A thread's words. The first four lines are this crate's and the engine's; the rest is the
@@ -28,7 +28,7 @@ pub struct Thread {
     pub(crate) fences: Cell<u64>,
     /// Bytes of undo log.
     pub(crate) logged_bytes: Cell<u64>,
-    /// Not 0: non-temporal stores since the last sfence.
+    /// Not 0 if there were non-temporal stores since the last sfence.
     pub(crate) nt_pending: Cell<u64>,
     /// The thread's tag in owner words; 0 before it has one.
     pub tag: Cell<u64>,
@@ -42,23 +42,23 @@ pub struct Thread {
     pub(crate) delay_credit: Cell<u64>,
     /// Write windows opened in a closed pool.
     pub(crate) windows: Cell<u64>,
-    /// Those that it is in, one in the other, where a pool is closed by page permissions; where it
-    /// is closed by a key, not 0 if one is known to be open.
+    /// The nesting of its windows, where page permissions close a pool; where a key closes it, not
+    /// 0 if one is known to be open.
     pub(crate) depth: Cell<u64>,
-    /// What must be durable before this thread stores in place: 0 nothing, [`OWED_FLUSHED`] and
-    /// [`OWED_CLOSED`] what the next fence makes so, else the offset of a line that is not flushed
-    /// yet.
+    /// The pending commit, which must be durable before this thread stores in place: 0 none,
+    /// [`PENDING_FLUSHED`] and [`PENDING_CLOSED`] one that the next fence makes durable, else the
+    /// offset of a line that is not flushed yet.
     pub pending: Cell<u64>,
-    /// What this thread has stored last and not flushed: the pool and the log that it is of, as the
-    /// engine names them, and two ranges, each as offset and bytes.
+    /// The last stores of this thread by a committed redo record, not flushed: the pool and the
+    /// log, as the engine names them, and two ranges, each as offset and bytes.
     pub redo_ranges: [Cell<u64>; 6],
     /// For the face that runs in this process.
     pub face: [Cell<u64>; 12],
 }
 
 impl Thread {
-    /// It is in no call: no window, nothing owed. For a face that takes these words over from a
-    /// guest, who may have been killed in one.
+    /// Resets the words to no call: no window, no pending commit. For a face that takes these words
+    /// over from a guest, which may have been killed in one.
     pub fn leave_call(&self) {
         self.depth.set(0);
         self.pending.set(0);
@@ -67,7 +67,7 @@ impl Thread {
 
 /// Bytes of [`Thread`]; the assembly below has the same number.
 const BYTES: usize = 256;
-/// Where [`Thread::face`] begins, bytes: for a face's own assembly.
+/// The byte where [`Thread::face`] begins: for a face's own assembly.
 pub const FACE: usize = 160;
 
 const _: () = assert!(size_of::<Thread>() == BYTES);

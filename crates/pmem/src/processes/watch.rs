@@ -1,13 +1,13 @@
-//! Which pages of a mapping were stored to: by the kernel's own note of it, from Linux 6.7 on
+//! The pages of a mapping that were stored to, as the kernel notes them from Linux 6.7 on
 //! (userfaultfd with asynchronous write protection, and PAGEMAP_SCAN). No signal, no message, and
 //! nothing that a system call of the program could meet: the first store to a page costs a fault,
 //! and the kernel takes the protection away.
 //!
-//! Who has pages watched gets them one by one: a large page that is watched is mapped as 4 KiB
-//! pages from then on.
+//! Watched pages are mapped one by one: a large page that is watched is mapped as 4 KiB pages from
+//! then on.
 //!
-//! What is not watched is not guessed at: after munmap, mremap, a mapping in the place of another,
-//! or fork, [`Watch::take`] says that it does not know.
+//! Pages that are not watched are not guessed at: after munmap, mremap, a mapping in the place of
+//! another, or fork, [`Watch::take`] says that it does not know.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use crate::processes::slots;
 
 const PAGE: usize = 4096;
 
-/// Of linux/userfaultfd.h and linux/fs.h.
+/// Definitions of linux/userfaultfd.h and linux/fs.h.
 mod abi {
     pub const USER_MODE_ONLY: libc::c_int = 1;
     pub const API: u64 = 0xaa;
@@ -97,17 +97,19 @@ mod abi {
 pub struct Stored {
     /// The first.
     pub start: usize,
-    /// Behind the last.
+    /// The address after the last byte.
     pub end: usize,
 }
 
-/// What this process has watched. Watching ends with it; a child that was forked has none of it.
+/// The pages that this process watches. Watching ends with it; a child that was forked has none of
+/// it.
 #[derive(Debug)]
 pub struct Watch {
     descriptor: OwnedFd,
     /// /proc/self/pagemap.
     pages: OwnedFd,
-    /// Of a child's copy the kernel would take its addresses for the parent's.
+    /// The process that began: in a child's copy the kernel would take its addresses for the
+    /// parent's.
     process: u32,
 }
 
@@ -191,10 +193,12 @@ impl Watch {
         unsafe { ask(self.own()?, abi::UFFDIO_UNREGISTER, &mut range) }
     }
 
-    /// What was stored to since it was watched, or taken last; from now on stores are noted anew.
+    /// The ranges stored to since watching began, or since the last call; from now on stores are
+    /// noted anew.
     ///
     /// # Errors
-    /// Not all of it is watched: nothing is known of it then, and it has to be begun anew.
+    /// Not all of the range is watched: nothing is known of it then, and watching has to begin
+    /// anew.
     pub fn take(&self, at: usize, len: usize) -> io::Result<Vec<Stored>> {
         const REGIONS: usize = 128;
         self.own()?;

@@ -4,12 +4,12 @@
 //! One key a process, for all its pools: there are fifteen, and one that was given back would leave
 //! threads with rights to whatever has it next.
 //!
-//! What a thread may do is asked of the register. That it may store is also remembered, for the
-//! windows inside of another ([`Thread::depth`](crate::processes::thread::Thread)): it is set
-//! behind the store to the register that opens, and cleared before the one that closes. But the
-//! kernel puts PKRU aside for a signal handler, which starts without any right, and may leave by a
-//! jump; so whoever comes in without the right to load forgets it. Behind the handler the thread
-//! may store and has forgotten: then the register is asked again.
+//! The register tells a thread's rights. The right to store is also remembered, for the windows
+//! inside of another ([`Thread::depth`](crate::processes::thread::Thread)): it is set behind the
+//! store to the register that opens, and cleared before the one that closes. But the kernel puts
+//! PKRU aside for a signal handler, which starts without any right, and may leave by a jump; so an
+//! entry without the right to load forgets it. After the handler the thread may store and has
+//! forgotten: then the register is read again.
 
 use std::arch::asm;
 use std::io;

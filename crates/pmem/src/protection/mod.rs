@@ -1,4 +1,5 @@
-//! Who may store to a mapped pool: nobody but this crate, inside a write window (PMFS section 3.3).
+//! Protection of a mapped pool: only this crate may store to it, inside a write window (PMFS
+//! section 3.3).
 //!
 //! - **Keys**: the mapping carries a protection key (pkeys(7)). A thread has no right to it at
 //!   first, and a signal handler never; an entry ([`Pmem::enter`](crate::Pmem::enter)) lets the
@@ -20,7 +21,7 @@ use crate::address_space::Mapping;
 use crate::protection::keys::Key;
 use crate::protection::pages::Pages;
 
-/// What protection is asked for.
+/// The protection that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ProtectMode {
     /// Keys where CPU and kernel have them, else none.
@@ -61,7 +62,7 @@ impl FromStr for ProtectMode {
     }
 }
 
-/// What keeps stray stores from a mapped pool.
+/// The protection that keeps stray stores from a mapped pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// Nothing.
@@ -82,15 +83,15 @@ impl fmt::Display for Protection {
     }
 }
 
-/// Whether a pool can be protected by keys here.
+/// Checks that a pool can be protected by keys here.
 ///
 /// # Errors
-/// Why not: the CPU or the kernel has none, or the program has taken them all.
+/// The CPU or the kernel has none, or the program has taken them all.
 pub fn keys() -> io::Result<()> {
     Key::of_process().map(drop)
 }
 
-/// How one mapping is protected.
+/// The protection of one mapping.
 #[derive(Debug)]
 pub(crate) enum Guard {
     None,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::raw;
 
-/// Of those whose handler goes on, the first ones are told of.
+/// The stray stores that are reported where the handler goes on: the first ones.
 const TOLD_MAX: u32 = 8;
 
 static TOLD: AtomicU32 = AtomicU32::new(0);

@@ -1,7 +1,7 @@
 //! Write windows (PMFS section 3.3): stores happen inside one.
 //!
 //! Windows nest: the outermost one of a thread opens the pool and closes it. A call that changes
-//! much opens one for all of it ([`Pmem::writable`]), so that it pays once.
+//! much opens one for all of it ([`Pmem::writable`]), so that it has the cost once.
 
 use crate::Pmem;
 use crate::protection::{Guard, Protection};
@@ -45,7 +45,7 @@ impl Drop for Window<'_> {
 }
 
 impl Pmem {
-    /// What keeps stray stores from this mapping.
+    /// The protection that keeps stray stores from this mapping.
     #[must_use]
     pub fn protection(&self) -> Protection {
         self.guard.kind()

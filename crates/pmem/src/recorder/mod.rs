@@ -1,4 +1,4 @@
-//! What the checker sees of every access.
+//! The checker's view of every access.
 
 #[cfg(feature = "record")]
 pub(crate) mod bad_buffer;

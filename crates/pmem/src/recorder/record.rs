@@ -8,7 +8,7 @@ use crate::Pmem;
 use crate::cpu::LINE;
 pub use crate::recorder::bad_buffer::bad_buffer;
 
-/// How a store is done, and so how it may be torn by a crash.
+/// The kind of a store, and so how a crash may tear it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
     /// An aligned word, or bytes within one, in program order within its line.
@@ -19,7 +19,7 @@ pub enum StoreKind {
     Atomic,
 }
 
-/// Whether a store is to be done.
+/// The observer's verdict on a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// As if nobody watched.
@@ -118,7 +118,7 @@ impl Pmem {
     #[track_caller]
     pub(crate) fn may_store(&self, off: u64, bytes: &[u8], kind: StoreKind) -> bool {
         match &self.observer {
-            // Not in a closure, whose caller would be the caller's place.
+            // No closure here: its caller would count as the place of the access.
             Some(observer) => {
                 observer.store(self, off, bytes, kind, Location::caller()) == Verdict::Do
             }

@@ -2,7 +2,7 @@
 
 use crate::Pmem;
 
-/// How a store is done. Kept in step with `record::StoreKind`.
+/// The kind of a store. Kept in step with `record::StoreKind`.
 #[derive(Clone, Copy)]
 pub(crate) enum StoreKind {
     Cached,

@@ -5,15 +5,15 @@
 pub struct Bug {
     /// The Cargo feature, and what the source asks for.
     pub name: &'static str,
-    /// What shows it.
+    /// The check that shows it.
     pub needs: Needs,
     /// The file system that had one like it, or the kind of place.
     pub twin: &'static str,
-    /// What goes wrong.
+    /// The fault that results.
     pub what: &'static str,
 }
 
-/// What a checker has to try.
+/// The cases that a checker has to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Power loss in one call, or after its return.
@@ -48,9 +48,9 @@ macro_rules! bugs {
 bugs! {
     // The log.
     OneCall "bug-undo-entry-unflushed", "undo entry: flush",
-        "the log is not written back before what it covers changes";
+        "the log is not written back before the words that it covers change";
     OneCall "bug-seal-unfenced", "undo entry: fence",
-        "what the log covers changes before the log is durable";
+        "the words that the log covers change before the log is durable";
     OneCall "bug-undo-id-first", "undo entry: order in its line",
         "an entry is valid before it is whole";
     OneCall "bug-unaligned-tail-unlogged", "missing log entry: overwrite",
@@ -58,7 +58,7 @@ bugs! {
     OneCall "bug-store-unflushed", "in-place store of a transaction: flush",
         "the first line that a transaction changed is not written back";
     OneCall "bug-closed-before-stores", "barrier before the close entry",
-        "a transaction counts as done before what it changed is durable";
+        "a transaction counts as done before its words are durable";
     OneCall "bug-close-unflushed", "close entry: flush",
         "a call returns, and is undone after a crash";
     OneCall "bug-close-unfenced", "close entry: fence",
@@ -71,38 +71,38 @@ bugs! {
         "recovery makes a change of which only the first entries are there";
     OneCall "bug-redo-with-gaps", "redo entries: all of them",
         "recovery makes a change of which entries are missing";
-    Reopen "bug-redone-unflushed", "redo: flush of what was stored in place",
-        "a log is given up while what it promised is not durable";
-    OneCall "bug-redo-closed-early", "promise: fence before the closing entry",
-        "a log is given up while what it promised is not durable";
-    OneCall "bug-redo-closed-unflushed", "promise: flush of the closing entry",
-        "recovery makes a promise again after its words have changed";
-    Sequence "bug-redo-of-others-unflushed", "promise: flush by a thread that did not make it",
-        "a log is given up while what another thread stored by it is not durable";
-    OneCall "bug-redo-before-forgotten", "promise: of the transaction before the last one",
-        "what a change stored is not durable, and the next one's log hides its own";
-    OneCall "bug-redo-past-end", "promise: closed if its last word is the file's",
-        "recovery makes a promise again over what was appended behind it";
-    Pair "bug-redo-completed-early", "promise: pending that is paid two transactions later",
-        "words change while recovery may make an old promise again";
-    OneCall "bug-checksum-not-compared", "proof: compared",
-        "a transaction counts as done though what it changed is not durable";
-    Kill "bug-checksum-unflushed", "proof that holds: what a dead thread stored",
-        "a transaction counts as done by words that are seen and not durable";
-    Recovery "bug-checksum-commit-unflushed", "proof that holds: made a commit durably",
+    Reopen "bug-redone-unflushed", "redo: flush of the words stored in place",
+        "a log is given up while the words of its committed redo record are not durable";
+    OneCall "bug-redo-closed-early", "committed redo: fence before the closing entry",
+        "a log is given up while the words of its committed redo record are not durable";
+    OneCall "bug-redo-closed-unflushed", "committed redo: flush of the closing entry",
+        "recovery applies a redo record again after its words have changed";
+    Sequence "bug-redo-of-others-unflushed", "committed redo: flush by a thread that did not write it",
+        "a log is given up while the words that another thread stored by it are not durable";
+    OneCall "bug-redo-before-forgotten", "committed redo: the transaction before the last one",
+        "the words of a change are not durable, and the next one's log hides its own";
+    OneCall "bug-redo-past-end", "committed redo: closed if its last word is the file's",
+        "recovery applies a redo record again over bytes that were appended after it";
+    Pair "bug-redo-completed-early", "committed redo: complete two transactions later",
+        "words change while recovery may apply an old redo record again";
+    OneCall "bug-checksum-not-compared", "commit checksum: compared",
+        "a transaction counts as done though its words are not durable";
+    Kill "bug-checksum-unflushed", "matching checksum: the stores of a dead thread",
+        "a transaction counts as done by words that are visible and not durable";
+    Recovery "bug-checksum-commit-unflushed", "matching checksum: made a commit record durably",
         "a finished transaction is undone after what was done since";
     Reopen "bug-closings-unflushed", "clean close: closing entries",
-        "a pool is clean while a transaction is closed by its proof alone";
-    OneCall "bug-pending-forgotten", "pending: left with the locks",
-        "a proof fails because somebody has changed the words it spoke of";
-    OneCall "bug-pending-not-completed", "pending: met with the lock",
-        "who takes a lock changes words that a proof speaks of";
-    OneCall "bug-pending-unflushed", "pending: flush",
-        "the closing entry that a pending names is not written back";
-    OneCall "bug-pending-unfenced", "pending: fence before a store in place",
-        "words that a proof speaks of change before its transaction is closed durably";
-    OneCall "bug-place-not-drained", "pending: an inode's place that is given out anew",
-        "a new inode is written where a proof speaks of the old one's words";
+        "a pool is clean while a transaction is closed by its checksum alone";
+    OneCall "bug-pending-forgotten", "pending commit: left with the locks",
+        "a checksum does not match because another call has changed its words";
+    OneCall "bug-pending-not-completed", "pending commit: adopted with the lock",
+        "the next holder of a lock changes words that a checksum covers";
+    OneCall "bug-pending-unflushed", "pending commit: flush",
+        "the closing entry that a pending commit names is not written back";
+    OneCall "bug-pending-unfenced", "pending commit: fence before a store in place",
+        "words that a checksum covers change before its transaction is closed durably";
+    OneCall "bug-place-not-drained", "pending commit: an inode's place that is given out anew",
+        "a new inode is written where a checksum covers the old one's words";
     OneCall "bug-two-ids-accepted", "greatest id alone counts",
         "entries of the transaction before count too, and its close entry closes the open one";
     TwoCalls "bug-ids-restart", "NOVA: log pointers wrong after recovery",
@@ -123,7 +123,7 @@ bugs! {
         "recovery undoes another lane than the dead thread's";
     Kill "bug-resolved-before-undo", "recovery: order of undo and allocator",
         "intents are judged by trees that are yet to be undone";
-    Kill "bug-dead-stores-unflushed", "recovery: what a dead thread stored",
+    Kill "bug-dead-stores-unflushed", "recovery: the stores of a dead thread",
         "others build on stores that no one has written back";
     Kill "bug-restored-unflushed", "restore: flush",
         "a transaction counts as undone, and what was put back is lost";
@@ -158,7 +158,7 @@ bugs! {
     OneCall "bug-size-torn", "size pair: one store",
         "size and time are two stores, and a crash shows one without the other";
     Kill "bug-word-intent-missing", "intent: word in place",
-        "who recovers does not write back a word that others have seen";
+        "recovery does not write back a word that others have seen";
 
     // Fresh memory.
     OneCall "bug-fresh-data-unflushed", "fresh block: data",
@@ -190,8 +190,8 @@ bugs! {
     OneCall "bug-truncate-frees-first", "PMFS: truncate not atomic",
         "the blocks go before the size says so";
     OneCall "bug-pinned-zeros-first", "truncate below a mapping",
-        "what the size still shows is zeros already";
-    OneCall "bug-part-unflushed", "mapping: flush of what was stored",
+        "bytes that the size still shows are zeros already";
+    OneCall "bug-part-unflushed", "mapping: flush of stored pages",
         "of several parts that a program stored to the last is not written back";
     OneCall "bug-old-bytes-exposed", "zeroing past the end",
         "an extended file shows what the block held before";
@@ -237,10 +237,10 @@ bugs! {
         "an inode names attributes that are not written";
     OneCall "bug-split-before-durable", "directory split: barrier before the swing",
         "a directory names buckets that are not written";
-    Kill "bug-split-frees-first", "directory split: order of swing and settling",
+    Kill "bug-split-frees-first", "directory split: order of swing and resolving",
         "the old bucket is free while the directory names it";
 
-    // What is volatile.
+    // Volatile state.
     TwoCalls "bug-orphan-reclaimed", "WineFS: inode reused while on the orphan list",
         "unlink frees a file that is held open";
     Kill "bug-intent-missing", "intent: allocation",
@@ -271,14 +271,14 @@ bugs! {
         "a pool is there before its superblock's copy";
 
     // Leaving and coming back.
-    Reopen "bug-lazy-not-noted", "clean close: words that nobody flushed",
+    Reopen "bug-lazy-not-noted", "clean close: lazy words",
         "a word of an inode is stored unflushed and a clean close does not know of it";
     Reopen "bug-lazy-unflushed", "clean close: flush",
         "a pool is clean before the inodes' counts are durable";
     Reopen "bug-active-missing", "clean flag: taken back",
         "a pool that is in use counts as clean after a crash, with the free lists of then";
 
-    // What processes share in the runtime area.
+    // State that processes share in the runtime area.
     Tables "bug-files-not-released", "open files: a dead opener's line",
         "cleaning up skips the lines of open files that the dead were changing";
     Kill "bug-file-unowned", "open files: owner before content",
@@ -288,45 +288,45 @@ bugs! {
     Tables "bug-offset-unlocked", "open files: offset",
         "two reads begin at one offset";
     Tables "bug-dead-files-skipped", "cleaning up: one table left out",
-        "what the dead had open through open files stays open";
+        "inodes that the dead had open through open files stay open";
     Kill "bug-dead-orphans-left", "cleaning up: orphans",
         "a file without a name goes from the open table and nowhere else";
     Tables "bug-dead-orphan-let-go-first", "cleaning up: intent before the open count",
-        "who cleans up and dies leaves an orphan that nobody has in the open table";
+        "a cleaner that dies leaves an orphan that no entry of the open table has";
     Tables "bug-slot-freed-first", "cleaning up: order of slot and tables",
-        "who cleans up and dies leaves open files of a slot that is free";
+        "a cleaner that dies leaves open files of a slot that is free";
     Tables "bug-opened-by-number", "open files: a number given out anew",
-        "who looked a file up opens what has its number since";
+        "a call that looked a file up opens another one that has got its number since";
     Tables "bug-other-holders-overlooked", "open count: others'",
         "a file without a name goes though another process has it open";
     Tables "bug-lock-linked-first", "file locks: linked before filled",
-        "who dies while he takes a lock cuts others' locks off the chain";
+        "a process that dies while it takes a lock cuts others' locks off the chain";
     Kill "bug-locks-of-the-dead-stay", "cleaning up: one table left out",
         "the file locks of the dead stay";
     Tables "bug-waits-of-the-dead-stay", "cleaning up: records half looked at",
-        "who died waiting for a file lock waits for good";
+        "a process that died waiting for a file lock waits for good";
     Tables "bug-bucket-stays-locked", "cleaning up: one table left out",
         "a chain of file locks stays locked by the dead";
     Tables "bug-annex-untold", "annexes of tables: intent before bit",
-        "who dies while a table gets a block leaves one that is nobody's";
+        "a process that dies while a table gets a block leaks it";
     Tables "bug-annex-count-last", "annexes of tables: count before content",
-        "who dies while he puts something into an annex leaves it where nobody looks";
+        "a process that dies while it adds an entry to an annex leaves it where no search reads";
     Tables "bug-heir-forgotten", "exec: locks",
         "the locks of a program go with it, though another was to have them";
     Tables "bug-lock-outlives-its-process", "file locks: whose death ends them",
         "a file lock has no slot";
     Kill "bug-word-intent-closed-early", "intent: closed before the store",
-        "an intent is closed before the word that it speaks of is stored";
+        "an intent is closed before the word that it names is stored";
     Kill "bug-block-intents-closed-early", "intent: closed before the free",
         "intents are closed before the old block is the lane's spare";
     Kill "bug-spare-kept", "intent: what two records say",
-        "a lane's spare block stays that after a record that names it was settled";
+        "a lane's spare block stays the spare one after an intent that names it was resolved";
     Tables "bug-pages-of-the-dead-stay", "cleaning up: one table left out",
         "a dead mount has pages for good";
     Tables "bug-cut-pages-record-stays", "cleaning up: records half made",
         "a record of pages that was being made stays a dead mount's";
     Tables "bug-pages-forgotten-by-all", "mounts' pages: how far to look",
-        "who gives pages back makes others' be overlooked";
+        "a mount that gives pages back makes others' be overlooked";
     Tables "bug-pages-read-past", "mounts' pages: reading",
         "content is read of which a mount has newer pages";
     Tables "bug-pages-written-past", "mounts' pages: writing",

@@ -1,16 +1,16 @@
-//! Why a mutant is not caught, where that is known.
+//! The known reasons for which a mutant is not caught.
 
 use super::{Mutant, RULES, Rule, What, source};
 
-/// Mutants of a place that nothing catches, and why.
+/// Mutants of a place that nothing catches, and the reason.
 struct Reason {
     /// The end of the source file's name.
     file: &'static str,
-    /// What the source says there.
+    /// The source text there.
     text: &'static str,
-    /// What the place does.
+    /// The accesses of the place.
     what: &'static [What],
-    /// How it is got wrong.
+    /// The rules by which it is broken.
     rules: &'static [Rule],
     why: &'static str,
 }
@@ -20,7 +20,8 @@ use What::{Fence, Flush, Store};
 const ALL: &[Rule] = &RULES;
 const ANY: &[What] = &[Store, Flush, Fence];
 const ORDER: &[What] = &[Flush, Fence];
-/// Rules that leave out what the calls before owe, where this call's own lines are done.
+/// Rules that leave out the lines of pending commits of earlier calls, while this call's own lines
+/// are flushed.
 const LEAVES_PENDING: &[Rule] = &[
     Rule::FirstLine,
     Rule::AllButLast,
@@ -33,20 +34,19 @@ const TIMES: &str =
     "times of an overwrite may be older after a crash (docs/SEMANTICS.md, exception 1)";
 const COUNTS: &str =
     "a count of blocks, which recovery makes anew (docs/SEMANTICS.md, exception 2)";
-const PENDING: &str = "what the call before owes is made durable there; it is of other words than those that this call stores to";
+const PENDING: &str = "it completes the pending commit of an earlier call, which covers other words than those that this call stores to";
 const CLOSED: &str =
-    "it closes a log of new words before a store in place; that store is of other words";
-const PROGRAMS: &str = "what programs store in mapped blocks is not recorded";
+    "it closes a committed redo record before a store in place; that store is to other words";
+const PROGRAMS: &str = "stores of programs to mapped blocks are not recorded";
 const COVERED: &str =
     "the call's own transaction flushes the line again, unless it fails before that";
 const MOVED: &str =
     "both places read the same; it shows once another thread has the old blocks again";
-const PLACEMENT: &str =
-    "it keeps space reserved; what has it is not looked at, for the file reads as zeros there";
+const PLACEMENT: &str = "it keeps space reserved; the content of the blocks does not matter, as the file reads as zeros there";
 const NEIGHBOUR: &str = "once for a write past the end: the bytes beside it flush the line again";
 const UNLINKED: &str = "nothing durable names an O_TMPFILE; its link logs the inode";
-const GOING: &str = "it closes a log of new words of a file that goes; its lane's next transaction closes it too, and no workload has the block again before";
-const TAKEN_BACK: &str = "a log that stays open shows when the blocks that it saved to are had again: bug-put-back-unclosed";
+const GOING: &str = "it closes a committed redo record of a file that goes; its lane's next transaction closes it too, and no workload reuses the block before that";
+const TAKEN_BACK: &str = "a log that stays open shows once the blocks that it saved to are reused: bug-put-back-unclosed";
 
 macro_rules! reasons {
     ($( $file:literal, $text:literal, $what:expr, $rules:expr, $why:expr; )+) => {
@@ -63,26 +63,26 @@ const REASONS: &[Reason] = reasons! {
     "dir/split.rs", "pool.pm.publish_early(dir.root_slot()", ORDER, ALL, COVERED;
     "dir/split.rs", "pool.pm.publish(slot, word.0, durable)", ORDER, LEAVES_PENDING, PENDING;
     "dir/split.rs", "fresh.barrier() };", &[Flush], ALL,
-        "of what is owed, before a change of words that it seldom speaks of";
+        "it flushes a pending commit, before a change of words that this seldom covers";
     "file/allocate.rs", "pm.barrier()", ORDER, ALL, PLACEMENT;
     "file/allocate.rs", "pm.publish_hidden(", ANY, ALL, PLACEMENT;
     "file/allocate.rs", "self.publish_both(&swing, size)", &[Flush], LEAVES_PENDING, PENDING;
     "file/expose.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
     "file/expose.rs", "fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;
     "file/expose.rs", "publish(found.slot, word, durable)", &[Fence], ALL,
-        "who writes to the block, or has it mapped, fences before anything is promised of what is in it";
+        "a writer of the block, or a process that has it mapped, fences before its content has to be durable";
     "file/extend.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
     "file/extend.rs", "self.swing(Class::Ordinary", &[Flush], LEAVES_PENDING, PENDING;
     "file/extend.rs", "publish_hidden_run(", &[Fence], ALL,
-        "what is owed is paid before any store in place; that of a leaf into a hole is of a word that no log has which is owed";
+        "pending commits are completed before any store in place; the word of a leaf in a hole is in no log that is pending";
     "file/extend.rs", "zero(0, head)", ORDER, ALL, NEIGHBOUR;
     "file/overwrite.rs", "let durable = fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;
     "file/overwrite.rs", "self.pool.pm.lazy_write(", &[Fence], LEAVES_PENDING, PENDING;
     "file/overwrite.rs", "self.locks.change(); self.pool.pm.publish_bytes", &[Fence], ALL,
-        "what is owed there is a log of new bytes; it matters where who stores the word is killed, others see it, and then the power fails";
+        "the pending commit there is a committed redo record; it matters where the process that stores the word is killed, others see the word, and then the power fails";
     "file/overwrite.rs", "tx.commit(); }", ANY, ALL, TAKEN_BACK;
     "file/overwrite.rs", "tx.put_back(", &[Store], &[Rule::FirstLine],
-        "the write that fails has not come past the first line of what it was to store";
+        "the write that fails has not passed the first line of its data";
     "file/pages.rs", "fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;
     "file/replace.rs", "fresh.range(off, BLOCK_BYTES).bytes(0, piece)", ORDER, ALL,
         "only a copy that fails in the middle of a line flushes; nothing will name that block";
@@ -93,27 +93,27 @@ const REASONS: &[Reason] = reasons! {
     "open/hold.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
     "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
     "file/pinned.rs", "self.pool.pm.lazy_zero(", &[Store], &[Rule::FirstLine],
-        "several pages are zeroed at once past the end alone: whoever exposes them zeroes them again, and only who has them mapped sees them";
+        "several pages are zeroed at once past the end alone: the call that exposes them zeroes them again, and only processes that have them mapped see them";
     "persist/runtime.rs", ".flush(self.area.start", ORDER, ALL,
         "a runtime area of which a line is lost fails the pool's checksum, and is rebuilt";
     "persist/runtime.rs", "self.mem.fence()", ORDER, ALL,
-        "it keeps the zeros before what other processes load; nothing there has to be durable";
+        "it orders the zeros before loads of other processes; nothing there has to be durable";
     "pin.rs", "self.pm.barrier()", ORDER, ALL, PROGRAMS;
     "pin.rs", "self.pm.flush_mapped(", ORDER, ALL, PROGRAMS;
     "committed_redo.rs", "restore.commit(last)", &[Flush], ALL,
-        "a pool at rest has no open log; but its locks keep what is owed, and whoever meets that closes the promise";
+        "a pool at rest has no open log; but its locks keep their pending commits, and the next holder closes the committed redo record";
     "journal/undo.rs", "restore.close(", ORDER, ALL,
         "at a mount the superblock's next fence covers it; the kill model needs it";
     "resolve.rs", "pool.free_front(lane, record, same)", ORDER, ALL, PENDING;
     "superblock.rs", "words(CLAIM_OFFSET", ORDER, ALL,
-        "a claim that comes back after power loss is of another boot";
+        "a claim that comes back after power loss has another boot's id";
     "superblock.rs", "restore.barrier()", ORDER, ALL,
         "the first change of the pool fences too, unless another thread makes it";
     "superblock.rs", "restore.words(RUN_RECORD_OFFSET", ORDER, ALL,
         "a record that is lost or torn fails its CRC and counts as another boot's";
 };
 
-/// Why a mutant is not caught, if that is known.
+/// The reason for which a mutant is not caught, if it is known.
 #[must_use]
 pub fn why_unseen(mutant: &Mutant) -> Option<&'static str> {
     let (site, rule) = (&mutant.site, mutant.rule);
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Without what rustfmt decides.
+    /// The text without white space, which rustfmt decides.
     fn bare(text: &str) -> String {
         text.split_whitespace().collect()
     }

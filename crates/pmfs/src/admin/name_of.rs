@@ -57,7 +57,7 @@ impl Pool {
             ("bits of group of blocks", blocks.bits, GROUP_UNITS / 8),
             ("group of inodes", inodes.groups, GroupRaw::SIZE),
             ("bits of group of inodes", inodes.bits, GROUP_UNITS / 8),
-            ("strays", g.lazy, 64),
+            ("lazy bits", g.lazy, 64),
         ];
         let (name, start, each) = tables.into_iter().rfind(|table| table.1 <= off)?;
         Some(format!("{name} {}", (off - start) / each))

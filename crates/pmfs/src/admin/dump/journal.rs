@@ -33,11 +33,15 @@ fn line(pool: &Pool, index: u64) -> Dumped {
         match (scan.id, scan.open.len()) {
             (0, _) => "empty".to_owned(),
             (_, 0) => "closed".to_owned(),
-            _ if scan.checksum_matches(pool).unwrap_or(false) => "closed by its proof".to_owned(),
-            (_, open) if scan.is_committed_redo() => {
-                format!("promised: {open} entries, to be made again")
+            _ if scan.checksum_matches(pool).unwrap_or(false) => {
+                "closed by its checksum".to_owned()
             }
-            (_, open) if scan.redo => format!("open: {open} entries of a change that is none"),
+            (_, open) if scan.is_committed_redo() => {
+                format!("committed redo: {open} entries, to be applied again")
+            }
+            (_, open) if scan.redo => {
+                format!("open: {open} entries of a redo record that is not whole")
+            }
             (_, open) => format!("open: {open} entries to undo"),
         },
     );
@@ -74,7 +78,7 @@ pub(super) fn lane(pool: &Pool, index: u64) -> Result<Dumped> {
         let mut one = Dumped::default();
         one.number("record", record);
         match lane.intent(record) {
-            None => one.text("what", "settled, or unreadable"),
+            None => one.text("what", "struck out, or unreadable"),
             Some((word, purpose)) => {
                 let run = Lane::run_of(word);
                 one.text("what", format!("{purpose:?}"));
@@ -101,11 +105,11 @@ fn entry(pool: &Pool, at: u64) -> Dumped {
         KIND_DATA => "data",
         KIND_COMMIT => "commit",
         KIND_ABORT => "abort",
-        KIND_CHECKSUM => "proof",
+        KIND_CHECKSUM => "checksum",
         _ => "no kind: can't be right",
     };
     shown.text("kind", kind);
-    if kind == "proof" {
+    if kind == "checksum" {
         let hash = format!("{:#018x}{:016x}", line[2], line[1]);
         shown.text("words hash to", hash);
     }

@@ -3,8 +3,8 @@
 //!
 //! Method: in each round the same work once on memory as it is and once on the emulated medium, in
 //! turns, of lines that are in the cache, so that the difference is the emulation's; bandwidth is
-//! what it is. Each piece of work is short. One in which the thread had the processor for less than
-//! nearly all the time has strayed; it is made again, and counted.
+//! what it is. Each piece of work is short. A piece is made again, and counted, if the thread had
+//! the processor for less than nearly all of its time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -323,7 +323,7 @@ fn full_up(bench: &mut Bench, pages: u64) {
     bench.umount();
 }
 
-/// Space that a sparse pool was promised, and that somebody else has taken.
+/// Goal: a sparse pool on a full tmpfs, whose space other files have taken, is handled.
 #[test]
 fn a_sparse_pool_on_a_full_tmpfs() {
     if !bench::can_mount() {

@@ -1,9 +1,9 @@
-//! Settling a lane's records: for everything a call had in question, the trees say whose it is, and
-//! what is nobody's is freed. The end of a failed call, of an unlink, and of a dead thread's lane
-//! are one code.
+//! Resolving a lane's intents: for each block in question the trees tell to which inode it belongs,
+//! and a block that belongs to none is freed. The end of a failed call, of an unlink, and of a dead
+//! thread's lane are one code.
 //!
-//! Where the medium fails, zeros stand for what can't be read, and would say that a block is
-//! nobody's: so nothing is freed by what was read then.
+//! Where the medium fails, zeros stand for words that can't be read, and would say that a block
+//! belongs to no inode: so nothing is freed by words read then.
 
 use crate::error::Result;
 use crate::inode::Inode;
@@ -26,16 +26,16 @@ impl Resolve for Pool {
     }
 }
 
-/// Settles every record of the lane. A call settles between two swings if the second replaces nodes
-/// that the first has built: else they would be freed twice, by their own record and with the
+/// Resolves every intent of the lane. A call does so between two swings if the second replaces
+/// nodes that the first has built: else they would be freed twice, by their own record and with the
 /// subtree. The caller holds the locks of the inodes that the records name. Damage met on the way
 /// leaves blocks allocated, which check reports; it is never a reason to free what may be in use.
 pub(crate) fn resolve(pool: &Pool, lane: &Lane<'_>) {
     resolve_records(pool, lane, false);
 }
 
-/// As [`settle`], after a call that has put everything it allocated where it belongs: what it
-/// allocated need not be looked for.
+/// As [`resolve`], after a call that has put all blocks that it allocated in place: these need not
+/// be searched for.
 pub(crate) fn resolve_old(pool: &Pool, lane: &Lane<'_>) {
     resolve_records(pool, lane, true);
 }
@@ -340,7 +340,7 @@ mod tests {
         if let Err(error) = fs.mapping().poison(pool.inode_off(ino).unwrap()) {
             return eprintln!("skipped: no UFFDIO_POISON here: {error}");
         }
-        // Settled by who can't read it, and then by who can.
+        // Resolved by an opener that can't read it, and then by one that can.
         resolve(pool, &lane);
         assert!(pool.pm.intact().is_err());
         drop(lane);

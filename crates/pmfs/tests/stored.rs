@@ -1,8 +1,8 @@
-//! Goal: sync of a mapping flushes every page that anybody stored to since it was flushed last,
-//! and, where it can know them, no others. Method: the lines that it flushes are counted: exactly
-//! where one process maps the file; against a model of which pages are owed where two processes
-//! map, store, sync, unmap and die at random. Where the kernel notes no stores (before 6.7) all of
-//! a mapping is flushed, which the model allows, and the exact counts are skipped, and said so.
+//! Goal: sync of a mapping flushes every page that was stored to since it was flushed last, and,
+//! where it can know them, no others. Method: the lines that it flushes are counted: exactly where
+//! one process maps the file; against a model of the pages to be flushed where two processes map,
+//! store, sync, unmap and die at random. Where the kernel notes no stores (before 6.7) all of a
+//! mapping is flushed, which the model allows, and the exact counts are skipped, and said so.
 
 mod scratch;
 

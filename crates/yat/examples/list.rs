@@ -68,7 +68,8 @@ impl List {
         self.mem.store(free + NEXT, 0);
         self.mem.flush(free, NODE_BYTES);
         if !self.bug {
-            // A flush promises nothing: without this fence the link may be durable before the node.
+            // A flush guarantees nothing: without this fence the link may be durable before the
+            // node.
             self.mem.fence();
         }
         self.publish(link, free);

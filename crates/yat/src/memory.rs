@@ -1,10 +1,10 @@
 //! The memory model: what is durable for certain, and what may be durable beside it.
 //!
 //! Cached stores to one line persist as a prefix in program order; lines persist in any
-//! combination, and any line may be evicted at any time. A flush alone promises nothing: what a CPU
-//! flushed, or stored non-temporally, is durable after that CPU's next fence. Non-temporal stores
-//! tear at words, in any order; those of bulk data into a few parts of whole lines, since its words
-//! are more than could be combined.
+//! combination, and any line may be evicted at any time. A flush alone guarantees nothing: what a
+//! CPU flushed, or stored non-temporally, is durable after that CPU's next fence. Non-temporal
+//! stores tear at words, in any order; those of bulk data into a few parts of whole lines, since
+//! its words are more than could be combined.
 
 use crate::crash_image::Open;
 use crate::explore::When;

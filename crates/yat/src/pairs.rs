@@ -116,8 +116,8 @@ const TWO_DIRECTORIES: [&str; 3] = [
     "rename p2/b p1/a/d/b",
 ];
 
-/// The last two calls of the setup are promised in the first lane, which goes on while words of the
-/// older one change.
+/// The last two calls of the setup leave committed redo records in the first lane, which goes on
+/// while words of the older one change.
 const COMMITTED: [&str; 3] = [
     "mkdir d; mkdir e; create d/f; write d/f 0 9000; create e/f; write e/f 0 100; create d/x; create d/y; \
      write d/f 100 24; write e/f 8 24",

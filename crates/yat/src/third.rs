@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Fences of the third call, at each of which it may stop: after its log, and after its stores with
-/// their proof.
+/// their commit checksum.
 const STOPS: u64 = 2;
 
 /// Stops its thread at a fence.

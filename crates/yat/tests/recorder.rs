@@ -1,8 +1,8 @@
-//! Goal: a build without the feature `record` pays nothing for the recorder and holds nothing of
-//! it. Method: `pmem` is built, optimised, as it is and from sources out of which every hook was
-//! cut, declarations included (so a call that stays doesn't compile); each function's instructions,
-//! and those of callers into which the hot paths are inlined, must be the same. The same with
-//! `record` on shows that the comparison can fail.
+//! Goal: a build without the feature `record` has no cost of the recorder and holds nothing of it.
+//! Method: `pmem` is built, optimised, as it is and from sources out of which every hook was cut,
+//! declarations included (so a call that stays doesn't compile); each function's instructions, and
+//! those of callers into which the hot paths are inlined, must be the same. The same with `record`
+//! on shows that the comparison can fail.
 //!
 //! `-- --ignored` does it for the engine too.
 

@@ -44,8 +44,8 @@ fn of_a_slice() {
     sound(&campaign().run(&workloads));
 }
 
-/// What a transaction leaves owing is met by the next call on the same words, in its own lane and
-/// in the other one.
+/// Goal: the next call on the same words meets the pending commit of a transaction, in the same
+/// lane and in the other one.
 #[test]
 fn on_the_same_words() {
     let modes = [DataMode::Atomic, DataMode::Ordered];

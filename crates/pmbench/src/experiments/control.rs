@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Further from the median than this, parts of one, and it has strayed.
+/// A control loop further from the median than this, as a fraction, is an outlier.
 const STRAY: f64 = 0.10;
 /// A measurement is made again at most so often.
 pub const AGAIN_MAX: u32 = 3;
@@ -30,7 +30,7 @@ pub struct Steady {
     pub value: f64,
     /// How often it was made.
     pub attempts: u32,
-    /// The loop had strayed about the last attempt too.
+    /// The control loops of the last attempt were outliers, too.
     pub strayed: bool,
     /// The loop before and after the attempt that counts.
     pub control_ns: [f64; 2],
@@ -71,8 +71,8 @@ impl<'a> Control<'a> {
         (ns / self.median_ns() - 1.0).abs() > STRAY
     }
 
-    /// Measures between two loops; again where one of them strayed, but for an error, which does
-    /// not come from noise.
+    /// Measures between two loops; again where one of them was an outlier, but for an error, which
+    /// does not come from noise.
     pub fn steady(
         &mut self,
         mut measure: impl FnMut() -> anyhow::Result<f64>,

@@ -97,7 +97,7 @@ pub struct Loss<'a> {
 pub struct Noise {
     /// Measurements.
     pub measurements: usize,
-    /// Of these, made again since the control loop strayed.
+    /// The part of these that was made again because a control loop was an outlier.
     pub repeated: usize,
     /// Of these, not quiet to the end.
     pub strayed: usize,

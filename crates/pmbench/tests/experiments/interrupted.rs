@@ -40,7 +40,7 @@ fn goes_on(bench: &Bench, before: usize) {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), 12);
-    // Control loops of a busy machine stray: then there are more.
+    // Control loops of a busy machine are outliers at times: then there are more.
     let ran = bench
         .log()
         .iter()

@@ -25,7 +25,7 @@ fn targets_take_turns_and_rounds_rotate_them() {
         ["one", "two"].map(|what| first.map(|target| format!("{what} {target}")))
     };
     let rounds = [rotated(["a", "b", "c"]), rotated(["b", "c", "a"])];
-    // A stray control loop of this machine repeats a measurement at once.
+    // An outlier among this machine's control loops repeats a measurement at once.
     let mut wanted = Vec::new();
     for line in ran {
         if wanted.last() != Some(&line) {

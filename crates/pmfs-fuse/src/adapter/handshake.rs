@@ -12,10 +12,10 @@ use pmfs_posix::mount_options::Paged;
 /// Bytes a request may carry; a larger write is cut by the kernel, in order.
 pub(super) const WRITE_MAX: u32 = 1 << 20;
 
-/// What was settled.
+/// The terms of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// What each file is opened with, `FOPEN_*`.
+    /// The flags that each file is opened with, `FOPEN_*`.
     pub(super) open_flags: u32,
     /// The kernel enforces ACLs.
     pub(super) acls: bool,

@@ -129,8 +129,7 @@ fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     fork(flags, call, room)
 }
 
-/// A child with memory of its own: it is made here, so that it can settle before it
-/// runs the program's code.
+/// Makes a child with memory of its own, so that it can attach before it runs the program's code.
 fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let alone = gate::close();
     let prepared = match pool::attached() {

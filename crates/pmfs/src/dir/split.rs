@@ -33,8 +33,7 @@ struct Path {
 }
 
 /// Makes sure that a record of `name_len` bytes has room in its bucket; answers the directory as it
-/// is then, if it had to change for that. Whatever the lane had in question before must have been
-/// settled.
+/// is then, if it had to change for that. Earlier intents of the lane must have been resolved.
 ///
 /// # Errors
 /// `NoSpace`, damage.

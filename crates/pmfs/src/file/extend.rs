@@ -198,14 +198,15 @@ impl Work<'_> {
         data.put(self.pool, fresh, to, start - at..end - at)
     }
 
-    /// Settles what the call replaced, after all it allocated has found its place.
+    /// Resolves the intents of the replaced blocks, once all blocks that the call allocated are in
+    /// place.
     pub fn replaced(&self) {
         crate::resolve::resolve_old(self.pool, self.lane);
         self.lane.store_block_count();
         self.lane.clear_intents();
     }
 
-    /// Settles what the call had in question, its locks still held.
+    /// Resolves the call's intents, with its locks still held.
     pub fn lane_done(&self) {
         crate::resolve::resolve(self.pool, self.lane);
         self.lane.store_block_count();

@@ -91,8 +91,8 @@ impl Work<'_> {
         Ok(swing)
     }
 
-    /// Replaces the blocks `from..to` by one pointer, durable on return. The old ones are still to
-    /// be settled.
+    /// Replaces the blocks `from..to` by one pointer, durable on return. The intents of the old
+    /// ones are still to be resolved.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn swing(
         &mut self,

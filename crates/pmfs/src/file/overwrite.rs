@@ -51,7 +51,8 @@ impl Work<'_> {
         let first = block_of(at);
         let last = block_of(end - 1);
         if data.len() <= LOGGED_MAX {
-            // Where a promise would have to be closed first, another one waits less.
+            // Where a committed redo record would have to be closed first, another record waits
+            // less.
             if at % 8 + data.len() as u64 <= 8
                 && self.pool.pm.pending_redo().is_none()
                 && let Some(off) = self.in_place(at, data.len())?
@@ -92,7 +93,7 @@ impl Work<'_> {
         self.overwrite_range(first, last + 1, at, data)
     }
 
-    /// Where bytes of the file stand, if they are contiguous and written.
+    /// The offset of bytes of the file, if they are contiguous and written.
     fn in_place(&self, at: u64, len: usize) -> Result<Option<u64>> {
         let tree = self.tree();
         let below_one = tree.byte(self.pool, at, |off| self.pool.pm.load(off));
@@ -121,8 +122,8 @@ impl Work<'_> {
                 return Ok(false);
             }
         }
-        // Its last word has bytes behind the end, which an append stores to before it looks at what
-        // is owed.
+        // Its last word has bytes past the end, which an append stores to before it reads the
+        // pending commit.
         let ends_in_word = (at + data.len() as u64).next_multiple_of(8) > self.inode.size()
             && !planted!("bug-redo-past-end");
         let mut tx = Redo::begin(self.lane, ends_in_word);
@@ -138,8 +139,8 @@ impl Work<'_> {
     }
 
     /// One block: a fresh copy with the change, one pointer. The hot path of random writes, so it
-    /// settles what it had in question by hand; and the old block is the lane's next fresh one, so
-    /// that no bitmap is touched and free space stays as it is.
+    /// clears its intents by hand; and the old block is the lane's next fresh one, so that no
+    /// bitmap is touched and free space stays as it is.
     fn overwrite_block(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
         let ino = self.ino();
         let purpose = Purpose::leaf(ino, index);
@@ -375,7 +376,7 @@ impl Work<'_> {
             if extent.written {
                 self.locks.change();
                 if let Err(error) = self.pool.pm.lazy_write(extent.off + within, piece) {
-                    // Of a program's memory that ends, what came before was stored, and will be
+                    // The program's memory ends here: the bytes before were stored, and will be
                     // seen.
                     self.pool.pm.barrier();
                     self.lazy_times();

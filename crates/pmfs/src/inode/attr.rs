@@ -32,7 +32,7 @@ impl Pool {
             true => inode.size() * 64,
             false => inode.size(),
         };
-        // A count, and no promise: no file has more than all.
+        // The count is a lazy word and may be wrong: no file has more blocks than the pool.
         attr.sectors = blocks.min(self.geometry.blocks) * (BLOCK_BYTES / 512);
         attr.atime_ns = cold[0] as i64;
         attr.mtime_ns = inode.mtime_ns;

@@ -1,5 +1,4 @@
-//! Flushing of words of inodes that were stored and not flushed. A clean close promises them
-//! (docs/adr/0034-times.md).
+//! Flushing of lazy words of inodes. A clean close makes them durable (docs/adr/0034-times.md).
 
 use crate::persist::Restore;
 use crate::pool::Pool;

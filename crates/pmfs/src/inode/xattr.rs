@@ -367,8 +367,8 @@ impl Pool {
         Ok(run.block << BLOCK_SHIFT | run.count)
     }
 
-    /// A run of exactly `blocks` blocks inside one group: where the next ones are, else wherever
-    /// there is one; a shorter one is left to settle.
+    /// Allocates a run of exactly `blocks` blocks inside one group: at the next free ones, else
+    /// anywhere. A shorter run that it got on the way is left to resolving.
     fn contiguous(&self, lane: &Lane<'_>, blocks: u64, class: Class, ino: Ino) -> Result<Run> {
         let purpose = Purpose::Xattr { ino };
         let run = self.alloc(lane, blocks, class, Zone::Meta, purpose)?;

@@ -33,13 +33,13 @@ impl Shown {
     }
 }
 
-/// Who may have stored to a file's blocks without this process's knowing, since it was asked last.
+/// Stores to a file's blocks that this process does not know of, since it was asked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// Nobody.
+    /// There are none.
     No,
-    /// Somebody who does not any more, or this process itself by a mapping that it did not have
-    /// then.
+    /// A process that has ended its mapping may have stored, or this one by a mapping that it did
+    /// not have then.
     Before,
     /// Another process has it mapped for writing.
     Now,

@@ -1,6 +1,6 @@
-//! Strays: words of inodes that are stored and not flushed, for nothing is promised of them across
-//! a power loss (docs/adr/0034-times.md). A clean close promises all, so it has to know which
-//! inodes may have some.
+//! Lazy words: words of inodes that are stored without a flush, because the contract lets them go
+//! after power loss (docs/adr/0034-times.md). A clean close makes all durable, so it has to know
+//! which inodes may have some.
 
 use crate::medium::store::Store;
 use crate::persist::Noted;

@@ -1,10 +1,10 @@
-//! Where blocks of the inode table stand, as this process found them: every call looks at an inode,
-//! and the way there was some two hundred of the 1,700 instructions of a small read. Hints are for
-//! inodes alone whose blocks are kept, so it pays to keep those of some tens of thousands. A block
-//! of the table stays where it is for good, so what was found once need not be looked for again.
+//! The places of the inode table's blocks, as this process found them. Every call reads an inode,
+//! and the search took some two hundred of the 1,700 instructions of a small read. Only inodes
+//! whose blocks are kept get hints, so it is worth keeping those of some tens of thousands. A block
+//! of the table never moves, so a place once found stays right.
 //!
-//! Where accesses are recorded it is always looked for: an image that a checker puts back may be
-//! one from before the block was there.
+//! Where accesses are recorded it is always searched: a crash image that a checker puts back may be
+//! from before the block was there.
 
 use pmfs_format::BLOCK_SHIFT;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -81,7 +81,7 @@ impl Pool {
         if let Some(range) = cold {
             tx.set(&range, 0, set.atime_ns.map_or(atime, |at| time(at) as u64));
             tx.set(&range, 1, u64::from(uid) | u64::from(gid) << 32);
-            // Reads store the atime without any lock: no proof could speak of it.
+            // Reads store the atime without any lock: no commit checksum can cover it.
             tx.commit();
         } else {
             locks.commit(tx);

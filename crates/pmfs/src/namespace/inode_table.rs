@@ -16,7 +16,7 @@ use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
 /// Gives out a number whose place in the table exists. Its record is the lane's: unless the inode
-/// gets links or a holder, settling takes the number back.
+/// gets links or a holder, resolving the intent takes the number back.
 ///
 /// # Errors
 /// `NoInodes`, `NoSpace`.
@@ -57,8 +57,8 @@ pub(crate) fn write(
     generation
 }
 
-/// Waits for whoever is growing the table: the pointer to the block that was just found there may
-/// be theirs, and not be durable yet. An inode built on it could return and be lost.
+/// Waits for a process that is growing the table: the pointer to the block just found may be its,
+/// and not durable yet. An inode built on it could return and be lost.
 fn await_growth(pool: &Pool) {
     let word = grow_word(pool);
     if pool.pm.load(word) != 0 {

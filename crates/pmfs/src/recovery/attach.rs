@@ -120,7 +120,7 @@ pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, 
     Ok((pool, report))
 }
 
-/// What a pool was before somebody attaches.
+/// The state of a pool before an attach.
 #[derive(Clone, Copy)]
 enum Origin<'a> {
     /// A file, whose identity and locks tell whether somebody has it open.
@@ -128,12 +128,12 @@ enum Origin<'a> {
         path: &'a Path,
         /// Somebody has.
         others: bool,
-        /// Whoever had it under another name is known to be gone.
+        /// The process that had it under another name is known to be gone.
         adopt: bool,
     },
     /// Some image: nothing of its runtime area is believed.
     Image,
-    /// What the last machine that had it left; nobody has it open.
+    /// The state that the last machine left; no process has it open.
     #[cfg(feature = "record")]
     Rebooted,
 }
@@ -174,15 +174,15 @@ fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
     mem
 }
 
-/// What one finds who attaches.
+/// The state that an attaching process finds.
 struct Arrival {
     /// Somebody has the pool.
     others: bool,
-    /// Whoever had it under another name is known to be gone.
+    /// The process that had it under another name is known to be gone.
     adopt: bool,
-    /// What stood where its first opener has claimed it.
+    /// The word that stood where its first opener has claimed it.
     before: Option<u64>,
-    /// How it was left.
+    /// The state in which it was left.
     state: State,
 }
 
@@ -274,7 +274,7 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
             more => undone.add(&more?),
         }
     }
-    // What is left when all are cleaned up after is nobody's.
+    // Locks and files that are left when all are cleaned up after belong to no process.
     let left = !others && state == State::Active && report.kind != RecoveryKind::Walk;
     if pool.mending || left && !is_left_at_rest(pool)? {
         rebuild_held(pool)?;
@@ -305,7 +305,7 @@ fn is_whole(pool: &Pool, state: State, same: bool) -> Result<bool> {
     let State::Clean(crc) = state else {
         return Ok(same);
     };
-    // Who wrote the pool may have made its checksum right.
+    // An untrusted writer of the pool may have made its checksum right.
     let whole = rest::crc_at_rest(pool)? == Some(crc);
     if whole {
         rebuild::require_root(pool)?;
@@ -370,8 +370,8 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         pool.drop_file_locks(slot);
     }
     pool.drop_lease_of(slot);
-    // Where the medium failed there may be calls that only others can settle: they find the slot as
-    // a dead process's.
+    // Where the medium failed there may be calls that only others can clean up after: they find the
+    // slot as a dead process's.
     if pool.pm.intact().is_ok() {
         pool.free_slot(slot);
     }

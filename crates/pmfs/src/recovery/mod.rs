@@ -1,8 +1,9 @@
-//! What a process leaves that dies, and what a pool is left with by power loss.
+//! Recovery after the death of a process, and after power loss.
 //!
-//! [`crate::share::rescue`] decides who is dead. For those it has their lanes undone here, their
-//! intents resolved, and then their locks released (docs/adr/0023-barriers.md,
-//! docs/adr/0024-shared-volatile-state.md). After power loss [`walk`] makes the runtime area anew.
+//! [`crate::share::rescue`] finds the dead. Their lanes are undone here, their intents resolved,
+//! and then their locks released (docs/adr/0023-barriers.md,
+//! docs/adr/0024-shared-volatile-state.md). After power loss [`rebuild`] makes the runtime area
+//! anew.
 
 pub(crate) mod attach;
 pub(crate) mod inherit;
@@ -49,7 +50,8 @@ impl Rescue for Pool {
     }
 }
 
-/// Undoes and settles the lanes of the dead, then releases all their locks, then their lanes.
+/// Undoes the lanes of the dead and resolves their intents, then releases all their locks, then
+/// their lanes.
 fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
     let mut undone = Undone::default();
     let is_dead = |owner: u64| owner != 0 && dead.iter().any(|dead| dead.owns(owner));

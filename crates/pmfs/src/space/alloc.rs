@@ -16,7 +16,7 @@ use crate::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 
-/// Whether a call may take from the reserve.
+/// The right of a call to take from the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// It makes the pool fuller.
@@ -236,7 +236,8 @@ impl Space {
     /// part.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is none; parts taken meanwhile are the lane's to settle.
+    /// [`Error::NoSpace`] if there is none; parts taken meanwhile are left to resolving the lane's
+    /// intents.
     pub(crate) fn alloc_gigabyte(
         &self,
         lane: &Lane<'_>,

@@ -49,8 +49,8 @@ impl Edit<'_> {
     /// Builds the replacement. The tree must not change meanwhile (the inode's lock is held).
     ///
     /// # Errors
-    /// `NoSpace`, `Corrupt`; nothing has changed then, and what was allocated is the lane's to
-    /// settle.
+    /// `NoSpace`, `Corrupt`; nothing has changed then, and allocated blocks are left to resolving
+    /// the lane's intents.
     pub fn build(
         &self,
         fresh: &mut FreshSet<'_>,

@@ -1,6 +1,6 @@
-//! Calls one after the other on the same few words, so that each meets what the one before left
-//! owing: bytes of a file, its end in the middle of a word, a directory's names, an inode's first
-//! line, a number and a block that are given out again.
+//! Calls one after the other on the same few words, so that each meets the pending commit of the
+//! one before: bytes of a file, its end in the middle of a word, a directory's names, an inode's
+//! first line, a number and a block that are given out again.
 //!
 //! Each begins in two ways, which sum to an even and to an odd number: so its calls change lanes at
 //! each step in one, and at each second step in the other.

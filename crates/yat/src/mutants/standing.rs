@@ -36,10 +36,10 @@ const REVISITS: [(&str, usize); 3] = [
 /// Images of a point of these.
 const REVISIT_IMAGES: u64 = 4096;
 
-/// Records what mutants are hunted with: every kind of call, also where its lane's log wraps; one
-/// in `one_in` of the workloads of two calls; calls that meet what one before left owing, and some
-/// that come back to what an earlier call left. With `recoveries`, places of recoveries are tried
-/// too.
+/// Records the workloads that hunt mutants: every kind of call, also where its lane's log wraps;
+/// one in `one_in` of the workloads of two calls; calls that meet the pending commit of one before,
+/// and some that come back to the words of an earlier call. With `recoveries`, places of recoveries
+/// are tried too.
 ///
 /// # Errors
 /// A workload that can't be done, in words.

@@ -22,8 +22,8 @@ struct Scan<'a> {
     next: &'a mut Vec<Ino>,
     /// It has to be filled anew.
     torn: bool,
-    /// The bucket that is being looked at is nobody else's. What is may be anything: it is only
-    /// read, names that prove themselves by their hash are taken, and nothing in it is mended.
+    /// The bucket being read belongs to nothing else. One that does may hold anything: it is only
+    /// read, names whose hash matches are taken, and nothing in it is mended.
     own: bool,
 }
 

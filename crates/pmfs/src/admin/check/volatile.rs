@@ -141,8 +141,8 @@ impl Checker<'_> {
             }
             let scan = Lane::at(self.pool, lane).scan();
             if !scan.open.is_empty() && !scan.is_committed_redo() {
-                // What opens a pool that was left clean believes that all are closed, but for
-                // promises, which its locks have.
+                // The first opener of a clean pool relies on it that all logs are closed, but for
+                // committed redo records, which its locks name.
                 let text = format!("lane {lane} is nobody's, and its log is open");
                 found.push((number::LANE_BUSY, text));
             }

@@ -24,7 +24,7 @@ use crate::address_space::Mapping;
 use crate::medium::examine;
 use crate::processes::life;
 
-/// One locked byte; dropping it unlocks.
+/// One locked byte, or two; dropping it unlocks.
 #[derive(Debug)]
 pub struct ByteLock {
     keeper: Keeper,
@@ -98,15 +98,30 @@ impl ByteLock {
     /// # Errors
     /// As there.
     pub fn try_exclusive_inherited(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
-        inherited(path, byte, libc::F_WRLCK)
+        let file = open(path, true)?;
+        let locked = try_lock(&file, byte, libc::F_WRLCK).map_err(|source| Error::Lock {
+            path: path.into(),
+            source,
+        })?;
+        Ok(locked.then_some(ByteLock {
+            keeper: Keeper::Descriptor(file),
+        }))
     }
 
-    /// As [`ByteLock::try_exclusive_inherited`], shared.
+    /// Has an inherited lock keep another byte too, shared: no second descriptor is needed for it.
+    /// `None` if somebody has that one exclusively, or this is not an inherited lock.
     ///
     /// # Errors
-    /// As there.
-    pub fn try_shared_inherited(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
-        inherited(path, byte, libc::F_RDLCK)
+    /// The kernel refuses.
+    pub fn and_shared(self, path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
+        let Keeper::Descriptor(file) = &self.keeper else {
+            return Ok(None);
+        };
+        let locked = try_lock(file, byte, libc::F_RDLCK).map_err(|source| Error::Lock {
+            path: path.into(),
+            source,
+        })?;
+        Ok(locked.then_some(self))
     }
 
     /// Gives an inherited lock the life of this address space.
@@ -168,17 +183,6 @@ impl ByteLock {
             keeper: Keeper::Descriptor(file),
         })
     }
-}
-
-fn inherited(path: &Path, byte: u64, kind: libc::c_int) -> Result<Option<ByteLock>, Error> {
-    let file = open(path, kind == libc::F_WRLCK)?;
-    let locked = try_lock(&file, byte, kind).map_err(|source| Error::Lock {
-        path: path.into(),
-        source,
-    })?;
-    Ok(locked.then_some(ByteLock {
-        keeper: Keeper::Descriptor(file),
-    }))
 }
 
 fn set_cloexec(descriptor: i32, on: bool) -> io::Result<()> {
@@ -263,6 +267,12 @@ impl Prober {
     /// As there.
     pub fn try_shared(&self, byte: u64) -> Result<Option<ByteLock>, Error> {
         lock(&self.path, byte, libc::F_RDLCK, Some(self))
+    }
+
+    /// The number of its descriptor.
+    #[must_use]
+    pub fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
     }
 
     /// The path that it was opened by.

@@ -72,6 +72,12 @@ impl Fs {
         self.watching.flush_stored(part, all, elsewhere, flush)
     }
 
+    /// The number of the descriptor by which this process asks for locks of the pool's file.
+    #[must_use]
+    pub fn asks_by(&self) -> Option<i32> {
+        self.pool().asks_by()
+    }
+
     /// Returns whether a descriptor of this number is one by which stores are watched.
     #[must_use]
     pub fn watches_by(&self, number: i32) -> bool {

@@ -357,10 +357,11 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     if matches!(pool.alive(), Err(Error::Forked)) {
         return Err(Error::Forked);
     }
+    // First, for without it the caller may try again.
+    let entry = pool.lock_to_leave()?;
     if !pool.shut_down() {
         return Ok(());
     }
-    let entry = pool.lock_to_leave()?;
     let _writable = pool.pm.mapping().writable();
     let slot = pool.holder().slot;
     if pool.traces.opens.is_left() || pool.traces.copies.is_left() {

@@ -2,8 +2,8 @@
 //! (docs/adr/0026-fork-exec-threads.md).
 //!
 //! A slot's life is that of an address space, so a successor needs one of its own, taken before:
-//! with a reference to all that the old one has, and with locks kept by descriptors, which both
-//! inherit. Should the successor die before it has moved in, those descriptors are gone, and the
+//! with a reference to all that the old one has, and with locks kept by a descriptor, which both
+//! inherit. Should the successor die before it has moved in, that descriptor is gone, and the
 //! slot is cleaned up after like any other.
 
 use crate::error::{Error, Result};
@@ -19,17 +19,16 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Successor {
     pub holder: Holder,
-    slot: ByteLock,
-    pool: ByteLock,
+    /// Of the slot and of the pool: one descriptor, for a program may have few left.
+    locks: ByteLock,
 }
 
 /// The text by which its program moves in ([`Share::move_in`]).
 impl fmt::Display for Successor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Holder { slot, incarnation } = self.holder;
-        let number = |lock: &ByteLock| lock.descriptor().unwrap_or(-1);
-        let (first, second) = (number(&self.slot), number(&self.pool));
-        write!(f, "{slot}:{incarnation}:{first}:{second}")
+        let locks = self.locks.descriptor().unwrap_or(-1);
+        write!(f, "{slot}:{incarnation}:{locks}")
     }
 }
 
@@ -37,13 +36,10 @@ impl Successor {
     /// Its locks stay when this process becomes another program.
     ///
     /// # Errors
-    /// A descriptor can't be kept.
+    /// The descriptor can't be kept.
     pub fn keep_over_exec(&self) -> Result<()> {
-        for lock in [&self.slot, &self.pool] {
-            let kept = lock.keep_over_exec();
-            kept.map_err(|source| Error::file("keeping a descriptor over exec", source))?;
-        }
-        Ok(())
+        let kept = self.locks.keep_over_exec();
+        kept.map_err(|source| Error::file("keeping a descriptor over exec", source))
     }
 }
 
@@ -64,17 +60,17 @@ impl Share {
     pub(crate) fn reserve(&self, path: &Path) -> Result<Successor> {
         let usable = 0..self.geometry.slot_count - 1;
         let taken = self.take_slot(Some(path), usable, true)?;
-        let pool = ByteLock::try_shared_inherited(path, BYTE_POOL)?;
-        // A pool held exclusively is its holder's own, and has no successors.
-        let (Some(pool), Some(slot)) = (pool, taken.lock) else {
-            return Err(Error::NotSupported(
-                &"fork or exec with a pool opened for one process",
-            ));
+        let both = match taken.lock {
+            Some(slot) => slot.and_shared(path, BYTE_POOL)?,
+            None => None,
         };
+        // A pool held exclusively is its holder's own, and has no successors.
+        let locks = both.ok_or(Error::NotSupported(
+            &"fork or exec with a pool opened for one process",
+        ))?;
         Ok(Successor {
             holder: taken.holder,
-            slot,
-            pool,
+            locks,
         })
     }
 
@@ -87,7 +83,7 @@ impl Share {
             .split(':')
             .map_while(|part| part.parse().ok())
             .collect();
-        let &[slot, incarnation, first, second] = numbers.as_slice() else {
+        let &[slot, incarnation, locks] = numbers.as_slice() else {
             return lost;
         };
         let holder = Holder {
@@ -98,16 +94,16 @@ impl Share {
         if holder.slot >= count || !self.is_held_as(holder) || !self.slot_locked(holder.slot) {
             return lost;
         }
-        let lock = |number: i64| ByteLock::from_exec(path, i32::try_from(number).ok()?);
-        let (Some(slot), Some(pool)) = (lock(first), lock(second)) else {
+        let number = i32::try_from(locks).ok();
+        let Some(locks) = number.and_then(|number| ByteLock::from_exec(path, number)) else {
             return lost;
         };
-        self.adopt(path, Successor { holder, slot, pool })
+        self.adopt(path, Successor { holder, locks })
     }
 
     /// Makes a slot this address space's own.
     pub(crate) fn adopt(&self, path: &Path, successor: Successor) -> Result<()> {
-        let locks = vec![successor.slot.adopt(path)?, successor.pool.adopt(path)?];
+        let locks = vec![successor.locks.adopt(path)?];
         // The old ones are the parent's: dropping them here does nothing to those.
         *self
             .locks

@@ -84,6 +84,11 @@ impl Share {
         }
     }
 
+    /// The number of the descriptor by which this process asks for locks of the pool's file.
+    pub fn asks_by(&self) -> Option<i32> {
+        self.prober.as_ref().map(Prober::descriptor)
+    }
+
     /// The store, of one who leaves.
     pub fn into_store(self) -> Store {
         self.store

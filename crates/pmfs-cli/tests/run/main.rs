@@ -36,6 +36,7 @@ tests! {
     open_files_by_names_of_descriptors: "descriptors.c" "names";
     as_many_as_the_limit_allows: "descriptors.c" "limit";
     numbers_are_the_lowest: "numbers.c" "all";
+    all_taken_and_nothing_is_made: "full.c" "made";
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
     a_child_with_a_stack_of_its_own: "children.c" "clone";
@@ -101,6 +102,7 @@ mountless! {
     copies_within_the_kernel: "descriptors.c" "copies";
     open_files_by_names_of_descriptors: "descriptors.c" "names";
     numbers_are_the_lowest: "numbers.c" "all";
+    all_taken_and_nothing_is_made: "full.c" "made";
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
     a_child_with_a_stack_of_its_own: "children.c" "clone";

@@ -6,7 +6,7 @@ use libc::{
     O_TRUNC,
 };
 use pmfs::types::mode;
-use pmfs::{Attr, Error, Fs, Ino, SetAttr};
+use pmfs::{Attr, Error, FileId, Fs, Ino, SetAttr};
 use pmfs_posix::flags::{allow_openat2, open_flags};
 use pmfs_posix::names::Last;
 use pmfs_posix::rights;
@@ -270,14 +270,23 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
         Ok(dir) => dir,
         Err(errno) => return Tried::Opened(Err(errno)),
     };
+    let number = match number(flags) {
+        Ok(number) => number,
+        Err(errno) => return Tried::Opened(Err(errno)),
+    };
     match fs.create(place.dir, place.name, &new_node(bits, &dir)) {
-        Ok(attr) => match finish_as(fs, &attr, flags & !O_TRUNC, CREATED) {
+        Ok(attr) => match finish_as(fs, &attr, flags & !O_TRUNC, CREATED, number) {
             Err(libc::ESTALE) => Tried::Again,
             Err(libc::ENFILE) => Tried::Full(promote::Way::of_inode(&attr)),
             answer => Tried::Opened(answer),
         },
-        Err(Error::Exists) if flags & O_EXCL == 0 => Tried::Again,
-        Err(error) => Tried::Opened(Err(errno(error))),
+        Err(error) => {
+            give_back(number, flags);
+            match error {
+                Error::Exists if flags & O_EXCL == 0 => Tried::Again,
+                error => Tried::Opened(Err(errno(error))),
+            }
+        }
     }
 }
 
@@ -288,37 +297,40 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
         return Err(ENOTDIR);
     }
     allow_change(fs, dir.ino).map_err(|_| EACCES)?;
-    let attr = fs.tmpfile(dir.ino, &new_node(bits, dir)).map_err(errno)?;
-    let opened = finish(fs, &attr, flags & !(O_TMPFILE | O_TRUNC));
+    let number = number(flags)?;
+    let attr = fs.tmpfile(dir.ino, &new_node(bits, dir)).map_err(|error| {
+        give_back(number, flags);
+        errno(error)
+    })?;
+    let opened = finish_as(fs, &attr, flags & !(O_TMPFILE | O_TRUNC), 0, number);
     // The open file holds it from now on.
     let _ = fs.release(attr.ino);
     opened
 }
 
-/// A descriptor for an inode that may be opened.
-fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
-    finish_as(fs, attr, flags, 0)
+/// The number that is to be opened. It comes first: without one nothing is made, or cut.
+///
+/// # Errors
+/// EMFILE.
+fn number(flags: i32) -> Result<i32, i32> {
+    descriptors::placeholder(0, flags & O_CLOEXEC == 0)
 }
 
-/// As [`finish`], with more to be known of the open file.
-fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Answer {
-    let kept = (flags & KEPT | LARGE) as u32;
-    let file = fs.open_found(attr, u64::from(kept) | more).map_err(errno)?;
-    let opened = (|| {
-        if flags & O_TRUNC != 0 && !is_dir(attr) {
-            credentials::drop_privileges(fs, attr.ino)?;
-        }
-        if flags & O_TRUNC != 0 && !is_dir(attr) && attr.size > 0 {
-            let set = SetAttr {
-                size: Some(0),
-                ..SetAttr::default()
-            };
-            fs.setattr(attr.ino, &set).map_err(errno)?;
-        }
-        descriptors::placeholder(0, flags & O_CLOEXEC == 0)
-    })();
+/// It stands for nothing.
+fn give_back(number: i32, flags: i32) {
+    parked::close(number as u64, Some(flags & O_CLOEXEC == 0));
+}
+
+/// A descriptor for an inode that may be opened.
+fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
+    finish_as(fs, attr, flags, 0, number(flags)?)
+}
+
+/// As [`finish`], of that number, with more to be known of the open file.
+fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64, number: i32) -> Answer {
+    let opened = open_found(fs, attr, flags, more);
     match opened {
-        Ok(number) => {
+        Ok(file) => {
             let descriptor = Descriptor {
                 file,
                 ino: attr.ino,
@@ -335,10 +347,32 @@ fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Answer {
             Ok(number as u64)
         }
         Err(errno) => {
-            let _ = fs.close_file(file);
+            give_back(number, flags);
             Err(errno)
         }
     }
+}
+
+/// The open file, emptied if it is to be.
+fn open_found(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Result<FileId, i32> {
+    let kept = (flags & KEPT | LARGE) as u32;
+    let file = fs.open_found(attr, u64::from(kept) | more).map_err(errno)?;
+    let empty = || {
+        if flags & O_TRUNC != 0 && !is_dir(attr) {
+            credentials::drop_privileges(fs, attr.ino)?;
+        }
+        if flags & O_TRUNC != 0 && !is_dir(attr) && attr.size > 0 {
+            let set = SetAttr {
+                size: Some(0),
+                ..SetAttr::default()
+            };
+            fs.setattr(attr.ino, &set).map_err(errno)?;
+        }
+        Ok(file)
+    };
+    empty().inspect_err(|_| {
+        let _ = fs.close_file(file);
+    })
 }
 
 /// The program's struct open_how, which later kernels may have made longer: then what

@@ -36,6 +36,11 @@ tests! {
     open_files_by_names_of_descriptors: "descriptors.c" "names";
     as_many_as_the_limit_allows: "descriptors.c" "limit";
     numbers_are_the_lowest: "numbers.c" "all";
+    all_descriptors_taken_and_a_fork: "full.c" "fork";
+    all_taken_before_the_pool_is: "full.c" "low";
+    all_taken_and_mappings: "full.c" "mapped";
+    all_taken_and_the_next_program: "full.c" "exec";
+    all_taken_and_calls_that_need_none: "full.c" "calls";
     all_taken_and_nothing_is_made: "full.c" "made";
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
@@ -102,6 +107,11 @@ mountless! {
     copies_within_the_kernel: "descriptors.c" "copies";
     open_files_by_names_of_descriptors: "descriptors.c" "names";
     numbers_are_the_lowest: "numbers.c" "all";
+    all_descriptors_taken_and_a_fork: "full.c" "fork";
+    all_taken_before_the_pool_is: "full.c" "low";
+    all_taken_and_mappings: "full.c" "mapped";
+    all_taken_and_the_next_program: "full.c" "exec";
+    all_taken_and_calls_that_need_none: "full.c" "calls";
     all_taken_and_nothing_is_made: "full.c" "made";
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";

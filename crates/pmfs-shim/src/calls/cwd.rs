@@ -7,6 +7,7 @@ use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::outside;
 use crate::descriptors::pool::fs;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::names::cwd;
 use crate::names::{AtEnd, Lead, find, is_dir};
 use crate::own::kernel::{self, PATH};
@@ -24,7 +25,8 @@ fn go(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {
     let path = promote::directory(dir.ino)?;
     let answer = match path.len() > PATH_MAX {
         false => outside(libc::SYS_chdir, [PATH, 0, 0, 0, 0, 0], &path),
-        true => promote::opened(&path, libc::O_PATH | libc::O_DIRECTORY, 0).and_then(|dir| {
+        true => spare::within(|| {
+            let dir = promote::opened(&path, libc::O_PATH | libc::O_DIRECTORY, 0)?;
             let answer = kernel_answer(kernel::plain(libc::SYS_fchdir, &[dir]));
             kernel::plain(libc::SYS_close, &[dir]);
             answer

@@ -11,6 +11,8 @@ use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::done;
 use crate::descriptors;
 use crate::descriptors::pool::{self, fs};
+use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::maps;
 use crate::maps::mapped_size;
 use crate::own::kernel;
@@ -538,7 +540,8 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
         }
         MAPS.store(true, Ordering::Relaxed);
         mapped_size::note(file.ino);
-        let through = crate::descriptors::promote::open(&file)?;
+        let _lent = spare::lend();
+        let through = promote::open(&file)?;
         let mut changed = args;
         changed[4] = through as u64;
         let answer = match maps::mmap_of_others(changed) {

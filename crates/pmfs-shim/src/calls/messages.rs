@@ -7,6 +7,7 @@ use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
+use crate::descriptors::spare::{self, Lent};
 use crate::own::kernel;
 use crate::own::mountless::{self, Refused};
 use crate::own::stats;
@@ -124,6 +125,8 @@ struct Replaced {
     message: Message,
     control: Vec<u8>,
     through: Vec<i32>,
+    /// The last to be dropped.
+    _lent: Lent,
 }
 
 impl Replaced {
@@ -139,6 +142,7 @@ impl Replaced {
             message,
             control,
             through: Vec::new(),
+            _lent: spare::lend(),
         };
         for (place, file) in ours {
             let through = promote::stand_in(fs, &file)?;

@@ -17,6 +17,7 @@ use crate::calls::outside;
 use crate::descriptors;
 use crate::descriptors::parked;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::names::numbered;
 use crate::names::protected;
 use crate::names::{AtEnd, Lead, Place, find, is_dir};
@@ -410,6 +411,7 @@ pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
         Ok(_) => match descriptors::get(a[0]).filter(|dir| !dir.is_path_only()) {
             None => Verdict::Pass,
             Some(dir) => {
+                let _lent = spare::lend();
                 let through = match promote::open(&dir) {
                     Ok(through) => through as u64,
                     Err(errno) => return Err(errno).into(),

@@ -8,6 +8,7 @@ use crate::call::class::{PROMOTES, numbers};
 use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::own::kernel;
 use crate::own::mountless;
 use crate::program;
@@ -56,6 +57,7 @@ fn with_mounts(
     which: &[usize],
     call: impl FnOnce([u64; 6]) -> Answer,
 ) -> Answer {
+    let _lent = spare::lend();
     let mut opened = Vec::with_capacity(which.len());
     let mut open = || {
         for at in which {
@@ -96,6 +98,7 @@ pub(crate) fn ioctl(args: [u64; 6]) -> Option<Verdict> {
         if args[1] == LOOP_CONFIGURE {
             program::read_bytes(args[2], &mut config)?;
         }
+        let _lent = spare::lend();
         let through = promote::open(&file)?;
         config[..4].copy_from_slice(&through.to_le_bytes());
         let argument = match args[1] {
@@ -129,6 +132,7 @@ pub(crate) fn landlock_rule(args: [u64; 6]) -> Verdict {
         return Err(EOPNOTSUPP).into();
     }
     let mut add = || {
+        let _lent = spare::lend();
         let through = promote::open(&parent)?;
         rule[8..].copy_from_slice(&through.to_le_bytes());
         let at = rule.as_ptr().expose_provenance() as u64;

@@ -11,6 +11,7 @@ use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::files::{self, for_reading, for_storing, give_back};
 use crate::calls::moves::{End, offset_at};
 use crate::descriptors;
+use crate::descriptors::spare;
 use crate::maps::mapped_size;
 use crate::own::kernel::{self, PATH};
 use crate::program::limits;
@@ -31,6 +32,7 @@ pub(crate) fn splice(args: [u64; 6]) -> Verdict {
     if args[4] == 0 {
         return Ok(0).into();
     }
+    let _lent = spare::lend();
     let served = allow(args, from.as_ref(), to.as_ref()).and_then(|places| match (from, to) {
         (Some(from), None) => out(&from, places[0], args),
         (None, Some(to)) => into(&to, places[1], args),
@@ -77,8 +79,9 @@ impl Between {
     fn new() -> Result<Between, i32> {
         let flags = u64::from(MFD_CLOEXEC);
         let args = [PATH, flags, 0, 0, 0, 0];
-        let made = kernel::with_path(libc::SYS_memfd_create, args, b"pmfs-splice\0");
-        u64::try_from(made).map(Between).map_err(|_| libc::ENOMEM)
+        let make = || kernel::with_path(libc::SYS_memfd_create, args, b"pmfs-splice\0");
+        let made = spare::retry(|| kernel_answer(make()));
+        made.map(Between).map_err(|_| libc::ENOMEM)
     }
 
     /// Moves between it, from `at` on, and a pipe.

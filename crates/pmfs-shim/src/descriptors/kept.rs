@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::call::kernel_answer;
+use crate::descriptors::spare;
 use crate::descriptors::table;
 use crate::own::kernel;
 use crate::thread::guest;
@@ -27,6 +28,27 @@ impl Kept {
     pub fn known(&self) -> Option<i32> {
         let known = self.0.load(Ordering::Acquire);
         (known >= 0).then_some(known)
+    }
+
+    /// What it is for, done with it; where no number is left, with one that is made for that alone.
+    ///
+    /// # Errors
+    /// Those of both; EMFILE.
+    pub fn with<T>(
+        &self,
+        open: impl Fn() -> Result<i32, i32>,
+        body: impl FnOnce(i32) -> Result<T, i32>,
+    ) -> Result<T, i32> {
+        match self.get(&open) {
+            Err(libc::EMFILE) => {
+                let _lent = spare::lend();
+                let file = spare::retry(open)?;
+                let answer = body(file);
+                kernel::plain(libc::SYS_close, &[file as u64]);
+                answer
+            }
+            file => body(file?),
+        }
     }
 
     /// A guest makes its own each time, and has it closed with all that it has: its

@@ -11,6 +11,7 @@ mod placeholders;
 pub(crate) mod pool;
 pub(crate) mod promote;
 mod reserved;
+pub(crate) mod spare;
 mod table;
 
 pub(crate) use placeholders::placeholder;

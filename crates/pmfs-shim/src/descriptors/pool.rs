@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use pmfs::Fs;
 
 use crate::call::errno;
+use crate::descriptors::spare;
 use crate::descriptors::table;
 use crate::own::config;
 use crate::own::mountless;
@@ -88,6 +89,7 @@ fn attach() -> Option<&'static Fs> {
 pub(crate) fn put(fs: Fs) -> &'static Fs {
     let fs: &'static Fs = Box::leak(Box::new(fs));
     FS.store(std::ptr::from_ref(fs).cast_mut(), Ordering::Release);
+    spare::begin();
     fs
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn forget() {
 pub(crate) fn leave() {
     if let Some(fs) = attached() {
         FS.store(null_mut(), Ordering::Release);
-        let _ = fs.detach();
+        let _ = spare::retry(|| fs.detach().map_err(errno));
     }
 }
 

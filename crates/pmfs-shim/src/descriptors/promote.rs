@@ -14,6 +14,7 @@ use pmfs_posix::names::is_dir;
 
 use crate::call::{Answer, errno, kernel_answer};
 use crate::descriptors::pool;
+use crate::descriptors::spare;
 use crate::descriptors::table;
 use crate::own::config;
 use crate::own::kernel::{self, PATH};
@@ -150,27 +151,31 @@ pub(crate) fn keep_root() {
     let path = [config::get().at.as_slice(), b"\0"].concat();
     let flags = (libc::O_PATH | libc::O_DIRECTORY | O_CLOEXEC) as u64;
     let here = AT_FDCWD as u64;
-    let made = kernel::with_path(libc::SYS_openat, [here, PATH, flags, 0, 0, 0], &path);
-    if made < 0 {
+    let args = [here, PATH, flags, 0, 0, 0];
+    let open = || kernel_answer(kernel::with_path(libc::SYS_openat, args, &path));
+    let _lent = spare::lend();
+    let Ok(made) = spare::retry(open) else {
         return;
-    }
+    };
     let floor = table::choose_floor() as u64;
-    let high = [made as u64, libc::F_DUPFD_CLOEXEC as u64, floor];
+    let high = [made, libc::F_DUPFD_CLOEXEC as u64, floor];
     let kept = kernel::plain(libc::SYS_fcntl, &high);
-    kernel::plain(libc::SYS_close, &[made as u64]);
+    kernel::plain(libc::SYS_close, &[made]);
     match guest::own() {
         Some(own) => own.root = kept as i32,
         None => ROOT.store(kept as i32, Ordering::Relaxed),
     }
 }
 
-/// The mount's descriptor for an open file, closed on exec; its offset is not shared.
+/// The mount's descriptor for an open file, closed on exec; its offset is not shared. The caller
+/// lends the spare numbers.
 pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
     let way = Way {
         ino: file.ino,
         is_dir: file.is_dir,
     };
-    open_way(&way, file.access & !O_TRUNC | O_CLOEXEC, 0).map(|number| number as i32)
+    let flags = file.access & !O_TRUNC | O_CLOEXEC;
+    spare::retry(|| open_way(&way, flags, 0)).map(|number| number as i32)
 }
 
 /// As [`open`], for others to have in place of ours: it stands for the open file, and
@@ -234,11 +239,13 @@ pub(crate) fn allow_writing(attr: &Attr) -> Result<(), i32> {
         ino: attr.ino,
         is_dir: false,
     };
-    match open_way(&way, libc::O_WRONLY | O_CLOEXEC, 0) {
-        Ok(number) => {
-            kernel::plain(libc::SYS_close, &[number]);
-            Ok(())
-        }
+    let open = || {
+        let opened = open_way(&way, libc::O_WRONLY | O_CLOEXEC, 0)?;
+        kernel::plain(libc::SYS_close, &[opened]);
+        Ok(())
+    };
+    match spare::within(open) {
+        Ok(()) => Ok(()),
         Err(libc::ETXTBSY) => Err(libc::ETXTBSY),
         // What else the mount has against it is no matter here.
         Err(_) => Ok(()),

@@ -6,6 +6,7 @@ use crate::descriptors::kept;
 use crate::descriptors::placeholders;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::descriptors::table::{FILES, FLOOR_BEFORE, floor, is_kept, range_from};
 use crate::own::config;
 use crate::own::kernel;
@@ -27,6 +28,7 @@ fn is_own_among_kept(number: u64) -> bool {
         || config::get().is_image(number)
         || promote::is_root(number)
         || kept::has(number)
+        || spare::has(number)
         || pool::attached().is_some_and(|fs| fs.watches_by(number as i32))
     {
         return true;

@@ -11,7 +11,7 @@ use crate::thread::guest::{self, overlay};
 /// Descriptors that can be ours; those above are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
 /// Numbers that are this library's own: at the top of the limit, or of [`OWN_END`].
-const OWN: u64 = 16;
+pub(super) const OWN: u64 = 16;
 /// `pmfs run` puts there what it leaves open (`keeper.rs` of the command). The kernel's table is as
 /// long as the highest number in it: 160 KiB for a limit of 20,000, which took most of attaching.
 const OWN_END: u64 = 1024;

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{O_CLOEXEC, O_RDONLY, PROT_READ, PROT_WRITE};
 use pmfs::Fs;
 
-use crate::call::{Answer, errno};
+use crate::call::{Answer, errno, kernel_answer};
 use crate::descriptors::pool;
+use crate::descriptors::spare;
 use crate::maps::place::{self, PAGE};
 use crate::maps::stretch::Stretch;
 use crate::own::config;
@@ -145,22 +146,27 @@ fn entries(start: u64, end: u64) -> Option<Vec<u64>> {
     let mut entries = vec![0u64; count];
     let flags = (O_RDONLY | O_CLOEXEC) as u64;
     let args = [libc::AT_FDCWD as u64, kernel::PATH, flags, 0, 0, 0];
-    let file = kernel::with_path(libc::SYS_openat, args, b"/proc/self/pagemap\0");
-    if file < 0 {
-        return None;
-    }
+    let _lent = spare::lend();
+    let open = || {
+        kernel_answer(kernel::with_path(
+            libc::SYS_openat,
+            args,
+            b"/proc/self/pagemap\0",
+        ))
+    };
+    let file = spare::retry(open).ok()?;
     let mut done = 0;
     while done < count {
         let to = entries[done..].as_mut_ptr().expose_provenance() as u64;
         let from = (start / PAGE + done as u64) * 8;
         let bytes = (count - done) as u64 * 8;
         // SAFETY: the kernel fills what is left of the vector.
-        let got = unsafe { kernel::call(libc::SYS_pread64, [file as u64, to, bytes, from, 0, 0]) };
+        let got = unsafe { kernel::call(libc::SYS_pread64, [file, to, bytes, from, 0, 0]) };
         if got < 8 {
             break;
         }
         done += got as usize / 8;
     }
-    kernel::plain(libc::SYS_close, &[file as u64]);
+    kernel::plain(libc::SYS_close, &[file]);
     (done == count).then(|| std::hint::black_box(entries))
 }

@@ -10,6 +10,7 @@ use pmfs::{BlockRun, FallocateMode, Fs};
 
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::descriptors::pool;
+use crate::descriptors::spare;
 use crate::maps::apart;
 use crate::maps::mapped_size;
 use crate::maps::place::{self, How, PAGE};
@@ -249,6 +250,7 @@ pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
     let fs = pool::get().ok_or(libc::EIO)?;
     // Whole pages, as the kernel maps them; a touch behind the file's end is SIGBUS.
     let bytes = args[1].checked_next_multiple_of(PAGE).ok_or(ENOMEM)?;
+    let _lent = spare::lend();
     let copy = copies::of(fs, file.ino, (args[5], bytes), b"pmfs-mapped\0")?;
     let changed = [args[0], args[1], args[2], args[3], copy.0, 0];
     match mmap_of_others(changed) {

@@ -12,6 +12,7 @@ use libc::{ENOMEM, EPERM, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MCL_CURRENT, 
 use crate::call::{Answer, Verdict, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::pool;
+use crate::descriptors::spare;
 use crate::maps::shown::{any, table};
 use crate::own::kernel;
 use crate::program::credentials::{self, capability};
@@ -110,7 +111,10 @@ fn allow(all: &[Mapped]) -> Result<(), i32> {
 /// What is mapped in this process, but for the pool and this library's tables; `None`:
 /// it can't be told.
 fn mapped() -> Option<Vec<Mapped>> {
-    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let text = spare::text_of("/proc/self/maps");
+    if text.is_empty() {
+        return None;
+    }
     let tables = descriptors::tables();
     let pool = pool::attached().map(|fs| fs.mapping().addresses());
     let is_ours = |addresses: &Range<u64>| {

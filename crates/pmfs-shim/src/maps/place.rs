@@ -102,7 +102,10 @@ pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> An
 /// Has addresses from `to` on show the bytes `at..at + len` of a file whose blocks are these.
 /// A child that is made past the library has no pin, so it is not to have this memory either.
 pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
-    let file = pool_file()?;
+    kept::POOL.with(pool_file, |file| blocks_of(file, to, (at, len), runs, how))
+}
+
+fn blocks_of(file: i32, to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
     let kind = match pool::attached().map(|fs| fs.mapping().medium().kind) {
         _ if !how.shared => MAP_PRIVATE,
         // As the pool itself is mapped.
@@ -126,39 +129,37 @@ pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &Ho
 /// Has these addresses show an empty file.
 pub(super) fn nothing(at: u64, bytes: u64, protection: u64) -> Answer {
     let flags = (MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED) as u64;
-    map(at, bytes, protection, flags, empty_file()?, 0)?;
+    kept::EMPTY.with(empty_file, |file| {
+        map(at, bytes, protection, flags, file, 0)
+    })?;
     for_children(at, bytes, false);
     Ok(at)
 }
 
 /// The pool's file.
 fn pool_file() -> Result<i32, i32> {
-    kept::POOL.get(|| {
-        let fs = pool::attached().ok_or(libc::EIO)?;
-        let mapping = fs.mapping();
-        let path = [config::get().pool.as_slice(), b"\0"].concat();
-        let flags = (libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
-        let here = libc::AT_FDCWD as u64;
-        let args = [here, kernel::PATH, flags, 0, 0, 0];
-        let file = kernel_answer(kernel::with_path(libc::SYS_openat, args, &path))?;
-        let identity = mapping.identity();
-        if kernel::pool_at(file as u32) == Some((identity.dev, identity.ino)) {
-            return Ok(file as i32);
-        }
-        kernel::plain(libc::SYS_close, &[file]);
-        Err(libc::ENODEV)
-    })
+    let fs = pool::attached().ok_or(libc::EIO)?;
+    let mapping = fs.mapping();
+    let path = [config::get().pool.as_slice(), b"\0"].concat();
+    let flags = (libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
+    let here = libc::AT_FDCWD as u64;
+    let args = [here, kernel::PATH, flags, 0, 0, 0];
+    let file = kernel_answer(kernel::with_path(libc::SYS_openat, args, &path))?;
+    let identity = mapping.identity();
+    if kernel::pool_at(file as u32) == Some((identity.dev, identity.ino)) {
+        return Ok(file as i32);
+    }
+    kernel::plain(libc::SYS_close, &[file]);
+    Err(libc::ENODEV)
 }
 
 /// An empty file that stays so.
 fn empty_file() -> Result<i32, i32> {
-    kept::EMPTY.get(|| {
-        let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-        let args = [kernel::PATH, flags, 0, 0, 0, 0];
-        let file = kernel_answer(kernel::with_path(libc::SYS_memfd_create, args, b"pmfs\0"))?;
-        let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-        let command = libc::F_ADD_SEALS as u64;
-        kernel::plain(libc::SYS_fcntl, &[file, command, seals as u64]);
-        Ok(file as i32)
-    })
+    let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+    let args = [kernel::PATH, flags, 0, 0, 0, 0];
+    let file = kernel_answer(kernel::with_path(libc::SYS_memfd_create, args, b"pmfs\0"))?;
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    let command = libc::F_ADD_SEALS as u64;
+    kernel::plain(libc::SYS_fcntl, &[file, command, seals as u64]);
+    Ok(file as i32)
 }

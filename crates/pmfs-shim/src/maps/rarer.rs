@@ -10,6 +10,7 @@
 use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
 
 use crate::call::{Answer, Call, Verdict};
+use crate::descriptors::spare;
 use crate::maps::calls::{advise, by_kernel, end_of, mmap, unmap_range};
 use crate::maps::place::PAGE;
 use crate::maps::shown::{any, table};
@@ -155,8 +156,7 @@ fn is_this_process(process: u64) -> bool {
     if SELF.contains(&(process as i32)) {
         return true;
     }
-    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process as i32));
-    let pid = about.unwrap_or_default();
+    let pid = spare::text_of(&format!("/proc/self/fdinfo/{}", process as i32));
     let pid = pid.lines().find_map(|line| line.strip_prefix("Pid:"));
     pid.and_then(|pid| pid.trim().parse().ok()) == Some(kernel::process())
 }

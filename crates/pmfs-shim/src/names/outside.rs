@@ -8,8 +8,10 @@
 use libc::{AT_FDCWD, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, O_CLOEXEC, O_NOFOLLOW, O_PATH};
 use pmfs::ROOT_INO;
 
+use crate::call::kernel_answer;
 use crate::descriptors;
 use crate::descriptors::pool;
+use crate::descriptors::spare;
 use crate::names::cwd::{self, Cwd};
 use crate::names::exe;
 use crate::names::numbered;
@@ -190,15 +192,17 @@ fn links(path: &[u8], at_end: AtEnd) -> Links {
     let at = how.as_ptr().expose_provenance() as u64;
     let text = [path, b"\0"].concat();
     let args = [AT_FDCWD as u64, PATH, at, size_of_val(&how) as u64, 0, 0];
-    let answer = kernel::with_path(libc::SYS_openat2, args, &text);
-    if answer >= 0 {
-        kernel::plain(libc::SYS_close, &[answer as u64]);
-        return Links::None;
+    let look = || {
+        let opened = kernel_answer(kernel::with_path(libc::SYS_openat2, args, &text))?;
+        kernel::plain(libc::SYS_close, &[opened]);
+        Ok(())
+    };
+    match spare::within(look) {
+        Ok(()) => Links::None,
+        // No descriptor can be had: it is followed, which takes longer.
+        Err(libc::ENOSYS | libc::EMFILE | ELOOP) => Links::Some,
+        Err(_) => Links::Unknown,
     }
-    if answer == -i64::from(libc::ENOSYS) || answer == -i64::from(ELOOP) {
-        return Links::Some;
-    }
-    Links::Unknown
 }
 
 /// What of a path without links follows where it first comes to the pool's directory,

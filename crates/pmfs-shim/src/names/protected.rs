@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::descriptors::spare;
+
 const UNKNOWN: u8 = u8::MAX;
 
 /// One setting.
@@ -25,7 +27,7 @@ impl Setting {
         if known != UNKNOWN {
             return known;
         }
-        let text = std::fs::read_to_string(self.path).unwrap_or_default();
+        let text = spare::text_of(self.path);
         let level = text.trim().parse().unwrap_or(0).min(UNKNOWN - 1);
         self.level.store(level, Ordering::Relaxed);
         level

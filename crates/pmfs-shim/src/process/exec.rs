@@ -9,6 +9,7 @@ use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::loading;
 use crate::maps;
 use crate::names::cwd;
@@ -44,10 +45,12 @@ pub(crate) fn forget(room: &mut Inner, shares_table: bool) {
 }
 
 pub(crate) fn execve(args: [u64; 6], room: &mut Inner) -> Verdict {
+    let _lent = spare::lend();
     run(room, AT_FDCWD as u64, args[0], [args[1], args[2], 0])
 }
 
 pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
+    let _lent = spare::lend();
     if !mountless::is()
         && let Some(file) = descriptors::inode_at(args[0])
     {
@@ -195,13 +198,13 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
         Err(_) => None,
     };
     let given = room.given.get_or_insert_default();
-    let environment = match environment(given, next.environment, handed, next.target) {
+    let environment = match environment(given, next.environment, handed.as_ref(), next.target) {
         Ok(environment) => environment,
         Err(errno) => {
             if alone {
                 gate::open();
             }
-            take_back(room, handed);
+            take_back(room, handed.as_ref());
             return Verdict::done(Err(errno));
         }
     };
@@ -224,7 +227,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     } else if alone {
         gate::open();
     }
-    take_back(room, handed);
+    take_back(room, handed.as_ref());
     Verdict::done(kernel_answer(answer))
 }
 
@@ -279,7 +282,17 @@ fn inherited() -> Vec<(i32, Descriptor)> {
     all
 }
 
-/// Writes down for the next program what it inherits; answers the descriptor of that text.
+/// How the next program gets the text about what it inherits.
+enum Handed {
+    File(i32),
+    /// In its environment: no number was left for a file.
+    Text(Vec<u8>),
+}
+
+/// Bytes of an entry of an environment, at most (MAX_ARG_STRLEN), without the name of this one.
+const TEXT_MAX: usize = (128 << 10) - 64;
+
+/// Writes down for the next program what it inherits.
 ///
 /// # Errors
 /// ENFILE, and others if nothing can be handed over: with a mount, that serves what is open.
@@ -287,7 +300,7 @@ fn hand_over(
     room: &mut Inner,
     inherited: &[(i32, Descriptor)],
     own_name: Option<&[u8]>,
-) -> Result<i32, i32> {
+) -> Result<Handed, i32> {
     let fs = pool::attached().ok_or(libc::ENFILE)?;
     let cwd = cwd::file(room);
     // A child that shares its parent's memory has placeholders of what other threads of
@@ -301,42 +314,41 @@ fn hand_over(
         .map(|(_, descriptor)| descriptor.file)
         .chain(cwd.map(|(file, _)| file))
         .collect();
-    let prepared = match guest::heir() {
-        Some(owner) => fs.before_exec_of_guest(&files, owner),
-        None => fs.before_exec_with(&files),
-    };
+    let mut why = String::new();
+    let prepared = spare::retry(|| {
+        let prepared = match guest::heir() {
+            Some(owner) => fs.before_exec_of_guest(&files, owner),
+            None => fs.before_exec_with(&files),
+        };
+        prepared.map_err(|error| {
+            why = error.to_string();
+            errno(error)
+        })
+    });
     let instead = match mountless::is() {
         true => "nothing serves the next program",
         false => "its open files go to the mount",
     };
-    let prepared = prepared.map_err(|error| {
-        crate::own::log::line(format_args!("exec: {error}; {instead}"));
-        errno(error)
-    });
+    if prepared.is_err() {
+        crate::own::log::line(format_args!("exec: {why}; {instead}"));
+    }
     if alone {
         gate::open();
     }
     let prepared = prepared.inspect_err(|_| promote::all(inherited))?;
     let text = told(&prepared, inherited, cwd, own_name);
     room.given.get_or_insert_default().prepared = Some(prepared);
-    let file = kernel::with_path(
-        libc::SYS_memfd_create,
-        [PATH, 0, 0, 0, 0, 0],
-        b"pmfs-handed\0",
-    );
-    if file < 0 {
-        return Err(-file as i32);
-    }
+    let args = [PATH, 0, 0, 0, 0, 0];
+    let make = || kernel::with_path(libc::SYS_memfd_create, args, b"pmfs-handed\0");
+    let file = match spare::retry(|| kernel_answer(make())) {
+        Err(libc::EMFILE) if text.len() < TEXT_MAX => return Ok(Handed::Text(text)),
+        file => file?,
+    };
     let at = text.as_ptr().expose_provenance() as u64;
     // SAFETY: the kernel reads the text.
-    unsafe {
-        kernel::call(
-            libc::SYS_write,
-            [file as u64, at, text.len() as u64, 0, 0, 0],
-        )
-    };
+    unsafe { kernel::call(libc::SYS_write, [file, at, text.len() as u64, 0, 0, 0]) };
     room.given.get_or_insert_default().handed = Some(file as i32);
-    Ok(file as i32)
+    Ok(Handed::File(file as i32))
 }
 
 /// What the next program is told (`start` reads it).
@@ -368,9 +380,9 @@ fn told(
 }
 
 /// After an exec that failed.
-fn take_back(room: &mut Inner, handed: Option<i32>) {
-    if let Some(file) = handed {
-        kernel::plain(libc::SYS_close, &[file as u64]);
+fn take_back(room: &mut Inner, handed: Option<&Handed>) {
+    if let Some(Handed::File(file)) = handed {
+        kernel::plain(libc::SYS_close, &[*file as u64]);
     }
     if let Some(given) = room.given.take()
         && let Some(prepared) = given.prepared
@@ -381,7 +393,7 @@ fn take_back(room: &mut Inner, handed: Option<i32>) {
 }
 
 /// The program's environment with our variables in it; answers the address of the new vector.
-fn environment(given: &mut Given, at: u64, handed: Option<i32>, target: &Target) -> Answer {
+fn environment(given: &mut Given, at: u64, handed: Option<&Handed>, target: &Target) -> Answer {
     let config = config::get();
     let mut preload = target.preload(&config.library);
     let mut pointers = Vec::new();
@@ -414,8 +426,12 @@ fn environment(given: &mut Given, at: u64, handed: Option<i32>, target: &Target)
     if target.takes_variables {
         texts.push([VARIABLE, b"=", &config.text, b"\0"].concat());
     }
-    if let Some(file) = handed {
-        texts.push([HANDED, b"=", file.to_string().as_bytes(), b"\0"].concat());
+    match handed {
+        Some(Handed::File(file)) => {
+            texts.push([HANDED, b"=", file.to_string().as_bytes(), b"\0"].concat());
+        }
+        Some(Handed::Text(text)) => texts.push([HANDED, b"=", text, b"\0"].concat()),
+        None => {}
     }
     pointers.extend(
         texts

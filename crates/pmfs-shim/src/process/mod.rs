@@ -6,11 +6,12 @@ pub(crate) mod retire;
 pub(crate) mod target;
 pub(crate) mod vfork;
 
-use crate::call::{Call, Verdict};
+use crate::call::{Call, Verdict, errno};
 use crate::descriptors;
 use crate::descriptors::parked;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::maps;
 use crate::names;
 use crate::names::cwd;
@@ -132,8 +133,10 @@ fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
 /// Makes a child with memory of its own, so that it can attach before it runs the program's code.
 fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let alone = gate::close();
-    let prepared = match pool::attached() {
-        Some(fs) if maps::any() => match fs.before_fork() {
+    let lent = spare::lend();
+    let prepare = |fs: &pmfs::Fs| spare::retry(|| fs.before_fork().map_err(errno));
+    let mut prepared = match pool::attached() {
+        Some(fs) if maps::any() => match prepare(fs) {
             Ok(prepared) => Some(prepared),
             // The child would have memory of the pool that is not pinned for it.
             Err(_) => {
@@ -143,7 +146,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
                 return Verdict::done(Err(libc::EAGAIN));
             }
         },
-        Some(fs) if !descriptors::none() || cwd::is_kept() => fs.before_fork().ok(),
+        Some(fs) if !descriptors::none() || cwd::is_kept() => prepare(fs).ok(),
         _ => None,
     };
     let mut own = OwnStack::of(call);
@@ -160,16 +163,18 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
         if let Some(top) = own.top.take() {
             words::set(word::PROGRAM_STACK, top);
         }
-        in_child(prepared, room);
+        in_child(prepared.take(), room);
         if elsewhere {
             names::leave_to_kernel();
         }
     } else if answer < 0
-        && let Some(prepared) = prepared
+        && let Some(prepared) = prepared.take()
         && let Some(fs) = pool::attached()
     {
         fs.cancel_fork(prepared);
     }
+    drop(prepared);
+    drop(lent);
     if alone {
         gate::open();
     }
@@ -226,6 +231,7 @@ impl OwnStack {
 fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
     thread::forked();
     stats::forked();
+    let was_guest = room.guest_of.is_some();
     vfork::apply_guest(room);
     match (prepared, pool::attached()) {
         (Some(prepared), Some(fs)) => {
@@ -237,5 +243,8 @@ fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
             maps::forget();
             pool::forget();
         }
+    }
+    if was_guest {
+        spare::settle();
     }
 }

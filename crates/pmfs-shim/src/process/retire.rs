@@ -10,6 +10,7 @@ use crate::call::Call;
 use crate::descriptors;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::maps;
 use crate::names;
 use crate::names::cwd;
@@ -116,7 +117,9 @@ pub(crate) fn retire(room: &Inner) {
         }
         return;
     }
+    let lent = spare::lend();
     promote::all(&descriptors::all());
+    drop(lent);
     names::leave_to_kernel();
     RETIRED.store(true, Ordering::Relaxed);
     log::line(format_args!("the mount serves this process from now on"));

@@ -3,6 +3,8 @@
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CLOEXEC, O_RDONLY};
 
+use crate::call::kernel_answer;
+use crate::descriptors::spare;
 use crate::loading;
 use crate::loading::Loading;
 use crate::names;
@@ -103,15 +105,17 @@ impl Drop for File {
 pub(crate) fn open(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Option<File> {
     let path = path?;
     let how = (O_RDONLY | O_CLOEXEC) as u64;
-    let answer = if path == b"\0" && flags & AT_EMPTY_PATH as u64 != 0 {
+    let own;
+    let (dirfd, path) = if path == b"\0" && flags & AT_EMPTY_PATH as u64 != 0 {
         // Also what was opened with O_PATH.
-        let own = format!("/proc/self/fd/{}\0", dirfd as i32);
-        let args = [AT_FDCWD as u64, PATH, how, 0, 0, 0];
-        kernel::with_path(libc::SYS_openat, args, own.as_bytes())
+        own = format!("/proc/self/fd/{}\0", dirfd as i32);
+        (AT_FDCWD as u64, own.as_bytes())
     } else {
-        kernel::with_path(libc::SYS_openat, [dirfd, PATH, how, 0, 0, 0], path)
+        (dirfd, path)
     };
-    u64::try_from(answer).ok().map(File)
+    let args = [dirfd, PATH, how, 0, 0, 0];
+    let open = || kernel_answer(kernel::with_path(libc::SYS_openat, args, path));
+    spare::retry(open).ok().map(File)
 }
 
 impl File {

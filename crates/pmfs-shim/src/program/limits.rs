@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::EFBIG;
 
 use crate::call::{Answer, Call, Verdict};
+use crate::descriptors::spare;
 use crate::own::kernel;
 use crate::thread::guest;
 
@@ -25,6 +26,7 @@ pub(crate) fn change(call: &Call) -> Verdict {
     let answer = unsafe { kernel::call(call.rax as i64, call.args) };
     let known = if guest::own().is_some() { ASK } else { UNKNOWN };
     FILE_BYTES.store(known, Ordering::Relaxed);
+    spare::renew();
     crate::call::kernel_answer(answer).into()
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::descriptors::spare;
 use crate::own::kernel;
 use crate::thread::guest;
 
@@ -40,7 +41,7 @@ pub(crate) fn set_for_process(umask: u32) {
 }
 
 fn ask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = spare::text_of("/proc/self/status");
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
     asked.unwrap_or_else(|| {

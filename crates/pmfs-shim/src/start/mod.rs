@@ -76,10 +76,12 @@ fn begin(config: &Config) {
 
 /// Takes over what the program before this one in this process has left for it.
 fn take(config: &Config, handed: &[u8]) {
-    let text = std::str::from_utf8(handed)
-        .ok()
-        .and_then(|number| number.parse().ok())
-        .and_then(read_all);
+    let number = std::str::from_utf8(handed).ok();
+    let text = match number.and_then(|number| number.parse().ok()) {
+        Some(file) => read_all(file),
+        // The text itself, from a program that had no number left for a file.
+        None => Some(handed.to_vec()),
+    };
     let Some(text) = text else {
         log::line(format_args!("what was handed over can't be read"));
         return;

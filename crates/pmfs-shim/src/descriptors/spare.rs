@@ -1,0 +1,180 @@
+//! Numbers of descriptors that are kept for calls which need none on Linux, and need one here.
+//!
+//! A program may take every number that its limit allows, and then fork, become another program or
+//! map a file. So duplicates of a descriptor of the pool's are kept at the top of the limit from
+//! the attachment on. Who finds no number free gives them up, and takes them again when what it
+//! needed is closed.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use libc::EMFILE;
+
+use crate::descriptors::pool;
+use crate::descriptors::table::{self, OWN, choose_floor};
+use crate::own::kernel;
+use crate::thread::guest;
+
+/// As many as one call needs at once: a program's copy, and the locks of who follows.
+const COUNT: usize = 2;
+/// Of a smaller limit none is taken from the program.
+const LIMIT_MIN: i32 = 32;
+const NONE: i32 = -1;
+
+static NUMBERS: [AtomicI32; COUNT] = [const { AtomicI32::new(NONE) }; COUNT];
+/// Some were given up, and are not there again.
+static MISSING: AtomicBool = AtomicBool::new(false);
+/// Device and inode of the pool's file, by which a number is known to be a spare still.
+static POOL: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Until this is dropped the spares may be given up.
+#[must_use]
+pub(crate) struct Lent;
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        take_again();
+    }
+}
+
+/// What is opened by [`retry`] from here on is closed before the answer is dropped.
+pub(crate) fn lend() -> Lent {
+    Lent
+}
+
+/// Tries once more without the spares, where no number was free. The caller has [`lend`].
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {
+    match call() {
+        Err(EMFILE) if give_up() => call(),
+        answer => answer,
+    }
+}
+
+/// As [`retry`], of a call that closes what it opens.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn within<T>(call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {
+    let _lent = lend();
+    retry(call)
+}
+
+/// A small file of the kernel's; empty: it can't be had.
+pub(crate) fn text_of(path: &str) -> String {
+    let read = || std::fs::read_to_string(path).map_err(|why| why.raw_os_error().unwrap_or(0));
+    within(read).unwrap_or_default()
+}
+
+/// Whether a number is one of them.
+pub(crate) fn has(number: u32) -> bool {
+    NUMBERS
+        .iter()
+        .any(|spare| spare.load(Ordering::Relaxed) == number as i32)
+}
+
+/// The pool has just been attached.
+pub(crate) fn begin() {
+    if let Some(fs) = pool::attached()
+        && let Some(source) = fs.asks_by()
+    {
+        let identity = fs.mapping().identity();
+        POOL[0].store(identity.dev, Ordering::Relaxed);
+        POOL[1].store(identity.ino, Ordering::Relaxed);
+        take(source, table::floor());
+    }
+}
+
+/// Takes those again that were given up, as far as numbers are free.
+pub(crate) fn take_again() {
+    // A guest's table is its own, and these words are the parent's.
+    if !MISSING.load(Ordering::Relaxed) || guest::has_own_table() {
+        return;
+    }
+    let source = pool::attached().and_then(pmfs::Fs::asks_by);
+    if let Some(source) = source.filter(|source| is_the_pools(*source)) {
+        take(source, choose_floor());
+    }
+}
+
+/// The program has another limit of descriptors: they are to be below it.
+pub(crate) fn renew() {
+    if guest::has_own_table() || pool::attached().is_none() {
+        return;
+    }
+    let end = choose_floor() + OWN as i32;
+    for spare in &NUMBERS {
+        if spare.load(Ordering::Relaxed) >= end {
+            close(spare);
+        }
+    }
+    take_again();
+}
+
+/// In a child of a guest, whose table was not the one that these words are about.
+pub(crate) fn settle() {
+    for spare in &NUMBERS {
+        if !is_the_pools(spare.load(Ordering::Relaxed)) {
+            spare.store(NONE, Ordering::Relaxed);
+            MISSING.store(true, Ordering::Relaxed);
+        }
+    }
+    take_again();
+}
+
+/// `floor`: of this library's own numbers, among which these are.
+fn take(source: i32, floor: i32) {
+    let end = floor.saturating_add(OWN as i32);
+    let mut all = true;
+    for spare in &NUMBERS {
+        if end < LIMIT_MIN || spare.load(Ordering::Relaxed) != NONE {
+            continue;
+        }
+        let args = [source as u64, libc::F_DUPFD_CLOEXEC as u64, floor as u64];
+        let made = kernel::plain(libc::SYS_fcntl, &args);
+        if made < 0 {
+            all = false;
+            continue;
+        }
+        let number = made as i32;
+        let order = Ordering::Relaxed;
+        let is_kept = number < end && spare.compare_exchange(NONE, number, order, order).is_ok();
+        if !is_kept {
+            kernel::plain(libc::SYS_close, &[number as u64]);
+        }
+    }
+    MISSING.store(!all, Ordering::Relaxed);
+}
+
+/// `false`: there is none.
+#[cold]
+fn give_up() -> bool {
+    let mut any = false;
+    for spare in &NUMBERS {
+        any |= if guest::has_own_table() {
+            // The parent has its own still. A guest does not live long enough to need them twice.
+            close_number(spare.load(Ordering::Relaxed))
+        } else {
+            close(spare)
+        };
+    }
+    any
+}
+
+fn close(spare: &AtomicI32) -> bool {
+    MISSING.store(true, Ordering::Relaxed);
+    close_number(spare.swap(NONE, Ordering::Relaxed))
+}
+
+fn close_number(number: i32) -> bool {
+    is_the_pools(number) && kernel::plain(libc::SYS_close, &[number as u64]) == 0
+}
+
+/// A program that closes past this library may have something else there.
+fn is_the_pools(number: i32) -> bool {
+    let pool = [0, 1].map(|at| POOL[at].load(Ordering::Relaxed));
+    number >= 0
+        && table::get(number as u64).is_none()
+        && kernel::pool_at(number as u32) == Some((pool[0], pool[1]))
+}

@@ -263,6 +263,80 @@ static void names(void) {
     FAILS(ENOENT, open("/proc/self/fd/777", O_RDONLY));
 }
 
+/* What the link of a descriptor says of a file that has no name any more. */
+static int says(int fd, const char *name) {
+    char path[64], link[PATH_MAX], want[PATH_MAX + 64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    snprintf(want, sizeof want, "%s/%s (deleted)", dir, name);
+    ssize_t len = readlink(path, link, sizeof link - 1);
+    link[len > 0 ? len : 0] = 0;
+    if (strcmp(link, want))
+        say("%s, not %s\n", link, want);
+    return strcmp(link, want) == 0;
+}
+
+static void gone(void) {
+    int fd = file_with("going", "one"), again = open(in("going"), O_RDONLY), more = dup(fd);
+    CHECK(unlink(in("going")) == 0 && says(fd, "going") && says(again, "going") && says(more, "going"));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    CHECK(readlink(path, got, 5) == 5 && !memcmp(got, dir, 5));
+    /* Another of that name, and one that may get the number of one that is closed. */
+    int other = file_with("going", "two");
+    CHECK(unlink(in("going")) == 0 && says(other, "going") && says(fd, "going"));
+    for (int round = 0; round < 100; round++) {
+        char name[2][20];
+        snprintf(name[0], 20, "a %d", round), snprintf(name[1], 20, "b %d", round);
+        int a = file_with(name[0], ""), b = file_with(name[1], "");
+        CHECK(unlink(in(name[0])) == 0 && unlink(in(name[1])) == 0 && says(a, name[0]) && says(b, name[1]));
+        close(a);
+        close(b);
+    }
+    CHECK(says(fd, "going") && read(fd, got, 10) == 3);
+    close(fd), close(again), close(more), close(other);
+    /* The name that it has got since. */
+    fd = file_with("first", "");
+    CHECK(rename(in("first"), in("second")) == 0 && link(in("second"), in("third")) == 0);
+    CHECK(unlink(in("third")) == 0 && unlink(in("second")) == 0 && says(fd, "second"));
+    /* Replaced. */
+    int at = open(dir, O_RDONLY | O_DIRECTORY);
+    fd = file_with("replaced", "");
+    close(file_with("new", "new"));
+    CHECK(renameat(at, "new", at, "replaced") == 0 && says(fd, "replaced") && holds("replaced", "new"));
+    /* Below directories, which are renamed and removed afterwards. */
+    NEED(mkdir(in("up"), 0755) == 0 && mkdir(in("up/low"), 0755) == 0);
+    int low = open(in("up/low"), O_RDONLY | O_DIRECTORY), below = file_with("up/low/file", "");
+    CHECK(unlinkat(low, "file", 0) == 0 && says(below, "up/low/file"));
+    CHECK(rename(in("up"), in("moved")) == 0 && says(below, "moved/low/file"));
+    CHECK(unlinkat(at, "moved/low", AT_REMOVEDIR) == 0 && says(low, "moved/low") && says(below, "moved/low/file"));
+    CHECK(rmdir(in("moved")) == 0 && says(low, "moved/low") && says(below, "moved/low/file"));
+    /* A child knows them too, and removes one itself. */
+    fd = file_with("both", "");
+    CHECK(unlink(in("both")) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK(says(fd, "both") && says(below, "moved/low/file"));
+        int own = file_with("own", "");
+        CHECK(unlink(in("own")) == 0 && says(own, "own"));
+        _exit(failures);
+    }
+    CHECK(child_ends_with(pid, 0));
+    fd = file_with("shared", "");
+    pid = vfork();
+    if (pid == 0)
+        _exit(unlink(in("shared")) != 0 || !says(fd, "shared"));
+    CHECK(child_ends_with(pid, 0) && says(fd, "shared"));
+    /* Never named, and named at last. */
+    struct stat stat;
+    NEED(mkdir(in("tmp"), 0755) == 0);
+    fd = open(in("tmp"), O_TMPFILE | O_RDWR, 0600);
+    NEED(fd >= 0 && fstat(fd, &stat) == 0);
+    char name[64];
+    snprintf(name, sizeof name, "tmp/#%lu", (unsigned long)stat.st_ino);
+    CHECK(says(fd, name));
+    CHECK(linkat(fd, "", AT_FDCWD, in("given"), AT_EMPTY_PATH) == 0 && unlink(in("given")) == 0);
+}
+
 static void limit(void) {
     struct rlimit limit = {1024, 4096};
     NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -313,6 +387,8 @@ int main(int count, char **arguments) {
     const char *what = arguments[1];
     if (!strcmp(what, "table"))
         table();
+    else if (!strcmp(what, "gone"))
+        gone();
     else if (!strcmp(what, "offsets"))
         offsets();
     else if (!strcmp(what, "unnamed"))

@@ -34,6 +34,7 @@ tests! {
     files_without_a_name: "descriptors.c" "unnamed";
     copies_within_the_kernel: "descriptors.c" "copies";
     open_files_by_names_of_descriptors: "descriptors.c" "names";
+    files_that_have_lost_their_names: "descriptors.c" "gone";
     as_many_as_the_limit_allows: "descriptors.c" "limit";
     numbers_are_the_lowest: "numbers.c" "all";
     all_descriptors_taken_and_a_fork: "full.c" "fork";
@@ -106,6 +107,7 @@ mountless! {
     files_without_a_name: "descriptors.c" "unnamed";
     copies_within_the_kernel: "descriptors.c" "copies";
     open_files_by_names_of_descriptors: "descriptors.c" "names";
+    files_that_have_lost_their_names: "descriptors.c" "gone";
     numbers_are_the_lowest: "numbers.c" "all";
     all_descriptors_taken_and_a_fork: "full.c" "fork";
     all_taken_before_the_pool_is: "full.c" "low";

@@ -18,6 +18,7 @@ use crate::descriptors::pool::fs;
 use crate::descriptors::promote;
 use crate::names::cwd;
 use crate::names::exe;
+use crate::names::gone;
 use crate::names::protected;
 use crate::names::{self, AtEnd, Lead, Place, find, is_dir};
 use crate::own::config;
@@ -103,12 +104,12 @@ pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> 
     })
 }
 
-/// A name that is to go.
-fn victim<'a>(fs: &Fs, place: &Place<'a>) -> Result<&'a Attr, i32> {
+/// What is to lose a name, and the directory that has that.
+fn victim<'a>(fs: &Fs, place: &Place<'a>) -> Result<(Attr, &'a Attr), i32> {
     let attr = place.found()?;
     let dir = allow_change(fs, place.dir)?;
     credentials::allow_removal(&dir, attr)?;
-    Ok(attr)
+    Ok((dir, attr))
 }
 
 pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Verdict {
@@ -122,18 +123,23 @@ pub(crate) fn unlink(room: &mut Inner, dirfd: u64, path: u64, flags: i32) -> Ver
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         if flags & AT_REMOVEDIR != 0 {
             posix::allow_rmdir(place.end())?;
-            let attr = victim(fs, &place)?;
+            let (dir, attr) = victim(fs, &place)?;
             if !is_dir(attr) {
                 return Err(ENOTDIR);
             }
-            return done(fs.rmdir(place.dir, place.name));
+            fs.rmdir(place.dir, place.name).map_err(errno)?;
+            gone::note(&dir, place.name, attr);
+            return Ok(0);
         }
         posix::allow_unlink(place.end())?;
-        let attr = victim(fs, &place)?;
+        let (dir, attr) = victim(fs, &place)?;
         if is_dir(attr) {
             return Err(EISDIR);
         }
-        done(fs.unlink_seen(place.dir, place.name, attr.ino))
+        let removed = fs.unlink_seen(place.dir, place.name, attr.ino);
+        removed.map_err(errno)?;
+        gone::note(&dir, place.name, attr);
+        Ok(0)
     })
 }
 
@@ -288,8 +294,16 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
         }
         let owner = credentials::with(|me| (me.uid, me.gid));
         let seen = (source.ino, to.attr.as_ref().map(|there| there.ino));
-        let (from, to) = ((from.dir, &from.name[..]), (to.dir, &to.name[..]));
-        done(fs.rename_by(from, to, flags, owner, Some(seen)))
+        let (old, new) = ((from.dir, &from.name[..]), (to.dir, &to.name[..]));
+        let renamed = fs.rename_by(old, new, flags, owner, Some(seen));
+        renamed.map_err(errno)?;
+        if let Some(there) = &to.attr
+            && there.ino != source.ino
+            && !flags.contains(RenameFlags::EXCHANGE)
+        {
+            gone::note(&new_dir, new.1, there);
+        }
+        Ok(0)
     };
     Verdict::done(rename())
 }
@@ -398,10 +412,12 @@ fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
         return Err(EINVAL);
     }
     let fs = fs()?;
-    if fs.getattr(file.ino).map_err(errno)?.links == 0 {
+    let attr = fs.getattr(file.ino).map_err(errno)?;
+    if attr.links == 0 {
         // The kernel says so of what never had a name.
-        let gone = format!("/#{} (deleted)", file.ino);
-        return tell_link(&[&config::get().at, gone.as_bytes()].concat(), to, size);
+        let by_number = || [&config::get().at, format!("/#{}", attr.ino).as_bytes()].concat();
+        let path = gone::path(fs, &attr).unwrap_or_else(by_number);
+        return tell_link(&[&path[..], b" (deleted)"].concat(), to, size);
     }
     let mut path = promote::path(file)?;
     path.pop();

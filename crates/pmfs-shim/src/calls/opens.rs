@@ -18,6 +18,7 @@ use crate::descriptors;
 use crate::descriptors::parked;
 use crate::descriptors::promote;
 use crate::descriptors::spare;
+use crate::names::gone;
 use crate::names::numbered;
 use crate::names::protected;
 use crate::names::{AtEnd, Lead, Place, find, is_dir};
@@ -304,6 +305,9 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
         errno(error)
     })?;
     let opened = finish_as(fs, &attr, flags & !(O_TMPFILE | O_TRUNC), 0, number);
+    if opened.is_ok() {
+        gone::note_unnamed(dir, &attr);
+    }
     // The open file holds it from now on.
     let _ = fs.release(attr.ino);
     opened

@@ -17,6 +17,6 @@ mod table;
 pub(crate) use placeholders::placeholder;
 pub(crate) use reserved::{is_own, numbers as own_numbers};
 pub(crate) use table::{
-    COUNT, OURS, all, choose_floor, get, inode_at, is_placeholder, likely_inode, none, number,
-    on_exec, remove, serves_place, set, set_on_exec, tables,
+    COUNT, OURS, all, choose_floor, get, has_open, inode_at, is_placeholder, likely_inode, none,
+    number, on_exec, remove, serves_place, set, set_on_exec, tables,
 };

@@ -16,6 +16,9 @@ pub(super) const OWN: u64 = 16;
 /// long as the highest number in it: 160 KiB for a limit of 20,000, which took most of attaching.
 const OWN_END: u64 = 1024;
 
+/// Numbers that [`has_open`] looks at: a microsecond's worth.
+const LOOKED_AT: u32 = 1024;
+
 /// A bit for each number that the entry must not let pass.
 pub(crate) static OURS: [AtomicU32; COUNT / 32] = [const { AtomicU32::new(0) }; COUNT / 32];
 /// Two words for each: the file's number, and the packed rest.
@@ -78,6 +81,17 @@ pub(crate) fn likely_inode(number: u64) -> Option<Ino> {
 /// As [`get`], but only what stands for an inode of the pool.
 pub(crate) fn inode_at(number: u64) -> Option<Descriptor> {
     get(number).filter(|descriptor| !descriptor.is_list())
+}
+
+/// Whether this process has that inode open, by one of its first numbers.
+pub(crate) fn has_open(ino: Ino) -> bool {
+    let is_it = |number: usize| {
+        likely_inode(number as u64) == Some(ino)
+            && get(number as u64).is_some_and(|open| open.ino == ino && !open.is_path_only())
+    };
+    let end = END.load(Ordering::Relaxed).min(LOOKED_AT) as usize;
+    let of_guest = |open: &(u32, Option<Descriptor>)| open.1.is_some_and(|open| open.ino == ino);
+    (0..end).any(is_it) || overlay().is_some_and(|overlay| overlay.iter().any(of_guest))
 }
 
 /// Returns whether the kernel knows nothing of what stands behind a number.

@@ -8,6 +8,7 @@
 
 pub(crate) mod cwd;
 pub(crate) mod exe;
+pub(crate) mod gone;
 pub(crate) mod numbered;
 mod outside;
 mod place;

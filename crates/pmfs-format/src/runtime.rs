@@ -20,7 +20,7 @@ use crate::layout::{neighbours, on_media};
 /// Version of this layout: unlike builds must not share a pool.
 pub const LAYOUT: u64 = 17 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a committed redo record are durable
-/// (docs/adr/0017-promised-and-not-waited-for.md).
+/// (docs/adr/0017-small-overwrites-wait-once.md).
 pub const LAYOUT_COMMITTED_REDO: u64 = 13;
 /// [`LockRaw::pending_commit`]: where the transaction's id starts.
 pub const PENDING_ID_SHIFT: u32 = 24;

@@ -1,5 +1,5 @@
 //! Committed redo records: changes that are certain by their log and not closed
-//! (docs/adr/0017-promised-and-not-waited-for.md).
+//! (docs/adr/0017-small-overwrites-wait-once.md).
 //!
 //! Once a log of new words is durable ([`crate::journal::redo::Redo`]), its change is certain. The
 //! words are stored in place, and the call returns. Recovery stores the words of a lane's last

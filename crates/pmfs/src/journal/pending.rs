@@ -1,5 +1,5 @@
 //! Pending commits: transactions whose closing entry is not durable for certain
-//! (docs/adr/0016-closing-without-waiting.md, docs/adr/0017-promised-and-not-waited-for.md).
+//! (docs/adr/0016-closing-without-waiting.md, docs/adr/0017-small-overwrites-wait-once.md).
 //!
 //! A commit checksum closes a transaction only while the logged words have the values that it was
 //! made of. A committed redo record may be applied again by recovery. So the transaction must be

@@ -6,8 +6,8 @@
 //! thread again, so that the kernel delivers it, as it was, when the entry opens the mask at
 //! the end. glibc's own two (for pthread_cancel and setuid) are handlers like others.
 //!
-//! What handlers and unwinders see of a thread that is in a stub, or in the entry's own
-//! code, is the place in libc that it stands for.
+//! Handlers and unwinders see a thread that is in a stub, or in the entry's own code, at the place
+//! in libc that this stands for.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ const FAULTS: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
 const WAS: u64 = 1;
 const ENDS: u64 = 2;
 
-/// What the program wants, of the signals that it set.
+/// The program's actions of the signals that it set.
 struct Wanted {
     known: AtomicBool,
     words: [AtomicU64; 4],
@@ -88,7 +88,7 @@ fn install(signal: i32, new: Option<&Action>, old: Option<&mut Action>) -> i64 {
     unsafe { kernel::call(libc::SYS_rt_sigaction, [signal as u64, new, old, 8, 0, 0]) }
 }
 
-/// What the kernel has for a signal that the program wants so.
+/// The action that the kernel has for a signal with this action of the program's.
 fn behind(signal: i32, wanted: &Action) -> Action {
     let mut flags = wanted.flags | SA_SIGINFO as u64;
     flags &= !(SA_RESETHAND as u32 as u64);
@@ -142,7 +142,7 @@ pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
             install(signal, None, Some(&mut before));
             before = std::hint::black_box(before);
             if is_fault(signal) {
-                // What the kernel has is ours; nobody asked for it.
+                // The kernel's action is ours; the program did not set it.
                 before = Action::default();
             }
         }
@@ -307,7 +307,7 @@ fn change_mask(mask: u64) -> u64 {
     std::hint::black_box(before)
 }
 
-/// What the program wants of a signal; a child that shares its parent's memory has its own ideas.
+/// The program's action for a signal; a child that shares its parent's memory has its own.
 fn wanted(signal: i32) -> Action {
     if is_guest() {
         // SAFETY: this thread's room; it is in the program's code, so nobody changes the list.
@@ -375,12 +375,12 @@ unsafe extern "C" {
     static pmfs_shim_on_signal: u8;
 }
 
-/// What has to be put back when the program's handler has returned; on the assembly's stack.
+/// The state to put back when the program's handler has returned; on the assembly's stack.
 #[repr(C)]
 #[derive(Default)]
 struct Delivery {
     kept: [u64; KEPT.len()],
-    /// Where the context was, and where it was said to be; 0: there.
+    /// The place of the context, and the one that the handler saw; 0 if both are the same.
     from: Where,
     to: Where,
     unused: [u64; 3],
@@ -405,7 +405,7 @@ extern "C" fn prepare(
     let (address, code) = unsafe { ((*info).si_addr().addr() as u64, (*info).si_code) };
     // SAFETY: as above; the context is this thread's to change.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    // Not one of a page that the medium has lost.
+    // A page that the medium has lost has another code.
     let nothing_there = signal == SIGBUS && code == libc::BUS_ADRERR;
     let may_be_ours = nothing_there || signal == SIGSEGV && waits(context);
     if may_be_ours && outside && maps::fault(address) {
@@ -499,7 +499,7 @@ fn deliver(signal: i32, context: &mut libc::ucontext_t, wanted: &Action) -> Deli
 
 /// The program's handler has returned.
 extern "C" fn finish(context: &mut libc::ucontext_t, delivery: &Delivery) {
-    // What it interrupted may be a call on its way to the kernel, which was looked at before.
+    // It may have interrupted a call on its way to the kernel, which was checked before.
     parked::flush_parked();
     for (word, value) in KEPT.into_iter().zip(delivery.kept) {
         words::set(word, value);

@@ -1,5 +1,5 @@
-//! Which system calls may concern us, and which of them leave the numbers of
-//! descriptors as they are (`parked.rs`).
+//! The classes of system calls: those that may concern the pool, and those among them that leave
+//! the numbers of descriptors as they are (`parked.rs`).
 
 /// The numbers of libc, and those that it lacks.
 #[expect(non_upper_case_globals, reason = "named as libc names them")]
@@ -325,7 +325,7 @@ pub(crate) fn is_by_descriptor(number: i64) -> bool {
     )
 }
 
-/// What is served, one way or another.
+/// The served calls.
 const SERVED: [Calls; 4] = [
     DESCRIPTOR_CALLS,
     CHANGES_OF_DESCRIPTORS,
@@ -389,7 +389,7 @@ pub(crate) fn name(number: i64) -> &'static str {
     name.filter(|name| !name.is_empty()).unwrap_or("?")
 }
 
-/// Which arguments of a promoted call are descriptors, a bit for each; 0: it is no such call.
+/// The arguments of a promoted call that are descriptors, a bit for each; 0: it is no such call.
 pub(crate) static PROMOTES: [u8; crate::call::NUMBERS] = {
     let mut all = [0; crate::call::NUMBERS];
     let mut at = 0;

@@ -35,7 +35,7 @@ impl Call {
 pub(crate) const FRAME: usize = 320;
 const _: () = assert!(size_of::<Call>() == FRAME);
 
-/// What a call answers: a number, or an errno.
+/// The answer of a call: a number, or an errno.
 pub(crate) type Answer = Result<u64, i32>;
 
 /// The engine's error as a number.
@@ -43,7 +43,7 @@ pub(crate) fn errno(error: Error) -> i32 {
     error.errno().raw_os_error()
 }
 
-/// What the kernel answered.
+/// The kernel's answer.
 pub(crate) fn kernel_answer(answer: i64) -> Answer {
     if answer < 0 {
         Err(-answer as i32)
@@ -52,7 +52,7 @@ pub(crate) fn kernel_answer(answer: i64) -> Answer {
     }
 }
 
-/// What is to become of a call.
+/// The treatment of a call.
 pub(crate) enum Verdict {
     /// The kernel is to do it.
     Pass,
@@ -77,7 +77,7 @@ impl Verdict {
         matches!(self, Verdict::Done(rax) if *rax == in_rax(errno))
     }
 
-    /// What the program gets.
+    /// The answer that the program gets.
     pub fn answer(rax: u64) -> Answer {
         const ERRNO_MAX: i64 = 4095;
         let value = rax as i64;

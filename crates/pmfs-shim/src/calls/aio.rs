@@ -19,7 +19,8 @@ const WRITE_VECTOR: u16 = 8;
 /// Most requests of one call that are looked at.
 const COUNT_MAX: u64 = 1 << 16;
 
-/// Of `rw_flags`: all but RWF_APPEND mean nothing where what is done is durable, and done at once.
+/// Known bits of `rw_flags`: all but RWF_APPEND mean nothing here, as each request is done at once
+/// and is durable.
 const FLAGS_KNOWN: u32 = 0xf;
 
 pub(crate) fn submit(args: [u64; 6]) -> Verdict {
@@ -48,7 +49,7 @@ pub(crate) fn submit(args: [u64; 6]) -> Verdict {
         };
         match one {
             Ok(_) => done += 1,
-            // What came before it is under way.
+            // The requests before it are under way.
             Err(_) if done > 0 => break,
             Err(errno) => return Err(errno).into(),
         }

@@ -274,7 +274,7 @@ fn timespecs(at: u64) -> Result<Result<Times, i32>, i32> {
 pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, times, flags, ..] = a;
     let set = match timespecs(times) {
-        // Not even the flags are looked at, nor has the name to be there.
+        // The kernel checks neither the flags nor the name then.
         Ok(Ok([None, None])) => return Ok(0).into(),
         Ok(set) => set,
         Err(errno) => return Err(errno).into(),

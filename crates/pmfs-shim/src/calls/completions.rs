@@ -61,7 +61,7 @@ struct Stand {
     context: u64,
 }
 
-/// Of [`PLACES`], mapped at the first need.
+/// The address of [`PLACES`], mapped at the first need.
 static STANDS: AtomicUsize = AtomicUsize::new(0);
 static PLACES_OF: Mutex<Free> = Mutex::new(Free {
     given_back: Vec::new(),
@@ -170,8 +170,8 @@ pub(crate) fn take(number: i64, args: [u64; 6]) -> Verdict {
     if number == SYS_io_pgetevents && masks != 0 {
         match program::read::<[u64; 2]>(masks) {
             Ok([0, _]) => {}
-            // What comes is put off to the end of the call, when the program has its
-            // own mask again.
+            // A signal that comes is put off to the end of the call, when the program has its own
+            // mask again.
             Ok([_, _]) => return Verdict::done(Err(ENOSYS)),
             Err(errno) => return Verdict::done(Err(errno)),
         }

@@ -112,7 +112,7 @@ pub(crate) fn getcwd(room: &mut Inner, args: [u64; 6]) -> Verdict {
     }
     let tell = |mut text: Vec<u8>| {
         text.push(0);
-        // What the kernel has no room for libc puts together by itself.
+        // libc puts together a path for which the kernel has no room.
         if text.len() > PATH_MAX {
             return Err(libc::ENAMETOOLONG);
         }

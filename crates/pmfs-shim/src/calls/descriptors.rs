@@ -18,7 +18,7 @@ use crate::signals;
 use crate::thread::descriptor::Descriptor;
 use crate::thread::guest;
 
-/// What ends with a descriptor: its reference, and this process's POSIX locks on the inode.
+/// Drops a descriptor's reference, and this process's POSIX locks on the inode.
 fn drop_reference(fs: &Fs, file: &Descriptor) -> Answer {
     if file.is_path_only() {
         return Ok(0);
@@ -193,7 +193,7 @@ pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
     }
 }
 
-/// Of ioctl(2), from linux/fs.h.
+/// A request of ioctl(2), from linux/fs.h.
 const FIGETBSZ: u64 = 2;
 const FICLONE: u64 = 0x4004_9409;
 const FICLONERANGE: u64 = 0x4020_940d;
@@ -241,7 +241,7 @@ pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
     program::write(args[2], &[cached, 0, 0, 0, 0]).map(|()| 0)
 }
 
-/// How many pages of a range have data; no bytes are all from there on.
+/// The number of pages with data in a range; 0 bytes mean all from there on.
 fn pages_with_data(fs: &Fs, ino: Ino, [at, bytes]: [u64; 2]) -> Answer {
     const PAGE: u64 = BLOCK_BYTES as u64;
     let last = match bytes {
@@ -277,7 +277,7 @@ fn change_flags(file: &Descriptor, these: u64, set: u64) -> Answer {
 const CHANGEABLE: u64 =
     (libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME) as u64;
 
-/// Of fcntl(2), from the kernel's headers: libc has no names for them.
+/// Commands of fcntl(2), from the kernel's headers: libc has no names for them.
 const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 const F_SETOWN_EX: i32 = 15;
@@ -307,7 +307,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         libc::F_GETLK | libc::F_OFD_GETLK => conflict(file, class, args[2]).into(),
         libc::F_SETLK | libc::F_OFD_SETLK => lock(file, class, args[2], false),
         libc::F_SETLKW | libc::F_OFD_SETLKW => lock(file, class, args[2], true),
-        // Whom to tell of what never comes from a file.
+        // The receiver of signals that a file never sends.
         libc::F_GETOWN | libc::F_SETOWN | F_GETOWN_EX | F_SETOWN_EX | F_GETSIG | F_SETSIG => {
             Verdict::Pass
         }
@@ -315,7 +315,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
     }
 }
 
-/// Of fcntl(2), from the kernel's headers.
+/// A command of fcntl(2), from the kernel's headers.
 const F_DUPFD_QUERY: i32 = 1027;
 const F_CREATED_QUERY: i32 = 1028;
 const F_GET_RW_HINT: i32 = 1035;

@@ -44,7 +44,7 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
             end = entry.cookie;
             true
         });
-        // What stands before an error is told first, as on a mount.
+        // Entries before an error are returned first, as on a mount.
         match listed {
             Err(error) if records.is_empty() => Err(error),
             _ => Ok((end, records.len())),
@@ -52,7 +52,7 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
     });
     let listed = listed.map_err(errno)?;
     if listed == 0 && !met_none {
-        // Not even one fits.
+        // Not even one entry fits.
         return Err(EINVAL);
     }
     if let Err(error) = program::write_bytes(args[1], &records) {
@@ -63,7 +63,7 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
     Ok(listed as u64)
 }
 
-/// Where in a record its own length stands.
+/// The offset in a record of its own length.
 const LENGTH: usize = 16;
 
 /// The list of this process's descriptors, without those that are this library's own.

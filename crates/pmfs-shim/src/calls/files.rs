@@ -56,7 +56,7 @@ pub(super) fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
     Ok(fs)
 }
 
-/// Of a file that may be written, before what is there is changed.
+/// Prepares a file that may be written, before its content changes.
 fn before_storing(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
     credentials::drop_privileges(fs, file.ino)?;
     maps::refuse_write(file.ino)
@@ -201,7 +201,7 @@ pub(crate) fn write(file: &Descriptor, args: &[u64; 6]) -> Verdict {
     Verdict::done(write())
 }
 
-/// Where the next write begins.
+/// The offset where the next write begins.
 pub(super) fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
     if append {
         return fs.getattr(file.ino).map(|attr| attr.size).map_err(errno);
@@ -254,7 +254,7 @@ pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
     })
 }
 
-/// Where a vector of buffers goes.
+/// The place in the file of a vector of buffers.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     /// The open file's offset.
@@ -304,7 +304,7 @@ fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
     if parts.iter().any(|[_, bytes]| *bytes > i64::MAX as u64) {
         return Err(EINVAL);
     }
-    // Of a buffer alone what is read or written counts, of several all that they say.
+    // For one buffer the bytes read or written count, for several all that they state.
     let ends = |[address, bytes]: &[u64; 2]| address.saturating_add(*bytes) <= ADDRESS_END;
     if count > 1 && !parts.iter().all(ends) {
         return Err(EFAULT);
@@ -421,7 +421,7 @@ fn gather(parts: &[(u64, u64)]) -> Result<Vec<u8>, i32> {
             all.resize(start + step as usize, 0);
             let from = address.wrapping_add(done);
             if let Err(error) = program::read_bytes(from, &mut all[start..]) {
-                // What came before it is written, as the kernel does.
+                // The buffers before it are written, as the kernel does.
                 all.truncate(start);
                 return if start == 0 { Err(error) } else { Ok(all) };
             }

@@ -19,7 +19,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Of a descriptor of ours, or of the kernel's.
+    /// The end of a descriptor of ours, or of the kernel's.
     ///
     /// # Errors
     /// EBADF.
@@ -47,7 +47,7 @@ impl End {
             return Err(EBADF);
         }
         Ok(End {
-            // Behind st_dev, st_ino and st_nlink.
+            // The word after st_dev, st_ino and st_nlink.
             kind: std::hint::black_box(stat)[3] as u32 & S_IFMT,
             flags: flags as i32,
         })

@@ -30,7 +30,7 @@ use crate::program::umask;
 use crate::thread::descriptor::Descriptor;
 use crate::thread::{Inner, PATH_MAX};
 
-/// What is made now, by this program.
+/// A new inode that this program makes now.
 pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
     let (uid, gid, bits) =
         credentials::with(|me| (me.uid, me.gid, privileges::bits_of_new(bits, dir, me)));
@@ -42,7 +42,7 @@ pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
     }
 }
 
-/// Whether names in a directory may be changed.
+/// Checks that names in a directory may be changed.
 ///
 /// # Errors
 /// EACCES.
@@ -69,7 +69,7 @@ pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
     );
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         let dir = vacant(fs, &place, true)?;
-        // Of the special bits a new directory takes the sticky one alone.
+        // A new directory takes only the sticky one of the special bits.
         let node = new_node(bits & 0o1777, &dir);
         done(fs.mkdir(place.dir, place.name, &node).map(drop))
     })
@@ -170,7 +170,7 @@ impl Name {
 enum End {
     Pool(&'static Fs),
     Elsewhere,
-    /// Where the kernel finds it by this path alone.
+    /// A place that the kernel finds by this path alone.
     Out(Vec<u8>),
 }
 
@@ -226,8 +226,8 @@ fn ends(
             // SAFETY: the program's own call, whose paths stay until it is over.
             Err(kernel_answer(unsafe { kernel::call(number, args) }).into())
         }
-        // What is not in the pool is the kernel's affair, unless a directory of ours is
-        // named by a placeholder.
+        // The kernel handles names outside the pool, unless a placeholder names a directory of
+        // ours.
         _ if !descriptors::is_placeholder(from[0]) && !descriptors::is_placeholder(to[0]) => {
             Err(Verdict::Pass)
         }
@@ -254,7 +254,7 @@ fn why_not([dirfd, path]: &[u64; 2], is_new: bool) -> i32 {
     }
 }
 
-/// How the kernel is told of an end outside.
+/// The arguments by which the kernel gets an end outside.
 fn told(end: &End, asked: [u64; 2]) -> [u64; 2] {
     match end {
         End::Out(path) => [AT_FDCWD as u64, path.as_ptr().expose_provenance() as u64],
@@ -308,7 +308,7 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
     Verdict::done(rename())
 }
 
-/// Whether this file may get one more name.
+/// Checks that this file may get one more name.
 fn allow_link(fs: &Fs, source: &Attr) -> Result<(), i32> {
     if !protected::HARD_LINKS.is_on() || is_dir(source) {
         return Ok(());
@@ -406,7 +406,7 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
     })
 }
 
-/// What the kernel would say of the descriptor, had the mount opened it.
+/// The kernel's text for the descriptor, as if the mount had opened it.
 fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     if size as i32 <= 0 {
         return Err(EINVAL);

@@ -34,13 +34,13 @@ use crate::thread::descriptor::{Descriptor, PATH_ONLY};
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
 /// O_LARGEFILE as the kernel shows it.
 const LARGE: i32 = 0o100_000;
-/// Of an open file's flags, above those of open(2): this open has made the file.
+/// A flag of an open file, above those of open(2): this open has made the file.
 pub(crate) const CREATED: u64 = 1 << 32;
 
-/// What became of an attempt.
+/// The result of an attempt.
 enum Tried {
     Opened(Answer),
-    /// Not for the engine: a FIFO, a device, O_PATH.
+    /// The engine can't open it: a FIFO, a device, O_PATH.
     Through(promote::Way),
     /// The pool's table of open files is full: the mount has none.
     Full(promote::Way),
@@ -48,7 +48,7 @@ enum Tried {
     Again,
 }
 
-/// What an open with flags that mean something means by the end of its path.
+/// The meaning of the path's end for an open with these flags.
 #[inline(always)]
 fn at_end(flags: i32) -> AtEnd {
     // Mostly there is none of them.
@@ -150,13 +150,12 @@ fn path_only(ino: Ino, asked: [u64; 6]) -> Answer {
     Ok(opened)
 }
 
-/// What was opened with O_PATH, where there is no mount: a descriptor like others, but
-/// for what can be done with it.
+/// Opens with O_PATH, where there is no mount: a descriptor like others, but with fewer uses.
 fn place(fs: &'static Fs, attr: &Attr, flags: i32) -> Tried {
     if flags & O_DIRECTORY != 0 && !is_dir(attr) {
         return Tried::Opened(Err(ENOTDIR));
     }
-    // Of the others it keeps none.
+    // It keeps none of the other flags.
     let flags = flags & (O_PATH | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW);
     match finish(fs, attr, flags) {
         Err(libc::ESTALE) => Tried::Again,
@@ -220,7 +219,7 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     }
 }
 
-/// Whether what is there may be opened with O_CREAT, as far as the machine protects that.
+/// Checks that an existing file may be opened with O_CREAT, as far as the machine protects that.
 #[cold]
 fn allow_to_make(fs: &Fs, place: &Place<'_>, attr: &Attr) -> Result<(), i32> {
     // A descriptor's name is in no such directory.
@@ -235,7 +234,7 @@ fn allow_to_make(fs: &Fs, place: &Place<'_>, attr: &Attr) -> Result<(), i32> {
     credentials::with(|me| rights::allow_opening_to_make(&dir, attr, me, level))
 }
 
-/// Whether what is there may be opened so.
+/// Checks that an existing file may be opened so.
 fn allow(fs: &Fs, attr: &Attr, flags: i32) -> Result<(), i32> {
     let access = flags & O_ACCMODE;
     if is_dir(attr) && (access != O_RDONLY || flags & (O_CREAT | O_TRUNC) != 0) {

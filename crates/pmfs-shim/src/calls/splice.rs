@@ -41,7 +41,7 @@ pub(crate) fn splice(args: [u64; 6]) -> Verdict {
     served.into()
 }
 
-/// What is wrong with it, in the kernel's order; the offsets that were given.
+/// Checks the call in the kernel's order; returns the offsets that were given.
 fn allow(
     args: [u64; 6],
     from: Option<&Descriptor>,
@@ -173,7 +173,7 @@ fn into(to: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     };
     let want = args[4].min(capacity(args[0]));
     let want = limits::cut(want, place)?;
-    // Where the pool is nearly full the program copies by itself, and knows what it has left.
+    // In a nearly full pool the program copies by itself, and knows which part is left.
     let free = fs.statfs().map_err(errno)?;
     if free.blocks_free.saturating_mul(free.block_size.into()) < 2 * want + (1 << 20) {
         return Err(EINVAL);

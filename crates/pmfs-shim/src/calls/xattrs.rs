@@ -28,7 +28,7 @@ fn here(path: u64) -> (u64, u64) {
     (libc::AT_FDCWD as u64, path)
 }
 
-/// Whether the program may read or write the attribute.
+/// Checks that the program may read or write the attribute.
 fn allow(fs: &Fs, attr: &Attr, name: &[u8], want: u32) -> Result<(), i32> {
     match credentials::with(|me| rights::allow_attribute(attr, name, want, me))? {
         Some(want) => credentials::allow(fs, attr, want),
@@ -113,7 +113,7 @@ pub(crate) fn fremove(file: &Descriptor, a: [u64; 6]) -> Answer {
     of(file, |fs, attr| drop_one(fs, attr, a[1]))
 }
 
-/// Which inode a call of the `at` kind means: of a descriptor of ours, or by its path.
+/// The inode of a call of the `at` kind: that of a descriptor of ours, or the one at its path.
 fn at(
     room: &mut Inner,
     [dirfd, path, flags]: [u64; 3],

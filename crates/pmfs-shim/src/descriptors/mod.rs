@@ -1,9 +1,9 @@
-//! Which of the program's descriptors are open files of the pool.
+//! The program's descriptors that are open files of the pool.
 //!
 //! Each is a descriptor of the kernel's too, so that dup, close-on-exec, poll, fork and exec keep
 //! their meaning: a *placeholder*, a duplicate of one description of a sealed, empty memory file,
-//! open for writing. Whoever reaches it past this library is told so: reading gives EBADF, writing
-//! EPERM (docs/adr/0045-placeholders.md).
+//! open for writing. A call that reaches it past this library gets an error: reading gives EBADF,
+//! writing EPERM (docs/adr/0045-placeholders.md).
 
 pub(crate) mod kept;
 pub(crate) mod parked;

@@ -20,13 +20,13 @@ use crate::descriptors::table;
 use crate::own::kernel;
 use crate::thread::guest;
 
-/// Not 0: something is known of numbers, and calls that may change that have to be looked at.
+/// Not 0 if numbers are known, so that calls that may change them have to be checked.
 pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
 /// All numbers below are in use; 0: nobody knows.
 static USED_BELOW: AtomicU32 = AtomicU32::new(0);
 /// The placeholder that is parked, or [`NONE`]. All numbers below it are in use.
 static PARKED: AtomicU32 = AtomicU32::new(NONE);
-/// Whether it would stay open when the process becomes another program.
+/// True if it would stay open when the process becomes another program.
 static ON_EXEC: AtomicBool = AtomicBool::new(false);
 /// There is, or was, a second thread.
 static OFF: AtomicBool = AtomicBool::new(false);
@@ -123,8 +123,7 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
     }
 }
 
-/// Of a call that may free numbers, take them, or look at any: whether this one does,
-/// past this library.
+/// Returns whether a call may free numbers, take them, or read any, past this library.
 fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
     let by_descriptor = class::is_by_descriptor(number) || number == libc::SYS_ioctl;
     let is_ours = by_descriptor && table::is_placeholder(args[0]);

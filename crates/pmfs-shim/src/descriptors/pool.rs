@@ -16,7 +16,7 @@ use crate::own::mountless;
 use crate::thread::guest;
 
 static FS: AtomicPtr<Fs> = AtomicPtr::new(null_mut());
-/// Not 0: it could not be had, and why, as an errno: everything is the mount's then.
+/// The errno with which attaching failed, or 0: after a failure all calls are the mount's.
 static REFUSED: AtomicI32 = AtomicI32::new(0);
 static ATTACHING: Mutex<()> = Mutex::new(());
 

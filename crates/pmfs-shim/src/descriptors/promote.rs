@@ -71,7 +71,7 @@ pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
 pub(crate) fn opened(path: &[u8], flags: i32, bits: u32) -> Answer {
     let root = root();
     if root >= 0 {
-        // Where the root, or the mounts, are others the mount is reached from here alone.
+        // Where the process has another root or other mounts, the mount is reached from here alone.
         let below = [b".", &path[config::get().at.len()..]].concat();
         let answer = opened_from(root as u64, &below, flags, bits);
         if answer != Err(libc::EBADF) {
@@ -225,8 +225,8 @@ pub(crate) fn path(file: &Descriptor) -> Result<Vec<u8>, i32> {
     Ok(by_number(file.ino))
 }
 
-/// Whether a file may be opened for writing as far as the kernel knows who runs it:
-/// only an executable one is asked after.
+/// Checks that the kernel lets a file be opened for writing: it refuses a program that is running.
+/// Only an executable file is asked about.
 ///
 /// # Errors
 /// ETXTBSY.
@@ -247,7 +247,7 @@ pub(crate) fn allow_writing(attr: &Attr) -> Result<(), i32> {
     match spare::within(open) {
         Ok(()) => Ok(()),
         Err(libc::ETXTBSY) => Err(libc::ETXTBSY),
-        // What else the mount has against it is no matter here.
+        // Other errors of the mount do not matter here.
         Err(_) => Ok(()),
     }
 }

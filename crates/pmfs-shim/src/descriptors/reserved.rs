@@ -1,4 +1,4 @@
-//! Which numbers are this library's own, and so not open for the program.
+//! The numbers that are this library's own, and so not open for the program.
 
 use std::sync::atomic::Ordering;
 

@@ -27,7 +27,7 @@ static FACTS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 /// One more than the highest number that was ever ours.
 static END: AtomicU32 = AtomicU32::new(0);
 
-/// Where these tables are: nearly all of them is never touched.
+/// The addresses of these tables: nearly all of their pages are never touched.
 pub(crate) fn tables() -> [std::ops::Range<u64>; 3] {
     fn of<T>(table: &T) -> std::ops::Range<u64> {
         let start = std::ptr::from_ref(table).expose_provenance() as u64;
@@ -36,7 +36,7 @@ pub(crate) fn tables() -> [std::ops::Range<u64>; 3] {
     [of(&OURS), of(&FILES), of(&FACTS)]
 }
 
-/// Whether it stays open when the process becomes another program; and whether that is known.
+/// Bits: it stays open when the process becomes another program; and this is known.
 const ON_EXEC: u64 = 1 << 36;
 const ON_EXEC_KNOWN: u64 = 1 << 37;
 
@@ -48,7 +48,7 @@ pub(crate) fn serves_place(number: i64) -> bool {
     )
 }
 
-/// What the program knows by this number, if it is ours.
+/// The descriptor of this number, if it is ours.
 #[inline]
 pub(crate) fn get(number: u64) -> Option<Descriptor> {
     let at = number as u32 as usize;
@@ -152,12 +152,12 @@ pub(crate) fn remove(number: u64) -> Option<Descriptor> {
         return Some(found);
     }
     watch_no_more(at as u32);
-    // Of two that close the same number one has it.
+    // Of two threads that close the same number one gets it.
     let file = FILES[at].swap(0, Ordering::AcqRel);
     (file == found.file.number()).then_some(found)
 }
 
-/// All that this process, or this child, has.
+/// All descriptors of this process, or of this child.
 pub(crate) fn all() -> Vec<(i32, Descriptor)> {
     let seen = overlay().map(|overlay| {
         overlay
@@ -182,12 +182,12 @@ pub(crate) fn none() -> bool {
 
 /// The lowest number of this library's own descriptors.
 static FLOOR: AtomicI32 = AtomicI32::new(i32::MAX);
-/// Where this library keeps its own descriptors; `i32::MAX` before it has any.
+/// The lowest number of this library's own descriptors; `i32::MAX` before it has any.
 pub(crate) fn floor() -> i32 {
     FLOOR.load(Ordering::Acquire)
 }
 
-/// Where they were before the program lowered its limit: some are there still.
+/// That number before the program lowered its limit: some are there still.
 pub(super) static FLOOR_BEFORE: AtomicI32 = AtomicI32::new(i32::MAX);
 
 pub(super) fn range_from(floor: i32) -> std::ops::Range<u32> {
@@ -230,7 +230,7 @@ pub(crate) fn choose_floor() -> i32 {
     chosen
 }
 
-/// What the kernel answered, as a descriptor.
+/// The kernel's answer, as a descriptor.
 pub(crate) fn number(answer: i64) -> Result<i32, i32> {
     if answer < 0 {
         Err(-answer as i32)

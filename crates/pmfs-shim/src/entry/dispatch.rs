@@ -190,7 +190,7 @@ fn by_descriptor(number: i64, args: &[u64; 6]) -> Verdict {
     verdict
 }
 
-/// Of a descriptor opened with O_PATH, what is not as with others.
+/// The answer for a descriptor opened with O_PATH, where it differs from others.
 #[cold]
 fn by_path_only(number: i64, file: &Descriptor, args: &[u64; 6]) -> Option<Verdict> {
     if file.is_list() && number == libc::SYS_getdents64 {
@@ -260,7 +260,7 @@ fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdi
         libc::SYS_flistxattr => xattrs::flist(file, *args).into(),
         libc::SYS_fremovexattr => xattrs::fremove(file, *args).into(),
         numbers::SYS_cachestat => handles::cachestat(file, *args).into(),
-        // Nobody has thought of it: it must not be done to a placeholder.
+        // The call is unknown: it must not be done to a placeholder.
         _ => Err(libc::ENOSYS).into(),
     }
 }
@@ -270,8 +270,8 @@ fn done(judged: Result<(), i32>) -> Verdict {
     judged.map(|()| 0).into()
 }
 
-/// How often a name is looked up again whose file was gone between its lookup and its
-/// use, because others replaced it.
+/// The most lookups of a name whose file was gone between lookup and use because others replaced
+/// it.
 const AGAIN_MAX: u32 = 1000;
 
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! Where libc's system calls arrive, and how they go on.
+//! The entry: libc's system calls arrive here, and go on from here.
 //!
 //! A patched call site jumps to its stub, which jumps here: rax has the number, the arguments are
 //! where the kernel wants them, rcx is the stub's `pass`. Only rcx and r11 are free, as `syscall`
@@ -9,9 +9,10 @@
 //! - `pass - 13`, where the stub jumped here: it is to be done again, after a signal's
 //!   handler has run.
 //!
-//! What may concern us goes to [`dispatch`](crate::entry::dispatch::dispatch), on a stack of the
-//! library's own, one for each thread. Meanwhile the thread counts as *inside*: system calls of the
-//! library itself go straight to the kernel, and signals are put off to the end (`signals.rs`).
+//! A call that may concern the pool goes to [`dispatch`](crate::entry::dispatch::dispatch), on a
+//! stack of the library's own, one for each thread. Meanwhile the thread counts as *inside*: system
+//! calls of the library itself go straight to the kernel, and signals are put off to the end
+//! (`signals.rs`).
 
 pub(crate) mod dispatch;
 
@@ -223,7 +224,7 @@ global_asm!(
     ".endm",
     "PMFS_ENTRY pmfs_shim_entry, 1",
     "PMFS_ENTRY pmfs_shim_entry_plain, 0",
-    // What the kernel's signal frames return to: libc's own may not be there yet.
+    // The code that the kernel's signal frames return to: libc's own may not be there yet.
     ".p2align 4",
     ".globl pmfs_shim_restorer",
     ".hidden pmfs_shim_restorer",

@@ -1,11 +1,11 @@
-//! `pmfs run --atomic-msync`: what a program stores in a shared mapping stays in the
-//! process until msync, and then reaches the file all at once: after a crash the file
-//! has everything up to some msync, and nothing of what was stored since.
+//! `pmfs run --atomic-msync`: a program's stores to a shared mapping stay in the process until
+//! msync, and then reach the file all at once: after a crash the file has everything up to some
+//! msync, and no later store.
 //!
-//! Such a mapping is a private one of the file's blocks, so that the kernel copies a page at
-//! the first store; its page table tells which were. An msync takes write permission away,
-//! hands these pages to the engine, which moves them to fresh blocks, and maps those in place
-//! of the copies. Who stores meanwhile waits in the handler of the fault for the table's lock.
+//! Such a mapping is a private one of the file's blocks, so that the kernel copies a page at the
+//! first store; its page table tells which were. An msync takes write permission away, hands these
+//! pages to the engine, which moves them to fresh blocks, and maps those in place of the copies. A
+//! thread that stores meanwhile waits in the handler of the fault for the table's lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ use crate::maps::stretch::Stretch;
 use crate::own::config;
 use crate::own::kernel;
 
-/// Whether there was ever such a mapping: nothing else asks, then.
+/// True once there was such a mapping: until then no other check is needed.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether a mapping that shares its stores is to be such a one.
@@ -92,7 +92,7 @@ fn show_again(fs: &Fs, stretch: &Stretch) {
     }
 }
 
-/// Nobody can store to a stretch, and it can be read.
+/// A stretch that no thread can store to, and that can be read.
 struct Closed<'a>(&'a Stretch);
 
 impl<'a> Closed<'a> {
@@ -123,7 +123,7 @@ pub(super) fn was_waiting(stretch: &Stretch, address: u64) -> bool {
 
 /// The pages of a stretch that are the process's own copies.
 pub(super) fn stored_in(stretch: &Stretch) -> Vec<u64> {
-    /// Of an entry of /proc/self/pagemap: it is in memory, it is in swap, it is a page of a file.
+    /// Bits of an entry of /proc/self/pagemap: the page is in memory, in swap, a file's.
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
     const OF_FILE: u64 = 1 << 61;

@@ -27,7 +27,7 @@ const RUNS_MAX: usize = 4096;
 
 const WRITE: u64 = PROT_WRITE as u64;
 
-/// What a program asks mmap(2) for.
+/// A program's arguments to mmap(2).
 struct Wish {
     at: u64,
     bytes: u64,
@@ -86,7 +86,7 @@ impl Wish {
         self.flags & (MAP_POPULATE | MAP_LOCKED) as u64
     }
 
-    /// What it becomes there; nothing of it is shown yet.
+    /// The stretch that it becomes there; nothing of it is shown yet.
     fn as_stretch(&self, file: &Descriptor, start: u64, lazy: bool) -> Stretch {
         Stretch {
             start,
@@ -178,8 +178,8 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
     mapped
 }
 
-/// What of the file there is to be mapped, and whether the rest is holes that get memory when they
-/// are touched: those of memory that is shared, unless they are small, or all is wanted at once.
+/// The runs of the file that can be mapped, and whether the rest are holes that get memory when
+/// they are touched: those of shared memory do, unless they are small, or all is wanted at once.
 fn runs_of(fs: &Fs, file: &Descriptor, wish: &Wish) -> Result<(Vec<BlockRun>, bool), pmfs::Error> {
     let all = wish.as_stretch(file, 0, false);
     let may_be_lazy = all.may_be_lazy();
@@ -202,8 +202,8 @@ fn put(
     wish: &Wish,
     (runs, lazy): (&[BlockRun], bool),
 ) -> Result<Option<u64>, i32> {
-    // Of several runs the longest decides: a file that grew by large pages began with small
-    // ones. Large pieces of a hole are going to lie in the pool as they do in the file.
+    // The longest of several runs decides: a file that grew by large pages began with small ones.
+    // Large pieces of a hole are going to lie in the pool as they do in the file.
     let longest = runs.iter().max_by_key(|run| run.len);
     let first = longest.map(|run| run.off.wrapping_sub(run.at - wish.offset));
     let first = first.or(lazy.then_some(wish.offset));
@@ -239,7 +239,7 @@ fn put(
     Ok(Some(start))
 }
 
-/// Where neither the pool's blocks can be mapped nor is there a mount: private memory shows a copy.
+/// Maps private memory with a copy, where the pool's blocks can't be mapped and there is no mount.
 ///
 /// # Errors
 /// ENODEV: shared memory.
@@ -293,7 +293,7 @@ pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
     }
 }
 
-/// How far a stack that grows by itself may, bytes: as a first thread's.
+/// The most bytes of a stack that grows by itself: as for a first thread.
 const GROWS_MAX: u64 = 16 << 20;
 
 /// mmap(2) of memory that grows downwards. In gaps that this library's mappings leave there may be
@@ -390,7 +390,7 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
         }
         return Verdict::done(answer);
     }
-    // Of none of the old bytes: a second mapping of what is shared.
+    // A length of 0 asks for a second mapping of shared memory.
     let again = old_bytes == 0;
     let looked = if again { old + PAGE } else { end };
     let Some(stretch) = table.whole(old, looked) else {
@@ -440,7 +440,7 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
 /// mremap(2): what was there stays, too.
 const MREMAP_DONTUNMAP: u64 = 4;
 
-/// What is shown from an address on, at another place too.
+/// Maps the memory that is shown from an address on at another place, too.
 fn map_again(
     table: MutexGuard<'static, Table>,
     stretch: &Stretch,
@@ -554,8 +554,7 @@ fn resize(
     moved
 }
 
-/// What was at these addresses goes on behind them, if nothing else is there. `false`:
-/// something is.
+/// Extends the mapping at these addresses in place. Returns `false` if another mapping follows.
 fn grow_in_place(table: &mut Table, (old, end): (u64, u64), grown: &Stretch) -> Result<bool, i32> {
     let flags = libc::MAP_FIXED_NOREPLACE as u64;
     let more = grown.end - end;
@@ -585,7 +584,7 @@ fn move_private(stretch: &Stretch, (old, now): (u64, u64), (start, bytes): (u64,
         let args = [old + before, len, len, how, start + before, 0];
         by_kernel(libc::SYS_mremap, args)?;
     }
-    // What was behind the end of the file, and the holes that the pieces have left.
+    // The part past the end of the file, and the holes that the pieces have left.
     place::remove(old, now);
     Ok(start)
 }
@@ -648,7 +647,7 @@ fn checked_msync(mut args: [u64; 6]) -> Answer {
     by_kernel(libc::SYS_msync, args)
 }
 
-/// Of each file at once, what was stored between two addresses and kept apart.
+/// Hands over the stores between two addresses that were kept apart, each file's at once.
 fn sync_apart(table: &Table, start: u64, end: u64) -> Result<(), i32> {
     let parts = table.within(start, end).filter(|stretch| stretch.apart);
     let mut parts: Vec<Stretch> = parts
@@ -744,7 +743,7 @@ fn punch(table: &Table, (start, end): (u64, u64), args: [u64; 6]) -> Answer {
             }
             fs.fallocate(stretch.ino, mode, at, len).map_err(errno)?;
             if stretch.apart {
-                // What was stored there, too.
+                // The copies of stored pages go, too.
                 let args = [from, len, libc::MADV_DONTNEED as u64, 0, 0, 0];
                 by_kernel(libc::SYS_madvise, args)?;
             }

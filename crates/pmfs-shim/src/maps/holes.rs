@@ -1,4 +1,4 @@
-//! Which holes of mapped files wait for memory, and in what pieces they get it (`lazy.rs`).
+//! The holes of mapped files that wait for memory, and the pieces in which they get it (`lazy.rs`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use pmfs::BlockRun;
 use crate::maps::place::{self, PAGE};
 use crate::maps::stretch::Stretch;
 
-/// Not 0: there are such holes, and the entry passes nothing on without a look at it.
+/// Not 0 if there are such holes: the entry then checks each call before it passes it on.
 pub(crate) static LAZY: AtomicU32 = AtomicU32::new(0);
 /// They lie between these addresses.
 pub(super) static LOWEST: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -80,7 +80,7 @@ impl Stretch {
     pub fn at_once(&self) -> u64 {
         match self.may_be_lazy() {
             true => AT_ONCE,
-            // Of a medium with large pages whole ones are.
+            // A medium with large pages gives whole ones.
             false if place::page() > PAGE => u64::MAX,
             false => NEVER_LATER_MAX,
         }

@@ -1,11 +1,11 @@
 //! Large holes of files get memory when they are touched, not before
 //! (docs/adr/0048-program-memory.md).
 //!
-//! What a mapping shows there is an empty file, so that a touch is SIGBUS; before a
-//! program sees that signal, a piece of the hole gets memory and is mapped. To the kernel
-//! such addresses are bad, too. So while a process has any, every call that is given
-//! memory is looked at, and what its pointers lead to gets memory first: not after it has
-//! failed, because a call may have done half by then, and a datagram would be gone.
+//! A mapping shows an empty file there, so that a touch is SIGBUS; before a program sees that
+//! signal, a piece of the hole gets memory and is mapped. To the kernel such addresses are bad,
+//! too. So while a process has any, every call that is given memory is checked, and the holes that
+//! its pointers lead to get memory first: not after it has failed, because a call may have done
+//! half by then, and a datagram would be gone.
 
 use std::sync::atomic::Ordering;
 
@@ -58,7 +58,7 @@ impl Table {
                 return;
             };
             let page = at.max(shown);
-            // Behind the end of the file, too, there is nothing to be had.
+            // Past the end of the file there is no memory to give, either.
             at = if page < end.min(behind) && self.fill(page) {
                 page + PAGE
             } else {
@@ -112,8 +112,8 @@ fn is_about_addresses(number: i64) -> bool {
     calls.contains(&number)
 }
 
-/// What the arguments point to: as many bytes as the next one says, if that can be a
-/// length. And what the structures do that some calls are given.
+/// Gives memory to holes that the arguments point to: as many bytes as the next argument says, if
+/// that can be a length. The buffers in structures that some calls take get it, too.
 #[cold]
 fn provide_for(number: i64, args: &[u64; 6]) {
     for (at, &address) in args.iter().enumerate() {
@@ -141,7 +141,7 @@ fn provide_for(number: i64, args: &[u64; 6]) {
     }
 }
 
-/// Those of an array of struct iovec.
+/// The buffers of an array of struct iovec.
 fn buffers(vectors: u64, count: u64) {
     for index in 0..count.min(BUFFERS_MAX) {
         let Ok([address, bytes]) = program::read::<[u64; 2]>(vectors.wrapping_add(index * 16))
@@ -152,7 +152,7 @@ fn buffers(vectors: u64, count: u64) {
     }
 }
 
-/// Those of a struct msghdr.
+/// The buffers of a struct msghdr.
 fn message(header: u64) {
     if let Ok([name, name_bytes, vectors, count, control, control_bytes]) =
         program::read::<[u64; 6]>(header)
@@ -163,9 +163,9 @@ fn message(header: u64) {
     }
 }
 
-/// Those of the control blocks of libaio, to which an array points.
+/// The buffers of the control blocks of libaio, to which an array points.
 fn requests(blocks: u64, count: u64) {
-    /// Where a struct iocb has its operation; and its buffer and bytes, or its vectors
+    /// The offsets in a struct iocb of its operation, and of its buffer and bytes, or its vectors
     /// and their number.
     const OPERATION: u64 = 16;
     const BUFFER: u64 = 24;

@@ -1,9 +1,9 @@
-//! mlockall(2): what is the program's is to stay in memory. The pool's mapping and this
-//! library's tables are none of it: all of the pool would be read in and held, and an
-//! ordinary user's limit is far below. So each of the program's mappings is locked by itself.
+//! mlockall(2): the program's memory is to stay in memory. The pool's mapping and this library's
+//! tables do not belong to it: all of the pool would be read in and held, and an ordinary user's
+//! limit is far below. So each of the program's mappings is locked by itself.
 //!
-//! What is mapped later the kernel locks. The pool is attached before, as its mapping
-//! would be of these.
+//! The kernel locks later mappings. So the pool is attached before: its mapping would be one of
+//! these.
 
 use std::ops::Range;
 
@@ -108,8 +108,8 @@ fn allow(all: &[Mapped]) -> Result<(), i32> {
     }
 }
 
-/// What is mapped in this process, but for the pool and this library's tables; `None`:
-/// it can't be told.
+/// The mappings of this process, but for the pool and this library's tables; `None` if they can't
+/// be read.
 fn mapped() -> Option<Vec<Mapped>> {
     let text = spare::text_of("/proc/self/maps");
     if text.is_empty() {

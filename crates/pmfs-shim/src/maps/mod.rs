@@ -1,14 +1,14 @@
-//! Mappings of the pool's own blocks (docs/adr/0010-pins.md): which addresses show which bytes of
-//! which file.
+//! Mappings of the pool's own blocks (docs/adr/0010-pins.md): the addresses, and the bytes of files
+//! that they show.
 //!
-//! A mapping is one of the pool's file, piece by piece as the file's blocks lie. Their file
-//! is pinned in the pool as long as any address shows it. What lies behind its end, or was
-//! not there yet, shows an empty file, so that a touch is SIGBUS, as it has to be; before a
-//! program sees that signal it is looked whether the file has become longer since.
+//! A mapping is one of the pool's file, piece by piece as the file's blocks lie. Their file is
+//! pinned in the pool as long as any address shows it. Pages past its end, or not there yet, show
+//! an empty file, so that a touch is SIGBUS, as it has to be; before a program sees that signal,
+//! the library checks whether the file has become longer since.
 //!
-//! What can't be had so is mapped through the mount: a file of which a mount's kernel
-//! has pages, one whose blocks lie too scattered, and on a medium with large pages
-//! (hugetlbfs, most DAX devices) all but shared memory of whole ones.
+//! Other mappings go through the mount: a file of which a mount's kernel has pages, one whose
+//! blocks lie too scattered, and on a medium with large pages (hugetlbfs, most DAX devices) all but
+//! shared memory of whole ones.
 
 mod apart;
 mod calls;

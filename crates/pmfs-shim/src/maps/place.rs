@@ -45,7 +45,7 @@ pub(super) fn fits(bytes: u64, runs: &[BlockRun]) -> bool {
     page() == PAGE || runs.iter().all(whole) && runs.iter().map(|run| run.len).sum::<u64>() == bytes
 }
 
-/// How a mapping was asked for.
+/// The arguments by which a mapping was asked for.
 pub(super) struct How {
     pub protection: u64,
     pub shared: bool,
@@ -60,7 +60,7 @@ fn map(at: u64, bytes: u64, protection: u64, flags: u64, file: i32, from: u64) -
     kernel_answer(unsafe { kernel::call(libc::SYS_mmap, args) })
 }
 
-/// Whether a child that is forked next gets what is at these addresses.
+/// Sets whether a child that is forked next gets the memory at these addresses.
 pub(super) fn for_children(at: u64, bytes: u64, gets: bool) {
     let advice = if gets {
         libc::MADV_DOFORK

@@ -1,4 +1,4 @@
-//! What is mapped in this process, by all its threads.
+//! The mappings of this process, shared by all its threads.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -108,7 +108,7 @@ pub(crate) fn forget() {
     COUNT.store(0, Ordering::Relaxed);
 }
 
-/// Of this process; 0 if it can't be told.
+/// The number of this process's threads; 0 if it can't be read.
 fn threads() -> u64 {
     // SAFETY: a structure of numbers.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -118,7 +118,8 @@ fn threads() -> u64 {
     std::hint::black_box(stat).st_nlink.saturating_sub(2)
 }
 
-/// What a program stored in a file and has not handed over: no write may come between.
+/// Refuses a write while stores of the program to the file are kept apart: no write may come
+/// between.
 ///
 /// # Errors
 /// EBUSY.

@@ -90,7 +90,7 @@ impl Stretch {
         }
     }
 
-    /// How it was asked for.
+    /// The arguments by which it was asked for.
     pub fn how(&self) -> How {
         How {
             protection: self.protection,

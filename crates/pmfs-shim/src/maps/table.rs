@@ -11,7 +11,7 @@ use crate::maps::holes;
 use crate::maps::place::{self, PAGE};
 use crate::maps::stretch::Stretch;
 
-/// How many stretches of addresses there are; nearly always none.
+/// The number of stretches; nearly always 0.
 pub(super) static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Stretch {
@@ -77,7 +77,7 @@ impl Table {
         COUNT.store(self.0.len(), Ordering::Relaxed);
     }
 
-    /// What shows at any of these addresses.
+    /// The stretches at any of these addresses.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &Stretch> {
         let first = self
             .0
@@ -107,7 +107,7 @@ impl Table {
         self.0.values().any(meets)
     }
 
-    /// All that shows a file and may be stored to.
+    /// All ranges that show a file and may be stored to.
     pub fn stored_to(&self, ino: Ino) -> Vec<Shown> {
         let all = self.0.values();
         all.filter(|one| one.ino == ino && one.writes)
@@ -139,8 +139,8 @@ impl Table {
         }
     }
 
-    /// What shows all of these addresses, in one way and in a row, as one stretch,
-    /// which shows what the first part does.
+    /// The stretches that show all of these addresses in one way and in a row, joined to one, which
+    /// shows the bytes of the first part.
     pub fn whole(&self, start: u64, end: u64) -> Option<Stretch> {
         let mut parts = self.within(start, end);
         let mut whole = parts.next().filter(|first| first.start <= start)?.clone();
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(all(&table), apart);
         table.shows_now(0x2000, 0x4000);
         assert_eq!(all(&table)[0], (0x1000, 0x9000, 0x5000));
-        // What is behind is of another place in the file.
+        // The stretch after it is of another place in the file.
         table.shows_now(0x6000, 0x9000);
         assert_eq!(
             all(&table),

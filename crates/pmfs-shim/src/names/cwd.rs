@@ -29,7 +29,7 @@ const ABOVE_SHIFT: u32 = 32;
 /// Without a mount: the open file that keeps it; 0: the kernel's counts.
 static FILE: AtomicU64 = AtomicU64::new(0);
 
-/// Where the program stands.
+/// The program's working directory.
 pub(crate) enum Cwd {
     Inside(Ino),
     /// Above: these names of the pool's path lead into it.
@@ -59,7 +59,7 @@ pub(crate) fn set(room: &mut Inner, ino: Option<Ino>) {
     put(room, ino.unwrap_or(UNKNOWN));
 }
 
-/// What is known of it.
+/// The word that has the working directory.
 pub(crate) fn word() -> u64 {
     CWD.load(Ordering::Relaxed)
 }
@@ -230,7 +230,7 @@ pub(crate) fn file(room: &Inner) -> Option<(FileId, Ino)> {
     (file != 0).then(|| (FileId::from_number(file), ino))
 }
 
-/// What the program before this one has handed over.
+/// Takes the directory that the program before this one has handed over.
 pub(crate) fn take(file: FileId, ino: Ino) {
     FILE.store(file.number(), Ordering::Relaxed);
     CWD.store(ino, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crate::own::kernel::{self, PATH};
 
-/// What this program is called in the pool, if the kernel runs a copy of it.
+/// This program's name in the pool, if the kernel runs a copy of it.
 static OWN_NAME: OnceLock<Vec<u8>> = OnceLock::new();
 
 pub(crate) fn own_name() -> Option<&'static [u8]> {

@@ -1,10 +1,9 @@
-//! Where a path of the program's leads: to a place in the pool, or to somewhere that
-//! the kernel has to look for.
+//! Paths of the program: each leads to a place in the pool, or to one that the kernel has to find.
 //!
 //! Only names that surely lead into the pool are walked here: absolute ones below the directory
-//! that stands for it, and those relative to a directory in it. What leaves again (`..` at the
-//! root, a link to elsewhere) and what enters on other ways is the kernel's, whose walk ends at the
-//! mount (docs/adr/0052-other-names.md).
+//! that stands for it, and those relative to a directory in it. Paths that leave again (`..` at the
+//! root, a link to elsewhere) and paths that enter another way are the kernel's, whose walk ends at
+//! the mount (docs/adr/0052-other-names.md).
 
 pub(crate) mod cwd;
 pub(crate) mod exe;
@@ -81,7 +80,7 @@ fn find_for<'a>(
     Ok(walked.lead(room))
 }
 
-/// Where there is a mount.
+/// The start of a walk where there is a mount.
 fn begin(
     room: &mut Inner,
     dirfd: u64,

@@ -5,11 +5,11 @@
 use crate::names::place::AtEnd;
 use crate::own::kernel::{self, PATH};
 
-/// What such a name says.
+/// The parts of such a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
     pub number: u64,
-    /// Where in the path the rest begins.
+    /// The place in the path where the rest begins.
     pub rest: usize,
     /// It is the list's own entry, no link to that.
     pub is_entry: bool,
@@ -36,7 +36,7 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// What the first name of such a path may begin with; a slash, for there may be several.
+/// The bytes that the first name of such a path may begin with; a slash, as there may be several.
 pub(crate) const BEGINS: &[u8] = b"pd./";
 
 /// The descriptor of this process that an absolute path names first.
@@ -90,7 +90,7 @@ pub(crate) fn may_be(path: &[u8]) -> bool {
     descriptor(path).is_some() || path.starts_with(b"/proc/")
 }
 
-/// Of `/proc/self/NAME`, or with this process's number: the name, and what follows it.
+/// The name in `/proc/self/NAME`, or with this process's number, and the rest of the path.
 pub(crate) fn own_link(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = Parts {
         path: path.strip_prefix(b"/proc")?,
@@ -113,7 +113,7 @@ pub(crate) fn is_list_itself(path: &[u8]) -> bool {
             .is_some_and(|named| named.is_entry && named.rest == path.len() + 2)
 }
 
-/// Where the kernel has that list.
+/// The kernel's path of that list.
 pub(crate) const LIST: &[u8] = b"/proc/self/fd/";
 
 /// Returns whether a path goes by way of a descriptor of another process, which for that is an open
@@ -147,7 +147,7 @@ pub(crate) fn is_placeholder_of_another(path: &[u8], at_end: AtEnd) -> bool {
     len == PLACEHOLDER.len() as i64 && target == *PLACEHOLDER
 }
 
-/// What the kernel says of placeholders.
+/// The kernel's name of placeholders.
 const PLACEHOLDER: &[u8; 21] = b"/memfd:pmfs (deleted)";
 
 /// Returns whether a directory lists this process's descriptors.

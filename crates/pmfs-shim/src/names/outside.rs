@@ -1,9 +1,9 @@
-//! Names, where there is no mount: no walk of the kernel's ends in the pool, so whatever
-//! way a name takes there, through `..` or by links from outside, is gone here.
+//! Names where there is no mount. No walk of the kernel's ends in the pool, so this library goes
+//! each way that a name takes there, through `..` or by links from outside.
 //!
-//! Of a path outside the kernel is asked once whether any link is in it (openat2(2),
-//! which opens nothing); only then is it followed link by link. What does not lead into
-//! the pool is left to the kernel as it was said.
+//! For a path outside, the kernel is asked once whether it has a link (openat2(2), which opens
+//! nothing); only then is it followed link by link. A path that does not lead into the pool goes to
+//! the kernel unchanged.
 
 use libc::{AT_FDCWD, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, O_CLOEXEC, O_NOFOLLOW, O_PATH};
 use pmfs::ROOT_INO;
@@ -58,7 +58,7 @@ pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> R
     }
     let whole = [&base[..], b"/", &path].concat();
     if whole.len() >= PATH_MAX {
-        // So deep outside the kernel alone finds its way.
+        // At this depth outside, the path is left to the kernel.
         return Ok(Walked::Kernel);
     }
     enter(room, whole, at_end, false)
@@ -159,7 +159,7 @@ fn of_this_process(room: &mut Inner, path: &[u8], at_end: AtEnd) -> Option<Vec<u
     Some([&to[..], rest].concat())
 }
 
-/// What of an absolute path is left where it enters the pool.
+/// The rest of an absolute path where it enters the pool.
 fn entering(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
     if let Some(from) = below(path) {
         return Ok(Some(path[from..].to_vec()));
@@ -173,7 +173,7 @@ fn entering(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
     Ok(behind(path).map(<[u8]>::to_vec))
 }
 
-/// What is known of the links in a path.
+/// The links in a path, as far as they are known.
 enum Links {
     None,
     Some,
@@ -205,8 +205,7 @@ fn links(path: &[u8], at_end: AtEnd) -> Links {
     }
 }
 
-/// What of a path without links follows where it first comes to the pool's directory,
-/// as it was said.
+/// The rest of a path without links after it first comes to the pool's directory, unchanged.
 fn behind(path: &[u8]) -> Option<&[u8]> {
     let mut here = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -275,7 +274,7 @@ fn followed(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
             if turns > LINKS_MAX {
                 return Err(ELOOP);
             }
-            // What such links say need not be a path.
+            // The text of such links need not be a path.
             if here.starts_with(b"/proc/") && target.first() != Some(&b'/') {
                 return Ok(None);
             }

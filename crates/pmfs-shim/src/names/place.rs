@@ -14,9 +14,9 @@ pub(crate) struct Place<'a> {
     pub dir: Ino,
     /// The last name; empty: the path ends in the directory itself ("." and "..", or nothing).
     pub name: &'a [u8],
-    /// What it ends in.
+    /// The end of the path.
     pub last: Last,
-    /// What is there: in the thread's room, until the next path is followed.
+    /// The attributes of the inode there: in the thread's room, until the next path is followed.
     pub attr: Option<&'a Attr>,
     /// The path ends with a slash: only a directory will do.
     pub wants_dir: bool,
@@ -24,10 +24,10 @@ pub(crate) struct Place<'a> {
     pub by_number: bool,
 }
 
-/// What a call means by the end of its path.
+/// The meaning of the end of a path for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// What a link there leads to.
+    /// The target of a link there.
     Follow,
     /// A link itself, unless a slash stands behind it.
     Stay,
@@ -41,7 +41,7 @@ pub(crate) enum AtEnd {
 }
 
 impl AtEnd {
-    /// Of a call that has a flag for it.
+    /// The meaning for a call that has a flag for it.
     pub fn following(follow: bool) -> AtEnd {
         if follow { AtEnd::Follow } else { AtEnd::Stay }
     }
@@ -62,11 +62,11 @@ impl AtEnd {
     }
 }
 
-/// Where a path leads.
+/// The place that a path leads to.
 pub(crate) enum Lead<'a> {
     /// Into the pool.
     Pool(&'static Fs, Place<'a>),
-    /// Not into it: the call goes to the kernel as it is.
+    /// A place outside: the call goes to the kernel as it is.
     Kernel,
     /// Out of it again, or left to the mount: the call goes to the kernel with this
     /// path, ended by a NUL.
@@ -74,7 +74,7 @@ pub(crate) enum Lead<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// What is there.
+    /// The attributes of the inode there.
     ///
     /// # Errors
     /// ENOENT; ENOTDIR.
@@ -97,7 +97,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Where a walk has ended: positions in the room's pages instead of references into them.
+/// The end of a walk: positions in the room's pages instead of references into them.
 pub(crate) enum Walked {
     Kernel,
     /// The path of this length, on this page.
@@ -145,7 +145,7 @@ pub(crate) struct End {
     pub dir: Ino,
     pub name: std::ops::Range<usize>,
     pub last: Last,
-    /// Whether something is there; its attributes are in the room.
+    /// True if an inode is there; its attributes are in the room.
     pub found: bool,
     pub wants_dir: bool,
 }

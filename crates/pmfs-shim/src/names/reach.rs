@@ -1,5 +1,5 @@
-//! Whether a name may lead into the pool at all: absolute names below its directory, as
-//! long as names mean what they did.
+//! The first test of a name: may it lead into the pool at all? Absolute names below its directory
+//! may, as long as names mean the same as at the start.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,7 +34,7 @@ pub(crate) fn are_the_kernels() -> bool {
             && guest::own().is_some_and(|own| own.is_elsewhere)
 }
 
-/// What of a path lies behind these names, with which it has to begin.
+/// The place in a path after these names, with which it has to begin.
 pub(super) fn behind(path: &[u8], names: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(rest) = path[from..].strip_prefix(b"./") {
@@ -47,14 +47,14 @@ pub(super) fn behind(path: &[u8], names: &[u8]) -> Option<usize> {
     (rest.is_empty() || rest[0] == b'/').then_some(path.len() - rest.len())
 }
 
-/// What of an absolute path lies below the pool's directory.
+/// The place in an absolute path where the part below the pool's directory begins.
 pub(crate) fn below(path: &[u8]) -> Option<usize> {
     let at = &config::get().at;
     let rest = path.strip_prefix(at.as_slice())?;
     (rest.is_empty() || rest[0] == b'/').then_some(at.len())
 }
 
-/// As many bytes of a path tell.
+/// The number of first bytes of a path that this check reads.
 const HEAD: usize = 64;
 
 /// Returns whether a path leads elsewhere, by its first bytes: it is absolute and not below the
@@ -64,7 +64,7 @@ pub(super) fn is_plainly_elsewhere(path: u64) -> bool {
     let len = HEAD.min(at.len());
     let mut room = [0; HEAD];
     let head = &mut room[..len];
-    // What lies on the page behind may not be there, if the path ends before.
+    // The next page may not be mapped, if the path ends before it.
     let fits = program::to_page_end(path) >= len;
     fits && len > 1
         && program::read_bytes(path, head).is_ok()
@@ -73,7 +73,7 @@ pub(super) fn is_plainly_elsewhere(path: u64) -> bool {
         && head[..] != at[..len]
 }
 
-/// How the mount's names of inodes begin: `/` and [`INODE_NAME`].
+/// The beginning of the mount's names of inodes: `/` and [`INODE_NAME`].
 pub(crate) const BY_INODE: [u8; INODE_NAME.len() + 1] = {
     let mut name = [b'/'; INODE_NAME.len() + 1];
     let (_, rest) = name.split_at_mut(1);

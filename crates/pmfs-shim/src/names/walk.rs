@@ -47,7 +47,7 @@ pub(crate) fn by_number(
     let path = &room.paths[page][..len];
     let Some(named) = numbered::descriptor(path) else {
         if numbered::is_placeholder_of_another(path, at_end) {
-            // What it stands for is that process's affair: as the kernel answers for a socket.
+            // Only that process knows the file: this is the kernel's answer for a socket.
             return Err(ENXIO);
         }
         return Ok(Walked::Kernel);
@@ -189,7 +189,7 @@ fn put(
     Ok(len)
 }
 
-/// Where what follows slashes begins.
+/// The place after slashes.
 fn behind_slashes(path: &[u8], at: usize) -> usize {
     at + path[at..].iter().take_while(|byte| **byte == b'/').count()
 }
@@ -265,7 +265,7 @@ fn steps(
     }
 }
 
-/// Whether a link at the end of a path may be followed, where the machine protects them.
+/// Checks that a link at the end of a path may be followed, where the machine protects them.
 fn allow_following(fs: &Fs, dir: Ino, link: &Attr) -> Result<(), i32> {
     if !protected::SYMBOLIC_LINKS.is_on() {
         return Ok(());
@@ -278,7 +278,7 @@ fn is_link(attr: &Attr) -> bool {
     attr.mode & mode::S_IFMT == mode::S_IFLNK
 }
 
-/// Whether this process may look names up in it.
+/// Checks that this process may look names up in it.
 fn allow_search(fs: &Fs, attr: &Attr) -> Result<(), i32> {
     if !is_dir(attr) {
         return Err(ENOTDIR);

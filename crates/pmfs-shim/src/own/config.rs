@@ -1,5 +1,5 @@
-//! What `pmfs run` tells the programs that it starts: one variable of the environment,
-//! a `key=value` a line.
+//! The settings that `pmfs run` hands to the programs that it starts: one variable of the
+//! environment, a `key=value` a line.
 
 use std::sync::OnceLock;
 
@@ -13,10 +13,10 @@ use crate::own::log;
 pub(crate) const VARIABLE: &[u8] = b"PMFS_RUN";
 /// Tells a program what the one before it in this process has handed over.
 pub(crate) const HANDED: &[u8] = b"PMFS_HANDED";
-/// What loads this library.
+/// The variable that loads this library.
 pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD";
 
-/// What there is to know.
+/// The settings.
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The variable's whole text, for programs that are started from here.
@@ -31,7 +31,7 @@ pub(crate) struct Config {
     pub atomic_msync: bool,
     /// There is no mount.
     pub mountless: bool,
-    /// How to attach, in words.
+    /// The options of attaching, as text.
     options: Vec<u8>,
     /// The file that the pool is, whatever has its name by now.
     only: Option<pmem::Identity>,
@@ -45,11 +45,11 @@ pub(crate) struct Config {
     pub library: Vec<u8>,
     /// The descriptor that the mount's keeper waits for, in a private mount.
     pub keeper: Option<u32>,
-    /// Where totals are kept, if they are wanted.
+    /// The file of totals, if they are wanted.
     pub stats: Option<Vec<u8>>,
-    /// Where calls are told of, if they are.
+    /// The file of traced calls, if they are traced.
     pub trace: Option<Vec<u8>>,
-    /// What the program before this one in this process has handed over.
+    /// The state that the program before this one in this process has handed over.
     pub handed: Option<Vec<u8>>,
 }
 
@@ -70,7 +70,7 @@ impl Config {
             .any(|image| descriptor_of(image).is_some())
     }
 
-    /// How to attach to the pool.
+    /// The options of attaching to the pool.
     pub fn open_options(&self) -> OpenOptions {
         let words = String::from_utf8_lossy(&self.options);
         let options = from_words(&words).unwrap_or_else(|word| {
@@ -88,7 +88,7 @@ impl Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// Of a process that [`read`] found it in.
+/// The settings of a process in which [`read`] found them.
 pub(crate) fn get() -> &'static Config {
     CONFIG.get().expect("set before anything is served")
 }

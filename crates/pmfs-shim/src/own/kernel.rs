@@ -93,7 +93,7 @@ pub(crate) fn file_at(number: u32) -> Option<(u64, u64)> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// What tells a pool's file from others (pmem's `Identity`), of what is open at a descriptor.
+/// The identity (pmem's `Identity`) of the file that is open at a descriptor.
 pub(crate) fn pool_at(number: u32) -> Option<(u64, u64)> {
     let stat = status(b"\0", number.into(), libc::AT_EMPTY_PATH as u64)?;
     let device = stat.st_mode & libc::S_IFMT == libc::S_IFCHR;

@@ -1,5 +1,5 @@
-//! What the library has to say: to the file that `PMFS_LOG` names, never to the
-//! program's own outputs, unless nothing serves it at all.
+//! Messages of the library: they go to the file that `PMFS_LOG` names, never to the program's own
+//! outputs, unless nothing serves the program at all.
 
 use std::fmt;
 use std::io::Write;

@@ -28,9 +28,9 @@ struct Early(UnsafeCell<[u8; EARLY_BYTES]>);
 
 const EARLY_BYTES: usize = 1024;
 
-/// What there is to give, by who has the lock.
+/// The memory to give, for the holder of the lock.
 struct Heap {
-    /// Of the early bytes, so many were given.
+    /// The number of early bytes that were given.
     given: usize,
     rest: Dlmalloc,
 }
@@ -40,7 +40,7 @@ impl Early {
         self.0.get().cast()
     }
 
-    /// Where among them it is.
+    /// The place of an allocation among them.
     fn place(&self, at: *mut u8) -> Option<usize> {
         let place = at.addr().wrapping_sub(self.start().addr());
         (place < EARLY_BYTES).then_some(place)
@@ -48,7 +48,7 @@ impl Early {
 }
 
 impl Heap {
-    /// Of the early bytes, as long as there are any.
+    /// Allocates from the early bytes, as long as there are any.
     fn early(&mut self, early: &Early, layout: Layout) -> Option<*mut u8> {
         let from = self.given.next_multiple_of(layout.align());
         let end = from.checked_add(layout.size())?;

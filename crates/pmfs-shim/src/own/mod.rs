@@ -1,4 +1,4 @@
-//! What the library has of its own: system calls, memory, settings, a log, words of its threads.
+//! The library's own parts: system calls, memory, settings, a log, words of its threads.
 
 pub(crate) mod config;
 pub(crate) mod environment;

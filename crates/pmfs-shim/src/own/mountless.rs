@@ -13,7 +13,7 @@ pub(crate) fn is() -> bool {
     config::get().mountless
 }
 
-/// What is refused then. The command knows the order (`crates/pmfs-cli/src/totals.rs`).
+/// The uses that are refused then. The command knows the order (`crates/pmfs-cli/src/totals.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// A descriptor sent to another process.

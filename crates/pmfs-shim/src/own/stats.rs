@@ -1,4 +1,4 @@
-//! What `pmfs run --stats` and `--trace` are told.
+//! The figures and lines for `pmfs run --stats` and `--trace`.
 
 use pmfs::Fs;
 use std::ptr::null;

@@ -1,5 +1,5 @@
-//! What the entry's code and this library know of a thread: words of the one block that
-//! `pmem` has for it.
+//! The state of a thread for the entry's code and this library: words of the one block that `pmem`
+//! has for it.
 
 /// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
 pub(crate) mod word {
@@ -13,11 +13,11 @@ pub(crate) mod word {
     pub const PROGRAM_STACK: usize = FACE + 16;
     /// The stub's `pass` at the last entry.
     pub const PASS: usize = FACE + 24;
-    /// Not 0: signals were put off.
+    /// Not 0 if signals were put off.
     pub const PUT_OFF: usize = FACE + 32;
     /// The signal mask to go back to then.
     pub const MASK: usize = FACE + 40;
-    /// What STATE becomes at the end: OUTSIDE or GUEST.
+    /// The value of STATE at the end: OUTSIDE or GUEST.
     pub const AFTERWARDS: usize = FACE + 48;
 }
 

@@ -114,7 +114,7 @@ fn run_apart(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict
     become_another(room, &next, &inherited)
 }
 
-/// What this program is to become.
+/// The program that this one is to become.
 struct Next<'a> {
     dirfd: u64,
     /// Its path, with NUL; `None`: the program's own pointer.
@@ -171,7 +171,7 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
 }
 
 fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descriptor)]) -> Verdict {
-    // What is handed over must stay as it is, and nobody may be in a pool that is left.
+    // The state to hand over must not change, and no thread may be in a pool that is left.
     let alone = room.guest_of.is_none() && pool::attached().is_some() && gate::close();
     let nothing = inherited.is_empty() && cwd::file(room).is_none() && next.own_name.is_none();
     let handed = if nothing {
@@ -188,7 +188,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     let handed = match handed {
         Ok(handed) => handed,
         Err(errno) if mountless::is() && !finds_nothing(errno, inherited) => {
-            // Nobody else could serve what is open.
+            // Without this library nothing could serve the open files.
             if alone {
                 gate::open();
             }
@@ -351,7 +351,7 @@ fn hand_over(
     Ok(Handed::File(file as i32))
 }
 
-/// What the next program is told (`start` reads it).
+/// The settings for the next program (`start` reads them).
 fn told(
     prepared: &pmfs::ForExec,
     inherited: &[(i32, Descriptor)],
@@ -444,8 +444,8 @@ fn environment(given: &mut Given, at: u64, handed: Option<&Handed>, target: &Tar
     Ok(given.pointers.as_ptr().expose_provenance() as u64)
 }
 
-/// What a program is to have preloaded of its own: a sanitizer before this library was
-/// put there for the program before it.
+/// The libraries that a program preloads by itself, without a sanitizer that was put before this
+/// library for the program before it.
 fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
     let own = parts.iter().position(|part| *part == library).unwrap_or(0);
@@ -458,7 +458,7 @@ fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'
         .filter(move |part| *part != library)
 }
 
-/// Whether an entry of an environment is one of ours.
+/// The kinds of entries of an environment that are ours.
 enum Ours {
     No,
     Drop,

@@ -190,7 +190,7 @@ const STACK_BYTES: usize = 6;
 /// a copy of ours, and goes to its own on leaving.
 struct OwnStack {
     args: [u64; 6],
-    /// What clone3 reads instead of the program's own structure.
+    /// The words that clone3 reads instead of the program's own structure.
     _words: Box<[u64; CLONE_WORDS]>,
     top: Option<u64>,
 }

@@ -25,7 +25,7 @@ use crate::program::copies::{self, Copy};
 use crate::program::credentials::{self, EXECUTE};
 use crate::thread::{Inner, PATH_MAX};
 
-/// What the kernel is asked to run.
+/// The program that the kernel is asked to run.
 pub(crate) struct Program {
     pub dirfd: u64,
     /// Ends with NUL.
@@ -39,7 +39,7 @@ pub(crate) struct Program {
     _copy: Option<Copy>,
 }
 
-/// Where a program stands.
+/// The place of a program.
 enum Stands {
     Kernel(u64, Vec<u8>, u64),
     /// With its path.

@@ -49,7 +49,7 @@ pub(crate) fn is_retired() -> bool {
     RETIRED.load(Ordering::Relaxed)
 }
 
-/// Of a call that may be such a step: `true` if it is.
+/// Returns whether a call that may be such a step is one.
 pub(crate) fn is_due(call: &Call) -> bool {
     const PR_SET_SECCOMP: u64 = 22;
     let [first, second, third, ..] = call.args;
@@ -124,7 +124,7 @@ pub(crate) fn retire(room: &Inner) {
     RETIRED.store(true, Ordering::Relaxed);
     log::line(format_args!("the mount serves this process from now on"));
     stats::flush(pool::attached());
-    // What is mapped stays, and the slot with it, until the process's memory is gone.
+    // Mappings stay, and the slot with them, until the process's memory is gone.
     if alone && descriptors::none() && !maps::any() {
         pool::leave();
     }

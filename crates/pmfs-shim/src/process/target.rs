@@ -1,4 +1,4 @@
-//! What a program that is about to start will be: whether this library can come with it
+//! The kind of a program that is about to start: can this library be loaded into it?
 //! (docs/adr/0046-exec-targets.md).
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CLOEXEC, O_RDONLY};
@@ -18,10 +18,10 @@ pub(crate) const SCRIPTS_MAX: u32 = 5;
 pub(crate) struct Target {
     /// It loads this library: what is open is handed over, and not promoted.
     pub has_library: bool,
-    /// What tells the library, and asks for it, may stand in its environment: if it
-    /// does not load it, what it starts may.
+    /// The variables for this library may be in its environment: if it does not load the library,
+    /// programs that it starts may.
     pub takes_variables: bool,
-    /// What it has to load first.
+    /// The library that it has to load first.
     first: Option<Vec<u8>>,
     /// Why it does not load the library.
     pub why: &'static str,

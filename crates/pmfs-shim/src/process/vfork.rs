@@ -121,7 +121,7 @@ fn is_over(room: &mut Inner, killed_inside: bool) {
     {
         let _ = fs.end_lock_owner(own.as_owner());
     }
-    // What the child opened itself.
+    // The files that the child opened itself.
     if held != 0 {
         let _ = fs.close_file(FileId::from_number(held));
     }
@@ -185,7 +185,7 @@ pub(crate) fn leave_table() -> Result<(), i32> {
 /// Returns whether there are, or were, more threads than this one.
 fn has_threads() -> bool {
     use std::os::unix::fs::MetadataExt;
-    /// Of a directory without directories in it.
+    /// The link count of a directory without subdirectories.
     const LINKS: u64 = 2;
     std::fs::metadata("/proc/self/task").map_or(true, |tasks| tasks.nlink() > LINKS + 1)
 }

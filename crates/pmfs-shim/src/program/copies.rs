@@ -11,7 +11,7 @@ use crate::own::kernel::{self, PATH};
 
 /// Bytes that are copied at once.
 const STEP: usize = 256 << 10;
-/// Of linux/memfd.h, from 6.3 on: it may be executed, whatever the machine's default is.
+/// Flag of linux/memfd.h, from 6.3 on: the file may be executed, whatever the machine's default is.
 const MFD_EXEC: u64 = 0x10;
 
 /// A descriptor, closed at the end.

@@ -20,7 +20,7 @@ fn known() -> &'static Known {
     &thread::own_room().credentials
 }
 
-/// Those of this thread may have changed.
+/// The credentials of this thread may have changed.
 pub(crate) fn forget() {
     known().forget(guest::own().is_some());
 }
@@ -62,7 +62,7 @@ pub(crate) fn as_user<T>(uid: u64, body: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Whether the program may do `want`.
+/// Checks that the program may do `want`.
 ///
 /// # Errors
 /// EACCES.
@@ -79,8 +79,8 @@ pub(crate) fn allow(fs: &Fs, attr: &Attr, want: u32) -> Result<(), i32> {
     }
 }
 
-/// Whether the program may take a name out of a directory: its sticky bit protects
-/// other users' files.
+/// Checks that the program may take a name out of a directory: the sticky bit protects other users'
+/// files.
 ///
 /// # Errors
 /// EPERM.
@@ -88,7 +88,7 @@ pub(crate) fn allow_removal(dir: &Attr, victim: &Attr) -> Result<(), i32> {
     with(|me| rights::allow_removal(dir, victim, me))
 }
 
-/// Whether the program owns a file, or may do what owners do.
+/// Checks that the program owns a file, or has an owner's rights.
 ///
 /// # Errors
 /// EPERM.
@@ -108,7 +108,7 @@ pub(crate) fn drop_privileges(fs: &Fs, ino: Ino) -> Result<(), i32> {
     Ok(())
 }
 
-/// What the file's program may do beyond who runs it, if it has that.
+/// Removes the file's capabilities, if it has any.
 ///
 /// # Errors
 /// Those of the engine.

@@ -13,7 +13,7 @@ use crate::descriptors::spare;
 use crate::own::kernel;
 use crate::thread::guest;
 
-/// Not asked for yet; no limit is so large.
+/// The limit was not read yet; no limit is so large.
 const UNKNOWN: u64 = u64::MAX - 1;
 /// A guest has another: to be asked for each time, and not kept, until it is over.
 const ASK: u64 = u64::MAX - 2;
@@ -58,11 +58,10 @@ fn ask(known: u64) -> u64 {
     limit
 }
 
-/// How many of so many bytes may be written at a place, which is asked for only if
-/// there is a limit.
+/// The part of `bytes` that may be written at a place, which is asked for only if there is a limit.
 ///
 /// # Errors
-/// EFBIG, and SIGXFSZ: not one; what `place` answers.
+/// EFBIG, and SIGXFSZ, if no byte may; the error of `place`.
 #[inline]
 pub(crate) fn cut(bytes: u64, place: impl FnOnce() -> Answer) -> Answer {
     let limit = file_bytes();
@@ -76,7 +75,7 @@ pub(crate) fn cut(bytes: u64, place: impl FnOnce() -> Answer) -> Answer {
     Ok(bytes.min(limit - at))
 }
 
-/// Whether a file may come to have that size.
+/// Checks that a file may grow to that size.
 ///
 /// # Errors
 /// EFBIG, and SIGXFSZ.

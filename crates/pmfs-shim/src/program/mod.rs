@@ -43,7 +43,7 @@ pub(crate) fn read_bytes(from: u64, bytes: &mut [u8]) -> Result<(), i32> {
     program::copy_in(bytes, from as usize).map_err(|_| EFAULT)
 }
 
-/// How many bytes lie on one page from there on.
+/// The bytes from there to the end of the page.
 pub(crate) fn to_page_end(at: u64) -> usize {
     PAGE - at as usize % PAGE
 }
@@ -110,7 +110,7 @@ const SHORT: usize = pmfs::UNGUARDED_MAX;
 /// Room for them.
 pub(crate) type Short = [std::mem::MaybeUninit<u8>; SHORT];
 
-/// That room, with nothing in it.
+/// That room, empty.
 pub(crate) const NOTHING: Short = [const { std::mem::MaybeUninit::uninit() }; SHORT];
 
 /// Data of the program's for a write.

@@ -41,7 +41,7 @@ extern "C" fn start(
 fn begin(config: &Config) {
     std::panic::set_hook(Box::new(|what| {
         log::line(format_args!("{what}"));
-        // Whatever it held is undone by others.
+        // Others undo and free whatever it held.
         kernel::plain(
             libc::SYS_kill,
             &[kernel::process().into(), libc::SIGABRT as u64],

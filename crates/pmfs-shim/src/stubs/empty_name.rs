@@ -1,9 +1,9 @@
-//! Where libc's own constants are: since glibc 2.33 its fstat is fstatat(file, "",
+//! The place of libc's own constants: since glibc 2.33 its fstat is fstatat(file, "",
 //! AT_EMPTY_PATH), a call by path that a program makes as often as any by descriptor.
 //!
-//! The entry passes it on at once if the descriptor is not ours, as it does with read and its
-//! kin. For that it has to look at the string, which is safe only where memory is there for
-//! certain; a pointer to anywhere else is looked at as all pointers of the program's are.
+//! The entry passes it on at once if the descriptor is not ours, as it does with read and its kin.
+//! For that it has to read the string, which is safe only where memory is there for certain;
+//! another pointer is read by a guarded copy, as all pointers of the program are.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -17,7 +17,7 @@ unsafe extern "C" {
 
 /// One of the two, in the code of this library.
 pub(crate) struct Entry {
-    /// Where stubs jump.
+    /// The address that stubs jump to.
     pub start: usize,
     /// From here on the thread counts as outside again.
     pub leaving: usize,
@@ -41,7 +41,7 @@ pub(crate) fn entries() -> [Entry; 2] {
     ]
 }
 
-/// Where a handler that the program did not install returns to.
+/// The address that a handler which the program did not install returns to.
 pub(crate) fn restorer() -> usize {
     (&raw const pmfs_shim_restorer).expose_provenance()
 }

@@ -1,5 +1,5 @@
-//! Maps the patched text of libc, and of other libraries, over their own (`pmfs-patch`
-//! made it), and knows what a place in a stub stands for.
+//! Maps the patched text of libc, and of other libraries, over their own (`pmfs-patch` made it),
+//! and translates a place in a stub to the one in the library.
 //!
 //! Where an image can't be mapped (its file system is noexec), or by `PMFS_PATCH_MODE=place`,
 //! the sites themselves are overwritten: that makes the touched pages the process's own, and
@@ -25,7 +25,7 @@ use crate::stubs::empty_name;
 /// A library, as the loader has it.
 struct Library {
     base: usize,
-    /// Of its file; ends with NUL.
+    /// The path of its file; ends with NUL.
     path: Vec<u8>,
     build_id: Vec<u8>,
     /// Its read-only data: address and bytes; 0 if there are none.
@@ -37,7 +37,7 @@ static MODULES: [Module; MODULES_MAX] = [const { Module::new() }; MODULES_MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 const MODULES_MAX: usize = 16;
 
-/// Where one of them is.
+/// A mapped library among them.
 struct Module {
     base: AtomicUsize,
     stubs: AtomicUsize,
@@ -242,8 +242,8 @@ fn put(image: &Image, library: &Library) -> Result<(), &'static str> {
     }
     let text = library.base + header.text_vaddr as usize;
     if !in_place {
-        // Not populated: that looks at all of its 342 pages, one by one, and was a third
-        // of what starting costs. What a program needs of them comes sixteen at a time.
+        // The mapping is not populated: that visits all of its 342 pages, one by one, and was a
+        // third of the cost of a start. The pages that a program needs come sixteen at a time.
         let over = MAP_PRIVATE | MAP_FIXED;
         let at = image.map(text, header.text_len, CODE, over, header.text_offset);
         if at == text as i64 {
@@ -349,7 +349,7 @@ fn map_stubs(image: &Image, stubs: usize, copied: bool) -> Result<bool, &'static
     Ok(copied)
 }
 
-/// Whether memory that was written to may be made executable.
+/// Checks that memory that was written to may be made executable.
 fn allow_copies() -> Result<(), &'static str> {
     const PR_GET_MDWE: u64 = 66;
     if kernel::plain(libc::SYS_prctl, &[PR_GET_MDWE, 0, 0, 0, 0]) > 0 {
@@ -442,7 +442,7 @@ pub(crate) fn place_in_libc(at: usize) -> Option<usize> {
     })
 }
 
-/// What [`look`] looks for, and finds.
+/// The search of [`look`], and its result.
 struct Search<'a> {
     soname: &'a [u8],
     found: Option<Library>,

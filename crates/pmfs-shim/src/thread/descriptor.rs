@@ -1,4 +1,4 @@
-//! What a number of the program's means, if it is an open file of the pool.
+//! The program's numbers of open files of the pool.
 
 use pmfs::{FileId, Ino};
 
@@ -93,5 +93,5 @@ impl Descriptor {
     }
 }
 
-/// How a child that shares its parent's memory sees other descriptors than the parent.
+/// The descriptors that differ between a child that shares its parent's memory and the parent.
 pub(crate) type Overlay = Vec<(u32, Option<Descriptor>)>;

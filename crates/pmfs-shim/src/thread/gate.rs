@@ -1,11 +1,11 @@
-//! Nobody else is in the middle of a call: what a fork, the end of the process and the
-//! next program have to wait for.
+//! The gate: a fork, the end of the process and the next program wait until no other thread is in
+//! the middle of a call.
 //!
-//! A fork copies whatever a thread holds at that moment (the allocator's lock, the engine's
-//! own), and in the child nobody gives it back; and a pool that is left must not be changed
-//! any more. So each thread says when it is inside, and whoever needs the process to himself
-//! closes the gate and waits for those who are. A call pays two plain stores for it: the
-//! order of its store and its look at the gate is the closer's affair (membarrier(2)).
+//! A fork copies the locks that a thread holds at that moment (the allocator's, the engine's own),
+//! and in the child nothing gives them back; and a pool that is left must not be changed any more.
+//! So each thread notes when it is inside. A thread that needs the process to itself closes the
+//! gate and waits for those inside. A call costs two plain stores for it: the closer orders its
+//! store and its load of the gate (membarrier(2)).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 
@@ -16,16 +16,15 @@ const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
 
 static GATE: AtomicU32 = AtomicU32::new(OPEN);
-/// Whether the kernel orders the others' stores for a closer.
+/// True if the kernel orders the others' stores for a closer.
 static ORDERED: AtomicBool = AtomicBool::new(false);
 
-/// How long a closer waits for the others: longer than any call of theirs takes that
-/// does not wait itself.
+/// The longest wait of a closer for the others: longer than any call that does not wait itself.
 const PATIENCE_MS: u64 = 2000;
 /// One sleep of those who wait.
 const NAP_NS: u64 = 50_000;
 
-/// Of linux/membarrier.h.
+/// Commands of linux/membarrier.h.
 const REGISTER: u64 = 1 << 4;
 const EXPEDITED: u64 = 1 << 3;
 
@@ -35,7 +34,7 @@ pub(crate) fn start() {
     ORDERED.store(registered, Ordering::Relaxed);
 }
 
-/// Whose room the gate was closed from.
+/// The room of the thread that closed the gate.
 static CLOSER: AtomicUsize = AtomicUsize::new(0);
 
 /// This thread begins a call.

@@ -1,5 +1,5 @@
-//! What a guest, a child that shares its parent's memory (`vfork.rs`), has otherwise
-//! than its parent.
+//! The state of a guest, a child that shares its parent's memory (`vfork.rs`), that differs from
+//! its parent's.
 
 use pmfs::{LockClass, LockOwner};
 
@@ -17,7 +17,7 @@ impl Own {
     }
 }
 
-/// What this guest has; `None`: this is none.
+/// The state of this guest; `None` if this process is none.
 #[inline]
 pub(crate) fn own() -> Option<&'static mut Own> {
     if words::get(word::STACK) == 0 {
@@ -65,7 +65,7 @@ pub(crate) fn has_own_table() -> bool {
     overlay().is_some()
 }
 
-/// How they differ.
+/// The descriptors that differ.
 #[inline]
 pub(crate) fn overlay() -> Option<&'static mut Overlay> {
     if words::get(word::STACK) == 0 {

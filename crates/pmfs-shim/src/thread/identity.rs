@@ -15,13 +15,13 @@ pub(crate) struct Credentials {
     capabilities: u64,
 }
 
-/// What is known of a thread's: the kernel has them by thread, and only libc makes them
-/// those of a process. In the thread's room.
+/// The known credentials of a thread: the kernel has them by thread, and only libc makes them those
+/// of a process. In the thread's room.
 pub(crate) struct Known {
     /// A box. A guest (`vfork.rs`) leaks those that it asked for: it could be killed in
     /// the middle of giving one back.
     pub all: AtomicPtr<Credentials>,
-    /// What was known last, which is given back when something else is.
+    /// The credentials before, which are freed when the next ones are replaced.
     before: AtomicPtr<Credentials>,
     /// Nothing is denied: the common case of root, kept apart so that a walk need not ask.
     pub all_may: AtomicBool,

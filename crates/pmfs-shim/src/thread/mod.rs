@@ -1,8 +1,8 @@
-//! What the library has for each thread of the program that it ever served: a stack,
-//! and room that is too large for one.
+//! The library's memory for each thread of the program that it ever served: a stack, and room that
+//! is too large for a stack.
 //!
-//! A thread can end without a word of its own, so the room of one that the kernel does
-//! not know any more is given to the next.
+//! A thread can end without a word of its own, so the room of a thread that the kernel does not
+//! know any more is given to the next.
 
 pub(crate) mod descriptor;
 pub(crate) mod gate;
@@ -22,8 +22,8 @@ use crate::thread::identity::Known;
 
 /// Bytes of a thread's stack; only what is used takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
-/// How far into a page a room begins: what a thread's first calls need of the stack
-/// below lies in the same page.
+/// The offset in a page where a room begins: the part of the stack below that a thread's first
+/// calls need lies in the same page.
 const ROOM_WITHIN: usize = 2048;
 /// Longest path, with its NUL.
 pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
@@ -35,14 +35,14 @@ pub(crate) struct Room {
     /// Number of the thread, 0: nobody's.
     thread: AtomicU32,
     next: AtomicPtr<Room>,
-    /// Not 0: in the middle of a call (`gate.rs`).
+    /// Not 0 in the middle of a call (`gate.rs`).
     pub busy: AtomicU32,
     /// The thread's identity.
     pub credentials: Known,
     inner: UnsafeCell<Inner>,
 }
 
-/// What is in it.
+/// The content of a room.
 #[repr(C)]
 pub(crate) struct Inner {
     /// In a child that shares its parent's memory: how its descriptors differ.
@@ -51,27 +51,28 @@ pub(crate) struct Inner {
     pub guest_cwd: Option<u64>,
     /// The open file of its own that keeps that; 0: none.
     pub guest_cwd_file: u64,
-    /// Whose guest runs on this stack: the parent's thread.
+    /// The parent's thread whose guest runs on this stack.
     pub guest_of: Option<u32>,
-    /// What else of it differs.
+    /// The rest of the guest's state that differs.
     pub guest: Option<Own>,
     /// The parent's tag in owner words, and the lane that it used last, while its guest has others.
     pub host: Option<(u64, u64)>,
-    /// How the guest's signals differ.
+    /// The guest's signal actions that differ.
     pub guest_actions: Option<Vec<(i32, Action)>>,
     /// The alternate signal stack: its lowest address and its bytes; 0: none.
     pub signal_stack: [u64; 2],
     /// The address of a mapping that this thread touched last in vain, and how often in a row.
     pub fault: (u64, u32),
-    /// What a program that is about to start is given.
+    /// The environment and arguments for a program that is about to start.
     pub given: Option<Given>,
-    /// What stands where a path has led.
+    /// The attributes of the inode that a path has led to.
     pub attr: Attr,
     /// Room for two paths, used in turn while links are followed.
     pub paths: [[u8; PATH_MAX]; 3],
 }
 
-/// What a guest has otherwise than its parent, beside descriptors, directory, and handlers.
+/// The state of a guest that differs from its parent's, beside descriptors, directory, and
+/// handlers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     /// Its number; 0: it has not made a call yet.
@@ -90,8 +91,8 @@ pub(crate) struct Own {
     pub signal_stack: [u64; 2],
 }
 
-/// What a program that is about to start is given; kept in the room, because a child
-/// that shares its parent's memory can't give it back.
+/// The environment and arguments for a program that is about to start; kept in the room, because a
+/// child that shares its parent's memory can't free them.
 #[derive(Default)]
 pub(crate) struct Given {
     pub texts: Vec<Vec<u8>>,
@@ -150,13 +151,13 @@ fn free() -> Option<*mut Room> {
     None
 }
 
-/// How far below the first room the others are: further than programs map.
+/// The distance of the other rooms below the first one: further than programs map.
 const APART: usize = 64 << 30;
 /// Below here is the next one, once there are two.
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Where a room is best. The kernel's choice is right below what the program has mapped
-/// last, and that may be the stack of the very thread, which grows downwards.
+/// The address that is best for a room. The kernel's choice is right below what the program has
+/// mapped last, and that may be the stack of the very thread, which grows downwards.
 fn wish(bytes: usize) -> usize {
     let first = ROOMS.load(Ordering::Acquire).addr();
     if first == 0 {

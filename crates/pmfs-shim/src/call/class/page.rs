@@ -23,7 +23,7 @@ const REFUSED: &[(i64, &str)] = &[
     (libc::SYS_io_uring_setup, "ENOSYS"),
 ];
 
-/// Each call, by its number: what becomes of it.
+/// Each call by its number, with its treatment.
 fn all() -> Vec<(i64, &'static str, String)> {
     let mut all = Vec::new();
     let served = "served".to_owned();
@@ -58,7 +58,7 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     for (number, name, words) in all() {
         let name = match number {
-            // The library's own, for what it does at a fault.
+            // The library's own number, for its work at a fault.
             libc::SYS_vserver => continue,
             _ => name.trim_start_matches("SYS_"),
         };
@@ -67,7 +67,7 @@ fn page() -> String {
     page
 }
 
-/// No call stands in two lists: the last one would win.
+/// Goal: no call is in two lists, as the last one would win.
 #[test]
 fn each_call_is_listed_once() {
     let all = all();
@@ -86,7 +86,7 @@ fn calls_have_names() {
     }
 }
 
-/// What is called served is served somewhere: the identity's calls by one arm for all of them.
+/// Goal: each call that is listed as served has an arm; those of the identity share one.
 #[test]
 fn served_calls_have_an_arm() {
     const IDENTITY: &str =
@@ -120,8 +120,8 @@ fn page_is_up_to_date() {
     );
 }
 
-/// Up to this number every call is known; one that a later kernel adds is refused until
-/// somebody has thought of it.
+/// Up to this number every call is known; one that a later kernel adds is refused until it is
+/// listed.
 const KNOWN_MAX: i64 = 469;
 
 /// Numbers between, which no kernel has a call for.
@@ -137,7 +137,7 @@ fn no_number_is_unknown() {
     assert_eq!(unknown, []);
 }
 
-/// What the running kernel has is in the lists, by name.
+/// Goal: the lists have each call of the running kernel, by name.
 #[test]
 fn the_kernels_calls_are_known() {
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
@@ -156,8 +156,8 @@ fn the_kernels_calls_are_known() {
     }
 }
 
-/// Those of 32-bit programs and of other processors, which have a name in the kernel
-/// all the same; and some whose name differs.
+/// Calls of 32-bit programs and of other processors, which have a name in the kernel all the same;
+/// and some whose name differs.
 const OF_OTHERS: &str = "gethostname ipc llseek mmap_pgoff newfstat newlstat newstat newuname ni_syscall nice recv rtas send \
     sendfile64 sgetmask signal sigpending sigprocmask sigsuspend socketcall ssetmask stime subpage_prot sync_file_range2 umount \
     vm86 waitpid fadvise64_64 fstatfs64 statfs64";

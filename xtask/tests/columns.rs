@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 14] = [
+const LONGER: [(&str, usize); 15] = [
+    ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),
     ("crates/pmfs", 3),

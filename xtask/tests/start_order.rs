@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates by the beginning of their mangled names.
-const CRATES: [(&str, &str); 3] = [
+const CRATES: [(&str, &str); 4] = [
     ("pmfs_shim", "pmfs-shim"),
     ("4pmem", "pmem"),
+    ("8pm_store", "pm-store"),
     ("4pmfs", "pmfs"),
 ];
 

@@ -1,4 +1,4 @@
-//! Goal: the engine stores to the pool in the ways that `persist` and `journal` have, and in no
+//! Goal: the engine stores to the pool in the ways that `pm-store` and `journal` have, and in no
 //! other. Method: in the sources of its other modules, without tests, no storing method is called
 //! of a mapping, by that name or as `mem`.
 
@@ -24,7 +24,7 @@ const STORING: [&str; 14] = [
 ];
 
 /// Folders that may call them.
-const ALLOWED: [&str; 2] = ["persist", "journal"];
+const ALLOWED: [&str; 1] = ["journal"];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a directory") {

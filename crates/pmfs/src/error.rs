@@ -214,6 +214,16 @@ pub struct FileError {
     pub source: std::io::Error,
 }
 
+impl From<pm_store::Error> for Error {
+    #[inline]
+    fn from(error: pm_store::Error) -> Error {
+        match error {
+            pm_store::Error::Medium { offset } => Error::Medium { offset },
+            pm_store::Error::BadAddress => Error::BadAddress,
+        }
+    }
+}
+
 impl From<pmem::Error> for Error {
     #[cold]
     fn from(error: pmem::Error) -> Error {

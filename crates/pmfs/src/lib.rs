@@ -40,11 +40,9 @@
 extern crate self as pmfs;
 
 #[macro_use]
-#[doc(hidden)]
-pub mod planted;
+extern crate pm_store;
 
 mod admin;
-mod clock;
 mod dir;
 mod error;
 mod file;
@@ -58,8 +56,6 @@ mod namespace;
 mod open;
 mod options;
 mod pages;
-#[doc(hidden)]
-pub mod persist;
 mod pool;
 mod recovery;
 mod resolve;
@@ -86,7 +82,6 @@ pub use admin::inspect::{Inspector, PoolState, is_pool, remove};
 pub use admin::owner_words::OwnerWords;
 pub use admin::repair::RepairReport;
 pub use admin::repair::medium::{Mended, mend, renew};
-pub use clock::Clock;
 pub use error::{Damage, Error, FileError, Reason, Result};
 pub use file::overwrite::UNGUARDED_MAX;
 pub use fs::Fs;
@@ -102,6 +97,9 @@ pub use mapping::stored::Shown;
 pub use open::open_file::{OpenFile, appends, wants_atime};
 pub use options::{MkfsOptions, OpenOptions, Stalled};
 pub use pages::records::KernelCopy;
+pub use pm_store::clock::Clock;
+#[doc(hidden)]
+pub use pm_store::planted;
 pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
 };

@@ -1,7 +1,7 @@
 //! What mkfs and open are asked for.
 
-use crate::clock::Clock;
 use crate::types::{AtimeMode, DataMode, LargePages};
+use pm_store::clock::Clock;
 use pmem::MapOptions;
 
 /// How to make a pool.

@@ -3,10 +3,10 @@
 
 use crate::error::Result;
 use crate::journal::{Change, Transaction};
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::tree::corrupt;
 use crate::types::Ino;
+use pm_store::FreshSet;
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_FREE, FINGERPRINT_MORE, NAME_FIRST_LINE};
 use pmfs_format::{DentryRaw, LINE_BYTES};
 

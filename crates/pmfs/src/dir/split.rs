@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::LockSet;
-use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::resolve;
 use crate::space::alloc::Class;
@@ -13,6 +12,7 @@ use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
 use crate::types::Ino;
 use crate::types::Run;
+use pm_store::{Durable, FreshSet};
 use pmfs_format::directory::BUCKET_LINES;
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -248,5 +248,5 @@ fn distribute(
         next[side] = at + record.lines;
     }
     fresh.range(left, BLOCK_BYTES).bytes(0, &halves[0])?;
-    fresh.range(right, BLOCK_BYTES).bytes(0, &halves[1])
+    Ok(fresh.range(right, BLOCK_BYTES).bytes(0, &halves[1])?)
 }

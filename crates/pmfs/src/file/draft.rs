@@ -2,8 +2,8 @@
 //! that it reaches the pool in whole lines, each stored once.
 
 use crate::error::{Error, Result};
-use crate::persist::FreshSet;
 use crate::pool::Pool;
+use pm_store::FreshSet;
 use pmfs_format::BLOCK_BYTES;
 
 /// Bytes of a line.
@@ -62,6 +62,6 @@ impl Draft {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store(&self, fresh: &mut FreshSet<'_>, off: u64) -> Result<()> {
         let end = self.end.next_multiple_of(LINE);
-        fresh.range(off, BLOCK_BYTES).bytes(0, &self.bytes[..end])
+        Ok(fresh.range(off, BLOCK_BYTES).bytes(0, &self.bytes[..end])?)
     }
 }

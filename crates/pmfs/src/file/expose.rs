@@ -3,9 +3,9 @@
 
 use super::{Work, block_of};
 use crate::error::Result;
-use crate::persist::Durable;
 use crate::tree::Found;
 use crate::tree::entry::Entry;
+use pm_store::Durable;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::UNWRITTEN;
 

@@ -4,13 +4,13 @@ use super::source::Source;
 use super::{Work, block_of, is_direct};
 use crate::error::Result;
 use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::space::alloc::{Class, Wish};
 use crate::tree::Found;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::{Ino, LargePages};
+use pm_store::{Durable, FreshSet};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 

@@ -7,7 +7,6 @@ use super::{Work, block_of, is_direct};
 use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
 use crate::journal::{Redo, Transaction};
-use crate::persist::Durable;
 use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, place};
@@ -15,6 +14,7 @@ use crate::tree::{Extent, Found};
 use crate::types::DataMode;
 use crate::types::Run;
 use arrayvec::ArrayVec;
+use pm_store::Durable;
 use pmfs_format::journal::ENTRIES_MAX;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -380,7 +380,7 @@ impl Work<'_> {
                     // seen.
                     self.pool.pm.barrier();
                     self.lazy_times();
-                    return Err(error);
+                    return Err(error.into());
                 }
             } else {
                 match self.fill_holes(here, piece) {

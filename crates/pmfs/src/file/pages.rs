@@ -9,7 +9,6 @@
 use super::Work;
 use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
-use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::resolve::intend_changed;
 use crate::space::alloc::Class;
@@ -18,6 +17,7 @@ use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
 use crate::tree::entry::{Entry, coverage, span};
 use crate::types::Ino;
 use crate::types::Run;
+use pm_store::{Durable, FreshSet};
 use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 

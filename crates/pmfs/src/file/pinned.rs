@@ -30,7 +30,7 @@ impl Work<'_> {
         if planted!("bug-pinned-zeros-first") {
             self.zero_in_place(size, old)?;
         }
-        self.publish_size(size, crate::persist::Durable::nothing_exposed());
+        self.publish_size(size, pm_store::Durable::nothing_exposed());
         // No size exposes them any more, whenever this is cut short.
         self.zero_in_place(size, old)?;
         for pin in self.pool.copies_of(self.locks.first(), self.ino()) {

@@ -1,6 +1,6 @@
 //! read: no lock, no store but atime.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inode::Inode;
 use crate::journal::locks::{self, Glimpse};
 use crate::pool::Pool;
@@ -132,11 +132,11 @@ impl Pool {
             };
             match copied {
                 Ok(()) => {}
-                Err(Error::Medium { offset }) if done > 0 || offset > off => {
+                Err(pm_store::Error::Medium { offset }) if done > 0 || offset > off => {
                     return Ok(done + (offset.saturating_sub(off) as usize).min(len));
                 }
-                Err(Error::BadAddress) if done > 0 => return Ok(done),
-                Err(error) => return Err(error),
+                Err(pm_store::Error::BadAddress) if done > 0 => return Ok(done),
+                Err(error) => return Err(error.into()),
             }
             done += len;
             match next {

@@ -4,13 +4,13 @@ use super::draft::Draft;
 use super::{Work, block_of};
 use crate::error::{Error, Result};
 use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::Run;
 use crate::types::{DataMode, Ino, LargePages};
+use pm_store::{Durable, FreshSet};
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -57,7 +57,7 @@ impl<'a> Replacement<'a> {
         let to = self.end().min(start + BLOCK_BYTES) - start;
         let piece = &self.data[(start + from - self.at) as usize..(start + to - self.at) as usize];
         if piece.len() == BLOCK_BYTES as usize {
-            return fresh.range(off, BLOCK_BYTES).bytes(0, piece);
+            return Ok(fresh.range(off, BLOCK_BYTES).bytes(0, piece)?);
         }
         // What the old block holds of the file; the rest of the fresh one is zeros up to the write,
         // and undefined past the end.

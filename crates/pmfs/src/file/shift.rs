@@ -11,7 +11,6 @@
 use super::{Work, block_of};
 use crate::error::{Error, Result};
 use crate::journal::lane::{Purpose, Zone};
-use crate::persist::Durable;
 use crate::pool::Pool;
 use crate::resolve::intend_nodes;
 use crate::space::alloc::Class;
@@ -20,6 +19,7 @@ use crate::tree::edit::{Entries, Swing, write_node};
 use crate::tree::entry::{Entry, coverage, place, span};
 use crate::types::Ino;
 use crate::types::Run;
+use pm_store::Durable;
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -3,9 +3,9 @@
 
 use super::overwrite::UNGUARDED_MAX;
 use crate::error::Result;
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::tree::Tree;
+use pm_store::FreshSet;
 use pmfs_format::BLOCK_BYTES;
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl Source<'_> {
                     stored.small(0, piece);
                     return Ok(());
                 }
-                stored.bytes(0, piece)
+                Ok(stored.bytes(0, piece)?)
             }
             Source::File { tree, at, .. } => {
                 copy(pool, fresh, to, tree, at + range.start..at + range.end)

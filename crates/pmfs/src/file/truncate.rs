@@ -3,12 +3,12 @@
 
 use super::Work;
 use crate::error::{Error, Result};
-use crate::persist::Durable;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tree::edit::Holes;
 use crate::tree::entry::coverage;
 use crate::types::Ino;
+use pm_store::Durable;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::SIZE_MAX;
 

@@ -274,7 +274,8 @@ fn stop_at_damage<T>(pool: &Pool, result: Result<T>) -> Result<T> {
     if matches!(result, Err(Error::Corrupt(_))) {
         pool.stop_at_damage();
     }
-    pool.pm.intact().and(result)
+    pool.pm.intact()?;
+    result
 }
 
 /// Entries that a lane's log has room for before it begins at its start again.

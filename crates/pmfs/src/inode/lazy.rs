@@ -1,8 +1,8 @@
 //! Flushing of lazy words of inodes. A clean close makes them durable (docs/adr/0034-times.md).
 
-use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::types::Ino;
+use pm_store::Restore;
 use pmfs_format::InodeRaw;
 use pmfs_format::runtime::{GROUP_UNITS, LAZY_INODES};
 

@@ -15,12 +15,12 @@ use crate::journal::Transaction;
 use crate::journal::claim::Claim;
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::{self, LockSet};
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tree::corrupt;
 use crate::types::Run;
 use crate::types::{Ino, XattrFlags, mode};
+use pm_store::FreshSet;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
 /// Longest value, as the kernel has it.

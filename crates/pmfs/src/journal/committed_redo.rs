@@ -18,8 +18,8 @@ use crate::journal::lane::Lane;
 use crate::journal::log_entry::Header;
 use crate::journal::pending::PendingCommit;
 use crate::medium::store::Store;
-use crate::persist::{Restore, committed_redo_ranges};
 use crate::share::waits::Waits;
+use pm_store::{Restore, committed_redo_ranges};
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
 

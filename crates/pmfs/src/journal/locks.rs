@@ -4,7 +4,7 @@
 //! Writers hold the line's owner word; its sequence is odd while they change words that readers may
 //! see. Readers take nothing: they read the sequence, read, and read the sequence again.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::journal::claim::may_go;
 use crate::journal::committed_redo;
 use crate::journal::lane::Lane;
@@ -371,13 +371,13 @@ fn read_optimistically<'a, T>(
             Ok(answer) => {
                 share.pm.acquire();
                 if share.pm.load(LockRaw::sequence.of(line)) == before || locked.is_some() {
-                    return Some(share.pm.intact().map(|()| answer));
+                    return Some(share.pm.intact().map(|()| answer).map_err(Error::from));
                 }
             }
             Err(error) => {
                 share.pm.acquire();
                 if share.pm.load(LockRaw::sequence.of(line)) == before || locked.is_some() {
-                    return Some(share.pm.intact().and(Err(error)));
+                    return Some(Err(share.pm.intact().map_or_else(Error::from, |()| error)));
                 }
             }
         }

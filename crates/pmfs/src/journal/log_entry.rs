@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::medium::store::Store;
-use crate::persist::{Pm, Restore};
+use pm_store::{Pm, Restore};
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRY_LAST, KIND_DATA, KIND_REDO, KIND_SHIFT, KIND_UNDO, KIND_UNDOS, PLACE_SHIFT,
     WORDS_SHIFT,
@@ -147,12 +147,13 @@ impl LogEntry {
             restore.words(off, &words[..words.len() - forgotten]);
         }
         match self.saved() {
-            None => Ok(()),
+            None => {}
             Some((off, bytes, from)) if planted!("bug-saved-undone-backwards") => {
-                restore.data(from, off, bytes)
+                restore.data(from, off, bytes)?;
             }
-            Some((off, bytes, from)) => restore.data(off, from, bytes),
+            Some((off, bytes, from)) => restore.data(off, from, bytes)?,
         }
+        Ok(())
     }
 }
 

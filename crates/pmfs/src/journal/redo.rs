@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::journal::committed_redo;
 use crate::journal::lane::Lane;
 use crate::journal::pending::PendingCommit;
-use crate::persist::Pm;
 use arrayvec::ArrayVec;
+use pm_store::Pm;
 use pmfs_format::journal::{
     ADDRESS_MASK, ENTRY_DATA_BYTES, ENTRY_LAST, KIND_ABORT, KIND_COMMIT, KIND_REDO, KIND_SHIFT,
     PLACE_SHIFT, WORDS_SHIFT,

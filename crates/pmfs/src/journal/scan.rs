@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::journal::checksum::CommitChecksum;
 use crate::journal::log_entry::{Header, LogEntry};
 use crate::medium::store::Store;
-use crate::persist::Pm;
+use pm_store::Pm;
 use pmfs_format::LogEntryRaw;
 use pmfs_format::journal::{KIND_ABORT, KIND_CHECKSUM, KIND_COMMIT, KIND_REDO};
 use std::collections::BTreeMap;

@@ -13,8 +13,8 @@ use crate::journal::checksum::CommitChecksum;
 use crate::journal::lane::Lane;
 use crate::journal::log_entry::{Header, WORDS};
 use crate::journal::pending::PendingCommit;
-use crate::persist::{Durable, Pm};
 use arrayvec::ArrayVec;
+use pm_store::{Durable, Pm};
 use pmfs_format::journal::{
     ENTRIES_MAX, ENTRY_DATA_BYTES, KIND_CHECKSUM, KIND_COMMIT, KIND_DATA, KIND_SHIFT, KIND_UNDO,
     KIND_UNDOS,
@@ -272,10 +272,8 @@ impl Sealed<'_> {
         }
         let _window = self.pm.mapping().window();
         self.pm.mapping().fence_stores();
-        self.pm
-            .mapping()
-            .write_nt(off, bytes)
-            .map_err(|fault| self.pm.fault(fault))
+        let written = self.pm.mapping().write_nt(off, bytes);
+        Ok(written.map_err(|fault| self.pm.fault(fault))?)
     }
 
     /// Puts saved bytes back into a logged range, from `from` on, past the caches.
@@ -297,12 +295,10 @@ impl Sealed<'_> {
             let mut saved = vec![0; len as usize];
             let read = self.pm.mapping().copy_out(from, &mut saved);
             self.pm.mapping().write_bytes(off, &saved);
-            return read.map_err(|fault| self.pm.fault(fault));
+            return Ok(read.map_err(|fault| self.pm.fault(fault))?);
         }
-        self.pm
-            .mapping()
-            .copy_nt(off, from, len)
-            .map_err(|fault| self.pm.fault(fault))
+        let copied = self.pm.mapping().copy_nt(off, from, len);
+        Ok(copied.map_err(|fault| self.pm.fault(fault))?)
     }
 
     /// Makes the changes durable, then closes the transaction durably.

@@ -32,7 +32,6 @@
 //! from READ to MAYBE_DIRTY, is made when a file is opened for writing, where no page is locked;
 //! and a slot that has such a handle only ever takes MAYBE_DIRTY records.
 
-use crate::clock::now_ns;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::journal::locks::{LockSet, line_of};
@@ -41,6 +40,7 @@ use crate::pool::Pool;
 use crate::share::owner::{stalled, wait_times};
 use crate::share::rescue;
 use crate::types::{Ino, PagesInTheWay};
+use pm_store::clock::now_ns;
 use pmfs_format::runtime::{KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_READ, KERNEL_COPY_WANTED};
 use pmfs_format::{KernelCopyRaw, LockRaw, SlotRaw};
 use std::collections::BTreeSet;

@@ -230,7 +230,7 @@ impl Geometry {
             annex_roots,
             block_map,
             inode_map,
-            lazy: lazy,
+            lazy,
             runtime: start..end,
             journal: end,
         }

@@ -3,8 +3,8 @@
 //! which inodes may have some.
 
 use crate::medium::store::Store;
-use crate::persist::Noted;
 use crate::types::Ino;
+use pm_store::Noted;
 use pmfs_format::runtime::{GROUP_UNITS, LAZY_INODES};
 
 impl Store {

@@ -3,12 +3,12 @@
 use crate::medium::geometry::Geometry;
 use crate::medium::sparse::Backed;
 use crate::medium::table_blocks::TableBlocks;
-use crate::persist::Pm;
-use crate::persist::annexes::Annexes;
+use pm_store::Pm;
+use pm_store::annexes::Annexes;
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
 use std::ops::Range;
 
-/// A mapped pool. Whoever has it may read; how it is written [`crate::persist`] says.
+/// A mapped pool. Whoever has it may read; how it is written `pm_store` says.
 pub(crate) struct Store {
     pub pm: Pm,
     pub geometry: Geometry,

@@ -1,7 +1,7 @@
 //! The superblock, its copy, the run record and the clean flag: reading, judging, first writing.
 
 use crate::error::{Error, Result};
-use crate::persist::{Pm, Restore};
+use pm_store::{Pm, Restore};
 use pmem::Pmem;
 use pmfs_format::superblock::{
     CLAIM_OFFSET, MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,

@@ -9,9 +9,9 @@ use crate::journal::Transaction;
 use crate::journal::claim::Claim;
 use crate::journal::lane::Lane;
 use crate::journal::locks::LockSet;
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino, SetAttr, SetTime};
+use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::CTIME_IS_MTIME;
 

@@ -14,13 +14,13 @@ use crate::journal::claim::Claim;
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::LockSet;
 use crate::namespace::planted;
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tables::open_table::Thing;
 use crate::tree::corrupt;
 use crate::tree::entry::Entry;
 use crate::types::{Attr, Ino, NewNode, mode};
+use pm_store::FreshSet;
 use pmfs_format::inode::{INLINE_BYTES, LINKS_MAX};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 

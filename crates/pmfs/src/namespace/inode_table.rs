@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode, PER_BLOCK};
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::drain_place;
-use crate::persist::{Durable, FreshSet};
 use crate::pool::Pool;
 use crate::share::header::grow_word;
 use crate::share::owner::Held;
@@ -12,6 +11,7 @@ use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::Entry;
 use crate::types::Ino;
+use pm_store::{Durable, FreshSet};
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 

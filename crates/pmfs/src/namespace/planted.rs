@@ -3,11 +3,11 @@
 use crate::dir::Hit;
 use crate::dir::bucket::{HeaderEdit, fingerprint};
 use crate::inode::Inode;
-use crate::persist::Durable;
 use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use crate::types::Ino;
 use crate::types::Run;
+use pm_store::Durable;
 use pmfs_format::InodeRaw;
 use pmfs_format::directory::FINGERPRINT_FREE;
 use pmfs_format::inode::CTIME_IS_MTIME;

@@ -10,13 +10,13 @@ use crate::journal::claim::Claim;
 use crate::journal::locks::LockSet;
 use crate::journal::{Change, Logged, Sealed, Transaction};
 use crate::namespace::planted;
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::resolve::intend_reclaim;
 use crate::share::header::rename_word;
 use crate::share::owner::Held;
 use crate::types::{Ino, RenameFlags};
 use arrayvec::ArrayVec;
+use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::{LINKS_MAX, ROOT_INO};
 

@@ -9,9 +9,9 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::journal::lane::Lane;
 use crate::journal::{Logged, Sealed, Transaction};
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::types::{Ino, NewNode, mode};
+use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 
 /// A device without links, in a place of its own; the lane knows that its number is nobody's yet.

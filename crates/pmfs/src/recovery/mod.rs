@@ -17,7 +17,6 @@ use crate::journal::claim::Claim;
 use crate::journal::lane::{Lane, Purpose};
 use crate::journal::locks::LockSet;
 use crate::journal::undo::undo_lane;
-use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::resolve::{self, tree_of};
 use crate::share::cleaning::{Dead, Rescue, Undone};
@@ -27,6 +26,7 @@ use crate::share::owner;
 use crate::share::waits::Member;
 use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::{Reference, Thing};
+use pm_store::Restore;
 use pmfs_format::LockRaw;
 
 impl Member for Pool {

@@ -7,13 +7,13 @@ use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::journal::lane::Lane;
 use crate::journal::undo::undo;
 use crate::medium::superblock;
-use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::share::cleaning::Undone;
 use crate::space::bitmap::Bitmap;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::Run;
 use crate::types::{RecoveryKind, RecoveryReport};
+use pm_store::Restore;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
 use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
@@ -296,9 +296,9 @@ const _: () = assert!(PER_BLOCK * InodeRaw::SIZE == pmfs_format::BLOCK_BYTES);
 #[cfg(test)]
 mod tests {
     use crate::medium::superblock;
-    use crate::persist::Restore;
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, OpenOptions, ROOT_INO};
+    use pm_store::Restore;
     use pmfs_format::RunRecordRaw;
     use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
 

@@ -14,8 +14,8 @@
 //!   two sees the other. It asks the mount, as for pages, and waits until the lease has ended, but
 //!   no longer than [`PATIENCE`]: the kernel forgets by itself long before.
 
-use crate::clock::now_ns;
 use crate::share::member::Share;
+use pm_store::clock::now_ns;
 use pmfs_format::RuntimeHeaderRaw;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
 //! This process's place among those that share a pool.
 
-use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::medium::store::Store;
 use crate::options::{OpenOptions, Stalled};
@@ -9,6 +8,7 @@ use crate::share::counting::Counting;
 use crate::share::holder::{AtomicHolder, Holder};
 use crate::share::others::OtherProcesses;
 use crate::share::traces::Traces;
+use pm_store::clock::Clock;
 use pmem::slots::{ByteLock, Prober};
 use std::ops::Deref;
 use std::sync::Mutex;

@@ -4,11 +4,11 @@
 //! One of the living processes searches every few milliseconds, at the start of a call, when it
 //! holds nothing. Recorded runs of yat do without it, as they must be the same at any time.
 
-use crate::clock::now_ns;
 use crate::error::{Error, Result};
 use crate::share::member::Share;
 use crate::share::rescue;
 use crate::share::waits::Waits;
+use pm_store::clock::now_ns;
 use std::sync::atomic::Ordering;
 
 /// In so many calls a thread asks when somebody last looked.
@@ -81,7 +81,7 @@ pub(crate) fn writable<'a>(waits: impl Into<Waits<'a>>) -> Result<()> {
     if waits.is_read_only() {
         return Err(Error::ReadOnly);
     }
-    waits.pm.intact()
+    Ok(waits.pm.intact()?)
 }
 
 /// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a

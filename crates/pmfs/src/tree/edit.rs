@@ -5,10 +5,10 @@ use super::entry::{Entry, coverage, place, span};
 use super::{Shape, Tree};
 use crate::error::Result;
 use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::persist::FreshSet;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::types::Ino;
+use pm_store::FreshSet;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use zerocopy::IntoBytes;
@@ -218,7 +218,7 @@ pub(crate) const NO_ENTRIES: Entries = [Entry::HOLE; FANOUT as usize];
 /// # Errors
 /// [`crate::Error::Medium`].
 pub(crate) fn write_node(fresh: &mut FreshSet<'_>, off: u64, entries: &Entries) -> Result<()> {
-    fresh.range(off, BLOCK_BYTES).bytes(0, entries.as_bytes())
+    Ok(fresh.range(off, BLOCK_BYTES).bytes(0, entries.as_bytes())?)
 }
 
 /// Puts into `entries`, holes before, what `old` amounts to at `level` of a file's tree: a node's

@@ -144,7 +144,7 @@ fn table(verdicts: &[Verdict]) -> String {
         String::from("| place | what | rule | source | caught by |\n|---|---|---|---|---|\n");
     for verdict in verdicts {
         let site = verdict.mutant.site;
-        let file = site.place.file().trim_start_matches("crates/pmfs/src/");
+        let file = site.place.file().trim_start_matches("crates/");
         let caught = match (&verdict.caught, why_unseen(&verdict.mutant)) {
             (Some((workload, images)), _) => format!("{workload} ({images} images)"),
             (None, Some(why)) => format!("not caught: {why}"),

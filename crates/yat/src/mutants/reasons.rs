@@ -94,9 +94,9 @@ const REASONS: &[Reason] = reasons! {
     "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
     "file/pinned.rs", "self.pool.pm.lazy_zero(", &[Store], &[Rule::FirstLine],
         "several pages are zeroed at once past the end alone: the call that exposes them zeroes them again, and only processes that have them mapped see them";
-    "persist/runtime.rs", ".flush(self.area.start", ORDER, ALL,
+    "pm-store/src/runtime.rs", ".flush(self.area.start", ORDER, ALL,
         "a runtime area of which a line is lost fails the pool's checksum, and is rebuilt";
-    "persist/runtime.rs", "self.mem.fence()", ORDER, ALL,
+    "pm-store/src/runtime.rs", "self.mem.fence()", ORDER, ALL,
         "it orders the zeros before loads of other processes; nothing there has to be durable";
     "pin.rs", "self.pm.barrier()", ORDER, ALL, PROGRAMS;
     "pin.rs", "self.pm.flush_mapped(", ORDER, ALL, PROGRAMS;

@@ -100,7 +100,7 @@ fn unreadable(pool: &Pool, watch: Watch<'_>) -> Bad {
         let count = CHUNK.min(blocks - block);
         let piece = &mut room[..(count * BLOCK_BYTES) as usize];
         block = match pool.pm.copy_out(block << BLOCK_SHIFT, piece) {
-            Err(Error::Medium { offset }) => {
+            Err(pm_store::Error::Medium { offset }) => {
                 bad.insert(offset >> BLOCK_SHIFT, None);
                 (offset >> BLOCK_SHIFT) + 1
             }

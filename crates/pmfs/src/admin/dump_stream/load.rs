@@ -8,7 +8,7 @@ use crate::admin::mkfs;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::options::{MkfsOptions, OpenOptions};
-use crate::persist::{Pm, Restore};
+use pm_store::{Pm, Restore};
 use pmem::Pmem;
 use pmfs_format::BLOCK_BYTES;
 use std::io::{self, Read};

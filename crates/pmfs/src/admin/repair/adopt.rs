@@ -13,9 +13,9 @@ use crate::journal::claim::Claim;
 use crate::journal::locks::LockSet;
 use crate::namespace::create::Kind;
 use crate::namespace::{find, named_dir};
-use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::types::{Ino, NewNode};
+use pm_store::Restore;
 use pmfs_format::inode::{ROOT_INO, SIZE_MASK};
 
 /// Where inodes go that no name reaches.

@@ -14,9 +14,9 @@ use crate::admin::check::{self, CheckReport, Finding, Fix};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::medium::superblock;
-use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::recovery::attach;
+use pm_store::Restore;
 
 /// Rounds before giving up: each one mends a kind of damage that hid another.
 const ROUNDS: usize = 16;

@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode};
 use crate::journal::claim::Claim;
 use crate::namespace::inode_table;
-use crate::persist::Restore;
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::types::mode;
+use pm_store::Restore;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
 

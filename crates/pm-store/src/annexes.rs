@@ -9,7 +9,7 @@ use std::ops::Range;
 const ANNEXES_END: u64 = ANNEX_ROOTS * ANNEX_NODE_WORDS;
 
 /// The first byte of the block that `word` names.
-pub(crate) fn block_of(word: u64) -> u64 {
+pub fn block_of(word: u64) -> u64 {
     word & !ANNEX_COUNT_MAX
 }
 
@@ -18,10 +18,10 @@ fn is_annex(name: u64) -> bool {
     name & ANNEX_NODE == 0
 }
 
-/// The annexes of a pool: the volatile blocks that [`super::Runtime`] may store to beside its own
+/// The annexes of a pool: the volatile blocks that [`crate::Runtime`] may store to beside its own
 /// area.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Annexes {
+pub struct Annexes {
     /// The words that name nodes, bytes.
     pub roots: u64,
     /// The bytes where blocks may be.
@@ -35,6 +35,7 @@ impl Annexes {
         (block != 0 && self.data.contains(&block)).then_some(block)
     }
 
+    /// The word that names a node.
     pub fn root(&self, node: u64) -> u64 {
         self.roots + node * 8
     }

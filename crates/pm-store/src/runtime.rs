@@ -1,7 +1,7 @@
 //! The runtime area, and its annexes: volatile in meaning, so never flushed, never logged, and
 //! nothing else in reach.
 
-use super::annexes::Annexes;
+use crate::annexes::Annexes;
 use pmem::Pmem;
 use pmfs_format::{BLOCK_BYTES, LINE_BYTES};
 use std::ops::Range;
@@ -16,7 +16,9 @@ pub struct Runtime<'a> {
 }
 
 impl<'a> Runtime<'a> {
-    pub(super) fn new(mem: &'a Pmem, area: &'a Range<u64>, annexes: &'a Annexes) -> Runtime<'a> {
+    /// Of the mapping, this area and the annexes are to be reached.
+    #[inline]
+    pub fn new(mem: &'a Pmem, area: &'a Range<u64>, annexes: &'a Annexes) -> Runtime<'a> {
         Runtime { mem, area, annexes }
     }
 
@@ -38,7 +40,7 @@ impl<'a> Runtime<'a> {
     /// Makes a block an annex, or a node of annexes: its name in the first line, and nothing in the
     /// others.
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn begin_annex(&self, off: u64, name: u64) {
+    pub fn begin_annex(&self, off: u64, name: u64) {
         if !self.annexes.data.contains(&off) || !off.is_multiple_of(BLOCK_BYTES) {
             refuse(off);
         }

@@ -1,14 +1,14 @@
 //! The pending commits of a thread, which it completes before it stores in place. The locks that it
-//! took name their closing entries ([`crate::journal::pending`]); these must be durable first. The
+//! took name their closing entries (`pmfs::journal::pending`); these must be durable first. The
 //! thread flushes them with its next barrier, which mostly comes before such a store anyway.
 //!
 //! One word of the thread has the state: nothing, a line to be flushed, a flushed line that still
 //! needs a fence, or a committed redo record that is not closed
-//! ([`crate::journal::committed_redo`]). The words of such a record are flushed already. After the
+//! (`pmfs::journal::committed_redo`). The words of such a record are flushed already. After the
 //! next fence its last entry becomes the closing one, which a second fence makes durable. Only the
 //! holder of its lane may do that.
 
-use super::Pm;
+use crate::pm::Pm;
 use pmem::Pmem;
 use pmem::thread::{PENDING_CLOSED, PENDING_FLUSHED, with};
 use pmfs_format::journal::{KIND_COMMIT, KIND_SHIFT};
@@ -44,7 +44,7 @@ fn is_open(pending: u64) -> bool {
 /// Flushes the pending commit, for the fence that follows.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
-pub(super) fn flush(mem: &Pmem) {
+pub(crate) fn flush(mem: &Pmem) {
     let pending = with(|thread| thread.pending.get());
     if is_unflushed(pending) {
         if !planted!("bug-pending-unflushed") {
@@ -69,7 +69,8 @@ fn flush_own(mem: &Pmem) {
 }
 
 /// The ranges that this thread's last committed redo record stored: offsets and bytes.
-pub(crate) fn committed_redo_ranges() -> [(u64, u64); 2] {
+#[inline]
+pub fn committed_redo_ranges() -> [(u64, u64); 2] {
     with(|thread| {
         let [first, first_bytes, second, second_bytes] =
             std::array::from_fn(|at| thread.redo_ranges[2 + at].get());
@@ -81,7 +82,7 @@ pub(crate) fn committed_redo_ranges() -> [(u64, u64); 2] {
 /// entry is durable with the next fence.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
-pub(super) fn close(mem: &Pmem) {
+pub(crate) fn close(mem: &Pmem) {
     let pending = with(|thread| thread.pending.get());
     if is_open(pending) {
         close_open(mem, pending);
@@ -126,7 +127,7 @@ impl Pm {
     /// in place.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn defer(&self, off: u64) {
+    pub fn defer(&self, off: u64) {
         let pending = with(|thread| thread.pending.get());
         if is_open(pending) {
             // The word has room for one, and no flush completes a committed redo record.
@@ -146,14 +147,14 @@ impl Pm {
     /// As [`Pm::defer`], for the transaction that this call itself has just closed. A call mostly
     /// stores nothing after it, and at its end the locks name it.
     #[inline]
-    pub(crate) fn defer_own(&self, off: u64) {
+    pub fn defer_own(&self, off: u64) {
         with(|thread| thread.pending.set(off));
     }
 
     /// As [`Pm::defer`], for a committed redo record that is not closed and whose last entry is at
     /// `off`. Returns `false` if another commit is pending.
     #[inline]
-    pub(crate) fn defer_redo(&self, off: u64) -> bool {
+    pub fn defer_redo(&self, off: u64) -> bool {
         with(|thread| {
             let free = thread.pending.get() == 0;
             if free {
@@ -166,13 +167,13 @@ impl Pm {
     /// As [`Pm::defer_own`], for the committed redo record that this call itself has just written
     /// and applied.
     #[inline]
-    pub(crate) fn defer_own_redo(&self, off: u64) {
+    pub fn defer_own_redo(&self, off: u64) {
         with(|thread| thread.pending.set(off | OPEN | HELD));
     }
 
     /// The last entry of the committed redo record that is pending.
     #[inline]
-    pub(crate) fn pending_redo(&self) -> Option<u64> {
+    pub fn pending_redo(&self) -> Option<u64> {
         let pending = with(|thread| thread.pending.get());
         is_open(pending).then_some(pending & !BITS)
     }
@@ -180,18 +181,19 @@ impl Pm {
     /// Notes that this thread holds the lane of the pending committed redo record, and that the
     /// words of the record are flushed.
     #[inline]
-    pub(crate) fn hold_redo_lane(&self) {
+    pub fn hold_redo_lane(&self) {
         with(|thread| thread.pending.set(thread.pending.get() | HELD));
     }
 
     /// Sets the pending commit, for a while or again; returns the one before.
-    pub(crate) fn set_pending(&self, pending: u64) -> u64 {
+    #[inline]
+    pub fn set_pending(&self, pending: u64) -> u64 {
         with(|thread| thread.pending.replace(pending))
     }
 
     /// Drops the pending commit if `is_complete` answers true for its line.
     #[inline]
-    pub(crate) fn drop_if_complete(&self, is_complete: impl FnOnce(u64) -> bool) {
+    pub fn drop_if_complete(&self, is_complete: impl FnOnce(u64) -> bool) {
         let pending = with(|thread| thread.pending.get());
         if pending > BITS && is_complete(pending & !BITS) {
             with(|thread| thread.pending.set(0));
@@ -201,7 +203,7 @@ impl Pm {
     /// Forgets the pending commit when the locks are given back: nothing is stored in place without
     /// them. Returns whether it came from a lock and is not durable.
     #[inline]
-    pub(crate) fn leave_pending(&self) -> bool {
+    pub fn leave_pending(&self) -> bool {
         is_from_lock(with(|thread| thread.pending.replace(0)))
     }
 
@@ -209,7 +211,7 @@ impl Pm {
     /// it covers.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn drain_from_locks(&self) {
+    pub fn drain_from_locks(&self) {
         if is_from_lock(with(|thread| thread.pending.get())) {
             complete(&self.mem);
         }
@@ -219,7 +221,7 @@ impl Pm {
     /// came just before.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(super) fn drain(&self) {
+    pub(crate) fn drain(&self) {
         if with(|thread| thread.pending.get()) != 0 {
             complete(&self.mem);
         }
@@ -230,7 +232,7 @@ impl Pm {
     /// time.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(super) fn drain_for_pointer(&self) {
+    pub(crate) fn drain_for_pointer(&self) {
         if !matches!(with(|thread| thread.pending.get()), 0 | PENDING_CLOSED) {
             complete(&self.mem);
         }

@@ -31,7 +31,7 @@ impl Clock {
 
 /// Of CLOCK_MONOTONIC.
 #[inline(never)]
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -2,12 +2,12 @@
 //! transaction, writing the first bytes of a pool. Recovery holds every lock of what it restores;
 //! mkfs has the pool to itself.
 
-use super::{Pm, medium};
-use crate::error::Result;
+use crate::error::{Result, medium};
+use crate::pm::Pm;
 use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_SHIFT};
 
 /// The right to restore. Only recovery and mkfs make one.
-pub(crate) struct Restore<'a> {
+pub struct Restore<'a> {
     pm: &'a Pm,
 }
 

@@ -3,7 +3,7 @@
 /// A bug that can be compiled in.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
-    /// The Cargo feature, and what the source asks for.
+    /// What the source asks for.
     pub name: &'static str,
     /// The check that shows it.
     pub needs: Needs,

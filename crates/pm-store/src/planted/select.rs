@@ -18,12 +18,12 @@ pub fn select(name: Option<&str>) {
 
 /// The number of the bug that is there.
 #[inline]
-pub(crate) fn selected() -> usize {
+pub fn selected() -> usize {
     SELECTED.load(Ordering::Relaxed)
 }
 
 /// The number of a bug; at compile time, a name that is none is an error.
-pub(crate) const fn number_of(name: &str) -> usize {
+pub const fn number_of(name: &str) -> usize {
     let mut number = 0;
     while number < BUGS.len() {
         if same(BUGS[number].name.as_bytes(), name.as_bytes()) {

@@ -1,7 +1,7 @@
 //! Lazy words, which may be stored without a flush, once a note names the inodes that they belong
 //! to (docs/adr/0034-times.md).
 
-use super::Runtime;
+use crate::runtime::Runtime;
 
 /// The right to store a word of an inode without flushing it.
 #[derive(Clone, Copy)]
@@ -11,7 +11,7 @@ impl Runtime<'_> {
     /// Sets a bit of the word at `slot`: the inodes that it stands for may have words that are not
     /// flushed. Mostly it is set already.
     #[inline(always)]
-    pub(crate) fn note(&self, slot: u64, bit: u64) -> Noted {
+    pub fn note(&self, slot: u64, bit: u64) -> Noted {
         if planted!("bug-lazy-not-noted") {
             return Noted(());
         }

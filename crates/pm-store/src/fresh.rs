@@ -1,7 +1,6 @@
 //! Way 3: memory that nothing durable refers to yet.
 
-use super::medium;
-use crate::error::Result;
+use crate::error::{Result, medium};
 use pmem::Pmem;
 
 /// Holding a `Durable` tells that all writes of one [`FreshSet`] have passed a barrier.
@@ -10,7 +9,8 @@ pub struct Durable(());
 
 impl Durable {
     /// For a size that exposes nothing: shrinking, or growing over holes.
-    pub(crate) fn nothing_exposed() -> Durable {
+    #[inline]
+    pub fn nothing_exposed() -> Durable {
         Durable(())
     }
 }
@@ -21,7 +21,8 @@ pub struct FreshSet<'a> {
 }
 
 impl<'a> FreshSet<'a> {
-    pub(super) fn new(mem: &'a Pmem) -> FreshSet<'a> {
+    #[inline]
+    pub(crate) fn new(mem: &'a Pmem) -> FreshSet<'a> {
         FreshSet { mem }
     }
 
@@ -45,11 +46,11 @@ impl<'a> FreshSet<'a> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(self) -> Durable {
-        super::pending::flush(self.mem);
+        crate::pending::flush(self.mem);
         if !planted!("bug-published-before-durable") {
             self.mem.fence();
         }
-        super::pending::close(self.mem);
+        crate::pending::close(self.mem);
         Durable(())
     }
 
@@ -66,6 +67,7 @@ pub struct Fresh<'a> {
 }
 
 impl Fresh<'_> {
+    #[inline]
     fn within(&self, at: u64, len: u64) -> u64 {
         assert!(
             at.checked_add(len).is_some_and(|end| end <= self.len),
@@ -137,7 +139,7 @@ impl Fresh<'_> {
     /// Words through the caches, not flushed yet; answers where they are.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn cached(&self, at: u64, words: &[u64]) -> u64 {
+    pub fn cached(&self, at: u64, words: &[u64]) -> u64 {
         let off = self.within(at, words.len() as u64 * 8);
         let _window = self.mem.window();
         self.mem.write(off, words);

@@ -1,0 +1,189 @@
+//! Stores in place, and the barrier: ways 1 and 4, and the begin of way 3.
+
+use crate::error::{Result, medium};
+use crate::fresh::{Durable, FreshSet};
+use crate::lazy::Noted;
+use crate::pending;
+use crate::pm::Pm;
+
+impl Pm {
+    /// Flushes this thread's pending commit, for the fence that follows.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn flush_pending(&self) {
+        pending::flush(&self.mem);
+    }
+
+    /// Way 3: starts a set of writes to memory that nothing durable refers to.
+    #[inline]
+    #[must_use]
+    pub fn fresh(&self) -> FreshSet<'_> {
+        FreshSet::new(&self.mem)
+    }
+
+    /// Way 1: one aligned 8-byte store, durable on return. `durable` shows that its target is
+    /// durable.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish(&self, slot: u64, word: u64, durable: Durable) {
+        self.publish_early(slot, word, &durable);
+        if !planted!("bug-publish-unfenced") {
+            self.mem.fence();
+        }
+    }
+
+    /// As [`Pm::publish`], but durable only with the caller's next barrier.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_early(&self, slot: u64, word: u64, _durable: &Durable) {
+        if self.mem.failed().is_some() {
+            // The data that the word would expose may be lost.
+            return;
+        }
+        self.drain_for_pointer();
+        let _window = self.mem.window();
+        self.mem.store(slot, word);
+        if !planted!("bug-publish-unflushed") {
+            self.mem.flush(slot, 8);
+        }
+    }
+
+    /// Way 1: a pointer that no size exposes yet, to data that is undefined until one does. Durable
+    /// with the next barrier.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_hidden(&self, slot: u64, word: u64) {
+        self.drain_for_pointer();
+        let _window = self.mem.window();
+        self.mem.store(slot, word);
+        if !planted!("bug-hidden-pointer-unflushed") {
+            self.mem.flush(slot, 8);
+        }
+    }
+
+    /// As [`Pm::publish_hidden`], of pointers that stand in a row from `slot` on: each line is
+    /// flushed once.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_hidden_run(&self, slot: u64, words: impl ExactSizeIterator<Item = u64>) {
+        self.drain_for_pointer();
+        let bytes = words.len() as u64 * 8;
+        let _window = self.mem.window();
+        for (off, word) in (slot..).step_by(8).zip(words) {
+            self.mem.store(off, word);
+        }
+        if !planted!("bug-hidden-pointer-unflushed") {
+            self.mem.flush(slot, bytes);
+        }
+    }
+
+    /// Way 1: bytes inside one aligned word, as one store, durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] where the word can't be read; it is as it was then.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_bytes(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        let slot = off & !7;
+        let at = (off - slot) as usize;
+        assert!(at + bytes.len() <= 8, "bytes of one word");
+        let mut word = [0; 8];
+        self.copy_out(slot, &mut word)?;
+        word[at..at + bytes.len()].copy_from_slice(bytes);
+        self.drain();
+        let window = self.mem.window();
+        self.mem.store(slot, u64::from_le_bytes(word));
+        if !planted!("bug-word-unflushed") {
+            self.mem.flush(slot, 8);
+        }
+        drop(window);
+        self.mem.fence();
+        Ok(())
+    }
+
+    /// Way 1: one aligned 16-byte store, durable on return.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn publish_pair(&self, slot: u64, pair: [u64; 2], _durable: Durable) {
+        if self.mem.failed().is_some() {
+            return;
+        }
+        self.drain_for_pointer();
+        let window = self.mem.window();
+        let early = planted!("bug-size-flushed-first");
+        if early {
+            self.mem.flush(slot, 16);
+        }
+        if planted!("bug-size-torn") {
+            self.mem.write(slot, &pair);
+        } else {
+            self.mem.store_pair(slot, pair);
+        }
+        if !early && !planted!("bug-size-unflushed") {
+            self.mem.flush(slot, 16);
+        }
+        drop(window);
+        if !planted!("bug-size-unfenced") {
+            self.mem.fence();
+        }
+    }
+
+    /// Way 4: a 16-byte store that may be lost or come early, for the times of an overwrite
+    /// (docs/adr/0034-times.md). It is not flushed.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn lazy_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {
+        self.drain_for_pointer();
+        let _window = self.mem.window();
+        self.mem.store_pair(slot, pair);
+    }
+
+    /// Way 4: one word that may be lost or come early: atime, the count of blocks. No commit
+    /// checksum covers these, so no pending commit has to be completed first.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn lazy_word(&self, _noted: Noted, slot: u64, word: u64) {
+        let _window = self.mem.window();
+        self.mem.store(slot, word);
+    }
+
+    /// Way 4: file data in place, which may tear: `ordered` mode, and bytes that no size exposes.
+    /// Durable with the next barrier.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] where the medium fails.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn lazy_write(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        self.drain();
+        let _window = self.mem.window();
+        self.mem.fence_stores();
+        self.mem
+            .write_nt(off, bytes)
+            .map_err(|fault| medium(&self.mem, fault))
+    }
+
+    /// Way 4: as [`Pm::lazy_write`], zeros.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn lazy_zero(&self, off: u64, len: u64) {
+        self.drain();
+        let _window = self.mem.window();
+        self.mem.fence_stores();
+        self.mem.zero_nt(off, len);
+    }
+
+    /// Way 4: flushes the stores that programs have made by themselves in a pinned file's blocks;
+    /// durable with the next barrier.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn flush_mapped(&self, off: u64, len: u64) {
+        self.mem.flush(off, len);
+    }
+
+    /// The paper's `pm_wbarrier`: all this thread has flushed or stored non-temporally is durable.
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn barrier(&self) {
+        pending::flush(&self.mem);
+        self.mem.fence();
+        pending::close(&self.mem);
+    }
+}

@@ -47,16 +47,16 @@ use passed::{PASSED, PROMOTED};
 const PASS: u8 = 0;
 /// Only if the first argument is a descriptor of ours.
 pub(crate) const BY_DESCRIPTOR: u8 = 1;
-/// To be looked at.
+/// To be checked.
 pub(crate) const PEEK: u8 = 2;
-/// To be looked at, and ends what is parked: numbers may be freed or taken, or there
-/// are some that nobody looks at here.
+/// To be checked, and ends parked numbers: the call may free or take numbers, or use some that are
+/// not checked here.
 pub(crate) const PEEK_AND_FLUSH_PARKED: u8 = 3;
-/// As [`BY_DESCRIPTOR`]; of others it ends what is parked.
+/// As [`BY_DESCRIPTOR`]; for other descriptors it ends parked numbers.
 const BY_DESCRIPTOR_OR_FLUSH_PARKED: u8 = 4;
-/// Concerns us only by ending what is parked.
+/// Concerns us only because it ends parked numbers.
 pub(crate) const FLUSH_PARKED: u8 = 5;
-/// Never, but for the program's memory that the kernel is given (`maps/lazy.rs`).
+/// Passed on, once holes in the memory that the kernel is given have memory (`maps/lazy.rs`).
 pub(crate) const MEMORY: u8 = 6;
 
 /// The class of each number. What is in no list is refused to descriptors of ours, and

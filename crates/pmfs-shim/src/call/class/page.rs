@@ -1,25 +1,29 @@
-//! docs/CALLS.md, which lists every system call: written by the lists here, and compared with them.
+//! docs/CALLS.md, which lists every system call: generated from the lists here, and compared with them.
 
 use super::*;
 
 const HEAD: &str = "# Every system call, below `pmfs run`
 
-Written by the lists that the library works by (`crates/pmfs-shim/src/call/class.rs`): `PMFS_WRITE_PAGE=1 cargo test -p pmfs-shim page`.
-[SEMANTICS](SEMANTICS.md#below-pmfs-run) says how what is served is served.
+Generated from the library's lists (`crates/pmfs-shim/src/call/class.rs`) by
+`PMFS_WRITE_PAGE=1 cargo test -p pmfs-shim page`. [SEMANTICS](SEMANTICS.md#below-pmfs-run) describes how served calls
+behave.
 
-- *served*: the library does it, if it is about the pool: its paths, its descriptors, its mappings. All else is the kernel's.
-- *passed*: the kernel does it, for the reason that stands there.
-- *promoted*: the kernel does it, on a descriptor of the mount in place of one of the pool's; without a mount it is ENOSYS (EOPNOTSUPP of file handles and
-  `file_getattr`, `file_setattr`).
-- Any other number, so a call that is newer than this page: ENOSYS if its first argument is a descriptor of the pool, else the kernel's.
+- *served*: the library handles the call if it concerns the pool: its paths, descriptors or mappings. Otherwise the kernel
+  handles it.
+- *passed*: the kernel handles the call, for the reason given.
+- *promoted*: the kernel handles the call, on a descriptor of the mount in place of one of the pool's. Without a mount the
+  call fails with ENOSYS (EOPNOTSUPP for file handles, `file_getattr` and `file_setattr`).
+- *refused*: the call fails with the error given.
+- Any other number, such as a call newer than this page, fails with ENOSYS if its first argument is a descriptor of the
+  pool. Otherwise the kernel handles it.
 
-| number | call | what becomes of it |
+| number | call | treatment |
 |---|---|---|
 ";
 
 /// Served calls that are always refused.
 const REFUSED: &[(i64, &str)] = &[
-    (libc::SYS_getdents, "ENOSYS of a directory of the pool"),
+    (libc::SYS_getdents, "ENOSYS for a directory of the pool"),
     (libc::SYS_io_uring_setup, "ENOSYS"),
 ];
 
@@ -34,11 +38,7 @@ fn all() -> Vec<(i64, &'static str, String)> {
     }
     let plain = [WITHOUT_DESCRIPTORS, WITH_MEMORY];
     for (number, name) in plain.into_iter().flatten() {
-        all.push((
-            *number,
-            *name,
-            "passed: has nothing to do with files".to_owned(),
-        ));
+        all.push((*number, *name, "passed: does not concern files".to_owned()));
     }
     for passed in PASSED {
         for (number, name) in passed.calls {

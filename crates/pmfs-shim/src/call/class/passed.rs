@@ -1,7 +1,6 @@
-//! Calls that the library leaves to the kernel, and why that may be: each is in one
-//! list here, or in one of `class.rs` if it is served. What is in none is refused if
-//! its first argument is a descriptor of the pool (ENOSYS): a call that nobody has
-//! thought of must not succeed on a placeholder.
+//! Calls that the library leaves to the kernel, with the reasons: each is in one list here, or in
+//! one of `class.rs` if it is served. A call that is in none is refused if its first argument is a
+//! descriptor of the pool (ENOSYS): an unknown call must not succeed on a placeholder.
 
 use super::{Calls, numbers};
 
@@ -15,11 +14,11 @@ pub(super) struct Passed {
 pub(super) const PASSED: &[Passed] = &[
     Passed {
         calls: NOTHING_OF_FILES,
-        why: "has nothing to do with files",
+        why: "does not concern files",
     },
     Passed {
         calls: OF_MEMORY,
-        why: "is about memory; what it names in a mapping of a file the kernel has there too",
+        why: "acts on memory; the kernel has the mappings of the pool's files at the same addresses",
     },
     Passed {
         calls: MAKES_OTHERS,
@@ -27,7 +26,7 @@ pub(super) const PASSED: &[Passed] = &[
     },
     Passed {
         calls: OF_OTHERS,
-        why: "is for descriptors of another kind: the kernel refuses a file, and so a placeholder",
+        why: "takes descriptors of another kind: the kernel refuses a file, and so a placeholder",
     },
     Passed {
         calls: READY,
@@ -35,15 +34,15 @@ pub(super) const PASSED: &[Passed] = &[
     },
     Passed {
         calls: BY_NAME,
-        why: "names are the kernel's: the mount answers; without one, what the kernel has there",
+        why: "acts on names, which the kernel resolves: the mount answers, or, without one, the file system below it",
     },
     Passed {
         calls: OF_ANOTHER_PROCESS,
-        why: "takes a descriptor of another process, of which nothing is known here: a placeholder, which holds nothing",
+        why: "takes a descriptor of another process, which the library does not know: the caller gets an empty placeholder",
     },
     Passed {
         calls: GONE,
-        why: "the kernel does not have it any more",
+        why: "no longer exists in the kernel",
     },
 ];
 

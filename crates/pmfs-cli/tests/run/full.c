@@ -1,6 +1,8 @@
 /* Every descriptor that the limit allows is taken: what needs none of its own goes on. */
 #include "check.h"
+#include <linux/aio_abi.h>
 #include <spawn.h>
+#include <stdint.h>
 
 extern char **environ;
 static char got[4096];
@@ -152,7 +154,19 @@ static void called(void) {
     NEED(at >= 0);
     char path[64], here[PATH_MAX];
     snprintf(path, sizeof path, "/proc/self/fd/%d", from);
-    NEED(getcwd(here, sizeof here));
+    /* A way in from outside, and one that stays there. */
+    char way[2][PATH_MAX];
+    for (int which = 0; which < 2; which++) {
+        snprintf(way[which], sizeof way[which], "%.*s/%s", (int)(strrchr(dir, '/') - dir), dir, which ? "off" : "way");
+        unlink(way[which]);
+        NEED(symlink(which ? "/etc" : dir, way[which]) == 0);
+        strcat(way[which], which ? "/passwd" : "/from");
+    }
+    aio_context_t context = 0;
+    struct iocb request = {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = from, .aio_buf = (uintptr_t)got, .aio_nbytes = 4};
+    struct iocb *requests[] = {&request};
+    struct io_event event;
+    NEED(getcwd(here, sizeof here) && syscall(SYS_io_setup, 4, &context) == 0);
     fill(in("many"));
     CHECK(stat(in("from"), &stat_of) == 0 && stat_of.st_size == 10 && lstat(in("link"), &stat_of) == 0);
     CHECK(access(in("from"), R_OK | W_OK) == 0 && readlink(in("link"), got, 20) == 4);
@@ -171,6 +185,7 @@ static void called(void) {
     CHECK(stat("/etc/passwd", &stat_of) == 0 && access("/etc/passwd", R_OK) == 0);
     FAILS(ENOENT, stat("/etc/is-not-there", &stat_of));
     CHECK(stat(in("../mnt"), &stat_of) == stat(in("../plain/../mnt"), &stat_of));
+    CHECK(stat(way[0], &stat_of) == 0 && stat_of.st_size == 10 && stat(way[1], &stat_of) == 0);
     CHECK(stat("/proc/self/fd", &stat_of) == 0 && stat("/dev/stdin", &stat_of) == 0);
     /* To and fro. */
     CHECK(chdir(in("dir")) == 0 && stat("../from", &stat_of) == 0 && chdir("..") == 0 && stat("from", &stat_of) == 0);
@@ -187,7 +202,25 @@ static void called(void) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
     CHECK(fcntl(from, F_SETLK, &lock) == 0);
     CHECK(lseek(at, 0, SEEK_SET) == 0 && syscall(SYS_getdents64, at, got, sizeof got) > 0);
+    CHECK(syscall(SYS_io_submit, context, 1, requests) == 1 && !memcmp(got, "0123", 4));
+    CHECK(syscall(SYS_io_getevents, context, 0, 1, &event, NULL) == 1 && event.res == 4);
     CHECK(mlockall(MCL_CURRENT | MCL_ONFAULT) == 0 && munlockall() == 0);
+    FAILS(EMFILE, open(in("many"), O_RDONLY));
+}
+
+/* A program that the library is not loaded into has the mount's in place of ours. */
+static void strange(const char *stranger) {
+    int kept = file_with("kept", "0123456789");
+    fill(in("many"));
+    for (int round = 0; round < 2; round++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            NEED(lseek(kept, 2, SEEK_SET) == 2 && dup2(kept, 0) == 0 && dup2(kept, 7) == 7);
+            execl(stranger, stranger, "take", "3", NULL);
+            _exit(99);
+        }
+        CHECK(child_ends_with(pid, 0) && lseek(kept, 0, SEEK_CUR) == 5);
+    }
     FAILS(EMFILE, open(in("many"), O_RDONLY));
 }
 
@@ -212,8 +245,8 @@ static void made(void) {
 int main(int count, char **arguments) {
     if (count == 1)
         return 5;
-    NEED(count == 3);
-    dir = arguments[2];
+    NEED(count >= 3);
+    dir = arguments[count - 1];
     const char *what = arguments[1];
     umask(022);
     if (!strcmp(what, "low"))
@@ -234,6 +267,8 @@ int main(int count, char **arguments) {
         executed();
     else if (!strcmp(what, "calls"))
         called();
+    else if (!strcmp(what, "strange"))
+        strange(arguments[2]);
     else if (!strcmp(what, "made"))
         made();
     else

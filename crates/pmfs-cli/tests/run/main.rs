@@ -173,6 +173,17 @@ fn more_processes_than_there_is_room_for() {
     apart("apart.c", "crowd", &["nothing serves this process"]);
 }
 
+/// A process whose descriptors are all taken leaves the pool as any other does.
+#[test]
+fn all_taken_at_the_end() {
+    let run = Run::unmounted();
+    let program = run.build("full.c", &[]);
+    let said = run.apart(&program, &["made"]);
+    assert_eq!(said.code, Some(0), "{}\n{}", said.text, run.log());
+    let state = run.state();
+    assert!(state.contains("\"state\":\"clean\""), "{state}");
+}
+
 /// How a program can be that the library is not loaded into; and one that it is loaded
 /// into, behind another.
 macro_rules! strangers {
@@ -189,6 +200,7 @@ strangers! {
     files_of_a_static_program: "static" "strangers.c" "files";
     a_static_program_in_the_pool: "static" "strangers.c" "pool";
     a_static_program_of_another_user: "static" "strangers.c" "users";
+    all_taken_and_a_static_program: "static" "full.c" "strange";
     streams_of_a_musl_program: "musl" "strangers.c" "streams";
     files_of_a_musl_program: "musl" "strangers.c" "files";
     streams_of_a_sanitized_program: "asan" "strangers.c" "streams";

@@ -253,6 +253,12 @@ impl Run {
         String::from_utf8_lossy(&got.stdout).into_owned()
     }
 
+    /// What `pmfs info --json` says of the pool.
+    pub fn state(&self) -> String {
+        let said = self.bench.run(&["info", "--json", "pool"]);
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    }
+
     pub fn pool(&self) -> PathBuf {
         self.bench.path("pool")
     }

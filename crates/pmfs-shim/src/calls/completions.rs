@@ -126,11 +126,15 @@ fn place_of(object: u64) -> Option<u32> {
 /// The completion of a request of the program's at `at`, which was done and has moved
 /// so many bytes.
 pub(super) fn add(context: u64, at: u64, asked: &Request, moved: u64) -> Answer {
+    kept::NULL.with(null, |null| add_to(null, context, at, asked, moved))
+}
+
+fn add_to(null: i32, context: u64, at: u64, asked: &Request, moved: u64) -> Answer {
     let request = Request {
         key: 0,
         rw_flags: 0,
         operation: WRITE,
-        file: null()? as u32,
+        file: null as u32,
         bytes: moved,
         offset: 0,
         ..*asked
@@ -156,11 +160,9 @@ pub(super) fn pass(context: u64, at: u64) -> Answer {
 
 /// Takes every byte.
 fn null() -> Result<i32, i32> {
-    kept::NULL.get(|| {
-        let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as u64;
-        let args = [libc::AT_FDCWD as u64, PATH, flags, 0, 0, 0];
-        descriptors::number(kernel::with_path(libc::SYS_openat, args, b"/dev/null\0"))
-    })
+    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as u64;
+    let args = [libc::AT_FDCWD as u64, PATH, flags, 0, 0, 0];
+    descriptors::number(kernel::with_path(libc::SYS_openat, args, b"/dev/null\0"))
 }
 
 /// io_getevents(2), io_pgetevents(2): context, least, most, events, time, and of the

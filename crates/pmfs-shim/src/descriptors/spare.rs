@@ -1,9 +1,9 @@
 //! Numbers of descriptors that are kept for calls which need none on Linux, and need one here.
 //!
 //! A program may take every number that its limit allows, and then fork, become another program or
-//! map a file. So duplicates of a descriptor of the pool's are kept at the top of the limit from
-//! the attachment on. Who finds no number free gives them up, and takes them again when what it
-//! needed is closed.
+//! map a file. So two duplicates of a descriptor of the pool are kept at the top of the limit, from
+//! the attachment on. A call that finds no number free gives them up ([`retry`]), and takes them
+//! again when what it opened is closed ([`lend`]).
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
@@ -14,19 +14,20 @@ use crate::descriptors::table::{self, OWN, choose_floor};
 use crate::own::kernel;
 use crate::thread::guest;
 
-/// As many as one call needs at once: a program's copy, and the locks of who follows.
+/// The most that one call needs at once: a copy of a program, and the locks of its place.
 const COUNT: usize = 2;
-/// Of a smaller limit none is taken from the program.
+/// The smallest limit of which some are taken from the program.
 const LIMIT_MIN: i32 = 32;
 const NONE: i32 = -1;
 
+/// The spares' numbers.
 static NUMBERS: [AtomicI32; COUNT] = [const { AtomicI32::new(NONE) }; COUNT];
-/// Some were given up, and are not there again.
+/// Says that some were given up, and are not there again.
 static MISSING: AtomicBool = AtomicBool::new(false);
 /// Device and inode of the pool's file, by which a number is known to be a spare still.
 static POOL: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Until this is dropped the spares may be given up.
+/// The time in which the spares may be given up: they are taken again when it is dropped.
 #[must_use]
 pub(crate) struct Lent;
 
@@ -36,12 +37,12 @@ impl Drop for Lent {
     }
 }
 
-/// What is opened by [`retry`] from here on is closed before the answer is dropped.
+/// Begins the time in which [`retry`] may open: all of it is closed before the answer is dropped.
 pub(crate) fn lend() -> Lent {
     Lent
 }
 
-/// Tries once more without the spares, where no number was free. The caller has [`lend`].
+/// Tries once more without the spares, where no number was free. The caller has called [`lend`].
 ///
 /// # Errors
 /// Those of the call.
@@ -52,7 +53,7 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i3
     }
 }
 
-/// As [`retry`], of a call that closes what it opens.
+/// Does the same for a call that closes what it opens.
 ///
 /// # Errors
 /// Those of the call.
@@ -61,20 +62,20 @@ pub(crate) fn within<T>(call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> 
     retry(call)
 }
 
-/// A small file of the kernel's; empty: it can't be had.
+/// Reads a small file of the kernel's; empty: it can't be had.
 pub(crate) fn text_of(path: &str) -> String {
     let read = || std::fs::read_to_string(path).map_err(|why| why.raw_os_error().unwrap_or(0));
     within(read).unwrap_or_default()
 }
 
-/// Whether a number is one of them.
+/// Returns whether a number is one of them.
 pub(crate) fn has(number: u32) -> bool {
     NUMBERS
         .iter()
         .any(|spare| spare.load(Ordering::Relaxed) == number as i32)
 }
 
-/// The pool has just been attached.
+/// Takes them, right after the pool was attached.
 pub(crate) fn begin() {
     if let Some(fs) = pool::attached()
         && let Some(source) = fs.asks_by()
@@ -87,7 +88,7 @@ pub(crate) fn begin() {
 }
 
 /// Takes those again that were given up, as far as numbers are free.
-pub(crate) fn take_again() {
+fn take_again() {
     // A guest's table is its own, and these words are the parent's.
     if !MISSING.load(Ordering::Relaxed) || guest::has_own_table() {
         return;
@@ -98,7 +99,7 @@ pub(crate) fn take_again() {
     }
 }
 
-/// The program has another limit of descriptors: they are to be below it.
+/// Moves them below another limit of descriptors, which the program has set.
 pub(crate) fn renew() {
     if guest::has_own_table() || pool::attached().is_none() {
         return;
@@ -112,8 +113,9 @@ pub(crate) fn renew() {
     take_again();
 }
 
-/// In a child of a guest, whose table was not the one that these words are about.
-pub(crate) fn settle() {
+/// Looks which are there, in a child of a guest, whose table was not the one that these words are
+/// about.
+pub(crate) fn find_again() {
     for spare in &NUMBERS {
         if !is_the_pools(spare.load(Ordering::Relaxed)) {
             spare.store(NONE, Ordering::Relaxed);
@@ -123,7 +125,15 @@ pub(crate) fn settle() {
     take_again();
 }
 
-/// `floor`: of this library's own numbers, among which these are.
+/// Gives them up for good: this process attaches nothing any more, and may have no call for it.
+pub(crate) fn end() {
+    for spare in &NUMBERS {
+        close(spare);
+    }
+    MISSING.store(false, Ordering::Relaxed);
+}
+
+/// Takes those that are missing. `floor`: of this library's own numbers, among which these are.
 fn take(source: i32, floor: i32) {
     let end = floor.saturating_add(OWN as i32);
     let mut all = true;
@@ -147,13 +157,13 @@ fn take(source: i32, floor: i32) {
     MISSING.store(!all, Ordering::Relaxed);
 }
 
-/// `false`: there is none.
+/// Returns whether there was one.
 #[cold]
 fn give_up() -> bool {
     let mut any = false;
     for spare in &NUMBERS {
         any |= if guest::has_own_table() {
-            // The parent has its own still. A guest does not live long enough to need them twice.
+            // The parent has its own still. In the guest's table these numbers stay free.
             close_number(spare.load(Ordering::Relaxed))
         } else {
             close(spare)
@@ -171,7 +181,8 @@ fn close_number(number: i32) -> bool {
     is_the_pools(number) && kernel::plain(libc::SYS_close, &[number as u64]) == 0
 }
 
-/// A program that closes past this library may have something else there.
+/// Returns whether a spare is there: a program that closes past this library may have another file
+/// at that number.
 fn is_the_pools(number: i32) -> bool {
     let pool = [0, 1].map(|at| POOL[at].load(Ordering::Relaxed));
     number >= 0

@@ -282,14 +282,14 @@ fn inherited() -> Vec<(i32, Descriptor)> {
     all
 }
 
-/// How the next program gets the text about what it inherits.
+/// The way in which the next program gets the text about what it inherits.
 enum Handed {
     File(i32),
     /// In its environment: no number was left for a file.
     Text(Vec<u8>),
 }
 
-/// Bytes of an entry of an environment, at most (MAX_ARG_STRLEN), without the name of this one.
+/// The most bytes of an entry of an environment (MAX_ARG_STRLEN), without the name of this one.
 const TEXT_MAX: usize = (128 << 10) - 64;
 
 /// Writes down for the next program what it inherits.

@@ -16,6 +16,7 @@ use crate::maps;
 use crate::names;
 use crate::names::cwd;
 use crate::own::kernel;
+use crate::own::log;
 use crate::own::mountless::{self, Refused};
 use crate::own::stats;
 use crate::own::words::{self, word};
@@ -146,7 +147,9 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
                 return Verdict::done(Err(libc::EAGAIN));
             }
         },
-        Some(fs) if !descriptors::none() || cwd::is_kept() => prepare(fs).ok(),
+        Some(fs) if !descriptors::none() || cwd::is_kept() => prepare(fs)
+            .inspect_err(|errno| log::line(format_args!("fork: no place for the child ({errno})")))
+            .ok(),
         _ => None,
     };
     let mut own = OwnStack::of(call);
@@ -245,6 +248,6 @@ fn in_child(prepared: Option<pmfs::ForFork>, room: &mut Inner) {
         }
     }
     if was_guest {
-        spare::settle();
+        spare::find_again();
     }
 }

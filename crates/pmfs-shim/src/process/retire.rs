@@ -117,9 +117,8 @@ pub(crate) fn retire(room: &Inner) {
         }
         return;
     }
-    let lent = spare::lend();
     promote::all(&descriptors::all());
-    drop(lent);
+    spare::end();
     names::leave_to_kernel();
     RETIRED.store(true, Ordering::Relaxed);
     log::line(format_args!("the mount serves this process from now on"));

@@ -26,7 +26,14 @@ pub(crate) fn change(call: &Call) -> Verdict {
     let answer = unsafe { kernel::call(call.rax as i64, call.args) };
     let known = if guest::own().is_some() { ASK } else { UNKNOWN };
     FILE_BYTES.store(known, Ordering::Relaxed);
-    spare::renew();
+    let [first, second, third, ..] = call.args;
+    let (resource, new) = match call.rax as i64 {
+        libc::SYS_setrlimit => (first, second),
+        _ => (second, third),
+    };
+    if answer == 0 && new != 0 && resource as u32 == libc::RLIMIT_NOFILE {
+        spare::renew();
+    }
     crate::call::kernel_answer(answer).into()
 }
 

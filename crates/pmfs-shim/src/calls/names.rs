@@ -104,7 +104,7 @@ pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> 
     })
 }
 
-/// What is to lose a name, and the directory that has that.
+/// Returns what is to lose a name, and the directory that has the name.
 fn victim<'a>(fs: &Fs, place: &Place<'a>) -> Result<(Attr, &'a Attr), i32> {
     let attr = place.found()?;
     let dir = allow_change(fs, place.dir)?;

@@ -312,7 +312,7 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
     opened
 }
 
-/// The number that is to be opened. It comes first: without one nothing is made, or cut.
+/// Takes the number that the file is to be open at, first: without one nothing is made or emptied.
 ///
 /// # Errors
 /// EMFILE.
@@ -320,7 +320,7 @@ fn number(flags: i32) -> Result<i32, i32> {
     descriptors::placeholder(0, flags & O_CLOEXEC == 0)
 }
 
-/// It stands for nothing.
+/// Gives a number back that stands for nothing.
 fn give_back(number: i32, flags: i32) {
     parked::close(number as u64, Some(flags & O_CLOEXEC == 0));
 }
@@ -330,7 +330,7 @@ fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
     finish_as(fs, attr, flags, 0, number(flags)?)
 }
 
-/// As [`finish`], of that number, with more to be known of the open file.
+/// Does the same at that number, with more to be known of the open file.
 fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64, number: i32) -> Answer {
     let opened = open_found(fs, attr, flags, more);
     match opened {
@@ -357,7 +357,7 @@ fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64, number: i32) -
     }
 }
 
-/// The open file, emptied if it is to be.
+/// Opens the file, and empties it if it is to be.
 fn open_found(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Result<FileId, i32> {
     let kept = (flags & KEPT | LARGE) as u32;
     let file = fs.open_found(attr, u64::from(kept) | more).map_err(errno)?;

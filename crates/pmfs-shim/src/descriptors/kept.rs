@@ -30,7 +30,7 @@ impl Kept {
         (known >= 0).then_some(known)
     }
 
-    /// What it is for, done with it; where no number is left, with one that is made for that alone.
+    /// Uses it; where no number is left, it is made for this use alone.
     ///
     /// # Errors
     /// Those of both; EMFILE.

@@ -16,7 +16,7 @@ pub(super) const OWN: u64 = 16;
 /// long as the highest number in it: 160 KiB for a limit of 20,000, which took most of attaching.
 const OWN_END: u64 = 1024;
 
-/// Numbers that [`has_open`] looks at: a microsecond's worth.
+/// The numbers that [`has_open`] looks at: a microsecond's worth.
 const LOOKED_AT: u32 = 1024;
 
 /// A bit for each number that the entry must not let pass.
@@ -83,7 +83,7 @@ pub(crate) fn inode_at(number: u64) -> Option<Descriptor> {
     get(number).filter(|descriptor| !descriptor.is_list())
 }
 
-/// Whether this process has that inode open, by one of its first numbers.
+/// Returns whether this process has that inode open, by one of its first numbers.
 pub(crate) fn has_open(ino: Ino) -> bool {
     let is_it = |number: usize| {
         likely_inode(number as u64) == Some(ino)

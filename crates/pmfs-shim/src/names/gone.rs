@@ -1,9 +1,9 @@
-//! The last names of files that are open here and have none any more, for who reads the link of a
-//! descriptor: the kernel says `NAME (deleted)` of them.
+//! The last names of open files that have none any more: a descriptor's link below /proc says
+//! `NAME (deleted)` of them, as the kernel has it.
 //!
-//! A name is noted by the call that takes it away, if that is this process's and the file is open
-//! in it. Nobody knows those that others have taken away, nor those from before exec: such a file
-//! is told by its number.
+//! A call of this process that takes a name away notes it, if the file is open here. Names that
+//! other processes took away are not known, nor those from before exec: such a file is told by its
+//! number.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,10 +13,10 @@ use crate::descriptors;
 use crate::descriptors::promote;
 use crate::names::is_dir;
 
-/// Names that are remembered: those of closed files go first, then the oldest.
+/// The most names that are remembered: those of closed files go first, then the oldest.
 const COUNT: usize = 64;
 
-/// An inode, and the generation that tells it from a later one of that number.
+/// The number of an inode, and the generation that tells it from a later one of that number.
 type Who = (Ino, u32);
 
 fn who(attr: &Attr) -> Who {
@@ -33,7 +33,7 @@ struct Gone {
 
 static NAMES: Mutex<Vec<Gone>> = Mutex::new(Vec::new());
 
-/// A name was taken away; the attributes are of before.
+/// Notes a name that was taken away; the attributes are of before.
 pub(crate) fn note(dir: &Attr, name: &[u8], attr: &Attr) {
     let was_last = is_dir(attr) || attr.links == 1;
     if !was_last {
@@ -53,7 +53,7 @@ pub(crate) fn note(dir: &Attr, name: &[u8], attr: &Attr) {
     }
 }
 
-/// A file was opened that never had a name.
+/// Notes a file that is open and never had a name.
 pub(crate) fn note_unnamed(dir: &Attr, attr: &Attr) {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     put(&mut names, dir, format!("#{}", attr.ino).into(), attr);
@@ -74,7 +74,7 @@ fn put(names: &mut Vec<Gone>, dir: &Attr, name: Vec<u8>, attr: &Attr) {
     });
 }
 
-/// The path that a file had at last; `None`: it is not known, or its directory is gone.
+/// Returns the path that a file had at last; `None`: it is not known, or its directory is gone.
 pub(crate) fn path(fs: &Fs, attr: &Attr) -> Option<Vec<u8>> {
     let (dir, name) = {
         let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

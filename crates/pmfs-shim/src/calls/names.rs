@@ -16,6 +16,7 @@ use crate::calls::{at_path, done, peek_at_path};
 use crate::descriptors;
 use crate::descriptors::pool::fs;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::names::cwd;
 use crate::names::exe;
 use crate::names::gone;
@@ -36,7 +37,7 @@ pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
         credentials::with(|me| (me.uid, me.gid, privileges::bits_of_new(bits, dir, me)));
     NewNode {
         mode: bits & 0o7777,
-        umask: umask::get(),
+        umask: umask::get(spare::text_of),
         uid,
         gid,
     }

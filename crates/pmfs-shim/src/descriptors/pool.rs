@@ -89,7 +89,9 @@ fn attach() -> Option<&'static Fs> {
 pub(crate) fn put(fs: Fs) -> &'static Fs {
     let fs: &'static Fs = Box::leak(Box::new(fs));
     FS.store(std::ptr::from_ref(fs).cast_mut(), Ordering::Release);
-    spare::begin();
+    if let Some(source) = fs.asks_by() {
+        spare::begin(source, fs.mapping().identity());
+    }
     fs
 }
 

@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use libc::EMFILE;
+use pmem::Identity;
 
-use crate::descriptors::pool;
 use crate::descriptors::table::{self, OWN, choose_floor};
 use crate::own::kernel;
 use crate::thread::guest;
@@ -22,6 +22,8 @@ const NONE: i32 = -1;
 
 /// The spares' numbers.
 static NUMBERS: [AtomicI32; COUNT] = [const { AtomicI32::new(NONE) }; COUNT];
+/// The descriptor that they are duplicates of.
+static SOURCE: AtomicI32 = AtomicI32::new(NONE);
 /// Says that some were given up, and are not there again.
 static MISSING: AtomicBool = AtomicBool::new(false);
 /// Device and inode of the pool's file, by which a number is known to be a spare still.
@@ -75,16 +77,12 @@ pub(crate) fn has(number: u32) -> bool {
         .any(|spare| spare.load(Ordering::Relaxed) == number as i32)
 }
 
-/// Takes them, right after the pool was attached.
-pub(crate) fn begin() {
-    if let Some(fs) = pool::attached()
-        && let Some(source) = fs.asks_by()
-    {
-        let identity = fs.mapping().identity();
-        POOL[0].store(identity.dev, Ordering::Relaxed);
-        POOL[1].store(identity.ino, Ordering::Relaxed);
-        take(source, table::floor());
-    }
+/// Takes them, right after the pool was attached. `source`: a descriptor of the pool's file.
+pub(crate) fn begin(source: i32, pool: Identity) {
+    POOL[0].store(pool.dev, Ordering::Relaxed);
+    POOL[1].store(pool.ino, Ordering::Relaxed);
+    SOURCE.store(source, Ordering::Relaxed);
+    take(source, table::floor());
 }
 
 /// Takes those again that were given up, as far as numbers are free.
@@ -93,15 +91,15 @@ fn take_again() {
     if !MISSING.load(Ordering::Relaxed) || guest::has_own_table() {
         return;
     }
-    let source = pool::attached().and_then(pmfs::Fs::asks_by);
-    if let Some(source) = source.filter(|source| is_the_pools(*source)) {
+    let source = SOURCE.load(Ordering::Relaxed);
+    if is_the_pools(source) {
         take(source, choose_floor());
     }
 }
 
 /// Moves them below another limit of descriptors, which the program has set.
 pub(crate) fn renew() {
-    if guest::has_own_table() || pool::attached().is_none() {
+    if guest::has_own_table() || !is_the_pools(SOURCE.load(Ordering::Relaxed)) {
         return;
     }
     let end = choose_floor() + OWN as i32;

@@ -251,7 +251,8 @@ pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
     // Whole pages, as the kernel maps them; a touch behind the file's end is SIGBUS.
     let bytes = args[1].checked_next_multiple_of(PAGE).ok_or(ENOMEM)?;
     let _lent = spare::lend();
-    let copy = copies::of(fs, file.ino, (args[5], bytes), b"pmfs-mapped\0")?;
+    let part = (args[5], bytes);
+    let copy = spare::retry(|| copies::of(fs, file.ino, part, b"pmfs-mapped\0"))?;
     let changed = [args[0], args[1], args[2], args[3], copy.0, 0];
     match mmap_of_others(changed) {
         Verdict::Done(rax) => Verdict::answer(rax),

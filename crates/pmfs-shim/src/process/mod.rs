@@ -37,7 +37,13 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             umask::set(args[0] as u32 & 0o777);
             Verdict::done(Ok(before as u64))
         }
-        libc::SYS_setrlimit | libc::SYS_prlimit64 => limits::change(call),
+        libc::SYS_setrlimit | libc::SYS_prlimit64 => {
+            let changed = limits::change(call);
+            if limits::sets(call, libc::RLIMIT_NOFILE) {
+                spare::renew();
+            }
+            changed
+        }
         libc::SYS_fork => fork(0, call, room),
         libc::SYS_vfork => vfork::begin(0, room),
         libc::SYS_clone => clone(args[0], call, room),

@@ -12,6 +12,7 @@ use crate::call::{errno, kernel_answer};
 use crate::descriptors;
 use crate::descriptors::pool;
 use crate::descriptors::promote;
+use crate::descriptors::spare;
 use crate::loading;
 use crate::loading::Loading;
 use crate::names::cwd;
@@ -108,7 +109,7 @@ fn copied(
     let from = own_name.iter().rposition(|byte| *byte == b'/');
     let short = &own_name[from.map_or(0, |at| at + 1)..];
     let name = [&short[..short.len().min(200)], b"\0"].concat();
-    let copy = copies::of(fs, attr.ino, (0, attr.size), &name)?;
+    let copy = spare::retry(|| copies::of(fs, attr.ino, (0, attr.size), &name))?;
     Ok(Program {
         target: Target::of(copy.0, Some(b"\0"), AT_EMPTY_PATH as u64),
         dirfd: copy.0,

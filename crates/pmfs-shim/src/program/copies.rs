@@ -6,7 +6,6 @@ use libc::{ENOMEM, F_ADD_SEALS};
 use pmfs::{Fs, Ino};
 
 use crate::call::{errno, kernel_answer};
-use crate::descriptors::spare;
 use crate::own::kernel::{self, PATH};
 
 /// Bytes that are copied at once.
@@ -23,18 +22,17 @@ impl Drop for Copy {
     }
 }
 
-/// Copies `bytes` bytes of a file from `at` on, or up to its end. `name` ends with NUL. The caller
-/// lends the spare numbers.
+/// Copies `bytes` bytes of a file from `at` on, or up to its end. `name` ends with NUL.
 ///
 /// # Errors
 /// EMFILE, ENFILE, ENOMEM; those of the engine.
 pub(crate) fn of(fs: &Fs, ino: Ino, (at, bytes): (u64, u64), name: &[u8]) -> Result<Copy, i32> {
     let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
     let make = |flags| kernel::with_path(libc::SYS_memfd_create, [PATH, flags, 0, 0, 0, 0], name);
-    let made = spare::retry(|| match kernel_answer(make(flags | MFD_EXEC)) {
+    let made = match kernel_answer(make(flags | MFD_EXEC)) {
         Err(libc::EINVAL) => kernel_answer(make(flags)),
         made => made,
-    });
+    };
     let copy = Copy(made?);
     let mut buffer = vec![0; STEP];
     let mut done = 0;

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::EFBIG;
 
 use crate::call::{Answer, Call, Verdict};
-use crate::descriptors::spare;
 use crate::own::kernel;
 use crate::thread::guest;
 
@@ -26,15 +25,17 @@ pub(crate) fn change(call: &Call) -> Verdict {
     let answer = unsafe { kernel::call(call.rax as i64, call.args) };
     let known = if guest::own().is_some() { ASK } else { UNKNOWN };
     FILE_BYTES.store(known, Ordering::Relaxed);
+    crate::call::kernel_answer(answer).into()
+}
+
+/// Returns whether a call sets this limit of the program's.
+pub(crate) fn sets(call: &Call, limit: u32) -> bool {
     let [first, second, third, ..] = call.args;
     let (resource, new) = match call.rax as i64 {
         libc::SYS_setrlimit => (first, second),
         _ => (second, third),
     };
-    if answer == 0 && new != 0 && resource as u32 == libc::RLIMIT_NOFILE {
-        spare::renew();
-    }
-    crate::call::kernel_answer(answer).into()
+    new != 0 && resource as u32 == limit
 }
 
 /// A guest's own limit, if it set one, is none of its parent's.

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::descriptors::spare;
 use crate::own::kernel;
 use crate::thread::guest;
 
@@ -15,14 +14,14 @@ pub(crate) fn known() -> u32 {
     UMASK.load(Ordering::Relaxed)
 }
 
-/// The process's umask, or a guest's.
-pub(crate) fn get() -> u32 {
+/// The process's umask, or a guest's; `read` is for a file of the kernel's.
+pub(crate) fn get(read: fn(&str) -> String) -> u32 {
     let own = guest::own_place();
     let known = own.as_ref().map_or_else(known, |own| own.umask);
     if known != UNKNOWN {
         return known;
     }
-    let umask = ask();
+    let umask = ask(read);
     set(umask);
     umask
 }
@@ -40,8 +39,8 @@ pub(crate) fn set_for_process(umask: u32) {
     UMASK.store(umask, Ordering::Relaxed);
 }
 
-fn ask() -> u32 {
-    let status = spare::text_of("/proc/self/status");
+fn ask(read: fn(&str) -> String) -> u32 {
+    let status = read("/proc/self/status");
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
     asked.unwrap_or_else(|| {

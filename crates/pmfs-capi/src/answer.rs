@@ -1,4 +1,4 @@
-//! How a function ends: what it answers, errno, and the cause in words for `pmfs_error`.
+//! The end of a function: its answer, errno, and the cause in words for `pmfs_error`.
 
 use pmfs::Error;
 use std::cell::RefCell;
@@ -19,15 +19,14 @@ impl From<Error> for Failure {
     }
 }
 
-/// What the body of a function gives.
+/// The result of a function's body.
 pub type Answer<T> = Result<T, Failure>;
 
 thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
 }
 
-/// How often a path is walked again whose file was gone between its lookup and its use,
-/// because others replaced it.
+/// The most walks of a path whose file was gone between lookup and use because others replaced it.
 const AGAIN_MAX: u32 = 1000;
 
 /// Runs a function's body, again if it met a file that was gone and so has changed

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 /// Entries that are read at a time.
 const BATCH: usize = 64;
 
-/// What a `pmfs_dir_t` is: a directory held open, and entries read ahead.
+/// The content of a `pmfs_dir_t`: a directory held open, and entries read ahead.
 pub struct Dir {
     shared: *const Shared,
     file: FileId,

@@ -68,7 +68,7 @@ impl Handles {
 }
 
 impl Shared {
-    /// What stands behind a number.
+    /// The handle of a number.
     pub fn handle(&self, number: c_int) -> Answer<Handle> {
         self.handles().get(number)
     }

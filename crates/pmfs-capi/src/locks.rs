@@ -110,7 +110,7 @@ pub unsafe extern "C" fn pmfs_fcntl_lock(
     })
 }
 
-/// What F_GETLK says of who is in the way.
+/// F_GETLK's answer about the lock in the way.
 fn tell(lock: &mut libc::flock, conflict: Option<pmfs::LockInfo>) {
     let Some(found) = conflict else {
         lock.l_type = libc::F_UNLCK as libc::c_short;

@@ -7,7 +7,7 @@ use pmfs::{FileMap, MapMode};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// What a `pmfs_map_t` is.
+/// The content of a `pmfs_map_t`.
 pub struct Map(FileMap<'static>);
 
 /// `PMFS_MAP_*` of the header.

@@ -41,7 +41,7 @@ fn refused(errno: c_int) -> Failure {
     Failure::Wrong(errno, words)
 }
 
-/// How a path to such a place ends.
+/// The end of a path to such a place.
 fn end_of<'a>(path: &[u8], place: &'a Place) -> End<'a> {
     let last = path
         .rsplit(|byte| *byte == b'/')
@@ -53,7 +53,7 @@ fn end_of<'a>(path: &[u8], place: &'a Place) -> End<'a> {
     }
 }
 
-/// Where something is to be made; a directory, or something else.
+/// The place where a directory (`dir`) or something else is to be made.
 fn made(shared: &Shared, path: &[u8], dir: bool) -> Answer<Place> {
     let place = shared.fs.place_of_name(path, false)?;
     posix::allow_making(end_of(path, &place), dir).map_err(refused)?;
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn pmfs_chown(
     done(|| unsafe { set(on, path, &change) })
 }
 
-/// What to set a time to: UTIME_NOW and UTIME_OMIT of `utimensat(2)` too.
+/// The value to set a time to, also UTIME_NOW and UTIME_OMIT of `utimensat(2)`.
 fn time(time: &libc::timespec) -> Answer<Option<SetTime>> {
     match time.tv_nsec {
         libc::UTIME_NOW => Ok(Some(SetTime::Now)),

@@ -1,5 +1,5 @@
-//! What comes from C, as Rust has it. Each of these believes its caller that the
-//! pointer is what the header says.
+//! Values from C as Rust types. Each of these functions relies on its caller that the pointer is as
+//! the header requires.
 
 use crate::answer::{Answer, Failure};
 use crate::pools::Shared;

@@ -17,7 +17,7 @@ const READ_ONLY: c_int = 2;
 const EXCLUSIVE: c_int = 4;
 const FORCE: c_int = 8;
 
-/// What a `pmfs_t` is.
+/// The content of a `pmfs_t`.
 pub struct Shared {
     pub fs: Fs,
     pub handles: Mutex<Handles>,
@@ -43,8 +43,8 @@ fn pools() -> MutexGuard<'static, Vec<Listed>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this thread has prepared for a fork: the tables of handles and the list stay as
-/// they are until it is done, so that the child has them whole and unlocked.
+/// The locks that this thread holds over a fork: the tables of handles and the list stay unchanged
+/// until it is done, so that the child has them whole and unlocked.
 struct Forking {
     handles: Vec<MutexGuard<'static, Handles>>,
     pools: MutexGuard<'static, Vec<Listed>>,

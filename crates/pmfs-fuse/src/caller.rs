@@ -20,11 +20,11 @@ use pmfs_posix::Subject;
 
 pub use pmfs_posix::capability::SYS_ADMIN;
 
-/// Of `linux/fs.h`, since Linux 6.9.
+/// A flag of `linux/fs.h`, since Linux 6.9.
 const RWF_NOAPPEND: u32 = 0x20;
 
-/// How long a caller may take to fall asleep in its system call, on a machine that is
-/// busy; and from one look to the next.
+/// The longest time for a caller to fall asleep in its system call on a busy machine, and the time
+/// from one check to the next.
 const PATIENCE: Duration = Duration::from_secs(1);
 const NAP_MIN: Duration = Duration::from_micros(10);
 const NAP_MAX: Duration = Duration::from_millis(2);
@@ -47,7 +47,7 @@ impl Caller {
         self.known().has(capability)
     }
 
-    /// All that is known of it, asked for once.
+    /// The facts about the caller, read once.
     #[must_use]
     pub fn known(&self) -> Known {
         Known {
@@ -96,7 +96,7 @@ fn appends(syscall: &str, is_opened_so: bool) -> Option<bool> {
         __NR_sendfile,
         __NR_splice,
     ];
-    /// Which of its arguments the flags are.
+    /// The number of the argument that has the flags.
     const FLAGS: usize = 5;
     let mut fields = syscall.split_whitespace();
     let number: u32 = fields.next()?.parse().ok()?;

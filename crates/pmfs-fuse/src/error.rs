@@ -1,4 +1,4 @@
-//! What can go wrong in making or ending a mount. Each message names the cause and a way out.
+//! The errors of making or ending a mount. Each message names the cause and a way out.
 
 use std::io;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub enum MountError {
     AlreadyMounted {
         /// The pool.
         pool: PathBuf,
-        /// Where.
+        /// The directory.
         dir: PathBuf,
     },
     /// Somebody keeps mounts away from the pool.
@@ -82,7 +82,7 @@ pub enum MountError {
     /// The device may not be opened.
     #[error("/dev/fuse may not be opened by this user; run as root, or `chmod 666 /dev/fuse`")]
     DeviceDenied,
-    /// Not root, and no helper.
+    /// The user is not root, and there is no helper.
     #[error("fusermount3 is needed to mount without being root; install the package fuse3")]
     NoHelper,
     /// `allow_other` refused by the helper.
@@ -129,7 +129,7 @@ pub enum MountError {
     StillServing {
         /// The pool.
         pool: PathBuf,
-        /// How long was waited.
+        /// The seconds waited.
         seconds: u64,
     },
     /// Unmounted, and the mount stands elsewhere, too, so its daemon goes on.
@@ -147,7 +147,7 @@ pub enum MountError {
     /// A system call on the pool or the mount table.
     #[error("{what} {}: {source}; check the path and its permissions", path.display())]
     Io {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
         /// On what.
         path: PathBuf,

@@ -20,13 +20,14 @@ use pmfs::{Error, FreezeProbe};
 /// `_IO('P', 0xf5)`.
 pub(crate) const REQUEST: u32 = (b'P' as u32) << 8 | 0xf5;
 
-/// How often those who wait look at the lock.
+/// The time after which waiters check the lock again.
 const POLL: Duration = Duration::from_millis(2);
 
-/// How long the last ones inside may take; a call lasts microseconds, a large truncation a second.
+/// The longest wait for the last calls inside; a call lasts microseconds, a large truncation a
+/// second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a mount that stands still says of its pool.
+/// The facts that a frozen mount tells of its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frozen {
     /// It is sound.
@@ -48,7 +49,7 @@ pub fn ask(root: &File) -> io::Result<Frozen> {
     })
 }
 
-/// Where calls that change anything go in, and wait while the pool stands still.
+/// The gate that calls which change anything pass; they wait at it while the pool stands still.
 #[derive(Debug)]
 pub(crate) struct Gate {
     frozen: AtomicBool,

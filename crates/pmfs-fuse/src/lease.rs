@@ -1,13 +1,15 @@
-//! What the kernel may remember while the mount is alone in the pool (docs/adr/0015-leases.md).
+//! The answers that the kernel may remember while the mount is the pool's single opener
+//! (docs/adr/0015-leases.md).
 //!
-//! Then, and only then, an answer about a name or an inode holds for [`TERM`]; a path's
-//! directories are asked for once in that time instead of at each look. The engine knows
-//! who is alone, and lets nobody in before the mount's lease has ended ([`Fs::lease`]).
+//! Then, and only then, an answer about a name or an inode is valid for [`TERM`]; the kernel asks
+//! for a path's directories once in that time instead of at each lookup. The engine knows the
+//! single opener, and lets no other process in before the mount's lease has ended ([`Fs::lease`]).
 //!
-//! - A request learns at its beginning since when the mount has been alone, and asks
-//!   for the lease once its answer is known: whatever that says was then still so.
-//! - From there until the answer is sent it is *granting*. A lease ends when nobody is, and when
-//!   the last answer that was sent holds no longer ([`HELD`]). No new one is granted meanwhile.
+//! - A request learns at its beginning since when the mount has been the single opener, and asks
+//!   for the lease once its answer is known: the answer was then still true.
+//! - From there until the answer is sent it is *granting*. A lease ends when no request is
+//!   granting, and when the last answer that was sent is no longer valid ([`HELD`]). No new one is
+//!   granted meanwhile.
 //!
 //! The time is the kernel's: it begins when the program that asked runs again and takes
 //! the answer in. `HELD` leaves it 40 ms for that.
@@ -19,12 +21,12 @@ use std::time::{Duration, Instant};
 
 use pmfs::{Fs, SingleOpener};
 
-/// How long an answer holds.
+/// The validity of an answer.
 pub const TERM: Duration = Duration::from_millis(20);
 
-/// How long after the last answer was sent the kernel may go by it: the term, rounded
-/// up to the kernel's ticks (twice 10 ms at most), and what a program may be kept from
-/// running between the answer and its taking it in.
+/// The time after the last answer for which the kernel may use it: the term, rounded up to the
+/// kernel's ticks (twice 10 ms at most), and the time that a program may not run between the answer
+/// and its use.
 const HELD: Duration = Duration::from_millis(80);
 
 /// A lease begins with so many requests in a second: a program that looks at the mount
@@ -37,7 +39,7 @@ const NAP: Duration = Duration::from_micros(50);
 /// A mount's lease.
 pub struct Lease {
     fs: Arc<Fs>,
-    /// Whether there is ever to be one.
+    /// True if a lease is wanted at all.
     is_wished: bool,
     /// Requests that might have begun one, since somebody saw to it last.
     requests: AtomicU64,
@@ -106,7 +108,7 @@ impl Lease {
     }
 }
 
-/// What one answer may grant. Dropped when it is sent.
+/// The grant of one answer. Dropped when it is sent.
 pub struct Grant {
     lease: Arc<Lease>,
     since: SingleOpener,
@@ -114,7 +116,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// How long what was found out since the request began may be remembered.
+    /// The time for which facts found since the request began may be remembered.
     pub fn term(&mut self) -> Duration {
         let lease = &self.lease;
         if !self.is_given {

@@ -42,7 +42,7 @@ pub use error::MountError;
 
 #[cfg(test)]
 mod temporary {
-    //! Where tests put their pools: on tmpfs if there is one.
+    //! The place of test pools: on tmpfs if there is one.
 
     use std::path::Path;
     use std::sync::Arc;

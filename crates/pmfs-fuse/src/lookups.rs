@@ -1,13 +1,14 @@
-//! Which inodes the kernel knows, how often it was told of each, and what size it was told last.
+//! The inodes that the kernel knows, with the number of replies that named each and the size in the
+//! last one.
 //!
 //! Invariants:
 //! - An inode's count is the number of replies that named it, less what the kernel has forgotten.
 //! - An entry is `held` if it was without a name while the kernel knew it; the engine then keeps
 //!   the inode, and so its number, until the count is 0. A number that the kernel knows is thus
 //!   never given to another file, and an unlinked file that is still open keeps its content.
-//! - As long as an entry is not `contested`, the size that the kernel goes by is the
-//!   last that it was told: all changes were its own. Once others have changed it,
-//!   answers under way may leave the kernel with any size that was told.
+//! - As long as an entry is not `contested`, the kernel uses the size in the last reply: all
+//!   changes were its own. Once others have changed it, answers under way may leave the kernel with
+//!   any size that was told.
 //! - The held ones are in a list of their own: the kernel may keep one by a name that
 //!   it has remembered, and is told to drop it.
 
@@ -24,9 +25,9 @@ const SHARDS: usize = 64;
 struct Known {
     count: u64,
     held: bool,
-    /// Of the last reply.
+    /// The generation in the last reply.
     generation: u32,
-    /// Of the last reply, by which the kernel knows where a file ends.
+    /// The size in the last reply, by which the kernel knows the file's end.
     size: u64,
     /// Somebody beside this kernel has changed that.
     contested: bool,
@@ -40,7 +41,7 @@ impl Known {
     }
 }
 
-/// What the kernel knows of a file's end.
+/// The kernel's knowledge of a file's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownEnd {
     /// It was told last that it is here.
@@ -116,7 +117,7 @@ impl LookupTable {
         }
     }
 
-    /// What the kernel knows of the end of a file that has this size.
+    /// The kernel's knowledge of the end of a file that has this size.
     #[must_use]
     pub fn end_of(&self, ino: Ino, size: u64) -> KnownEnd {
         let mut shard = self.shard(ino);
@@ -238,7 +239,8 @@ mod tests {
         assert!(!table.forget(71, 1), "never held");
     }
 
-    /// Not at once, not for as long as somebody has it open, and seldom if it does not help.
+    /// Goal: the kernel is told to drop it, but not at once, not while a program has it open, and
+    /// seldom if that does not help.
     #[test]
     fn what_is_held_for_long_is_told_of() {
         let table = LookupTable::default();

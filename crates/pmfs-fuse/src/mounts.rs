@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::MountError;
 
-/// How our mounts show in the table.
+/// The type of our mounts in the kernel's table.
 pub const FS_TYPE: &str = "fuse.pmfs";
 
 const MOUNT_INFO: &str = "/proc/self/mountinfo";
@@ -15,7 +15,7 @@ const MOUNT_INFO: &str = "/proc/self/mountinfo";
 /// One mount of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolMount {
-    /// Where it is mounted.
+    /// The directory of the mount.
     pub dir: PathBuf,
     /// The pool file, as it was named (absolute) when it was mounted.
     pub pool: PathBuf,
@@ -89,7 +89,7 @@ fn copies_of(mount: &PoolMount) -> Vec<String> {
     copies
 }
 
-/// Where file systems are mounted whose files are memory: tmpfs, hugetlbfs, DAX.
+/// The mounts of file systems whose files are memory: tmpfs, hugetlbfs, DAX.
 ///
 /// # Errors
 /// If the kernel's table can't be read.

@@ -14,7 +14,7 @@ const REQUESTS: std::ops::Range<u32> = (b'P' as u32) << 8 | 0xe0..(b'P' as u32) 
 const READ_ONLY: u32 = 1 << 2;
 const NODIRATIME: u32 = 1 << 3;
 
-/// What may change while a pool is mounted.
+/// The settings that may change while a pool is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
     pub(crate) atime: AtimeMode,
@@ -23,7 +23,7 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    /// What a request's number says, if it is one of these.
+    /// The settings in a request's number, if it is one of these requests.
     pub(crate) fn of(number: u32) -> Option<Manner> {
         let bits = REQUESTS
             .contains(&number)

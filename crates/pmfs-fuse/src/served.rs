@@ -1,6 +1,6 @@
-//! Which pool a mount serves. The kernel's table has the name that the pool had when it
-//! was mounted; by now it may have another one, and another pool that. So the daemon is
-//! asked which file it has, and its present name.
+//! The pool that a mount serves. The kernel's table has the pool's name at the time of the mount;
+//! by now it may have another name, and another pool that one. So the daemon is asked for its file,
+//! and the file's present name.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ use rustix::fs::{major, minor};
 use crate::MountError;
 use crate::mounts::{self, PoolMount};
 
-/// Of the answer, bytes.
+/// The size of the answer, bytes.
 const ANSWER_BYTES: usize = 4096 + 24;
 
 /// `_IOR('P', 0xf7, ...)`.
@@ -27,19 +27,19 @@ pub(crate) const REQUEST: u32 = 2 << 30 | (ANSWER_BYTES as u32) << 16 | (b'P' as
 /// For a daemon to answer; one that is stopped doesn't.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a daemon tells of its pool.
+/// The facts that a daemon tells of its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Which file.
+    /// The pool's file.
     pub file: Identity,
     /// The daemon, by its own number.
     pub pid: u32,
-    /// What the file is called by now; `None`: nothing any more, or nothing here.
+    /// The file's present name; `None` if it has none any more, or none here.
     pub pool: Option<PathBuf>,
 }
 
 impl Served {
-    /// What this process answers, which has the pool.
+    /// The answer of this process, which has the pool.
     pub(crate) fn answer(file: Identity, named: Option<&Path>) -> Vec<u8> {
         let mut answer = Vec::with_capacity(ANSWER_BYTES);
         answer.extend(file.dev.to_ne_bytes());
@@ -67,7 +67,7 @@ impl Served {
     }
 }
 
-/// Which file that is, whatever else it is called.
+/// The identity of the file at `pool`, whatever its other names.
 #[must_use]
 pub fn identity_of(pool: &Path) -> Option<Identity> {
     fs::metadata(pool).ok().map(|file| Identity::of(&file))
@@ -105,7 +105,7 @@ impl PoolMount {
         }
     }
 
-    /// What its pool is called by now, as far as that can be told.
+    /// The present name of its pool, as far as it is known.
     #[must_use]
     pub fn pool_now(&self) -> PathBuf {
         let now = self.served().and_then(|served| served.pool);

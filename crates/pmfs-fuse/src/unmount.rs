@@ -11,11 +11,11 @@ use rustix::mount::{UnmountFlags, unmount as umount2};
 
 use crate::MountError;
 
-/// How many holders an error names.
+/// The most holders that an error names.
 const HOLDERS_MAX: usize = 5;
 
-/// How long a mount is asked again that is busy for a moment only: nobody is seen to hold it
-/// (`lsof` reads links below `/proc`), or this program does (`pmfs list` asks every mount).
+/// The time for which unmounting is retried where the mount is busy for a moment only: no holder is
+/// seen (`lsof` reads links below `/proc`), or it is this program (`pmfs list` asks every mount).
 const PASSERS_BY: Duration = Duration::from_secs(2);
 
 /// Takes the mount away. `lazy`: at once for names, and for open files when the last is closed.

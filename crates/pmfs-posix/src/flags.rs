@@ -23,12 +23,12 @@ pub enum AtCall {
     Attribute,
 }
 
-/// What statx(2) may be asked for in how recent its answer is to be: at most one of two.
+/// The flags of statx(2) for how recent its answer is to be: at most one of two.
 const STATX_SYNC_TYPE: i32 = libc::AT_STATX_FORCE_SYNC | libc::AT_STATX_DONT_SYNC;
 /// A bit of its mask that is kept for later.
 const STATX_RESERVED: u32 = 1 << 31;
 
-/// Whether the call knows all of these.
+/// Checks that the call knows all of these flags.
 ///
 /// # Errors
 /// EINVAL.
@@ -119,10 +119,10 @@ const OPEN: i32 = O_ACCMODE
     | O_TMPFILE;
 /// O_LARGEFILE, which is 0 to programs of 64 bits.
 const LARGE_FILE: i32 = 0o100_000;
-/// Those that O_PATH leaves a meaning.
+/// The flags that keep a meaning beside O_PATH.
 const WITH_PATH: i32 = O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC;
 
-/// What open(2) makes of its flags: those that mean something.
+/// The flags of open(2) that mean something.
 ///
 /// # Errors
 /// EINVAL: a directory that is to be made; a file without a name that can't be written.
@@ -152,7 +152,7 @@ fn allow_open(flags: i32) -> Result<(), i32> {
     if wrong { Err(EINVAL) } else { Ok(()) }
 }
 
-/// Whether openat2(2) may be asked so: `[flags, mode, resolve]`.
+/// Checks the arguments of openat2(2): `[flags, mode, resolve]`.
 ///
 /// # Errors
 /// EINVAL.
@@ -177,7 +177,7 @@ pub fn allow_openat2([flags, mode, resolve]: [u64; 3]) -> Result<(), i32> {
         return Err(EINVAL);
     }
     allow_open(flags)?;
-    // What is in the kernel's memory alone is not changed.
+    // A lookup in the kernel's cache alone changes nothing.
     if resolve & CACHED != 0 && changes {
         return Err(libc::EAGAIN);
     }

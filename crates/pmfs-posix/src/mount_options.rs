@@ -5,7 +5,7 @@ use pmfs::{AtimeMode, DataMode, Emulation, FlushMode, LargePages};
 use pmfs::{MapOptions, OpenOptions, ProtectMode, Stalled};
 use thiserror::Error;
 
-/// What can be wrong with `-o`. Each message names the cause and a way out.
+/// The errors of `-o`. Each message names the cause and a way out.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum OptionError {
     /// An option that nobody knows.
@@ -21,9 +21,9 @@ pub enum OptionError {
     Bad {
         /// The option.
         name: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What it takes.
+        /// The values that the option takes.
         expected: &'static str,
     },
     /// An option that `pmfs run` has no use for.
@@ -34,7 +34,7 @@ pub enum OptionError {
     },
 }
 
-/// How a pool is to be mounted.
+/// The options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Refuse every change.
@@ -49,25 +49,25 @@ pub struct MountOptions {
     pub exec: bool,
     /// When reads update atime.
     pub atime: AtimeMode,
-    /// Whether reading a directory leaves its atime alone.
+    /// Reading a directory leaves its atime alone.
     pub nodiratime: bool,
-    /// What a write promises across a crash.
+    /// The promise of a write across a crash.
     pub data: DataMode,
     /// When files take large pages.
     pub large: LargePages,
-    /// Whether to flush where the medium can't outlive power.
+    /// The flush mode where the medium can't outlive power.
     pub flush: FlushMode,
     /// msync at each barrier, for a pool in a plain file.
     pub durable: bool,
-    /// What slower medium to emulate.
+    /// The slower medium to emulate.
     pub emulate: Emulation,
-    /// What is to keep stray stores of the daemon away from the pool.
+    /// The protection of the pool against stray stores of the daemon.
     pub protect: ProtectMode,
     /// When the kernel may remember names and attributes.
     pub remember: Remember,
     /// When files are read and written through the kernel's pages.
     pub paged: Paged,
-    /// What to do about a process that holds a lock of the pool and does not run.
+    /// The treatment of a process that holds a lock of the pool and does not run.
     pub stalled: Stalled,
     /// Change the flags of a mount that is there.
     pub remount: bool,
@@ -90,7 +90,7 @@ pub enum Remember {
 /// write that crosses from one page to another may come in two parts, each atomic for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paged {
-    /// Where the kernel can't map them else: before Linux 6.6.
+    /// Only where the kernel can't map them otherwise: before Linux 6.6.
     #[default]
     Auto,
     /// Never: there they can't be mapped.
@@ -100,8 +100,7 @@ pub enum Paged {
 }
 
 impl MountOptions {
-    /// What holds if nothing is asked for. `root`: whether root mounts, for whom `allow_other` is
-    /// the default.
+    /// The defaults. `root`: root mounts, for whom `allow_other` is the default.
     #[must_use]
     pub fn new(root: bool) -> MountOptions {
         MountOptions {
@@ -171,8 +170,8 @@ impl MountOptions {
         }
     }
 
-    /// What the engine has to know of it. `ro` refuses changes; the pool is mapped for
-    /// writing all the same, because recovery, and the table of open files, write to it.
+    /// The engine's options. `ro` refuses changes; the pool is mapped for writing all the same,
+    /// because recovery, and the table of open files, write to it.
     #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions {
@@ -196,8 +195,8 @@ impl MountOptions {
 
 const REMOUNT: &str = "remount";
 
-/// What mount(8) adds of its own, from fstab and, at a remount, from the kernel's table: words, and
-/// beginnings of words.
+/// Options that mount(8) adds by itself, from fstab and, at a remount, from the kernel's table:
+/// words, and beginnings of words.
 const SOMEONE_ELSES: &[&str] = &[
     "defaults",
     "auto",
@@ -243,7 +242,7 @@ macro_rules! switch {
     };
 }
 
-/// What holds anyway, and is taken because programs and tables give it.
+/// Options that always hold, accepted because programs and tables give them.
 macro_rules! always {
     ($name:literal, $about:literal) => {
         Known {
@@ -507,7 +506,7 @@ mod tests {
         assert_eq!(options.open_options().atime, AtimeMode::Strictatime);
     }
 
-    /// What the engine is told, without what no option changes.
+    /// The engine's options, without those that no mount option changes.
     fn told(options: &OpenOptions) -> impl PartialEq + std::fmt::Debug + use<> {
         let how = (
             options.read_only,

@@ -1,10 +1,10 @@
-//! What the last name of a path, and a slash behind it, allow: `fs/namei.c` of Linux.
+//! The rules for the last name of a path, and a slash after it: `fs/namei.c` of Linux.
 
 use libc::{EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY};
 use pmfs::types::mode;
 use pmfs::{Attr, RenameFlags};
 
-/// How a path ends.
+/// The end of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Last {
     /// In a name.
@@ -19,7 +19,7 @@ pub enum Last {
 }
 
 impl Last {
-    /// Of a path that ends in this part.
+    /// The end of a path whose last part is `part`.
     #[must_use]
     pub fn of(part: &[u8]) -> Last {
         match part {
@@ -34,11 +34,11 @@ impl Last {
 /// not followed, whatever stands behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
-    /// What it ends in.
+    /// The last part.
     pub last: Last,
     /// A slash stands behind it.
     pub slash: bool,
-    /// What is there.
+    /// The attributes of the inode there.
     pub attr: Option<&'a Attr>,
 }
 
@@ -54,7 +54,7 @@ pub fn is_dir(attr: &Attr) -> bool {
     attr.mode & mode::S_IFMT == mode::S_IFDIR
 }
 
-/// Whether something new may be made there; a directory, or something else.
+/// Checks that a directory (`dir`) or something else may be made there.
 ///
 /// # Errors
 /// EEXIST; ENOENT: a slash behind the name of what is no directory.
@@ -69,7 +69,7 @@ pub fn allow_making(end: End<'_>, dir: bool) -> Result<(), i32> {
     }
 }
 
-/// Whether unlink may be tried: rights are another matter.
+/// Checks that unlink may be tried; rights are checked elsewhere.
 ///
 /// # Errors
 /// EISDIR, ENOENT, ENOTDIR.
@@ -85,7 +85,7 @@ pub fn allow_unlink(end: End<'_>) -> Result<(), i32> {
     }
 }
 
-/// Whether rmdir may be tried.
+/// Checks that rmdir may be tried.
 ///
 /// # Errors
 /// EINVAL, ENOTEMPTY, EBUSY, ENOENT.
@@ -98,7 +98,7 @@ pub fn allow_rmdir(end: End<'_>) -> Result<(), i32> {
     }
 }
 
-/// Whether rename may be tried.
+/// Checks that rename may be tried.
 ///
 /// # Errors
 /// EBUSY, EEXIST, ENOENT, ENOTDIR.

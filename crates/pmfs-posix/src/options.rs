@@ -1,5 +1,4 @@
-//! How a pool is opened, as words: what the command was asked for reaches the library
-//! in a program so.
+//! The options of opening a pool as text: in this form they reach the library in a program.
 
 use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions, Stalled};
 

@@ -1,8 +1,8 @@
-//! What calls take away of set-id bits and file capabilities: `file_remove_privs()`,
+//! The set-id bits and file capabilities that calls remove: `file_remove_privs()`,
 //! `chown_common()`, `setattr_prepare()` and `vfs_prepare_mode()` of Linux.
 //!
-//! A set-gid bit without group execution was the mark of mandatory locks, and stays
-//! where one with group execution goes, unless who asks is outside the file's group.
+//! A set-gid bit without group execution was the mark of mandatory locks, and stays where one with
+//! group execution goes, unless the caller is outside the file's group.
 
 use pmfs::types::mode::{S_IFMT, S_IFREG, S_ISGID, S_ISUID};
 use pmfs::{Attr, SetAttr};
@@ -38,7 +38,7 @@ pub fn gone_with_content(attr: &Attr, who: &impl Subject) -> u32 {
     attr.mode & S_ISUID | group
 }
 
-/// Those that chown takes away, also one that changes nothing, and one by root.
+/// The bits that chown removes, also one that changes nothing, and one by root.
 #[must_use]
 pub fn gone_with_owner(attr: &Attr, who: &impl Subject) -> u32 {
     if is_dir(attr) {

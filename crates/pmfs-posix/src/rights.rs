@@ -1,5 +1,5 @@
-//! What a user may do with a file: `generic_permission()`, `check_sticky()`,
-//! `setattr_prepare()` and xattr(7).
+//! A user's rights to a file: `generic_permission()`, `check_sticky()`, `setattr_prepare()` and
+//! xattr(7).
 
 use libc::{EACCES, ENODATA, EOPNOTSUPP, EPERM};
 use pmfs::Attr;
@@ -8,7 +8,7 @@ use pmfs::types::mode;
 use crate::names::is_dir;
 use crate::subject::{Subject, capability};
 
-/// What somebody wants to do with a file: the bits of a mode's last digit.
+/// Wanted access to a file: the bits of a mode's last digit.
 pub const READ: u32 = 4;
 /// As [`READ`].
 pub const WRITE: u32 = 2;
@@ -106,7 +106,8 @@ pub fn allow_owner(attr: &Attr, who: &impl Subject) -> Result<(), i32> {
     if owns(attr, who) { Ok(()) } else { Err(EPERM) }
 }
 
-/// Whether somebody may take a name out of a directory: its sticky bit protects other users' files.
+/// Checks that `who` may take a name out of a directory: its sticky bit protects other users'
+/// files.
 ///
 /// # Errors
 /// EPERM.
@@ -136,9 +137,9 @@ pub fn allow_link(
     if safe { Ok(()) } else { allow_owner(attr, who) }
 }
 
-/// Whether somebody may follow a link at the end of a path, where the kernel protects
-/// them (`fs.protected_symlinks`): in a sticky directory that all may write, his own
-/// and those of the directory's owner alone.
+/// Checks that `who` may follow a link at the end of a path, where the kernel protects them
+/// (`fs.protected_symlinks`): in a sticky directory that all may write, only one's own and those of
+/// the directory's owner.
 ///
 /// # Errors
 /// EACCES.
@@ -148,11 +149,12 @@ pub fn allow_following(dir: &Attr, link: &Attr, who: &impl Subject) -> Result<()
     if safe { Ok(()) } else { Err(EACCES) }
 }
 
-/// Whether somebody may open (O_CREAT) what others have in a sticky directory that many may write:
-/// `may_create_in_sticky()`. `level`: of the type's setting, `fs.protected_regular` or `_fifos`.
+/// Checks that `who` may open (O_CREAT) a file of others in a sticky directory that many may write:
+/// `may_create_in_sticky()`. `level`: the value of the type's setting, `fs.protected_regular` or
+/// `_fifos`.
 ///
 /// # Errors
-/// EACCES, also of root.
+/// EACCES, also for root.
 pub fn allow_opening_to_make(
     dir: &Attr,
     file: &Attr,
@@ -174,8 +176,8 @@ pub fn allow_opening_to_make(
     if refused { Err(EACCES) } else { Ok(()) }
 }
 
-/// Whether somebody may give a file another owner or group. A change to nobody is for
-/// all, where it takes no set-user-ID bit away.
+/// Checks that `who` may give a file another owner or group. A call that changes neither is allowed
+/// to all, where it removes no set-user-ID bit.
 ///
 /// # Errors
 /// EPERM.
@@ -191,7 +193,7 @@ pub fn allow_chown(
     let mine = who.user() == attr.uid;
     let user = uid.is_none_or(|uid| mine && uid == attr.uid);
     let group = gid.is_none_or(|gid| mine && (gid == attr.gid || who.is_in(gid)));
-    // What goes with it is a change of the mode.
+    // The bits that go with it are a change of the mode.
     let changes_mode = crate::privileges::gone_with_owner(attr, who) != 0;
     if !user || !group || changes_mode && !owns(attr, who) {
         return Err(EPERM);
@@ -199,8 +201,8 @@ pub fn allow_chown(
     Ok(())
 }
 
-/// Whether somebody may read or write an extended attribute, as far as its namespace
-/// says: then `want` is for the file's own bits to allow, or nothing is asked of them.
+/// Checks that `who` may read or write an extended attribute, by its namespace's rules. Returns the
+/// access that the file's own bits still have to allow, if any.
 ///
 /// # Errors
 /// ENODATA or EPERM, EOPNOTSUPP.

@@ -4,7 +4,7 @@ use pmfs::Attr;
 
 use crate::times::SECOND_NS;
 
-/// What a file system says that it likes to be written in, bytes.
+/// The preferred size of writes, bytes.
 const BLOCK_BYTES: u32 = 4096;
 
 fn split(ns: i64) -> (i64, i64) {

@@ -109,7 +109,7 @@ impl Adapter {
             self.run(|server| server.remount(header.uid, manner))?;
             0
         } else if asked.cmd == freeze::REQUEST {
-            // Not as the others: it waits for them, so it must not hold what they wait for.
+            // This request waits for the others, so it must not hold the pass that they wait for.
             let frozen = self.server.freeze(header.uid).map_err(Refusal::Engine)?;
             i32::from(frozen == Frozen::Damaged)
         } else if asked.cmd == presence::REQUEST {
@@ -140,7 +140,8 @@ impl Adapter {
     }
 }
 
-/// Of `linux/fs.h`: what lsattr(1) and chattr(1) ask for. No file here has any of these flags.
+/// Requests of `linux/fs.h`, which lsattr(1) and chattr(1) make. No file here has any of these
+/// flags.
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
@@ -149,7 +150,7 @@ const FSXATTR_BYTES: usize = 28;
 /// The kernel passes flags as 32 bits, whatever the number says.
 const FLAGS_BYTES: usize = 4;
 
-/// How many zeros answer a request about such flags; `None`: it is another one.
+/// The number of zeros that answer a request about such flags; `None` for another request.
 fn flags_answer(number: u32, body: &mut Body<'_>) -> Result<Option<usize>, Refusal> {
     let sets = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
     match number {

@@ -21,7 +21,7 @@ const SEEK_HOLE: u32 = 4;
 /// More than the kernel ever asks for at once (it counts in pages, 1 MiB of them here), bytes.
 const READ_MAX: u32 = 16 << 20;
 
-/// What these flags of open(2) open for.
+/// The access that these flags of open(2) ask for.
 pub(super) fn access(flags: u32) -> Access {
     match OFlags::from_bits_retain(flags) & OFlags::RWMODE {
         OFlags::RDONLY => Access::Reading,

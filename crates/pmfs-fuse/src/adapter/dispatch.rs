@@ -15,7 +15,7 @@ use crate::wire::reply::Reply;
 use crate::wire::request::InHeader;
 use pmfs_posix::mount_options::Remember;
 
-/// How long the kernel may remember names and attributes, if it may at any time.
+/// The time for which the kernel may remember names and attributes with `-o cache`.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Why a request is not granted.
@@ -47,14 +47,14 @@ impl From<Malformed> for Refusal {
     }
 }
 
-/// What a method answers: the reply's bytes are in its [`Reply`].
+/// The answer of a method: the reply's bytes are in its [`Reply`].
 pub(super) type Answer = Result<(), Refusal>;
 
 /// Answers requests by a [`Server`].
 pub(super) struct Adapter {
     pub(super) server: Arc<Server>,
     pub(super) terms: Terms,
-    /// How long an answer about a name or an inode holds, whoever else is there.
+    /// The validity of an answer about a name or an inode, also beside other processes.
     ttl: Duration,
     /// The mount's, told to who asks.
     pub(super) name: u32,
@@ -180,8 +180,7 @@ impl Adapter {
         Ok(work(&self.server)?)
     }
 
-    /// How long the kernel may take these attributes for granted, which the answer in
-    /// `reply` tells.
+    /// The validity of these attributes, which the answer in `reply` tells the kernel.
     pub(super) fn ttl_of(&self, attr: &Attr, reply: &mut Reply) -> Duration {
         match may_remember(attr) {
             true => self.ttl(reply),
@@ -189,7 +188,7 @@ impl Adapter {
         }
     }
 
-    /// How long the kernel may take for granted what the answer in `reply` tells.
+    /// The validity of the answer in `reply`.
     pub(super) fn ttl(&self, reply: &mut Reply) -> Duration {
         self.ttl.max(self.server.term(&mut reply.grant))
     }

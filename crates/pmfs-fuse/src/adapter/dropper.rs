@@ -29,7 +29,7 @@ use crate::wire::device::Device;
 use crate::wire::opcode::Opcode;
 use crate::wire::request::InHeader;
 
-/// What the kernel is to drop of an inode.
+/// The part of an inode that the kernel is to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Drop {
     /// Its pages.
@@ -38,7 +38,7 @@ pub(super) enum Drop {
     Names(Ino),
 }
 
-/// Of a word that says it: names.
+/// The bit of a word for names.
 const NAMES: u64 = 1 << 63;
 
 impl Drop {
@@ -77,7 +77,7 @@ struct Helper {
 }
 
 impl Helper {
-    /// What the kernel said.
+    /// Asks the kernel, and returns its answer.
     fn ask(&mut self, drop: Drop) -> io::Result<Result<(), Errno>> {
         let mut number = [0; 4];
         self.stream.write_all(&drop.word().to_ne_bytes())?;

@@ -21,7 +21,7 @@ pub(super) struct Terms {
     pub(super) acls: bool,
 }
 
-/// All that `fuser` gets to see of the mount: it makes the terms, and is asked nothing more.
+/// The part of the mount that `fuser` sees: it makes the terms, and gets no other request.
 pub(super) struct Handshake {
     pub(super) terms: Arc<OnceLock<Terms>>,
     pub(super) paged: Paged,

@@ -71,7 +71,7 @@ impl Adapter {
     }
 }
 
-/// What GETLK, SETLK and SETLKW carry.
+/// The arguments of GETLK, SETLK and SETLKW.
 pub(super) fn lock_request(header: &InHeader, mut body: Body<'_>) -> Result<LockRequest, Refusal> {
     let asked: LkIn = body.take()?;
     let FileLock {

@@ -98,7 +98,7 @@ impl Stop {
     }
 }
 
-/// How a mount ended.
+/// The end of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Unmounted, from outside or on request; the pool is clean.
@@ -315,7 +315,7 @@ fn pick<T>(condition: bool, yes: T, no: T) -> T {
     if condition { yes } else { no }
 }
 
-/// What `fuser` says of a failed mount, as causes.
+/// The causes in `fuser`'s error of a failed mount.
 fn refused(error: &io::Error, dir: &Path) -> MountError {
     let device = Path::new("/dev/fuse");
     let reason = error.to_string();

@@ -256,7 +256,7 @@ impl Adapter {
         reply.put(&entry(attr, ttl));
     }
 
-    /// That there is no such name may be remembered, too.
+    /// Answers that there is no such name, which may be remembered, too.
     fn put_absent(&self, reply: &mut Reply) -> Answer {
         let ttl = self.server.term(&mut reply.grant);
         if ttl.is_zero() {

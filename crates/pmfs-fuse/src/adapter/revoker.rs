@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use super::dropper::{Drop, Dropper};
 use crate::server::Server;
 
-/// How long a mount keeps pages at least, so that the program that faulted them in gets
-/// to use them.
+/// The least time for which a mount keeps pages, so that the program that faulted them in gets to
+/// use them.
 const TENURE: Duration = Duration::from_micros(500);
 
 /// Rounds after which READs of the pages are held up, because each finds that some were
@@ -83,7 +83,7 @@ fn drop_names(server: &Server, dropper: &mut Dropper) {
     }
 }
 
-/// That the kernel does not know the file, or is gone, is as good.
+/// Has the kernel drop pages. It is as good if the kernel does not know the file, or is gone.
 fn drop_pages(dropper: &mut Dropper, ino: Ino) {
     match dropper.drop(Drop::Pages(ino)) {
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}

@@ -14,7 +14,7 @@ use crate::wire::request::{InHeader, SetattrIn, fattr};
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// What programs are told to read at once, bytes.
+/// The preferred size of a program's reads, bytes.
 const BLOCK_BYTES: u32 = 4096;
 
 /// `STATX_BASIC_STATS | STATX_BTIME`.
@@ -55,7 +55,7 @@ pub(super) fn entry(attr: &Attr, ttl: Duration) -> EntryOut {
     }
 }
 
-/// That a name means nothing; it holds for `ttl`.
+/// The answer for a name that does not exist, valid for `ttl`.
 pub(super) fn absent(ttl: Duration) -> EntryOut {
     EntryOut {
         entry_valid: ttl.as_secs(),
@@ -145,8 +145,8 @@ pub(super) fn statfs_out(stat: &StatFs) -> StatfsOut {
     }
 }
 
-/// What a SETATTR asks for. The kernel sends its own ctime only under the writeback
-/// cache; the engine's clock it is.
+/// The changes that a SETATTR asks for. The kernel sends its own ctime only under the writeback
+/// cache; the engine's clock is used.
 ///
 /// # Errors
 /// EINVAL: a time that can't be kept.

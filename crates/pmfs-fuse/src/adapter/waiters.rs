@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// More than this many waits at a time are refused: each has a thread.
 const WAITS_MAX: usize = 256;
 
-/// What a signal to the one who waits sets.
+/// The flag that a signal to the waiter sets.
 pub(super) type Interrupted = Arc<AtomicBool>;
 
 /// The waits of a mount.
@@ -21,12 +21,12 @@ struct Waits {
     early: HashSet<u64>,
 }
 
-/// What an INTERRUPT met.
+/// The request that an INTERRUPT met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Met {
     /// It is seen to.
     Noted,
-    /// Nobody here has that request.
+    /// No worker has that request.
     Unknown,
 }
 
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(waiters.interrupt(4, |_| false), Met::Unknown);
     }
 
-    /// What was interrupted and did not wait is not kept.
+    /// Goal: interrupts of requests that did not wait are not kept.
     #[test]
     fn interrupts_of_the_past_are_forgotten() {
         let waiters = Waiters::default();

@@ -24,7 +24,7 @@ use crate::wire::opcode::Opcode;
 use crate::wire::reply::Reply;
 use crate::wire::request::{InHeader, InterruptIn, WriteIn};
 
-/// What stands before the data of a write, bytes.
+/// The bytes before the data of a write.
 const BEFORE_DATA: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
 const PAGE_BYTES: usize = 4096;
@@ -35,15 +35,15 @@ const WAITER_STACK_BYTES: usize = 256 << 10;
 /// Workers and stand-ins together.
 const SEATS: usize = 64;
 
-/// How long a worker waits for pages that has nobody to stand in for it: who gives them
-/// back may wait for it in turn.
+/// The longest wait for pages of a worker that has no stand-in: the mount that gives them back may
+/// wait for it in turn.
 const WAIT_ALONE: Duration = Duration::from_secs(5);
 
-/// What all workers of a mount share.
+/// The state that all workers of a mount share.
 ///
-/// A worker that has to wait, because the pool stands still or for pages below another
-/// mount, calls a stand-in first: so all who change nothing, and whoever closes a file,
-/// are answered all the same. A stand-in leaves once it is one too many.
+/// A worker that has to wait, because the pool stands still or for pages below another mount, calls
+/// a stand-in first: so requests that change nothing, and those that close a file, are answered all
+/// the same. A stand-in leaves once it is one too many.
 struct Crew {
     adapter: Adapter,
     /// One for each worker; stand-ins use that of whom they stand in for.
@@ -206,7 +206,8 @@ impl Crew {
                 }
                 answer
             });
-            // Not kept in the wait: who makes the pool stand still would wait for it.
+            // The pass is given back before the wait: a save that makes the pool stand still would
+            // wait for it.
             drop(pass);
             let Some(pages) = elsewhere else {
                 return outcome;
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!(ask(&adapter, &short, reply), Err(Errno::IO));
     }
 
-    /// What the kernel sends for nobody in particular passes; all else is for the one user.
+    /// Goal: requests of the kernel itself pass; all others are for the one user.
     #[test]
     fn others_stay_out() {
         let dir = crate::temporary::dir();

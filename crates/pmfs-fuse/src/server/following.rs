@@ -18,7 +18,7 @@ use super::{Server, ino_of};
 /// One of them.
 pub(super) struct Follower {
     pub(super) file: FileId,
-    /// Where the kernel's offset is, as far as its requests tell.
+    /// The kernel's offset, as far as its requests tell.
     kernel: Mutex<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Follower {
     }
 }
 
-/// Those of a mount, by handle.
+/// The followed files of a mount, by handle.
 #[derive(Default)]
 pub(super) struct Following {
     count: AtomicUsize,
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(case.offset(), 8);
         case.write(3, b"append", true);
         assert_eq!(case.offset(), 16);
-        // Where that one has left the kernel's offset, which is not where the file ends.
+        // The write above left the kernel's offset here, which is not the file's end.
         case.write(9, b"!", false);
         assert_eq!(case.offset(), 17);
     }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmfs::Ino;
 
-/// What a file is opened for.
+/// The access that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading, and mappings that can't be stored to.
@@ -30,7 +30,7 @@ type Owners = HashMap<u64, Vec<u64>>;
 #[derive(Default)]
 pub(super) struct Handles {
     last: AtomicU64,
-    /// Of the inodes that have any.
+    /// The owners of locks, by inode.
     owners: Mutex<HashMap<Ino, Owners>>,
 }
 
@@ -41,7 +41,7 @@ impl Handles {
         number << 2 | access as u64
     }
 
-    /// What a number says.
+    /// The access in a handle's number.
     pub(super) fn access(handle: u64) -> Access {
         match handle & 3 {
             0 => Access::Reading,

@@ -19,13 +19,13 @@ pub struct LockRequest {
     pub node: u64,
     /// The open file that it comes through.
     pub handle: u64,
-    /// Whose it is to be.
+    /// The owner that it is to have.
     pub owner: u64,
-    /// Whether it is of flock(2).
+    /// True for flock(2).
     pub flock: bool,
-    /// What it covers.
+    /// The range that it covers.
     pub range: LockRange,
-    /// What it is for; `None` gives up.
+    /// The kind of lock; `None` gives up.
     pub kind: Option<LockKind>,
     /// The process that asks, for others to be told.
     pub pid: u32,
@@ -75,7 +75,7 @@ impl Server {
         Ok(self.handles.number(access))
     }
 
-    /// What the open file of that number was opened for.
+    /// The access of the open file of that number.
     #[must_use]
     pub fn access(handle: u64) -> Access {
         Handles::access(handle)

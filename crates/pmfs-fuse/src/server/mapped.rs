@@ -129,7 +129,7 @@ impl Server {
         self.known.long_held(|ino| self.opened.is_open(ino))
     }
 
-    /// What is wanted of a file by now.
+    /// The pages of a file that are still wanted.
     pub(crate) fn still_wanted(&self, ino: Ino) -> Result<Option<WantedPages>> {
         let _attached = self.enter()?;
         let wanted = self.fs.wanted_pages()?;

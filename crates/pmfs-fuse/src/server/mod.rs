@@ -56,7 +56,7 @@ use privileges::has_set_id;
 /// A copy may stop short; this keeps a request from lasting long, bytes.
 const COPY_MAX: u64 = 64 << 20;
 
-/// How long a call that found no space waits for a release under way.
+/// The longest wait of a call that found no space for a release under way.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -77,11 +77,11 @@ pub struct Server {
     past: PastPages,
     /// The kernel keeps in pages what it reads and writes: it can't have files mapped else.
     is_cached: bool,
-    /// Where changes wait while the pool is copied.
+    /// The gate at which changes wait while the pool is copied.
     gate: Gate,
     /// Releases of unlinked inodes under way, that is, blocks about to become free.
     releasing: AtomicUsize,
-    /// What the kernel may remember.
+    /// The lease of the kernel's memory of names.
     lease: Arc<Lease>,
     /// The pool's file, for what it is called by now.
     named: Option<File>,
@@ -110,7 +110,7 @@ impl Server {
         }
     }
 
-    /// Of the pool in this file.
+    /// Notes the pool's file.
     #[must_use]
     pub(crate) fn named(self, file: io::Result<File>) -> Server {
         Server {
@@ -137,7 +137,7 @@ impl Server {
         self.lease.begin()
     }
 
-    /// How long an answer may be remembered that is known by now.
+    /// The time for which an answer that is now known may be remembered.
     pub(crate) fn term(&self, grant: &mut Option<Grant>) -> Duration {
         match (grant, self.enter()) {
             (Some(grant), Ok(_attached)) => grant.term(),
@@ -605,7 +605,7 @@ impl Server {
             return first;
         }
         let began = Instant::now();
-        // What the dead held open is nobody's any more.
+        // Files that the dead held open are released.
         if let Err(error) = self.fs.recover_dead() {
             log::error!("cleaning up after the dead: {error}");
         }

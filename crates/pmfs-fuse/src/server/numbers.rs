@@ -17,7 +17,7 @@ impl Server {
             Error::ShutDown | Error::Medium { .. } => error,
             _ => Error::NotFound,
         })?;
-        // Nobody holds one without a name for the kernel.
+        // An inode without a name is not held for the kernel.
         match attr.links {
             0 => Err(Error::NotFound),
             _ => Ok(self.told(attr)),

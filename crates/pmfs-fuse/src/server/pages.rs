@@ -1,11 +1,11 @@
-//! What a mount has to know for the pages that its kernel holds ([`pmfs::KernelCopy`]):
-//! which files are open for writing, and when pages of a file that others have just
-//! asked for may be served again.
+//! A mount's state for the pages that its kernel holds ([`pmfs::KernelCopy`]): the files that are
+//! open for writing, and the times from which pages that others have just asked for may be served
+//! again.
 //!
-//! A program that stores to a page that was taken back faults it in again at once, and
-//! would often have it before whoever asked has begun his call anew. So READs of these
-//! pages are held up for a moment, by a sleep of bounded length: they never wait for
-//! the taking back itself, which may wait for them.
+//! A program that stores to a page that was taken back faults it in again at once, and would often
+//! have it before the process that asked has begun its call anew. So READs of these pages are held
+//! up for a moment, by a sleep of bounded length: they never wait for the taking back itself, which
+//! may wait for them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use pmfs::Ino;
 
-/// How long those who asked have the file to themselves.
+/// The time for which processes that asked have the file to themselves.
 const RESPITE: Duration = Duration::from_millis(1);
 
 /// A READ is held up for no longer than this.

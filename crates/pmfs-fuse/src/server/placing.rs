@@ -1,22 +1,22 @@
-//! Where a WRITE goes.
+//! The place of a WRITE.
 //!
-//! The kernel turns an append into an offset, by the size that it was told last, and
-//! tells only that the file was opened with O_APPEND. `pwritev2(2)` can ask for the other
-//! thing (RWF_APPEND, RWF_NOAPPEND), of which FUSE says nothing. As long as only this
-//! mount's kernel has changed the file's size that does no harm: its offset is the end.
-//! Else the caller is looked at, who waits in the system call ([`Caller::appends`]).
+//! The kernel turns an append into an offset, by the size that it was told last, and tells only
+//! that the file was opened with O_APPEND. `pwritev2(2)` can ask for the other thing (RWF_APPEND,
+//! RWF_NOAPPEND), of which FUSE says nothing. As long as only this mount's kernel has changed the
+//! file's size that does no harm: its offset is the end. Else the caller's system call is read
+//! while it waits in it ([`Caller::appends`]).
 
 use pmfs::{Error, Ino, Result};
 
 use super::Server;
 use crate::caller::Caller;
 
-/// How a write has to be done, from the request's flags.
+/// The kind of a write, from the request's flags.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteKind {
     /// The file was opened with O_APPEND.
     pub append: bool,
-    /// Whose it is.
+    /// The caller that writes.
     pub writer: Caller,
     /// The writer has no right to keep set-id bits.
     pub kill_set_id: bool,
@@ -34,7 +34,7 @@ impl WriteKind {
     }
 }
 
-/// Where a write goes.
+/// The place of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// To the offset that the kernel sent.
@@ -60,7 +60,7 @@ impl Server {
         loop {
             let size = self.fs.getattr(ino)?.size;
             if offset == size {
-                // All that can be meant is the same, if it is still so.
+                // Both possible meanings are the same, if the end is still there.
                 if let Some(written) = self.write_at_end(ino, handle, offset, data)? {
                     return Ok(written);
                 }
@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    /// What is meant by an offset that is not the end of the file, which has this size.
+    /// The meaning of an offset that is not the end of the file, which has this size.
     fn place(&self, ino: Ino, offset: u64, size: u64, kind: &WriteKind) -> Result<Place> {
         let end = self.known.end_of(ino, size);
         if end.is_certain {
@@ -172,7 +172,7 @@ mod tests {
         assert!(matches!(refused, Err(Error::Stale)), "{refused:?}");
         server.write(node, 0, 4, b"more", &kind(true)).unwrap();
         assert_eq!(content(&server, node), b"ourstheirsmore");
-        // Nobody appends to a place that never was the end.
+        // No append goes to a place that never was the end.
         server.write(node, 0, 1, b"U", &kind(false)).unwrap();
         // Once it knows the end again it may say so.
         let size = server.getattr(node).unwrap().size;

@@ -1,4 +1,4 @@
-//! What a write, a truncate and a chown take away: file capabilities and set-id bits.
+//! The privileges that a write, a truncate and a chown remove: file capabilities and set-id bits.
 
 use pmfs::types::mode;
 use pmfs::{Attr, Ino, Result, SetAttr};

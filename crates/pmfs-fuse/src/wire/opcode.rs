@@ -3,7 +3,7 @@
 /// Declares the operations once: variant, number, name for the log.
 macro_rules! opcodes {
     ($($variant:ident = $number:literal, $name:literal;)+) => {
-        /// What the kernel asks for.
+        /// The operation that the kernel asks for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub(crate) enum Opcode {

@@ -65,13 +65,12 @@ pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_PRUNE`, of 7.45 (Linux 6.18).
 pub(crate) const NOTIFY_PRUNE: i32 = 9;
 
-/// What goes behind the header of an answer: kept from one request to the next, so that
-/// it is made and zeroed once.
+/// The body of an answer: kept from one request to the next, so that it is made and zeroed once.
 #[derive(Default)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,
     len: usize,
-    /// What of it the kernel may remember; gone once it is sent.
+    /// The grant to remember it; gone once it is sent.
     pub(crate) grant: Option<Grant>,
 }
 
@@ -157,7 +156,7 @@ mod tests {
         assert_eq!(reply.bytes().len(), 64);
     }
 
-    /// What an earlier, longer answer has left in the buffer is not seen in the next.
+    /// Goal: bytes that an earlier, longer answer has left in the buffer are not seen in the next.
     #[test]
     fn nothing_stays_of_the_last_answer() {
         let mut reply = Reply::default();

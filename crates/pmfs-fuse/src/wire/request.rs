@@ -30,7 +30,7 @@ wire! {
     ForgetIn: 8 { nlookup: u64 }
     ForgetOne: 16 { nodeid: u64, nlookup: u64 }
     BatchForgetIn: 8 { count: u32, dummy: u32 }
-    /// Of 7.39.
+    /// Since 7.39.
     StatxIn: 24 { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
     MknodIn: 16 { mode: u32, rdev: u32, umask: u32, padding: u32 }
     MkdirIn: 8 { mode: u32, umask: u32 }
@@ -59,7 +59,7 @@ wire! {
     LkIn: 48 { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
     InterruptIn: 8 { unique: u64 }
     IoctlIn: 32 { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
-    /// Of [`pmfs::FOLLOW_REQUEST`].
+    /// The body of [`pmfs::FOLLOW_REQUEST`].
     FollowIn: 16 { file: u64, at: u64 }
     FallocateIn: 32 { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn: 24 { fh: u64, offset: u64, whence: u32, padding: u32 }

@@ -43,7 +43,7 @@ impl Name {
         }
     }
 
-    /// What the caller takes for wrong usage: mount(8) 1, fsck(8) 16.
+    /// The code that the caller expects for wrong usage: mount(8) 1, fsck(8) 16.
     pub fn usage_code(self) -> u8 {
         match self {
             Name::Pmfs => 2,
@@ -52,7 +52,7 @@ impl Name {
         }
     }
 
-    /// What the caller takes for "not done": mount(8) 32.
+    /// The failure with the code that the caller expects for "not done": mount(8) 32.
     pub fn failure(self, failure: Failure) -> Failure {
         match self {
             Name::Mount | Name::Umount => failure.with_code(32),
@@ -190,7 +190,7 @@ fn known_only(list: &OsStr) -> OsString {
 enum Part {
     Flag(char),
     Value(char, OsString),
-    /// Not for this module to know: `--json`, `--inodes=9`.
+    /// An option that this module does not know: `--json`, `--inodes=9`.
     Long(OsString),
     Plain(OsString),
 }
@@ -250,7 +250,7 @@ fn is_number(word: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    /// What a line turns into, with blanks between; or the error.
+    /// The translation of a line, with blanks between; or the error.
     fn turned(line: &str) -> String {
         match call(line.split(' ').map(OsString::from).collect()) {
             Ok(call) => call.words.join(OsStr::new(" ")).into_string().unwrap(),

@@ -1,4 +1,4 @@
-//! What `get` and `put` report.
+//! The report of `get` and `put`.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::size::Size;
 
-/// What was copied.
+/// The copied files and bytes.
 #[derive(Serialize)]
 pub struct Copied {
     pool: String,
@@ -17,9 +17,9 @@ pub struct Copied {
     pub symlinks: u64,
     /// Devices, FIFOs, sockets.
     pub others: u64,
-    /// Of data: holes take none.
+    /// Bytes of data: holes take none.
     pub bytes: u64,
-    /// What could not be made at the other side.
+    /// The files that could not be made at the other side.
     pub skipped: Vec<String>,
 }
 

@@ -156,7 +156,7 @@ fn attach(arguments: &Mount) -> Result<Started, Failure> {
     Ok((attached, report, stop))
 }
 
-/// So that nobody who reads our output waits for the end of the mount.
+/// Closes the terminal, so that no reader of our output waits for the end of the mount.
 fn let_go_of_terminal() -> io::Result<()> {
     let null = OpenOptions::new()
         .read(true)

@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// What has its way out in its own words, and what has none that is known.
+    /// A failure whose own words have the way out, or that has no known one.
     fn other(pool: &impl fmt::Display, error: &Error) -> Failure {
         let text = format!("{pool}: {error}");
         match error {
@@ -126,7 +126,8 @@ impl Failure {
         }
     }
 
-    /// What `pmem` says has the way out behind its last colon, and the system's word in its source.
+    /// A failure from `pmem`, whose message has the way out after its last colon, and the system's
+    /// error as its source.
     fn medium(error: &pmem::Error) -> Failure {
         if let pmem::Error::Exists { path } = error {
             return Failure::new(

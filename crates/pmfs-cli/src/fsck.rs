@@ -118,8 +118,8 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
     Ok(of_pool(&pool, &bad, checked, &repaired, recovery))
 }
 
-/// What the medium can't give is given anew where that can be, and what follows from
-/// its loss repaired.
+/// Replaces blocks that the medium can't read where that is possible, and repairs the consequences
+/// of their loss.
 fn mend(arguments: &Fsck, pool: &Path, options: &OpenOptions) -> pmfs::Result<FsckReport> {
     let mut progress = Progress::counting(arguments.json, "reading");
     let mut watch = |done, all| progress.of(done, all);
@@ -169,7 +169,7 @@ fn unreadable(pool: &Path, fs: &Fs, bad: impl Iterator<Item = Finding>) -> FsckR
     unchecked(pool, fs.recovery(), findings)
 }
 
-/// What stands in the way of a check.
+/// The report of a pool that can't be checked.
 fn unchecked(
     pool: &Path,
     recovery: &pmfs::RecoveryReport,

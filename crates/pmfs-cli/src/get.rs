@@ -81,7 +81,7 @@ fn destination(arguments: &Get) -> Result<PathBuf, Failure> {
 struct Getter<'a> {
     names: Names<'a>,
     progress: Progress,
-    /// Where a file with several names was put first.
+    /// The first place of a file with several names.
     linked: HashMap<Ino, PathBuf>,
     keep_owner: bool,
     copied: Copied,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::pool;
 use crate::time::utc;
 
-/// What was asked for; a part that was not is left out.
+/// The parts that were asked for; others are left out.
 #[derive(Serialize)]
 pub struct Holders {
     processes: Vec<ProcessReport>,
@@ -39,13 +39,13 @@ struct OpenReport {
     pid: u64,
     command: String,
     inode: Ino,
-    /// Where it is in the pool; none if it has no name, or could not be looked for.
+    /// Its path in the pool; none if it has no name, or could not be searched for.
     path: Option<String>,
-    /// How often it is open.
+    /// The number of times that it is open.
     count: u64,
     /// A mount's kernel may hold pages of it, for a mapping.
     mapped: bool,
-    /// Of an open file with an offset, where that is.
+    /// The offset of an open file that has one.
     offset: Option<u64>,
 }
 

@@ -28,7 +28,7 @@ const LIBURING: &str = "liburing.so.2";
 /// Names further libraries, with colons between.
 const MORE: &str = "PMFS_PATCH";
 
-/// Where memory files are, counted from the end of the library's own numbers: below the
+/// The number of memory files, counted from the end of the library's own numbers: below the
 /// keeper's pipe.
 const FROM_TOP: u64 = 8;
 const FILES_MAX: usize = 6;
@@ -40,7 +40,7 @@ pub struct Patched {
     pub others: Vec<(OsString, OsString)>,
     /// Held open for the programs.
     files: Vec<OwnedFd>,
-    /// What could not be patched, and why.
+    /// The libraries that could not be patched, with the reasons.
     pub failed: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ struct InfoReport {
     mounted_on: Option<String>,
     /// The daemon of the mount.
     pid: Option<u32>,
-    /// What recovering did, if it was needed.
+    /// The work of the recovery, if one was needed.
     recovery: Option<String>,
     made_ns: i64,
     runs: u64,
@@ -37,7 +37,7 @@ struct InfoReport {
     free_4k_pages: u64,
     free_2m_pages: u64,
     free_1g_pages: u64,
-    /// Of the free space, what is in whole pages of that size.
+    /// The share of the free space that is in whole pages of that size.
     free_2m_share: f64,
     free_1g_share: f64,
     regions: Vec<Region>,
@@ -60,7 +60,7 @@ struct Region {
     bytes: u64,
 }
 
-/// What is found out before it is put together.
+/// The facts that the report is made of.
 struct Found {
     state: &'static str,
     recovery: Option<String>,

@@ -26,7 +26,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::failure::Failure;
 use crate::umount;
 
-/// Where the connection's number is, counted from the end of the library's own.
+/// The number of the connection, counted from the end of the library's own.
 const FROM_TOP: u64 = 2;
 /// The library keeps its own descriptors, and what this command leaves open for it,
 /// below this number or the limit (`OWN_END` in
@@ -44,8 +44,7 @@ const FIRST_USE: Duration = Duration::from_secs(10);
 /// After what should not happen.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a connection is for: the mount stays as long as it does; and being told when
-/// the mount goes.
+/// The uses of a connection: the mount stays as long as it does; or it tells when the mount goes.
 const USES: u8 = b'u';
 const WATCHES: u8 = b'w';
 /// Answers: it stays; it is going.
@@ -64,7 +63,7 @@ pub struct Keeper {
     watching: UnixStream,
 }
 
-/// What becomes of a mount.
+/// The state in which a mount is found.
 #[derive(Debug)]
 pub enum Found {
     /// It stays for this run.
@@ -81,7 +80,7 @@ impl Keeper {
         let name = File::open(&mount.dir).and_then(|root| presence::name_of(&root));
         let watching = name.and_then(|name| connect_to(address(name), WATCHES));
         let Ok((mut watching, answer)) = watching else {
-            // Nobody listens, for it is no private one or has just gone.
+            // Nothing listens: the mount is no private one, or has just gone.
             let is_there = is_there(mount)?;
             return Ok(if is_there { Found::Stays } else { Found::Gone });
         };
@@ -164,7 +163,7 @@ struct Users {
     new: Vec<UnixStream>,
     using: Vec<UnixStream>,
     watching: Vec<UnixStream>,
-    /// Nobody has used it yet, since then.
+    /// The time since which no program has used it.
     unused_since: Option<Instant>,
     is_going: bool,
 }
@@ -271,7 +270,7 @@ impl Users {
     }
 }
 
-/// Nobody says more than one byte.
+/// No peer sends more than one byte.
 fn is_open(stream: &mut UnixStream) -> bool {
     match stream.read(&mut [0]) {
         Ok(read) => read > 0,

@@ -1,5 +1,5 @@
-//! What can be typed after `pmfs`, as data: for the program itself, and for what is made of the
-//! same definitions (manual pages, completions). What the commands do is in the program alone.
+//! The command line of `pmfs` as data: for the program itself, and for manual pages and
+//! completions, which are made of the same definitions. The commands' work is in the program alone.
 
 #![forbid(unsafe_code)]
 

@@ -26,14 +26,14 @@ struct ListReport {
 #[derive(Serialize)]
 struct Listed {
     pool: String,
-    /// Not known of a pool that can't be looked at.
+    /// Unknown for a pool that can't be inspected.
     size_bytes: Option<u64>,
     medium: Option<String>,
     state: &'static str,
     mounted_on: Vec<String>,
     /// The daemon of a mount.
     pid: Option<u32>,
-    /// What keeps the pool from being looked at.
+    /// The reason why the pool can't be inspected.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }

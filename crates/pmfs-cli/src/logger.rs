@@ -10,7 +10,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::failure::Failure;
 
-/// Where lines go.
+/// The target of lines.
 pub enum Target<'a> {
     /// Without time: whoever reads it sees it happen.
     Stderr,
@@ -54,7 +54,7 @@ pub fn start(target: &Target<'_>) -> Result<(), Failure> {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Of other crates, what went wrong is enough.
+        // Warnings and errors are enough from other crates.
         metadata.target().starts_with("pmfs") || metadata.level() <= Level::Warn
     }
 

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         } else {
             0
         };
-        // Nobody is left to hear that stdout or stderr is gone.
+        // A failure of stdout or stderr can't be reported anywhere.
         let _ = said.print();
         process::exit(code.into())
     });
@@ -113,5 +113,5 @@ fn drop_pages() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a command answers.
+/// The result of a command.
 type Outcome = Result<ExitCode, Failure>;

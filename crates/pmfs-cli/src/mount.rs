@@ -21,14 +21,14 @@ use crate::logger::{self, Target};
 use crate::report::{self, Recovery};
 use crate::{Outcome, crash, daemon, remount, signals, trust};
 
-/// What is to be mounted where.
+/// The pool and directory of a mount to make.
 pub struct Request {
     pub pool: PathBuf,
     pub dir: PathBuf,
     pub options: MountOptions,
 }
 
-/// What was mounted.
+/// The mount that was made.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct MountReport {
     pub pool: String,
@@ -37,9 +37,9 @@ pub struct MountReport {
     pub read_only: bool,
     pub medium: String,
     pub durability: String,
-    /// What slower medium it emulates.
+    /// The slower medium that it emulates.
     pub emulates: Option<String>,
-    /// What keeps stray stores of the daemon away from it.
+    /// The protection of the pool against stray stores of the daemon.
     pub protection: String,
     pub recovery: Recovery,
     /// Entries of the directory that the mount hides.
@@ -123,14 +123,14 @@ impl Request {
             if !arguments.by_mount8 {
                 return Err(refused.into());
             }
-            // Nobody has asked for them in so many words.
+            // They were not asked for by name.
             (options.suid, options.dev) = (false, false);
         }
         Ok(Request { pool, dir, options })
     }
 }
 
-/// Whether set-id bits and devices of the pool are root's word.
+/// Checks that only root can have made set-id bits and devices of the pool.
 fn may_honour(pool: &Path, dir: &Path) -> Result<(), MountError> {
     trust::is_roots(pool)?;
     if fs::metadata(dir).is_ok_and(|file| file.uid() != 0) {
@@ -216,7 +216,7 @@ impl Attached {
     }
 }
 
-/// What has to be said whether or not anybody reads the result.
+/// Warns of damage, also if the result is not read.
 fn warn_of_damage(report: &MountReport) {
     if report.recovery.damage > 0 {
         eprintln!(

@@ -23,7 +23,7 @@ pub struct Child {
 }
 
 impl Names<'_> {
-    /// What stands at `path`, from the root. `follow`: a link at its end is followed too.
+    /// The inode at `path`, from the root. `follow`: a link at its end is followed too.
     pub fn find(&self, path: &Path, follow: bool) -> Result<Attr, Failure> {
         self.walk(path, follow)
             .map_err(|error| self.failed(path, &error))

@@ -1,5 +1,5 @@
-//! Where `pmfs run` has the pool: at a mount that is there, at a private one, or, where
-//! FUSE can't be had, at a name alone.
+//! The place where `pmfs run` shows the pool: an existing mount, a private one, or, where FUSE is
+//! missing, a name alone.
 
 use std::env;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ pub struct Place {
     pub kind: Kind,
 }
 
-/// How they belong together.
+/// The relation of the place to a mount.
 #[derive(Debug)]
 pub enum Kind {
     /// It was mounted before.
@@ -54,7 +54,7 @@ impl Place {
             if let Some(place) = Place::mounted(&pool, &dir)? {
                 return Ok(place);
             }
-            // Of several that begin at once one makes the mount, and the others use it.
+            // If several begin at once, one makes the mount, and the others use it.
             let below = File::open(&dir);
             let locked = below.and_then(|below| {
                 let exclusive = FlockOperation::LockExclusive;
@@ -131,7 +131,7 @@ impl Place {
     ) -> Result<Place, Failure> {
         let dir = name_for_pool(dir)?;
         let options = run::options(arguments)?;
-        // What is wrong with it is told here, and not by a program that finds no files.
+        // A fault of the pool is reported here, and not by a program that finds no files.
         let failed = |error| Failure::engine(&pool, &error);
         let fs = Fs::open(&pool, &options.open_options()).map_err(failed)?;
         fs.detach().map_err(failed)?;

@@ -12,7 +12,7 @@ pub fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// How to attach for a command that changes no file.
+/// The options of attaching for a command that changes no file.
 pub fn for_reading() -> OpenOptions {
     OpenOptions {
         read_only: true,

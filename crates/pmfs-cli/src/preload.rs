@@ -1,5 +1,5 @@
-//! What the first program of `pmfs run` is told to preload. Those that it starts are
-//! told by the library itself.
+//! The preload list of the first program of `pmfs run`. The library itself sets it for programs
+//! that this one starts.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -46,7 +46,7 @@ const PASSED: [Signal; 12] = [
     Signal::SIGPWR,
 ];
 
-/// Those that a terminal sends to all of the foreground, so to both.
+/// The signals that a terminal sends to all of the foreground, so to both.
 const OF_TERMINALS: [Signal; 4] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -62,7 +62,7 @@ pub struct Program {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// How it ended.
+/// The end of the program.
 pub enum Ended {
     Code(u8),
     Signal(Signal),
@@ -126,7 +126,7 @@ impl Program {
     pub fn start(&self) -> io::Result<Pid> {
         let mask = SigSet::thread_get_mask()?;
         let passed = SigSet::from_iter(PASSED);
-        // What comes from now on waits until there is somebody to pass it on to.
+        // Signals that come from now on wait until there is a program to pass them on to.
         passed.thread_block()?;
         let started = self.spawn(&mask);
         let by = started.as_ref().ok().and_then(|pid| {

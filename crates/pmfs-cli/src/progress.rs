@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What is done sooner needs no bar.
+/// Work that is done sooner needs no bar.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Where there is no terminal, from one line to the next, after the first.
+/// The time from one line to the next, after the first, where there is no terminal.
 const LINES: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ pub struct Progress {
     total_bytes: u64,
     since: Instant,
     wanted: bool,
-    /// Not bytes.
+    /// The work is counted in other units than bytes.
     counts: bool,
     bar: Option<ProgressBar>,
     /// Lines are written instead; so many were.
@@ -52,7 +52,7 @@ impl Progress {
         progress
     }
 
-    /// So many bytes are done, of so many.
+    /// Shows that `bytes` of `total_bytes` are done.
     pub fn of(&mut self, bytes: u64, total_bytes: u64) {
         if self.bar.is_none() {
             self.total_bytes = total_bytes;
@@ -60,7 +60,7 @@ impl Progress {
         self.at(bytes);
     }
 
-    /// So many bytes are done.
+    /// Shows that `bytes` are done.
     pub fn at(&mut self, bytes: u64) {
         if !self.wanted || self.bar.is_none() && self.since.elapsed() < QUIET {
             return;

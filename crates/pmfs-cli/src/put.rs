@@ -67,7 +67,7 @@ pub fn run(arguments: &Put) -> Outcome {
 struct Putter<'a> {
     names: Names<'a>,
     progress: Progress,
-    /// Where a file with several names was put first, by device and inode.
+    /// The first place of a file with several names, by device and inode.
     linked: HashMap<(u64, u64), Ino>,
     copied: Copied,
 }
@@ -234,7 +234,7 @@ impl Putter<'_> {
                 match rustix::fs::seek(file, SeekFrom::Data(offset)) {
                     Ok(data) => offset = data,
                     Err(Errno::NXIO) => break,
-                    // Not every file system tells.
+                    // Some file systems do not tell.
                     Err(_) => {}
                 }
                 hole = rustix::fs::seek(file, SeekFrom::Hole(offset)).unwrap_or(len);

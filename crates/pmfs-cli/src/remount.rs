@@ -20,7 +20,7 @@ pub fn run(arguments: &Mount) -> Outcome {
     let mount = mounts::pool_mount_at(&dir)?.ok_or_else(|| MountError::NotMounted {
         path: arguments.dir.clone(),
     })?;
-    // What is not mentioned stays as it is.
+    // Options that are not given stay as they are.
     let mut options = MountOptions::new(true);
     (options.suid, options.dev) = (true, true);
     options.parse(&mount.options).map_err(MountError::from)?;

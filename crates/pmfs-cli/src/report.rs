@@ -21,7 +21,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// What `mkfs` and `info` say of a pool.
+/// The report of `mkfs` and `info` on a pool.
 #[derive(Serialize)]
 pub struct PoolReport {
     pool: String,
@@ -42,15 +42,15 @@ pub struct PoolReport {
     medium: String,
     durability: String,
     flush: String,
-    /// What keeps stray stores of this machine's programs away from it, if they do not
-    /// ask for something else.
+    /// The protection against stray stores of this machine's programs, if they do not ask for
+    /// another.
     protection: String,
-    /// What the place of the pool means for it.
+    /// The consequence of the pool's place.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
 
-/// What `--protect=auto` gives here.
+/// The protection that `--protect=auto` gives here.
 fn usual_protection() -> Protection {
     match pmem::protection::keys() {
         Ok(()) => Protection::Keys,
@@ -59,7 +59,7 @@ fn usual_protection() -> Protection {
 }
 
 impl PoolReport {
-    /// Of a pool at `path`.
+    /// The report on a pool at `path`.
     pub fn new(path: &Path, info: &PoolInfo) -> PoolReport {
         PoolReport {
             pool: path.display().to_string(),
@@ -120,7 +120,7 @@ impl PoolReport {
     }
 }
 
-/// What attaching had to do.
+/// The work of attaching.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Recovery {
     kind: String,

@@ -33,7 +33,7 @@ pub fn run(arguments: &Rm) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What would keep it from being deleted; so that of several all go, or none.
+/// Fails if something keeps the pool from being deleted, so that either all of several go, or none.
 fn judge(path: &Path, force: bool) -> Result<(), Failure> {
     if let Some(mount) = served::mounts_of(path)?.first() {
         return Err(Failure::new(

@@ -37,12 +37,12 @@ const PATCH_MODE: &str = "PMFS_PATCH_MODE";
 /// The library's file.
 const LIBRARY: &str = "libpmfs_shim.so";
 
-/// What a shell answers for a program that it can't run, and one that it can't find.
+/// A shell's exit codes for a program that it can't run, and one that it can't find.
 const NOT_RUNNABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub fn run(arguments: &Run) -> Outcome {
-    // What is wrong with them is told before anything is made.
+    // Wrong options are reported before anything is made.
     options(arguments)?;
     let library = library()?;
     let mut temp = Temp::make(arguments)?;
@@ -143,7 +143,7 @@ fn refused(program: &OsStr, error: &io::Error) -> Ended {
     Ended::Code(if missing { NOT_FOUND } else { NOT_RUNNABLE })
 }
 
-/// What the library is told: a `key=value` a line.
+/// The settings for the library: a `key=value` a line.
 fn config(
     arguments: &Run,
     place: &Place,
@@ -208,7 +208,7 @@ fn config(
     Ok(OsString::from_vec(text))
 }
 
-/// What was asked for, as of a mount.
+/// The given options, as those of a mount.
 pub fn options(arguments: &Run) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::new(rustix::process::geteuid().is_root());
     for list in &arguments.options {

@@ -37,14 +37,14 @@ const LEAVING: Duration = Duration::from_secs(1);
 struct SavedReport {
     pool: String,
     file: String,
-    /// Of the pool.
+    /// The size of the pool.
     size_bytes: u64,
     /// With content.
     blocks: u64,
-    /// Of the file.
+    /// The size of the file.
     bytes: u64,
     mounted_on: Option<String>,
-    /// How long the mount stood still.
+    /// The time for which the mount stood still.
     frozen_ms: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
 //! `pmfs run --temp`: a pool that is made for a run, and goes with its last program.
 //!
-//! What is to go is handed to the daemon of the run's mount, which outlives every
-//! program of it. Where there is none, this process sees to it. If that was killed, the
-//! next such run clears away what is left: names tell by which process they were made.
+//! The daemon of the run's mount, which outlives every program of it, deletes the pool. Where there
+//! is no daemon, this process does. If it was killed, the next such run deletes the pool: its name
+//! tells the process that made it.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -19,7 +19,7 @@ use crate::umount;
 
 const PREFIX: &str = "pmfs-temp-";
 
-/// Where memory is.
+/// A directory in memory.
 const MEMORY: &str = "/dev/shm";
 
 /// A pool, and a directory for it.
@@ -34,7 +34,7 @@ pub struct Temp {
 }
 
 impl Temp {
-    /// Makes what the arguments ask for.
+    /// Makes the pool that the arguments ask for.
     pub fn make(arguments: &Run) -> Result<Option<Temp>, Failure> {
         let Some(size) = arguments.temp else {
             return Ok(None);
@@ -53,7 +53,7 @@ impl Temp {
                 let on = arguments.on.as_deref().unwrap_or(Path::new(MEMORY));
                 let on = fs::canonicalize(on).map_err(|error| failed(on, &error))?;
                 clear_away(&on);
-                // Nobody else is to have a look, or to have made it before.
+                // No other user may read it, or have made it before.
                 let around = on.join(name);
                 let made = DirBuilder::new().mode(0o700).create(&around);
                 made.map_err(|error| failed(&around, &error))?;
@@ -93,7 +93,7 @@ impl Temp {
         Ok(())
     }
 
-    /// What is to go; from now on somebody else sees to it.
+    /// Leaves deleting it to another process from now on.
     pub fn hand_over(&mut self) {
         self.goes.clear();
     }
@@ -130,7 +130,7 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// Of this process, and of no other that has its number before or after.
+/// A name of this process, and of no other that has its number before or after.
 fn own_name() -> Result<String, Failure> {
     let began = began(std::process::id())
         .ok_or_else(|| Failure::new("/proc/self/stat can't be read".to_owned(), "mount /proc"))?;
@@ -139,7 +139,7 @@ fn own_name() -> Result<String, Failure> {
 
 /// When a process began, in the kernel's ticks; `None`: it is gone.
 fn began(pid: u32) -> Option<u64> {
-    /// Of proc_pid_stat(5), counted from behind the name.
+    /// A field of proc_pid_stat(5), counted from after the name.
     const STARTTIME: usize = 19;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, behind) = stat.rsplit_once(") ")?;

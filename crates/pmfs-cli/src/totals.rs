@@ -1,4 +1,5 @@
-//! What `pmfs run --stats` says at the end: counts that all programs of the run keep in one page.
+//! The output of `pmfs run --stats` at the end: counts that all programs of the run keep in one
+//! page.
 
 use std::fs;
 use std::io;
@@ -24,7 +25,7 @@ const WORDS: [&str; 8] = [
     "processes",
 ];
 
-/// What was refused because there is no mount, as the library has it, behind the others.
+/// The uses that were refused because there is no mount, in the library's order, after the others.
 const REFUSED: [(&str, &str); 9] = [
     ("sent", "open files sent to other processes"),
     (

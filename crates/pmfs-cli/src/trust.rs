@@ -1,5 +1,6 @@
-//! Whether a pool is root's alone: only such a one may say what runs as root, or what is a device.
-//! A user that can write to the file, or replace it, can write a set-user-ID program into it.
+//! The test that only root can write to a pool: only such a pool may have set-user-ID programs and
+//! devices. A user that can write to the file, or replace it, can write a set-user-ID program into
+//! it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

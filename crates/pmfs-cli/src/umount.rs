@@ -111,7 +111,7 @@ struct Daemon {
     pool: PathBuf,
     /// The process, if the pool has no name any more by which it could be looked at.
     process: Option<OwnedFd>,
-    /// What it calls the mount. `None`: it did not say.
+    /// Its name of the mount. `None`: it did not say.
     name: Option<u32>,
     /// The pool is mounted elsewhere, too, so "no mount at all" will not come.
     others: bool,
@@ -176,7 +176,7 @@ pub fn is_gone(dir: &Path) -> bool {
     matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// What a daemon answers, if it does.
+/// A daemon's answer, if it gives one.
 fn answer<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (answer, answered) = mpsc::channel();
     thread::spawn(move || answer.send(ask()));

@@ -1,4 +1,4 @@
-//! Where images are kept: a file for each library, by its build-id.
+//! The cache of images: a file for each library, by its build-id.
 //!
 //! Images are code that programs will run, so the cache trusts nobody but its owner and root: the
 //! directory and the file must belong to one of them and be writable by no one else, no symbolic
@@ -35,12 +35,12 @@ const IMAGE_BYTES_MAX: i64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct PatchedTexts {
     dir: PathBuf,
-    /// How old a change must be before a file counts as verified.
+    /// The age of a change from which a file counts as verified.
     stable_after: Duration,
 }
 
 impl PatchedTexts {
-    /// Those in a directory, which is made when it is needed.
+    /// The images in a directory, which is made when it is needed.
     pub fn of(dir: impl Into<PathBuf>) -> Self {
         PatchedTexts {
             dir: dir.into(),
@@ -48,7 +48,7 @@ impl PatchedTexts {
         }
     }
 
-    /// Those of the user who runs this: /var/cache/pmfs/images for root, else
+    /// The images of this process's user: /var/cache/pmfs/images for root, else
     /// $XDG_CACHE_HOME/pmfs/images or ~/.cache/pmfs/images.
     ///
     /// Fails if the environment names neither.
@@ -166,7 +166,7 @@ impl PatchedTexts {
         };
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // What a process of the same number left behind when it was killed.
+        // A file that a killed process of the same number has left.
         let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
         let mode = Mode::from_raw_mode(if is_root() { 0o644 } else { 0o600 });
         let file = rustix::fs::openat(dir, &temporary, flags, mode);
@@ -192,8 +192,8 @@ impl PatchedTexts {
     }
 }
 
-/// Whether a file has to be on the disk before it gets its name. A record that is lost
-/// or torn does no harm.
+/// The need of a file to be on the disk before it gets its name. A record that is lost or torn does
+/// no harm.
 enum Sync {
     Yes,
     No,

@@ -156,8 +156,8 @@ fn no_library() {
     assert!(!kept.is_made_anew());
 }
 
-/// What is verified is not read again, until one of the two files or the record has
-/// changed in any way.
+/// Goal: a verified image is not read again, until one of the two files or the record has changed
+/// in any way.
 #[test]
 fn verified_until_something_changes() {
     let mut kept = kept();
@@ -219,7 +219,7 @@ fn verified_until_something_changes() {
         change();
         assert_eq!(verified(&kept), None, "{what}");
         ask(&kept);
-        // What was made anew is verified when it is asked for once more.
+        // An image that was made anew is verified at the next request.
         ask(&kept);
     }
 }

@@ -1,4 +1,4 @@
-//! What is overwritten at a site: at least the five bytes of a jump, as whole
+//! The choice of the bytes to overwrite at a site: at least the five bytes of a jump, as whole
 //! instructions around the `syscall`, those before it preferred.
 //!
 //! Instructions are moved into the stub only if the program can't tell:
@@ -30,15 +30,15 @@ pub enum Reason {
     Prefixed,
     /// Neither side of it has room for a jump.
     NoRoom {
-        /// What stands against the instructions before it.
+        /// The obstacle to the instructions before it.
         before: Obstacle,
-        /// What stands against those behind it.
+        /// The obstacle to those after it.
         after: Obstacle,
     },
     /// The function around it has bytes that are no instruction: what else was read of
     /// it may be wrong.
     DataInCode,
-    /// What was to be moved doesn't fit into a stub, or can't be encoded there.
+    /// The instructions don't fit into a stub, or can't be encoded there.
     NotMovable,
 }
 
@@ -87,20 +87,20 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What is overwritten: `before` instructions, the `syscall`, `after` instructions.
+/// The overwritten instructions: `before` instructions, the `syscall`, `after` instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) before: usize,
     pub(crate) after: usize,
 }
 
-/// What the choice goes by.
+/// The facts for the choice.
 pub(crate) struct Surroundings<'a> {
     pub(crate) instructions: &'a [Instruction],
     pub(crate) targets: &'a Addresses,
     /// Addresses where what the unwinder does changes, sorted.
     pub(crate) rows: &'a [u64],
-    /// Whatever lies below belongs to an earlier site's jump.
+    /// All bytes below belong to an earlier site's jump.
     pub(crate) floor: u64,
 }
 
@@ -141,8 +141,8 @@ impl Surroundings<'_> {
         })
     }
 
-    /// How many bytes one, two, ... instructions before the site have, as far as they
-    /// may be moved and are needed; and what ended the list.
+    /// The lengths in bytes of one, two, ... instructions before the site, as far as they may be
+    /// moved and are needed, and the obstacle that ended the list.
     fn movable_before(&self, site: usize, needed: u64) -> (Vec<u64>, Obstacle) {
         let site_ip = self.instructions[site].ip();
         let mut found = Vec::new();
@@ -266,7 +266,7 @@ fn changes(instruction: &Instruction, register: Register) -> bool {
     })
 }
 
-/// What `mov` of an immediate or `xor` with itself puts into eax.
+/// The value that `mov` of an immediate or `xor` with itself puts into eax.
 fn loaded_number(instruction: &Instruction) -> Option<i32> {
     match instruction.code() {
         Code::Mov_r32_imm32 | Code::Mov_rm32_imm32 | Code::Mov_rm64_imm32 | Code::Mov_r64_imm64

@@ -21,7 +21,7 @@ const PUSH_RDI: &[u8] = &[0x57];
 const RET: &[u8] = &[0xc3];
 const CALL: &[u8] = &[0xe8, 0, 1, 0, 0];
 
-/// What there is around a site, besides the code.
+/// The surroundings of a site, besides the code.
 #[derive(Default)]
 struct Given<'a> {
     targets: &'a [u64],
@@ -164,7 +164,8 @@ fn calls_and_returns_stay() {
     );
 }
 
-/// Where a call returns to, the jump may stand, and nothing before it.
+/// Goal: the jump may be at the place that a call returns to, and no instruction before it may be
+/// overwritten.
 #[test]
 fn behind_a_call() {
     assert_eq!(choose(&[CALL, MOV_EAX_39, SYSCALL, RET]), Ok((1, 0)));

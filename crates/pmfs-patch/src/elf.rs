@@ -1,5 +1,5 @@
-//! What an image needs to know of a library's file: its text, where code may begin, and
-//! what points into it.
+//! The parts of a library's file that an image needs: its text, the places where code may begin,
+//! and the pointers into it.
 
 use std::ops::Range;
 
@@ -162,9 +162,9 @@ impl<'data> Library<'data> {
         Ok(())
     }
 
-    /// Whatever a relocation makes point into the text: function pointers, tables of
-    /// labels, resolvers. Addends of every type count, also where the symbol's value
-    /// would have to be added: one too many costs nothing.
+    /// Reads all pointers into the text that relocations make: function pointers, tables of labels,
+    /// resolvers. Addends of every type count, also where the symbol's value would have to be
+    /// added: one too many costs nothing.
     fn read_relocations(&mut self, header: &'data Header) -> Result<(), PatchError> {
         let sections = header.sections(LE, self.data)?;
         let dynamic = sections.symbols(LE, self.data, elf::SHT_DYNSYM)?;

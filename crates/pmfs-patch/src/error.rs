@@ -14,13 +14,13 @@ pub enum PatchError {
     Read {
         /// The library.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No ELF file, or a damaged one.
     #[error("no readable ELF file ({reason}); name a shared library")]
     Malformed {
-        /// What is wrong with it.
+        /// The fault found in it.
         reason: &'static str,
     },
     /// 32-bit, or of another processor.
@@ -55,7 +55,7 @@ pub enum PatchError {
         "the library has {count} executable segments, one is needed; run the program through the mount"
     )]
     Segments {
-        /// How many there are.
+        /// The number found.
         count: usize,
     },
     /// The text can't be mapped from a file.
@@ -71,7 +71,7 @@ pub enum PatchError {
         "the library's text is relocated (at {place:#x}); build it with -fPIC, or run the program through the mount"
     )]
     TextRelocation {
-        /// Where it is written to, relative to the base.
+        /// The place that it is written to, relative to the base.
         place: u64,
     },
     /// Section headers were stripped: where code ends and data begins is not known.
@@ -84,7 +84,7 @@ pub enum PatchError {
         "the library's unwind tables can't be read ({reason}); run the program through the mount"
     )]
     Unwind {
-        /// What is wrong with them.
+        /// The fault found in them.
         reason: &'static str,
     },
     /// More than 32-bit jumps can reach.
@@ -92,7 +92,7 @@ pub enum PatchError {
         "the library's text ends at {end:#x}, out of reach of its stubs; run the program through the mount"
     )]
     TooLarge {
-        /// Where the text ends, relative to the base.
+        /// The end of the text, relative to the base.
         end: u64,
     },
     /// Neither a home nor a cache directory is known.
@@ -106,7 +106,7 @@ pub enum PatchError {
     ForeignCache {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner's user id.
         owner: u32,
     },
     /// Others may write into the cache's directory.
@@ -118,11 +118,11 @@ pub enum PatchError {
     /// The cache could not be written.
     #[error("can't {what} {}: {source}; make its directory writable, or set XDG_CACHE_HOME to one that is", path.display())]
     Cache {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

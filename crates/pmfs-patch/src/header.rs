@@ -17,13 +17,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// "PMFSTEXT", as a little-endian word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PMFSTEXT");
-/// Of the format and of the rules by which sites are patched: a change of either makes
+/// The version of the format and of the rules by which sites are patched: a change of either makes
 /// all images anew.
 pub const VERSION: u32 = 2;
 /// Bytes a page, in the file and in memory.
 pub const PAGE_BYTES: u64 = 4096;
-/// Where the stubs lie, relative to the module's base: 512 MiB below, within reach of a
-/// 32-bit jump.
+/// The place of the stubs relative to the module's base: 512 MiB below, within reach of a 32-bit
+/// jump.
 pub const STUBS_VADDR: i64 = -0x2000_0000;
 /// Stubs begin at multiples of this, and are one or two of it long.
 pub const STUB_ALIGN_BYTES: u32 = 64;
@@ -48,27 +48,27 @@ pub struct HeaderRaw {
     pub build_id_len: u32,
     /// Zero.
     pub reserved: u32,
-    /// Of the library, then zeros.
+    /// The library's build-id, then zeros.
     pub build_id: [u8; BUILD_ID_BYTES_MAX],
     /// First page of the executable segment.
     pub text_vaddr: u64,
     /// Its length, whole pages, in bytes.
     pub text_len: u64,
-    /// Where the patched text stands in this file.
+    /// The offset of the patched text in this file.
     pub text_offset: u64,
-    /// Where the original stands in the library's file: /proc/self/maps says it of the
-    /// mapping to be replaced.
+    /// The offset of the original in the library's file: /proc/self/maps has it for the mapping to
+    /// be replaced.
     pub library_offset: u64,
     /// [`STUBS_VADDR`].
     pub stubs_vaddr: i64,
     /// Length of the stub area, whole pages, in bytes.
     pub stubs_len: u64,
-    /// Where the stubs stand in this file.
+    /// The offset of the stubs in this file.
     pub stubs_offset: u64,
     /// Offset in the stub area of the page whose first words point to the hooks: the
     /// page behind the stubs.
     pub entry_slot: u64,
-    /// Where the site table stands in this file.
+    /// The offset of the site table in this file.
     pub table_offset: u64,
     /// Length of its rows, bytes.
     pub table_len: u64,

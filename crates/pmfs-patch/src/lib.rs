@@ -6,14 +6,13 @@
 //! touched page its own. This crate makes the images and keeps them ([`Images`]), before the
 //! program starts; the preloaded library only maps what it finds, and reads [`header`].
 //!
-//! What holds of an image:
+//! Invariants of an image:
 //! - Only decoded instructions are patched, never bytes that look like them.
-//! - Nothing can branch to an overwritten byte but the first of a jump (`targets` says
-//!   how that is known).
+//! - Nothing can branch to an overwritten byte but the first of a jump (`targets` has the method).
 //! - A stub does what the overwritten instructions did, in their order, at another place.
 //!   It touches no stack, and no register but rcx and r11, which `syscall` destroys anyway.
 //! - All other bytes are the library's.
-//! - What was not patched is named, with the reason ([`Report`]).
+//! - Each site that was not patched is named, with the reason ([`Report`]).
 #![forbid(unsafe_code)]
 
 mod addresses;

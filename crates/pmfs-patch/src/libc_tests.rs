@@ -429,9 +429,9 @@ fn other_decodings_agree() {
     });
 }
 
-/// Behind a system call the program uses neither the flags from before it nor rcx and
-/// r11, as the kernel's interface says: the hook does not keep them. Looked at up to
-/// the end of the basic block.
+/// Goal: after a system call the program uses neither the flags from before it nor rcx and r11, as
+/// the kernel's interface says: the hook does not keep them. Method: reads each site up to the end
+/// of the basic block.
 #[test]
 fn nothing_lost_in_a_stub_is_used_behind_it() {
     with_libc(|subject| {
@@ -479,7 +479,7 @@ fn damage_is_seen() {
     }
     bytes.extend([0; 4096]);
     assert!(!is_patched_text_of(&bytes, &library), "a page more");
-    // Of another library with the same build-id.
+    // The image of another library with the same build-id.
     let mut other = file.clone();
     let header_at = library.text.file_offset as usize + 0x1000;
     other[header_at] ^= 1;

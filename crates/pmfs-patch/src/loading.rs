@@ -1,6 +1,6 @@
-//! How a program will be loaded, from its file's first bytes: whether it can have the
-//! preloaded library at all, and what has to come before that. Core and alloc only: the
-//! preloaded library compiles this very file, by path.
+//! The way that a program will be loaded, from its file's first bytes: whether it can have the
+//! preloaded library at all, and the libraries that have to come before that. Core and alloc only:
+//! the preloaded library compiles this very file, by path.
 
 /// The program interpreter of those that can.
 const INTERPRETER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
@@ -24,7 +24,7 @@ const PT_NOTE: u32 = 4;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 
-/// How a program comes to run.
+/// The way that a program is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loading {
     /// By a loader that takes the preloaded library; behind the library of this name,
@@ -49,7 +49,7 @@ pub fn of(read: impl Fn(u64, &mut [u8]) -> usize) -> Loading {
         return script(line);
     }
     if !head.starts_with(b"\x7fELF") {
-        // Whatever the kernel makes of it.
+        // The kernel decides on it.
         return Loading::Preloads(None);
     }
     // 64-bit x86 alone.

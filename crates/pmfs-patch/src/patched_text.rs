@@ -21,12 +21,12 @@ use crate::vectors;
 /// `rt_sigreturn` in Linux's table for x86-64.
 const NR_RT_SIGRETURN: i32 = 15;
 
-/// What became of a library's system calls.
+/// The treatment of a library's system calls.
 #[derive(Debug)]
 pub struct Report {
-    /// How many were patched.
+    /// The number of patched calls.
     pub patched: usize,
-    /// Those that weren't, by address.
+    /// The others, by address.
     pub skipped: Vec<Skipped>,
     /// Bytes in executable sections that are no instruction, as far as decoding can tell.
     pub undecoded_bytes: u64,
@@ -48,7 +48,7 @@ pub struct Skipped {
 pub struct PatchedText {
     /// The whole file.
     pub bytes: Vec<u8>,
-    /// What was patched, and what not.
+    /// The patched sites, and the others.
     pub report: Report,
 }
 
@@ -246,7 +246,7 @@ impl<'a> Patches<'a> {
     }
 }
 
-/// Of an offset in the stub area, relative to the base; it wraps.
+/// The address of an offset in the stub area, relative to the base; it wraps.
 fn stub_address(offset: u64) -> u64 {
     (STUBS_VADDR as u64).wrapping_add(offset)
 }

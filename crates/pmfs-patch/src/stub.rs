@@ -23,7 +23,7 @@ const LEA_BYTES: u64 = 7;
 const JUMP_INDIRECT_BYTES: u64 = 6;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
-/// What never runs.
+/// Fills bytes that never run.
 pub(crate) const INT3: u8 = 0xcc;
 
 /// The bytes of a stub, at most two units of alignment, and where its `syscall` is.

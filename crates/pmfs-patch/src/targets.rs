@@ -1,4 +1,4 @@
-//! Where control may arrive other than from the instruction before.
+//! The places where control may arrive other than from the instruction before.
 //!
 //! An address counts as a target if
 //! - an instruction anywhere in the text branches to it or calls it, or it follows a call;
@@ -6,10 +6,10 @@
 //! - an instruction forms it relative to rip (its address is taken);
 //! - a jump table can lead there. Compilers and glibc's assembly make tables of 32-bit offsets,
 //!   from the table itself or from a label, and form both addresses relative to rip. So every
-//!   address T that an instruction forms is read as a table: T + entry is a target for entry
-//!   after entry, up to the first that doesn't lead to an instruction; and so is B + entry for
-//!   every address B in the code that is formed in the same function. Whether a jump uses the
-//!   table is not asked. Too many targets cost a site at worst, too few would break the program.
+//!   address T that an instruction forms is read as a table: T + entry is a target for entry after
+//!   entry, up to the first that doesn't lead to an instruction; and so is B + entry for every
+//!   address B in the code that is formed in the same function. It is not checked that a jump uses
+//!   the table. Too many targets cost a site at worst, too few would break the program.
 
 use iced_x86::{Instruction, OpKind};
 
@@ -18,7 +18,8 @@ use crate::code::Code;
 use crate::elf::Library;
 use crate::unwind::Function;
 
-/// What the instructions themselves say: branches, calls, what follows them, addresses formed.
+/// Adds the targets that the instructions name: branches, calls, the instructions after them,
+/// addresses formed.
 pub(crate) fn add_code(targets: &mut Addresses, instructions: &[Instruction]) {
     for instruction in instructions {
         if let Some(target) = branch_target(instruction) {
@@ -33,7 +34,7 @@ pub(crate) fn add_code(targets: &mut Addresses, instructions: &[Instruction]) {
     }
 }
 
-/// Not `syscall`, although the decoder counts it among calls.
+/// Returns whether it is a call; `syscall` is none, although the decoder counts it among calls.
 fn is_call(instruction: &Instruction) -> bool {
     instruction.is_call_near()
         || instruction.is_call_far()
@@ -41,7 +42,7 @@ fn is_call(instruction: &Instruction) -> bool {
         || instruction.is_call_far_indirect()
 }
 
-/// Where a direct branch, call or transaction begin leads.
+/// The target of a direct branch, call or transaction begin.
 pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
     let is_near = |kind| {
         matches!(
@@ -121,7 +122,7 @@ fn formed(instructions: &[Instruction]) -> Vec<u64> {
 
 struct Tables<'a> {
     library: &'a Library<'a>,
-    /// Where instructions begin.
+    /// The beginnings of instructions.
     beginnings: Addresses,
     targets: &'a mut Addresses,
 }

@@ -17,12 +17,12 @@ pub(crate) struct Function {
     /// Addresses from which the unwinder acts in another way: other rules for the
     /// frame, or another landing pad; sorted.
     pub(crate) rows: Vec<u64>,
-    /// Where an exception or a cancellation enters it.
+    /// The places where an exception or a cancellation enters it.
     pub(crate) landing_pads: Vec<u64>,
 }
 
 impl Function {
-    /// Where its first instruction stands.
+    /// The address of its first instruction.
     pub(crate) fn entry(&self) -> u64 {
         self.range.start + u64::from(self.is_signal_return)
     }
@@ -49,7 +49,7 @@ pub(crate) fn functions(library: &Library) -> Result<Vec<Function>, PatchError> 
     Ok(functions)
 }
 
-/// Where the frame descriptions stand, from the header's search table.
+/// The addresses of the frame descriptions, from the header's search table.
 fn frame_addresses(library: &Library, header: u64) -> Option<Vec<u64>> {
     let mut reader = Reader::new(library.bytes_from(header)?, header);
     let [version, frame_encoding, count_encoding, table_encoding] =
@@ -67,7 +67,7 @@ fn frame_addresses(library: &Library, header: u64) -> Option<Vec<u64>> {
     Some(frames)
 }
 
-/// What frame descriptions share.
+/// The part that frame descriptions share.
 struct Common {
     code_align: u64,
     pointer_encoding: u8,
@@ -155,10 +155,10 @@ fn function(library: &Library, address: u64) -> Option<Function> {
     })
 }
 
-/// What a language-specific data area says.
+/// The content of a language-specific data area.
 #[derive(Default)]
 struct Handlers {
-    /// Where call sites begin and end.
+    /// The beginnings and ends of call sites.
     edges: Vec<u64>,
     landing_pads: Vec<u64>,
 }
@@ -192,8 +192,8 @@ fn handlers(library: &Library, address: u64, function_start: u64) -> Option<Hand
     Some(handlers)
 }
 
-/// Where the call frame instructions advance to: only their operands' lengths matter
-/// here, not what they say.
+/// The addresses that the call frame instructions advance to: only their operands' lengths matter
+/// here, not their meaning.
 fn rows(mut reader: Reader, start: u64, common: &Common) -> Option<Vec<u64>> {
     let mut rows = Vec::new();
     let mut at = start;

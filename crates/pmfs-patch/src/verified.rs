@@ -1,11 +1,11 @@
-//! What has been verified, so that the few milliseconds it takes to hash a libc and its
-//! image aren't spent before each program.
+//! The record of verified images, so that the few milliseconds of hashing a libc and its image are
+//! not spent before each program.
 //!
-//! A record beside the images, a line of text for each library file: which file it is
-//! and when it changed last, its image, and when that one changed last. As long as all
-//! of that is as it was, both have the bytes that were hashed: a file can't be written
-//! without its change time becoming that of the moment. As that clock stands still for
-//! some milliseconds at a time, nothing is noted of a file that changed just now.
+//! It is a file beside the images, with a line of text for each library file: the file and its last
+//! change, its image, and the image's last change. As long as all of that is as it was, both have
+//! the bytes that were hashed: a file can't be written without its change time becoming that of the
+//! moment. As that clock stands still for some milliseconds at a time, a file that changed just now
+//! is not noted.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -48,8 +48,8 @@ pub(crate) fn patched_text_name(record: &str) -> Option<&str> {
     (name.ends_with(&ending()) && !name.contains('/')).then_some(name)
 }
 
-/// How images' names end. The version is in it, so that two of this crate don't make
-/// each other's anew for ever.
+/// The ending of images' names. The version is in it, so that two versions of this crate don't
+/// replace each other's for ever.
 pub(crate) fn ending() -> String {
     format!(".v{VERSION}.image")
 }

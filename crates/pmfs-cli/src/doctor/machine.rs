@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where programs stand, whatever PATH says: users seldom have all of them in it.
+/// The usual places of programs, whatever PATH says: users seldom have all of them in it.
 const USUAL_PLACES: [&str; 4] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
 pub struct Machine {
@@ -17,7 +17,7 @@ pub struct Machine {
     pub is_root: bool,
     /// uname -r.
     pub kernel: String,
-    /// What `rustc --version` says.
+    /// The output of `rustc --version`.
     pub rustc: Option<String>,
     pub path: Vec<PathBuf>,
 }
@@ -51,7 +51,7 @@ impl Machine {
         fs::read_to_string(self.at(path)).unwrap_or_default()
     }
 
-    /// Whether this user may open it for reading and writing.
+    /// Checks that this user may open it for reading and writing.
     pub fn open(&self, path: &str) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);

@@ -13,15 +13,15 @@ use crate::cli::Doctor;
 use crate::report;
 use machine::Machine;
 
-/// How it stands with one thing.
+/// The state of one need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
     /// There.
     Ok,
-    /// Not there, and without it pools can't be mounted by this user.
+    /// It is missing, and without it this user can't mount pools.
     Missing,
-    /// Not there, and it would be of use.
+    /// It is missing, and would be of use.
     Optional,
 }
 
@@ -30,7 +30,7 @@ enum State {
 struct Need {
     name: &'static str,
     state: State,
-    /// What was found, and what that means.
+    /// The finding, and its meaning.
     found: String,
     /// A command for the shell.
     mend: Option<String>,
@@ -40,7 +40,7 @@ struct Need {
 struct DoctorReport {
     /// Pools can be made and mounted by this user.
     ready: bool,
-    /// Where they can't be mounted: `pmfs run` serves programs all the same, without a mount.
+    /// Pools can't be mounted, but `pmfs run` serves programs all the same, without a mount.
     mountless: bool,
     needs: Vec<Need>,
 }

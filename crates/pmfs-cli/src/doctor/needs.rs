@@ -377,7 +377,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// All that a user needs or can use.
+    /// A machine with all that a user needs or can use.
     fn furnished() -> (TempDir, Machine) {
         let dir = TempDir::new().unwrap();
         put(
@@ -424,7 +424,7 @@ mod tests {
         let at = needs.iter().position(|need| need.name == name).unwrap();
         let others = needs.iter().filter(|need| need.name != name);
         for other in others {
-            // Of which the space is the real file system's.
+            // The space is the real file system's.
             assert!(
                 other.state == State::Ok || other.name == "/dev/shm",
                 "{other:?}"

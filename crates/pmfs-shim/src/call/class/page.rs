@@ -1,4 +1,4 @@
-//! docs/CALLS.md, which lists every system call: generated from the lists here, and compared with them.
+//! docs/CALLS.md, which lists every system call: made from the lists here, and compared with them.
 
 use super::*;
 

@@ -24,7 +24,8 @@ macro_rules! tests {
         $(#[test]
         fn $name() {
             both($source, &[$argument]);
-        })*
+        }
+        )*
     };
 }
 

@@ -47,9 +47,7 @@ impl<'a> FreshSet<'a> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(self) -> Durable {
         crate::pending::flush(self.mem);
-        if !planted!("bug-published-before-durable") {
-            self.mem.fence();
-        }
+        self.mem.fence();
         crate::pending::close(self.mem);
         Durable(())
     }
@@ -81,23 +79,10 @@ impl Fresh<'_> {
     /// # Errors
     /// [`crate::Error::Medium`].
     #[inline]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let off = self.within(at, bytes.len() as u64);
         let _window = self.mem.window();
-        if planted!("bug-fresh-data-unflushed") {
-            self.mem.write_bytes(off, bytes);
-            return Ok(());
-        }
-        if planted!("bug-nt-tail-unflushed") {
-            let tail = bytes.len().min((off as usize + bytes.len()) % 64);
-            let (body, tail) = bytes.split_at(bytes.len() - tail);
-            self.mem.write_bytes(off + body.len() as u64, tail);
-            return self
-                .mem
-                .write_nt(off, body)
-                .map_err(|fault| medium(self.mem, fault));
-        }
         self.mem
             .write_nt(off, bytes)
             .map_err(|fault| medium(self.mem, fault))
@@ -131,9 +116,7 @@ impl Fresh<'_> {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn words(&self, at: u64, words: &[u64]) {
         let off = self.cached(at, words);
-        if !planted!("bug-fresh-words-unflushed") {
-            self.mem.flush(off, words.len() as u64 * 8);
-        }
+        self.mem.flush(off, words.len() as u64 * 8);
     }
 
     /// Words through the caches, not flushed yet; answers where they are.
@@ -148,19 +131,12 @@ impl Fresh<'_> {
 
     /// Bytes through the caches, flushed: for small appends.
     #[inline]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn small(&self, at: u64, bytes: &[u8]) {
         let len = bytes.len() as u64;
         let off = self.within(at, len);
         let _window = self.mem.window();
         self.mem.write_bytes(off, bytes);
-        let end = off + len;
-        if planted!("bug-tail-line-unflushed") {
-            return self.mem.flush(off & !63, len);
-        }
-        if planted!("bug-tail-same-offset-unflushed") && off % 64 == end % 64 {
-            return self.mem.flush(off, len - end % 64);
-        }
         self.mem.flush(off, len);
     }
 }

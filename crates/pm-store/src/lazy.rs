@@ -12,9 +12,6 @@ impl Runtime<'_> {
     /// flushed. Mostly it is set already.
     #[inline(always)]
     pub fn note(&self, slot: u64, bit: u64) -> Noted {
-        if planted!("bug-lazy-not-noted") {
-            return Noted(());
-        }
         let mut known = self.load(slot);
         while known & bit == 0 {
             match self.cas(slot, known, known | bit) {

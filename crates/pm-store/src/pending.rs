@@ -43,13 +43,11 @@ fn is_open(pending: u64) -> bool {
 
 /// Flushes the pending commit, for the fence that follows.
 #[inline]
-#[cfg_attr(feature = "record", track_caller)]
+#[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
 pub(crate) fn flush(mem: &Pmem) {
     let pending = with(|thread| thread.pending.get());
     if is_unflushed(pending) {
-        if !planted!("bug-pending-unflushed") {
-            mem.flush(pending & !BITS, 64);
-        }
+        mem.flush(pending & !BITS, 64);
         with(|thread| thread.pending.set(PENDING_FLUSHED));
     } else if is_open(pending) && pending & FROM_LOCK == 0 {
         flush_own(mem);
@@ -90,7 +88,7 @@ pub(crate) fn close(mem: &Pmem) {
 }
 
 #[cold]
-#[cfg_attr(feature = "record", track_caller)]
+#[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
 fn close_open(mem: &Pmem, pending: u64) {
     assert!(
         pending & HELD != 0,
@@ -100,26 +98,20 @@ fn close_open(mem: &Pmem, pending: u64) {
     let window = mem.window();
     mem.store(entry, KIND_COMMIT << KIND_SHIFT);
     drop(window);
-    if !planted!("bug-redo-closed-unflushed") {
-        mem.flush(entry, 64);
-    }
+    mem.flush(entry, 64);
     with(|thread| thread.pending.set(PENDING_CLOSED));
 }
 
 /// Flushes the pending commit, and waits until it is durable.
 #[cold]
-#[cfg_attr(feature = "record", track_caller)]
+#[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
 fn complete(mem: &Pmem) {
     flush(mem);
     if is_open(with(|thread| thread.pending.get())) {
-        if !planted!("bug-redo-closed-early") {
-            mem.fence();
-        }
+        mem.fence();
         close(mem);
     }
-    if !planted!("bug-pending-unfenced") {
-        mem.fence();
-    }
+    mem.fence();
 }
 
 impl Pm {

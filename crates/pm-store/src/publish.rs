@@ -27,9 +27,7 @@ impl Pm {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish(&self, slot: u64, word: u64, durable: Durable) {
         self.publish_early(slot, word, &durable);
-        if !planted!("bug-publish-unfenced") {
-            self.mem.fence();
-        }
+        self.mem.fence();
     }
 
     /// As [`Pm::publish`], but durable only with the caller's next barrier.
@@ -43,9 +41,7 @@ impl Pm {
         self.drain_for_pointer();
         let _window = self.mem.window();
         self.mem.store(slot, word);
-        if !planted!("bug-publish-unflushed") {
-            self.mem.flush(slot, 8);
-        }
+        self.mem.flush(slot, 8);
     }
 
     /// Way 1: a pointer that no size exposes yet, to data that is undefined until one does. Durable
@@ -56,9 +52,7 @@ impl Pm {
         self.drain_for_pointer();
         let _window = self.mem.window();
         self.mem.store(slot, word);
-        if !planted!("bug-hidden-pointer-unflushed") {
-            self.mem.flush(slot, 8);
-        }
+        self.mem.flush(slot, 8);
     }
 
     /// As [`Pm::publish_hidden`], of pointers that stand in a row from `slot` on: each line is
@@ -71,9 +65,7 @@ impl Pm {
         for (off, word) in (slot..).step_by(8).zip(words) {
             self.mem.store(off, word);
         }
-        if !planted!("bug-hidden-pointer-unflushed") {
-            self.mem.flush(slot, bytes);
-        }
+        self.mem.flush(slot, bytes);
     }
 
     /// Way 1: bytes inside one aligned word, as one store, durable on return.
@@ -92,9 +84,7 @@ impl Pm {
         self.drain();
         let window = self.mem.window();
         self.mem.store(slot, u64::from_le_bytes(word));
-        if !planted!("bug-word-unflushed") {
-            self.mem.flush(slot, 8);
-        }
+        self.mem.flush(slot, 8);
         drop(window);
         self.mem.fence();
         Ok(())
@@ -102,29 +92,17 @@ impl Pm {
 
     /// Way 1: one aligned 16-byte store, durable on return.
     #[inline]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn publish_pair(&self, slot: u64, pair: [u64; 2], _durable: Durable) {
         if self.mem.failed().is_some() {
             return;
         }
         self.drain_for_pointer();
         let window = self.mem.window();
-        let early = planted!("bug-size-flushed-first");
-        if early {
-            self.mem.flush(slot, 16);
-        }
-        if planted!("bug-size-torn") {
-            self.mem.write(slot, &pair);
-        } else {
-            self.mem.store_pair(slot, pair);
-        }
-        if !early && !planted!("bug-size-unflushed") {
-            self.mem.flush(slot, 16);
-        }
+        self.mem.store_pair(slot, pair);
+        self.mem.flush(slot, 16);
         drop(window);
-        if !planted!("bug-size-unfenced") {
-            self.mem.fence();
-        }
+        self.mem.fence();
     }
 
     /// Way 4: a 16-byte store that may be lost or come early, for the times of an overwrite

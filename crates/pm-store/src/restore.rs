@@ -22,9 +22,7 @@ impl<'a> Restore<'a> {
     pub fn words(&self, off: u64, words: &[u64]) {
         let _window = self.pm.mem.window();
         self.pm.mem.write(off, words);
-        if !planted!("bug-restored-unflushed") {
-            self.pm.mem.flush(off, words.len() as u64 * 8);
-        }
+        self.pm.mem.flush(off, words.len() as u64 * 8);
     }
 
     /// Compares and swaps a word that nobody needs after a reboot; a full barrier.
@@ -65,9 +63,7 @@ impl<'a> Restore<'a> {
         self.pm
             .mem
             .write(entry, &[KIND_ABORT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, id]);
-        if !planted!("bug-abort-unflushed") {
-            self.pm.mem.flush(entry, 64);
-        }
+        self.pm.mem.flush(entry, 64);
         drop(window);
         self.pm.mem.fence();
     }
@@ -85,9 +81,7 @@ impl<'a> Restore<'a> {
     pub fn commit(&self, last: u64) {
         let _window = self.pm.mem.window();
         self.pm.mem.store(last, KIND_COMMIT << KIND_SHIFT);
-        if !planted!("bug-checksum-commit-unflushed") {
-            self.pm.mem.flush(last, 64);
-        }
+        self.pm.mem.flush(last, 64);
     }
 
     /// Zeros a range.

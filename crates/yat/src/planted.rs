@@ -5,6 +5,8 @@
 //!
 //! What is selected is the process's: one hunt at a time.
 
+mod fault;
+
 use crate::again::Again;
 use crate::explore::{Counts, Explorer, Options, record};
 use crate::files::ace::{sequences, wide};
@@ -19,7 +21,7 @@ use crate::program::Program;
 use crate::quiet::quietly;
 use crate::stops::stop_everywhere;
 use crate::tables::{play, scenes};
-use pmfs::planted::{Bug, Needs, select};
+use pmfs::planted::{Bug, Needs};
 use pmfs::{DataMode, Fs, ROOT_INO};
 use std::fmt;
 use std::path::Path;
@@ -195,7 +197,7 @@ pub fn plant(bug: &str) {
         pool::fresh(pool::POOL_BYTES),
         pool::fresh(pool::LARGE_POOL_BYTES),
     ));
-    select(Some(bug));
+    fault::set(Some(bug));
 }
 
 impl Hunter<'_> {
@@ -216,14 +218,14 @@ impl Hunter<'_> {
         let others = SEARCHES.iter().filter(|search| !first.contains(search));
         plant(bug.name);
         let hunt = self.search(first.iter().chain(others));
-        select(None);
+        fault::set(None);
         hunt
     }
 
     /// The same searches, with no bug there.
     #[must_use]
     pub fn clean(&self) -> Hunt {
-        select(None);
+        fault::set(None);
         self.search(SEARCHES.iter())
     }
 

@@ -3,6 +3,8 @@
 #[cfg(feature = "record")]
 pub(crate) mod bad_buffer;
 #[cfg(feature = "record")]
+pub(crate) mod fault;
+#[cfg(feature = "record")]
 pub mod record;
 #[cfg(not(feature = "record"))]
 pub(crate) mod unrecorded;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::Pmem;
 use crate::cpu::LINE;
 pub use crate::recorder::bad_buffer::bad_buffer;
+use crate::recorder::fault::fault;
+pub use crate::recorder::fault::{Fault, set_fault};
 
 /// The kind of a store, and so how a crash may tear it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +106,7 @@ impl Pmem {
 
     #[inline]
     pub(crate) fn is_observed(&self) -> bool {
-        self.observer.is_some()
+        self.observer.is_some() || fault().is_some()
     }
 
     #[inline]
@@ -117,11 +119,15 @@ impl Pmem {
     #[inline]
     #[track_caller]
     pub(crate) fn may_store(&self, off: u64, bytes: &[u8], kind: StoreKind) -> bool {
+        // No closures here: their caller would count as the place of the access.
+        let at = Location::caller();
+        if let Some(fault) = fault()
+            && fault.store(self, off, bytes, kind, at) == Verdict::Skip
+        {
+            return false;
+        }
         match &self.observer {
-            // No closure here: its caller would count as the place of the access.
-            Some(observer) => {
-                observer.store(self, off, bytes, kind, Location::caller()) == Verdict::Do
-            }
+            Some(observer) => observer.store(self, off, bytes, kind, at) == Verdict::Do,
             None => true,
         }
     }
@@ -129,9 +135,13 @@ impl Pmem {
     #[inline]
     #[track_caller]
     pub(crate) fn note_flush(&self, off: u64, len: u64) {
-        if let Some(observer) = &self.observer {
+        let at = Location::caller();
+        let (off, len) = fault().map_or((off, len), |fault| fault.flush((off, len), at));
+        if let Some(observer) = &self.observer
+            && len > 0
+        {
             for line in (off & !(LINE - 1)..off + len).step_by(LINE as usize) {
-                observer.flush(self, line, (off, len), Location::caller());
+                observer.flush(self, line, (off, len), at);
             }
         }
     }
@@ -139,9 +149,21 @@ impl Pmem {
     #[inline]
     #[track_caller]
     pub(crate) fn note_fence(&self) {
-        if let Some(observer) = &self.observer {
-            observer.fence(self, Location::caller());
+        let at = Location::caller();
+        let is_done = fault().is_none_or(|fault| fault.fence(at) == Verdict::Do);
+        if let Some(observer) = &self.observer
+            && is_done
+        {
+            observer.fence(self, at);
         }
+    }
+
+    /// Whether the words at `off` are to get into a log that the caller writes.
+    #[inline]
+    #[track_caller]
+    pub fn may_log(&self, off: u64) -> bool {
+        let at = Location::caller();
+        fault().is_none_or(|fault| fault.log(off, at) == Verdict::Do)
     }
 
     pub(crate) fn note_wait(&self, off: u64) {

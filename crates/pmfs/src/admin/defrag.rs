@@ -23,7 +23,7 @@ use crate::tree::entry::{Entry, coverage, place};
 use crate::tree::{Found, Tree};
 use crate::types::Ino;
 use crate::types::Run;
-use pm_store::{Durable, FreshSet};
+use pm_store::FreshSet;
 use pmfs_format::inode::ROOT_INO;
 use pmfs_format::tree::{FANOUT, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -204,11 +204,7 @@ impl Work<'_> {
         } else {
             intend_subtree(self.lane, &swing, index, index + FANOUT)?;
         }
-        let durable = if planted!("bug-merged-before-durable") {
-            Durable::nothing_exposed()
-        } else {
-            fresh.barrier()
-        };
+        let durable = fresh.barrier();
         self.locks.change();
         self.pool.pm.publish(swing.slot, swing.new.0, durable);
         self.reload()?;

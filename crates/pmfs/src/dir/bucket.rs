@@ -307,12 +307,7 @@ impl HeaderEdit {
         let line = first_run(free, lines).expect("room was made");
         let encoded = encode(ino, kind, hash, name);
         let range = fresh.range(self.bucket.line_off(line), lines as u64 * LINE_BYTES);
-        if planted!("bug-long-name-unflushed") {
-            range.words(0, &encoded.words()[..8]);
-            range.cached(LINE_BYTES, &encoded.words()[8..]);
-        } else {
-            range.words(0, encoded.words());
-        }
+        range.words(0, encoded.words());
         self.new.put(line, lines, fingerprint(hash));
     }
 
@@ -322,6 +317,7 @@ impl HeaderEdit {
     }
 
     /// Logs the words that change.
+    #[cfg_attr(feature = "record", track_caller)]
     pub fn log(&self, tx: &mut Transaction<'_>) -> Change<8> {
         tx.change(self.bucket.off, &self.old.words(), &self.new.words())
     }

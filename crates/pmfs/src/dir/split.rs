@@ -12,7 +12,7 @@ use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
 use crate::types::Ino;
 use crate::types::Run;
-use pm_store::{Durable, FreshSet};
+use pm_store::FreshSet;
 use pmfs_format::directory::BUCKET_LINES;
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -177,11 +177,7 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     fresh
         .range(node, BLOCK_BYTES)
         .bytes(0, &node_bytes(&entries))?;
-    let durable = if planted!("bug-split-before-durable") {
-        Durable::nothing_exposed()
-    } else {
-        fresh.barrier()
-    };
+    let durable = fresh.barrier();
     let slot = if deepen && path.level <= DIRECTORY_HEIGHT {
         path.node.off() + place(path.level, hash) * 8
     } else {

@@ -10,7 +10,7 @@ use crate::tree::Found;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::{Ino, LargePages};
-use pm_store::{Durable, FreshSet};
+use pm_store::FreshSet;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -33,11 +33,7 @@ impl Work<'_> {
         while index <= last {
             index += self.fill(&mut fresh, index, last - index + 1, at, data)?;
         }
-        let durable = if planted!("bug-append-unfenced") {
-            Durable::nothing_exposed()
-        } else {
-            fresh.barrier()
-        };
+        let durable = fresh.barrier();
         self.publish_size(end, durable);
         if self.lane.intent_count() > 0 {
             self.replaced();

@@ -14,7 +14,6 @@ use crate::tree::{Extent, Found};
 use crate::types::DataMode;
 use crate::types::Run;
 use arrayvec::ArrayVec;
-use pm_store::Durable;
 use pmfs_format::journal::ENTRIES_MAX;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -57,9 +56,7 @@ impl Work<'_> {
                 && self.pool.pm.pending_redo().is_none()
                 && let Some(off) = self.in_place(at, data.len())?
             {
-                if !planted!("bug-word-intent-missing") {
-                    self.lane.intend(1, Purpose::Word { off: off & !7 })?;
-                }
+                self.lane.intend(1, Purpose::Word { off: off & !7 })?;
                 if planted!("bug-word-intent-closed-early") {
                     self.lane.clear_intents();
                 }
@@ -231,10 +228,6 @@ impl Work<'_> {
             new.push(leaves.one(&mut fresh, index, *entry)?);
         }
         fresh.until_seal();
-        if planted!("bug-pointer-unlogged") {
-            self.locks.change();
-            self.pool.pm.publish_hidden(found.slot, new[0].0);
-        }
         let mut tx = Transaction::begin(self.lane);
         let range = tx.log_bytes(found.slot, 8 * count);
         let mut tx = tx.seal();
@@ -316,11 +309,7 @@ impl Work<'_> {
             saved.push((off + done, len, scratch));
             done += len;
         }
-        let durable = if planted!("bug-saved-data-unfenced") {
-            Durable::nothing_exposed()
-        } else {
-            fresh.barrier()
-        };
+        let durable = fresh.barrier();
         let mut tx = Transaction::begin(self.lane);
         let ranges: Vec<_> = saved
             .iter()
@@ -346,9 +335,6 @@ impl Work<'_> {
             // by then.
             Err(Error::BadAddress) => {
                 for (range, &(to, len, from)) in ranges.iter().zip(&saved) {
-                    if planted!("bug-put-back-missing") {
-                        break;
-                    }
                     tx.put_back(range, to, from, len)?;
                 }
                 if !planted!("bug-put-back-unclosed") {

@@ -17,7 +17,7 @@ use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
 use crate::tree::entry::{Entry, coverage, span};
 use crate::types::Ino;
 use crate::types::Run;
-use pm_store::{Durable, FreshSet};
+use pm_store::FreshSet;
 use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -87,11 +87,7 @@ impl Work<'_> {
             base: 0,
         };
         intend_changed(self.lane, &swing)?;
-        let durable = if planted!("bug-pages-unfenced") {
-            Durable::nothing_exposed()
-        } else {
-            fresh.barrier()
-        };
+        let durable = fresh.barrier();
         self.locks.change();
         self.pool.pm.publish(swing.slot, swing.new.0, durable);
         self.reload()?;

@@ -10,7 +10,7 @@ use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::Run;
 use crate::types::{DataMode, Ino, LargePages};
-use pm_store::{Durable, FreshSet};
+use pm_store::FreshSet;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -138,9 +138,6 @@ impl Work<'_> {
         let mut leaves = Replacement::of(self, at, data);
         let swing = self.build(&mut fresh, Class::Ordinary, (from, to), &mut leaves)?;
         fresh.until_seal();
-        if planted!("bug-straddle-size-first") {
-            self.publish_size(end, Durable::nothing_exposed());
-        }
         self.publish_both(&swing, end);
         self.replaced();
         Ok(())

@@ -119,9 +119,6 @@ impl Work<'_> {
         let gone = if stay { 0 } else { shift.len };
         intend_nodes(self.lane, &swing, shift.at, shift.at + gone)?;
         fresh.until_seal();
-        if planted!("bug-shift-unlogged") {
-            self.pool.pm.publish_hidden(swing.slot, swing.new.0);
-        }
         self.publish_both(&swing, size);
         self.lane_done();
         Ok(())

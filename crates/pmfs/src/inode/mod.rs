@@ -250,6 +250,7 @@ impl Inode {
     }
 
     /// Logs those of the first six words that are to change.
+    #[cfg_attr(feature = "record", track_caller)]
     pub fn log(&self, tx: &mut Transaction<'_>, hot: &Hot) -> Change<6> {
         tx.change(self.off, &self.hot().0, &hot.0)
     }

@@ -18,6 +18,7 @@ impl Transaction<'_> {
     /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand:
     /// nothing else is to be stored.
     #[must_use]
+    #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn change<const N: usize>(
         &mut self,
         off: u64,

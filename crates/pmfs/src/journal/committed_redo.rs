@@ -85,20 +85,20 @@ impl<'a> Lane<'a> {
     /// record. The pending commit that led here, whose entry is at `pending`, can then be
     /// completed.
     #[inline(always)]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn take_over(&self, pending: Option<u64>) {
         if let Some(ranges) = self.own() {
             // The common case. The log was flushed, and is slow to read where a flush takes it out
             // of the cache.
             for (off, bytes) in ranges {
-                if bytes > 0 && !planted!("bug-redone-unflushed") {
+                if bytes > 0 {
                     Restore::new(&self.share().pm).flush(off, bytes);
                 }
             }
             if pending.is_some() && pending == self.last_entry() {
                 return self.share().pm.hold_redo_lane();
             }
-        } else if !planted!("bug-redo-of-others-unflushed") {
+        } else {
             self.flush_committed_redo();
         }
         if let Some(entry) = pending {

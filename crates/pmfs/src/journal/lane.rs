@@ -288,8 +288,7 @@ impl<'a> Lane<'a> {
 
     /// Sets the counters that a scan of the log has found.
     pub fn reset(&self, last_id: u64, head: u64) {
-        let restarts = planted!("bug-ids-restart");
-        self.reset_ids(if restarts { 0 } else { last_id }, head);
+        self.reset_ids(last_id, head);
         self.clear_intents();
     }
 
@@ -579,7 +578,7 @@ impl<'a> Lane<'a> {
     /// Clears the spare block if an open record names it: the record decides then. For resolving.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn doubt_spare(&self) {
-        if self.is_spare_in_question() && !planted!("bug-spare-kept") {
+        if self.is_spare_in_question() {
             self.set_spare(0);
         }
     }

@@ -70,7 +70,7 @@ impl<'a> Redo<'a> {
     /// # Errors
     /// [`crate::Error::Medium`]: the bytes to change can't be read. The log is closed, and nothing
     /// is committed.
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn seal(self) -> Result<CommittedRedo<'a>> {
         let mem = self.pm.mapping();
         let id = self.lane.next_id();
@@ -87,9 +87,7 @@ impl<'a> Redo<'a> {
             log.close(KIND_ABORT);
             return Err(error);
         }
-        if !planted!("bug-redo-unfenced") {
-            mem.fence();
-        }
+        mem.fence();
         Ok(CommittedRedo {
             log,
             ranges: self.ranges,
@@ -109,7 +107,7 @@ impl<'a> Redo<'a> {
 
     /// Writes them from number `head` on, and counts.
     #[inline]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     fn write_from(&self, head: u64, place: &mut u64, id: u64) -> Result<()> {
         let mem = self.pm.mapping();
         for &(off, bytes) in &self.ranges {
@@ -133,9 +131,7 @@ impl<'a> Redo<'a> {
                     entry,
                     &[header, first, second, third, fourth, fifth, sixth, id],
                 );
-                if !planted!("bug-redo-unflushed") {
-                    mem.flush(entry, 64);
-                }
+                mem.flush(entry, 64);
                 at += words * 8;
             }
         }

@@ -83,17 +83,21 @@ impl<'a> Transaction<'a> {
 
     /// Logs `len` bytes at `off` (both multiples of 8, at most 48 bytes).
     #[must_use]
+    #[cfg_attr(feature = "record", track_caller)]
     pub fn log(&mut self, off: u64, len: u64) -> Logged {
         assert!(
             off.is_multiple_of(8) && len.is_multiple_of(8) && len <= ENTRY_DATA_BYTES && len > 0
         );
         let words = len / 8;
-        self.push(KIND_UNDO, off, words);
+        if self.pm.mapping().may_log(off) {
+            self.push(KIND_UNDO, off, words);
+        }
         Logged { off, words }
     }
 
     /// Logs any range, in as many entries as it takes. Ends are widened to words.
     #[must_use]
+    #[cfg_attr(feature = "record", track_caller)]
     pub fn log_bytes(&mut self, off: u64, len: u64) -> Logged {
         let start = off & !7;
         let end = (off + len).next_multiple_of(8);
@@ -123,7 +127,7 @@ impl<'a> Transaction<'a> {
 
     /// Writes the entries and waits until they, and all fresh writes before them, are durable.
     #[must_use]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn seal(self) -> Sealed<'a> {
         let mem = self.pm.mapping();
         let id = self.lane.next_id();
@@ -157,21 +161,14 @@ impl<'a> Transaction<'a> {
                 break;
             }
             let at = self.lane.next_entry();
-            if planted!("bug-undo-id-first") {
-                mem.store(at + 56, id);
-            }
             mem.write(at, &line);
-            if !planted!("bug-undo-entry-unflushed") {
-                mem.flush(at, 64);
-            }
+            mem.flush(at, 64);
         }
         drop(window);
         self.lane.complete_by_entries();
         self.pm.flush_pending();
         pmem::counters::add_logged(64 * (self.left.len() as u64 + 1));
-        if !planted!("bug-seal-unfenced") {
-            mem.fence();
-        }
+        mem.fence();
         Sealed {
             pm: self.pm,
             lane: self.lane,
@@ -245,10 +242,9 @@ impl Sealed<'_> {
     }
 
     #[inline]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     fn flush(&mut self) {
-        let first = usize::from(planted!("bug-store-unflushed"));
-        for &line in self.lines[..self.count].iter().skip(first) {
+        for &line in &self.lines[..self.count] {
             self.pm.mapping().flush(line, 64);
         }
         self.count = 0;
@@ -291,12 +287,6 @@ impl Sealed<'_> {
         }
         let _window = self.pm.mapping().window();
         self.pm.mapping().fence_stores();
-        if planted!("bug-put-back-unflushed") {
-            let mut saved = vec![0; len as usize];
-            let read = self.pm.mapping().copy_out(from, &mut saved);
-            self.pm.mapping().write_bytes(off, &saved);
-            return Ok(read.map_err(|fault| self.pm.fault(fault))?);
-        }
         let copied = self.pm.mapping().copy_nt(off, from, len);
         Ok(copied.map_err(|fault| self.pm.fault(fault))?)
     }
@@ -315,7 +305,7 @@ impl Sealed<'_> {
     ///
     /// [`LockSet::commit`]: crate::journal::locks::LockSet::commit
     #[must_use = "a pending commit is to be complete before these words change again"]
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub(crate) fn commit_by_checksum(mut self) -> Option<PendingCommit> {
         let mem = self.pm.mapping();
         let mut checksum = CommitChecksum::default();
@@ -330,19 +320,14 @@ impl Sealed<'_> {
         let [low, high] = checksum.words();
         let at = self.lane.next_entry();
         let window = mem.window();
-        let kind = match planted!("bug-closed-before-stores") {
-            true => KIND_COMMIT,
-            false => KIND_CHECKSUM,
-        };
-        mem.write(at, &[kind << KIND_SHIFT, low, high, 0, 0, 0, 0, self.id]);
-        if !planted!("bug-close-unflushed") {
-            mem.flush(at, 64);
-        }
+        mem.write(
+            at,
+            &[KIND_CHECKSUM << KIND_SHIFT, low, high, 0, 0, 0, 0, self.id],
+        );
+        mem.flush(at, 64);
         drop(window);
         self.flush();
-        if !planted!("bug-close-unfenced") {
-            mem.fence();
-        }
+        mem.fence();
         if mem.failed().is_some() {
             // Stores were lost: the checksum does not match, and recovery undoes the stores that
             // arrived.
@@ -362,12 +347,10 @@ impl Sealed<'_> {
 
 impl<'a> Sealed<'a> {
     /// Flushes the changed lines, and waits until they are durable.
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn make_durable(mut self) -> Unclosed<'a> {
         self.flush();
-        if !planted!("bug-closed-before-stores") {
-            self.pm.mapping().fence();
-        }
+        self.pm.mapping().fence();
         Unclosed {
             pm: self.pm,
             lane: self.lane,
@@ -388,7 +371,7 @@ pub struct Unclosed<'a> {
 
 impl Unclosed<'_> {
     /// Closes it durably.
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn close(self) {
         let mem = self.pm.mapping();
         if mem.failed().is_some() && !self.void {
@@ -398,13 +381,9 @@ impl Unclosed<'_> {
         let at = self.lane.next_entry();
         let window = mem.window();
         mem.write(at, &[KIND_COMMIT << KIND_SHIFT, 0, 0, 0, 0, 0, 0, self.id]);
-        if !planted!("bug-close-unflushed") {
-            mem.flush(at, 64);
-        }
+        mem.flush(at, 64);
         drop(window);
-        if !planted!("bug-close-unfenced") {
-            mem.fence();
-        }
+        mem.fence();
     }
 }
 

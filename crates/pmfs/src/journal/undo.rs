@@ -64,9 +64,7 @@ pub(crate) fn undo(
                 restore.words(off, &[word]);
             }
         }
-        if !planted!("bug-restored-unfenced") {
-            restore.barrier();
-        }
+        restore.barrier();
         restore.close(log + head % entries * 64, scan.id);
         head += 1;
         if !scan.redo {
@@ -87,9 +85,7 @@ fn make_commit(store: &Store, scan: &Scan, restore: &Restore<'_>) -> Result<()> 
     // After a kill the words may be visible, and not durable yet.
     for &entry in &scan.open {
         for (off, old) in LogEntry::read(store, entry)?.ranges() {
-            if !planted!("bug-checksum-unflushed") {
-                restore.flush(off, old.len() as u64 * 8);
-            }
+            restore.flush(off, old.len() as u64 * 8);
         }
     }
     restore.barrier();

@@ -117,9 +117,7 @@ impl Pool {
             runtime.store(KernelCopyRaw::kind.of(own.off), kind);
         }
         let served = runtime.load(KernelCopyRaw::generation.of(own.off));
-        if !planted!("bug-pages-served-uncounted") {
-            runtime.store(KernelCopyRaw::generation.of(own.off), served + 1);
-        }
+        runtime.store(KernelCopyRaw::generation.of(own.off), served + 1);
         Ok(())
     }
 
@@ -135,9 +133,7 @@ impl Pool {
                 self.refuse_over_pages(line, ino, true)?;
             }
             let runtime = self.pm.runtime();
-            if !planted!("bug-pages-kind-kept") {
-                runtime.store(KernelCopyRaw::kind.of(own.off), KERNEL_COPY_MAYBE_DIRTY);
-            }
+            runtime.store(KernelCopyRaw::kind.of(own.off), KERNEL_COPY_MAYBE_DIRTY);
         }
         begin();
         Ok(())

@@ -202,8 +202,7 @@ impl Pool {
     pub(crate) fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
         self.writable()?;
         self.on_file(ino, |work| {
-            let unflushed = usize::from(planted!("bug-part-unflushed") && parts.len() > 1);
-            for &(at, len) in &parts[..parts.len() - unflushed] {
+            for &(at, len) in parts {
                 let end = work.inode.size().min(at.saturating_add(len));
                 let (from, to) = (block_of(at), end.div_ceil(BLOCK_BYTES));
                 if from < to {

@@ -130,9 +130,7 @@ pub(crate) fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
     let swapped = planted!("bug-superblock-before-copy");
     let (first, second) = if swapped { (0, copy) } else { (copy, 0) };
     restore.bytes(first, raw.as_bytes())?;
-    if !planted!("bug-superblocks-unfenced") {
-        restore.barrier();
-    }
+    restore.barrier();
     restore.bytes(second, raw.as_bytes())?;
     restore.barrier();
     Ok(())

@@ -13,7 +13,6 @@ use crate::journal::Transaction;
 use crate::journal::claim::Claim;
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::LockSet;
-use crate::namespace::planted;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tables::open_table::Thing;
@@ -239,10 +238,6 @@ impl Pool {
         write(self, &mut fresh, off, &new, now);
         let mut header = HeaderEdit::of(self, bucket_of(self, &parent.tree(), name.hash)?);
         header.insert(&mut fresh, ino, kind_of(new.mode), name.hash, name.bytes);
-        if planted!("bug-born-with-links") {
-            let links = fresh.range(InodeRaw::links.of(off), 8);
-            links.words(0, &[u64::from(kind.links())]);
-        }
         fresh.until_seal();
 
         let mut tx = Transaction::begin(&lane);
@@ -250,9 +245,6 @@ impl Pool {
         let is_dir = matches!(kind, Kind::Directory);
         let named = parent.log(&mut tx, &with_names(&parent, 1, is_dir, now));
         let links = tx.log(InodeRaw::links.of(off), 8);
-        if planted!("bug-name-before-inode") {
-            planted::store_header(self, &header);
-        }
         let mut tx = tx.seal();
         locks.change();
         tx.set(&links, 0, u64::from(kind.links()));

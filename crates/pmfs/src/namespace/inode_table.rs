@@ -11,7 +11,7 @@ use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::Entry;
 use crate::types::Ino;
-use pm_store::{Durable, FreshSet};
+use pm_store::FreshSet;
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
@@ -49,11 +49,7 @@ pub(crate) fn write(
     let generation = (pool.pm.load(InodeRaw::mode.of(off)) >> InodeRaw::generation.shift()) as u32;
     let generation = generation.wrapping_add(1);
     let range = fresh.range(off, InodeRaw::SIZE);
-    if planted!("bug-inode-unflushed") {
-        range.cached(0, &new.words(generation, now_ns));
-    } else {
-        range.words(0, &new.words(generation, now_ns));
-    }
+    range.words(0, &new.words(generation, now_ns));
     generation
 }
 
@@ -84,16 +80,7 @@ pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
         to: index + 1,
     };
     let swing = edit.build(&mut fresh, &table, &mut TableBlock { pool, lane })?;
-    if planted!("bug-table-pointer-unflushed") {
-        pool.pm
-            .lazy_word(pool.note_lazy(TABLE_INO), swing.slot, swing.new.0);
-        return Ok(());
-    }
-    let durable = if planted!("bug-table-block-unfenced") {
-        Durable::nothing_exposed()
-    } else {
-        fresh.barrier()
-    };
+    let durable = fresh.barrier();
     // Others may see it before it is durable; should this process die there, who recovers flushes
     // it.
     lane.intend(1, Purpose::Word { off: swing.slot })?;

@@ -9,7 +9,6 @@ use crate::inode::Inode;
 use crate::journal::Transaction;
 use crate::journal::claim::Claim;
 use crate::journal::locks::LockSet;
-use crate::namespace::planted;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
 use pmfs_format::inode::LINKS_MAX;
@@ -50,9 +49,6 @@ impl Pool {
         let logged = header.log(&mut tx);
         let named = parent.log(&mut tx, &with_names(&parent, 1, false, now));
         let target = inode.log(&mut tx, &with_links(&inode, inode.links + 1, now));
-        if planted!("bug-link-count-in-place") {
-            planted::store_links(self, &inode, inode.links + 1);
-        }
         let mut tx = tx.seal();
         locks.change();
         logged.apply(&mut tx);

@@ -81,15 +81,6 @@ impl Pool {
             let logged = header.log(&mut tx);
             let counted = parent.log(&mut tx, &with_names(&parent, -1, inode.is_dir(), now));
             let target = inode.log(&mut tx, &with_links(&inode, links, now));
-            if planted!("bug-mtime-apart") {
-                planted::touch(self, &parent, now);
-            }
-            if planted!("bug-unlink-in-place") && what == What::File {
-                planted::store_header(self, &header);
-            }
-            if planted!("bug-rmdir-in-place") && what == What::Directory {
-                planted::store_links(self, &parent, parent.links - 1);
-            }
             if planted!("bug-inode-number-freed-early") && links == 0 {
                 planted::mark_number(self, ino, false);
             }

@@ -103,7 +103,7 @@ impl Pool {
                 }
             };
             // Trees of directories change shape only under this lock.
-            let across = dir != new_dir && !planted!("bug-rename-unlocked");
+            let across = dir != new_dir;
             let _shape = across.then(|| Held::new(self, rename_word(self)));
             let inos = [dir, new_dir, source, target.unwrap_or(source)];
             let locks = LockSet::take(self, &inos);
@@ -187,10 +187,6 @@ impl Pool {
         situation.check_replace()?;
         if situation.across() && situation.source.is_dir() && situation.to.links >= LINKS_MAX {
             return Err(Error::TooManyLinks);
-        }
-        if planted!("bug-dotdot-unlogged") && situation.across() && situation.source.is_dir() {
-            let parent = InodeRaw::parent.of(situation.source.off);
-            self.pm.publish_hidden(parent, situation.to.ino);
         }
         if planted!("bug-rename-over-loses-both")
             && let Some((_, hit)) = situation.target
@@ -312,9 +308,6 @@ impl Pool {
         if !stays {
             headers[0].remove(&situation.source_hit.record);
         }
-        if planted!("bug-rename-deletes-in-place") && !stays {
-            planted::unname(self, &situation.source_hit);
-        }
         Ok(headers)
     }
 
@@ -342,10 +335,6 @@ impl Pool {
             .source_hit
             .record
             .renamed_to(target.ino, kind_of(target.mode));
-        if planted!("bug-exchange-unlogged") {
-            let record = target_hit.record.off;
-            self.pm.publish_hidden(record, source_word);
-        }
         let mut tx = tx.seal();
         locks.change();
         tx.set(&at_source, 0, target_word);

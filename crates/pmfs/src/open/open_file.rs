@@ -166,8 +166,7 @@ impl Pool {
         if runtime.load(OpenFileRaw::ino.of(line)) != 0 || runtime.load(line) != 0 {
             return None;
         }
-        if !planted!("bug-file-unowned") && runtime.cas(OpenFileRaw::owner.of(line), 0, me).is_err()
-        {
+        if runtime.cas(OpenFileRaw::owner.of(line), 0, me).is_err() {
             return None;
         }
         if runtime.load(OpenFileRaw::ino.of(line)) != 0 {
@@ -278,7 +277,7 @@ impl Pool {
     ) -> Result<usize> {
         let line = self.file_line(file)?;
         let writable = self.pm.mapping().writable();
-        let held = (!planted!("bug-offset-unlocked")).then(|| HeldLine::new(self, line));
+        let held = HeldLine::new(self, line);
         drop(writable);
         let (end, done) = body(self.state_in(line, file)?)?;
         let _writable = self.pm.mapping().writable();

@@ -211,9 +211,6 @@ impl Pool {
             if found.phase() == KERNEL_COPY_FREE || found.slot() != Some(slot) {
                 continue;
             }
-            if found.phase() == KERNEL_COPY_TAKEN && planted!("bug-cut-pages-record-stays") {
-                continue;
-            }
             if found.phase() == KERNEL_COPY_TAKEN {
                 // Its number may be that of an earlier record.
                 self.pm.runtime().store(off, KERNEL_COPY_FREE);

@@ -383,9 +383,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     } else if !occupied && !pool.is_damaged() {
         pool.flush_lazy();
         pool.give_annexes_back();
-        if !planted!("bug-closings-unflushed") {
-            Lane::close_all(pool);
-        }
+        Lane::close_all(pool);
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;
         superblock::set_state(&Restore::new(&pool.pm), State::Clean(crc));

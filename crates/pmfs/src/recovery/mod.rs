@@ -77,9 +77,7 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         undone.calls += 1;
         lane.strike_impossible();
         undone.intents += lane.intent_count();
-        if !planted!("bug-dead-stores-unflushed") {
-            flush_behind(pool, &lane);
-        }
+        flush_behind(pool, &lane);
         let touched = inodes_in_question(pool, &lane);
         resolve::resolve(pool, &lane);
         lane.clear_intents();
@@ -161,18 +159,14 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
     for map in [Bitmap::blocks(pool), Bitmap::inodes(pool)] {
         for (group, line) in map.owner_words().enumerate() {
             if is_dead(runtime.load(line)) {
-                if !planted!("bug-group-count-stale") {
-                    map.recount(group as u64);
-                }
+                map.recount(group as u64);
                 owner::release(pool, line);
             }
         }
     }
-    if !planted!("bug-files-not-released") {
-        pool.release_files(is_dead);
-    }
+    pool.release_files(is_dead);
     for bucket in pool.file_lock_buckets() {
-        if is_dead(runtime.load(bucket)) && !planted!("bug-bucket-stays-locked") {
+        if is_dead(runtime.load(bucket)) {
             owner::release(pool, bucket);
         }
     }

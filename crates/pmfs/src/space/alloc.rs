@@ -75,10 +75,7 @@ impl Space {
             if planted!("bug-bit-before-intent") {
                 map.mark(run, true);
             }
-            let record = lane.intend_run(run, purpose)?;
-            if planted!("bug-intent-missing") {
-                lane.strike_out(record);
-            }
+            lane.intend_run(run, purpose)?;
             map.mark(run, true);
             lane.count_blocks(purpose, run.count as i64);
             if run.count < REGION {
@@ -300,9 +297,7 @@ impl Space {
             );
             run.block += here;
             run.count -= here;
-            if !planted!("bug-record-not-shrunk") {
-                lane.shrink(record, run);
-            }
+            lane.shrink(record, run);
         }
     }
 
@@ -332,12 +327,8 @@ impl Space {
                     block: ino,
                     count: 1,
                 };
-                if !planted!("bug-inode-intent-missing") {
-                    lane.intend_run(run, Purpose::Inode { ino })?;
-                }
-                if !planted!("bug-inode-bit-not-taken") {
-                    map.mark(run, true);
-                }
+                lane.intend_run(run, Purpose::Inode { ino })?;
+                map.mark(run, true);
                 lane.set_inode_cursor(ino + 1);
                 // Likely the next to be made: its lock is in no cache.
                 self.pm.prefetch(line_of(self, ino + 1));

@@ -213,9 +213,7 @@ impl Freeing<'_> {
         map.mark(run, false);
         self.lane.lose_blocks(run.count);
         self.cursor = cursor;
-        if !planted!("bug-cursor-not-moved") {
-            self.lane.set_cursor(self.record, cursor);
-        }
+        self.lane.set_cursor(self.record, cursor);
     }
 
     /// The cursor once everything before `index`, and nodes up to `level` that end there, are free.

@@ -165,7 +165,7 @@ mod hunt {
 
     const HEAD: &str = "# Planted bugs
 
-Each bug that can be compiled into the engine (`crates/pm-store/src/planted/list.rs`), and what yat found it with: the first
+Each bug that can be planted in the engine (`crates/pm-store/src/planted/list.rs`), and what yat found it with: the first
 search and workload that saw something wrong, and the number of states (crash images, kills, stops) judged until then,
 by all searches that came before. Made by
 `cargo run --release -p yat --features planted-bugs -- bugs --write FILE`.

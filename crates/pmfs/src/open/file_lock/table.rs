@@ -331,9 +331,7 @@ impl<'a> Bucket<'a> {
     /// Whose a record is, from now on. The slot first: should this thread die in between, the
     /// record ends with a successor that never began.
     pub fn rename(&self, record: &Record, owner: Owner, slot: u64) {
-        if !planted!("bug-guest-lock-not-bequeathed") {
-            self.bequeath(record, slot);
-        }
+        self.bequeath(record, slot);
         let off = record.line.off;
         let runtime = self.pool.pm.runtime();
         runtime.store(FileLockRaw::token.of(off), owner.token);

@@ -1,0 +1,243 @@
+//! Where a planted bug acts from outside the source: at stores, flushes, fences and log entries,
+//! named by their text. Nothing of such a bug is written at its place.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// What happens at a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Stores.
+    Store,
+    /// Begins the write-back of a range.
+    Flush,
+    /// Waits for what was flushed and streamed.
+    Fence,
+    /// Puts words into a log.
+    Log,
+}
+
+/// How it goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// It is left out.
+    LeftOut,
+    /// Of a range only the first line is flushed.
+    FirstLine,
+    /// Of several flushes between two fences of the thread only the first is done.
+    OnlyFirst,
+    /// Of several flushes between two fences of the thread all but the first are done.
+    AllButFirst,
+    /// Lines are counted by a range's length alone.
+    LengthAlone,
+    /// The last line is left out if the range ends where in a line it began.
+    SameOffset,
+    /// A last line that the range does not fill is left out.
+    LastPart,
+    /// The line is flushed before the store, not behind it.
+    FlushedFirst,
+    /// The last word of a line is stored before the others.
+    LastWordFirst,
+    /// One wide store becomes a store for each word.
+    Torn,
+    /// What goes past the caches goes through them, and is not flushed.
+    Cached,
+    /// Of a line's words only this one is left out.
+    Word(u64),
+}
+
+/// A place in the source, and what goes wrong there.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// What it does.
+    pub what: What,
+    /// How it goes wrong.
+    pub rule: Rule,
+    /// The end of the source file's name; empty for any file.
+    pub file: &'static str,
+    /// The function around it; empty for any.
+    pub function: &'static str,
+    /// Code of its line, or lines; spaces do not count.
+    pub text: &'static str,
+}
+
+impl Site {
+    /// A site that is left out.
+    const fn new(
+        what: What,
+        file: &'static str,
+        function: &'static str,
+        text: &'static str,
+    ) -> Site {
+        let rule = Rule::LeftOut;
+        Site {
+            what,
+            rule,
+            file,
+            function,
+            text,
+        }
+    }
+
+    /// The same site, got wrong in another way.
+    pub(super) const fn by(mut self, rule: Rule) -> Site {
+        self.rule = rule;
+        self
+    }
+
+    /// Where it is now: files, by their paths from the root of the tree, and lines.
+    #[must_use]
+    pub fn places(&self) -> Vec<(String, RangeInclusive<u32>)> {
+        let mut places = Vec::new();
+        for path in sources() {
+            if !path.to_string_lossy().ends_with(self.file) {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let name = path.strip_prefix(root()).unwrap_or(&path);
+            let name = name.to_string_lossy().into_owned();
+            let lines = self.lines_in(&text).into_iter();
+            places.extend(lines.map(|lines| (name.clone(), lines)));
+        }
+        places
+    }
+
+    /// The lines of its text in a file.
+    fn lines_in(&self, text: &str) -> Vec<RangeInclusive<u32>> {
+        let lines: Vec<&str> = text.lines().collect();
+        let mut found = Vec::new();
+        for range in functions(&lines, self.function) {
+            let first = *range.start();
+            found.extend(matches(&lines[range], self.text).map(|(from, to)| {
+                let line = |at: usize| (first + at + 1) as u32;
+                line(from)..=line(to)
+            }));
+        }
+        found
+    }
+}
+
+pub(super) const fn store(file: &'static str, function: &'static str, text: &'static str) -> Site {
+    Site::new(What::Store, file, function, text)
+}
+
+pub(super) const fn flush(file: &'static str, function: &'static str, text: &'static str) -> Site {
+    Site::new(What::Flush, file, function, text)
+}
+
+pub(super) const fn fence(file: &'static str, function: &'static str, text: &'static str) -> Site {
+    Site::new(What::Fence, file, function, text)
+}
+
+pub(super) const fn log(file: &'static str, function: &'static str, text: &'static str) -> Site {
+    Site::new(What::Log, file, function, text)
+}
+
+/// The root of the tree.
+fn root() -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let root = crates.and_then(Path::parent);
+    root.expect("a crate is two levels below the root").into()
+}
+
+/// The sources of all crates, but for these lists.
+fn sources() -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    let mut left = vec![root().join("crates")];
+    while let Some(dir) = left.pop() {
+        let entries = std::fs::read_dir(&dir).into_iter().flatten();
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let is_ours = path.components().any(|part| part.as_os_str() == "src");
+            if path.is_dir() && !path.ends_with("planted") {
+                left.push(path);
+            } else if is_ours && path.extension().is_some_and(|end| end == "rs") {
+                all.push(path);
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// The lines of each function of that name, by indices; all lines without a name.
+fn functions(lines: &[&str], name: &str) -> Vec<RangeInclusive<usize>> {
+    if name.is_empty() {
+        return (!lines.is_empty())
+            .then(|| 0..=lines.len() - 1)
+            .into_iter()
+            .collect();
+    }
+    let is_head = |line: &&str| {
+        let behind = line.split_once("fn ").map(|(_, behind)| behind);
+        let behind = behind.and_then(|behind| behind.strip_prefix(name));
+        behind.is_some_and(|behind| behind.starts_with(['(', '<']))
+    };
+    let heads = (0..lines.len()).filter(|&at| is_head(&lines[at]));
+    heads
+        .filter_map(|head| {
+            let indent = lines[head].len() - lines[head].trim_start().len();
+            let end = format!("{}}}", &lines[head][..indent]);
+            let behind = lines[head..].iter().position(|&line| line == end)?;
+            Some(head..=head + behind)
+        })
+        .collect()
+}
+
+/// Where a text begins and ends among lines, spaces left out.
+fn matches(lines: &[&str], text: &str) -> impl Iterator<Item = (usize, usize)> {
+    let bare = |text: &str| -> String { text.split_whitespace().collect() };
+    let (mut code, mut line_of) = (String::new(), Vec::new());
+    for (at, line) in lines.iter().enumerate() {
+        code.push_str(&bare(line));
+        line_of.resize(code.len(), at);
+    }
+    let text = bare(text);
+    let found: Vec<usize> = code.match_indices(&text).map(|(at, _)| at).collect();
+    let len = text.len().max(1);
+    found
+        .into_iter()
+        .map(move |at| (line_of[at], line_of[at + len - 1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "fn close<T>(mem: &T) {
+    if mem.is_open() {
+        mem.fence();
+        finish(mem)
+    }
+    mem.fence();
+}
+
+impl Other {
+    fn close(&self) {
+        self
+            .mem
+            .fence();
+    }
+    fn closes(&self) {
+        mem.fence();
+    }
+}
+";
+
+    /// Goal: a text stands for the lines that have it, in functions of that name alone, however it
+    /// is broken into lines.
+    #[test]
+    fn lines_of_a_text() {
+        for (function, text, lines) in [
+            ("", "mem.fence()", vec![3..=3, 6..=6, 12..=13, 16..=16]),
+            ("close", "mem.fence()", vec![3..=3, 6..=6, 12..=13]),
+            ("close", "mem.fence(); finish(mem)", vec![3..=4]),
+            ("close", "} mem.fence();", vec![5..=6]),
+            ("closes", "mem.fence()", vec![16..=16]),
+            ("clos", "mem.fence()", vec![]),
+            ("close", "mem.flush()", vec![]),
+        ] {
+            let found = fence("", function, text).lines_in(SOURCE);
+            assert_eq!(found, lines, "{text} in {function}");
+        }
+    }
+}

@@ -9,6 +9,7 @@
 mod bench;
 mod beneath;
 mod faces;
+mod full;
 mod large_pages;
 mod patching;
 mod program;
@@ -38,12 +39,6 @@ tests! {
     files_that_have_lost_their_names: "descriptors.c" "gone";
     as_many_as_the_limit_allows: "descriptors.c" "limit";
     numbers_are_the_lowest: "numbers.c" "all";
-    all_descriptors_taken_and_a_fork: "full.c" "fork";
-    all_taken_before_the_pool_is: "full.c" "low";
-    all_taken_and_mappings: "full.c" "mapped";
-    all_taken_and_the_next_program: "full.c" "exec";
-    all_taken_and_calls_that_need_none: "full.c" "calls";
-    all_taken_and_nothing_is_made: "full.c" "made";
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
     a_child_with_a_stack_of_its_own: "children.c" "clone";
@@ -110,12 +105,6 @@ mountless! {
     open_files_by_names_of_descriptors: "descriptors.c" "names";
     files_that_have_lost_their_names: "descriptors.c" "gone";
     numbers_are_the_lowest: "numbers.c" "all";
-    all_descriptors_taken_and_a_fork: "full.c" "fork";
-    all_taken_before_the_pool_is: "full.c" "low";
-    all_taken_and_mappings: "full.c" "mapped";
-    all_taken_and_the_next_program: "full.c" "exec";
-    all_taken_and_calls_that_need_none: "full.c" "calls";
-    all_taken_and_nothing_is_made: "full.c" "made";
     spawned_from_a_busy_program: "children.c" "spawn";
     a_child_of_vfork: "children.c" "vfork";
     a_child_with_a_stack_of_its_own: "children.c" "clone";
@@ -174,17 +163,6 @@ fn more_processes_than_there_is_room_for() {
     apart("apart.c", "crowd", &["nothing serves this process"]);
 }
 
-/// A process whose descriptors are all taken leaves the pool as any other does.
-#[test]
-fn all_taken_at_the_end() {
-    let run = Run::unmounted();
-    let program = run.build("full.c", &[]);
-    let said = run.apart(&program, &["made"]);
-    assert_eq!(said.code, Some(0), "{}\n{}", said.text, run.log());
-    let state = run.state();
-    assert!(state.contains("\"state\":\"clean\""), "{state}");
-}
-
 /// How a program can be that the library is not loaded into; and one that it is loaded
 /// into, behind another.
 macro_rules! strangers {
@@ -201,7 +179,6 @@ strangers! {
     files_of_a_static_program: "static" "strangers.c" "files";
     a_static_program_in_the_pool: "static" "strangers.c" "pool";
     a_static_program_of_another_user: "static" "strangers.c" "users";
-    all_taken_and_a_static_program: "static" "full.c" "strange";
     streams_of_a_musl_program: "musl" "strangers.c" "streams";
     files_of_a_musl_program: "musl" "strangers.c" "files";
     streams_of_a_sanitized_program: "asan" "strangers.c" "streams";

@@ -22,12 +22,12 @@ struct Storeys {
 }
 
 /// Names of std's methods and of this tree's: the name does not tell whose is called.
-const AMBIGUOUS: [&str; 51] = [
+const AMBIGUOUS: [&str; 52] = [
     "all", "any", "as_ptr", "begin", "clone", "cmp", "contains", "count", "default", "drop", "end",
     "entry", "eq", "expect", "filter", "find", "first", "flush", "fmt", "from", "get", "hash",
     "id", "insert", "into", "is_empty", "iter", "join", "kind", "last", "len", "load", "lock",
-    "map", "max", "min", "name", "new", "next", "parse", "path", "pop", "position", "push", "read",
-    "remove", "set", "size", "store", "take", "write",
+    "map", "max", "min", "name", "new", "next", "parse", "path", "peek", "pop", "position", "push",
+    "read", "remove", "set", "size", "store", "take", "write",
 ];
 
 /// Lowest first.
@@ -144,12 +144,13 @@ fn module_of(src: &Path, file: &Path) -> Option<String> {
     }
 }
 
-/// Without comments and tests.
+/// Without comments, tests and the texts in a line, which may look like calls.
 fn code_of(text: &str) -> String {
     let (code, _) = text.split_once("#[cfg(test)]\nmod ").unwrap_or((text, ""));
-    let lines = code
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or(""));
+    let lines = code.lines().map(|line| {
+        let code = line.split("//").next().unwrap_or("");
+        code.split('"').step_by(2).collect::<Vec<_>>().join("\"\"")
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 

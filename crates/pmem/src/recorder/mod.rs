@@ -3,8 +3,6 @@
 #[cfg(feature = "record")]
 pub(crate) mod bad_buffer;
 #[cfg(feature = "record")]
-pub(crate) mod fault;
-#[cfg(feature = "record")]
 pub mod record;
 #[cfg(not(feature = "record"))]
 pub(crate) mod unrecorded;

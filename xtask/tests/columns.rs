@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 15] = [
+const LONGER: [(&str, usize); 17] = [
     ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),
@@ -18,6 +18,8 @@ const LONGER: [(&str, usize); 15] = [
     ("crates/pmfs-patch", 1),
     ("crates/pmfs-posix", 0),
     ("crates/pmfs-shim", 0),
+    ("crates/pmlib", 0),
+    ("crates/pmlib-format", 0),
     ("crates/yat", 0),
     ("fuzz", 0),
     ("tests", 0),

@@ -1,0 +1,105 @@
+//! The chunk table, the lines of the chunks in the volatile area, and the inside of a chunk of
+//! objects.
+
+use crate::{CHUNK_BYTES, LINE_BYTES};
+
+/// Bytes of a chunk's entry in the table: two words.
+///
+/// The first word, from its low end: kind (4 bits), class (8), chunks (28), generation (24). The
+/// second is an owner object's offset / 64, 0 for none.
+pub const ENTRY_BYTES: u64 = 16;
+/// Chunks of a group of the table. Their CRC-32C is the low half of the group's last 16 bytes.
+pub const GROUP_CHUNKS: u64 = 15;
+/// Bytes of a group.
+pub const GROUP_BYTES: u64 = 256;
+
+/// Kind: nothing is in it, or it belongs to a run that an earlier chunk heads.
+pub const KIND_FREE: u64 = 0;
+/// Kind: objects of one class.
+pub const KIND_OBJECTS: u64 = 1;
+/// Kind: the head of a run of chunks that is one object.
+pub const KIND_RUN: u64 = 2;
+/// Kind: the head of what the format itself takes of a span.
+pub const KIND_META: u64 = 3;
+
+/// Objects lie at multiples of this.
+pub const PLACE_BYTES: u64 = 16;
+/// Sizes of the classes, bytes: by 16 up to 128, then four to a doubling.
+pub const CLASS_BYTES: [u64; 32] = class_bytes();
+/// The largest object that shares a chunk with others, bytes.
+pub const SHARED_MAX: u64 = CLASS_BYTES[31];
+
+const fn class_bytes() -> [u64; 32] {
+    let mut bytes = [0; 32];
+    let mut class = 0;
+    while class < 8 {
+        bytes[class] = 16 * (class as u64 + 1);
+        class += 1;
+    }
+    while class < 32 {
+        let (doubling, quarter) = ((class - 8) / 4, (class - 8) % 4);
+        bytes[class] = (128 << doubling) / 4 * (5 + quarter as u64);
+        class += 1;
+    }
+    bytes
+}
+
+/// Words of one bitmap at the start of a chunk of objects. The first bitmap says what is
+/// allocated; the second, which means nothing to the next opener, what is not to be given out.
+#[must_use]
+pub const fn bitmap_words(class: usize) -> u64 {
+    (CHUNK_BYTES / CLASS_BYTES[class]).div_ceil(64)
+}
+
+/// Where a chunk's first object is, from its start.
+#[must_use]
+pub const fn first_place(class: usize) -> u64 {
+    (bitmap_words(class) * 16).next_multiple_of(LINE_BYTES)
+}
+
+/// How many objects a chunk has room for.
+#[must_use]
+pub const fn places(class: usize) -> u64 {
+    (CHUNK_BYTES - first_place(class)) / CLASS_BYTES[class]
+}
+
+/// Bytes of a chunk's line in the volatile area.
+pub const CHUNK_LINE_BYTES: u64 = 64;
+/// In it: who holds the chunk's lock. High half: the run's tag; low half: the holder, 0 for none.
+pub const OWNER_OFFSET: u64 = 0;
+/// In it: the last record that changed the chunk, lane (12 bits) above stamp (52 bits).
+pub const PENDING_OFFSET: u64 = 8;
+/// In it: the tag of the run that made the line what it is.
+pub const TAG_OFFSET: u64 = 16;
+/// In it: odd while the chunk is being changed in place.
+pub const SEQUENCE_OFFSET: u64 = 24;
+/// In it: the tag of the run that made the chunk's second bitmap.
+pub const BITMAP_TAG_OFFSET: u64 = 32;
+
+const _: () = assert!(CLASS_BYTES[7] == 128 && CLASS_BYTES[8] == 160 && SHARED_MAX == 8192);
+const _: () = assert!(GROUP_CHUNKS * ENTRY_BYTES + 16 == GROUP_BYTES);
+const _: () = assert!(places(0) == 4032 && places(31) == 7);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_fit_into_a_chunk() {
+        for (class, bytes) in CLASS_BYTES.into_iter().enumerate() {
+            assert!(bytes.is_multiple_of(PLACE_BYTES));
+            assert!(first_place(class) + places(class) * bytes <= CHUNK_BYTES);
+            assert!(places(class) <= bitmap_words(class) * 64);
+        }
+    }
+
+    /// The internal waste of any size is bounded.
+    #[test]
+    fn a_class_is_at_most_a_fifth_too_large() {
+        for size in 64..=SHARED_MAX {
+            let class = CLASS_BYTES.into_iter().find(|&bytes| bytes >= size);
+            let class = class.expect("up to the largest");
+            assert!((class - size) * 5 <= class, "{size} in {class}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The format of a persistent heap, version 1: structures and constants, no logic, no I/O.
+//!
+//! Everything is little-endian. A heap is cut into chunks of 64 KiB. It is made of spans: the first
+//! as long as the heap was when it was made, then one for each step of growth.
+//!
+//! | region of the first span | bytes | holds |
+//! |---|---|---|
+//! | header, copy | 2 x 4 KiB | [`HeaderRaw`], and words that change, each in a line of its own |
+//! | chunk table | 256 a group of 15 chunks | what each chunk is, and a CRC-32C of the group |
+//! | lanes | `lane_bytes` each | a line with `closed`, then a ring of redo records |
+//! | volatile area | 64 a lock line, 256 a lane, 64 a chunk | locks and what they leave pending |
+//! | chunks | 64 KiB each | objects |
+//!
+//! A further span has a chunk table, lines of its chunks and chunks. What the volatile area holds
+//! means nothing to the next opener.
+#![forbid(unsafe_code)]
+
+#[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
+compile_error!("a heap is mapped as it stands: only 64-bit little-endian machines can");
+
+pub mod chunk;
+pub mod header;
+pub mod lane;
+pub mod record;
+
+pub use header::HeaderRaw;
+
+/// Bytes of a cache line: the unit in which the CPU writes to the medium.
+pub const LINE_BYTES: u64 = 64;
+/// Bytes of a word: the unit that is stored whole.
+pub const WORD_BYTES: u64 = 8;
+/// Bytes a chunk.
+pub const CHUNK_BYTES: u64 = 64 << 10;
+/// The format that this crate describes.
+pub const VERSION: u32 = 1;

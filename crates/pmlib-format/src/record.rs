@@ -1,0 +1,29 @@
+//! Redo records, from a line's start on: a head, the records of other lanes that this one
+//! supersedes (lane above stamp), then entries.
+//!
+//! | word | holds |
+//! |---|---|
+//! | 0 | check: a hash of the words that follow, keyed by the heap's seed and by the record's place |
+//! | 1 | stamp |
+//! | 2 | words of the record (32 bits), superseded records (16), flags (16) |
+//!
+//! An entry is a word, from its low end: kind (2 bits), words (20), offset / 8 (42); then those
+//! words. A record that is [`FLAG_OUTSIDE`] has instead the offset, the words and the hash of its
+//! entries, which stand in free chunks.
+
+/// Words of a head.
+pub const HEAD_WORDS: usize = 3;
+/// The entries stand in free chunks.
+pub const FLAG_OUTSIDE: u64 = 1;
+/// Kind of an entry: words that are to stand at an offset.
+pub const ENTRY_WRITE: u64 = 0;
+/// Kind of an entry: bits that are to be set in a word.
+pub const ENTRY_SET: u64 = 1;
+/// Kind of an entry: bits that are to be cleared in a word.
+pub const ENTRY_CLEAR: u64 = 2;
+/// Kind of an entry: words of a new object, which stand there already: how many, and their hash.
+pub const ENTRY_FRESH: u64 = 3;
+/// As many words as an entry can have.
+pub const ENTRY_WORDS_MAX: usize = (1 << 20) - 1;
+/// As many records as one can supersede.
+pub const SUPERSEDED_MAX: usize = (1 << 16) - 1;

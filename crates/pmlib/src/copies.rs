@@ -1,0 +1,230 @@
+//! A transaction's private copies: what it edits and what it makes.
+//!
+//! A range is copied when it is first edited, twice: one copy is changed, the other one tells which
+//! words were. So two transactions may change different words of one object, and a record has the
+//! changed words alone.
+
+use pmlib_format::WORD_BYTES;
+use zerocopy::IntoBytes;
+
+use crate::record::Entries;
+
+/// A copied range, of whole words.
+#[derive(Clone, Copy, Debug)]
+struct Copy {
+    start: u64,
+    end: u64,
+    /// Where the copy is among the words; of an edited range the original follows it.
+    at: usize,
+    /// The object is not there yet: all of it is new.
+    is_fresh: bool,
+}
+
+impl Copy {
+    fn words(&self) -> usize {
+        ((self.end - self.start) / WORD_BYTES) as usize
+    }
+}
+
+/// All copies of a transaction. They do not overlap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Copies {
+    /// By their start.
+    copies: Vec<Copy>,
+    words: Vec<u64>,
+}
+
+impl Copies {
+    /// Makes room for a new object: zeros.
+    pub fn make(&mut self, start: u64, size: u64) {
+        let at = self.words.len();
+        self.words.resize(at + (size / WORD_BYTES) as usize, 0);
+        self.insert(Copy {
+            start,
+            end: start + size,
+            at,
+            is_fresh: true,
+        });
+    }
+
+    fn insert(&mut self, copy: Copy) {
+        let place = self
+            .copies
+            .partition_point(|other| other.start < copy.start);
+        self.copies.insert(place, copy);
+    }
+
+    /// Forgets what is copied of a range, which is an object.
+    pub fn forget(&mut self, start: u64, size: u64) {
+        self.copies
+            .retain(|copy| copy.end <= start || start + size <= copy.start);
+    }
+
+    /// Which copies overlap a range.
+    fn overlapping(&self, start: u64, end: u64) -> std::ops::Range<usize> {
+        let first = self.copies.partition_point(|copy| copy.end <= start);
+        let last = self.copies.partition_point(|copy| copy.start < end);
+        first..last.max(first)
+    }
+
+    /// The private copy of the bytes `start..end`; `load` gets what is not copied yet.
+    pub fn edit<E>(
+        &mut self,
+        start: u64,
+        end: u64,
+        load: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<&mut [u8], E> {
+        let here = self.overlapping(start, end);
+        let whole = match &self.copies[here.clone()] {
+            [copy] if copy.start <= start && end <= copy.end => *copy,
+            _ => self.join(start & !7, end.next_multiple_of(WORD_BYTES), here, load)?,
+        };
+        let words = &mut self.words[whole.at..whole.at + whole.words()];
+        let bytes = words.as_mut_bytes();
+        Ok(&mut bytes[(start - whole.start) as usize..(end - whole.start) as usize])
+    }
+
+    /// One copy of `start..end` and of all copies that overlap it. New objects are never among
+    /// them: their copies are whole.
+    fn join<E>(
+        &mut self,
+        start: u64,
+        end: u64,
+        here: std::ops::Range<usize>,
+        load: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Copy, E> {
+        let old: Vec<Copy> = self.copies[here.clone()].to_vec();
+        let start = old.first().map_or(start, |copy| copy.start.min(start));
+        let end = old.last().map_or(end, |copy| copy.end.max(end));
+        let at = self.words.len();
+        let copy = Copy {
+            start,
+            end,
+            at,
+            is_fresh: false,
+        };
+        let count = copy.words();
+        self.words.resize(at + 2 * count, 0);
+        let loaded = load(start, self.words[at..at + count].as_mut_bytes());
+        if let Err(error) = loaded {
+            self.words.truncate(at);
+            return Err(error);
+        }
+        self.words.copy_within(at..at + count, at + count);
+        for part in old {
+            let into = at + ((part.start - start) / WORD_BYTES) as usize;
+            let words = part.words();
+            self.words.copy_within(part.at..part.at + words, into);
+            self.words
+                .copy_within(part.at + words..part.at + 2 * words, into + count);
+        }
+        self.copies.splice(here, [copy]);
+        Ok(copy)
+    }
+
+    /// Puts what is copied of a range over `to`, which holds it from `start` on.
+    pub fn overlay(&self, start: u64, to: &mut [u8]) {
+        let end = start + to.len() as u64;
+        for copy in &self.copies[self.overlapping(start, end)] {
+            let bytes = self.words[copy.at..copy.at + copy.words()].as_bytes();
+            let (from, until) = (copy.start.max(start), copy.end.min(end));
+            let bytes = &bytes[(from - copy.start) as usize..(until - copy.start) as usize];
+            to[(from - start) as usize..(until - start) as usize].copy_from_slice(bytes);
+        }
+    }
+
+    /// The new objects' content, each with its offset.
+    pub fn fresh(&self) -> impl Iterator<Item = (u64, &[u64])> {
+        let fresh = self.copies.iter().filter(|copy| copy.is_fresh);
+        fresh.map(|copy| {
+            let words = &self.words[copy.at..copy.at + copy.words()];
+            (copy.start, words)
+        })
+    }
+
+    /// Adds the words that were changed.
+    pub fn diff(&self, entries: &mut Entries) {
+        for copy in self.copies.iter().filter(|copy| !copy.is_fresh) {
+            let count = copy.words();
+            let new = &self.words[copy.at..copy.at + count];
+            let old = &self.words[copy.at + count..copy.at + 2 * count];
+            let mut at = 0;
+            while at < count {
+                if new[at] == old[at] {
+                    at += 1;
+                    continue;
+                }
+                let run = new[at..].iter().zip(&old[at..]);
+                let run = run.take_while(|(new, old)| new != old).count();
+                let offset = copy.start + at as u64 * WORD_BYTES;
+                entries.write(offset, &new[at..at + run]);
+                at += run;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Act, Step};
+
+    /// A heap of bytes that are their offsets.
+    fn load(start: u64, to: &mut [u8]) -> Result<(), ()> {
+        for (at, byte) in to.iter_mut().enumerate() {
+            *byte = (start + at as u64) as u8;
+        }
+        Ok(())
+    }
+
+    /// Overlapping edits see each other, and the record has the words that changed.
+    #[test]
+    fn edits_of_overlapping_ranges_are_one() {
+        let mut copies = Copies::default();
+        copies.edit(16, 24, load).unwrap()[0] = 1;
+        copies.edit(40, 45, load).unwrap()[4] = 2;
+        let joined = copies.edit(20, 43, load).unwrap();
+        assert_eq!(joined.len(), 23);
+        assert_eq!(joined[0], 20);
+        joined[12] = 3;
+        let mut seen = [0; 40];
+        load(10, &mut seen).unwrap();
+        copies.overlay(10, &mut seen);
+        assert_eq!(
+            (seen[6], seen[34], seen[22], seen[0], seen[39]),
+            (1, 2, 3, 10, 49)
+        );
+        let mut entries = Entries::default();
+        copies.diff(&mut entries);
+        let steps: Vec<Step<'_>> = entries.steps().collect();
+        let offsets: Vec<u64> = steps.iter().map(|step| step.offset).collect();
+        assert_eq!(offsets, [16, 32]);
+        assert!(
+            matches!(steps[1].act, Act::Write([_, _])),
+            "neighbours are merged"
+        );
+    }
+
+    #[test]
+    fn what_is_not_changed_is_not_logged() {
+        let mut copies = Copies::default();
+        copies.edit(0, 64, load).unwrap();
+        let bytes = copies.edit(8, 16, load).unwrap();
+        bytes[0] ^= 1;
+        bytes[0] ^= 1;
+        let mut entries = Entries::default();
+        copies.diff(&mut entries);
+        assert_eq!(entries.steps().count(), 0);
+    }
+
+    #[test]
+    fn a_new_object_is_whole_and_can_be_forgotten() {
+        let mut copies = Copies::default();
+        copies.make(64, 32);
+        copies.edit(72, 76, load).unwrap().fill(9);
+        let fresh: Vec<(u64, &[u64])> = copies.fresh().collect();
+        assert_eq!(fresh, [(64, &[0, 0x0909_0909, 0, 0][..])]);
+        copies.forget(64, 32);
+        assert_eq!(copies.fresh().count(), 0);
+    }
+}

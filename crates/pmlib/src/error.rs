@@ -1,0 +1,118 @@
+//! What can go wrong with a heap: one variant a cause.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a call on a heap failed. Nothing has changed then.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The medium could not be opened, made, mapped or locked.
+    #[error(transparent)]
+    Medium(#[from] pmem::Error),
+    /// The file holds something else.
+    #[error("this is no heap: its first bytes are {found:#018x}")]
+    Foreign {
+        /// The first eight bytes.
+        found: u64,
+    },
+    /// A later build made it.
+    #[error("the heap has format version {found}, this build reads up to {known}: use a later one")]
+    Version {
+        /// The heap's.
+        found: u32,
+        /// This build's.
+        known: u32,
+    },
+    /// A later build made it, with something in it that this one does not know.
+    #[error("the heap has features {unknown:#x}, which this build does not know: use a later one")]
+    Features {
+        /// The bits.
+        unknown: u64,
+    },
+    /// There is no room for a heap's own parts.
+    #[error("{len} bytes are too few for this heap: at least {min} are needed")]
+    TooSmall {
+        /// What there is, bytes.
+        len: u64,
+        /// What is needed, bytes.
+        min: u64,
+    },
+    /// Bytes that the format does not allow, or that their check does not fit.
+    #[error("the heap is damaged: {what} at offset {offset:#x}")]
+    Damaged {
+        /// What stands there.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+    },
+    /// Another process has it.
+    #[error(
+        "{} is in use by another process, and one at a time can have a heap: close it there first",
+        path.display()
+    )]
+    Busy {
+        /// The heap's file.
+        path: PathBuf,
+    },
+    /// No room, and none can be had.
+    #[error("no room for {wanted} bytes in the heap: free objects, or make a larger one")]
+    Full {
+        /// What was asked for, bytes.
+        wanted: u64,
+    },
+    /// An object of no bytes, or of more than a heap can have.
+    #[error("there are no objects of {size} bytes")]
+    Size {
+        /// What was asked for, bytes.
+        size: u64,
+    },
+    /// Nothing is allocated there: freed already, or never an object.
+    #[error("there is no object at offset {offset:#x}")]
+    NoObject {
+        /// The offset.
+        offset: u64,
+    },
+    /// A range that leaves its object.
+    #[error("bytes {start} to {end} are not all in the object of {size} bytes at {offset:#x}")]
+    Range {
+        /// The object.
+        offset: u64,
+        /// Its size, bytes.
+        size: u64,
+        /// First byte of the range.
+        start: u64,
+        /// The byte after the range.
+        end: u64,
+    },
+    /// Transactions wait for each other in a circle.
+    #[error("waiting for this lock would never end: its holder waits for this transaction")]
+    Deadlock,
+    /// A transaction inside one of the same thread.
+    #[error("this thread has a transaction of this heap: use its `nested`")]
+    Nested,
+    /// A forked child has a copy of what its parent knows, which the parent changes.
+    #[error("the heap was opened before fork: open it again in the child")]
+    Forked,
+    /// The medium failed under a load or store.
+    #[error("the medium failed at offset {offset:#x}: close the heap and look after the medium")]
+    Lost {
+        /// Where.
+        offset: u64,
+    },
+    /// An earlier call ended in the middle of a commit.
+    #[error("an earlier call broke off in the middle of a commit: open the heap again")]
+    Broken,
+}
+
+/// What a call answers.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<pmem::Fault> for Error {
+    fn from(fault: pmem::Fault) -> Error {
+        Error::Lost {
+            offset: fault.offset,
+        }
+    }
+}

@@ -1,0 +1,665 @@
+//! Lanes: redo records with one wait (docs/adr/0062-redo-with-one-fence.md).
+//!
+//! A commit in a lane, in this order:
+//! 1. The chunks that it changes are locked, in order. Their last records are known then.
+//! 2. Records among them that are another lane's and not closed: what they stored is flushed.
+//! 3. The record is stored past the caches, with a stamp greater than those of all that it follows.
+//! 4. **The fence.** The record is durable; so are new objects, the lane's previous record's words
+//!    in place, and what step 2 flushed.
+//! 5. Records that all this has made needless are closed: the lane's previous one, and those of
+//!    step 2. That is flushed, and durable with the next fence.
+//! 6. The words are stored in place and flushed, durable with the next fence; the locks are opened.
+//!
+//! - Recovery redoes each record whose stamp is greater than its lane's `closed`, by ascending
+//!   stamp. So `closed` must not be durable before the words in place are, nor before the closings
+//!   that the record brought about.
+//! - A record may be durable and the content of a new object not, when power fails before the fence.
+//!   So the record has a hash of that content (`crates/pmlib/src/recovery.rs`).
+//! - A record's room in the ring, and places that it freed, are used again when its closing is
+//!   durable: after two more fences of the lane.
+//! - Fences are a thread's: who takes a lane over from another flushes all of its last record again.
+
+use std::collections::VecDeque;
+
+use pmlib_format::CHUNK_BYTES;
+use pmlib_format::LINE_BYTES;
+use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS, KIND_OBJECTS, bitmap_words};
+use pmlib_format::lane::{CLOSED_OFFSET, LAST_OFFSET, LAST_RECORD_OFFSET, SETTLED_OFFSET};
+use pmlib_format::record::{FLAG_OUTSIDE, HEAD_WORDS, SUPERSEDED_MAX};
+
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::packed::{Entry, Ticket, closed_of, closed_word};
+use crate::record::{Act, Entries, Step, steps};
+use crate::space::{CLASSES, Claim, Current, Place};
+
+/// What a record gives back once its closing is durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Freed {
+    Place(Place),
+    Chunks(u64, u64),
+}
+
+/// A record in the ring that may still be redone.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    start: u64,
+    end: u64,
+    stamp: u64,
+}
+
+/// What one record is to do.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    pub entries: Entries,
+    /// Entries of the chunk table, each with what it has to be before.
+    pub table: Vec<(u64, Entry, Entry)>,
+    /// Given back when the record is closed.
+    pub freed: Vec<Freed>,
+}
+
+impl Change {
+    fn is_empty(&self) -> bool {
+        self.entries.words().is_empty() && self.table.is_empty()
+    }
+}
+
+/// A lane, as its process knows it.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    index: u32,
+    /// Where its ring is.
+    ring: std::ops::Range<u64>,
+    /// The stamp of its last record.
+    last: u64,
+    /// Where that is; 0: there is none in this run.
+    last_record: u64,
+    /// `closed` as this lane stored it last: durable after the next fence.
+    closed: u64,
+    /// `closed` as it is durable.
+    settled: u64,
+    /// Where the next record goes.
+    head: u64,
+    live: VecDeque<Live>,
+    /// The thread that used it last.
+    user: u64,
+    freed: VecDeque<(u64, Freed)>,
+    /// Where places of each class come from.
+    pub current: [Current; CLASSES],
+    chunks: Vec<u64>,
+    superseded: Vec<Ticket>,
+    record: Vec<u64>,
+}
+
+impl Lane {
+    /// A lane all of whose records are closed.
+    pub fn new(index: u32, ring: std::ops::Range<u64>, stamp: u64) -> Lane {
+        Lane {
+            index,
+            head: ring.start,
+            ring,
+            last: stamp,
+            closed: stamp,
+            settled: stamp,
+            ..Lane::default()
+        }
+    }
+
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Who holds locks for it.
+    pub fn holder(&self) -> u32 {
+        self.index + 1
+    }
+
+    /// Room in the ring that a record may take.
+    fn record_max(&self) -> u64 {
+        (self.ring.end - self.ring.start) / 2
+    }
+}
+
+impl Core {
+    /// Does what `change` says, all or nothing, durable when it returns; in a write window, by the
+    /// thread that has the lane.
+    ///
+    /// # Errors
+    /// `NoObject`: something that it frees was freed already. `Full`: its record is long, and there
+    /// is no room for it. After an error nothing has changed.
+    pub fn commit(&self, lane: &mut Lane, thread: u64, change: &mut Change) -> Result<()> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        self.take_over(lane, thread)?;
+        for step in change.entries.steps().filter(Step::stores) {
+            let first = step.offset & !(LINE_BYTES - 1);
+            for line in (first..step.offset + step.bytes()).step_by(LINE_BYTES as usize) {
+                self.mem.prefetch_if_there(line);
+            }
+        }
+        self.note_chunks(lane, change);
+        let mut stamp = lane.last;
+        lane.superseded.clear();
+        for at in 0..lane.chunks.len() {
+            match self.lock_chunk(lane.chunks[at], lane.holder()) {
+                Ok(Some(pending)) => {
+                    if !planted!("bug-stamp-without-pending") {
+                        stamp = stamp.max(pending.stamp);
+                    }
+                    if pending.lane != lane.index {
+                        lane.superseded.push(pending);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => return self.give_up(lane, at, error),
+            }
+        }
+        let guard = BreaksOff(self);
+        let done = self.locked(lane, stamp + 1, change);
+        std::mem::forget(guard);
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) => self.give_up(lane, lane.chunks.len(), error),
+        }
+    }
+
+    /// Nothing was changed: opens the first `count` locks.
+    fn give_up(&self, lane: &Lane, count: usize, error: Error) -> Result<()> {
+        for &chunk in &lane.chunks[..count] {
+            self.unlock_chunk(chunk);
+        }
+        Err(error)
+    }
+
+    /// Which chunks a change locks.
+    fn note_chunks(&self, lane: &mut Lane, change: &Change) {
+        lane.chunks.clear();
+        for step in change.entries.steps() {
+            let last = step.offset + step.bytes() - 1;
+            lane.chunks
+                .extend(step.offset / CHUNK_BYTES..=last / CHUNK_BYTES);
+        }
+        for &(chunk, ..) in &change.table {
+            let span = self.spans.of(chunk).expect("a chunk of the heap");
+            lane.chunks.push(span.entry(chunk) / CHUNK_BYTES);
+        }
+        for freed in &change.freed {
+            // Whoever gets them next stores there without a record: none of before may be redone.
+            if let &Freed::Chunks(first, chunks) = freed
+                && !planted!("bug-freed-run-unordered")
+            {
+                lane.chunks.extend(first..first + chunks);
+            }
+        }
+        lane.chunks.sort_unstable();
+        lane.chunks.dedup();
+    }
+
+    /// The commit, from when the chunks are locked.
+    fn locked(&self, lane: &mut Lane, stamp: u64, change: &mut Change) -> Result<()> {
+        self.test(change)?;
+        self.write_table(change);
+        self.follow(lane)?;
+        if planted!("bug-redo-in-place-before-fence") {
+            self.redo(change.entries.steps());
+        }
+        let (start, outside) = self.write_record(lane, stamp, change)?;
+        if !planted!("bug-redo-log-unfenced") {
+            self.mem.fence();
+        }
+        // The record is durable: from here on nothing may fail.
+        self.fenced(lane, stamp, start);
+        for &chunk in &lane.chunks {
+            self.mark_changing(chunk, true);
+        }
+        self.redo(change.entries.steps());
+        let ticket = Ticket {
+            lane: lane.index,
+            stamp,
+        };
+        for &chunk in &lane.chunks {
+            self.mark_changing(chunk, false);
+            self.set_pending(chunk, ticket);
+        }
+        for &chunk in &lane.chunks {
+            self.unlock_chunk(chunk);
+        }
+        let freed = change.freed.iter().copied().chain(outside);
+        lane.freed.extend(freed.map(|freed| (stamp, freed)));
+        self.give_settled(lane);
+        Ok(())
+    }
+
+    /// Whether what is to be freed is there, and what is to be made is not.
+    fn test(&self, change: &Change) -> Result<()> {
+        for step in change.entries.steps() {
+            let fits = match step.act {
+                Act::Write(_) | Act::Fresh(..) => true,
+                Act::Set(bits) => self.mem.load(step.offset) & bits == 0,
+                Act::Clear(bits) => self.mem.load(step.offset) & bits == bits,
+            };
+            if !fits {
+                let offset = step.offset;
+                return Err(Error::NoObject { offset });
+            }
+        }
+        for &(chunk, before, _) in &change.table {
+            if self.entry(chunk) != Some(before) {
+                let offset = chunk * CHUNK_BYTES;
+                return Err(Error::NoObject { offset });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what changes in the chunk table, with the checks of its groups.
+    fn write_table(&self, change: &mut Change) {
+        change.table.sort_unstable_by_key(|&(chunk, ..)| chunk);
+        let mut rest = &change.table[..];
+        while let [(chunk, ..), ..] = *rest {
+            let span = self.spans.of(chunk).expect("a chunk of the heap");
+            let group = span.entry(chunk) / GROUP_BYTES * GROUP_BYTES;
+            let mut words: [u64; GROUP_WORDS] = self.mem.read(group);
+            let here = rest
+                .iter()
+                .take_while(|&&(chunk, ..)| {
+                    (group..group + GROUP_BYTES).contains(&span.entry(chunk))
+                })
+                .count();
+            for &(chunk, _, after) in &rest[..here] {
+                let at = ((span.entry(chunk) - group) / 8) as usize;
+                words[at..at + 2].copy_from_slice(&after.words());
+                change.entries.write(span.entry(chunk), &after.words());
+            }
+            let check = GROUP_CHUNKS * 16;
+            change.entries.write(group + check, &[group_check(&words)]);
+            rest = &rest[here..];
+        }
+    }
+
+    /// What other lanes' last records in these chunks ask of this one before its fence. Of each
+    /// lane those that are to be closed after it stay in `superseded`, the greatest alone.
+    fn follow(&self, lane: &mut Lane) -> Result<()> {
+        if lane.superseded.is_empty() {
+            return Ok(());
+        }
+        let mut superseded = std::mem::take(&mut lane.superseded);
+        superseded.sort_unstable_by_key(|ticket| (ticket.lane, std::cmp::Reverse(ticket.stamp)));
+        superseded.dedup_by_key(|ticket| ticket.lane);
+        let mut buffer = Vec::new();
+        let mut failed = Ok(());
+        superseded.retain(|&ticket| match self.is_closing(ticket) {
+            Ok(true) => false,
+            Ok(false) => {
+                let flushed = self.flush_last(ticket, &mut buffer);
+                failed = std::mem::replace(&mut failed, Ok(())).and(flushed);
+                true
+            }
+            Err(error) => {
+                failed = Err(error);
+                true
+            }
+        });
+        lane.superseded = superseded;
+        failed
+    }
+
+    /// Whether a record of another lane is closed, durably with this thread's next fence.
+    fn is_closing(&self, ticket: Ticket) -> Result<bool> {
+        let settled = self.places.lane_line(ticket.lane) + SETTLED_OFFSET;
+        if self.mem.load_cached(settled) >= ticket.stamp {
+            return Ok(true);
+        }
+        let is_closed = self.closed(ticket.lane)? >= ticket.stamp;
+        if is_closed {
+            self.flush_closed(ticket.lane);
+        }
+        Ok(is_closed)
+    }
+
+    /// A lane's `closed`.
+    pub fn closed(&self, lane: u32) -> Result<u64> {
+        let offset = self.places.lane(lane) + CLOSED_OFFSET;
+        closed_of(self.mem.load(offset)).ok_or(Error::Damaged {
+            what: "a lane's first line",
+            offset,
+        })
+    }
+
+    fn flush_closed(&self, lane: u32) {
+        self.mem.flush(self.places.lane(lane) + CLOSED_OFFSET, 8);
+    }
+
+    /// Has a lane's `closed` be at least `stamp`, durably with this thread's next fence.
+    pub fn close(&self, lane: u32, stamp: u64) -> Result<()> {
+        let offset = self.places.lane(lane) + CLOSED_OFFSET;
+        loop {
+            let closed = self.closed(lane)?;
+            if closed >= stamp
+                || self
+                    .mem
+                    .cas(offset, closed_word(closed), closed_word(stamp))
+                    .is_ok()
+            {
+                break;
+            }
+        }
+        self.flush_closed(lane);
+        Ok(())
+    }
+
+    /// Flushes what a record of another lane has stored, unless that lane has had a fence since:
+    /// then this thread's next fence makes it durable.
+    fn flush_last(&self, ticket: Ticket, buffer: &mut Vec<u64>) -> Result<()> {
+        let line = self.places.lane_line(ticket.lane);
+        if self.mem.load_cached(line + LAST_OFFSET) != ticket.stamp {
+            return Ok(());
+        }
+        let record = self.mem.load_cached(line + LAST_RECORD_OFFSET);
+        let read = self.read_record(ticket.lane, record, buffer)?;
+        // The lane may go on meanwhile: its next fence is over then, and what was read may be torn.
+        self.mem.acquire();
+        let is_last = self.mem.load_cached(line + LAST_OFFSET) == ticket.stamp;
+        if is_last && read == Some(ticket.stamp) {
+            self.flush_record(buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Flushes what a record has stored, and the closings that it brought about.
+    fn flush_record(&self, record: &[u64]) -> Result<()> {
+        let superseded = superseded_of(record);
+        for ticket in superseded.iter().map(|&word| Ticket::of(word)) {
+            if ticket.lane < self.header.lanes {
+                self.close(ticket.lane, ticket.stamp)?;
+            }
+        }
+        let mut outside = Vec::new();
+        let entries = self.entries_of(record, &mut outside)?;
+        for step in steps(entries.unwrap_or(&[])).map_while(|step| step.ok()) {
+            if step.stores() && step.is_within(self.mem.len()) {
+                self.mem.flush(step.offset, step.bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the record together and stores it; answers where it is, and chunks that it takes beside
+    /// the ring.
+    fn write_record(
+        &self,
+        lane: &mut Lane,
+        stamp: u64,
+        change: &Change,
+    ) -> Result<(u64, Option<Freed>)> {
+        let entries = change.entries.words();
+        let count = lane.superseded.len();
+        assert!(count <= SUPERSEDED_MAX, "at most one of each lane");
+        let mut record = std::mem::take(&mut lane.record);
+        record.clear();
+        record.extend([0, stamp, 0]);
+        record.extend(lane.superseded.iter().map(|ticket| ticket.word()));
+        let whole = (record.len() + entries.len()) as u64 * 8;
+        let (mut outside, mut flags) = (None, 0);
+        if whole.next_multiple_of(LINE_BYTES) <= lane.record_max() {
+            record.extend_from_slice(entries);
+        } else {
+            let (place, freed) = self.write_outside(entries)?;
+            record.extend(place);
+            (outside, flags) = (Some(freed), FLAG_OUTSIDE);
+        }
+        let words = record.len();
+        record[2] = words as u64 | (count as u64) << 32 | flags << 48;
+        record.resize(words.next_multiple_of(LINE_BYTES as usize / 8), 0);
+        let bytes = record.len() as u64 * 8;
+        let stored = self.room(lane, bytes).and_then(|start| {
+            record[0] = self.key.hash(start, &record[1..words]);
+            let lines = zerocopy::IntoBytes::as_bytes(&record[..]);
+            self.mem.write_nt(start, lines).map_err(|fault| {
+                self.broke();
+                Error::from(fault)
+            })?;
+            lane.live.push_back(Live {
+                start,
+                end: start + bytes,
+                stamp,
+            });
+            lane.head = start + bytes;
+            Ok(start)
+        });
+        lane.record = record;
+        match (stored, outside) {
+            (Ok(start), outside) => Ok((start, outside)),
+            (Err(error), outside) => {
+                if let Some(Freed::Chunks(first, chunks)) = outside {
+                    self.space().give(first, chunks);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores entries in free chunks; answers what a record says of them.
+    fn write_outside(&self, entries: &[u64]) -> Result<([u64; 3], Freed)> {
+        let bytes = entries.len() as u64 * 8;
+        let chunks = bytes.div_ceil(CHUNK_BYTES);
+        let first = self.space().take(chunks);
+        let first = first.ok_or(Error::Full { wanted: bytes })?;
+        let start = first * CHUNK_BYTES;
+        let stored = self
+            .mem
+            .write_nt(start, zerocopy::IntoBytes::as_bytes(entries));
+        if let Err(fault) = stored {
+            self.broke();
+            return Err(fault.into());
+        }
+        let place = [start, entries.len() as u64, self.key.hash(start, entries)];
+        Ok((place, Freed::Chunks(first, chunks)))
+    }
+
+    /// Room for a record in the ring.
+    fn room(&self, lane: &mut Lane, bytes: u64) -> Result<u64> {
+        for _ in 0..2 {
+            while lane
+                .live
+                .front()
+                .is_some_and(|live| live.stamp <= lane.settled)
+            {
+                lane.live.pop_front();
+            }
+            let mut start = lane.head;
+            if start + bytes > lane.ring.end {
+                start = lane.ring.start;
+            }
+            let overlaps = |live: &Live| live.start < start + bytes && start < live.end;
+            if !lane.live.iter().any(overlaps) || planted!("bug-ring-reused-early") {
+                return Ok(start);
+            }
+            self.drain(lane)?;
+        }
+        unreachable!("a drained ring is free")
+    }
+
+    /// Closes the lane's last record durably: two waits.
+    pub fn drain(&self, lane: &mut Lane) -> Result<()> {
+        if lane.settled < lane.last {
+            self.mem.fence();
+            self.close(lane.index, lane.last)?;
+            self.mem.fence();
+            (lane.closed, lane.settled) = (lane.last, lane.last);
+            let line = self.places.lane_line(lane.index);
+            self.mem.store(line + SETTLED_OFFSET, lane.settled);
+        }
+        self.give_settled(lane);
+        Ok(())
+    }
+
+    /// What a fence has made durable is made known, and what it has made needless is closed.
+    fn fenced(&self, lane: &mut Lane, stamp: u64, start: u64) {
+        let line = self.places.lane_line(lane.index);
+        lane.settled = lane.closed;
+        let closes = if planted!("bug-closed-before-homes") {
+            stamp
+        } else {
+            lane.last
+        };
+        // No lane is damaged: each was read at the opening, and is checked by who changes it.
+        if self.close(lane.index, closes).is_err() {
+            self.broke();
+        }
+        lane.closed = lane.last;
+        (lane.last, lane.last_record) = (stamp, start);
+        self.mem.store(line + SETTLED_OFFSET, lane.settled);
+        self.mem.store(line + LAST_RECORD_OFFSET, start);
+        self.mem.store(line + LAST_OFFSET, stamp);
+        if !planted!("bug-closed-forgotten") {
+            for &ticket in &lane.superseded {
+                if self.close(ticket.lane, ticket.stamp).is_err() {
+                    self.broke();
+                }
+            }
+        }
+    }
+
+    /// Stores what a record says in place, and flushes it.
+    pub fn redo<'a>(&self, steps: impl Iterator<Item = Step<'a>>) {
+        for step in steps {
+            match step.act {
+                Act::Write(words) => self.mem.write(step.offset, words),
+                Act::Set(bits) => {
+                    let word = self.mem.load(step.offset);
+                    self.mem.store(step.offset, word | bits);
+                }
+                Act::Clear(bits) => {
+                    let word = self.mem.load(step.offset);
+                    self.mem.store(step.offset, word & !bits);
+                }
+                Act::Fresh(..) => continue,
+            }
+            if !planted!("bug-homes-unflushed") {
+                self.mem.flush(step.offset, step.bytes());
+            }
+        }
+    }
+
+    /// A thread has the lane that another one had.
+    fn take_over(&self, lane: &mut Lane, thread: u64) -> Result<()> {
+        if lane.user == thread {
+            return Ok(());
+        }
+        if lane.settled < lane.last {
+            let mut record = std::mem::take(&mut lane.record);
+            let read = self.read_record(lane.index, lane.last_record, &mut record)?;
+            if read == Some(lane.last) {
+                self.flush_record(&record)?;
+            }
+            lane.record = record;
+            self.flush_closed(lane.index);
+        }
+        lane.user = thread;
+        Ok(())
+    }
+
+    /// Gives back what no redone record can touch any more.
+    fn give_settled(&self, lane: &mut Lane) {
+        while let Some(&(stamp, freed)) = lane.freed.front()
+            && stamp <= lane.settled
+        {
+            lane.freed.pop_front();
+            match freed {
+                Freed::Place(place) => self.release(place),
+                Freed::Chunks(first, chunks) => self.space().give(first, chunks),
+            }
+        }
+    }
+
+    /// As [`Core::drain`], by a thread that may not have had the lane; all its chunks are left.
+    pub fn quiet(&self, lane: &mut Lane, thread: u64) -> Result<()> {
+        self.take_over(lane, thread)?;
+        self.drain(lane)?;
+        for class in 0..CLASSES {
+            self.leave(&mut lane.current[class], class);
+        }
+        Ok(())
+    }
+
+    /// Reads the record at `start` of a lane's ring, if one can be there; answers its stamp. Its
+    /// check is not looked at.
+    pub fn read_record(&self, lane: u32, start: u64, to: &mut Vec<u64>) -> Result<Option<u64>> {
+        let ring = self.places.ring(lane);
+        if !ring.contains(&start) || !start.is_multiple_of(LINE_BYTES) {
+            return Ok(None);
+        }
+        let size = self.mem.load(start + 16);
+        let (words, superseded) = (size as u32 as usize, (size >> 32) as u16 as usize);
+        let fits = words as u64 * 8 <= ring.end - start;
+        if !fits || words < HEAD_WORDS + superseded {
+            return Ok(None);
+        }
+        self.words(start, words, to)?;
+        // Read twice: another lane may be storing here.
+        Ok((to[2] == size).then_some(to[1]))
+    }
+
+    /// A whole record's entries; `None`: those outside are not whole.
+    pub fn entries_of<'a>(
+        &self,
+        record: &'a [u64],
+        outside: &'a mut Vec<u64>,
+    ) -> Result<Option<&'a [u64]>> {
+        let rest = &record[HEAD_WORDS + superseded_of(record).len()..];
+        if record[2] >> 48 & FLAG_OUTSIDE == 0 {
+            return Ok(Some(rest));
+        }
+        let &[start, words, check] = rest else {
+            return Ok(None);
+        };
+        let fits = words
+            .checked_mul(8)
+            .and_then(|bytes| bytes.checked_add(start))
+            .is_some_and(|end| end <= self.mem.len());
+        if !fits {
+            return Ok(None);
+        }
+        self.words(start, words as usize, outside)?;
+        let whole = self.key.hash(start, outside) == check;
+        Ok(whole.then_some(&outside[..]))
+    }
+}
+
+/// The tickets in a record that was read.
+pub(crate) fn superseded_of(record: &[u64]) -> &[u64] {
+    let count = (record[2] >> 32) as u16 as usize;
+    &record[HEAD_WORDS..HEAD_WORDS + count]
+}
+
+/// Words of a group of the chunk table.
+pub(crate) const GROUP_WORDS: usize = (GROUP_BYTES / 8) as usize;
+
+/// The check of a group's entries.
+pub(crate) fn group_check(words: &[u64; GROUP_WORDS]) -> u64 {
+    let entries = &words[..GROUP_CHUNKS as usize * 2];
+    crc32c::crc32c(zerocopy::IntoBytes::as_bytes(entries)).into()
+}
+
+/// A panic in the middle of a commit: nothing in memory is believed any more.
+struct BreaksOff<'a>(&'a Core);
+
+impl Drop for BreaksOff<'_> {
+    fn drop(&mut self) {
+        self.0.broke();
+    }
+}
+
+impl Change {
+    /// Makes a claimed chunk one of objects, of which there are none. Before any of its bits is set.
+    pub fn claim(&mut self, core: &Core, claim: Claim) -> Result<()> {
+        let before = core.entry(claim.chunk).ok_or(Error::Broken)?;
+        let after = before.becomes(KIND_OBJECTS, claim.class, 1);
+        self.table.push((claim.chunk, before, after));
+        let none = vec![0; bitmap_words(claim.class) as usize];
+        self.entries.write(claim.chunk * CHUNK_BYTES, &none);
+        Ok(())
+    }
+}

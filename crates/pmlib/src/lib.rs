@@ -1,0 +1,38 @@
+//! A persistent heap: objects in memory that outlives its processes, and transactions on them that
+//! wait for the medium once.
+//!
+//! Contract:
+//! - A transaction ([`Heap::tx`]) happens wholly or not at all, whatever ends its process or its
+//!   power, and is durable when it returns. What "durable" means is the medium's:
+//!   [`Heap::medium`].
+//! - What a reader has seen is durable: nothing is stored in place before its record is.
+//! - Objects are named by their offset. No reference into the heap is ever given out: a transaction
+//!   edits private copies.
+//! - Damage, a full heap, a foreign file are errors with their cause, and never a panic.
+//! - One process at a time has a heap; its threads use it at once.
+//!
+//! `docs/HEAP.md` tells how it is used, and `docs/adr/0062-redo-with-one-fence.md` why it is so.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+pub mod planted;
+
+mod check;
+mod copies;
+mod engine;
+mod error;
+mod heap;
+mod lane;
+mod layout;
+mod locks;
+mod packed;
+mod record;
+mod recovery;
+mod space;
+mod stats;
+mod tx;
+
+pub use error::{Error, Result};
+pub use heap::{Heap, Options};
+pub use stats::{Census, Stats};
+pub use tx::Tx;

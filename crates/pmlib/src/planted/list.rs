@@ -1,0 +1,50 @@
+//! The list of all planted bugs: the only one.
+
+/// A bug that can be compiled in.
+#[derive(Clone, Copy, Debug)]
+pub struct Bug {
+    /// The Cargo feature, and what the source asks for.
+    pub name: &'static str,
+    /// What goes wrong.
+    pub what: &'static str,
+}
+
+macro_rules! bugs {
+    ($( $name:literal, $what:literal; )+) => {
+        /// All of them.
+        pub const BUGS: &[Bug] = &[ $( Bug { name: $name, what: $what } ),+ ];
+    };
+}
+
+bugs! {
+    "bug-redo-log-unfenced",
+        "a transaction returns before its record is durable";
+    "bug-redo-in-place-before-fence",
+        "what a record changes is stored before the record is durable";
+    "bug-homes-unflushed",
+        "what a record has changed in place is not written back";
+    "bug-closed-before-homes",
+        "a record is closed when it is durable, and not when what it changed is";
+    "bug-closed-forgotten",
+        "a record of another lane that this one supersedes is left open";
+    "bug-stamp-without-pending",
+        "a record's stamp does not come after those of the chunks that it changes";
+    "bug-ring-reused-early",
+        "the ring of a lane overwrites records that are not closed durably";
+    "bug-bit-set-absolute",
+        "a record has the word of a bitmap as it was at the reservation, not the bit";
+    "bug-freed-place-reused-before-durable",
+        "a place is given out again in the transaction that frees it";
+    "bug-fresh-object-unchecked",
+        "recovery believes a record whose new object is not there";
+    "bug-fresh-object-always-checked",
+        "recovery drops a record whose new object a later record has changed";
+    "bug-recovery-unfenced",
+        "recovery closes records before what it redid is durable";
+    "bug-recovery-out-of-order",
+        "recovery redoes the lanes one after the other, not by their stamps";
+    "bug-recovery-closes-at-once",
+        "recovery closes the lanes in no order";
+    "bug-freed-run-unordered",
+        "a run is freed without a look at the last records of its chunks";
+}

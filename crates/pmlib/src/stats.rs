@@ -1,0 +1,118 @@
+//! What is in a heap: counted quickly, or by a look at everything.
+
+use pmlib_format::CHUNK_BYTES;
+use pmlib_format::chunk::{CLASS_BYTES, KIND_OBJECTS, KIND_RUN, bitmap_words, places};
+
+use crate::error::{Error, Result};
+use crate::heap::Heap;
+use crate::space::CLASSES;
+
+/// How full a heap is, as this process knows it: exact when no transaction goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of the heap.
+    pub bytes: u64,
+    /// Bytes in chunks that are free.
+    pub free_bytes: u64,
+    /// Bytes of the longest run of free chunks: the largest object that fits.
+    pub largest_free_bytes: u64,
+    /// For each class that has any, the bytes of an object and the chunks.
+    pub classes: Vec<(u64, u64)>,
+    /// Transactions that can go on at once.
+    pub lanes: u32,
+    /// How often it was made or has grown.
+    pub spans: u64,
+}
+
+/// What a look at everything has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Objects.
+    pub objects: u64,
+    /// Their bytes, each rounded up to its class.
+    pub object_bytes: u64,
+    /// Bytes in chunks of objects and not in objects.
+    pub spare_bytes: u64,
+    /// Bytes in free chunks.
+    pub free_bytes: u64,
+    /// Bytes that the heap's own parts take.
+    pub own_bytes: u64,
+}
+
+impl Heap {
+    /// How full it is, without a look at the medium.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let core = self.core();
+        let space = core.space();
+        let runs = || space.free_runs().map(|(_, chunks)| chunks * CHUNK_BYTES);
+        let counts = space.chunks_of_classes();
+        let classes = CLASS_BYTES.into_iter().zip(counts);
+        Stats {
+            bytes: self.size(),
+            free_bytes: runs().sum(),
+            largest_free_bytes: runs().max().unwrap_or(0),
+            classes: classes.filter(|&(_, chunks)| chunks > 0).collect(),
+            lanes: core.header.lanes,
+            spans: core.spans.count(),
+        }
+    }
+
+    /// Looks at every chunk and counts every byte. No transaction may go on meanwhile.
+    ///
+    /// # Errors
+    /// `Damaged`: what the format does not allow.
+    pub fn check(&self) -> Result<Census> {
+        let core = self.core();
+        core.enter()?;
+        core.check_table()?;
+        self.root()?;
+        let mut census = Census::default();
+        for span in core.spans.iter() {
+            census.own_bytes += span.meta_chunks * CHUNK_BYTES;
+            let (mut chunk, end) = (span.first + span.meta_chunks, span.first + span.chunks);
+            while chunk < end {
+                let entry = core.entry(chunk).ok_or(Error::Broken)?;
+                match entry.kind {
+                    KIND_OBJECTS if entry.class < CLASSES => {
+                        let live = self.live(chunk, entry.class)?;
+                        let bytes = live * CLASS_BYTES[entry.class];
+                        census.objects += live;
+                        census.object_bytes += bytes;
+                        census.spare_bytes += CHUNK_BYTES - bytes;
+                        chunk += 1;
+                    }
+                    KIND_RUN => {
+                        census.objects += 1;
+                        census.object_bytes += entry.chunks * CHUNK_BYTES;
+                        chunk += entry.chunks;
+                    }
+                    _ => {
+                        census.free_bytes += CHUNK_BYTES;
+                        chunk += 1;
+                    }
+                }
+            }
+        }
+        Ok(census)
+    }
+
+    /// How many objects a chunk has.
+    fn live(&self, chunk: u64, class: usize) -> Result<u64> {
+        let core = self.core();
+        let (start, count) = (chunk * CHUNK_BYTES, places(class));
+        let mut live = 0;
+        for word in 0..bitmap_words(class) {
+            let bits = core.mem.load(start + word * 8);
+            let valid = u64::MAX >> (64 - (count - word * 64).min(64));
+            if bits & !valid != 0 {
+                return Err(Error::Damaged {
+                    what: "a bitmap of objects",
+                    offset: start + word * 8,
+                });
+            }
+            live += u64::from(bits.count_ones());
+        }
+        Ok(live)
+    }
+}

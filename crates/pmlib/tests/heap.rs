@@ -1,0 +1,457 @@
+//! Goal: a heap does what its documentation says. Method: heaps in private memory and in files,
+//! through the public face.
+
+use pmem::Pmem;
+use pmem::counters;
+use pmlib::{Error, Heap, Options};
+
+fn options() -> Options {
+    Options {
+        lanes: 2,
+        lane_bytes: 4096,
+        seed: 7,
+        ..Options::default()
+    }
+}
+
+fn heap() -> Heap {
+    Heap::private(1 << 20, &options()).unwrap()
+}
+
+fn word(heap: &Heap, object: u64, at: u64) -> u64 {
+    let mut bytes = [0; 8];
+    heap.read(object, at, &mut bytes).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+fn set(tx: &mut pmlib::Tx<'_>, object: u64, at: u64, value: u64) -> Result<(), Error> {
+    tx.edit(object, at, 8)?
+        .copy_from_slice(&value.to_le_bytes());
+    Ok(())
+}
+
+/// The heap after a crash of which nothing was lost, and after one that is a clean end.
+fn reopened(heap: Heap) -> Heap {
+    Heap::attach(heap.into_memory()).unwrap()
+}
+
+#[test]
+fn what_a_transaction_did_is_there() {
+    let heap = heap();
+    let object = heap
+        .tx(|tx| {
+            let object = tx.alloc(100)?;
+            set(tx, object, 8, 5)?;
+            tx.set_root(object)?;
+            Ok::<_, Error>(object)
+        })
+        .unwrap();
+    assert_eq!(heap.root().unwrap(), object);
+    assert_eq!(heap.size_of(object).unwrap(), 112);
+    assert_eq!((word(&heap, object, 8), word(&heap, object, 0)), (5, 0));
+    heap.tx(|tx| {
+        set(tx, object, 8, 6)?;
+        let mut seen = [0; 8];
+        tx.read(object, 8, &mut seen)?;
+        assert_eq!(seen, 6u64.to_le_bytes());
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    let heap = reopened(heap);
+    assert_eq!(word(&heap, heap.root().unwrap(), 8), 6);
+}
+
+#[test]
+fn an_error_and_a_panic_undo_everything() {
+    let heap = heap();
+    let kept = heap.tx(|tx| tx.alloc(64)).unwrap();
+    let failed: Result<(), Error> = heap.tx(|tx| {
+        set(tx, kept, 0, 1)?;
+        tx.alloc(64)?;
+        tx.alloc(100_000)?;
+        tx.free(kept)?;
+        Err(Error::Deadlock)
+    });
+    assert!(matches!(failed, Err(Error::Deadlock)));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        heap.tx(|tx| {
+            set(tx, kept, 0, 2)?;
+            tx.alloc(64)?;
+            if kept != 0 {
+                panic!("of the program");
+            }
+            Ok::<_, Error>(())
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(word(&heap, kept, 0), 0);
+    // The same places are there for others.
+    let next = heap.tx(|tx| tx.alloc(64)).unwrap();
+    assert_eq!(next, kept + 64);
+}
+
+#[test]
+fn a_nested_part_fails_alone() {
+    let heap = heap();
+    let object = heap.tx(|tx| tx.alloc(64)).unwrap();
+    let (mine, its) = heap
+        .tx(|tx| {
+            set(tx, object, 0, 1)?;
+            let mine = tx.alloc(32)?;
+            let mut its = 0;
+            let part: Result<(), Error> = tx.nested(|tx| {
+                set(tx, object, 0, 2)?;
+                set(tx, object, 16, 2)?;
+                its = tx.alloc(32)?;
+                tx.free(mine)?;
+                Err(Error::Deadlock)
+            });
+            assert!(part.is_err());
+            tx.nested(|tx| set(tx, object, 24, 3))?;
+            Ok::<_, Error>((mine, its))
+        })
+        .unwrap();
+    let words = [0, 16, 24].map(|at| word(&heap, object, at));
+    assert_eq!(words, [1, 0, 3]);
+    assert_eq!(heap.size_of(mine).unwrap(), 32);
+    assert!(matches!(heap.size_of(its), Err(Error::NoObject { .. })));
+}
+
+/// One wait a transaction, whatever it does, once the lanes have their chunks.
+#[test]
+fn a_transaction_waits_once() {
+    let heap = heap();
+    let object = heap.tx(|tx| tx.alloc(8192)).unwrap();
+    let mut old = heap.tx(|tx| tx.alloc(64)).unwrap();
+    let fences = |body: &mut dyn FnMut(&mut pmlib::Tx<'_>) -> Result<(), Error>| {
+        let before = counters::snapshot();
+        heap.tx(|tx| body(tx)).unwrap();
+        (counters::snapshot() - before).fences
+    };
+    for round in 0..100u64 {
+        for ranges in [1, 2, 10] {
+            let mut edit = |tx: &mut pmlib::Tx<'_>| {
+                (0..ranges).try_for_each(|at| set(tx, object, at * 128, round + 1))
+            };
+            assert_eq!(fences(&mut edit), 1, "{ranges} ranges");
+        }
+        let mut new = 0;
+        let mut publish = |tx: &mut pmlib::Tx<'_>| {
+            new = tx.alloc(64)?;
+            set(tx, new, 0, round)?;
+            set(tx, object, 0, new)
+        };
+        assert_eq!(fences(&mut publish), 1, "alloc and publish");
+        let mut free = |tx: &mut pmlib::Tx<'_>| tx.free(old);
+        assert_eq!(fences(&mut free), 1, "free");
+        old = new;
+    }
+    let before = counters::snapshot();
+    heap.tx(|tx| tx.lock(object)).unwrap();
+    assert_eq!(
+        (counters::snapshot() - before).fences,
+        0,
+        "nothing to wait for"
+    );
+}
+
+#[test]
+fn room_comes_back_when_it_is_freed() {
+    let heap = heap();
+    for round in 0..20 {
+        let mut made = Vec::new();
+        for size in [64, 8000, 16, 70_000, 3000, 200_000].into_iter().cycle() {
+            match heap.tx(|tx| tx.alloc(size)) {
+                Ok(object) => made.push(object),
+                Err(Error::Full { .. }) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(made.len() >= 10, "round {round}: {}", made.len());
+        for object in made {
+            heap.tx(|tx| tx.free(object)).unwrap();
+        }
+    }
+    // A heap that was filled with small objects takes a large one.
+    let mut small = Vec::new();
+    while let Ok(object) = heap.tx(|tx| tx.alloc(512)) {
+        small.push(object);
+    }
+    for object in small {
+        heap.tx(|tx| tx.free(object)).unwrap();
+    }
+    heap.tx(|tx| tx.alloc(500_000)).unwrap();
+}
+
+#[test]
+fn a_long_record_goes_beside_the_ring() {
+    let heap = heap();
+    let object = heap.tx(|tx| tx.alloc(100_000)).unwrap();
+    for round in 1..6u8 {
+        heap.tx(|tx| {
+            tx.edit(object, 8, 99_000)?.fill(round);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+    let heap = reopened(heap);
+    let mut bytes = vec![0; 100_000];
+    heap.read(object, 0, &mut bytes).unwrap();
+    assert!(bytes[8..99_008].iter().all(|&byte| byte == 5));
+    assert!(
+        bytes[..8]
+            .iter()
+            .chain(&bytes[99_008..])
+            .all(|&byte| byte == 0)
+    );
+}
+
+#[test]
+fn mistakes_have_their_errors() {
+    let heap = heap();
+    let object = heap.tx(|tx| tx.alloc(64)).unwrap();
+    let no_object = |result: Result<(), Error>| matches!(result, Err(Error::NoObject { .. }));
+    for offset in [
+        0,
+        1,
+        object + 8,
+        object + 64,
+        object + (1 << 16),
+        1 << 40,
+        u64::MAX,
+    ] {
+        assert!(no_object(heap.size_of(offset).map(drop)), "{offset:#x}");
+        assert!(no_object(heap.tx(|tx| tx.free(offset))), "{offset:#x}");
+        assert!(no_object(heap.read(offset, 0, &mut [0; 8])), "{offset:#x}");
+        assert!(no_object(heap.tx(|tx| tx.edit(offset, 0, 8).map(drop))));
+    }
+    assert!(no_object(heap.tx(|tx| {
+        tx.free(object)?;
+        tx.free(object)
+    })));
+    for (start, len) in [(60, 8), (0, 65), (u64::MAX, 8), (8, u64::MAX)] {
+        let range = heap.tx(|tx| tx.edit(object, start, len).map(drop));
+        assert!(matches!(range, Err(Error::Range { .. })), "{start} {len}");
+    }
+    let sizes = [0, 1 << 20 | 1, u64::MAX];
+    for size in sizes {
+        let result = heap.tx(|tx| tx.alloc(size));
+        assert!(matches!(result, Err(Error::Size { .. })), "{size}");
+    }
+    let nested = heap.tx(|_| heap.tx(|tx| tx.alloc(64)));
+    assert!(matches!(nested, Err(Error::Nested)));
+    // Two that free the same: the second one finds nothing.
+    let mut first = heap.begin_on(0);
+    let mut second = heap.begin_on(1);
+    first.free(object).unwrap();
+    second.free(object).unwrap();
+    heap.commit(first).unwrap();
+    assert!(no_object(heap.commit(second)));
+    heap.tx(|tx| tx.alloc(64)).unwrap();
+}
+
+/// Two lanes change one chunk by turns: the words of both are there, also after a crash.
+#[test]
+fn lanes_hand_a_chunk_over() {
+    let heap = heap();
+    let object = heap.tx(|tx| tx.alloc(8192)).unwrap();
+    for round in 0..200u64 {
+        let lane = (round % 3 / 2) as usize;
+        let mut tx = heap.begin_on(lane);
+        set(&mut tx, object, round % 7 * 8, round).unwrap();
+        heap.commit(tx).unwrap();
+    }
+    let heap = reopened(heap);
+    let words: Vec<u64> = (0..7).map(|at| word(&heap, object, at * 8)).collect();
+    let mut sorted = words.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, (193..200).collect::<Vec<u64>>());
+}
+
+#[test]
+fn files_are_opened_and_refused_by_cause() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("heap");
+    let heap = Heap::create(&path, 1 << 20, &options()).unwrap();
+    let object = heap.tx(|tx| tx.alloc(64)).unwrap();
+    heap.tx(|tx| set(tx, object, 0, 42)).unwrap();
+    let busy = Heap::open(&path, &options()).map(drop);
+    assert!(matches!(busy, Err(Error::Busy { .. })));
+    let exists = Heap::create(&path, 1 << 20, &options()).map(drop);
+    assert!(matches!(
+        exists,
+        Err(Error::Medium(pmem::Error::Exists { .. }))
+    ));
+    drop(heap);
+    let heap = Heap::open(&path, &options()).unwrap();
+    assert_eq!(word(&heap, object, 0), 42);
+    drop(heap);
+
+    let good = std::fs::read(&path).unwrap();
+    let opened = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+        Heap::open(&path, &options()).map(drop)
+    };
+    assert!(matches!(
+        opened(&|bytes| bytes.fill(0)),
+        Err(Error::Foreign { .. })
+    ));
+    // Version 2, with the right checks, as a later build would have it.
+    let later = opened(&|bytes| {
+        for page in [0, 4096] {
+            bytes[page + 8] = 2;
+            let crc = crc32c::crc32c(&bytes[page..page + 124]);
+            bytes[page + 124..page + 128].copy_from_slice(&crc.to_le_bytes());
+        }
+    });
+    assert!(matches!(later, Err(Error::Version { found: 2, known: 1 })));
+    assert!(matches!(
+        opened(&|bytes| bytes.truncate(1 << 19)),
+        Err(Error::TooSmall { .. })
+    ));
+    assert!(matches!(
+        opened(&|bytes| bytes[8256] ^= 1),
+        Err(Error::Damaged { .. })
+    ));
+    // One header is enough.
+    opened(&|bytes| bytes[..512].fill(0xff)).unwrap();
+    opened(&|bytes| bytes[4096..8192].fill(0xff)).unwrap();
+    let small = Heap::create(&dir.path().join("small"), 1 << 16, &options()).map(drop);
+    assert!(matches!(small, Err(Error::TooSmall { .. })));
+}
+
+#[test]
+fn a_forked_child_is_refused() {
+    let heap = heap();
+    let object = heap.tx(|tx| tx.alloc(64)).unwrap();
+    let status = heap
+        .tx(|tx| {
+            let mine = tx.alloc(64)?;
+            let status = pmem::life::in_child(|| {
+                let refused = |result: Result<(), Error>| matches!(result, Err(Error::Forked));
+                let all = [
+                    refused(tx.edit(mine, 0, 8).map(drop)),
+                    refused(heap.read(object, 0, &mut [0; 8])),
+                    refused(heap.tx(|tx| tx.alloc(8)).map(drop)),
+                ];
+                u8::from(all != [true; 3])
+            });
+            Ok::<_, Error>(status)
+        })
+        .unwrap();
+    assert_eq!(status, 0);
+    heap.tx(|tx| tx.free(object)).unwrap();
+}
+
+/// Threads that move units between objects, each pair under its locks: the sum stays.
+#[test]
+fn threads_are_apart_and_go_on_at_once() {
+    const OBJECTS: usize = 16;
+    let options = Options {
+        lanes: 4,
+        ..options()
+    };
+    let heap = Heap::private(4 << 20, &options).unwrap();
+    let objects: Vec<u64> = (0..OBJECTS)
+        .map(|_| heap.tx(|tx| tx.alloc(64)).unwrap())
+        .collect();
+    std::thread::scope(|scope| {
+        for seed in 1..5u64 {
+            let (heap, objects) = (&heap, &objects);
+            scope.spawn(move || {
+                let mut random = seed;
+                for _ in 0..2000 {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(seed);
+                    let from = objects[(random >> 33) as usize % OBJECTS];
+                    let to = objects[(random >> 43) as usize % OBJECTS];
+                    let done: Result<(), Error> = heap.tx(|tx| {
+                        // In no order: circles are found.
+                        tx.lock(from)?;
+                        tx.lock(to)?;
+                        for (object, more) in [(from, u64::MAX), (to, 1)] {
+                            let bytes = tx.edit(object, 0, 8)?;
+                            let value = u64::from_le_bytes(bytes.try_into().unwrap());
+                            bytes.copy_from_slice(&value.wrapping_add(more).to_le_bytes());
+                        }
+                        Ok(())
+                    });
+                    match done {
+                        Ok(()) | Err(Error::Deadlock) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let sum = |heap: &Heap| {
+        let words = objects.iter().map(|&object| word(heap, object, 0));
+        words.fold(0, u64::wrapping_add)
+    };
+    assert_eq!(sum(&heap), 0);
+    assert_eq!(sum(&reopened(heap)), 0);
+}
+
+#[test]
+fn a_circle_of_locks_is_an_error() {
+    let heap = Heap::private(4 << 20, &options()).unwrap();
+    let [a, b] = [64, 4096];
+    let (here, there) = (
+        std::sync::Barrier::new(2),
+        std::sync::atomic::AtomicU32::new(0),
+    );
+    std::thread::scope(|scope| {
+        for (first, second) in [(a, b), (b, a)] {
+            let (heap, here, there) = (&heap, &here, &there);
+            scope.spawn(move || {
+                let ended: Result<(), Error> = heap.tx(|tx| {
+                    tx.lock(first)?;
+                    here.wait();
+                    tx.lock(second)
+                });
+                if matches!(ended, Err(Error::Deadlock)) {
+                    there.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                } else {
+                    ended.unwrap();
+                }
+            });
+        }
+    });
+    let deadlocks = there.into_inner();
+    assert!((1..=2).contains(&deadlocks), "{deadlocks}");
+    assert!(
+        heap.tx(|tx| Ok::<_, Error>(tx.try_lock(a)? && tx.try_lock(a)?))
+            .unwrap()
+    );
+}
+
+/// A thread that takes a lane over flushes what the one before it left.
+#[test]
+fn a_lane_is_taken_over_with_its_last_record() {
+    let heap = heap();
+    let object = heap.tx(|tx| tx.alloc(8192)).unwrap();
+    let lines = || {
+        let before = counters::snapshot();
+        let mut tx = heap.begin_on(0);
+        set(&mut tx, object, 0, 1).unwrap();
+        heap.commit(tx).unwrap();
+        (counters::snapshot() - before).lines_flushed
+    };
+    lines();
+    let mut tx = heap.begin_on(0);
+    (0..10).for_each(|at| set(&mut tx, object, 128 * at, 7).unwrap());
+    heap.commit(tx).unwrap();
+    let alone = std::thread::scope(|scope| scope.spawn(lines).join().unwrap());
+    assert!(alone >= 12, "{alone} lines");
+}
+
+#[test]
+fn a_heap_is_private_memory_too() {
+    let mem = Pmem::private(1 << 20);
+    Heap::format(&mem, &options()).unwrap();
+    let heap = Heap::attach(mem).unwrap();
+    assert_eq!((heap.size(), heap.root().unwrap()), (1 << 20, 0));
+}

@@ -15,8 +15,8 @@
 //!   that the record brought about.
 //! - A record may be durable and the content of a new object not, when power fails before the fence.
 //!   So the record has a hash of that content (`crates/pmlib/src/recovery.rs`).
-//! - A record's room in the ring, and places that it freed, are used again when its closing is
-//!   durable: after two more fences of the lane.
+//! - A record's room in the ring is used again after the lane's next fence, and places that it freed
+//!   when its closing is durable: after one more.
 //! - Fences are a thread's: who takes a lane over from another flushes all of its last record again.
 
 use std::collections::VecDeque;
@@ -38,14 +38,6 @@ use crate::space::{CLASSES, Claim, Current, Place};
 pub(crate) enum Freed {
     Place(Place),
     Chunks(u64, u64),
-}
-
-/// A record in the ring that may still be redone.
-#[derive(Clone, Copy, Debug)]
-struct Live {
-    start: u64,
-    end: u64,
-    stamp: u64,
 }
 
 /// What one record is to do.
@@ -78,9 +70,8 @@ pub(crate) struct Lane {
     closed: u64,
     /// `closed` as it is durable.
     settled: u64,
-    /// Where the next record goes.
+    /// Where the next record goes: where the last one ends.
     head: u64,
-    live: VecDeque<Live>,
     /// The thread that used it last.
     user: u64,
     freed: VecDeque<(u64, Freed)>,
@@ -420,11 +411,6 @@ impl Core {
                 self.broke();
                 Error::from(fault)
             })?;
-            lane.live.push_back(Live {
-                start,
-                end: start + bytes,
-                stamp,
-            });
             lane.head = start + bytes;
             Ok(start)
         });
@@ -458,27 +444,18 @@ impl Core {
         Ok((place, Freed::Chunks(first, chunks)))
     }
 
-    /// Room for a record in the ring.
+    /// Room for a record in the ring, beside the last one: those before it are in place for good.
     fn room(&self, lane: &mut Lane, bytes: u64) -> Result<u64> {
-        for _ in 0..2 {
-            while lane
-                .live
-                .front()
-                .is_some_and(|live| live.stamp <= lane.settled)
-            {
-                lane.live.pop_front();
-            }
-            let mut start = lane.head;
-            if start + bytes > lane.ring.end {
-                start = lane.ring.start;
-            }
-            let overlaps = |live: &Live| live.start < start + bytes && start < live.end;
-            if !lane.live.iter().any(overlaps) || planted!("bug-ring-reused-early") {
-                return Ok(start);
-            }
+        let mut start = lane.head;
+        if start + bytes > lane.ring.end {
+            start = lane.ring.start;
+        }
+        let last = lane.last_record..lane.head;
+        let overlaps = last.start < start + bytes && start < last.end;
+        if overlaps && !planted!("bug-ring-reused-early") {
             self.drain(lane)?;
         }
-        unreachable!("a drained ring is free")
+        Ok(start)
     }
 
     /// Closes the lane's last record durably: two waits.

@@ -174,6 +174,14 @@ pub(crate) fn class_of(size: u64) -> Option<usize> {
     CLASS_BYTES.iter().position(|&bytes| bytes >= size)
 }
 
+/// The bits of a word of a class's bitmaps that are places.
+pub(crate) fn valid_bits(class: usize, word: u64) -> u64 {
+    match places(class).saturating_sub(word * 64) {
+        0 => 0,
+        there => u64::MAX >> (64 - there.min(64)),
+    }
+}
+
 impl Core {
     /// A chunk's entry as it stands in the table; `None`: no such chunk.
     pub fn entry(&self, chunk: u64) -> Option<Entry> {
@@ -277,10 +285,10 @@ impl Core {
 
     /// For each word of a chunk's second bitmap, the bits of places that nobody has.
     fn free_bits(&self, chunk: u64, class: usize) -> impl Iterator<Item = u64> {
-        let (count, words) = (places(class), bitmap_words(class));
+        let words = bitmap_words(class);
         let second = chunk * CHUNK_BYTES + words * 8;
         (0..words).map(move |word| {
-            let valid = u64::MAX >> (64 - (count - word * 64).min(64));
+            let valid = valid_bits(class, word);
             !self.mem.load_cached(second + word * 8) & valid
         })
     }
@@ -333,12 +341,11 @@ impl Core {
     }
 
     fn reserve_in(&self, current: &mut Current, class: usize) -> Option<Place> {
-        let (count, words) = (places(class), bitmap_words(class));
+        let words = bitmap_words(class);
         let second = current.chunk * CHUNK_BYTES + words * 8;
         for step in 0..words {
             let word = (current.word + step) % words;
-            let there = (count - word * 64).min(64);
-            let valid = u64::MAX >> (64 - there);
+            let valid = valid_bits(class, word);
             let mut taken = self.mem.load_cached(second + word * 8);
             while !taken & valid != 0 {
                 let bit = (!taken & valid).trailing_zeros();
@@ -458,6 +465,20 @@ mod tests {
         space.give(10, 4);
         let runs: Vec<(u64, u64)> = space.free_runs().collect();
         assert_eq!(runs, [(10, 6), (30, 2)]);
+    }
+
+    #[test]
+    fn as_many_bits_are_valid_as_there_are_places() {
+        for class in 0..CLASSES {
+            let bits = (0..bitmap_words(class)).map(|word| valid_bits(class, word));
+            let count: u64 = bits.map(|bits| u64::from(bits.count_ones())).sum();
+            assert_eq!(count, places(class));
+        }
+        assert_eq!(
+            valid_bits(0, bitmap_words(0) - 1),
+            0,
+            "there is such a word"
+        );
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What is in a heap: counted quickly, or by a look at everything.
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::chunk::{CLASS_BYTES, KIND_OBJECTS, KIND_RUN, bitmap_words, places};
+use pmlib_format::chunk::{CLASS_BYTES, KIND_OBJECTS, KIND_RUN, bitmap_words};
 
 use crate::error::{Error, Result};
 use crate::heap::Heap;
-use crate::space::CLASSES;
+use crate::space::{CLASSES, valid_bits};
 
 /// How full a heap is, as this process knows it: exact when no transaction goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,12 +100,11 @@ impl Heap {
     /// How many objects a chunk has.
     fn live(&self, chunk: u64, class: usize) -> Result<u64> {
         let core = self.core();
-        let (start, count) = (chunk * CHUNK_BYTES, places(class));
+        let start = chunk * CHUNK_BYTES;
         let mut live = 0;
         for word in 0..bitmap_words(class) {
             let bits = core.mem.load(start + word * 8);
-            let valid = u64::MAX >> (64 - (count - word * 64).min(64));
-            if bits & !valid != 0 {
+            if bits & !valid_bits(class, word) != 0 {
                 return Err(Error::Damaged {
                     what: "a bitmap of objects",
                     offset: start + word * 8,

@@ -20,6 +20,7 @@ pub mod crash_image;
 pub mod explore;
 pub mod files;
 pub mod fuzz;
+pub mod heap;
 pub mod kill;
 pub mod lines;
 pub mod making;

@@ -1,0 +1,179 @@
+//! The workloads.
+
+use super::{Act, Heaps, Step};
+
+fn one(lane: usize, acts: &[Act]) -> Step {
+    Step::One(lane, acts.to_vec())
+}
+
+fn workload(prepared: &[Step], steps: &[Step]) -> Heaps {
+    Heaps {
+        prepared: prepared.to_vec(),
+        steps: steps.to_vec(),
+        lane_bytes: 4096,
+    }
+}
+
+/// A few objects: slots 0 (large enough for ten edits) and 1.
+fn two_objects() -> Vec<Step> {
+    vec![one(0, &[Act::Make(0, 1280)]), one(0, &[Act::Make(1, 64)])]
+}
+
+/// One call of each kind, on a lane that has just done another.
+fn single() -> Vec<Heaps> {
+    let objects = two_objects();
+    let mut calls = vec![
+        vec![Act::Make(2, 64)],
+        vec![Act::Make(2, 16)],
+        vec![Act::Make(2, 1000)],
+        vec![Act::Make(2, 9000)],
+        vec![Act::Free(0)],
+        vec![Act::Free(1)],
+        vec![Act::Make(2, 64), Act::Free(1)],
+        vec![Act::Fails(1), Act::Edit(1, 1)],
+    ];
+    for words in [1, 2, 10] {
+        calls.push(vec![Act::Edit(0, words)]);
+    }
+    let mut all: Vec<Heaps> = calls
+        .into_iter()
+        .map(|acts| workload(&objects, &[Step::One(0, acts)]))
+        .collect();
+    // A ring of a few records.
+    let mut long = workload(&objects, &[one(0, &[Act::Edit(0, 10), Act::Edit(1, 1)])]);
+    long.lane_bytes = 1024;
+    all.push(long);
+    all
+}
+
+/// All workloads: those of one call, and what needs several.
+#[must_use]
+pub fn sets() -> Vec<Heaps> {
+    use Act::{Edit, Fails, Free, Make};
+    let objects = two_objects();
+    let mut all = single();
+    let sequences = [
+        // One lane: closing, places that come back, a chunk that changes its class.
+        vec![
+            one(0, &[Edit(1, 1)]),
+            one(0, &[Edit(1, 1)]),
+            one(0, &[Edit(1, 1)]),
+        ],
+        vec![
+            one(0, &[Make(2, 64)]),
+            one(0, &[Edit(2, 1)]),
+            one(0, &[Free(2)]),
+        ],
+        vec![
+            one(0, &[Free(1)]),
+            one(0, &[Make(1, 64)]),
+            one(0, &[Make(2, 64)]),
+        ],
+        vec![
+            one(0, &[Edit(1, 1), Free(0)]),
+            one(0, &[Free(1)]),
+            one(0, &[Make(1, 64)]),
+        ],
+        vec![one(0, &[Free(1), Make(2, 64)]), one(0, &[Edit(2, 1)])],
+        vec![one(0, &[Fails(1)]), one(0, &[Make(2, 64), Fails(1)])],
+        vec![
+            one(0, &[Make(2, 70_000)]),
+            one(0, &[Edit(2, 2)]),
+            one(0, &[Free(2)]),
+        ],
+        // Two lanes by turns on the same words.
+        vec![
+            one(0, &[Edit(1, 1)]),
+            one(1, &[Edit(1, 1)]),
+            one(0, &[Edit(1, 1)]),
+        ],
+        vec![
+            one(0, &[Edit(1, 1)]),
+            one(1, &[Edit(1, 1)]),
+            one(1, &[Edit(0, 1)]),
+        ],
+        vec![
+            one(0, &[Edit(1, 1)]),
+            one(1, &[Edit(1, 1)]),
+            one(1, &[Edit(1, 1)]),
+            one(1, &[Edit(1, 1)]),
+        ],
+        vec![
+            one(0, &[Make(2, 64)]),
+            one(1, &[Edit(2, 1)]),
+            one(1, &[Edit(2, 1)]),
+        ],
+        vec![
+            one(0, &[Make(2, 64)]),
+            one(1, &[Free(2)]),
+            one(1, &[Make(3, 64)]),
+        ],
+        vec![
+            one(1, &[Make(2, 64)]),
+            one(0, &[Edit(2, 1)]),
+            one(1, &[Edit(2, 1)]),
+        ],
+        // One transaction during another.
+        vec![Step::Around(vec![Make(2, 64)], vec![Free(1)])],
+        vec![Step::Around(vec![Make(2, 64)], vec![Make(3, 64)])],
+        vec![Step::Around(vec![Edit(0, 2)], vec![Edit(1, 1)])],
+    ];
+    all.extend(sequences.iter().map(|steps| workload(&objects, steps)));
+    all.extend(longer());
+    all
+}
+
+/// What leaves several records to a recovery that is crashed too: each a few images.
+#[must_use]
+pub fn recovered() -> Vec<Heaps> {
+    use Act::{Edit, Free, Make};
+    let objects = two_objects();
+    let sequences = [
+        vec![one(0, &[Edit(1, 1)])],
+        vec![one(0, &[Edit(0, 2)])],
+        vec![one(0, &[Edit(0, 10)])],
+        vec![one(0, &[Free(1)])],
+        vec![one(0, &[Make(2, 16)])],
+        vec![one(0, &[Edit(1, 1)]), one(1, &[Edit(1, 1)])],
+        vec![
+            one(0, &[Edit(1, 1)]),
+            one(1, &[Edit(1, 1)]),
+            one(0, &[Edit(1, 1)]),
+        ],
+        vec![
+            one(0, &[Edit(1, 1)]),
+            one(1, &[Edit(0, 1)]),
+            one(1, &[Edit(1, 1)]),
+        ],
+        vec![one(0, &[Make(2, 1000)]), one(1, &[Edit(2, 1)])],
+        vec![Step::Around(vec![Edit(0, 2)], vec![Edit(1, 1)])],
+    ];
+    let workloads = sequences.iter().map(|steps| workload(&objects, steps));
+    workloads.collect()
+}
+
+/// What needs many calls before it.
+fn longer() -> Vec<Heaps> {
+    use Act::{Edit, Free, Make};
+    let objects = two_objects();
+    // The ring wraps, also where the last record is in the way of a longer one.
+    let mut large: Vec<Step> = objects.clone();
+    large.push(one(0, &[Make(2, 4096)]));
+    let edit = |nth: usize| one(0, &[Edit(2, [18, 18, 26][nth % 3])]);
+    let mut ring = workload(&large, &(0..9).map(edit).collect::<Vec<Step>>());
+    ring.lane_bytes = 1024;
+    // A run is edited in one lane, freed in another, and its chunks are used again.
+    let mut run: Vec<Step> = objects.clone();
+    run.push(one(0, &[Make(2, 70_000)]));
+    let run = workload(
+        &run,
+        &[
+            one(0, &[Edit(2, 2)]),
+            one(1, &[Free(2)]),
+            one(1, &[Edit(1, 1)]),
+            one(1, &[Edit(1, 1)]),
+            one(1, &[Make(3, 900_000 / 2)]),
+        ],
+    );
+    vec![ring, run]
+}

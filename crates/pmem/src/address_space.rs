@@ -1,22 +1,33 @@
-//! Address space: a mapping at an aligned address, unmapped on drop.
+//! Address space: a mapping at an aligned address, unmapped on drop. One that is to grow has
+//! addresses behind it that nobody else gets.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::null_mut;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The alignment that lets the kernel map 2 MiB pages.
 pub(crate) const HUGE: usize = 2 << 20;
+
+const PAGE: usize = 4096;
+
+/// Flags of addresses that are kept.
+const RESERVED: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
 /// A range of address space that is ours.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
-    len: usize,
+    /// Bytes mapped: they may become more.
+    len: AtomicUsize,
+    /// Bytes that are ours; nobody may touch those behind `len`.
+    room: usize,
 }
 
 // SAFETY: a Mapping is an address range, owned; nothing in it belongs to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; no method changes it through `&self`.
+// SAFETY: as above; what changes through `&self` is atomic, and nothing that is mapped moves.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -29,89 +40,96 @@ impl Mapping {
         protection: libc::c_int,
         flags: libc::c_int,
     ) -> io::Result<Mapping> {
-        let align = align.max(4096);
-        let len = len
-            .checked_next_multiple_of(4096)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let align = align.max(PAGE);
+        let len = whole(len, PAGE)?;
         // Mostly the kernel knows what the file's pages want.
-        let there = Mapping::anywhere(file, len, protection, flags)?;
+        let there = Mapping::anywhere(file, 0, len, protection, flags)?;
         if there.base.addr().is_multiple_of(align) {
             return Ok(there);
         }
         drop(there);
-        let room = len
-            .checked_add(align)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        // SAFETY: a new reservation at an address of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(
-                null_mut(),
-                room,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+        Mapping::with_room(file, len, len, align, protection, flags)
+    }
+
+    /// As [`Mapping::new`], with `room` bytes of address space at least, into which it may grow
+    /// ([`Mapping::put`]).
+    pub(crate) fn with_room(
+        file: Option<BorrowedFd<'_>>,
+        len: usize,
+        room: usize,
+        align: usize,
+        protection: libc::c_int,
+        flags: libc::c_int,
+    ) -> io::Result<Mapping> {
+        let len = whole(len, PAGE)?;
+        let mapping = Mapping::reserved(whole(room.max(len), PAGE)?, align.max(PAGE), 0)?;
+        mapping.put(file, 0..len, protection, flags)?;
+        mapping.len.store(len, Ordering::Release);
+        Ok(mapping)
+    }
+
+    /// Maps these bytes of `file` (no file: zeroed memory) where they belong in this range, in
+    /// place of what was there; whole pages of the medium. [`Mapping::len`] stays as it is. If it
+    /// fails, nobody may touch them.
+    pub(crate) fn put(
+        &self,
+        file: Option<BorrowedFd<'_>>,
+        bytes: Range<usize>,
+        protection: libc::c_int,
+        flags: libc::c_int,
+    ) -> io::Result<()> {
+        if bytes.end > self.room || bytes.start > bytes.end {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
-        let start = start.cast::<u8>();
-        let before = start.addr().next_multiple_of(align) - start.addr();
-        let after = room - before - len;
-        let base = start.wrapping_add(before);
-        let fd = file.map_or(-1, |f| f.as_raw_fd());
-        // SAFETY: base..base+len lies in the reservation just made, which
-        // nobody else knows of; so do the two ends that are given back.
-        unsafe {
-            let mapped = libc::mmap(base.cast(), len, protection, flags | libc::MAP_FIXED, fd, 0);
-            if mapped == libc::MAP_FAILED {
-                // The attempt has taken the middle out of the reservation, and another thread may
-                // have mapped something there since: only the ends are still ours.
-                let error = io::Error::last_os_error();
-                for (end, len) in [(start, before), (base.wrapping_add(len), after)] {
-                    if len > 0 {
-                        libc::munmap(end.cast(), len);
-                    }
-                }
-                return Err(error);
-            }
-            if before > 0 {
-                libc::munmap(start.cast(), before);
-            }
-            if after > 0 {
-                libc::munmap(base.wrapping_add(len).cast(), after);
-            }
-        }
-        // Handed to the fault handler, which knows addresses, not pointers.
-        let _ = base.expose_provenance();
-        Ok(Mapping { base, len })
+        let (len, off) = (bytes.len(), bytes.start);
+        // A refusal comes here, where it costs no address of the range.
+        drop(Mapping::anywhere(file, off, len, protection, flags)?);
+        let at = self.base.wrapping_add(off);
+        // SAFETY: inside of the range, which is ours; no reference into it exists.
+        let mapped = unsafe { map(at, file, off, len, protection, flags | libc::MAP_FIXED) };
+        mapped.map(drop).inspect_err(|_| reserve_again(at, len))
     }
 
     /// At an address of the kernel's choice.
     fn anywhere(
         file: Option<BorrowedFd<'_>>,
+        off: usize,
         len: usize,
         protection: libc::c_int,
         flags: libc::c_int,
     ) -> io::Result<Mapping> {
-        let fd = file.map_or(-1, |f| f.as_raw_fd());
         // SAFETY: a new mapping.
-        let start = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = start.cast::<u8>();
-        let _ = base.expose_provenance();
-        Ok(Mapping { base, len })
+        let start = unsafe { map(null_mut(), file, off, len, protection, flags) }?;
+        // Handed to the fault handler, which knows addresses, not pointers.
+        Ok(Mapping::of(start.expose_provenance(), len))
     }
 
-    /// Takes over a range of address space.
-    ///
-    /// # Safety
-    /// It is nobody else's.
-    pub(crate) unsafe fn of(base: *mut u8, len: usize) -> Mapping {
-        Mapping { base, len }
+    /// Addresses that nobody may touch, of which the one at `first` bytes before a multiple of
+    /// `align` is the first.
+    pub(crate) fn reserved(len: usize, align: usize, first: usize) -> io::Result<Mapping> {
+        let len = whole(len, PAGE)?;
+        let room = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        let start = Mapping::anywhere(None, 0, room, libc::PROT_NONE, RESERVED)?;
+        let before = first.wrapping_sub(start.base.addr()) % align;
+        let first = start.base.addr() + before;
+        let all = start.base.addr()..start.base.addr() + room;
+        std::mem::forget(start);
+        for (end, bytes) in [(all.start, before), (first + len, all.end - first - len)] {
+            if bytes > 0 {
+                // SAFETY: the ends of the reservation just made, which nobody else knows of.
+                unsafe { libc::munmap(with_exposed_provenance_mut(end), bytes) };
+            }
+        }
+        Ok(Mapping::of(first, len))
+    }
+
+    /// A range of address space that is nobody else's, by an address that was exposed.
+    fn of(start: usize, len: usize) -> Mapping {
+        Mapping {
+            base: with_exposed_provenance_mut(start),
+            len: AtomicUsize::new(len),
+            room: len,
+        }
     }
 
     /// First byte.
@@ -121,7 +139,17 @@ impl Mapping {
 
     /// Bytes mapped: whole pages.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Bytes of address space that are ours.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// What was put up to here counts as mapped.
+    pub(crate) fn grown(&self, len: usize) {
+        self.len.store(len, Ordering::Release);
     }
 
     /// madvise(2) over all of it. Advice may be refused: nothing depends on it.
@@ -129,7 +157,7 @@ impl Mapping {
         // SAFETY: the range is ours, and the advice given in this crate
         // (MADV_HUGEPAGE, MADV_DONTDUMP, MADV_DONTFORK)
         // changes no byte of it.
-        unsafe { libc::madvise(self.base.cast(), self.len, advice) == 0 }
+        unsafe { libc::madvise(self.base.cast(), self.len(), advice) == 0 }
     }
 }
 
@@ -137,7 +165,8 @@ impl Mapping {
     /// Gives the bytes `off..off + len`, of whole pages, memory of the file's. `false`: there is
     /// none to be had. An older kernel (before Linux 5.14) can't be asked: `true`.
     pub(crate) fn populate(&self, off: usize, len: usize) -> bool {
-        assert!(off <= self.len && len <= self.len - off, "inside");
+        let mapped = self.len();
+        assert!(off <= mapped && len <= mapped - off, "inside");
         loop {
             let at = self.base.wrapping_add(off).cast();
             // SAFETY: inside the range, which is ours; the advice changes no byte of it.
@@ -152,10 +181,51 @@ impl Mapping {
     }
 }
 
+/// mmap(2); no file: zeroed memory.
+///
+/// # Safety
+/// As of the call: with `MAP_FIXED` the addresses are the caller's.
+unsafe fn map(
+    at: *mut u8,
+    file: Option<BorrowedFd<'_>>,
+    off: usize,
+    len: usize,
+    protection: libc::c_int,
+    flags: libc::c_int,
+) -> io::Result<*mut u8> {
+    let (fd, off) = file.map_or((-1, 0), |file| (file.as_raw_fd(), off));
+    let off = libc::off_t::try_from(off).map_err(io::Error::other)?;
+    // SAFETY: the caller's promise.
+    match unsafe { libc::mmap(at.cast(), len, protection, flags, fd, off) } {
+        libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        start => Ok(start.cast()),
+    }
+}
+
+/// Takes addresses back that an attempt to map something there may have lost.
+#[cold]
+fn reserve_again(at: *mut u8, len: usize) {
+    let flags = RESERVED | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: takes addresses that nobody has, or none.
+    let taken = unsafe { map(at, None, 0, len, libc::PROT_NONE, flags) };
+    if taken.is_ok_and(|taken| taken == at) {
+        return;
+    }
+    // Another thread may have something there, and offsets of the pool must not lead to it.
+    eprintln!("pmfs: address space that a pool was to grow into is lost");
+    std::process::abort();
+}
+
+/// Up to whole pages.
+fn whole(len: usize, page: usize) -> io::Result<usize> {
+    len.checked_next_multiple_of(page)
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is ours and nothing refers to it any more.
-        unsafe { libc::munmap(self.base.cast(), self.len) };
+        unsafe { libc::munmap(self.base.cast(), self.room()) };
     }
 }
 

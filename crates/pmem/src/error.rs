@@ -79,6 +79,16 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
+    /// A mapping can't grow so far: no address space was kept for it.
+    #[error("{} is to grow to {wanted} bytes, and has address space for {room}: open it with more, under a higher limit (ulimit -v) if there is one", path.display())]
+    NoRoom {
+        /// The pool.
+        path: PathBuf,
+        /// Its length to be, bytes.
+        wanted: u64,
+        /// How long it can become, bytes.
+        room: u64,
+    },
     /// Setting the length failed for a reason other than space.
     #[error("can't give {} a length of {wanted} bytes", path.display())]
     Resize {

@@ -4,6 +4,7 @@
 //! - A [`Pmem`] is one mapping of one pool. Every access names an offset, which
 //!   is checked against the mapping; no reference into the mapping is ever
 //!   given out, because other processes store to it at any time.
+//! - A mapping may grow ([`Pmem::extend`]), where it is: what was inside of it once always is.
 //! - A store is durable once its lines were flushed ([`Pmem::flush`]) and a
 //!   [`Pmem::fence`] has returned; non-temporal stores need the fence alone.
 //!   What "durable" means depends on the medium: [`Medium::durability`].
@@ -13,7 +14,9 @@
 //! - A pool may be closed ([`Protection`]): a store then has to be made inside a write window
 //!   ([`Pmem::window`]), a load by a thread that has entered ([`Pmem::enter`]); any other is the
 //!   end of the process, and the pool is unharmed.
-//! - An offset outside the pool is a mistake of the program and panics.
+//! - An offset outside the pool is a mistake of the program and panics. Behind the end of a
+//!   mapping that may grow it is the end of the process, where debug assertions are off: what comes
+//!   from elsewhere is to be checked against [`Pmem::len`].
 //!
 //! Nothing here knows about files, inodes or the layout of a pool.
 
@@ -51,6 +54,7 @@ pub use cpu::FlushInstr;
 pub use emulate::Charged;
 pub use emulate::emulation::{Emulation, EmulationError};
 pub use error::{Error, Fault, Side};
+pub use mapping::growth::lengthen_file;
 pub use mapping::open::MapOptions;
 pub use mapping::pool::{Identity, Pmem};
 pub use mapping::renew::renew_pages;

@@ -75,6 +75,41 @@ fn windows_open_and_close(protect: ProtectMode) {
     assert_eq!(pool.mem.load(8), 1);
 }
 
+/// What a pool has grown by is closed as the rest is, also where a thread is in a window meanwhile,
+/// which may use all of it.
+fn what_it_grows_by_is_closed(protect: ProtectMode) {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = MapOptions {
+        protect,
+        reserve: 4 * LEN,
+        ..MapOptions::default()
+    };
+    let path = dir.path().join("pool");
+    let mem = Pmem::create(&path, LEN, false, true, &options).unwrap();
+    let base = mem.addresses().start as usize;
+    let open = mem.protection() == Protection::None;
+    // Sparse: space is given in a window, whose end closes all.
+    mem.lengthen(2 * LEN, true).unwrap();
+    for off in (0..2 * LEN as usize).step_by(4096) {
+        assert_eq!(stores(base, off), open, "{off:#x}");
+        assert!(loads(base, off), "{off:#x}");
+    }
+    assert!(!loads(base, 2 * LEN as usize), "nothing behind it");
+    let window = mem.window();
+    mem.store(2 * LEN - 8, 1);
+    std::thread::scope(|scope| {
+        let grow = scope.spawn(|| mem.lengthen(3 * LEN, false));
+        grow.join().unwrap().unwrap();
+    });
+    mem.store(0, 2);
+    mem.store(3 * LEN - 8, 3);
+    mem.write_nt(3 * LEN - 4096, &[7; 64]).unwrap();
+    drop(window);
+    assert_eq!(stores(base, 3 * LEN as usize - 4096), open);
+    assert_eq!(stores(base, 0), open);
+    assert_eq!((mem.load(3 * LEN - 8), mem.failed()), (3, None));
+}
+
 /// A panic in a window closes it.
 fn a_window_ends_with_a_panic(protect: ProtectMode) {
     let pool = pool(protect);
@@ -374,6 +409,7 @@ macro_rules! for_each_protection {
 
 for_each_protection!(
     windows_open_and_close,
+    what_it_grows_by_is_closed,
     a_window_ends_with_a_panic,
     no_thread_stores,
     a_window_is_its_threads_own,

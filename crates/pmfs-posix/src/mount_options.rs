@@ -187,6 +187,7 @@ impl MountOptions {
                 durable: self.durable,
                 emulate: self.emulate,
                 protect: self.protect,
+                ..MapOptions::default()
             },
             ..OpenOptions::default()
         }

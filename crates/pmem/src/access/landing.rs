@@ -71,6 +71,11 @@ impl Node {
         }
     }
 
+    /// The mapping has `len` bytes from now on.
+    pub(crate) fn grow(&self, len: usize) {
+        self.len.fetch_max(len, Ordering::SeqCst);
+    }
+
     /// Pool offset of the first failure.
     #[inline]
     pub(crate) fn failed(&self) -> Option<u64> {

@@ -217,7 +217,7 @@ impl Pmem {
     #[cold]
     pub(crate) fn side(&self, address: usize) -> Side {
         // To the end of its page: a chunk may begin before a bad one.
-        let mapped = self.len.next_multiple_of(4096);
+        let mapped = self.room().next_multiple_of(4096);
         if (address.wrapping_sub(self.base.addr()) as u64) < mapped {
             Side::Pool
         } else {

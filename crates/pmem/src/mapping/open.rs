@@ -2,13 +2,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::address_space::{HUGE, Mapping};
 use crate::cpu::cpu;
+use crate::mapping::growth::lengthen_file;
 use crate::mapping::pool::Parts;
+use crate::mapping::room::{self, Access, Growth};
 use crate::medium::{self, DaxDevice, FlushMode};
 use crate::protection::Guard;
 use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem, ProtectMode};
@@ -27,6 +29,9 @@ pub struct MapOptions {
     pub durable: bool,
     /// The medium to emulate.
     pub emulate: Emulation,
+    /// Address space to keep, bytes from the pool's start, so that the mapping can grow to these
+    /// ([`Pmem::extend`]); the process's limit may leave less ([`Pmem::room`]). 0: it never grows.
+    pub reserve: u64,
     /// The protection against stray stores. A mapping without write access needs none.
     pub protect: ProtectMode,
 }
@@ -158,34 +163,12 @@ fn give_length(path: &Path, file: &File, len: u64, sparse: bool) -> Result<(), E
             page_size,
         });
     }
-    let failed = |source: io::Error| match source.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::NoSpace {
-            path: path.into(),
-            wanted: len,
-            source,
-        },
-        _ => Error::Resize {
-            path: path.into(),
-            wanted: len,
-            source,
-        },
-    };
-    file.set_len(0).map_err(failed)?;
-    file.set_len(len).map_err(failed)?;
-    let bytes = libc::off_t::try_from(len)
-        .map_err(|_| failed(io::Error::from_raw_os_error(libc::EFBIG)))?;
-    if sparse {
-        return Ok(());
-    }
-    loop {
-        // SAFETY: no memory is involved. (Falls back to writing zeros where
-        // the file system has no fallocate.)
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
-            0 => return Ok(()),
-            libc::EINTR => {}
-            errno => return Err(failed(io::Error::from_raw_os_error(errno))),
-        }
-    }
+    file.set_len(0).map_err(|source| Error::Resize {
+        path: path.into(),
+        wanted: len,
+        source,
+    })?;
+    lengthen_file(path, file, len, sparse)
 }
 
 /// Maps an open file or device as the medium it turns out to be.
@@ -218,18 +201,20 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         fs_magic,
         page_size,
     };
-    let mapping = map_shared(file, len, &mut medium, options).map_err(|source| Error::Map {
+    // A tmpfs that gives large pages unasked says so.
+    let advice: &[_] = if metadata.blksize() < HUGE as u64 {
+        &[libc::MADV_HUGEPAGE, libc::MADV_DONTDUMP]
+    } else {
+        &[libc::MADV_DONTDUMP]
+    };
+    let mapped = map_shared(file, len, &mut medium, options, advice);
+    let (mapping, growth) = mapped.map_err(|source| Error::Map {
         path: path.into(),
         len,
         source,
     })?;
     (medium.flush, medium.durability) =
         medium::persistence(medium.kind, options.flush, options.durable);
-    // A tmpfs that gives large pages unasked says so.
-    if metadata.blksize() < HUGE as u64 {
-        mapping.advise(libc::MADV_HUGEPAGE);
-    }
-    mapping.advise(libc::MADV_DONTDUMP);
     let guard = close(&mapping, options).map_err(|source| Error::Protect {
         path: path.into(),
         source,
@@ -245,6 +230,7 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         identity: Identity::of(&metadata),
         sparse: matches!(medium.kind, MediumKind::Tmpfs | MediumKind::File)
             && metadata.blocks().saturating_mul(512) < len,
+        growth,
     });
     Ok(mem.emulating(options.emulate))
 }
@@ -263,15 +249,27 @@ fn map_shared(
     len: u64,
     medium: &mut Medium,
     options: &MapOptions,
-) -> io::Result<Mapping> {
+    advice: &'static [libc::c_int],
+) -> io::Result<(Mapping, Option<Box<Growth>>)> {
     let protection = if options.read_only {
         libc::PROT_READ
     } else {
         libc::PROT_READ | libc::PROT_WRITE
     };
-    let len = usize::try_from(len).map_err(io::Error::other)?;
     let align = medium.alignment();
-    let map = |flags| Mapping::new(Some(file.as_fd()), len, align, protection, flags);
+    let room = match medium.kind {
+        // All of a device is mapped.
+        MediumKind::DevDax => 0,
+        _ => options.reserve,
+    };
+    let map = |flags| {
+        let access = Access {
+            protection,
+            flags,
+            advice,
+        };
+        room::map(Some(file.as_fd()), len, room, align, access)
+    };
     if matches!(medium.kind, MediumKind::File) {
         // Refused (EOPNOTSUPP, EINVAL) by all but DAX file systems.
         if let Ok(mapping) = map(libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC) {

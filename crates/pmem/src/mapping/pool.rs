@@ -12,6 +12,7 @@ use crate::access::dirty::DirtyRanges;
 use crate::access::landing::{self, Node};
 use crate::address_space::{HUGE, Mapping, is_huge};
 use crate::emulate::Emulator;
+use crate::mapping::room::{self, Access, Growth};
 use crate::protection::Guard;
 
 /// The identity of a pool's file, whatever its name.
@@ -44,9 +45,15 @@ const POPULATED_AT_ONCE: u64 = 64 << 20;
 /// that changes at any time, and every access here allows for that.
 pub struct Pmem {
     pub(crate) base: *mut u8,
-    pub(crate) len: u64,
-    /// Whole 8-byte words in `len`.
+    /// Bytes; of a mapping that grows, when it was made.
+    len: u64,
+    /// What accesses are checked against: bytes, and whole 8-byte words in them. Of a mapping that
+    /// grows it is all address space that was kept, so that no check has to load what may change:
+    /// that took an instruction more an access.
+    bound: u64,
     words: u64,
+    /// Whole words in `len`.
+    words_at_first: u64,
     pub(crate) copier: Copier,
     /// Aligned 16-byte moves are atomic.
     pub(crate) wide_moves: bool,
@@ -66,7 +73,9 @@ pub struct Pmem {
     sparse: bool,
     #[cfg(feature = "record")]
     pub(crate) observer: Option<std::sync::Arc<dyn crate::recorder::record::Observer>>,
-    mapping: Mapping,
+    pub(crate) mapping: Mapping,
+    /// How it grows, if address space was kept for that.
+    pub(crate) growth: Option<Box<Growth>>,
 }
 
 // SAFETY: the mapping belongs to no thread. `base` is only ever used for
@@ -86,6 +95,7 @@ pub(crate) struct Parts {
     pub identity: Identity,
     /// The file had less space than bytes.
     pub sparse: bool,
+    pub growth: Option<Box<Growth>>,
 }
 
 impl Pmem {
@@ -94,19 +104,24 @@ impl Pmem {
     /// # Panics
     /// If there is no address space for `len` bytes.
     pub fn private(len: u64) -> Pmem {
+        Pmem::private_within(len, len)
+    }
+
+    /// As [`Pmem::private`], with address space to grow to `room` bytes ([`Pmem::extend`]).
+    ///
+    /// # Panics
+    /// If there is no address space for `len` bytes.
+    pub fn private_within(len: u64, room: u64) -> Pmem {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let huge = len >= HUGE as u64;
-        let mapping = Mapping::new(
-            None,
-            len.max(1) as usize,
-            if huge { HUGE } else { 4096 },
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-        )
-        .unwrap_or_else(|e| panic!("no address space for {len} bytes: {e}"));
-        if huge {
-            mapping.advise(libc::MADV_HUGEPAGE);
-        }
+        let huge = len.max(room) >= HUGE as u64;
+        let access = Access {
+            protection: libc::PROT_READ | libc::PROT_WRITE,
+            flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            advice: if huge { &[libc::MADV_HUGEPAGE] } else { &[] },
+        };
+        let align = if huge { HUGE } else { 4096 };
+        let (mapping, growth) = room::map(None, len.max(1), room, align, access)
+            .unwrap_or_else(|e| panic!("no address space for {len} bytes: {e}"));
         landing::install();
         Pmem::assemble(Parts {
             mapping,
@@ -120,6 +135,7 @@ impl Pmem {
                 ino: NEXT.fetch_add(1, Ordering::Relaxed),
             },
             sparse: false,
+            growth,
         })
     }
 
@@ -131,10 +147,16 @@ impl Pmem {
             .path
             .is_some()
             .then(|| landing::register(base, parts.mapping.len(), parts.medium.page_size as usize));
+        let bound = match parts.growth {
+            Some(_) => parts.mapping.room() as u64,
+            None => parts.len,
+        };
         Pmem {
             base,
             len: parts.len,
-            words: parts.len / 8,
+            bound,
+            words: bound / 8,
+            words_at_first: parts.len / 8,
             copier: Copier::best(),
             wide_moves: crate::cpu::cpu().avx,
             fence_always: parts.fence_always,
@@ -149,6 +171,7 @@ impl Pmem {
             #[cfg(feature = "record")]
             observer: None,
             mapping: parts.mapping,
+            growth: parts.growth,
         }
     }
 
@@ -159,7 +182,7 @@ impl Pmem {
     /// # Panics
     /// If `from` is behind the end.
     pub fn populate(&self, from: u64, progress: &mut dyn FnMut(u64, u64)) {
-        let total = self.len.checked_sub(from).expect("inside the pool");
+        let total = self.len().checked_sub(from).expect("inside the pool");
         let mut done = 0;
         while done < total {
             let here = POPULATED_AT_ONCE.min(total - done);
@@ -187,7 +210,7 @@ impl Pmem {
     /// If they are not inside the pool.
     #[must_use]
     pub fn back(&self, off: u64, len: u64) -> bool {
-        assert!(off + len <= self.len, "inside the pool");
+        assert!(off + len <= self.len(), "inside the pool");
         self.mapping.populate(off as usize, len as usize)
     }
 
@@ -197,17 +220,25 @@ impl Pmem {
     }
 
     /// Length, bytes.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::len_without_is_empty, reason = "a pool is never empty")]
     pub fn len(&self) -> u64 {
-        self.len
+        match &self.growth {
+            None => self.len,
+            Some(growth) => growth.len(),
+        }
+    }
+
+    /// How long it can become, bytes.
+    pub fn room(&self) -> u64 {
+        self.bound
     }
 
     /// The addresses of the mapping.
     #[must_use]
     pub fn addresses(&self) -> std::ops::Range<u64> {
         let start = self.range(0, 1).addr() as u64;
-        start..start + self.len
+        start..start + self.len()
     }
 
     /// The medium of the pool.
@@ -219,7 +250,7 @@ impl Pmem {
     /// where it can't be told (kernels before 6.7).
     pub fn has_huge_pages(&self) -> bool {
         // A page has to be there before its size can be told.
-        self.copy_out(0, &mut [0; 8]).is_ok() && is_huge(self.base, self.len as usize)
+        self.copy_out(0, &mut [0; 8]).is_ok() && is_huge(self.base, self.len() as usize)
     }
 
     /// The file's identity.
@@ -244,15 +275,34 @@ impl Pmem {
     /// Returns whether there is a word at `off`. One rotation puts the low three bits on top, so
     /// one comparison refuses both a misaligned offset and one past the end.
     #[inline(always)]
-    pub(crate) fn has_word(&self, off: u64) -> bool {
+    fn may_have_word(&self, off: u64) -> bool {
         off.rotate_right(3) < self.words
+    }
+
+    /// Whether there is a word at `off`, which may be anything.
+    #[inline(always)]
+    pub(crate) fn has_word(&self, off: u64) -> bool {
+        off.rotate_right(3) < self.words_at_first || self.has_more_words(off)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_more_words(&self, off: u64) -> bool {
+        self.growth.is_some() && off.rotate_right(3) < self.len() / 8
+    }
+
+    /// Whether bytes inside the bound lie behind the end of a mapping that grows. Asked where
+    /// programs are tested: elsewhere the access itself is the end of the process.
+    #[inline(always)]
+    fn is_behind(&self, off: u64, len: u64) -> bool {
+        cfg!(debug_assertions) && self.growth.is_some() && off + len > self.len()
     }
 
     /// The word at `off`.
     #[inline(always)]
     pub(crate) fn word(&self, off: u64) -> *mut u64 {
-        if !self.has_word(off) {
-            refuse(off, 8, self.len);
+        if !self.may_have_word(off) || self.is_behind(off, 8) {
+            self.refuse(off, 8);
         }
         self.base.wrapping_add(off as usize).cast()
     }
@@ -260,8 +310,8 @@ impl Pmem {
     /// The 16-byte pair at `off`, refused as in `word`.
     #[inline(always)]
     pub(crate) fn pair(&self, off: u64) -> *mut u64 {
-        if off.rotate_right(4) >= self.words / 2 {
-            refuse(off, 16, self.len);
+        if off.rotate_right(4) >= self.words / 2 || self.is_behind(off, 16) {
+            self.refuse(off, 16);
         }
         self.base.wrapping_add(off as usize).cast()
     }
@@ -269,8 +319,8 @@ impl Pmem {
     /// `len` bytes from `off` on, any alignment.
     #[inline(always)]
     pub(crate) fn range(&self, off: u64, len: u64) -> *mut u8 {
-        if len > self.len || off > self.len - len {
-            refuse(off, len, self.len);
+        if len > self.bound || off > self.bound - len || self.is_behind(off, len) {
+            self.refuse(off, len);
         }
         self.base.wrapping_add(off as usize)
     }
@@ -279,20 +329,24 @@ impl Pmem {
     #[inline(always)]
     pub(crate) fn word_range(&self, off: u64, words: usize) -> *mut u64 {
         let words = words as u64;
-        if words > self.words || off.rotate_right(3) > self.words - words {
-            refuse(off, words.saturating_mul(8), self.len);
+        if words > self.words
+            || off.rotate_right(3) > self.words - words
+            || self.is_behind(off, words * 8)
+        {
+            self.refuse(off, words.saturating_mul(8));
         }
         self.base.wrapping_add(off as usize).cast()
     }
-}
 
-/// An offset that the program should never have made.
-#[cold]
-#[inline(never)]
-fn refuse(off: u64, len: u64, pool: u64) -> ! {
-    panic!(
-        "access of {len} bytes at offset {off:#x} is misaligned or outside the pool of {pool:#x} bytes"
-    );
+    /// An offset that the program should never have made.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, off: u64, len: u64) -> ! {
+        panic!(
+            "access of {len} bytes at offset {off:#x} is misaligned or outside the pool of {:#x} bytes",
+            self.len()
+        );
+    }
 }
 
 impl Drop for Pmem {
@@ -307,7 +361,7 @@ impl fmt::Debug for Pmem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pmem")
             .field("path", &self.path)
-            .field("len", &self.len)
+            .field("len", &self.len())
             .field("medium", &self.medium)
             .field("protection", &self.protection())
             .field("identity", &self.identity)

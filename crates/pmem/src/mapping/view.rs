@@ -2,16 +2,16 @@
 //! there in the pool, in one row of addresses. It is apart from the engine's own mapping, and no
 //! write window closes it (docs/adr/0012-windows.md).
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::ptr::with_exposed_provenance_mut;
 
+use crate::Pmem;
 use crate::access::copy::Copier;
 use crate::address_space::{HUGE, Mapping};
-use crate::{Identity, Pmem};
 
 const PAGE: usize = 4096;
 
@@ -53,7 +53,6 @@ impl Pmem {
     /// The pool is no file, or what is asked for is no whole pages of its medium, or copies of such
     /// as are large (`Unsupported`); what the kernel says.
     pub fn view(&self, len: u64, pieces: &[Piece], stores: Stores) -> io::Result<View> {
-        let path = self.path().ok_or(io::ErrorKind::Unsupported)?;
         let medium = self.medium();
         let whole = |bytes: u64| bytes.is_multiple_of(medium.page_size);
         let are_whole = pieces.iter().all(|piece| {
@@ -63,14 +62,7 @@ impl Pmem {
         if medium.has_large_pages() && (!are_whole || !whole(len) || stores == Stores::Private) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY)
-            .open(path)?;
-        if Identity::of(&file.metadata()?) != self.identity() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let file = self.file_again(true)?;
         let len = usize::try_from(len).map_err(io::Error::other)?;
         let longest = pieces.iter().max_by_key(|piece| piece.len);
         let align = medium.alignment();
@@ -221,31 +213,5 @@ impl View {
             Some(end) if end <= self.len() => Ok((at as usize, len as usize)),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
-    }
-}
-
-impl Mapping {
-    /// Addresses that nobody may touch, of which the one at `first` bytes before a multiple of
-    /// `align` is the first.
-    fn reserved(len: usize, align: usize, first: usize) -> io::Result<Mapping> {
-        let len = len.next_multiple_of(PAGE);
-        let room = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new reservation at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(null_mut(), room, libc::PROT_NONE, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = start.expose_provenance();
-        let before = first.wrapping_sub(start) % align;
-        let behind = align - before;
-        for (end, len) in [(start, before), (start + before + len, behind)] {
-            if len > 0 {
-                // SAFETY: the ends of the reservation just made.
-                unsafe { libc::munmap(with_exposed_provenance_mut(end), len) };
-            }
-        }
-        // SAFETY: what is left of the reservation.
-        Ok(unsafe { Mapping::of(with_exposed_provenance_mut(start + before), len) })
     }
 }

@@ -13,6 +13,7 @@
 
 use std::arch::asm;
 use std::io;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::address_space::Mapping;
@@ -57,14 +58,15 @@ impl Key {
         Ok(key)
     }
 
-    /// Gives the pages of a writable mapping this key.
+    /// Gives these bytes of a mapping, whole pages, this key; with it they can be stored to.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn give(self, mapping: &Mapping) -> io::Result<()> {
+    pub(crate) fn give(self, mapping: &Mapping, bytes: Range<usize>) -> io::Result<()> {
         let may = libc::PROT_READ | libc::PROT_WRITE;
-        let (at, len, key) = (mapping.base(), mapping.len(), self.shift / 2);
-        // SAFETY: all of a mapping of ours, which stays readable and writable for who has the
+        let (at, key) = (mapping.base().wrapping_add(bytes.start), self.shift / 2);
+        let len = bytes.len();
+        // SAFETY: part of a mapping of ours, which stays readable and writable for who has the
         // right: every access by this crate is made with it, and no reference into the mapping
         // exists.
         match unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, may, key) } {

@@ -15,6 +15,7 @@ pub(crate) mod window;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::str::FromStr;
 
 use crate::address_space::Mapping;
@@ -113,6 +114,29 @@ impl Guard {
         }
     }
 
+    /// Permissions with which more of a mapping, which has `open` ones itself, is to be mapped
+    /// until it is closed: nobody may store to it before.
+    pub(crate) fn before_closing(&self, open: libc::c_int) -> libc::c_int {
+        match self {
+            Guard::None => open,
+            Guard::Keys(_) => libc::PROT_NONE,
+            Guard::Pages(_) => libc::PROT_READ,
+        }
+    }
+
+    /// Closes these bytes too, which the mapping has grown by.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn close_more(&self, mapping: &Mapping, bytes: Range<usize>) -> io::Result<()> {
+        match self {
+            Guard::None => {}
+            Guard::Keys(key) => key.give(mapping, bytes)?,
+            Guard::Pages(pages) => pages.grow(bytes.end),
+        }
+        Ok(())
+    }
+
     pub(crate) fn kind(&self) -> Protection {
         match self {
             Guard::None => Protection::None,
@@ -124,7 +148,7 @@ impl Guard {
 
 fn closed_by_key(mapping: &Mapping) -> io::Result<Guard> {
     let key = Key::of_process()?;
-    key.give(mapping)?;
+    key.give(mapping, 0..mapping.len())?;
     key.admit();
     Ok(Guard::Keys(key))
 }

@@ -7,6 +7,7 @@
 //! child of fork or vfork would find held.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::address_space::Mapping;
 use crate::processes::counters;
@@ -17,7 +18,8 @@ use crate::raw;
 #[derive(Debug)]
 pub(crate) struct Pages {
     base: *mut u8,
-    len: usize,
+    /// Bytes; it may grow.
+    len: AtomicUsize,
 }
 
 // SAFETY: the address is used for mprotect(2) alone, which any thread may call.
@@ -33,10 +35,15 @@ impl Pages {
     pub(crate) fn close(mapping: &Mapping) -> io::Result<Pages> {
         let pages = Pages {
             base: mapping.base(),
-            len: mapping.len(),
+            len: AtomicUsize::new(mapping.len()),
         };
         pages.permit(libc::PROT_READ)?;
         Ok(pages)
+    }
+
+    /// The mapping has `len` bytes from now on; those that are new are read-only.
+    pub(crate) fn grow(&self, len: usize) {
+        self.len.fetch_max(len, Ordering::SeqCst);
     }
 
     /// One window more of this thread.
@@ -69,9 +76,10 @@ impl Pages {
     }
 
     fn permit(&self, permissions: libc::c_int) -> io::Result<()> {
+        let len = self.len.load(Ordering::SeqCst);
         // SAFETY: all of a mapping of this crate's, which lives as long as the pool that this
         // belongs to; it stays readable.
-        match unsafe { libc::mprotect(self.base.cast(), self.len, permissions) } {
+        match unsafe { libc::mprotect(self.base.cast(), len, permissions) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

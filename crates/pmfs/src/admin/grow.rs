@@ -25,8 +25,6 @@ use pm_store::{Pm, Restore};
 use pmem::slots::ByteLock;
 use pmem::{MapOptions, MediumKind, Pmem};
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -109,7 +107,7 @@ fn switch(
     let new = old.grown(blocks)?;
     let from = pm.len();
     drop(pm);
-    extend(path, from, blocks * BLOCK_BYTES, sparse)?;
+    extend(path, blocks * BLOCK_BYTES, sparse)?;
     let mem = Pmem::open(path, &map)?;
     if mem.len() < blocks * BLOCK_BYTES {
         return Err(Error::geometry(format!(
@@ -156,25 +154,21 @@ impl Fs {
 }
 
 /// Makes the file longer, if it is a file and shorter; without space it keeps its length.
-fn extend(path: &Path, from: u64, to: u64, sparse: bool) -> Result<()> {
+fn extend(path: &Path, to: u64, sparse: bool) -> Result<()> {
     let failed = |source: io::Error| Error::file("making the file longer", source);
     let file = File::options()
         .read(true)
         .write(true)
         .open(path)
         .map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() || to <= from {
-        return Ok(());
+    if file.metadata().map_err(failed)?.is_file() {
+        let longer = pmem::lengthen_file(path, &file, to, sparse);
+        return longer.map_err(|error| match error {
+            pmem::Error::NoSpace { source, .. } | pmem::Error::Resize { source, .. } => {
+                failed(source)
+            }
+            other => other.into(),
+        });
     }
-    file.set_len(to).map_err(failed)?;
-    if sparse {
-        return Ok(());
-    }
-    match fallocate(&file, FallocateFlags::empty(), from, to - from) {
-        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
-        Err(errno) => {
-            file.set_len(from).map_err(failed)?;
-            Err(failed(errno.into()))
-        }
-    }
+    Ok(())
 }

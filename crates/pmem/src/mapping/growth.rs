@@ -1,0 +1,218 @@
+//! Mappings that grow: more of the file is mapped into the address space behind them, once it has
+//! more. Nothing that is mapped ever moves.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use crate::mapping::room::Access;
+use crate::{Error, Identity, MediumKind, Pmem};
+
+impl Pmem {
+    /// Reaches the first `len` bytes of the pool from now on, which the file has already: another
+    /// process made it longer. Nothing, if it does.
+    ///
+    /// # Errors
+    /// `NoRoom`; `TooSmall`: the file has fewer bytes; `Unaligned`; `Open`: its name is another
+    /// file's now, `Map` and `Protect`: the kernel refuses. The pool is then as it was.
+    pub fn extend(&self, len: u64) -> Result<(), Error> {
+        if len <= self.len() {
+            return Ok(());
+        }
+        self.may_become(len)?;
+        let file = self.path().map(|path| self.longer_file(path)).transpose()?;
+        self.extend_by(file.as_ref(), len)
+    }
+
+    /// Makes the pool `len` bytes long, and reaches all of it: the file gets space for what is new
+    /// unless `sparse`, and reads as zeros there. Nothing, if it has them. Only one process may do
+    /// this at a time.
+    ///
+    /// # Errors
+    /// As of [`Pmem::extend`], and `NoSpace`, `Resize`. The pool and its file are then as they
+    /// were, or the file is longer and has the space.
+    pub fn lengthen(&self, len: u64, sparse: bool) -> Result<(), Error> {
+        let from = self.len();
+        if len <= from {
+            return Ok(());
+        }
+        let Some(path) = self.path() else {
+            return self.extend_by(None, len);
+        };
+        self.may_become(len)?;
+        let file = self.longer_file(path)?;
+        lengthen_file(path, &file, len, sparse)?;
+        self.extend_by(Some(&file), len)?;
+        if !sparse && self.medium().kind == MediumKind::Tmpfs {
+            // As a new pool's: now, and not under somebody's store.
+            self.populate(from & !4095, &mut |_, _| ());
+        }
+        Ok(())
+    }
+
+    /// That there is room, in whole pages of the medium.
+    fn may_become(&self, len: u64) -> Result<(), Error> {
+        let page_size = self.medium().page_size;
+        if self.medium().has_large_pages() && !len.is_multiple_of(page_size) {
+            return Err(Error::Unaligned {
+                path: self.name(),
+                len,
+                page_size,
+            });
+        }
+        if self.medium().kind == MediumKind::DevDax {
+            return Err(Error::NoSpace {
+                path: self.name(),
+                wanted: len,
+                source: io::Error::from_raw_os_error(libc::ENOSPC),
+            });
+        }
+        if len > self.room() {
+            return Err(Error::NoRoom {
+                path: self.name(),
+                wanted: len,
+                room: self.room(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Maps what is missing of the first `len` bytes.
+    fn extend_by(&self, file: Option<&File>, len: u64) -> Result<(), Error> {
+        self.may_become(len)?;
+        let Some(growth) = self.growth.as_deref() else {
+            return Ok(());
+        };
+        let Access {
+            protection, flags, ..
+        } = growth.access;
+        let one = growth.one_at_a_time.lock();
+        let _one = one.unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = file {
+            let metadata = file.metadata();
+            let there = metadata.map_err(|source| self.unmapped(len, source))?.len();
+            if there < len {
+                return Err(Error::TooSmall {
+                    path: self.name(),
+                    len: there,
+                    min: len,
+                });
+            }
+        }
+        let page_size = self.medium().page_size as usize;
+        let (mapped, end) = (
+            self.mapping.len(),
+            (len as usize).next_multiple_of(page_size),
+        );
+        if mapped < end {
+            let protection = self.guard.before_closing(protection);
+            let file = file.map(AsFd::as_fd);
+            let put = self.mapping.put(file, mapped..end, protection, flags);
+            put.map_err(|source| self.unmapped(len, source))?;
+            if let Some(node) = self.node {
+                node.grow(end);
+            }
+            let closed = self.guard.close_more(&self.mapping, mapped..end);
+            closed.map_err(|source| Error::Protect {
+                path: self.name(),
+                source,
+            })?;
+            self.mapping.grown(end);
+            growth.access.advise(&self.mapping);
+        }
+        growth.admit(len);
+        Ok(())
+    }
+
+    fn unmapped(&self, len: u64, source: io::Error) -> Error {
+        Error::Map {
+            path: self.name(),
+            len,
+            source,
+        }
+    }
+
+    /// For errors.
+    fn name(&self) -> PathBuf {
+        self.path().unwrap_or(Path::new("private memory")).into()
+    }
+
+    fn longer_file(&self, path: &Path) -> Result<File, Error> {
+        let protection = self
+            .growth
+            .as_deref()
+            .map(|growth| growth.access.protection);
+        let write = protection.is_some_and(|protection| protection & libc::PROT_WRITE != 0);
+        self.file_again(write).map_err(|source| Error::Open {
+            path: path.into(),
+            source,
+        })
+    }
+
+    /// The pool's file, opened once more: a descriptor that was kept may be another file's by now,
+    /// since programs close what they don't know.
+    ///
+    /// # Errors
+    /// The pool is no file (`Unsupported`), its name is gone, or another file's (`NotFound`).
+    pub(crate) fn file_again(&self, write: bool) -> io::Result<File> {
+        let path = self.path().ok_or(io::ErrorKind::Unsupported)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
+            .open(path)?;
+        if Identity::of(&file.metadata()?) != self.identity() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(file)
+    }
+}
+
+/// Makes a pool's file `len` bytes long, if it is shorter, with space for all that is new unless
+/// `sparse`. Without space it keeps its length.
+///
+/// # Errors
+/// `NoSpace`, `Resize`.
+pub fn lengthen_file(path: &Path, file: &File, len: u64, sparse: bool) -> Result<(), Error> {
+    let failed = |source: io::Error| match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::NoSpace {
+            path: path.into(),
+            wanted: len,
+            source,
+        },
+        _ => Error::Resize {
+            path: path.into(),
+            wanted: len,
+            source,
+        },
+    };
+    let from = file.metadata().map_err(failed)?.len();
+    let at = |bytes: u64| {
+        libc::off_t::try_from(bytes).map_err(|_| failed(io::Error::from_raw_os_error(libc::EFBIG)))
+    };
+    if len <= from {
+        return Ok(());
+    }
+    let (start, more) = (at(from)?, at(len - from)?);
+    at(len)?;
+    file.set_len(len).map_err(failed)?;
+    if sparse {
+        return Ok(());
+    }
+    loop {
+        // SAFETY: no memory is involved. (Falls back to writing zeros where
+        // the file system has no fallocate.)
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), start, more) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            errno => {
+                // What is told is why there is no space, and not that it stays too long.
+                let _ = file.set_len(from);
+                return Err(failed(io::Error::from_raw_os_error(errno)));
+            }
+        }
+    }
+}

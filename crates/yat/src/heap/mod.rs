@@ -207,7 +207,7 @@ impl Program for Heaps {
         Heaps::run(heap, &self.steps[step], step as u64 + 1).map_err(text)
     }
 
-    fn look(&self, heap: &mut Heap) -> Result<Seen, String> {
+    fn inspect(&self, heap: &mut Heap) -> Result<Seen, String> {
         look(heap).map_err(text)
     }
 

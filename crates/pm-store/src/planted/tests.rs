@@ -70,3 +70,36 @@ fn each_site_is_there() {
     }
     assert!(gone.is_empty(), "the source has no longer: {gone:#?}");
 }
+
+/// Whether the function around a line, counted from 1, passes its caller's place on: what it does
+/// then happens at another site.
+fn passes_place_on(lines: &[&str], line: u32) -> bool {
+    let is_head = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().take(3).collect();
+        words.first() == Some(&"fn") || words.contains(&"fn") && words[0].starts_with("pub")
+    };
+    let up = lines[..line as usize].iter().rev();
+    let above = up.skip_while(|line| !is_head(line)).skip(1);
+    let mut attributes = above.take_while(|line| line.trim_start().starts_with(['#', '/']));
+    attributes.any(|line| line.trim() == "#[cfg_attr(feature = \"record\", track_caller)]")
+}
+
+/// A bug of a site that nothing happens at would be one that nothing finds.
+#[test]
+fn each_site_is_its_own_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut passing = Vec::new();
+    for bug in BUGS {
+        let Plant::Sites(sites) = bug.plant else {
+            continue;
+        };
+        for (file, lines) in sites.iter().flat_map(Site::places) {
+            let text = fs::read_to_string(root.join(&file)).expect("a source");
+            let all: Vec<&str> = text.lines().collect();
+            if passes_place_on(&all, *lines.end()) {
+                passing.push((bug.name, file, lines));
+            }
+        }
+    }
+    assert!(passing.is_empty(), "{passing:#?}");
+}

@@ -58,7 +58,7 @@ pub(crate) fn note_own(store: &Store, pending: PendingCommit, ranges: [(u64, u64
 
 /// Closes the record whose last entry is at `entry`, durably. The caller has no lane.
 #[cold]
-#[cfg_attr(feature = "record", track_caller)]
+#[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
 pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
     let share = waits.share;
     let lane = Lane::claim_of(waits, entry);

@@ -47,7 +47,7 @@ impl Space {
     ///
     /// # Errors
     /// As there.
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub(crate) fn alloc_wish(
         &self,
         lane: &Lane<'_>,
@@ -276,7 +276,7 @@ impl Space {
     }
 
     /// Frees the first `count` blocks of a lane's record and strikes them out, group by group.
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub(crate) fn free_front(&self, lane: &Lane<'_>, record: u64, count: u64) {
         let Some((word, purpose)) = lane.intent(record) else {
             return;
@@ -305,7 +305,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::NoInodes`].
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub(crate) fn alloc_ino(&self, lane: &Lane<'_>) -> Result<u64> {
         let map = Bitmap::inodes(lane.waits());
         let groups = map.group_count();

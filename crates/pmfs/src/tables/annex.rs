@@ -250,7 +250,7 @@ impl Pool {
 
     /// Takes a block, to be named by the word at `slot`, and gives it its own name. Under the lock
     /// of annexes.
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     fn lend(&self, slot: u64, name: u64, class: Class) -> bool {
         let runtime = self.pm.runtime();
         let [told_block, told_slot] = told_words(self);

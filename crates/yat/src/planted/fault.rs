@@ -113,7 +113,7 @@ fn store_by(rule: Rule, mem: &Pmem, off: u64, (bytes, kind): (&[u8], StoreKind))
             let new = words().into_iter().map(|word| (off, word));
             HELD.with_borrow_mut(|held| {
                 // A thread that was killed in the middle of a line leaves words.
-                held.retain(|_| off % LINE != 0);
+                held.retain(|_| !off.is_multiple_of(LINE));
                 held.extend(new);
             });
         }
@@ -208,7 +208,7 @@ mod tests {
         }
         let last_first = cached(&[56, 0, 8, 16, 24, 32, 40, 48]);
         let one_by_one = |mem: &Pmem, rule| {
-            for (off, word) in (0..).step_by(8).zip(&bytes.as_chunks::<8>().0[..]) {
+            for (off, word) in (0..).step_by(8).zip(bytes.as_chunks::<8>().0) {
                 store_by(rule, mem, off, (word, StoreKind::Cached));
             }
         };

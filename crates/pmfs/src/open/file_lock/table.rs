@@ -319,6 +319,7 @@ impl<'a> Bucket<'a> {
     }
 
     /// Whose death is to end a record, from now on.
+    #[cfg_attr(feature = "record", track_caller)]
     pub fn bequeath(&self, record: &Record, slot: u64) {
         let off = record.line.off;
         let word = state_word(record.state, Some(slot));

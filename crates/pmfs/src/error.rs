@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// What an engine call answers.
+/// The answer of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call could not be done. As large as two words, with an answer of one too: so every call of
@@ -46,7 +46,7 @@ pub enum Error {
     /// The call is not permitted on this inode.
     #[error("operation not permitted: {0}")]
     NotPermitted(Reason),
-    /// Not to be had on this inode, whoever asks.
+    /// Refused on this inode to every caller.
     #[error("permission denied: {0}")]
     Denied(Reason),
     /// rename of "." or "..".
@@ -97,7 +97,7 @@ pub enum Error {
         "{slots} processes have the pool open, and there is room for no more; close one, or go through a mount"
     )]
     TooManyProcesses {
-        /// How many there is room for.
+        /// The number that there is room for.
         slots: u64,
     },
     /// A file lock of another owner is in the way.
@@ -106,7 +106,7 @@ pub enum Error {
     /// A wait was ended by a signal.
     #[error("interrupted")]
     Interrupted,
-    /// Who is waited for waits for the caller.
+    /// The holder that the call would wait for waits for the caller.
     #[error("waiting for that lock would never end")]
     Deadlock,
     /// The table of file locks is full.
@@ -137,7 +137,7 @@ pub enum Error {
     /// wait for these unless [`crate::Fs::tell_of_pages`] was called.
     #[error("pages of the file are mapped below another mount of the pool")]
     PagesElsewhere(Box<PagesInTheWay>),
-    /// What stands on the medium can't be right.
+    /// The bytes on the medium can't be right.
     #[error("corrupt pool: {} at offset {:#x}; run pmfs fsck", .0.what, .0.offset)]
     Corrupt(Box<Damage>),
     /// The medium answered a load or store with an error, or vanished.
@@ -145,7 +145,7 @@ pub enum Error {
         "input/output error: the medium failed at offset {offset:#x}; pmfs fsck --badblocks tells what stands there"
     )]
     Medium {
-        /// Where, in bytes from the pool's start.
+        /// The place, in bytes from the pool's start.
         offset: u64,
     },
     /// A buffer of the caller's can't be reached.
@@ -183,7 +183,7 @@ pub enum Error {
     /// The pool is being copied, and must not change.
     #[error("the pool is being saved")]
     Frozen,
-    /// What `load` was given is not what `save` wrote.
+    /// The input of `load` is not an output of `save`.
     #[error("not a saved pool, or damaged: {} (byte {})", .0.what, .0.offset)]
     BadImage(Box<Damage>),
     /// Opening, locking or mapping the pool failed.
@@ -196,19 +196,19 @@ const _: () = assert!(size_of::<Result<u64>>() == 16);
 /// A reason in words, thin.
 pub type Reason = &'static &'static str;
 
-/// What is wrong, and where.
+/// A fault, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The structure that is damaged.
     pub what: &'static str,
-    /// Where, in bytes from the pool's or the stream's start.
+    /// The place, in bytes from the pool's or the stream's start.
     pub offset: u64,
 }
 
 /// A system call on a file, the pool's or another, that failed.
 #[derive(Debug)]
 pub struct FileError {
-    /// What was tried.
+    /// The step that failed.
     pub what: &'static str,
     /// The system's word.
     pub source: std::io::Error,

@@ -21,19 +21,19 @@
 //! - **Open files.** [`Fs::hold`] keeps an inode while it has no name; [`Fs::open_file`] gives an
 //!   offset that duplicates and forked children share.
 //! - **Several at once.** Any number of processes and threads may have one pool; an `Fs` is `Sync`.
-//!   Whoever dies, at any instruction, is cleaned up after by those who meet what it held, or by
-//!   [`Fs::recover_dead`]. A call waits for a process that is stopped in the middle of one
-//!   ([`Stalled`]).
+//!   After the death of a process, at any instruction, the others clean up when they meet its
+//!   locks, or by [`Fs::recover_dead`]. A call waits for a process that is stopped in the middle of
+//!   one ([`Stalled`]).
 //! - **Fork and exec.** A forked child's calls fail with [`Error::Forked`] unless
 //!   [`Fs::before_fork`] has prepared it; [`Fs::before_exec`] hands open files and locks to the
 //!   next program.
 //! - **File locks** of all three kinds: [`Fs::lock`], [`Fs::lock_file`].
 //! - **Errors** are one for each cause, with a number for it ([`Error::errno`]).
-//! - **Who is there:** [`Fs::processes`], [`Fs::holdings`], [`Fs::locked`]; the same of a pool that
-//!   one does not open: [`Look`].
+//! - **Processes and their files:** [`Fs::processes`], [`Fs::holdings`], [`Fs::locked`]; the same
+//!   for a pool that is not opened: [`Inspector`].
 //!
-//! What is absent here: permissions (the mount enforces them), system calls on the hot path,
-//! `unsafe` (only `pmem` touches the pool's memory).
+//! Absent here: permissions (the mount enforces them), system calls on the hot path, `unsafe` (only
+//! `pmem` touches the pool's memory).
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What mkfs and open are asked for.
+//! The options of mkfs and open.
 
 use crate::types::{AtimeMode, DataMode, LargePages};
 use pm_store::clock::Clock;
 use pmem::MapOptions;
 
-/// How to make a pool.
+/// The options of making a pool.
 #[derive(Clone, Debug, Default)]
 pub struct MkfsOptions {
     /// Bytes; `None` takes the size that the file or device has.
@@ -22,17 +22,17 @@ pub struct MkfsOptions {
     pub uuid: Option<[u8; 16]>,
     /// Key of the hashes; `None` for a random one.
     pub hash_key: Option<[u64; 2]>,
-    /// How to map it.
+    /// The options of its mapping.
     pub map: MapOptions,
     /// Owner, group and permission bits of the root directory; `None` for the caller's and 0755.
     pub root: Option<(u32, u32, u32)>,
-    /// Where times come from.
+    /// The source of times.
     pub clock: Clock,
 }
 
-/// What a process does that waits for another one which holds a lock of the pool for more than a
-/// second, in the middle of a call that takes microseconds: it was stopped (SIGSTOP, a debugger, a
-/// frozen container).
+/// The treatment of another process that holds a lock of the pool for more than a second, in the
+/// middle of a call that takes microseconds: it was stopped (SIGSTOP, a debugger, a frozen
+/// container).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stalled {
     /// Wait until it goes on, and say so on stderr.
@@ -42,12 +42,12 @@ pub enum Stalled {
     Kill,
 }
 
-/// How to attach to a pool.
+/// The options of attaching to a pool.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
     /// Refuse changes.
     pub read_only: bool,
-    /// What a write promises.
+    /// The promise of a write.
     pub data: DataMode,
     /// When files take large pages.
     pub large: LargePages,
@@ -55,7 +55,7 @@ pub struct OpenOptions {
     pub atime: AtimeMode,
     /// Leave the atime of directories alone, whatever `atime` says.
     pub nodiratime: bool,
-    /// How to map it.
+    /// The options of its mapping.
     pub map: MapOptions,
     /// Want the pool for this process alone: fails if anybody has it open, and lets nobody in.
     pub exclusive: bool,
@@ -68,11 +68,11 @@ pub struct OpenOptions {
     pub adopt: bool,
     /// Open this file alone, and not another that has its name by now.
     pub only: Option<pmem::Identity>,
-    /// What to do about a process that holds a lock of the pool and does not run.
+    /// The treatment of a process that holds a lock of the pool and does not run.
     pub stalled: Stalled,
-    /// Where times come from.
+    /// The source of times.
     pub clock: Clock,
-    /// Who is shown every access to the pool, from the first one on.
+    /// The observer that sees every access to the pool, from the first one on.
     #[cfg(feature = "record")]
     pub observer: Option<std::sync::Arc<dyn pmem::record::Observer>>,
     /// For a mapping without a file: the machine was off since, so it is trusted if it was left

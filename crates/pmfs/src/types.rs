@@ -1,4 +1,4 @@
-//! What the engine's callers see: attributes, requests and answers. No layout, no logic.
+//! The types of the engine's callers: attributes, requests and answers. No layout, no logic.
 
 use bitflags::bitflags;
 use std::fmt;
@@ -46,7 +46,7 @@ pub mod mode {
     pub const S_ISVTX: u32 = 0o1000;
 }
 
-/// What `stat(2)` says of an inode. Times are nanoseconds since the epoch, UTC.
+/// The attributes of an inode, as of `stat(2)`. Times are nanoseconds since the epoch, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
     /// Inode number.
@@ -86,7 +86,7 @@ impl Attr {
     }
 }
 
-/// Who makes a new inode, and its mode.
+/// The creator of a new inode, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode {
     /// Permission bits as asked for; the call supplies the type.
@@ -100,7 +100,7 @@ pub struct NewNode {
     pub gid: u32,
 }
 
-/// What `setattr` is to change; `None` leaves a field alone. The size is one step, all others
+/// The changes of a `setattr`; `None` leaves a field alone. The size is one step, all others
 /// together a second; each happens wholly or not at all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttr {
@@ -158,7 +158,7 @@ pub struct DirEntry<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(pub(crate) u64);
 
-/// What `statfs(2)` says.
+/// The answer of `statfs(2)`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatFs {
     /// Bytes a block.
@@ -213,7 +213,7 @@ bitflags! {
     }
 }
 
-/// What a write promises across a crash.
+/// The promise of a write across a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DataMode {
     /// A write is all or nothing.
@@ -262,10 +262,10 @@ impl AtimeMode {
     }
 }
 
-/// Who a file lock belongs to, inside a process.
+/// The owner of a file lock, inside a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockOwner {
-    /// Of which kind.
+    /// The kind of the owner.
     pub class: LockClass,
     /// Tells owners of a class apart: of POSIX locks a process has one, 0, and a mount as many as
     /// it serves.
@@ -298,7 +298,7 @@ impl LockClass {
     }
 }
 
-/// What a lock is for.
+/// The access that a lock is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// Shared with others that read.
@@ -344,24 +344,25 @@ impl LockRange {
 /// A lock that is in the way of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// What it is for.
+    /// The access that it is for.
     pub kind: LockKind,
-    /// What it covers.
+    /// The range that it covers.
     pub range: LockRange,
     /// The process that took it, as it called itself; 0 where nobody knows.
     pub pid: u32,
-    /// Whose it is.
+    /// The kind of its owner.
     pub class: LockClass,
 }
 
 /// Pages of kernels that are in the way of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagesInTheWay {
-    /// Of this inode.
+    /// The inode.
     pub ino: Ino,
-    /// Whether the call changes the content, so that clean pages are in the way too.
+    /// True if the call changes the content, so that clean pages are in the way too.
     pub change: bool,
-    /// Whether those of this process's own mount are, too: what was asked for goes past them.
+    /// True if pages of this process's own mount are in the way, too, as the request goes past
+    /// them.
     pub own: bool,
 }
 
@@ -369,11 +370,11 @@ pub struct PagesInTheWay {
 /// counted in the smaller ones too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreePages {
-    /// Of 4 KiB.
+    /// Pages of 4 KiB.
     pub small: u64,
-    /// Of 2 MiB.
+    /// Pages of 2 MiB.
     pub large: u64,
-    /// Of 1 GiB.
+    /// Pages of 1 GiB.
     pub huge: u64,
 }
 
@@ -386,7 +387,7 @@ pub(crate) struct Run {
     pub count: u64,
 }
 
-/// What attaching had to do.
+/// The work that attaching had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryKind {
     /// The pool had been closed cleanly.
@@ -398,10 +399,10 @@ pub enum RecoveryKind {
     Walk,
 }
 
-/// What attaching did.
+/// The report of attaching.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoveryReport {
-    /// How.
+    /// The kind of recovery.
     pub kind: RecoveryKind,
     /// Open transactions rolled back.
     pub transactions_undone: u64,

@@ -1,5 +1,5 @@
-//! Who is in a pool and what they hold: read from the runtime area, without asking anybody and
-//! without a lock, so that it is a picture of things that move.
+//! The processes in a pool and their files: read from the runtime area without a lock, so that the
+//! picture may change while it is read.
 
 use crate::fs::Fs;
 use crate::open::file_lock::table;
@@ -21,13 +21,13 @@ pub struct Process {
     pub command: String,
     /// When it attached, ns since the epoch.
     pub since_ns: i64,
-    /// Whether it lives; else whoever meets it next cleans up after it.
+    /// True if it lives; else the next process that meets it cleans up after it.
     pub is_alive: bool,
     /// Calls that it is in the middle of.
     pub calls: u64,
-    /// What it has done.
+    /// The counts of its work.
     pub totals: Totals,
-    /// What medium it emulates.
+    /// The medium that it emulates.
     pub emulates: pmem::Emulation,
 }
 
@@ -38,7 +38,7 @@ pub struct Holding {
     pub slot: u64,
     /// The inode.
     pub ino: Ino,
-    /// How often.
+    /// The number of times.
     pub count: u64,
     /// The process is a mount whose kernel may hold pages of it.
     pub is_mapped: bool,
@@ -56,18 +56,18 @@ pub struct Locked {
     pub pid: u32,
     /// The inode.
     pub ino: Ino,
-    /// Whose.
+    /// The kind of its owner.
     pub class: LockClass,
-    /// What for.
+    /// The access that it is for.
     pub kind: LockKind,
-    /// What it covers.
+    /// The range that it covers.
     pub range: LockRange,
-    /// Not had yet.
+    /// True if it is still waited for.
     pub is_waiting: bool,
 }
 
 impl Pool {
-    /// Who is attached, in the order of slots.
+    /// The attached processes, in the order of slots.
     pub(crate) fn processes(&self) -> Vec<Process> {
         self.tell_reads();
         let lanes: Vec<u64> = (0..self.geometry.lanes)
@@ -87,7 +87,7 @@ impl Pool {
         marked.map(process).collect()
     }
 
-    /// What processes have open.
+    /// The inodes that processes have open.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let all: Vec<_> = self.references().collect();
         let copies: Vec<_> = self.kernel_copies().collect();
@@ -150,13 +150,13 @@ impl Pool {
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Who is attached.
+    /// The attached processes.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         self.pool().processes()
     }
 
-    /// What they have open.
+    /// The inodes that they have open.
     #[must_use]
     pub fn holdings(&self) -> Vec<Holding> {
         self.pool().holdings()

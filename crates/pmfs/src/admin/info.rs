@@ -1,4 +1,4 @@
-//! What a pool tells about itself: geometry, medium, and what attaching had to do.
+//! The facts of a pool: geometry, medium, and the work of attaching.
 
 use crate::error::Result;
 use crate::fs::Fs;
@@ -45,24 +45,24 @@ pub struct PoolInfo {
     pub file_locks: u64,
     /// Bytes that files can never have: superblocks, runtime area, journal.
     pub overhead_bytes: u64,
-    /// What it stands on, and in which pages.
+    /// The medium, and the size of its pages.
     pub medium: String,
-    /// What it stands on.
+    /// The kind of medium.
     pub medium_kind: pmem::MediumKind,
-    /// What it survives.
+    /// The events that data survives.
     pub durability: String,
-    /// How lines are flushed.
+    /// The way that lines are flushed.
     pub flush: String,
 }
 
-/// What a pool tells beside [`PoolInfo`].
+/// Further facts of a pool beside [`PoolInfo`].
 #[derive(Clone, Debug)]
 pub struct PoolDetails {
     /// When it was made, ns since the epoch.
     pub crtime_ns: i64,
-    /// How often it was opened by a first opener.
+    /// The number of first openings.
     pub runs: u64,
-    /// How often that one had to walk the trees.
+    /// The number of rebuilds by a first opener.
     pub recoveries: u64,
     /// Slots of processes marked as attached.
     pub attached: u64,
@@ -81,16 +81,16 @@ pub struct PoolDetails {
 /// The pages that hold a file, each counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePages {
-    /// Of 4 KiB.
+    /// Pages of 4 KiB.
     pub small: u64,
-    /// Of 2 MiB.
+    /// Pages of 2 MiB.
     pub large: u64,
-    /// Of 1 GiB.
+    /// Pages of 1 GiB.
     pub huge: u64,
 }
 
 impl Pool {
-    /// Which pages hold a file; found bit by bit, each under the file's lock.
+    /// The pages that hold a file; found bit by bit, each under the file's lock.
     ///
     /// # Errors
     /// [`crate::Error::Stale`], or that it is no file.

@@ -20,12 +20,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What a pool needs before it can be used.
+/// The state of a pool: the step that it needs before it can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolState {
     /// Nothing: it was closed cleanly.
     Clean,
-    /// Whoever holds it is to let it go.
+    /// A process holds it, and has to release it.
     InUse,
     /// The next opener recovers it.
     NeedsRecovery,
@@ -88,13 +88,13 @@ impl Inspector {
         self.pool.details()
     }
 
-    /// Who is attached.
+    /// The attached processes.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         self.pool.processes()
     }
 
-    /// What they have open.
+    /// The inodes that they have open.
     #[must_use]
     pub fn holdings(&self) -> Vec<Holding> {
         self.pool.holdings()

@@ -1,7 +1,7 @@
 //! [`Fs`]: the engine's face. It translates nothing and decides nothing; each call is a page of its
 //! own.
 //!
-//! Here is how one attaches and leaves, and what every call passes through; the calls are in the
+//! This file has attaching and leaving, and the parts that every call passes; the calls are in the
 //! other files, by subject.
 
 mod content;
@@ -134,7 +134,7 @@ impl Fs {
         Ok(Fs::attached(attached))
     }
 
-    /// What this process has done since it attached: all its threads, in calls that are over.
+    /// The work of this process since it attached: all its threads, in calls that are over.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let pool = self.pool();
@@ -142,14 +142,14 @@ impl Fs {
         pool.totals_of(pool.holder().slot)
     }
 
-    /// What an emulated medium has charged this process
+    /// The delays that an emulated medium has charged this process
     /// ([`MapOptions::emulate`](pmem::MapOptions::emulate)).
     #[must_use]
     pub fn charged(&self) -> pmem::Charged {
         self.pool().pm.mapping().charged()
     }
 
-    /// What attaching had to do.
+    /// The work that attaching had to do.
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
@@ -167,7 +167,7 @@ impl Fs {
         self.entrance.enter()
     }
 
-    /// What a write promises here.
+    /// The promise of a write here.
     #[must_use]
     pub fn data_mode(&self) -> DataMode {
         self.pool().data_mode
@@ -180,8 +180,8 @@ impl Fs {
         self.pool().is_damaged()
     }
 
-    /// What a remount may change: when reads update atime, of directories too, and whether changes
-    /// are refused.
+    /// Changes the settings that a remount may change: when reads update atime, also of
+    /// directories, and whether changes are refused.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] if a damaged pool is to be writable.

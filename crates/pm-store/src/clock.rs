@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Where times come from.
+/// The source of times.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The wall clock, at the kernel's tick (a few ms).
@@ -29,7 +29,7 @@ impl Clock {
     }
 }
 
-/// Of CLOCK_MONOTONIC.
+/// The time of CLOCK_MONOTONIC.
 #[inline(never)]
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

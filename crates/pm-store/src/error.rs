@@ -1,9 +1,9 @@
-//! What can go wrong in a load or a store.
+//! The errors of a load or a store.
 
 use pmem::Pmem;
 use thiserror::Error;
 
-/// What a copy answers.
+/// The answer of a copy.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why bytes could not be copied.
@@ -12,7 +12,7 @@ pub enum Error {
     /// The medium answered a load or store with an error, or vanished.
     #[error("the medium failed at offset {offset:#x}")]
     Medium {
-        /// Where, in bytes from the pool's start.
+        /// The place, in bytes from the pool's start.
         offset: u64,
     },
     /// A buffer of the caller's can't be reached.

@@ -32,7 +32,7 @@ impl Pm {
         Pm { annexes, ..self }
     }
 
-    /// Which blocks are as volatile as the runtime area.
+    /// The blocks that are as volatile as the runtime area.
     #[inline]
     pub fn annexes(&self) -> &Annexes {
         &self.annexes

@@ -16,7 +16,7 @@ pub struct Runtime<'a> {
 }
 
 impl<'a> Runtime<'a> {
-    /// Of the mapping, this area and the annexes are to be reached.
+    /// Gives access to this area and the annexes, and to no other part of the mapping.
     #[inline]
     pub fn new(mem: &'a Pmem, area: &'a Range<u64>, annexes: &'a Annexes) -> Runtime<'a> {
         Runtime { mem, area, annexes }

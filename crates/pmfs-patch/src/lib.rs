@@ -3,7 +3,7 @@
 //! A process that is to see files of a pool by their system calls maps an image over the library's
 //! own text: each `syscall` instruction has become a jump to a stub, which asks a hook. That costs
 //! a few tens of microseconds a process and no private memory, where patching in place makes every
-//! touched page its own. This crate makes the images and keeps them ([`Images`]), before the
+//! touched page its own. This crate makes the images and keeps them ([`PatchedTexts`]), before the
 //! program starts; the preloaded library only maps what it finds, and reads [`header`].
 //!
 //! Invariants of an image:

@@ -30,7 +30,7 @@ impl Fs {
         self.change(|pool| pool.open_found(found, flags))
     }
 
-    /// What an open file is.
+    /// The state of an open file.
     pub fn file(&self, file: FileId) -> Result<OpenFile> {
         self.pool().file_state(file)
     }

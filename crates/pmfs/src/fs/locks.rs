@@ -32,7 +32,7 @@ impl Fs {
         self.pool().file_lock_wait(&request, interrupted)
     }
 
-    /// What would be in the way of a lock of an open file; F_OFD_GETLK of `fcntl(2)`.
+    /// The lock in the way of one of an open file; F_OFD_GETLK of `fcntl(2)`.
     pub fn file_lock_conflict(
         &self,
         file: FileId,
@@ -101,7 +101,7 @@ impl Fs {
         })
     }
 
-    /// What would be in the way of a lock; F_GETLK of `fcntl(2)`.
+    /// The lock in the way of another; F_GETLK of `fcntl(2)`.
     pub fn lock_conflict(
         &self,
         ino: Ino,

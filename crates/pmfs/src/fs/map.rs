@@ -13,22 +13,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Who sees what is stored to a mapped file, and when.
+/// The time from which others see stores to a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapMode {
     /// Nothing is stored.
     Read,
     /// All see it at once; it is durable once [`FileMap::sync`] has returned.
     Shared,
-    /// Nobody does until [`FileMap::sync`], which is all or nothing: after a crash the file is as
-    /// of one of them. No other process maps the file meanwhile, and this one each part of it once.
+    /// Others see none until [`FileMap::sync`], which is all or nothing: after a crash the file is
+    /// as of one of them. No other process maps the file meanwhile, and this one each part of it
+    /// once.
     Atomic,
 }
 
 /// A part of a file that is mapped, and whether it may be stored to.
 type Part = (Shown, MapMode);
 
-/// What this process has mapped of which file: its pin goes with the last.
+/// The mapped parts of each file in this process: its pin goes with the last.
 #[derive(Debug, Default)]
 pub(super) struct Maps(Mutex<BTreeMap<Ino, Vec<Part>>>);
 
@@ -170,12 +171,12 @@ impl FileMap<'_> {
         self.there().write(at, from)
     }
 
-    /// Makes what was stored durable, and updates the file's times; of an atomic mapping, gives the
-    /// file what was stored, all at once.
+    /// Makes the stores durable, and updates the file's times; an atomic mapping gives its stores
+    /// to the file, all at once.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] of an atomic mapping: the file is as it was, and what was stored is still
-    /// there.
+    /// [`Error::NoSpace`] for an atomic mapping: the file is as it was, and the stores are still in
+    /// the mapping.
     pub fn sync(&self) -> Result<()> {
         match self.mode {
             MapMode::Read => Ok(()),

@@ -78,7 +78,7 @@ impl Fs {
         self.pool().wait_for_pages(pages, gives_up)
     }
 
-    /// How often this mount was asked for pages.
+    /// The number of requests to this mount for pages.
     pub fn asked_for_pages(&self) -> Result<u64> {
         self.pool().asked_for_pages()
     }
@@ -93,7 +93,7 @@ impl Fs {
         self.pool().end_wait_to_be_asked();
     }
 
-    /// What this mount is asked for.
+    /// The pages that this mount is asked for.
     pub fn wanted_pages(&self) -> Result<Vec<WantedPages>> {
         self.pool().alive()?;
         Ok(self.pool().wanted_pages(&self.own_copies))
@@ -106,7 +106,7 @@ impl Fs {
             .give_pages_back(&self.own_copies, ino, generation)
     }
 
-    /// What kernels of mounts may hold.
+    /// The pages that kernels of mounts may hold.
     #[must_use]
     pub fn kernel_copies(&self) -> Vec<KernelCopy> {
         self.pool().kernel_copies().collect()

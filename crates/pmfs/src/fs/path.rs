@@ -8,34 +8,34 @@ use crate::types::{Attr, ROOT_INO, mode};
 /// As many links as the kernel follows.
 const LINKS_MAX: u32 = 40;
 
-/// Where a path leads.
+/// The place that a path leads to.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The directory of its last name.
     pub dir: Attr,
     /// The last name; empty for the root itself, ".", and what ends in "..".
     pub name: Vec<u8>,
-    /// What stands there, if anything does.
+    /// The attributes of the inode there, if there is one.
     pub attr: Option<Attr>,
     /// A slash stands behind the last name, so that a directory is meant.
     pub slash: bool,
 }
 
-/// Which links a walk follows.
+/// The links at the end that a walk follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtEnd {
     Follow,
-    /// Not one at the end, unless a slash stands behind it.
+    /// A link at the end only if a slash follows it.
     Stay,
-    /// Not one at the end, whatever stands behind it.
+    /// No link at the end, whatever follows it.
     Name,
     /// One at the end, unless a slash stands behind it.
     Make,
 }
 
 impl Fs {
-    /// What stands at `path`, from the pool's root. `follow`: a symbolic link at its end is
-    /// followed too.
+    /// The inode at `path`, from the pool's root. `follow`: a symbolic link at its end is followed
+    /// too.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Loop`], those of a lookup.
@@ -43,10 +43,10 @@ impl Fs {
         self.place(path, follow)?.attr.ok_or(Error::NotFound)
     }
 
-    /// Where `path` leads: as [`Fs::walk`], but its last name need not be there.
+    /// The place that `path` leads to: as [`Fs::walk`], but its last name need not be there.
     ///
     /// # Errors
-    /// As there, of what comes before the last name.
+    /// As there, for the names before the last one.
     pub fn place(&self, path: &[u8], follow: bool) -> Result<Place> {
         let at_end = if follow { AtEnd::Follow } else { AtEnd::Stay };
         let at = self.lead(path, at_end)?;

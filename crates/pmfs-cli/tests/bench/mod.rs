@@ -111,7 +111,10 @@ impl Bench {
         let output = self.run(arguments);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
-        assert_eq!(stderr, "", "{arguments:?}");
+        // A slow machine is told how far it is.
+        let is_progress = |line: &str| line.starts_with("pmfs: ") && line.contains(" %, ");
+        let other = stderr.lines().find(|line| !is_progress(line));
+        assert_eq!(other, None, "{arguments:?}");
         text(&output.stdout)
     }
 

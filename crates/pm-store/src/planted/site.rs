@@ -140,16 +140,20 @@ fn root() -> PathBuf {
     root.expect("a crate is two levels below the root").into()
 }
 
-/// The sources of all crates, but for these lists.
-fn sources() -> Vec<PathBuf> {
+/// The sources of all crates, but for this list and crates that have a list of their own.
+pub(super) fn sources() -> Vec<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_apart = |path: &Path| path != own && path.join("src/planted/list.rs").is_file();
     let mut all = Vec::new();
     let mut left = vec![root().join("crates")];
     while let Some(dir) = left.pop() {
         let entries = std::fs::read_dir(&dir).into_iter().flatten();
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let is_ours = path.components().any(|part| part.as_os_str() == "src");
-            if path.is_dir() && !path.ends_with("planted") {
-                left.push(path);
+            if path.is_dir() {
+                if !path.ends_with("planted") && !is_apart(&path) {
+                    left.push(path);
+                }
             } else if is_ours && path.extension().is_some_and(|end| end == "rs") {
                 all.push(path);
             }

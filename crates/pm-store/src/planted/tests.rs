@@ -1,6 +1,7 @@
 //! Goal: a bug in the list is one that can be planted, at a site or by a place in the source, and
 //! the other way round. Method: the list is compared with the sources of all crates.
 
+use super::site::sources;
 use super::{BUGS, Plant, Site};
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,21 +12,18 @@ const INLINE_MAX: usize = 62;
 /// Places that ask for them.
 const PLACES_MAX: usize = 64;
 
-/// How often each bug is asked for in the sources below a directory.
-fn asked_for(dir: &Path, found: &mut BTreeMap<String, usize>) {
-    for entry in fs::read_dir(dir).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() && !path.ends_with("target") {
-            asked_for(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            let text = fs::read_to_string(&path).expect("a source");
-            for piece in text.split("planted!(\"bug-").skip(1) {
-                if let Some((name, _)) = piece.split_once("\")") {
-                    *found.entry(format!("bug-{name}")).or_default() += 1;
-                }
+/// How often the sources ask for each bug.
+fn asked_for() -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for path in sources() {
+        let text = fs::read_to_string(&path).expect("a source");
+        for piece in text.split("planted!(\"bug-").skip(1) {
+            if let Some((name, _)) = piece.split_once("\")") {
+                *found.entry(format!("bug-{name}")).or_default() += 1;
             }
         }
     }
+    found
 }
 
 #[test]
@@ -41,11 +39,7 @@ fn each_is_listed_once_and_told_of() {
 /// Also, their number may only become less.
 #[test]
 fn the_source_asks_for_those_that_are_inline() {
-    let mut found = BTreeMap::new();
-    asked_for(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
-        &mut found,
-    );
+    let mut found = asked_for();
     // Examples of how to ask.
     found.remove("bug-x");
     let is_inline = |bug: &&super::Bug| matches!(bug.plant, Plant::Inline(_));

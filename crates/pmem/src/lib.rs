@@ -50,6 +50,7 @@ pub use processes::watch;
 #[cfg(feature = "record")]
 pub use recorder::record;
 
+pub use access::stage::Stage;
 pub use cpu::FlushInstr;
 pub use emulate::Charged;
 pub use emulate::emulation::{Emulation, EmulationError};
@@ -59,7 +60,7 @@ pub use mapping::open::MapOptions;
 pub use mapping::pool::{Identity, Pmem};
 pub use mapping::renew::renew_pages;
 pub use medium::{Durability, FlushMode, Medium, MediumKind};
-pub use protection::window::{Window, Writable};
+pub use protection::window::{Burst, Window, Writable};
 pub use protection::{ProtectMode, Protection};
 
 /// Whether the recorder is compiled in: a build for the checker.

@@ -75,6 +75,34 @@ fn windows_open_and_close(protect: ProtectMode) {
     assert_eq!(pool.mem.load(8), 1);
 }
 
+/// Calls in a burst share one window, and after it the pool is closed, also when it ends with a
+/// panic.
+fn a_burst_is_one_window(protect: ProtectMode) {
+    let pool = pool(protect);
+    let open = pool.mem.protection() == Protection::None;
+    let before = counters::snapshot();
+    let burst = pool.mem.burst();
+    for call in 0..5 {
+        let _window = pool.mem.window();
+        pool.mem.store(call * 8, call + 1);
+    }
+    let inner = pool.mem.burst();
+    drop(inner);
+    pool.mem.store(64, 9);
+    assert!(stores(pool.base, 8192), "the program's stores arrive too");
+    drop(burst);
+    let windows = (counters::snapshot() - before).windows;
+    assert_eq!(windows, u64::from(!open));
+    assert_eq!((stores(pool.base, 0), pool.mem.load(32)), (open, 5));
+    let broken = std::panic::AssertUnwindSafe(|| {
+        let _burst = pool.mem.burst();
+        drop(pool.mem.window());
+        pool.mem.store(LEN, 0);
+    });
+    assert!(std::panic::catch_unwind(broken).is_err());
+    assert_eq!(stores(pool.base, 0), open);
+}
+
 /// What a pool has grown by is closed as the rest is, also where a thread is in a window meanwhile,
 /// which may use all of it.
 fn what_it_grows_by_is_closed(protect: ProtectMode) {
@@ -409,6 +437,7 @@ macro_rules! for_each_protection {
 
 for_each_protection!(
     windows_open_and_close,
+    a_burst_is_one_window,
     what_it_grows_by_is_closed,
     a_window_ends_with_a_panic,
     no_thread_stores,

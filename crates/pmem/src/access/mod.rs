@@ -8,5 +8,6 @@ pub(crate) mod load;
 pub(crate) mod order;
 #[cfg(feature = "poison")]
 pub(crate) mod poison;
+pub(crate) mod stage;
 pub(crate) mod store;
 pub(crate) mod stream;

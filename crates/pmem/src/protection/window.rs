@@ -1,7 +1,8 @@
 //! Write windows (PMFS section 3.3): stores happen inside one.
 //!
 //! Windows nest: the outermost one of a thread opens the pool and closes it. A call that changes
-//! much opens one for all of it ([`Pmem::writable`]), so that it has the cost once.
+//! much opens one for all of it ([`Pmem::writable`]), so that it has the cost once; a program that
+//! makes many calls may have it once for all of them ([`Pmem::burst`]).
 
 use crate::Pmem;
 use crate::protection::{Guard, Protection};
@@ -44,7 +45,26 @@ impl Drop for Window<'_> {
     }
 }
 
+/// A write window of this thread that stays open over several calls, whose own windows then cost
+/// next to nothing; closed on drop. It is the program's choice: a stray store that it makes
+/// meanwhile arrives.
+#[must_use = "the window closes when this is dropped"]
+#[derive(Debug)]
+pub struct Burst<'a> {
+    _writable: Writable<'a>,
+}
+
 impl Pmem {
+    /// Keeps the write window of this thread open until the guard is dropped. Not shown to the
+    /// observer: each call still has to open its own. Ask for what the calls load before
+    /// ([`Pmem::prefetch`]): misses do not go on beside the change of rights.
+    #[inline]
+    pub fn burst(&self) -> Burst<'_> {
+        Burst {
+            _writable: self.writable(),
+        }
+    }
+
     /// The protection that keeps stray stores from this mapping.
     #[must_use]
     pub fn protection(&self) -> Protection {

@@ -1,0 +1,182 @@
+//! Where a record is put together before it is stored: in whole lines, which then go past the
+//! caches and need no flush. The unaligned ends of a plain `write_nt` are cached stores.
+
+use std::cell::Cell;
+use std::mem::take;
+
+use crate::cpu::LINE;
+
+/// A line of a buffer, aligned as those of a pool are.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; LINE as usize]);
+
+/// What a thread keeps of a buffer for its next record, lines: 64 KiB.
+const KEPT_LINES: usize = 1024;
+
+thread_local! {
+    /// The thread's buffer, while no record is put together in it.
+    static BUFFER: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// A record that is being put together, in this thread's buffer (one more where a record is put
+/// together beside it). What is behind its last byte, to the end of the line, is zeros.
+pub struct Stage {
+    lines: Vec<Line>,
+    /// Bytes of the record.
+    len: usize,
+}
+
+impl Stage {
+    /// An empty record.
+    #[must_use]
+    pub fn new() -> Stage {
+        let mut lines = BUFFER.take();
+        lines.clear();
+        Stage { lines, len: 0 }
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The record.
+    #[must_use]
+    pub fn record(&self) -> &[u8] {
+        &self.whole_lines()[..self.len]
+    }
+
+    /// The record, to be filled in: a checksum comes last and stands first.
+    pub fn record_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut self.all_mut()[..len]
+    }
+
+    /// Adds bytes at the end.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        let at = self.len;
+        self.push_zeros(bytes.len());
+        self.all_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Adds a word at the end, little-endian.
+    #[inline]
+    pub fn push_word(&mut self, word: u64) {
+        self.push(&word.to_le_bytes());
+    }
+
+    /// Adds `bytes` zeros at the end.
+    #[inline]
+    pub fn push_zeros(&mut self, bytes: usize) {
+        self.len = self.len.checked_add(bytes).expect("records fit in memory");
+        let count = self.len.div_ceil(LINE as usize);
+        self.lines.resize(count, Line([0; LINE as usize]));
+    }
+
+    /// The record's lines, in whole, for [`Pmem::write_nt`](crate::Pmem::write_nt) to where a line
+    /// begins.
+    #[must_use]
+    pub fn whole_lines(&self) -> &[u8] {
+        // SAFETY: initialised lines, which are arrays of bytes without padding; the slice borrows
+        // what owns them.
+        unsafe {
+            std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.lines.len() * LINE as usize)
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `whole_lines`; any bytes are a line, and the borrow is exclusive.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.lines.as_mut_ptr().cast(),
+                self.lines.len() * LINE as usize,
+            )
+        }
+    }
+}
+
+impl Default for Stage {
+    fn default() -> Stage {
+        Stage::new()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let lines = take(&mut self.lines);
+        if lines.capacity() <= KEPT_LINES {
+            // A thread that ends has none any more.
+            let _ = BUFFER.try_with(|buffer| buffer.set(lines));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pmem;
+    use crate::processes::counters;
+
+    /// Goal: a record of any length goes to the pool by whole lines and nothing else. Method: all
+    /// lengths, the counters, and what is there then.
+    #[test]
+    fn records_are_stored_in_whole_lines() {
+        let mem = Pmem::private(8192);
+        for len in 0..=260usize {
+            mem.zero_nt(0, 8192);
+            mem.write_bytes(128, &[0xff; 384]);
+            let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8 + 1).collect();
+            let mut stage = Stage::new();
+            assert!(stage.is_empty());
+            let (first, second) = bytes.split_at(len / 3);
+            stage.push(first);
+            stage.push(second);
+            assert_eq!((stage.record(), stage.len()), (bytes.as_slice(), len));
+            assert!(stage.whole_lines().as_ptr().addr().is_multiple_of(64));
+            let before = counters::snapshot();
+            mem.write_nt(128, stage.whole_lines()).unwrap();
+            let cost = counters::snapshot() - before;
+            let lines = len.next_multiple_of(64);
+            assert_eq!(cost.nt_bytes, lines as u64, "{len}");
+            assert_eq!((cost.stores, cost.lines_flushed), (0, 0), "{len}");
+            let mut found = vec![0; 384];
+            mem.copy_out(128, &mut found).unwrap();
+            assert_eq!(found[..len], bytes, "{len}");
+            assert!(found[len..lines].iter().all(|&byte| byte == 0), "{len}");
+            assert!(found[lines..].iter().all(|&byte| byte == 0xff), "{len}");
+        }
+    }
+
+    /// Goal: nothing of a record comes into the next one, and two at once are apart.
+    #[test]
+    fn a_buffer_is_used_again_and_not_shared() {
+        let mut first = Stage::new();
+        first.push(&[7; 200]);
+        let place = first.record().as_ptr().addr();
+        let mut beside = Stage::new();
+        beside.push_word(9);
+        assert_ne!(beside.record().as_ptr().addr(), place);
+        assert_eq!(first.record(), [7; 200]);
+        drop(beside);
+        drop(first);
+        let mut again = Stage::new();
+        assert_eq!(again.len(), 0);
+        again.push_zeros(100);
+        assert_eq!(again.record(), [0; 100], "nothing of the one before");
+        again.record_mut()[..8].fill(1);
+        assert_eq!(again.record().as_ptr().addr(), place, "the same memory");
+        again.push_zeros(1 << 20);
+        assert_eq!(again.whole_lines()[..9], [1, 1, 1, 1, 1, 1, 1, 1, 0]);
+        drop(again);
+        assert_eq!(Stage::new().lines.capacity(), 0, "too large to be kept");
+    }
+}

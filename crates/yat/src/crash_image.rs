@@ -5,6 +5,8 @@
 //! stores to one line persist as a prefix. A [`Chooser`] enumerates the choices depth first, or
 //! takes them at random.
 
+mod whole;
+
 use crate::memory::{LINE, Line, Pending, Streamed};
 use crate::trace::{Event, Place, Trace};
 use pmem::Pmem;
@@ -14,6 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use whole::{Part, words_of};
 
 const PAGE: u64 = 4096;
 
@@ -475,6 +478,59 @@ impl CrashImage {
         }
     }
 
+    /// Decides the undecided words of a range that is read under a checksum.
+    #[cold]
+    fn decide_whole(&self, mem: &Pmem, range: Range<u64>) {
+        let mut state = self.lock();
+        let State {
+            open,
+            choices,
+            trace,
+        } = &mut *state;
+        let within = range.start & !(LINE - 1)..range.end;
+        let mut lines = Vec::new();
+        let mut parts = Vec::new();
+        for (&start, open) in open.range_mut(within) {
+            let is_asked = |word: &u64| {
+                let at = start + word * 8;
+                at + 8 > range.start && at < range.end
+            };
+            let asked = (0..8).filter(is_asked);
+            let words = asked.fold(0u8, |words, word| words | 1 << word) & !open.decided;
+            if words != 0 {
+                lines.push((start, words));
+                parts.push(Part { open, words });
+            }
+        }
+        if parts.is_empty() {
+            return;
+        }
+        whole::decide(&mut parts, choices);
+        for (&(start, words), part) in lines.iter().zip(&parts) {
+            for word in words_of(words) {
+                let off = start + word as u64 * 8;
+                let value = &part.open.base[word * 8..word * 8 + 8];
+                let value: [u8; 8] = value.try_into().expect("eight bytes");
+                self.mark_dirty(off, 8);
+                mem.poke(off, &value);
+                if let Some(trace) = trace {
+                    let part = None;
+                    trace.events.push(Event::Decided { off, value, part });
+                }
+            }
+            if part.open.decided == u8::MAX {
+                let at = start / LINE;
+                self.marked[(at / 64) as usize].fetch_and(!(1 << (at % 64)), Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn count_load(&self) {
+        let loads = self.loads.load(Ordering::Relaxed) + 1;
+        self.loads.store(loads, Ordering::Relaxed);
+        assert!(loads < LOADS_MAX, "recovery does not end");
+    }
+
     fn note(&self, event: Event) {
         if let Some(trace) = &mut self.lock().trace {
             trace.events.push(event);
@@ -484,10 +540,13 @@ impl CrashImage {
 
 impl Observer for CrashImage {
     fn load(&self, mem: &Pmem, off: u64, len: u64) {
-        let loads = self.loads.load(Ordering::Relaxed) + 1;
-        self.loads.store(loads, Ordering::Relaxed);
-        assert!(loads < LOADS_MAX, "recovery does not end");
+        self.count_load();
         self.decide_range(mem, off, len, false);
+    }
+
+    fn load_whole(&self, mem: &Pmem, off: u64, len: u64) {
+        self.count_load();
+        self.decide_whole(mem, off..off + len);
     }
 
     fn store(&self, mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {

@@ -33,7 +33,7 @@ pub struct Making {
 /// What is attached to.
 pub enum Running {
     /// Memory that is no pool: yet to be made, or cut short; and a pool that is not open.
-    Memory(Option<Pmem>),
+    Memory(Option<Box<Pmem>>),
     /// A pool.
     Pool(Box<Fs>),
 }
@@ -119,7 +119,7 @@ impl Program for Making {
     fn attach(&self, mut mem: Pmem, observer: Arc<dyn Observer>) -> Result<Running, String> {
         if !self.done.swap(true, Ordering::Relaxed) {
             mem.observe(Some(observer));
-            return Ok(Running::Memory(Some(mem)));
+            return Ok(Running::Memory(Some(Box::new(mem))));
         }
         let options = OpenOptions {
             observer: Some(observer),
@@ -142,11 +142,11 @@ impl Program for Making {
 
     fn step(&self, running: &mut Running, _step: usize) -> Result<(), String> {
         if let Running::Memory(mem) = running {
-            let raw = mem.take().expect("memory to which nothing was done");
-            *mem = Some(match self.size {
+            let raw = *mem.take().expect("memory to which nothing was done");
+            *mem = Some(Box::new(match self.size {
                 0 => Fs::format_private(raw, &pool::mkfs_options(SIZES[0])).map_err(words)?,
                 size => grown(raw, size)?,
-            });
+            }));
         }
         Ok(())
     }

@@ -37,6 +37,12 @@ pub trait Observer: Send + Sync {
         let _ = (mem, off, len);
     }
 
+    /// The caller is going to load `len` bytes and to compare a checksum over all of them, and uses
+    /// none of them if it is wrong.
+    fn load_whole(&self, mem: &Pmem, off: u64, len: u64) {
+        self.load(mem, off, len);
+    }
+
     /// A store. May panic, which leaves it undone.
     fn store(
         &self,
@@ -146,6 +152,16 @@ impl Pmem {
         let mut image = vec![0; self.len() as usize];
         self.peek(0, &mut image);
         image
+    }
+
+    /// Tells the observer that a checksum over all of these bytes is compared before any of them is
+    /// used. To be called before the first of them is loaded.
+    #[inline]
+    pub fn will_check(&self, off: u64, len: u64) {
+        self.range(off, len);
+        if let Some(observer) = &self.observer {
+            observer.load_whole(self, off, len);
+        }
     }
 
     #[inline]

@@ -13,7 +13,7 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
 /// Who may depend on which of our own crates.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -28,7 +28,8 @@ const MAY_USE: [(&str, &[&str]); 14] = [
         &["pmem", "pmfs", "pmfs-fuse", "pmfs-patch", "pmfs-posix"],
     ),
     ("pmlib-format", &[]),
-    ("pmlib", &["pmem", "pmlib-format"]),
+    ("pmlib-derive", &[]),
+    ("pmlib", &["pmem", "pmlib-derive", "pmlib-format"]),
     ("yat", &["pmem", "pmfs", "pmfs-format", "pmlib"]),
     ("pmbench", &["pmem", "pmfs"]),
 ];

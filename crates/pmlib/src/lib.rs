@@ -26,13 +26,18 @@ mod lane;
 mod layout;
 mod locks;
 mod packed;
+mod pointer;
 mod record;
 mod recovery;
+pub mod safe;
 mod space;
 mod stats;
 mod tx;
 
 pub use error::{Error, Result};
 pub use heap::{Heap, Options};
+pub use pmlib_derive::PmSafe;
+pub use pointer::{P, RawP};
+pub use safe::PmSafe;
 pub use stats::{Census, Stats};
 pub use tx::Tx;

@@ -37,6 +37,8 @@ pub(crate) struct Core {
     pub tag: u64,
     pub lanes: Vec<Mutex<Lane>>,
     pub space: Mutex<Space>,
+    /// Who makes the heap longer.
+    pub growing: Mutex<()>,
     /// The process that opened it.
     pub life: u64,
     /// Tells it from other heaps of the process.

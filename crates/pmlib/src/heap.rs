@@ -1,8 +1,8 @@
 //! A heap: made, opened, read, and left.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pmem::slots::ByteLock;
 use pmem::{MapOptions, Pmem};
@@ -27,6 +27,9 @@ use crate::tx::{Tx, in_object, thread};
 /// The byte of a heap's file that its process locks: beyond any file's end, and none of a pool's.
 const LOCK_BYTE: u64 = (1 << 62) + (1 << 61);
 
+/// Address space that is kept for a heap's growth.
+const ROOM_BYTES: u64 = 1 << 40;
+
 /// How a heap is made and mapped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -37,8 +40,23 @@ pub struct Options {
     pub lanes: u32,
     /// Bytes of log for each of them, a multiple of 64; 0: 64 KiB.
     pub lane_bytes: u64,
+    /// Bytes to which it may grow; 0: 1 TiB in a file, and not at all in memory. Address space for
+    /// them is kept, or for what the process may have.
+    pub max: u64,
     /// What the heap's name and its records' checks are made from; 0: chance.
     pub seed: u64,
+}
+
+impl Options {
+    fn mapping(&self) -> MapOptions {
+        MapOptions {
+            reserve: match self.max {
+                0 => ROOM_BYTES,
+                max => max,
+            },
+            ..self.map
+        }
+    }
 }
 
 /// A persistent heap in this process.
@@ -61,7 +79,8 @@ impl Heap {
     /// Those of [`Pmem::create`]; `TooSmall`; `Busy`.
     pub fn create(path: &Path, len: u64, options: &Options) -> Result<Heap> {
         let header = new_header(len, options)?;
-        let mem = Pmem::create(path, header.chunks * CHUNK_BYTES, false, true, &options.map)?;
+        let len = header.chunks * CHUNK_BYTES;
+        let mem = Pmem::create(path, len, false, true, &options.mapping())?;
         let lock = lock(path)?;
         format(&mem, &header)?;
         Heap::attach_locked(mem, Some(lock))
@@ -73,7 +92,7 @@ impl Heap {
     /// # Errors
     /// Those of [`Pmem::open`]; `Busy`; `Foreign`, `Version`, `Features`, `TooSmall`, `Damaged`.
     pub fn open(path: &Path, options: &Options) -> Result<Heap> {
-        let mem = Pmem::open(path, &options.map)?;
+        let mem = Pmem::open(path, &options.mapping())?;
         Heap::attach_locked(mem, Some(lock(path)?))
     }
 
@@ -83,17 +102,21 @@ impl Heap {
     /// `TooSmall`.
     pub fn private(len: u64, options: &Options) -> Result<Heap> {
         let header = new_header(len, options)?;
-        let mem = Pmem::private(header.chunks * CHUNK_BYTES);
+        let len = header.chunks * CHUNK_BYTES;
+        let mem = match options.max {
+            0 => Pmem::private(len),
+            max => Pmem::private_within(len, max.max(len)),
+        };
         format(&mem, &header)?;
         Heap::attach(mem)
     }
 
-    /// Makes all of `mem` a heap, and leaves it.
+    /// Makes the first `len` bytes of `mem` a heap, and leaves it. It grows into the rest.
     ///
     /// # Errors
     /// `TooSmall`.
-    pub fn format(mem: &Pmem, options: &Options) -> Result<()> {
-        format(mem, &new_header(mem.len(), options)?)
+    pub fn format(mem: &Pmem, len: u64, options: &Options) -> Result<()> {
+        format(mem, &new_header(len.min(mem.len()), options)?)
     }
 
     /// Opens the heap in `mem`, which no other process may have.
@@ -114,11 +137,35 @@ impl Heap {
         })
     }
 
+    /// Leaves the heap clean, so that the next opener has nothing to redo; answers its memory. A
+    /// heap that is dropped is left clean too, if that can be done.
+    ///
+    /// # Errors
+    /// `Broken`, `Lost`, `Forked`.
+    pub fn close(self) -> Result<Pmem> {
+        self.leave()?;
+        Ok(self.into_memory())
+    }
+
     /// The memory back, as a crash would leave it.
     #[must_use]
     pub fn into_memory(mut self) -> Pmem {
         self.closes = false;
         std::mem::replace(&mut self.core.mem, Pmem::private(0))
+    }
+
+    /// Closes every lane durably, and says so.
+    fn leave(&self) -> Result<()> {
+        let core = &self.core;
+        core.enter()?;
+        let _window = core.mem.window();
+        for lane in &core.lanes {
+            let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+            core.quiet(&mut lane, thread())?;
+        }
+        set_word(&core.mem, STATE_OFFSET, STATE_CLEAN);
+        core.mem.fence();
+        Ok(())
     }
 
     /// Does what the closure says, all of it or, after an error or a panic, nothing. It is durable
@@ -219,19 +266,10 @@ impl Heap {
 
 impl Drop for Heap {
     fn drop(&mut self) {
-        let core = &self.core;
-        if !self.closes || core.enter().is_err() {
-            return;
+        if self.closes {
+            // What can't be left clean is recovered by the next opener.
+            let _ = self.leave();
         }
-        let _window = core.mem.window();
-        for lane in &core.lanes {
-            let mut lane = lane.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if core.quiet(&mut lane, thread()).is_err() {
-                return;
-            }
-        }
-        set_word(&core.mem, STATE_OFFSET, STATE_CLEAN);
-        core.mem.fence();
     }
 }
 
@@ -457,6 +495,7 @@ fn attach(mem: Pmem) -> Result<Core> {
         tag: split_mix(&mut seed) | 1,
         lanes: Vec::new(),
         space: Mutex::new(Space::default()),
+        growing: Mutex::new(()),
         life: pmem::life::number(),
         id: NEXT.fetch_add(1, Ordering::Relaxed),
         broken: AtomicBool::new(false),

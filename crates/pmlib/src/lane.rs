@@ -430,7 +430,10 @@ impl Core {
     fn write_outside(&self, entries: &[u64]) -> Result<([u64; 3], Freed)> {
         let bytes = entries.len() as u64 * 8;
         let chunks = bytes.div_ceil(CHUNK_BYTES);
-        let first = self.space().take(chunks);
+        let mut first = self.space().take(chunks);
+        if first.is_none() && self.grow(chunks)? {
+            first = self.space().take(chunks);
+        }
         let first = first.ok_or(Error::Full { wanted: bytes })?;
         let start = first * CHUNK_BYTES;
         let stored = self

@@ -21,6 +21,7 @@ mod check;
 mod copies;
 mod engine;
 mod error;
+mod growth;
 mod heap;
 mod lane;
 mod layout;
@@ -35,6 +36,11 @@ mod stats;
 mod tx;
 
 pub use error::{Error, Result};
+
+/// The page's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/HEAP.md")]
+struct HeapPage;
 pub use heap::{Heap, Options};
 pub use pmlib_derive::PmSafe;
 pub use pointer::{P, RawP};

@@ -125,23 +125,15 @@ impl<'h> Tx<'h> {
     /// `Full`; `Size`.
     pub fn alloc(&mut self, size: u64) -> Result<u64> {
         self.core.enter()?;
-        if size == 0 || size > self.core.mem.len() {
+        if size == 0 || size > self.core.mem.room().max(self.core.mem.len()) {
             return Err(Error::Size { size });
         }
         let object = match class_of(size) {
             Some(class) => Object::Shared(self.reserve(class, size)?),
             None => {
                 let chunks = size.div_ceil(CHUNK_BYTES);
-                let first = self.core.space().take(chunks);
-                let first = match first {
-                    Some(first) => first,
-                    None => {
-                        self.make_room()?;
-                        let first = self.core.space().take(chunks);
-                        first.ok_or(Error::Full { wanted: size })?
-                    }
-                };
-                Object::Run(first, chunks)
+                let first = self.take(chunks)?;
+                Object::Run(first.ok_or(Error::Full { wanted: size })?, chunks)
             }
         };
         let mut word = 0;
@@ -158,17 +150,37 @@ impl<'h> Tx<'h> {
     }
 
     fn reserve(&mut self, class: usize, size: u64) -> Result<Place> {
-        for _ in 0..2 {
-            let window = self.core.mem.window();
+        let _window = self.core.mem.window();
+        for attempt in 0..3 {
             let current = &mut self.lane.current;
             let place = self.core.reserve(current, class, &mut self.plan.claims);
-            drop(window);
             if let Some(place) = place {
                 return Ok(place);
             }
-            self.make_room()?;
+            match attempt {
+                0 => self.make_room()?,
+                1 if self.core.grow(1)? => {}
+                _ => break,
+            }
         }
         Err(Error::Full { wanted: size })
+    }
+
+    /// A run of free chunks.
+    fn take(&mut self, chunks: u64) -> Result<Option<u64>> {
+        let _window = self.core.mem.window();
+        for attempt in 0..3 {
+            let first = self.core.space().take(chunks);
+            if first.is_some() {
+                return Ok(first);
+            }
+            match attempt {
+                0 => self.make_room()?,
+                1 if self.core.grow(chunks)? => {}
+                _ => break,
+            }
+        }
+        Ok(None)
     }
 
     /// Looks for room that is free and not to be had yet: what freed it is closed, and chunks

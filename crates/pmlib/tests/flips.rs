@@ -104,6 +104,6 @@ fn every_damaged_byte_ends_with_an_answer() {
             }
         }
         println!("clean {clean}: {refused} refused, {worked} worked");
-        assert!(refused > 300 && worked > 500);
+        assert!(refused > 50 && worked > 500);
     }
 }

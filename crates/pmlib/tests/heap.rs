@@ -448,10 +448,52 @@ fn a_lane_is_taken_over_with_its_last_record() {
     assert!(alone >= 12, "{alone} lines");
 }
 
+/// A heap that is full becomes longer: in a file, in memory kept for it, and not past its bound.
+#[test]
+fn a_heap_grows_by_itself() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("heap");
+    let options = Options {
+        max: 8 << 20,
+        ..options()
+    };
+    let heap = Heap::create(&path, 1 << 20, &options).unwrap();
+    let mut made = Vec::new();
+    let full = loop {
+        match heap.tx(|tx| {
+            let object = tx.alloc(50_000)?;
+            set(tx, object, 49_000, made.len() as u64)?;
+            Ok(object)
+        }) {
+            Ok(object) => made.push(object),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Full { wanted: 50_000 }), "{full}");
+    assert_eq!((heap.size(), heap.stats().spans), (8 << 20, 2));
+    assert!(made.len() > 115, "{}", made.len());
+    drop(heap);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 8 << 20);
+    // By a process that lets it grow further.
+    let further = Options {
+        max: 16 << 20,
+        ..options
+    };
+    let heap = Heap::open(&path, &further).unwrap();
+    for (nth, &object) in made.iter().enumerate() {
+        assert_eq!(word(&heap, object, 49_000), nth as u64);
+    }
+    heap.tx(|tx| tx.alloc(5 << 20)).unwrap();
+    assert_eq!(heap.check().unwrap().objects, made.len() as u64 + 1);
+    assert_eq!(heap.size(), 16 << 20);
+    let private = Heap::private(1 << 20, &options).unwrap();
+    private.tx(|tx| tx.alloc(5 << 20)).unwrap();
+}
+
 #[test]
 fn a_heap_is_private_memory_too() {
     let mem = Pmem::private(1 << 20);
-    Heap::format(&mem, &options()).unwrap();
+    Heap::format(&mem, 1 << 20, &options()).unwrap();
     let heap = Heap::attach(mem).unwrap();
     assert_eq!((heap.size(), heap.root().unwrap()), (1 << 20, 0));
 }

@@ -47,4 +47,6 @@ bugs! {
         "recovery closes the lanes in no order";
     "bug-freed-run-unordered",
         "a run is freed without a look at the last records of its chunks";
+    "bug-grown-before-table",
+        "a heap has more chunks before their table is durable";
 }

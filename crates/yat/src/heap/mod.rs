@@ -17,8 +17,10 @@ use std::sync::Arc;
 
 /// Pointers in the directory.
 pub const SLOTS: u64 = 8;
-/// Bytes of a heap.
+/// Bytes of a heap that has not grown.
 const HEAP_BYTES: u64 = 1 << 20;
+/// Bytes of its memory: so far it can grow.
+const MEMORY_BYTES: u64 = HEAP_BYTES + (8 << 16);
 
 /// One thing that a transaction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub enum Step {
     One(usize, Vec<Act>),
     /// A transaction on lane 0, during which one on lane 1 begins and ends.
     Around(Vec<Act>, Vec<Act>),
+    /// The heap is left clean and opened again.
+    Reopen,
 }
 
 impl fmt::Display for Step {
@@ -55,6 +59,7 @@ impl fmt::Display for Step {
         match self {
             Step::One(lane, acts) => write!(f, "lane {lane}: {acts:?}"),
             Step::Around(outer, inner) => write!(f, "lane 0: {outer:?} around lane 1: {inner:?}"),
+            Step::Reopen => f.write_str("reopen"),
         }
     }
 }
@@ -83,7 +88,7 @@ impl Heaps {
         }
     }
 
-    fn run(heap: &Heap, step: &Step, nth: u64) -> Result<(), Error> {
+    fn run(&self, heap: &mut Heap, step: &Step, nth: u64) -> Result<(), Error> {
         let directory = heap.root()?;
         match step {
             Step::One(lane, acts) => {
@@ -98,6 +103,12 @@ impl Heaps {
                 do_all(&mut other, directory, inner, nth + 100)?;
                 heap.commit(other)?;
                 heap.commit(tx)
+            }
+            Step::Reopen => {
+                let other = Heap::private(HEAP_BYTES, &self.options())?;
+                let left = std::mem::replace(heap, other).close()?;
+                *heap = Heap::attach(left)?;
+                Ok(())
             }
         }
     }
@@ -168,10 +179,10 @@ impl Program for Heaps {
     }
 
     fn setup(&self) -> Result<Pmem, String> {
-        let mem = Pmem::private(HEAP_BYTES);
+        let mem = Pmem::private(MEMORY_BYTES);
         // What nobody has written yet is not zero, so that reading it shows.
-        mem.poke(0, &vec![0xdb; HEAP_BYTES as usize]);
-        Heap::format(&mem, &self.options()).map_err(text)?;
+        mem.poke(0, &vec![0xdb; MEMORY_BYTES as usize]);
+        Heap::format(&mem, HEAP_BYTES, &self.options()).map_err(text)?;
         Ok(mem)
     }
 
@@ -190,7 +201,7 @@ impl Program for Heaps {
         tx.set_root(directory).map_err(text)?;
         heap.commit(tx).map_err(text)?;
         for (nth, step) in self.prepared.iter().enumerate() {
-            Heaps::run(heap, step, 900 + nth as u64).map_err(text)?;
+            self.run(heap, step, 900 + nth as u64).map_err(text)?;
         }
         Ok(())
     }
@@ -204,7 +215,8 @@ impl Program for Heaps {
     }
 
     fn step(&self, heap: &mut Heap, step: usize) -> Result<(), String> {
-        Heaps::run(heap, &self.steps[step], step as u64 + 1).map_err(text)
+        self.run(heap, &self.steps[step], step as u64 + 1)
+            .map_err(text)
     }
 
     fn inspect(&self, heap: &mut Heap) -> Result<Seen, String> {
@@ -222,7 +234,7 @@ impl Program for Heaps {
             ));
         }
         let bytes = census.own_bytes + census.free_bytes + census.object_bytes;
-        let runs = HEAP_BYTES - census.spare_bytes - bytes;
+        let runs = heap.size() - census.spare_bytes - bytes;
         if runs != 0 {
             return Err(format!("{runs} bytes are nothing"));
         }

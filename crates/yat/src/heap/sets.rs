@@ -113,6 +113,9 @@ pub fn sets() -> Vec<Heaps> {
             one(0, &[Edit(2, 1)]),
             one(1, &[Edit(2, 1)]),
         ],
+        // Left clean, and used again.
+        vec![one(0, &[Edit(1, 1)]), Step::Reopen, one(1, &[Edit(1, 1)])],
+        vec![one(0, &[Free(1)]), Step::Reopen, one(0, &[Make(2, 64)])],
         // One transaction during another.
         vec![Step::Around(vec![Make(2, 64)], vec![Free(1)])],
         vec![Step::Around(vec![Make(2, 64)], vec![Make(3, 64)])],
@@ -175,5 +178,9 @@ fn longer() -> Vec<Heaps> {
             one(1, &[Make(3, 900_000 / 2)]),
         ],
     );
-    vec![ring, run]
+    // The heap grows.
+    let mut full: Vec<Step> = objects.clone();
+    full.push(one(0, &[Make(2, 600_000)]));
+    let grown = workload(&full, &[one(0, &[Make(3, 400_000)]), one(1, &[Edit(3, 1)])]);
+    vec![ring, run, grown]
 }

@@ -1,0 +1,78 @@
+//! Growth: a heap that is full becomes longer by a span.
+//!
+//! The file is made longer, the span's chunk table is stored and fenced, and then one word
+//! publishes it. A crash before that leaves a file that is longer than its heap, no more.
+
+use std::sync::PoisonError;
+
+use pmlib_format::CHUNK_BYTES;
+use pmlib_format::header::{COPY_OFFSET, SPANS_MAX, SPANS_OFFSET};
+
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::heap::format_span;
+use crate::layout::CHUNKS_MAX;
+use crate::packed::checked_word;
+
+/// The least by which a heap grows, unless its bound is nearer: 64 MiB.
+const STEP_CHUNKS: u64 = (64 << 20) / CHUNK_BYTES;
+/// Otherwise by this part of its length.
+const STEP_PART: u64 = 8;
+
+impl Core {
+    /// Makes the heap longer, so that a run of `wanted` free chunks is there, in a write window.
+    /// `false`: it can't be, or its medium has no room.
+    ///
+    /// # Errors
+    /// The medium's, but for one without room.
+    pub fn grow(&self, wanted: u64) -> Result<bool> {
+        let one = self.growing.lock();
+        let _one = one.unwrap_or_else(PoisonError::into_inner);
+        if self.has_run(wanted) {
+            // Somebody else was faster.
+            return Ok(true);
+        }
+        let (old, count) = (self.spans.chunks(), self.spans.count());
+        let bound = (self.mem.room().max(self.mem.len()) / CHUNK_BYTES).min(CHUNKS_MAX);
+        let room = bound.saturating_sub(old);
+        let mut chunks = STEP_CHUNKS.max(old / STEP_PART).min(room);
+        if count == SPANS_MAX || !self.fits(chunks, wanted) {
+            // One object may need more than a step.
+            chunks = wanted.saturating_mul(2).min(room);
+            if count == SPANS_MAX || !self.fits(chunks, wanted) {
+                return Ok(false);
+            }
+        }
+        match self.mem.lengthen((old + chunks) * CHUNK_BYTES, false) {
+            Ok(()) => {}
+            Err(pmem::Error::NoSpace { .. } | pmem::Error::NoRoom { .. }) => return Ok(false),
+            Err(error) => return Err(Error::Medium(error)),
+        }
+        let span = self.spans.next(chunks);
+        format_span(&self.mem, &span)?;
+        if !planted!("bug-grown-before-table") {
+            self.mem.fence();
+        }
+        let place = SPANS_OFFSET + count * 8;
+        for page in [0, COPY_OFFSET] {
+            self.mem
+                .store(page + place, checked_word(chunks as u32, place));
+            self.mem.flush(page + place, 8);
+        }
+        // Nothing may be stored there before the span is the heap's for good.
+        self.mem.fence();
+        self.spans.push(chunks);
+        let first = span.first + span.meta_chunks;
+        self.space().give(first, chunks - span.meta_chunks);
+        Ok(true)
+    }
+
+    /// Whether a span of so many chunks has `wanted` for objects.
+    fn fits(&self, chunks: u64, wanted: u64) -> bool {
+        chunks > 0 && self.spans.next(chunks).meta_chunks + wanted <= chunks
+    }
+
+    fn has_run(&self, wanted: u64) -> bool {
+        self.space().free_runs().any(|(_, chunks)| chunks >= wanted)
+    }
+}

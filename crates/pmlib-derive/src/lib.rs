@@ -10,8 +10,8 @@ use syn::{
     Data, DeriveInput, Error, Fields, Index, Member, parse_macro_input, parse_quote_spanned,
 };
 
-/// Implements `pmlib::PmSafe` for a struct with `#[repr(C)]` or `#[repr(transparent)]`, all of whose
-/// fields have types that implement it. It stands beside zerocopy's derives of `FromBytes`,
+/// Implements `pmlib::PmSafe` for a struct with `#[repr(C)]` or `#[repr(transparent)]`, all of
+/// whose fields have types that implement it. It stands beside zerocopy's derives of `FromBytes`,
 /// `IntoBytes`, `Immutable` and `KnownLayout`.
 #[proc_macro_derive(PmSafe)]
 pub fn derive_pm_safe(input: proc_macro::TokenStream) -> proc_macro::TokenStream {

@@ -14,8 +14,8 @@ pub const COPY_OFFSET: u64 = HEADER_PAGE_BYTES;
 pub const RUN_OFFSET: u64 = 512;
 /// The state, a line of its own: [`STATE_CLEAN`] or [`STATE_ACTIVE`], with a CRC as the run's.
 pub const STATE_OFFSET: u64 = 576;
-/// The root pointer, a line of its own: an object's offset, in units of [`crate::chunk::PLACE_BYTES`]
-/// (42 bits), below 22 bits of its CRC. 0: none.
+/// The root pointer, a line of its own: an object's offset, in units of
+/// [`crate::chunk::PLACE_BYTES`] (42 bits), below 22 bits of its CRC. 0: none.
 pub const ROOT_OFFSET: u64 = 640;
 /// One word a span: its chunks, below a CRC-32C of them and of its place. The first word that is
 /// 0 ends them. The copy's page has the same words.

@@ -1,8 +1,8 @@
 //! The check of a record: a keyed hash by which recovery tells a whole record from a torn one.
 //!
-//! NH, the universal hash of UMAC (Black et al., CRYPTO 1999), of blocks of 128 words, whose results
-//! are chained. What a crash leaves of a record hashes like all of it with a probability of 2^-64.
-//! The key is the heap's, so that bytes of an object can't be made to look like a record.
+//! NH, the universal hash of UMAC (Black et al., CRYPTO 1999), of blocks of 128 words, whose
+//! results are chained. What a crash leaves of a record hashes like all of it with a probability of
+//! 2^-64. The key is the heap's, so that bytes of an object can't be made to look like a record.
 
 /// Words of a block.
 const BLOCK_WORDS: usize = 128;

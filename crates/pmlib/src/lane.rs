@@ -13,11 +13,12 @@
 //! - Recovery redoes each record whose stamp is greater than its lane's `closed`, by ascending
 //!   stamp. So `closed` must not be durable before the words in place are, nor before the closings
 //!   that the record brought about.
-//! - A record may be durable and the content of a new object not, when power fails before the fence.
-//!   So the record has a hash of that content (`crates/pmlib/src/recovery.rs`).
-//! - A record's room in the ring is used again after the lane's next fence, and places that it freed
-//!   when its closing is durable: after one more.
-//! - Fences are a thread's: who takes a lane over from another flushes all of its last record again.
+//! - A record may be durable and the content of a new object not, when power fails before the
+//!   fence. So the record has a hash of that content (`crates/pmlib/src/recovery.rs`).
+//! - A record's room in the ring is used again after the lane's next fence, and places that it
+//!   freed when its closing is durable: after one more.
+//! - Fences are a thread's: who takes a lane over from another flushes all of its last record
+//!   again.
 
 use std::collections::VecDeque;
 
@@ -633,7 +634,8 @@ impl Drop for BreaksOff<'_> {
 }
 
 impl Change {
-    /// Makes a claimed chunk one of objects, of which there are none. Before any of its bits is set.
+    /// Makes a claimed chunk one of objects, of which there are none. Before any of its bits is
+    /// set.
     pub fn claim(&mut self, core: &Core, claim: Claim) -> Result<()> {
         let before = core.entry(claim.chunk).ok_or(Error::Broken)?;
         let after = before.becomes(KIND_OBJECTS, claim.class, 1);

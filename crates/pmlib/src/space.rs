@@ -1,7 +1,7 @@
 //! Which chunks are free, which have room for objects of a class, and places in them.
 //!
-//! - A *reserved* place has its bit in the chunk's second bitmap, which means nothing after a crash.
-//!   It becomes an object by its bit in the first bitmap, which a record sets.
+//! - A *reserved* place has its bit in the chunk's second bitmap, which means nothing after a
+//!   crash. It becomes an object by its bit in the first bitmap, which a record sets.
 //! - A freed place keeps its bit in the second bitmap, and a freed run its chunks, until the record
 //!   that freed it is closed durably: until then recovery may redo records that stored there.
 //! - A chunk is *claimed* by the transaction whose record makes it a chunk of objects.

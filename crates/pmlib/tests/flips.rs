@@ -1,6 +1,6 @@
 //! Goal: a damaged heap ends with an answer: an error, or a heap that works. Method: each byte of a
-//! heap's own parts is changed, each in a heap of its own, which is opened, looked at and used. What
-//! is volatile must not matter at all.
+//! heap's own parts is changed, each in a heap of its own, which is opened, looked at and used.
+//! What is volatile must not matter at all.
 
 use pmem::Pmem;
 use pmlib::{Error, Heap, Options};

@@ -29,7 +29,7 @@ use pmfs_format::tree::{FANOUT, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use std::cell::Cell;
 
-/// What [`Fs::merge`] did with 2 MiB of a file.
+/// The result of [`Fs::merge`] on 2 MiB of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merged {
     /// They are one large leaf now.
@@ -42,7 +42,7 @@ pub enum Merged {
     NoRegion,
 }
 
-/// What defragmenting has done, or would do.
+/// The work that defragmenting has done, or would do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefragReport {
     /// Large leaves made of small ones.
@@ -300,8 +300,8 @@ impl Pool {
         }
     }
 
-    /// Where the next 2 MiB of a file begin of which something is in small leaves, from the block
-    /// `index` on.
+    /// Returns where the next 2 MiB of a file begin of which something is in small leaves, from the
+    /// block `index` on.
     fn next_small(&self, ino: Ino, mut index: u64) -> Result<Option<u64>> {
         let _locks = crate::journal::locks::LockSet::take(self, &[ino]);
         let inode = Inode::live(self, ino)?;
@@ -369,7 +369,7 @@ impl Pool {
         (ROOT_INO..self.geometry.inodes).filter(move |&ino| map.is_set(ino))
     }
 
-    /// How many blocks of each region could be moved.
+    /// Returns how many blocks of each region could be moved.
     fn survey(&self, watch: &mut dyn FnMut(u64)) -> Result<Vec<u16>> {
         let mut movable = vec![0u16; self.geometry.blocks.div_ceil(REGION) as usize];
         for ino in self.files() {
@@ -396,7 +396,8 @@ impl Pool {
         Ok(movable)
     }
 
-    /// Which regions to empty: those with the least in them, as many as the others have room for.
+    /// Chooses the regions to empty: those with the least in them, as many as the others have room
+    /// for.
     fn plan(&self, movable: &[u16]) -> Plan {
         let map = Bitmap::blocks(self);
         let mut broken: Vec<(u64, u64)> = (0..map.group_count())

@@ -29,7 +29,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// What growing did.
+/// The result of growing.
 #[derive(Clone, Debug)]
 pub struct GrowReport {
     /// Bytes before.
@@ -139,7 +139,7 @@ fn describe(pm: &Pm, raw: SuperblockRaw, new: &Geometry) -> Result<()> {
 }
 
 impl Fs {
-    /// As [`grow`], of a mapping without a file that is long enough already, and whose pool was
+    /// Grows like [`grow`] a mapping without a file that is long enough already, and whose pool was
     /// closed: for tests.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ pub struct Process {
     pub pid: u64,
     /// Name of its program, at most 15 bytes.
     pub command: String,
-    /// When it attached, ns since the epoch.
+    /// The time when it attached, ns since the epoch.
     pub since_ns: i64,
     /// True if it lives; else the next process that meets it cleans up after it.
     pub is_alive: bool,

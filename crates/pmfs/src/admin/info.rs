@@ -58,7 +58,7 @@ pub struct PoolInfo {
 /// Further facts of a pool beside [`PoolInfo`].
 #[derive(Clone, Debug)]
 pub struct PoolDetails {
-    /// When it was made, ns since the epoch.
+    /// The time when it was made, ns since the epoch.
     pub crtime_ns: i64,
     /// The number of first openings.
     pub runs: u64,

@@ -70,7 +70,7 @@ impl Inspector {
         })
     }
 
-    /// As it was when it was opened.
+    /// Returns the pool's state when it was opened.
     #[must_use]
     pub fn state(&self) -> PoolState {
         self.state

@@ -34,8 +34,8 @@ impl Fs {
         Ok(format(mem, options)?.into_mapping())
     }
 
-    /// As [`Fs::mkfs`]; `progress` is told, where the kernel has to zero the pool's memory, of
-    /// bytes done and bytes in all.
+    /// Makes a pool like [`Fs::mkfs`]; `progress` is told, where the kernel has to zero the pool's
+    /// memory, of bytes done and bytes in all.
     ///
     /// # Errors
     /// As [`Fs::mkfs`].
@@ -69,7 +69,7 @@ fn mkfs(
     let mem = match options.size {
         Some(size) if is_file => {
             let size = size / BLOCK_BYTES * BLOCK_BYTES;
-            // What can't be a pool must not cost the old file.
+            // A size that can't be a pool must not cost the old file.
             Geometry::plan(&sizing(size / BLOCK_BYTES, options), [0; 2])?;
             if has_bytes {
                 // A forced mkfs starts from nothing: no byte of the old file shows.
@@ -135,7 +135,7 @@ pub(crate) fn format(mem: Pmem, options: &MkfsOptions) -> Result<Pool> {
     superblock::seal(&mut raw);
     let pool = Pool::new(mem, raw, geometry, None, &OpenOptions::default());
     let restore = Restore::new(&pool.pm);
-    // Whatever stood here is no pool from now on.
+    // The pool that may have stood here is none from now on.
     restore.zero(0, BLOCK_BYTES);
     restore.barrier();
     restore.zero(

@@ -1,4 +1,4 @@
-//! What runs beside the calls: it makes, checks, repairs, copies, grows and shows pools.
+//! The work that runs beside the calls: it makes, checks, repairs, copies, grows and shows pools.
 
 pub mod check;
 pub(crate) mod defrag;

@@ -1,4 +1,4 @@
-//! What stands at an offset of the pool, in words: for tools that show which lines are written.
+//! The names of a pool's offsets, in words: for tools that show which lines are written.
 
 use crate::fs::Fs;
 use crate::inode::PER_BLOCK;
@@ -87,7 +87,7 @@ impl Pool {
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// What stands at an offset of the pool, in words.
+    /// Returns what stands at an offset of the pool, in words.
     #[must_use]
     pub fn name_of(&self, off: u64) -> String {
         self.pool().name_of(off)

@@ -1,6 +1,6 @@
-//! What processes, or the dead, hold inside calls: lanes, locks and the like, counted. For whoever
-//! judges from outside that nothing stays held; see [`crate::admin::holders`] for what a process
-//! has between calls. All of it may change while it is read.
+//! The words that processes, or the dead, hold inside calls: lanes, locks and the like, counted.
+//! They serve a judge outside who asks that nothing stays held; see [`crate::admin::holders`] for
+//! what a process has between calls. All of it may change while it is read.
 
 use crate::admin::inspect::Inspector;
 use crate::journal::lane::Lane;
@@ -10,7 +10,7 @@ use crate::share::holder::slot_of;
 use crate::space::bitmap::Bitmap;
 use pmfs_format::LockRaw;
 
-/// What a slot, or all together, hold.
+/// The words that a slot, or all together, hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerWords {
     /// Lanes: calls in progress that change something.
@@ -46,7 +46,7 @@ impl OwnerWords {
 }
 
 impl Inspector {
-    /// What a slot holds; `None`: what anybody holds.
+    /// Returns what a slot holds; `None`: what anybody holds.
     #[must_use]
     pub fn owner_words(&self, slot: Option<u64>) -> OwnerWords {
         let pool = &self.pool;

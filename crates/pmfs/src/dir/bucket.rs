@@ -103,7 +103,7 @@ pub(crate) fn zero_bytes(word: u64) -> u64 {
     (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// Where the first `lines` set bits in a row begin.
+/// Returns the place where the first `lines` set bits in a row begin.
 fn first_run(bits: u64, lines: usize) -> Option<usize> {
     let runs = (1..lines).fold(bits, |runs, by| runs & bits >> by);
     (runs != 0).then(|| runs.trailing_zeros() as usize)

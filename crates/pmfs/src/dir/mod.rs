@@ -49,7 +49,7 @@ impl<'a> Name<'a> {
         })
     }
 
-    /// As [`Name::new`], for a name that is to be made or removed: "." and ".." are not.
+    /// Makes a name as [`Name::new`] does, one that is to be made or removed: "." and ".." are not.
     ///
     /// # Errors
     /// As there.

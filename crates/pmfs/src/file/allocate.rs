@@ -123,8 +123,8 @@ impl Work<'_> {
         whole.then_some(index + blocks)
     }
 
-    /// Where holes of 2 MiB are to get large pages when they are first written to: gives those of a
-    /// range such, that read as zeros. Without room for them they stay holes.
+    /// Fills the range's holes of 2 MiB that are to get large pages when they are first written to:
+    /// they get such pages, that read as zeros. Without room for them they stay holes.
     pub fn touch(&mut self, at: u64, end: u64) -> Result<()> {
         if self.pool.large != LargePages::Always {
             return Ok(());

@@ -52,7 +52,7 @@ impl Pool {
         while done < len {
             let want = (len - done).min(COPY_BYTES as u64);
             let (here, there) = (from_at + done, to_at + done);
-            // Whatever is in its way is met again below, and told.
+            // The plain copy below meets again, and reports, whatever is in the way here.
             if let Ok(Some(copied)) = self.copy_behind((from, here), (to, there), want) {
                 done += copied;
                 continue;

@@ -73,7 +73,7 @@ impl Work<'_> {
         }
         let large = found.level != 1 && self.grows_large(index, want, at);
         if is_direct(&tree, &found, index) && !large {
-            // As many neighbouring holes as the node has, in one run.
+            // A run has as many neighbouring holes as are in the node.
             let in_node = FANOUT - (found.slot % BLOCK_BYTES / 8);
             let mut holes = 1;
             while found.level == 1

@@ -159,8 +159,8 @@ impl Pool {
         self.on_locked(&locks, ino, early, change)
     }
 
-    /// As [`Pool::on_file`], with locks that are had already; `early` is the inode as it was before
-    /// that.
+    /// Works as [`Pool::on_file`], with locks that are had already; `early` is the inode as it was
+    /// before that.
     fn on_locked<T>(
         &self,
         locks: &LockSet<'_>,

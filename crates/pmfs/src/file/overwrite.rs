@@ -50,8 +50,8 @@ impl Work<'_> {
         let first = block_of(at);
         let last = block_of(end - 1);
         if data.len() <= LOGGED_MAX {
-            // Where a committed redo record would have to be closed first, another record waits
-            // less.
+            // Another record waits less where a committed redo record would have to be closed
+            // first.
             if at % 8 + data.len() as u64 <= 8
                 && self.pool.pm.pending_redo().is_none()
                 && let Some(off) = self.in_place(at, data.len())?
@@ -179,7 +179,7 @@ impl Work<'_> {
         self.pool
             .pm
             .publish(found.slot, Entry::leaf(off).0, durable);
-        // Where the medium has failed the pointer may be as it was: both blocks stay in question.
+        // The pointer may be as it was where the medium has failed: both blocks stay in question.
         self.pool.pm.intact()?;
         self.lazy_times();
         if planted!("bug-block-intents-closed-early") {
@@ -240,7 +240,7 @@ impl Work<'_> {
         }
         self.lazy_times();
         self.locks.commit(tx);
-        // Where the medium has failed the pointers may be as they were: all blocks stay in
+        // The pointers may be as they were where the medium has failed: all blocks stay in
         // question.
         self.pool.pm.intact()?;
         self.free_leaves(gone);

@@ -143,13 +143,13 @@ impl Work<'_> {
     }
 }
 
-/// Where nodes and pages of a new tree go.
+/// The places for nodes and pages of a new tree.
 trait Places {
     fn node(&mut self, entries: &Entries) -> Result<Entry>;
     fn page(&mut self, bytes: &[u8]) -> Result<Entry>;
 }
 
-/// How many nodes it takes.
+/// The number of nodes that it takes.
 struct Counted(u64);
 
 impl Places for Counted {
@@ -228,7 +228,7 @@ fn raise(
     places.node(&entries)
 }
 
-/// What is to stand in place of `old`, which covers what a tree of height `level` covers from
+/// Makes what is to stand in place of `old`, which covers what a tree of height `level` covers from
 /// `base` on; the pages lie in there.
 fn rebuild(
     pool: &Pool,

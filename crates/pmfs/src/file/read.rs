@@ -14,8 +14,8 @@ use pmfs_format::BLOCK_BYTES;
 const AT_ONCE_MAX: usize = BLOCK_BYTES as usize;
 
 impl Pool {
-    /// As [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes lie below
-    /// one entry of the tree, and no atime is due.
+    /// Reads like [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes
+    /// lie below one entry of the tree, and no atime is due.
     ///
     /// # Errors
     /// [`Pool::read`] is to do it, or to say why it can't; that much of it is counted.
@@ -104,7 +104,7 @@ impl Pool {
         self.read_extents(tree, at, buffer)
     }
 
-    /// As [`Pool::read_range`], extent by extent.
+    /// Reads like [`Pool::read_range`], extent by extent.
     fn read_extents(&self, tree: &Tree, at: u64, buffer: &mut [u8]) -> Result<usize> {
         let bytes = buffer.len();
         let extent_at = |done: usize| {

@@ -59,8 +59,8 @@ impl<'a> Replacement<'a> {
         if piece.len() == BLOCK_BYTES as usize {
             return Ok(fresh.range(off, BLOCK_BYTES).bytes(0, piece)?);
         }
-        // What the old block holds of the file; the rest of the fresh one is zeros up to the write,
-        // and undefined past the end.
+        // The old block's bytes of the file are kept; the rest of the fresh one is zeros up to the
+        // write, and undefined past the end.
         let kept = if old.is_leaf() && !old.is_unwritten() {
             self.size.saturating_sub(start).min(BLOCK_BYTES)
         } else {

@@ -5,8 +5,8 @@
 //! becomes small ones, in the same memory), and root word and size change in one transaction. Then
 //! the old nodes are freed, and of the leaves only those that a collapse took out.
 //!
-//! How many nodes it takes is counted before any is allocated: they come in runs, of which the lane
-//! has a record each, whatever the file's size.
+//! The nodes that it takes are counted before any is allocated: they come in runs, of which the
+//! lane has a record each, whatever the file's size.
 
 use super::{Work, block_of};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 /// room.
 const PRIVILEGED_NODES: u64 = 8;
 
-/// What moves where, in blocks.
+/// A move of blocks: its place, its length and its direction, in blocks.
 #[derive(Clone, Copy)]
 struct Shift {
     at: u64,
@@ -228,7 +228,7 @@ impl Rebuild<'_> {
         self.subtree(height, 0, place)
     }
 
-    /// What a tree of height `level` is to have from `base` on.
+    /// Makes what a tree of height `level` is to have from `base` on.
     fn subtree(&self, level: u32, base: u64, place: Placing<'_>) -> Result<Entry> {
         let units = coverage(level);
         let Shift { at, len, insert } = self.shift;

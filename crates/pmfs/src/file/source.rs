@@ -1,5 +1,5 @@
-//! Where the bytes of an append come from: memory of the caller, or another file of the pool, whose
-//! bytes then go straight from its blocks to the new ones.
+//! The source of an append's bytes: memory of the caller, or another file of the pool, whose bytes
+//! then go straight from its blocks to the new ones.
 
 use super::overwrite::UNGUARDED_MAX;
 use crate::error::Result;

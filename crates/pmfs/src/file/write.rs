@@ -12,7 +12,7 @@ use pmfs_format::{BLOCK_BYTES, InodeRaw};
 /// A write up to this long is atomic (docs/adr/0031-atomic-writes.md).
 pub(crate) const ATOMIC_MAX: usize = 64 << 20;
 
-/// Where a write goes.
+/// The place that a write goes to.
 #[derive(Clone, Copy)]
 enum At {
     Offset(u64),
@@ -95,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// What is looked at first comes nearer while the locks are taken: what leads to a block; of a
+    /// Brings what is looked at first nearer while the locks are taken: what leads to a block; of a
     /// few bytes that change a word in part, its others, which the log has to have.
     #[inline]
     fn expect(&self, ino: Ino, at: u64, len: usize) {
@@ -122,7 +122,8 @@ impl Pool {
         Some(Tree::file(self.pm.load_if_there(slot), slot))
     }
 
-    /// Where it wrote, and how much: less than asked for at the end of the largest file.
+    /// Writes, and returns the offset and the number of bytes: fewer than asked for at the end of
+    /// the largest file.
     fn write_once(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
         if let At::Offset(at) = at {
             self.expect(ino, at, data.len());
@@ -158,7 +159,7 @@ impl Pool {
                 }
                 work.reload()?;
                 match work.extend(size, Source::Memory(&data[inside..])) {
-                    // What lies inside is written: the answer must not say that nothing was.
+                    // The part inside is written: the answer must not say that nothing was.
                     Err(Error::NoSpace) => return Ok((at, inside)),
                     done => done?,
                 }

@@ -195,12 +195,12 @@ impl Class {
     }
 }
 
-/// Which ACL an attribute's name means.
+/// Returns whether an attribute's name means an ACL.
 pub(crate) fn is_acl(name: &[u8]) -> bool {
     name == ACCESS || name == DEFAULT
 }
 
-/// What an inode of these type bits can't have.
+/// Refuses the ACLs that an inode of these type bits can't have.
 ///
 /// # Errors
 /// As Linux: `NotSupported` for a symlink, `Denied` for a default ACL of anything but a directory.
@@ -236,7 +236,8 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_linux() {
-        // What `setfacl -m u:1000:rwx` hands to the kernel for a file of mode 0640.
+        // The bytes are those that `setfacl -m u:1000:rwx` hands to the kernel for a file of mode
+        // 0640.
         let bytes = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x07\0\xe8\x03\0\0\
             \x04\0\x04\0\xff\xff\xff\xff\x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
         let read = decode(bytes).unwrap().unwrap();

@@ -27,7 +27,7 @@ impl Pool {
         let now = self.clock.now_ns();
         if mode == AtimeMode::Relatime {
             let atime = self.pm.load(InodeRaw::atime_ns.of(inode.off)) as i64;
-            // As Linux: one that is as old as a change may have been read before it.
+            // Linux does so too: an atime that is as old as a change may be of a read before it.
             let newer = atime > inode.mtime_ns && atime > inode.ctime_ns();
             if newer && now.saturating_sub(atime) < DAY_NS {
                 return None;

@@ -1,4 +1,4 @@
-//! What `stat` says of an inode.
+//! The attributes that `stat` tells of an inode.
 
 use super::{Inode, usage};
 use crate::error::Result;
@@ -15,7 +15,8 @@ impl Pool {
         attr
     }
 
-    /// As [`Pool::attr_of`], to where it is wanted: to move it costs more than to find it.
+    /// Finds what [`Pool::attr_of`] does, and puts it where it is wanted: to move it costs more
+    /// than to find it.
     #[inline(always)]
     pub(crate) fn attr_into(&self, inode: &Inode, attr: &mut Attr) {
         let cold = self.pm.read::<3>(InodeRaw::atime_ns.of(inode.off));

@@ -21,7 +21,7 @@ impl Pool {
     fn flush_inodes(&self, range: std::ops::Range<Ino>) {
         let restore = Restore::new(&self.pm);
         for ino in range {
-            // Where the table has no block there are none.
+            // There are no inodes where the table has no block.
             if let Ok(off) = self.inode_off(ino) {
                 restore.flush(off, InodeRaw::SIZE);
             }

@@ -83,7 +83,7 @@ impl Inode {
         Inode::had(pool, ino)?.possible()
     }
 
-    /// As [`Inode::live`], of a regular file.
+    /// Loads what [`Inode::live`] does, a regular file.
     ///
     /// # Errors
     /// As there, and of [`Inode::require_file`].
@@ -93,7 +93,7 @@ impl Inode {
         inode.possible_as(mode::S_IFREG, unlike_file)
     }
 
-    /// As [`Inode::live`], of a directory.
+    /// Loads what [`Inode::live`] does, a directory.
     ///
     /// # Errors
     /// As there, and of [`Inode::require_dir`].
@@ -103,7 +103,7 @@ impl Inode {
         inode.possible_as(mode::S_IFDIR, |_| Error::NotDirectory)
     }
 
-    /// What has links, or is held open; whatever it is.
+    /// Loads an inode of any type that has links, or is held open.
     #[inline(always)]
     fn had(pool: &Pool, ino: Ino) -> Result<Inode> {
         let inode = Inode::load(pool, ino)?;
@@ -130,7 +130,7 @@ impl Inode {
         Err(refused(self.off, self.mode, self.size_word, unlike))
     }
 
-    /// As it was read under a lock, through that gate.
+    /// Passes an inode, as it was read under a lock, through that gate.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -338,7 +338,7 @@ impl Pool {
     }
 }
 
-/// What a new inode is made of.
+/// The contents of a new inode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewInode<'a> {
     pub mode: u32,
@@ -348,7 +348,7 @@ pub(crate) struct NewInode<'a> {
     pub parent: u64,
     pub size: u64,
     pub root: Entry,
-    /// Where its attributes are, as the inode has it.
+    /// The place of its attributes, as the inode has it.
     pub xattr: u64,
     /// A short symlink's target.
     pub inline: &'a [u8],
@@ -393,7 +393,7 @@ fn is_size(word: u64) -> bool {
     word << 1 <= SIZE_MAX << 1
 }
 
-/// What is said of another type where a regular file is needed.
+/// Returns the error for another type where a regular file is needed.
 fn unlike_file(kind: u32) -> Error {
     match kind {
         mode::S_IFDIR => Error::IsDirectory,

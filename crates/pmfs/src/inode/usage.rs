@@ -1,5 +1,5 @@
-//! How many blocks a file takes: a count beside the inode, kept without log or flush. It is derived
-//! (docs/adr/0034-times.md): whoever recovers counts anew.
+//! The count of a file's blocks, beside the inode, kept without log or flush. It is derived
+//! (docs/adr/0034-times.md): recovery counts anew.
 
 use super::Inode;
 use crate::error::Error;

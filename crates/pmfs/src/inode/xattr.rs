@@ -30,8 +30,8 @@ const NAME_MAX: usize = 255;
 /// Blocks that one inode's attributes may take.
 const BLOCKS_MAX: u64 = 32;
 
-/// What the kernel says of a name and a value before it asks any file system, and which namespaces
-/// there are.
+/// Checks what the kernel checks of a name and a value before it asks any file system, and which
+/// namespaces there are.
 fn check(name: &[u8], value: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(Error::AttributeName);
@@ -89,7 +89,7 @@ pub(crate) fn acl_of(attributes: &Attributes, name: &[u8], off: u64) -> Result<O
     }
 }
 
-/// What is to be stored after a look at the attributes.
+/// The words to be stored after the attributes were read.
 #[derive(Default)]
 struct Effect {
     /// The attributes have changed.

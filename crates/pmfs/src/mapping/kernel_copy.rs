@@ -51,18 +51,18 @@ use std::time::{Duration, Instant};
 /// Pages that this mount is asked to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedPages {
-    /// Of this inode.
+    /// The inode that they are of.
     pub ino: Ino,
     /// Reads of pages that were answered.
     pub generation: u64,
-    /// How long the mount has had them.
+    /// The time that the mount has had them.
     pub age: Duration,
 }
 
-/// What a mount knows of its own records.
+/// A mount's knowledge of its own records.
 #[derive(Debug, Default)]
 pub(crate) struct OwnCopies {
-    /// Where they stand.
+    /// The places where they stand.
     records: Mutex<BTreeSet<u64>>,
     /// Calls that meet others' pages answer so, and don't wait.
     tells: AtomicBool,

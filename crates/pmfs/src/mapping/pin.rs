@@ -1,8 +1,7 @@
 //! Pins: files whose own blocks programs have mapped (docs/adr/0010-pins.md,
 //! docs/adr/0031-atomic-writes.md).
 //!
-//! What a program stores there goes past the engine. So as long as an inode has a pin, of any
-//! process:
+//! A program's stores there go past the engine. So as long as an inode has a pin, of any process:
 //! - none of its blocks moves or is freed: it is written in place, as in `ordered` mode, and no
 //!   byte beside those that are asked for is stored; truncate and punch make zeros and leave the
 //!   blocks in the tree;
@@ -33,9 +32,9 @@ use pmfs_format::{BLOCK_BYTES, KernelCopyRaw};
 /// Some of a file's blocks that lie side by side in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
-    /// Where in the file, bytes.
+    /// The place in the file, bytes.
     pub at: u64,
-    /// Where in the pool, bytes.
+    /// The place in the pool, bytes.
     pub off: u64,
     /// Bytes; whole blocks.
     pub len: u64,
@@ -54,7 +53,8 @@ impl Pool {
         }
     }
 
-    /// Whoever has it open there may be about to map it, and could not stand beside a pin.
+    /// Returns whether a process below a mount has it open: that one may be about to map it, and
+    /// could not stand beside a pin.
     fn is_open_below_mounts(&self, ino: Ino) -> bool {
         let below_a_mount = |slot| self.is_mount(slot) && !self.slot_dead(slot);
         self.is_had_by(Thing::Inode(ino), below_a_mount)
@@ -94,8 +94,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Who may have stored to the inode's blocks past the mappings that this process had when this
-    /// was asked last. It counts as known from now on, but what others can still store.
+    /// Returns who may have stored to the inode's blocks past the mappings that this process had
+    /// when this was asked last. It counts as known from now on, but what others can still store.
     pub(crate) fn take_stored_elsewhere(&self, ino: Ino) -> Result<Elsewhere> {
         self.alive()?;
         let locks = LockSet::take(self, &[ino]);

@@ -45,7 +45,7 @@ pub(crate) enum Elsewhere {
     Now,
 }
 
-/// What this process has watched: nothing yet, or nothing ever.
+/// The state of this process's watch: nothing watched yet, or nothing ever.
 #[derive(Debug, Default)]
 enum State {
     #[default]

@@ -28,7 +28,7 @@ pub(crate) const LINKABLE: u32 = 1;
 /// Longest symlink target.
 pub(crate) const TARGET_MAX: usize = 4095;
 
-/// What kind of inode, beyond its mode.
+/// The kind of an inode, beyond its mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind<'a> {
     File,

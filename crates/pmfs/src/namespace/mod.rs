@@ -49,8 +49,8 @@ pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
     inode.possible()
 }
 
-/// What a name names, in one word, which is answered in a register: the number, above it the type
-/// that the record tells, and [`NAMED`]. Of a directory's parent the number alone.
+/// The inode that a name names, in one word, which is answered in a register: the number, above it
+/// the type that the record tells, and [`NAMED`]. It is the number alone for a directory's parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Target(u64);
 
@@ -79,7 +79,7 @@ impl Target {
     }
 }
 
-/// What a name names, or no name: the parent.
+/// Returns the inode that a name names; without a name, the parent.
 #[inline]
 fn target(pool: &Pool, dir: Ino, name: Option<&Name<'_>>) -> Result<Target> {
     let inode = Inode::live_dir(pool, dir)?;
@@ -133,7 +133,7 @@ pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>
     locks::read(pool, dir, || {
         let inode = Inode::live_dir(pool, dir)?;
         let found = dir::lookup(pool, &inode, name)?.map(|hit| hit.ino);
-        // Whoever asks takes the inode's lock next, and reads it.
+        // The caller takes the inode's lock next, and reads it.
         if let Some(ino) = found
             && let Ok(off) = pool.inode_off(ino)
         {

@@ -1,4 +1,4 @@
-//! What only planted bugs do: change in place what belongs in a transaction.
+//! The code of planted bugs alone: it changes in place what belongs in a transaction.
 
 use crate::dir::Hit;
 use crate::dir::bucket::fingerprint;

@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::resolve::intend_reclaim;
 use crate::types::Ino;
 
-/// Which of the two.
+/// The type of inode that is to lose its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     File,
@@ -55,7 +55,7 @@ impl Pool {
             let (parent, hit) = match self.record_of(dir, &name, ino) {
                 Ok(Some(found)) => found,
                 Err(error) if told.is_none() => return Err(error),
-                // What the caller was told may be old in any way: its own look says why.
+                // The caller's knowledge may be out of date in any way: its own lookup says why.
                 _ => continue,
             };
             let inode = named(self, &parent, &hit)?;

@@ -20,8 +20,8 @@ use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::{LINKS_MAX, ROOT_INO};
 
-/// What a rename has of both its directories, or of the one. Not on the heap: giving that back
-/// waits for the lines that are flushed.
+/// A thing that a rename has of each of its directories, of which there are two or one. It is not
+/// on the heap: giving that back waits for the lines that are flushed.
 type Both<T> = ArrayVec<T, 2>;
 
 /// Everything that a rename looks at, read under its locks.
@@ -33,11 +33,11 @@ struct Situation {
     target: Option<(Inode, Hit)>,
 }
 
-/// What is asked for beyond the names.
+/// The request beyond the names.
 #[derive(Clone, Copy)]
 struct How {
     flags: RenameFlags,
-    /// Whose a whiteout is to be.
+    /// The owner that a whiteout is to have.
     owner: (u32, u32),
 }
 
@@ -52,7 +52,7 @@ impl Situation {
         self.from.ino != self.to.ino
     }
 
-    /// What POSIX asks of a rename that replaces.
+    /// Checks what POSIX asks of a rename that replaces.
     fn check_replace(&self) -> Result<()> {
         let Some((target, _)) = &self.target else {
             return Ok(());
@@ -111,7 +111,7 @@ impl Pool {
                 Ok(Some(situation)) if situation.is_of(source, target) => situation,
                 Ok(None) if told.is_none() => return Err(Error::NotFound),
                 Err(error) if told.is_none() => return Err(error),
-                // What the caller was told may be old in any way: its own look says why.
+                // The caller's knowledge may be out of date in any way: its own lookup says why.
                 _ => continue,
             };
             let how = How { flags, owner };
@@ -174,7 +174,7 @@ impl Pool {
             {
                 let above = self.check_descent(target.ino, situation.from.ino);
                 if matches!(above, Err(Error::Invalid(_))) && flags != RenameFlags::EXCHANGE {
-                    // What holds the source is not empty, whatever the source is.
+                    // The target holds the source, so it is not empty, whatever the source is.
                     return Err(Error::NotEmpty);
                 }
                 above?;

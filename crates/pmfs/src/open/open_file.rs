@@ -52,14 +52,14 @@ fn next_generation(last: u64) -> u64 {
     }
 }
 
-/// What an open file is at the moment.
+/// The state of an open file at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     /// Its inode.
     pub ino: Ino,
-    /// Where the next read or write begins, bytes.
+    /// The offset at which the next read or write begins, bytes.
     pub offset: u64,
-    /// As they were given.
+    /// The flags, as they were given.
     pub flags: u64,
 }
 
@@ -99,7 +99,7 @@ impl Pool {
         self.open_held(ino, flags)
     }
 
-    /// As [`Pool::open_file`], of what was looked up: names and numbers may have changed hands
+    /// Opens like [`Pool::open_file`], what was looked up: names and numbers may have changed hands
     /// since.
     ///
     /// # Errors
@@ -218,14 +218,14 @@ impl Pool {
         own.chain(more.map(move |(number, line)| (count + number, line)))
     }
 
-    /// Where an open file's line is.
+    /// Returns where an open file's line is.
     fn file_line(&self, file: FileId) -> Result<Line> {
         self.alive()?;
         let found = self.line_of_file(file.index()).ok_or(Error::NotOpen)?;
         self.state_in(found, file).map(|_| found)
     }
 
-    /// What an open file is.
+    /// Returns the state of an open file.
     ///
     /// # Errors
     /// [`Error::NotOpen`].
@@ -234,7 +234,7 @@ impl Pool {
         self.state_in(line, file)
     }
 
-    /// What the open file of a line is, if the line is still that file's.
+    /// Returns the state of a line's open file, if the line is still that file's.
     #[inline]
     fn state_in(&self, line: Line, file: FileId) -> Result<OpenFile> {
         let [ino, offset, flags, generation] = self.pm.read::<4>(OpenFileRaw::ino.of(line.off));
@@ -288,8 +288,8 @@ impl Pool {
         Ok(done)
     }
 
-    /// As [`Pool::at_offset`], of two open files, of those that are named. In the order of their
-    /// lines, so that two who go opposite ways don't wait for each other.
+    /// Works like [`Pool::at_offset`] on two open files, those that are named. It goes in the order
+    /// of their lines, so that two who go opposite ways don't wait for each other.
     ///
     /// # Errors
     /// As there.
@@ -312,7 +312,7 @@ impl Pool {
         let offset = |line: Option<Line>| {
             line.map_or(0, |line| self.pm.load(OpenFileRaw::offset.of(line.off)))
         };
-        // What was opened and closed meanwhile is another's now.
+        // A line whose file was closed, and that was opened anew meanwhile, is another's now.
         for file in files.into_iter().flatten() {
             self.file_line(file)?;
         }
@@ -361,8 +361,8 @@ impl Pool {
         self.open_add(Thing::File(file.index()))
     }
 
-    /// As [`Pool::dup_file`], of a file that this process may not have yet: then it holds the inode
-    /// from now on, too.
+    /// Shares a file like [`Pool::dup_file`], one that this process may not have yet: then it holds
+    /// the inode from now on, too.
     ///
     /// # Errors
     /// As there.
@@ -409,8 +409,8 @@ impl Pool {
         self.end_file_unless_had_beside(index, 0);
     }
 
-    /// As [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead, is taken
-    /// away: who dies in between leaves the word, by which the next one finds the file.
+    /// Ends a file like [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead,
+    /// is taken away: who dies in between leaves the word, by which the next one finds the file.
     pub(crate) fn end_file_unless_had_beside(&self, index: u64, word: u64) {
         let Some(line) = self.line_of_file(index) else {
             return;
@@ -429,7 +429,7 @@ impl Pool {
         self.free_in_table(OpenFileRaw::ino.of(line.off), line.annex);
     }
 
-    /// How often a line has been a file; 0 of none.
+    /// Returns how often a line has been a file; 0 if there is no line.
     #[inline]
     fn file_generation(&self, index: u64) -> u64 {
         let line = self.line_of_file(index);

@@ -1,4 +1,4 @@
-//! Whose kernels and programs hold pages of files.
+//! The processes whose kernels and programs hold pages of files.
 
 mod pins;
 pub(crate) mod records;

@@ -1,4 +1,4 @@
-//! Who holds pages of a file: a table of records in the runtime area
+//! The holders of a file's pages: a table of records in the runtime area
 //! (docs/adr/0008-pages-are-taken-back.md, docs/adr/0010-pins.md).
 //!
 //! A record says that a slot's kernel may hold pages of an inode, or that its process has mapped
@@ -28,11 +28,11 @@ pub struct KernelCopy {
     pub slot: u64,
     /// The inode.
     pub ino: Ino,
-    /// Whether programs may store to them.
+    /// Says whether programs may store to them.
     pub may_be_dirty: bool,
     /// None of a kernel's, but the pool's own blocks, mapped by the slot's process.
     pub is_pin: bool,
-    /// Whether somebody waits for them.
+    /// Says whether somebody waits for them.
     pub is_wanted: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn state(phase: u64, slot: u64) -> u64 {
     phase | (slot + 1) << KERNEL_COPY_SLOT_SHIFT
 }
 impl Pool {
-    /// Where the record stands that is `probe` after a line's first.
+    /// Returns where the record stands that is `probe` after a line's first.
     fn copy_at(&self, line: u64, probe: u64) -> u64 {
         let home = (line - self.geometry.locks) / LockRaw::SIZE;
         let index = (home + probe) & (self.geometry.kernel_copy_count() - 1);
@@ -182,7 +182,7 @@ impl Pool {
             .find(|copy| copy.slot() == Some(me))
     }
 
-    /// As [`Pool::claim_copy`], for a slot; answers where the record stands.
+    /// Claims a record like [`Pool::claim_copy`], for a slot; returns where it stands.
     pub(crate) fn claim_copy_for(&self, me: u64, line: u64, ino: Ino, kind: u64) -> Result<u64> {
         self.traces.copies.leave();
         let runtime = self.pm.runtime();
@@ -228,7 +228,7 @@ impl Pool {
             .filter(move |found| found.counts() && found.slot() == Some(slot))
     }
 
-    /// Whatever kernels may hold, and what is pinned.
+    /// Returns all that kernels may hold, and what is pinned.
     pub(crate) fn kernel_copies(&self) -> impl Iterator<Item = KernelCopy> + '_ {
         (0..self.geometry.kernel_copy_count())
             .map(|index| Record::read(self, self.geometry.kernel_copy(index)))

@@ -326,7 +326,7 @@ pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.flush_lazy();
     pool.table_blocks.forget();
     let record = superblock::run_record(pool.pm.mapping());
-    // Where the medium fails on the way the tables lack what it could not give.
+    // The tables lack what the medium could not give, should it fail on the way.
     superblock::distrust_record(&pool.pm);
     rebuild::rebuild(pool)?;
     pool.mark_slot(pool.holder(), 0);
@@ -336,8 +336,8 @@ pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// Where the medium failed under a store, or in the runtime area, its tables may lack what was
-/// stored to them: unless others go on with them, the next opener makes them anew.
+/// Distrusts the tables where the medium failed under a store, or in the runtime area: they may
+/// lack what was stored to them. Unless others go on with them, the next opener makes them anew.
 fn distrust(pool: &Pool) {
     let mem = pool.pm.mapping();
     let failed = mem.failed();
@@ -371,7 +371,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
         pool.drop_file_locks(slot);
     }
     pool.drop_lease_of(slot);
-    // Where the medium failed there may be calls that only others can clean up after: they find the
+    // Calls that only others can clean up after may remain where the medium failed: they find the
     // slot as a dead process's.
     if pool.pm.intact().is_ok() {
         pool.free_slot(slot);

@@ -106,14 +106,15 @@ impl Pool {
         kept(self.prepare(token)?)
     }
 
-    /// As [`Pool::before_exec`], with these open files alone: one mention for each descriptor.
+    /// Prepares like [`Pool::before_exec`], with these open files alone: one mention for each
+    /// descriptor.
     pub(crate) fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
         let token = self.slot_token(self.holder().slot);
         kept(self.prepare_files(token, files)?)
     }
 
-    /// As [`Pool::before_exec_with`], for a child that shares this process's memory until then: an
-    /// owner of locks of its own, which keeps what it has locked as `owner`.
+    /// Prepares like [`Pool::before_exec_with`], for a child that shares this process's memory
+    /// until then: an owner of locks of its own, which keeps what it has locked as `owner`.
     pub(crate) fn before_exec_of_guest(
         &self,
         files: &[FileId],

@@ -65,7 +65,7 @@ pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         lane.set_inode_cursor(index * apart % geometry.inodes);
     }
     let maps = early.unwrap_or_else(|| mark_reachable(pool));
-    // What can't be read is in no map: others would take its blocks for free.
+    // Nodes that can't be read are in no map: others would take their blocks for free.
     pool.pm.intact()?;
     maps.store(pool);
     report.inodes = maps.live.load(Ordering::Relaxed);
@@ -302,9 +302,9 @@ mod tests {
     use pmfs_format::RunRecordRaw;
     use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
 
-    /// What a byte is after the power went, if the last log but one made it a two and was durable,
-    /// the last one is torn, and the byte has become a nine since. A build with such a layout left
-    /// the pool.
+    /// Returns the byte after the power went, if the last log but one made it a two and was
+    /// durable, the last one is torn, and the byte has become a nine since. A build with such a
+    /// layout left the pool.
     fn byte_after_the_cut(layout: u64) -> u8 {
         let scratch = Scratch::new(16 << 20);
         let fs = scratch.open();

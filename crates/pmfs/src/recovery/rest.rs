@@ -22,7 +22,7 @@ use std::ops::Range;
 
 /// Nobody has counted so far.
 const COUNT_MAX: u64 = 1 << 62;
-/// Of a record's state: what it is, beside whose.
+/// The part of a record's state that says what it is; the rest says whose.
 const STATE_MASK: u64 = 0xffff_ffff;
 
 /// The runtime area's checksum, if nothing in it is anybody's.

@@ -43,7 +43,7 @@ impl Space {
         self.alloc_wish(lane, wish, class, zone, purpose)
     }
 
-    /// As [`Pool::alloc`], where it is best.
+    /// Allocates like [`Pool::alloc`], where it is best.
     ///
     /// # Errors
     /// As there.

@@ -26,7 +26,7 @@ impl Deref for Space {
 }
 
 impl Space {
-    /// Of a pool; nothing is counted yet.
+    /// Makes the count of a pool; nothing is counted yet.
     pub fn new(share: Share) -> Space {
         Space {
             share,

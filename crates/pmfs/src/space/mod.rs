@@ -1,4 +1,4 @@
-//! Which blocks are free, and which in use.
+//! The state of blocks: which are free, and which in use.
 
 pub(crate) mod alloc;
 pub(crate) mod bitmap;

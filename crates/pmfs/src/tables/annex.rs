@@ -118,7 +118,7 @@ impl Pool {
             .filter(move |&annex| annexes.find(mem, annex).is_some())
     }
 
-    /// How much stands in an annex, at most.
+    /// Returns how many entries stand in an annex, at most.
     pub(crate) fn annex_count(&self, annex: u64) -> u64 {
         let slot = self.pm.annexes().slot(self.pm.mapping(), annex);
         slot.map_or(0, |slot| self.pm.load(slot) & ANNEX_COUNT_MAX)
@@ -150,7 +150,7 @@ impl Pool {
         if annex.is_none() {
             runtime.store(off, 0);
         } else if runtime.swap(off, 0) != 0 {
-            // Of two who free it one counts.
+            // One of two who free it counts.
             self.leave_annex(annex);
         }
     }
@@ -204,7 +204,8 @@ impl Pool {
         taken
     }
 
-    /// As [`Pool::take_line_near`], from any annex; if all are full the table gets one more.
+    /// Takes a line like [`Pool::take_line_near`], from any annex; if all are full the table gets
+    /// one more.
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn take_line_in_annexes<T>(
         &self,

@@ -1,4 +1,4 @@
-//! Who has what open, and the blocks into which the tables of that grow.
+//! The tables of who has what open, and the blocks into which they grow.
 
 pub(crate) mod annex;
 pub(crate) mod open_table;

@@ -1,5 +1,5 @@
-//! Which process has which inode, and which open file: words {thing, slot, count} in lines chosen
-//! by the thing's hash.
+//! The table of processes with the inodes and open files that they have: words {thing, slot, count}
+//! in lines chosen by the thing's hash.
 //!
 //! Each word has one writer, its slot's process; whether a thing is open is a look at its line.
 //! Seven words a line; the eighth tells for good that something that belonged here had to go to the
@@ -34,7 +34,7 @@ const COUNT_MAX: u64 = (1 << 19) - 1;
 /// Set where the number is an open file's.
 const IS_FILE: u64 = 1 << 63;
 
-/// What can be had open.
+/// A thing that can be had open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thing {
     Inode(Ino),
@@ -76,12 +76,12 @@ fn count_of(word: u64) -> u64 {
 /// A word of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reference {
-    /// Where it stands.
+    /// The place where it stands.
     pub off: u64,
     annex: Option<u64>,
     pub thing: Thing,
     pub slot: u64,
-    /// How often the slot's process has it.
+    /// The number of times that the slot's process has it.
     pub count: u64,
 }
 
@@ -125,8 +125,8 @@ impl Pool {
         }
     }
 
-    /// Where a thing may stand when the lines before are full: the next ones of the runtime area,
-    /// then some of each level of annexes.
+    /// Returns where a thing may stand when the lines before are full: the next ones of the runtime
+    /// area, then some of each level of annexes.
     #[cold]
     #[inline(never)]
     fn line_for(&self, thing: Thing, probe: u64) -> Option<Line> {
@@ -186,7 +186,7 @@ impl Pool {
         self.open_add_for(self.holder().slot, thing, 1)
     }
 
-    /// As [`Pool::open_add`], for a slot that is no other process's yet.
+    /// Adds like [`Pool::open_add`], for a slot that is no other process's yet.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`].

@@ -25,7 +25,7 @@ pub(crate) struct Swing {
     pub base: u64,
 }
 
-/// What is to stand in the range.
+/// The leaves that are to stand in the range.
 pub(crate) trait Leaves {
     /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be
     /// given as a whole: a hole, or a large leaf. Asked for ranges that lie wholly inside the edit.

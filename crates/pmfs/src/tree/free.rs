@@ -33,7 +33,7 @@ pub(crate) struct Freeing<'a> {
     pub to: u64,
     /// Leaves from here on stay: they stand in another place of the new tree.
     pub kept: u64,
-    /// What this tree names stays: it has a part of the old one's nodes and leaves.
+    /// The nodes and leaves that this tree names stay: it has a part of the old one's.
     pub unless: Option<Tree>,
     /// All before it is done.
     pub cursor: u64,
@@ -100,7 +100,7 @@ impl Freeing<'_> {
         Ok(())
     }
 
-    /// What a node holds of `start..end`.
+    /// Returns what a node holds of `start..end`.
     fn children(
         &mut self,
         node: u64,

@@ -22,7 +22,7 @@ const HOLE_UNITS: u64 = 1 << 40;
 /// An entry that is not there, and is not zero.
 pub(crate) const NEITHER: &str = "tree entry that says neither";
 
-/// What kind of tree: it decides what a leaf above level 1 is.
+/// The kind of a tree: it decides what a leaf above level 1 is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A leaf in a node of level `l` is `512^(l-1)` blocks.
@@ -49,7 +49,7 @@ impl Shape {
     }
 }
 
-/// Where a lookup ended.
+/// The place where a lookup ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// The entry: a leaf or a hole.
@@ -172,9 +172,9 @@ impl Tree {
         }
     }
 
-    /// Where byte `at` of a file stands, and how many from there on are below the same entry.
-    /// `None` says no more than that it is for [`Tree::find`] to look: it may be a hole, unwritten,
-    /// or damage.
+    /// Returns where byte `at` of a file stands, and how many from there on are below the same
+    /// entry. `None` says no more than that it is for [`Tree::find`] to look: it may be a hole,
+    /// unwritten, or damage.
     #[inline(always)]
     pub fn byte(&self, pool: &Pool, at: u64, load: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
         let (entry, level) = self.descend(pool, at / BLOCK_BYTES, 0, load)?;
@@ -196,8 +196,8 @@ impl Tree {
         }
     }
 
-    /// Where the block stands that covers `index`, of a directory's tree. `None` as of
-    /// [`Tree::byte`].
+    /// Returns where the block stands that covers `index`, of a directory's tree. `None` means the
+    /// same as from [`Tree::byte`].
     #[inline(always)]
     pub fn bucket(&self, pool: &Pool, index: u64, load: impl Fn(u64) -> u64) -> Option<u64> {
         let (entry, _) = self.descend(pool, index, 0, load)?;
@@ -341,7 +341,7 @@ pub(crate) struct Extent {
     pub off: u64,
     /// Blocks.
     pub count: u64,
-    /// Whether it holds data; else it reads as zeros.
+    /// Says whether it holds data; else it reads as zeros.
     pub written: bool,
 }
 
@@ -359,8 +359,8 @@ impl Extent {
         }
     }
 
-    /// What of its first block is read, of so many bytes from there on: a range of the pool. `None`
-    /// where that is zeros.
+    /// Returns what is read of its first block, of so many bytes from there on: a range of the
+    /// pool. `None` where that is zeros.
     pub fn first_bytes(&self, bytes: usize) -> Option<Range<u64>> {
         let bytes = (bytes as u64).min(BLOCK_BYTES);
         self.written.then_some(self.off..self.off + bytes)

@@ -24,7 +24,7 @@ pub(crate) struct Piece {
     pub entries: u64,
 }
 
-/// Who is shown the pieces, and told of damage.
+/// A visitor is shown the pieces, and told of damage.
 pub(crate) trait Visitor {
     /// A node or leaf. `false`: don't descend.
     fn piece(&mut self, piece: Piece) -> bool;

@@ -21,20 +21,20 @@ const CHUNK: u64 = 512;
 /// A block that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadBlock {
-    /// Where in the pool, bytes.
+    /// The place in the pool, bytes.
     pub off: u64,
-    /// What kind of content stands there.
+    /// The kind of content that stands there.
     pub holds: Holds,
     /// The same in words, with its names.
     pub what: String,
 }
 
-/// What a block is there for.
+/// The purpose of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Bytes of a file.
     Data,
-    /// What names, inodes and blocks are found by.
+    /// The means to find names, inodes and blocks.
     Metadata,
     /// Nothing.
     Nothing,
@@ -60,8 +60,8 @@ pub(crate) fn bad_blocks(pool: &Pool, watch: Watch<'_>) -> Result<Vec<BadBlock>>
     })
 }
 
-/// As [`bad_blocks`], of a pool that can't be attached to for them: those of them that are known by
-/// a name or by their place.
+/// Reads like [`bad_blocks`] a pool that can't be attached to for them: it returns those of them
+/// that are known by a name or by their place.
 pub(crate) fn bad_blocks_at_rest(pool: &Pool, watch: Watch<'_>) -> Result<Vec<BadBlock>> {
     visited(pool, watch, |_| None)
 }

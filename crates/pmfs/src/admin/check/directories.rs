@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 /// One directory being looked at.
 struct Scan<'a> {
     dir: Ino,
-    /// What stays in it.
+    /// The names that stay in it.
     names: HashMap<Vec<u8>, Ino>,
     /// Directories found, to be looked at next.
     next: &'a mut Vec<Ino>,

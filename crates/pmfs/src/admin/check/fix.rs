@@ -1,4 +1,4 @@
-//! What would mend a finding. Check only writes it down; [`crate::admin::repair`] does it.
+//! The fix that would mend a finding. Check only writes it down; [`crate::admin::repair`] does it.
 
 use crate::types::Ino;
 

@@ -17,7 +17,7 @@ use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 use std::collections::HashSet;
 
-/// What check knows of an inode.
+/// The knowledge that check has of an inode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
     /// It has links, or somebody holds it open.
@@ -43,7 +43,7 @@ pub(super) struct Known {
 /// whatever is found below it is not this tree's to mend.
 pub(super) struct Pieces<'a> {
     pub all: Vec<Piece>,
-    /// What something else names, or this tree twice.
+    /// The pieces that something else names too, or this tree twice.
     pub contested: Vec<Piece>,
     pub damage: Vec<Error>,
     nodes: HashSet<u64>,
@@ -178,7 +178,7 @@ impl Checker<'_> {
         let root = pool.geometry.inode_table_root;
         let mut leaves = Vec::new();
         for piece in pieces.all.iter().filter(|piece| piece.run.block != root) {
-            // What is named twice holds the inodes of the first place alone.
+            // A block that is named twice holds the inodes of the first place alone.
             if self.claim(piece.run, "the inode table", &|| cut(piece))
                 && (piece.level, piece.units) == (0, 1)
             {
@@ -235,7 +235,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What nobody else has of a directory that is to be filled anew.
+    /// Claims what nobody else has of a directory that is to be filled anew.
     fn torn_directory(&mut self, ino: u64) {
         if !self.inodes[ino as usize].torn {
             return;
@@ -252,7 +252,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is another's stays that one's: the word that names it here goes.
+    /// Leaves what is another's to that one: the word that names it here goes.
     fn contest(&mut self, pieces: &Pieces<'_>, by: &str) {
         for piece in &pieces.contested {
             let block = piece.run.block;
@@ -425,8 +425,8 @@ impl Checker<'_> {
         }
     }
 
-    /// What would bring back an inode without links that a name of this kind leads to: it must look
-    /// like one, and what it names must be nobody else's.
+    /// Returns what would bring back an inode without links that a name of this kind leads to: it
+    /// must look like one, and what it names must be nobody else's.
     pub(super) fn revival(&self, ino: u64, kind: u8) -> Option<Fix> {
         let inode = Inode::load(self.pool, ino).ok()?;
         let same = kind_of(inode.mode) == kind && ino >= FIRST_INO && inode.links == 0;

@@ -26,7 +26,7 @@ use std::fmt;
 pub struct Finding {
     /// Its permanent number.
     pub number: u32,
-    /// What and where.
+    /// The damage and its place.
     pub text: String,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What check found and how much it looked at.
+/// The findings of check, and how much it looked at.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// Everything wrong; empty for a sound pool.
@@ -77,7 +77,7 @@ pub(crate) fn discarded_log(lane: u64) -> Finding {
     }
 }
 
-/// What a pool that can't be attached to has, as a finding; none if it is no damage.
+/// Returns what a pool that can't be attached to has, as a finding; none if it is no damage.
 #[must_use]
 pub fn finding_of(error: &Error) -> Option<Finding> {
     let what = match error {
@@ -141,11 +141,11 @@ pub(crate) mod number {
 pub(crate) struct Checker<'a> {
     pool: &'a Pool,
     report: CheckReport,
-    /// What would mend the findings.
+    /// The fixes that would mend the findings.
     fixes: Vec<Fix>,
     /// Blocks that something names.
     seen: Vec<u64>,
-    /// Of those, what directories that are to be filled anew have for themselves.
+    /// The blocks among those that directories that are to be filled anew have for themselves.
     torn_blocks: HashSet<u64>,
     /// Live inodes, by number.
     inodes: Vec<inodes::Known>,
@@ -285,7 +285,7 @@ impl Fs {
         check(self.pool(), &mut |_, _| {})
     }
 
-    /// As [`Fs::check`], telling how far it is.
+    /// Checks like [`Fs::check`], telling how far it is.
     pub fn check_watched(&self, watch: Watch<'_>) -> Result<CheckReport> {
         check(self.pool(), watch)
     }

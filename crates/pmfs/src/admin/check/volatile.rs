@@ -179,7 +179,8 @@ impl Checker<'_> {
             && self.pool.file_at(file.index()).0 == file
     }
 
-    /// What is held open or locked by nobody: its process is not attached, or it is no open file.
+    /// Returns what is held open or locked by nobody: its process is not attached, or it is no open
+    /// file.
     fn holders(&self) -> Vec<String> {
         let pool = self.pool;
         let mut found = Vec::new();

@@ -57,7 +57,7 @@ impl Dumped {
     }
 }
 
-/// What to show.
+/// The part of a pool to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// An inode's fields and attributes.

@@ -166,7 +166,7 @@ fn bucket(pool: &Pool, piece: &Piece) -> Dumped {
     shown
 }
 
-/// What a tree names, up to a number.
+/// The pieces that a tree names, up to a number.
 struct Pieces {
     shown: Vec<Piece>,
     more: u64,
@@ -182,7 +182,7 @@ impl Pieces {
         }
     }
 
-    /// What was wrong, and what was left out.
+    /// Adds what was wrong, and what was left out.
     fn close(self, shown: &mut Dumped) {
         if self.more > 0 {
             shown.number("not shown", self.more);

@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// How to make the pool.
+/// The way to make the pool.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Overwrite a pool, or any other file that is not empty.
@@ -24,14 +24,14 @@ pub struct LoadOptions {
     pub sparse: bool,
 }
 
-/// What was loaded.
+/// The result of loading.
 #[derive(Clone, Debug)]
 pub struct LoadReport {
     /// The new pool.
     pub info: PoolInfo,
     /// Blocks with content.
     pub blocks: u64,
-    /// When it was saved, ns since the epoch.
+    /// The time when it was saved, ns since the epoch.
     pub time_ns: i64,
     /// Structures that can't be right: the pool was saved like that.
     pub damage: u64,
@@ -87,7 +87,7 @@ pub fn load(
     }
     let report = loader.open(&inner)?;
     if has_bytes {
-        // Whoever has opened it since keeps it.
+        // A process that has opened it since keeps it.
         mkfs::guard(path, &guard, has_bytes)?;
     }
     match new.publish(options.force || !has_bytes) {
@@ -96,7 +96,7 @@ pub fn load(
     }
 }
 
-/// Whatever is there becomes a pool with its first block.
+/// Makes a pool of whatever is there, with its first block.
 fn first_block(pm: &Pm, first: &[u8]) -> Result<()> {
     let restore = Restore::new(pm);
     restore.barrier();

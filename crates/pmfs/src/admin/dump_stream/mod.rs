@@ -32,7 +32,7 @@ const RUN_BLOCKS_MAX: u64 = 256;
 /// The largest pool, blocks.
 const BLOCKS_MAX: u64 = 1 << 32;
 
-/// What a stream says of itself at its start.
+/// A stream's head: what it says of itself at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     blocks: u64,
@@ -79,7 +79,7 @@ impl Header {
     }
 }
 
-/// What stands before a run's content; of 0 blocks it is the trailer.
+/// The head that stands before a run's content; with 0 blocks it is the trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RunHeader {
     block: u64,

@@ -9,7 +9,7 @@ use crate::space::bitmap::Bitmap;
 use pmfs_format::BLOCK_BYTES;
 use std::io::Write;
 
-/// What was written.
+/// The result of saving.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SaveReport {
     /// Blocks with content.

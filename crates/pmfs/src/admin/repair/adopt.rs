@@ -18,7 +18,7 @@ use crate::types::{Ino, NewNode};
 use pm_store::Restore;
 use pmfs_format::inode::{ROOT_INO, SIZE_MASK};
 
-/// Where inodes go that no name reaches.
+/// The directory for inodes that no name reaches.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// Empties a directory, whose old tree is nobody's then, and gives it these names.

@@ -27,16 +27,16 @@ use pmem::slots::Prober;
 use pmfs_format::BLOCK_BYTES;
 use std::path::Path;
 
-/// What became of a pool on a medium with errors.
+/// The outcome for a pool on a medium with errors.
 #[derive(Clone, Debug, Default)]
 pub struct Mended {
     /// Blocks that were given anew, and what was lost with them.
     pub renewed: Vec<BadBlock>,
     /// Blocks that can't be read still: bytes of files.
     pub left: Vec<BadBlock>,
-    /// What was repaired thereafter.
+    /// The repairs made thereafter.
     pub repair: RepairReport,
-    /// What the last attaching had to do.
+    /// The work that the last attaching had to do.
     pub recovery: RecoveryReport,
 }
 
@@ -92,7 +92,7 @@ fn round(
     let done = fs.repair_watched(watch)?;
     mended.repair.repaired.extend(done.repaired);
     mended.repair.left = done.left;
-    // What no name led to may have one now, or be free.
+    // A block that no name led to may have one now, or be free.
     let hidden = left.iter().any(|bad| bad.holds == Holds::Unknown);
     let (lost, left) = match hidden {
         true => sorted(fs.bad_blocks(watch)?),
@@ -127,7 +127,7 @@ pub fn renew(path: &Path, options: &OpenOptions, offsets: &[u64]) -> Result<()> 
     };
     let pool = unattached(path, options)?;
     let writable = pool.pm.mapping().writable();
-    // Where that fails the record is in a bad block, and no record at all will do as well.
+    // The record is in a bad block where that fails, and no record at all will do as well.
     distrust_record(&pool.pm);
     drop(writable);
     drop(pool);
@@ -200,7 +200,7 @@ mod tests {
         nodes.0
     }
 
-    /// What is bad of a pool that can't be attached to has its name still.
+    /// The bad blocks of a pool that can't be attached to have their names still.
     #[test]
     fn at_rest_bad_blocks_have_names() {
         let scratch = Scratch::new(16 << 20);

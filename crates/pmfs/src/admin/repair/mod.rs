@@ -21,12 +21,12 @@ use pm_store::Restore;
 /// Rounds before giving up: each one mends a kind of damage that hid another.
 const ROUNDS: usize = 16;
 
-/// What repair did.
+/// The result of repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// What was found and is mended.
+    /// The findings that are mended.
     pub repaired: Vec<Finding>,
-    /// How the pool is now.
+    /// The pool's state now.
     pub left: CheckReport,
 }
 
@@ -120,7 +120,7 @@ impl Fs {
         repair(self.pool(), &mut |_, _| {})
     }
 
-    /// As [`Fs::repair`], telling how far each round's check is.
+    /// Repairs like [`Fs::repair`], telling how far each round's check is.
     pub fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
         repair(self.pool(), watch)
     }

@@ -1,7 +1,7 @@
-//! Whether a wait can never end: who is waited for waits, at last, for who asks. Asked by whoever
-//! begins to wait and from time to time while it does, so that of a circle at least the last one
-//! sees it. As with the kernel's POSIX locks an owner counts as one, whichever of its threads
-//! waits.
+//! The check whether a wait can never end: who is waited for waits, at last, for who asks. A waiter
+//! makes it when it begins to wait and from time to time while it does, so that of a circle at
+//! least the last one sees it. An owner counts as one, whichever of its threads waits, as with the
+//! kernel's POSIX locks.
 
 use super::Owner;
 use super::table::{self, Lock, Record};

@@ -17,11 +17,11 @@ use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
 use std::time::Duration;
 use table::{Bucket, Lock, Record};
 
-/// How long a waiter sleeps before it looks whether who is in its way lives, and whether it was
-/// interrupted.
+/// The time that a waiter sleeps before it checks whether the lock's holder lives, and whether it
+/// was interrupted itself.
 const NAP: Duration = Duration::from_millis(10);
 
-/// Whose a lock is, among all processes.
+/// The owner of a lock, among all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub class: LockClass,
@@ -34,7 +34,7 @@ pub(crate) struct Owner {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub lock: Lock,
-    /// Whose death ends it; `None`: that of the open file it belongs to.
+    /// The slot whose death ends it; `None`: it ends with the open file it belongs to.
     pub slot: Option<u64>,
 }
 
@@ -86,7 +86,8 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::file_lock`], but waits for it. `interrupted` is asked from time to time.
+    /// Takes a lock like [`Pool::file_lock`], but waits for it. `interrupted` is asked from time to
+    /// time.
     ///
     /// # Errors
     /// As there; [`Error::Interrupted`]; [`Error::Deadlock`] for POSIX ranges.
@@ -127,8 +128,8 @@ impl Pool {
         }
     }
 
-    /// As Linux has it: who asks for another kind of flock, and can't have it at once, has given up
-    /// the one it had. So two who share a lock and both want it alone don't wait for each other.
+    /// Gives up the flock of an owner who asks for another kind and can't have it at once, as Linux
+    /// does. So two who share a lock and both want it alone don't wait for each other.
     fn give_up_flock(&self, request: &Request) -> Result<()> {
         let Lock { ino, owner, .. } = request.lock;
         match owner.class {
@@ -189,7 +190,7 @@ impl Pool {
         self.take_lock_away(ino, owner, range)
     }
 
-    /// As [`Pool::file_unlock`], also for a process that is leaving the pool.
+    /// Unlocks like [`Pool::file_unlock`], also for a process that is leaving the pool.
     ///
     /// # Errors
     /// As there.
@@ -202,7 +203,7 @@ impl Pool {
         replace(&bucket, &records, (ino, owner), range, None)
     }
 
-    /// As [`Pool::file_unlock`], of an owner in this process.
+    /// Unlocks like [`Pool::file_unlock`], for an owner in this process.
     ///
     /// # Errors
     /// As there.
@@ -218,12 +219,12 @@ impl Pool {
         });
     }
 
-    /// What an owner has locked is another's from now on, and ends with that one's slot.
+    /// Gives an owner's locks to another; they end with that one's slot from now on.
     pub(crate) fn rename_locks(&self, before: Owner, after: Owner, slot: u64) {
         self.for_each_lock_of(before, |bucket, record| bucket.rename(record, after, slot));
     }
 
-    /// What would be in the way of a lock.
+    /// Returns the lock that is in the way of a request.
     ///
     /// # Errors
     /// The inode is gone; damage met while cleaning up after a dead process.
@@ -249,7 +250,7 @@ impl Pool {
     }
 }
 
-/// What became of a try.
+/// The outcome of a try.
 enum Tried {
     Locked,
     /// Somebody is in the way; the count of changes from then.

@@ -21,10 +21,10 @@ use std::sync::atomic::Ordering;
 
 const STATE_MASK: u64 = 0xff;
 
-/// Of so many records one is kept for the rests of locks.
+/// One of so many records is kept for the rests of locks.
 const KEPT_SHARE: u64 = 8;
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub ino: Ino,
@@ -51,11 +51,11 @@ impl Lock {
 pub(crate) struct Record {
     /// Its number.
     pub index: u64,
-    /// Where it stands.
+    /// The line where it stands.
     line: Line,
     /// FILE_LOCK_*.
     pub state: u64,
-    /// Whose death ends it; `None`: that of an open file.
+    /// The slot whose death ends it; `None`: it ends with an open file.
     pub slot: Option<u64>,
     pub lock: Lock,
 }
@@ -82,7 +82,7 @@ fn line(pool: &Pool, index: u64) -> Option<Line> {
     }
 }
 
-/// As [`line`], in the runtime area.
+/// Returns what [`line`] does, for a record in the runtime area.
 fn own_line(pool: &Pool, index: u64) -> Line {
     Line {
         off: pool.geometry.file_lock(index),
@@ -132,7 +132,7 @@ pub(crate) fn records(pool: &Pool) -> impl Iterator<Item = Record> + '_ {
         .map(|(index, line)| record(pool, index, line))
 }
 
-/// Where an inode's bucket is.
+/// Returns where an inode's bucket is.
 fn bucket_of(pool: &Pool, ino: Ino) -> u64 {
     let hash = (ino ^ pool.geometry.hash_key[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     let index = hash & (pool.geometry.file_lock_bucket_count() - 1);
@@ -199,8 +199,8 @@ impl<'a> Bucket<'a> {
         self.claim_among(count - count / KEPT_SHARE, Class::Ordinary)
     }
 
-    /// As [`Bucket::claim`], for what is left of a lock of which a part is given up: some records
-    /// are kept for that.
+    /// Claims a record like [`Bucket::claim`], for what is left of a lock of which a part is given
+    /// up: some records are kept for that.
     ///
     /// # Errors
     /// As there.
@@ -318,7 +318,7 @@ impl<'a> Bucket<'a> {
         self.free(record.line);
     }
 
-    /// Whose death is to end a record, from now on.
+    /// Names the slot whose death is to end a record from now on.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn bequeath(&self, record: &Record, slot: u64) {
         let off = record.line.off;
@@ -329,8 +329,8 @@ impl<'a> Bucket<'a> {
             .store(FileLockRaw::state.of(off), word);
     }
 
-    /// Whose a record is, from now on. The slot first: should this thread die in between, the
-    /// record ends with a successor that never began.
+    /// Gives a record another owner from now on. The slot changes first: should this thread die in
+    /// between, the record ends with a successor that never began.
     pub fn rename(&self, record: &Record, owner: Owner, slot: u64) {
         self.bequeath(record, slot);
         let off = record.line.off;

@@ -1,4 +1,4 @@
-//! Where blocks come from, so that a pool that has been in use for long still has whole regions for
+//! The search for blocks, so that a pool that has been in use for long still has whole regions for
 //! large pages.
 //!
 //! - Whole regions are for what fills them. Less than that goes into regions that are broken:
@@ -9,8 +9,8 @@
 //!   whole again. Else it breaks a whole region near it, so that lanes seldom meet in a group.
 //! - A long run is not cut into many pieces ([`PIECES`]) while whole regions are to be had.
 //!
-//! Which regions are broken is found without a lock, of many groups at a time, and kept ([`Hints`])
-//! in this process. It may be out of date: whatever place is tried is searched under its group's
+//! Broken regions are found without a lock, in many groups at a time, and kept ([`Hints`]) in this
+//! process. The hints may be out of date: whatever place is tried is searched under its group's
 //! lock, and at last everything is.
 
 use crate::space::bitmap::{Bitmap, REGION};
@@ -32,10 +32,10 @@ const WORTH: u64 = 4;
 const GROUPS_COUNTED: u64 = 4096;
 /// Groups whose regions are looked at together: 2 GiB of blocks.
 const GROUPS_SEARCHED: usize = 64;
-/// Of the broken regions that are kept in mind so many are tried, then a whole region is broken.
+/// So many of the broken regions that are kept in mind are tried, then a whole region is broken.
 const TRIES: usize = 24;
 
-/// What is looked for.
+/// The blocks that are looked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     /// Units, at most.
@@ -67,7 +67,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Whose lock it takes.
+    /// Returns the group whose lock it takes.
     pub fn group(self) -> u64 {
         match self {
             Place::At(unit) | Place::Here(unit) | Place::Broken(unit, _) => unit / GROUP_UNITS,
@@ -269,7 +269,7 @@ impl<'a> Bitmap<'a> {
         None
     }
 
-    /// How many units from `from` on are free, at most up to `to`.
+    /// Returns how many units from `from` on are free, at most up to `to`.
     fn free_run(&self, from: u64, to: u64) -> u64 {
         let mut unit = from;
         while unit < to {
@@ -332,7 +332,7 @@ fn lower(bits: Bits, by: usize) -> Bits {
 mod tests {
     use super::*;
 
-    /// As counted one by one, of patterns with runs of all lengths.
+    /// The longest run is the one counted bit by bit, in patterns with runs of all lengths.
     #[test]
     fn the_longest_run_is_found() {
         let counted = |ones: &Bits| {

@@ -14,7 +14,7 @@ use pmfs::DataMode;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What comes after the recovery, in the lane of the call that was cut short.
+/// The calls after the recovery, in the lane of the call that was cut short.
 const THEN: [&str; 2] = ["append dir/small 20", "chmod dir/linked 384"];
 
 /// A workload on a pool that a first call has left.
@@ -39,7 +39,7 @@ impl Again {
         let (mut returned, mut stores) = (false, 0);
         for event in &trace.events {
             match *event {
-                // That of what comes before the first step.
+                // The first return is that of the preparation, before the first step.
                 Event::Return { .. } => returned = true,
                 Event::Store { off, bytes, .. } => {
                     let (off, bytes) = (off as usize, trace.bytes(bytes));

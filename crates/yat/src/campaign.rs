@@ -10,33 +10,33 @@ use std::time::{Duration, Instant};
 /// Violations after which a campaign gives up.
 const VIOLATIONS_MAX: usize = 8;
 
-/// What a campaign came to.
+/// The outcome of a campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What was looked at.
+    /// The amounts that were looked at.
     pub counts: Counts,
-    /// What is wrong.
+    /// The violations found.
     pub violations: Vec<Violation>,
     /// Workloads that make no sense, in words.
     pub failures: Vec<String>,
     /// Workloads that the time did not suffice for.
     pub left: usize,
-    /// How long it took.
+    /// The time that it took.
     pub elapsed: Duration,
 }
 
-/// How to go about it.
+/// The way to run a campaign.
 #[derive(Clone, Copy)]
 pub struct Campaign<'a> {
     /// Threads.
     pub threads: usize,
-    /// When to stop, though workloads are left.
+    /// The time to stop, though workloads are left.
     pub until: Option<Instant>,
     /// Is told what has been looked at, after each workload.
     pub watch: &'a (dyn Fn(&Counts) + Sync),
 }
 
-/// What became of one workload: what was looked at, or a violation; or why it makes no sense, in
+/// The outcome of one workload: what was looked at, or a violation; or why it makes no sense, in
 /// words.
 pub type Explored = Result<Result<Counts, Box<Violation>>, String>;
 

@@ -91,7 +91,7 @@ impl Chooser {
         false
     }
 
-    /// How many choices were made so far in this run.
+    /// Returns how many choices were made so far in this run.
     #[must_use]
     pub fn made(&self) -> usize {
         self.at
@@ -110,8 +110,8 @@ pub(crate) struct Open {
     line: Arc<Line>,
     base: [u8; 64],
     under: Option<Box<Open>>,
-    /// How many cached stores may have persisted, as far as the words read so far tell; `None`: any
-    /// number.
+    /// The numbers of cached stores that may have persisted, as far as the words read so far tell;
+    /// `None`: any number.
     prefixes: Option<Vec<u16>>,
     /// Words decided or overwritten.
     decided: u8,
@@ -211,8 +211,8 @@ impl Open {
         (value, part_below)
     }
 
-    /// What a word may hold, and whether a cached store may have left that; the oldest first, or
-    /// the newest.
+    /// Returns the values that a word may hold, and whether a cached store may have left each; the
+    /// oldest first, or the newest.
     fn values(&self, word: usize, newest_first: bool) -> Vec<([u8; 8], bool)> {
         let prefixes = self.prefixes().into_iter();
         let cached = prefixes.map(|prefix| (self.cached(word, prefix as usize), true));
@@ -263,7 +263,7 @@ impl Open {
     }
 }
 
-/// What is asked while a word is decided.
+/// The questions and answers while a word is decided.
 struct Choices {
     chooser: Chooser,
     parts: BTreeMap<u32, bool>,
@@ -285,7 +285,7 @@ impl Choices {
 struct State {
     open: BTreeMap<u64, Open>,
     choices: Choices,
-    /// What recovery does, where somebody wants to crash that too.
+    /// The trace of recovery, where somebody wants to crash that too.
     trace: Option<Trace>,
 }
 
@@ -370,7 +370,7 @@ impl CrashImage {
         std::mem::take(&mut self.lock().choices.chooser)
     }
 
-    /// What was done since it was armed, and no more.
+    /// Takes the trace of what was done since it was armed, and no more.
     #[must_use]
     pub fn take_trace(&self) -> Option<Trace> {
         self.lock().trace.take()
@@ -460,7 +460,7 @@ impl CrashImage {
                 continue;
             }
             if overwritten && at >= range.start && at + 8 <= range.end {
-                // What it was matters to nobody.
+                // Its old value matters to nobody.
                 open.decided |= 1 << word;
                 continue;
             }

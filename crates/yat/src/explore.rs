@@ -12,13 +12,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How many images one crash point may have before they are sampled, unless [`Options`] say
+/// The images that one crash point may have before they are sampled, unless [`Options`] say
 /// otherwise.
 pub const IMAGES_MAX: u64 = 1 << 16;
-/// Of these, one in so many is then taken at random.
+/// One in so many of these is then taken at random.
 const SAMPLE_ONE_IN: u64 = 16;
 
-/// What was looked at.
+/// The amounts that were looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Workloads.
@@ -56,7 +56,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// How to explore.
+/// The way to explore.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Steps before this one are recorded, and not crashed.
@@ -67,7 +67,7 @@ pub struct Options {
     pub mutant: Option<Mutant>,
     /// For samples.
     pub seed: u64,
-    /// How many images one crash point may have before they are sampled.
+    /// The images that one crash point may have before they are sampled.
     pub images_max: u64,
     /// Images in which most is durable come first: where a checksum tells all others apart, and not
     /// all can be tried.
@@ -87,26 +87,26 @@ impl Default for Options {
     }
 }
 
-/// When power failed, in a step or in a recovery.
+/// The time of a power failure, in a step or in a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Before this fence.
     Fence(usize),
-    /// When it had returned.
+    /// After it had returned.
     Return,
-    /// When the recovered pool had been used.
+    /// After the recovered pool had been used.
     Use,
 }
 
-/// Where a crash happened: the step and when in it, then when in the recoveries that were crashed
+/// The place of a crash: the step and when in it, then when in the recoveries that were crashed
 /// too; and the image that was left, as choices, for each of these crashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crash {
     /// The step.
     pub step: usize,
-    /// When in it, and when in recoveries.
+    /// The time in it, and the times in recoveries.
     pub when: Vec<When>,
-    /// What was chosen where words were undecided.
+    /// The choices where words were undecided.
     pub images: Vec<Vec<u32>>,
 }
 
@@ -117,11 +117,11 @@ pub struct Violation {
     pub workload: String,
     /// The step's name.
     pub step: String,
-    /// When, and which image.
+    /// The crash: its time, and its image.
     pub crash: Crash,
-    /// Where in the source the fence is.
+    /// The place of the fence in the source.
     pub place: Option<Place>,
-    /// What is wrong.
+    /// The damage, in words.
     pub text: String,
     /// Stores that were not durable for certain: byte offset, place, whether this image has them
     /// (`None`: nobody looked).
@@ -136,7 +136,7 @@ pub struct Violation {
 pub struct Recording<V> {
     /// The pool before.
     pub base: Arc<[u8]>,
-    /// What was done to it.
+    /// The trace of what was done to it.
     pub trace: Trace,
     /// Before the first step, after it, ...
     pub history: Vec<V>,
@@ -144,7 +144,7 @@ pub struct Recording<V> {
 }
 
 impl<V> Recording<V> {
-    /// What `program` did otherwise than step by step.
+    /// Records what `program` did otherwise than step by step.
     pub(crate) fn of<P: Program<Visible = V>>(
         base: Vec<u8>,
         trace: Trace,
@@ -230,17 +230,17 @@ impl Arena {
     }
 }
 
-/// What became of one image.
+/// The life of one image.
 struct Life<V> {
     /// Choices that recovery made.
     made: usize,
     /// The state that was seen, as a number; or what is wrong.
     result: Result<u64, String>,
-    /// What recovery did, if that is to be crashed too.
+    /// The trace of recovery, if that is to be crashed too.
     recovery: Option<Trace>,
-    /// Which words check and look decided, and what was seen.
+    /// The words that check and look decided, and what was seen.
     look: Option<(Trace, V)>,
-    /// What was done with the recovered pool, and what was seen after it.
+    /// The trace of the use of the recovered pool, and what was seen after it.
     use_of_it: Option<(Trace, V)>,
 }
 
@@ -255,8 +255,8 @@ pub struct Explorer<'a, P: Program> {
     states: HashSet<u64>,
     /// States that a nested crash was explored in.
     nested: HashSet<u64>,
-    /// What a recovery has shown already, before and after a step of nothing: what comes after it
-    /// must show it too.
+    /// The state that a recovery has shown already, before and after a step of nothing: what comes
+    /// after it must show it too.
     shown: Option<Arc<[P::Visible; 2]>>,
     /// Sites of recoveries.
     sites: BTreeSet<Site>,
@@ -311,7 +311,7 @@ impl<'a, P: Program> Explorer<'a, P> {
         Ok(self.counts)
     }
 
-    /// As [`Explorer::run`], by reference.
+    /// Explores like [`Explorer::run`], by reference.
     ///
     /// # Errors
     /// The first violation.
@@ -439,7 +439,7 @@ impl<'a, P: Program> Explorer<'a, P> {
         self.point(pending, when, place)
     }
 
-    /// What was looked at.
+    /// Returns the amounts that were looked at.
     pub(crate) fn into_counts(mut self) -> Counts {
         self.counts.states = self.states.len() as u64;
         self.counts.workloads = 0;

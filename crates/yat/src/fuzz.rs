@@ -66,7 +66,7 @@ impl Random {
             4 => size + 1 + self.below(70),
             5 => size + self.below(20_000),
             6 => self.below(size + 1) / BLOCK * BLOCK,
-            // Where small leaves need one more level of nodes.
+            // Small leaves need one more level of nodes there.
             7 if self.one_in(6) => (2 << 20) - 1 - self.below(5000),
             _ => self.below(size + 1),
         }
@@ -87,7 +87,7 @@ struct Node {
     attribute: bool,
 }
 
-/// What the calls so far should have left.
+/// The names and nodes that the calls so far should have left.
 #[derive(Default)]
 struct Picture {
     names: BTreeMap<Name, usize>,
@@ -222,7 +222,7 @@ pub fn pair(seed: u64, mode: DataMode) -> Option<Pair> {
     Some(pair)
 }
 
-/// How many of a workload's calls succeed, without a crash.
+/// Returns how many of a workload's calls succeed, without a crash.
 ///
 /// # Panics
 /// If a fresh pool can't be attached to.

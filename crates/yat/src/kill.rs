@@ -219,7 +219,7 @@ impl<'a> Arena<'a> {
         Ok(is_dead)
     }
 
-    /// What is left after a kill is judged.
+    /// Judges what is left after a kill.
     fn judge(&mut self, step: usize, pending: &Pending) -> Result<bool, String> {
         let program = self.program;
         program.check(&mut self.other)?;
@@ -264,7 +264,7 @@ impl<'a> Arena<'a> {
     }
 }
 
-/// What was looked at.
+/// The amounts that were looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
     /// Kills, each recovered and judged.
@@ -319,7 +319,7 @@ pub fn kill_everywhere(program: &FileSystem, from: usize, dir: &Path) -> Result<
     kill_one_in(program, from, dir, 1, 0)
 }
 
-/// As [`kill_everywhere`], before one in so many of these places: which, the seed says.
+/// Kills like [`kill_everywhere`], before one in so many of these places: which, the seed says.
 ///
 /// # Errors
 /// The first violation.
@@ -335,7 +335,7 @@ pub fn kill_one_in(
     kill_chosen(program, from, dir, is_chosen, &mut kills).map(|()| kills)
 }
 
-/// As [`kill_everywhere`]; adds to `kills` those that left nothing wrong, also if one did.
+/// Kills like [`kill_everywhere`]; adds to `kills` those that left nothing wrong, also if one did.
 ///
 /// # Errors
 /// The first violation.

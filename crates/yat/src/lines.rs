@@ -42,13 +42,13 @@ impl Observer for Watcher {
     }
 }
 
-/// What two instances do in turns.
+/// A scene that two instances play in turns.
 pub struct Scene {
     /// In words.
     pub name: &'static str,
     /// A call of an instance, in its own directory and file.
     call: fn(&Fs, &Own, u64) -> Result<()>,
-    /// Whether both have the same ones.
+    /// Says whether both have the same ones.
     shares: bool,
 }
 
@@ -109,7 +109,7 @@ pub const SCENES: [Scene; 6] = [
 /// A line that both have stored to.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    /// What stands there.
+    /// The name of what stands there.
     pub name: String,
     /// Stores a call, of the first instance and of the second.
     pub stores: [f64; 2],

@@ -19,18 +19,18 @@ const TORN: &str = "the superblock is damaged; its copy serves";
 /// Bytes that a pool has one after the other. How it is laid out is another matter once it has
 /// grown.
 const SIZES: [u64; 3] = [pool::POOL_BYTES, 3 << 20, 5 << 20];
-/// What a pool that grows has in it.
+/// The calls that fill a pool that grows.
 const FILES: &str = "create foo; write foo 0 9000; mkdir A; create A/bar; write A/bar 0 70000";
 
 /// `mkfs` or `grow`, as a program of one step.
 pub struct Making {
-    /// Which of the sizes it comes to have.
+    /// The index of the size that it comes to have.
     size: usize,
     /// The first instance does it, those after it find what a crash left.
     done: AtomicBool,
 }
 
-/// What is attached to.
+/// The thing that is attached to.
 pub enum Running {
     /// Memory that is no pool: yet to be made, or cut short; and a pool that is not open.
     Memory(Option<Box<Pmem>>),
@@ -82,7 +82,7 @@ fn grown(mem: Pmem, size: usize) -> Result<Pmem, String> {
 
 impl Program for Making {
     type Running = Running;
-    /// How large it is, and what is in it. None: no pool.
+    /// The size of the pool, and what is in it. None: no pool.
     type Visible = Option<(u64, Tree)>;
 
     fn name(&self) -> String {

@@ -37,7 +37,7 @@ pub(crate) struct Stored {
 /// A word stored non-temporally, not known to be durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Streamed {
-    /// Which of the line's eight.
+    /// The index of the word among the line's eight.
     pub word: u8,
     pub value: [u8; 8],
     /// The part of bulk data that it persists with.
@@ -52,18 +52,18 @@ pub(crate) struct Streamed {
 pub(crate) struct Line {
     /// In program order.
     pub cached: Vec<Stored>,
-    /// How many of them each CPU has flushed since.
+    /// The number of them that each CPU has flushed since.
     flushed: [u16; CPUS],
     pub streamed: Vec<Streamed>,
-    /// What an earlier crash left undecided under them.
+    /// The words that an earlier crash left undecided under them.
     pub under: Option<Box<Open>>,
 }
 
 /// A durable image and what may be durable beside it.
 #[derive(Clone)]
 pub struct Pending {
-    /// What is durable for certain; where an earlier crash left words undecided, they are not in
-    /// it.
+    /// The bytes that are durable for certain; where an earlier crash left words undecided, they
+    /// are not in it.
     pub durable: Vec<u8>,
     pub(crate) lines: BTreeMap<u64, Arc<Line>>,
     /// Parts of bulk data that an earlier crash has decided.
@@ -88,7 +88,7 @@ impl Pending {
         }
     }
 
-    /// What a crash of `before` left, as far as nothing of it was looked at.
+    /// Returns what a crash of `before` left, as far as nothing of it was looked at.
     #[must_use]
     pub fn after_crash(before: &Pending) -> Pending {
         let lines = before.lines.iter().map(|(&start, line)| {

@@ -1,8 +1,8 @@
 //! Pairs of calls in two lanes, interleaved before their fences in every order, and power lost at
 //! each of them.
 //!
-//! What may be seen: some order of the calls that had returned, and of any of those that had not;
-//! inode numbers and times go by who came first and are not compared.
+//! A correct state is one after some order of the calls that had returned, and of any of those that
+//! had not; inode numbers and times go by who came first and are not compared.
 
 use crate::crash_image::Chooser;
 use crate::explore::{Counts, Explorer, IMAGES_MAX, Options, Recording, Violation, When};
@@ -60,7 +60,7 @@ const OTHER: [&str; 7] = [
     "truncate e/f 6000",
 ];
 
-/// What the pairs of [`further`] begin with, but for the last.
+/// The calls that the pairs of [`further`] begin with, but for the last.
 const FILES: &str = "mkdir d; create d/small; write d/small 0 100; create d/large; write d/large 0 20557; \
                      create d/sparse; write d/sparse 12288 4096";
 
@@ -128,7 +128,7 @@ const COMMITTED: [&str; 3] = [
 /// Two calls at once, or two that are calls each.
 #[derive(Clone)]
 pub struct Pair {
-    /// What a write promises.
+    /// The mode: what a write promises.
     pub mode: DataMode,
     /// Bytes of the pool.
     pub pool_bytes: u64,
@@ -138,7 +138,7 @@ pub struct Pair {
     pub mutant: Option<Mutant>,
     /// Schedules after which the rest is left.
     pub schedules_max: u64,
-    /// How many images one crash point may have before they are sampled.
+    /// The images that one crash point may have before they are sampled.
     pub images_max: u64,
 }
 
@@ -207,7 +207,7 @@ pub fn building_on(mode: DataMode) -> Vec<Pair> {
 #[must_use]
 pub fn on_a_full_pool(mode: DataMode) -> Vec<Pair> {
     let fill = "append d/sparse 65536; ".repeat(128);
-    // Where it was full is not to the block the same each time.
+    // The block at which it was full is not the same each time.
     let setup = format!("{FILES}; {fill} truncate d/sparse 7700000");
     let writes: Vec<String> = (16..116)
         .map(|at| format!("write d/sparse {} 12288", at * 12288))
@@ -242,7 +242,7 @@ pub(crate) fn without_order(tree: &Tree) -> Tree {
 struct Allowed([Vec<Tree>; 4]);
 
 impl Pair {
-    /// What comes before, the first and the second one, as [`parse`] takes them.
+    /// Makes a pair of the calls before, the first and the second one, as [`parse`] takes them.
     pub(crate) fn of(mode: DataMode, texts: [&str; 3]) -> Pair {
         let [setup, first, second] = texts.map(|text| parse(text).expect("calls"));
         Pair::of_calls(mode, setup, [first, second])
@@ -262,7 +262,7 @@ impl Pair {
         }
     }
 
-    /// What comes before the two.
+    /// Returns the workload of the calls before the two.
     pub(crate) fn program(&self) -> FileSystem {
         FileSystem {
             entries_left: None,
@@ -298,7 +298,7 @@ impl Pair {
         }
     }
 
-    /// What is seen after some of the calls in an order.
+    /// Returns what is seen after some of the calls in an order.
     pub(crate) fn after(&self, order: &[usize]) -> Result<Tree, String> {
         let quiet = Arc::new(Recorder::new(0..0));
         let attached = self.prepared(quiet)?;
@@ -368,7 +368,8 @@ impl Pair {
         Ok(explored.map(|()| counts))
     }
 
-    /// As [`Pair::explore`]; adds to `counts` what was looked at, also if there is a violation.
+    /// Explores like [`Pair::explore`]; adds to `counts` what was looked at, also if there is a
+    /// violation.
     ///
     /// # Errors
     /// What is wrong beside crash states, in words.
@@ -451,7 +452,7 @@ impl Pair {
     #[must_use]
     pub fn name(&self) -> String {
         let [first, second] = &self.calls;
-        // What is said of the one with the many calls has to fit on a line.
+        // The name of the one with the many calls has to fit on a line.
         let second = match second.as_slice() {
             [first, .., last] => format!("{first}; ... {last}"),
             calls => call::text(calls),

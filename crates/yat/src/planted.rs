@@ -3,7 +3,7 @@
 //! `Needs` names and then the cheapest first, until one sees something wrong. With nothing selected
 //! the same searches must see nothing.
 //!
-//! What is selected is the process's: one hunt at a time.
+//! The selected bug is the process's: one hunt at a time.
 
 mod fault;
 
@@ -28,7 +28,7 @@ use std::path::Path;
 
 const MODES: [DataMode; 2] = [DataMode::Atomic, DataMode::Ordered];
 
-/// Of the workloads of two calls one in so many is tried.
+/// One in so many of the workloads of two calls is tried.
 const TWO_CALLS_ONE_IN: usize = 61;
 
 /// A way to search; the cheapest first.
@@ -38,7 +38,7 @@ pub enum Search {
     Power,
     /// Power loss while a pool is made.
     Making,
-    /// What may be done with a file that has lost its name while it is held open.
+    /// Calls that may be made on a file that has lost its name while it is held open.
     Held,
     /// Power loss in generated workloads of one call, and in a slice of those of two.
     Sequences,
@@ -48,8 +48,8 @@ pub enum Search {
     Again,
     /// A process killed at each step of one call of each kind.
     Kill,
-    /// What processes share beside the tree, in scenes of two, one of them stopped or killed at
-    /// each step.
+    /// Tables that processes share beside the tree, in scenes of two, one of them stopped or killed
+    /// at each step.
     Tables,
     /// A call stopped or killed at each step, and another one that comes then.
     Stops,
@@ -74,7 +74,7 @@ const SEARCHES: [Search; 11] = [
 ];
 
 impl Search {
-    /// What its states are.
+    /// Returns what its states are.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -104,23 +104,23 @@ impl fmt::Display for Search {
     }
 }
 
-/// What is wrong.
+/// The damage that was seen.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What found it.
+    /// The search that found it.
     pub search: Search,
-    /// In which workload.
+    /// The workload in which it was found.
     pub workload: String,
-    /// It, in words.
+    /// The fault, in words.
     pub text: String,
 }
 
-/// How a hunt went on.
+/// The course of a hunt.
 #[derive(Clone, Debug, Default)]
 pub struct Hunt {
     /// States that each search saw before it ended, in the order of the searches.
     pub seen: Vec<(Search, u64)>,
-    /// What the last one ended with.
+    /// The finding that the last one ended with.
     pub finding: Option<Finding>,
 }
 
@@ -133,12 +133,12 @@ impl Hunt {
     }
 }
 
-/// What is searched.
+/// The setting of the searches.
 #[derive(Clone, Copy, Debug)]
 pub struct Hunter<'a> {
-    /// Where pool files are made.
+    /// The directory for pool files.
     pub dir: &'a Path,
-    /// Of the workloads of each search one in so many is tried.
+    /// One in so many of the workloads of each search is tried.
     pub one_in: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What yat asks of a program on persistent memory whose crash states it is to check. `docs/YAT.md`
-//! has an example.
+//! The interface of a program on persistent memory whose crash states yat is to check.
+//! `docs/YAT.md` has an example.
 
 use pmem::Pmem;
 use pmem::record::Observer;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 pub trait Program: Sync {
     /// An attached instance.
     type Running;
-    /// What can be seen of it from outside.
+    /// The state that can be seen of it from outside.
     type Visible: Clone + Hash + Send + Sync;
 
-    /// What the workload is called.
+    /// Returns the workload's name.
     fn name(&self) -> String;
 
     /// A fresh pool, all of it durable.
@@ -38,7 +38,7 @@ pub trait Program: Sync {
     /// A pool that can't be recovered, in words.
     fn attach(&self, mem: Pmem, observer: Arc<dyn Observer>) -> Result<Self::Running, String>;
 
-    /// What comes before the first step; crashes in it are not looked at.
+    /// Does what comes before the first step; crashes in it are not looked at.
     ///
     /// # Errors
     /// In words.
@@ -47,10 +47,10 @@ pub trait Program: Sync {
         Ok(())
     }
 
-    /// How many steps there are.
+    /// Returns how many steps there are.
     fn steps(&self) -> usize;
 
-    /// What a step is called.
+    /// Returns a step's name.
     fn step_name(&self, step: usize) -> String;
 
     /// Does one step. What it does must be durable when it returns.
@@ -74,8 +74,8 @@ pub trait Program: Sync {
         Ok(())
     }
 
-    /// Whether what is seen after a crash may be: at a moment in the middle of a step, what was
-    /// seen before or after it; at its return, what was seen after it.
+    /// Checks whether what is seen after a crash may be: at a moment in the middle of a step, what
+    /// was seen before or after it; at its return, what was seen after it.
     ///
     /// # Errors
     /// The difference, in words.
@@ -102,19 +102,19 @@ pub trait Program: Sync {
     }
 }
 
-/// When a crash happened.
+/// The moment of a crash.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a, V> {
-    /// What was seen before the first step, after it, after the second, ...
+    /// The states that were seen before the first step, after it, after the second, ...
     pub history: &'a [V],
     /// The step in which the crash happened, or the one that had just returned.
     pub step: usize,
-    /// Whether the step had returned.
+    /// Says whether the step had returned.
     pub returned: bool,
 }
 
 impl<'a, V> Moment<'a, V> {
-    /// What may be seen, strictly: before the step, if it had not returned, and after it.
+    /// Returns what may be seen, strictly: before the step, if it had not returned, and after it.
     pub fn allowed(&self) -> &'a [V] {
         let first = self.step + usize::from(self.returned);
         &self.history[first..self.step + 2]

@@ -17,14 +17,14 @@ use std::ops::Range;
 /// Explorations after which the shortest so far must do.
 pub const TRIES_MAX: u32 = 300;
 
-/// What came of shrinking.
+/// The result of shrinking.
 #[derive(Clone, Debug)]
 pub struct Shrunk<T> {
     /// The shortest workload that was found.
     pub calls: Vec<Call>,
-    /// What is wrong in it.
+    /// The fault in it.
     pub found: T,
-    /// How many workloads were tried.
+    /// The number of workloads that were tried.
     pub tries: u32,
 }
 
@@ -185,7 +185,7 @@ fn renumber(call: &Call, numbers: &[Option<usize>]) -> Option<Call> {
     Some(call)
 }
 
-/// What can be wrong with a workload.
+/// A fault of a workload.
 enum Wrong {
     Violation(Box<Violation>),
     Failure(String),
@@ -217,7 +217,7 @@ pub fn explore(program: &FileSystem, options: Options) -> Explored {
             steps: Steps::Calls(calls.to_vec()),
             ..program.clone()
         };
-        // What is not crashed in the long workload is not in the short one.
+        // A call that is not crashed in the long workload is not in the short one.
         let alike = |(one, other): &(&Call, &Call)| discriminant(*one) == discriminant(*other);
         let shared = calls.iter().zip(long).take_while(alike).count();
         let from = options.from.min(shared);

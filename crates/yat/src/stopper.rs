@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 thread_local! {
-    /// Whether this thread is the one that is stopped.
+    /// Says whether this thread is the one that is stopped.
     static STOPPED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What becomes of a call before its n-th step.
+/// The fate of a call before its n-th step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// It waits until the other one has returned, or sleeps on a lock.

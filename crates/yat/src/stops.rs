@@ -1,10 +1,10 @@
 //! Two calls that meet: one is stopped before each of its stores, flushes and fences, and the other
 //! one comes then, whole. The one that was stopped goes on, or is dead.
 //!
-//! What comes out must be what the two give one after the other, in one order or the other; a
-//! killed call counts or does not. Unlike [`pairs`](crate::pairs), where both take turns at fences,
-//! a call is stopped between any two stores, and the other one comes before anybody has cleaned up
-//! after the dead.
+//! The outcome must be what the two give one after the other, in one order or the other; a killed
+//! call counts or does not. Unlike [`pairs`](crate::pairs), where both take turns at fences, a call
+//! is stopped between any two stores, and the other one comes before anybody has cleaned up after
+//! the dead.
 
 use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{pool, usage};

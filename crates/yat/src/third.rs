@@ -87,7 +87,7 @@ impl Observer for Survivor {
     }
 }
 
-/// Where its clock begins, each time.
+/// The time at which its clock begins, each time.
 const START: i64 = 3_000_000;
 
 /// The third instance and its thread.
@@ -162,7 +162,7 @@ impl Third {
         self.pauser.recorder.start();
     }
 
-    /// What lets it go on.
+    /// Returns what lets it go on.
     pub fn release(&self) -> Release {
         Release(self.go.clone())
     }

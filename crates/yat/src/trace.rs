@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A place in the source.
 pub type Place = &'static Location<'static>;
 
-/// Which CPU: a fence covers what its own flushed and streamed (docs/adr/0023-barriers.md). One for
-/// each thread that is told apart.
+/// The number of a CPU: a fence covers what its own flushed and streamed
+/// (docs/adr/0023-barriers.md). There is one for each thread that is told apart.
 pub type Cpu = u8;
 
 /// CPUs that a trace can tell apart.
 pub const CPUS: usize = 4;
 
 thread_local! {
-    /// Which one this thread is, if it is not its recorder's.
+    /// The CPU that this thread is, if it is not its recorder's.
     static ON: Cell<Option<Cpu>> = const { Cell::new(None) };
 }
 
@@ -37,13 +37,13 @@ pub enum Event {
     Store {
         /// Byte offset.
         off: u64,
-        /// Where its bytes are among the trace's.
+        /// The place of its bytes among the trace's.
         bytes: (u32, u32),
-        /// How.
+        /// The kind of store.
         kind: StoreKind,
-        /// By whom.
+        /// The CPU that did it.
         cpu: Cpu,
-        /// Where in the source.
+        /// The place in the source.
         at: Place,
     },
     /// A line's write-back began.
@@ -52,28 +52,28 @@ pub enum Event {
         line: u64,
         /// The range that its flush was asked for: byte offset and length.
         asked: (u64, u64),
-        /// By whom.
+        /// The CPU that did it.
         cpu: Cpu,
-        /// Where in the source.
+        /// The place in the source.
         at: Place,
     },
     /// A fence.
     Fence {
-        /// By whom.
+        /// The CPU that did it.
         cpu: Cpu,
-        /// Where in the source.
+        /// The place in the source.
         at: Place,
     },
     /// A step of the program returned.
     Return {
-        /// By whom.
+        /// The CPU that did it.
         cpu: Cpu,
     },
     /// A word of a crash image was looked at, and so decided.
     Decided {
         /// Byte offset.
         off: u64,
-        /// What it is.
+        /// The value that it has.
         value: [u8; 8],
         /// The part of a bulk store that persisted, or did not, if that was decided with it.
         part: Option<(u32, bool)>,
@@ -89,7 +89,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// What a store stored.
+    /// Returns the bytes that a store stored.
     #[must_use]
     pub fn bytes(&self, (start, len): (u32, u32)) -> &[u8] {
         &self.bytes[start as usize..(start + len) as usize]

@@ -112,7 +112,7 @@ mod hunt {
         }
     }
 
-    /// What a hunt's states are, if one search sufficed.
+    /// Returns what a hunt's states are, if one search sufficed.
     fn unit(hunt: &Hunt) -> &'static str {
         let mut units = hunt.seen.iter().filter(|(_, states)| *states > 0);
         match (units.next(), units.next(), &hunt.finding) {

@@ -18,7 +18,7 @@ pub struct Fuzz {
     /// Workloads
     #[arg(long, default_value_t = 1000)]
     workloads: u64,
-    /// As many as there are in so many minutes instead
+    /// Run as many as there are in so many minutes instead
     #[arg(long, conflicts_with = "workloads")]
     minutes: Option<u64>,
     /// Number of the first workload; that of the second is one more

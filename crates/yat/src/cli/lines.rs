@@ -4,7 +4,8 @@ use super::show::say;
 use clap::Args;
 use yat::lines::SCENES;
 
-/// Which lines two processes both write, in calls on things of their own and on the same ones.
+/// Lists the lines that two processes both write, in calls on things of their own and on the same
+/// ones.
 #[derive(Debug, Args)]
 pub struct Lines {}
 

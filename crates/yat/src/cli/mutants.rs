@@ -12,10 +12,10 @@ pub struct Mutants {
     /// Hunt only those whose place or rule contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Of the mutants take one in N
+    /// Take one in N of the mutants
     #[arg(long, value_name = "N", default_value_t = 1)]
     sample: usize,
-    /// Of the workloads of two calls take one in N
+    /// Take one in N of the workloads of two calls
     #[arg(long, value_name = "N", default_value_t = 20)]
     one_in: usize,
     /// Leave recoveries out, whose places take most of the time
@@ -117,7 +117,7 @@ fn fate(verdict: &Verdict) -> Fate {
     }
 }
 
-/// How many there are by rule.
+/// Returns how many there are by rule.
 fn counts(verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "| rule | mutants | caught | with a reason | missed |\n|---|---|---|---|---|\n",

@@ -1,4 +1,4 @@
-//! Which workloads.
+//! The selection of workloads.
 
 use super::Mode;
 use clap::{Args, ValueEnum};
@@ -64,9 +64,9 @@ enum Set {
     /// Calls one after the other on the same words, in two lanes
     #[value(alias = "debts")]
     Pending,
-    /// As ace1, with the calls that ACE leaves out
+    /// Those of ace1, with the calls that ACE leaves out
     Wide1,
-    /// As ace2, with the calls that ACE leaves out
+    /// Those of ace2, with the calls that ACE leaves out
     Wide2,
 }
 
@@ -101,7 +101,7 @@ impl Selection {
             .filter(|_| random.next().is_multiple_of(self.one_in))
             .collect();
         if self.minutes.is_some() {
-            // What the time suffices for is to be a sample of all.
+            // The part that the time suffices for is to be a sample of all.
             for at in (1..chosen.len()).rev() {
                 chosen.swap(at, random.next() as usize % (at + 1));
             }
@@ -130,7 +130,7 @@ impl Selection {
         Ok(workloads)
     }
 
-    /// How many threads.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -138,7 +138,7 @@ impl Selection {
         }
     }
 
-    /// When to stop.
+    /// Returns the time to stop.
     pub fn until(&self) -> Option<Instant> {
         let minutes = self
             .minutes

@@ -1,4 +1,4 @@
-//! What campaigns say of themselves: a bar on stderr, a result on stdout.
+//! The output of campaigns: a bar on stderr, a result on stdout.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -17,7 +17,7 @@ pub fn print_line(line: &dyn std::fmt::Display) {
     }
 }
 
-/// As `println!`, by [`print_line`].
+/// Prints like `println!`, by [`print_line`].
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::cli::show::print_line(&format_args!($($text)*))

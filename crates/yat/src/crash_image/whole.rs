@@ -71,7 +71,7 @@ pub(super) fn decide(parts: &mut [Part<'_>], choices: &mut Choices) {
     }
 }
 
-/// What an earlier crash left undecided there.
+/// Returns what an earlier crash left undecided there.
 fn below<'a>(part: &'a mut Part<'_>) -> Option<Part<'a>> {
     let under = part.open.under.as_deref_mut()?;
     let words = part.words & !under.decided;
@@ -88,8 +88,8 @@ fn take_from_below(part: &mut Part<'_>) {
     }
 }
 
-/// Which stores each line has, by the number of the last one: the oldest state first, or the
-/// newest.
+/// Returns which stores each line has, by the number of the last one: the oldest state first, or
+/// the newest.
 fn plans_of(parts: &[Part<'_>], newest_first: bool) -> Vec<Vec<u32>> {
     let count = parts.len();
     let mut times: Vec<u32> = parts.iter().flat_map(times_of).collect();
@@ -134,8 +134,8 @@ fn times_of(part: &Part<'_>) -> Vec<u32> {
 }
 
 impl Open {
-    /// What a word holds after the stores up to number `cut`, as far as what was decided before
-    /// lets it; and whether a cached store left that.
+    /// Returns what a word holds after the stores up to number `cut`, as far as what was decided
+    /// before lets it; and whether a cached store left that.
     fn value_at(&self, word: usize, cut: u32, parts: &BTreeMap<u32, bool>) -> ([u8; 8], bool) {
         let prefixes = self.prefixes();
         let is_before = |prefix: &&u16| match **prefix {

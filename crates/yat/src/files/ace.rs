@@ -165,7 +165,7 @@ pub fn workload(cores: &[Core]) -> Vec<Call> {
     names.calls
 }
 
-/// What exists, as far as dependencies need it.
+/// The names that exist, as far as dependencies need them.
 #[derive(Default)]
 struct Names {
     calls: Vec<Call>,

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const LINE: usize = 64;
-/// What belongs nowhere, and what nearly does.
+/// Values that belong nowhere, and some that nearly do.
 const VALUES: [u64; 10] = [
     0,
     1,
@@ -26,7 +26,7 @@ const VALUES: [u64; 10] = [
     1 << 48,
     // The owner word of the first thread of a pool's first process.
     1 << 32 | 1 << 44 | 1,
-    // That of a process that is not there.
+    // The owner word of a process that is not there.
     9 << 32 | 1,
 ];
 /// Names that no call makes.
@@ -42,7 +42,7 @@ const NAMES: [&[u8]; 9] = [
     b"more",
 ];
 
-/// Whose pointers.
+/// The indexes of pointers by their owners.
 const TABLE: usize = 0;
 const ROOTS: usize = 1;
 const ENTRIES: usize = 2;
@@ -58,7 +58,7 @@ fn put(image: &mut [u8], at: usize, value: u64) {
     }
 }
 
-/// Where things are in a sound pool, byte offsets.
+/// The places of things in a sound pool, byte offsets.
 #[derive(Default)]
 pub struct Places {
     /// Words that name a block: of the inode table's nodes, of inodes, of nodes of files and
@@ -175,7 +175,7 @@ impl Random {
     }
 }
 
-/// What kinds of edits are made.
+/// The kinds of edits that are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edits {
     /// Whole words of the trees: pointers swapped, led to blocks of any class, led in circles.

@@ -10,7 +10,7 @@ use pmfs_format::SuperblockRaw;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
 
-/// Whose the files are.
+/// The owner and mode of the files.
 pub const NODE: NewNode = NewNode {
     mode: 0o644,
     uid: 0,
@@ -21,7 +21,7 @@ pub const NODE: NewNode = NewNode {
 /// A file as it is seen, up to its first MiB.
 pub type Seen = BTreeMap<Vec<u8>, (u32, u64, Vec<u8>)>;
 
-/// How the pool is made: always the same.
+/// Returns how the pool is made: always the same.
 #[must_use]
 pub fn mkfs_options() -> MkfsOptions {
     MkfsOptions {
@@ -253,7 +253,7 @@ impl Base {
         &self.image
     }
 
-    /// Where things are in it.
+    /// Returns where things are in it.
     #[must_use]
     pub fn places(&self) -> &Places {
         &self.places

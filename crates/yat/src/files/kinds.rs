@@ -63,11 +63,11 @@ fn open_file(fs: &Fs, ino: Ino) -> Result<()> {
 /// One call, with its name.
 #[derive(Clone)]
 pub struct Kind {
-    /// What the call is.
+    /// The name of the call.
     pub name: &'static str,
     /// Bytes of its pool.
     pub pool_bytes: u64,
-    /// What it needs beyond [`prepare`].
+    /// Makes what it needs beyond [`prepare`].
     pub first: fn(&Fs, &Prepared) -> Result<()>,
     /// Does it.
     pub call: fn(&Fs, &Prepared) -> Result<()>,
@@ -76,7 +76,7 @@ pub struct Kind {
     pub overwrites: bool,
     /// And may tear, in any mode.
     pub in_place: bool,
-    /// When files take large pages.
+    /// The setting of when files take large pages.
     pub large: LargePages,
 }
 

@@ -28,10 +28,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use tree::{Exceptions, Tree};
 
-/// Where the calls of the second lane are done.
+/// The CPU for the calls of the second lane.
 const OTHER_CPU: Cpu = 3;
 
-/// What a workload does.
+/// The steps of a workload.
 #[derive(Clone)]
 pub enum Steps {
     /// One call of a kind, on a pool that has one of everything.
@@ -43,9 +43,9 @@ pub enum Steps {
 /// A workload on a file system.
 #[derive(Clone)]
 pub struct FileSystem {
-    /// What a write promises.
+    /// The mode: what a write promises.
     pub mode: DataMode,
-    /// What is done.
+    /// The steps that are done.
     pub steps: Steps,
     /// Bytes of the pool.
     pub pool_bytes: u64,
@@ -84,8 +84,8 @@ impl FileSystem {
         }
     }
 
-    /// As [`FileSystem::of_kind`]: the lane's log begins at its start again inside of the call's
-    /// transaction.
+    /// Makes a workload like [`FileSystem::of_kind`]: the lane's log begins at its start again
+    /// inside of the call's transaction.
     #[must_use]
     pub fn of_kind_at_wrap(kind: &Kind, mode: DataMode) -> FileSystem {
         FileSystem {
@@ -142,7 +142,7 @@ impl FileSystem {
         self.mode == DataMode::Ordered || matches!(&self.steps, Steps::Kind(kind) if kind.in_place)
     }
 
-    /// What the contract lets go either way after a crash.
+    /// Returns what the contract lets go either way after a crash.
     pub(crate) fn exceptions(&self, moment: &Moment<'_, Tree>) -> Exceptions {
         exceptions(moment, |step| self.overwrites(step), self.may_tear())
     }
@@ -180,8 +180,8 @@ fn fill_lane(fs: &Fs, left: u64) -> pmfs::Result<()> {
     panic!("a lane's log that never gets to {left} entries before its end");
 }
 
-/// What the contract lets go either way after a crash, by the steps that may write over what a file
-/// has, and whether one that is cut short may have been done in part.
+/// Returns what the contract lets go either way after a crash, by the steps that may write over
+/// what a file has, and whether one that is cut short may have been done in part.
 fn exceptions(
     moment: &Moment<'_, Tree>,
     overwrites: impl Fn(usize) -> bool,
@@ -286,8 +286,8 @@ impl Program for FileSystem {
                     // same tree twice.
                     let _ = calls[step].run(&running.fs, &mut running.held, step as u8 + 1);
                 };
-                // What a thread knows of its last transaction, the next one in that lane has to
-                // find in the pool.
+                // The next transaction in that lane has to find in the pool what a thread knows of
+                // its last one.
                 match lane {
                     0 => call(),
                     _ => elsewhere(OTHER_CPU, call),

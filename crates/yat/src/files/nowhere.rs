@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 const GOOD: usize = 5000;
 const SAID: usize = 9000;
 
-/// As much of it for less than a block: some bytes that are there, more that are not.
+/// A part of it that is less than a block: some bytes that are there, more that are not.
 const PART: Range<usize> = 4000..7000;
 
 /// The call fails. What it had not come to is as it was; and so, in `atomic` mode, is the rest,

@@ -13,7 +13,7 @@ fn pin(fs: &Fs, p: &Prepared) -> Result<()> {
     Ok(())
 }
 
-/// As a program does that has the file mapped.
+/// Stores as a program does that has the file mapped.
 fn stored(fs: &Fs, ino: u64, at: u64) -> Result<()> {
     for run in fs.blocks(ino, at, 4096, 0)? {
         let _window = fs.mapping().window();

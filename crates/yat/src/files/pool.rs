@@ -15,7 +15,7 @@ pub const LARGE_POOL_BYTES: u64 = 8 << 20;
 /// The key of their hashes.
 pub const HASH_KEY: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfeed];
 
-/// Whose the files are.
+/// The owner and mode of the files.
 pub const NODE: NewNode = NewNode {
     umask: 0,
     mode: 0o644,
@@ -23,7 +23,7 @@ pub const NODE: NewNode = NewNode {
     gid: 20,
 };
 
-/// How the pools are made.
+/// Returns how the pools are made.
 #[must_use]
 pub fn mkfs_options(pool_bytes: u64) -> MkfsOptions {
     MkfsOptions {
@@ -77,7 +77,7 @@ pub fn fresh(pool_bytes: u64) -> Pmem {
     mem
 }
 
-/// Where a superblock says the runtime area is.
+/// Returns where a superblock says the runtime area is.
 pub(crate) fn runtime_range(mem: &Pmem) -> Range<u64> {
     let word = |off: usize| {
         let mut bytes = [0; 8];

@@ -12,7 +12,7 @@ use pmem::record::Observer;
 use pmfs::{DataMode, Fs, OpenOptions};
 use std::sync::Arc;
 
-/// What is done between a coming and a going.
+/// The calls between an opening and a closing.
 const VISITS: [&str; 2] = [
     "create foo; write foo 0 9000; mkdir A; write foo 100 24",
     "write foo 104 24; create A/bar; write A/bar 0 5000; unlink foo",

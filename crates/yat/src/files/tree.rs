@@ -100,8 +100,8 @@ fn node(fs: &Fs, attr: &Attr) -> pmfs::Result<Node> {
     })
 }
 
-/// What a comparison lets go either way: the exceptions of docs/adr/0031-atomic-writes.md
-/// and docs/adr/0034-times.md, and no others.
+/// The differences that a comparison lets go either way: the exceptions of
+/// docs/adr/0031-atomic-writes.md and docs/adr/0034-times.md, and no others.
 #[derive(Clone, Debug, Default)]
 pub struct Exceptions {
     /// Times that files which were overwritten had at some time: mtimes, ctimes. An overwrite's are
@@ -135,7 +135,7 @@ impl Exceptions {
     }
 }
 
-/// What differs between two trees, in words; `None` if nothing does.
+/// Returns what differs between two trees, in words; `None` if nothing does.
 #[must_use]
 pub fn difference(got: &Tree, expected: &Tree, exceptions: &Exceptions) -> Option<String> {
     let mut text = String::new();
@@ -157,7 +157,7 @@ pub fn difference(got: &Tree, expected: &Tree, exceptions: &Exceptions) -> Optio
     (!text.is_empty()).then_some(text)
 }
 
-/// What differs between two nodes.
+/// Returns what differs between two nodes.
 fn brief(found: &Node, expected: &Node) -> String {
     let mut text = String::new();
     let mut say = |what: &str, found: String, expected: String| {

@@ -49,7 +49,7 @@ pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
     }
 }
 
-/// What a call answered; `None` if it was refused because the pool is full.
+/// Returns the answer of a call; `None` if it was refused because the pool is full.
 fn unless_full<T>(fs: &Fs, done: pmfs::Result<T>) -> pmfs::Result<Option<T>> {
     match done {
         Err(Error::NoSpace) if fs.statfs()?.blocks_free < SHORT_BLOCKS => Ok(None),

@@ -29,7 +29,7 @@ pub enum Act {
     Make(u64, u64),
     /// The object of a slot is freed.
     Free(u64),
-    /// Of a slot's object, so many words, 128 bytes apart, become a number.
+    /// So many words of a slot's object, 128 bytes apart, become a number.
     Edit(u64, u64),
     /// A part that edits that slot's object, makes one, and fails.
     Fails(u64),
@@ -67,9 +67,9 @@ impl fmt::Display for Step {
 /// A workload on a heap.
 #[derive(Clone, Debug)]
 pub struct Heaps {
-    /// What is there before the first step.
+    /// The steps before the first one that is looked at.
     pub prepared: Vec<Step>,
-    /// What is done, in order.
+    /// The steps that are done, in order.
     pub steps: Vec<Step>,
     /// Bytes of a lane.
     pub lane_bytes: u64,
@@ -180,7 +180,7 @@ impl Program for Heaps {
 
     fn setup(&self) -> Result<Pmem, String> {
         let mem = Pmem::private(MEMORY_BYTES);
-        // What nobody has written yet is not zero, so that reading it shows.
+        // Bytes that nobody has written yet are not zero, so that reading them shows.
         mem.poke(0, &vec![0xdb; MEMORY_BYTES as usize]);
         Heap::format(&mem, HEAP_BYTES, &self.options()).map_err(text)?;
         Ok(mem)
@@ -242,7 +242,7 @@ impl Program for Heaps {
     }
 
     fn accepts(&self, seen: &Seen, moment: &Moment<'_, Seen>) -> Result<(), String> {
-        // Of two transactions in one step the inner one commits first.
+        // The inner one of two transactions in one step commits first.
         if let (Step::Around(_, inner), false) = (&self.steps[moment.step], moment.returned)
             && let [before, after] = moment.allowed()
         {

@@ -126,7 +126,8 @@ pub fn sets() -> Vec<Heaps> {
     all
 }
 
-/// What leaves several records to a recovery that is crashed too: each a few images.
+/// Returns workloads that leave several records to a recovery that is crashed too: each a few
+/// images.
 #[must_use]
 pub fn recovered() -> Vec<Heaps> {
     use Act::{Edit, Free, Make};
@@ -155,7 +156,7 @@ pub fn recovered() -> Vec<Heaps> {
     workloads.collect()
 }
 
-/// What needs many calls before it.
+/// Returns workloads that need many calls before them.
 fn longer() -> Vec<Heaps> {
     use Act::{Edit, Free, Make};
     let objects = two_objects();

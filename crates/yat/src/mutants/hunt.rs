@@ -1,4 +1,4 @@
-//! Which mutants are caught, and by what.
+//! The hunt for mutants: which are caught, and by what.
 
 use super::standing::{caught_elsewhere, leaving};
 use super::{Mutant, Recorded, Rule};
@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a hunt came to.
+/// The result of a hunt.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The mutant.
     pub mutant: Mutant,
-    /// Whether only recoveries have its place.
+    /// Says whether only recoveries have its place.
     pub in_recovery: bool,
     /// The workload that caught it, and the images that it took there.
     pub caught: Option<(String, u64)>,

@@ -16,7 +16,7 @@ use crate::trace::{Event, Place, Trace};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// What a site does.
+/// The action of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// Stores.
@@ -30,9 +30,9 @@ pub enum What {
 /// A place that stores, flushes or fences. Sites are sorted by where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Site {
-    /// What it does.
+    /// The action there.
     pub what: What,
-    /// Where in the source.
+    /// The place in the source.
     pub place: Place,
 }
 
@@ -76,29 +76,29 @@ pub fn source(site: &Site) -> String {
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// How a place is got wrong.
+/// The way in which a place is got wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// It is left out.
     LeftOut,
-    /// Of several lines in a row only the first one is done.
+    /// The first one alone of several lines in a row is done.
     FirstLine,
-    /// Of several lines, or words stored, in a row all but the last are done.
+    /// All but the last of several lines, or words stored, in a row are done.
     AllButLast,
     /// Lines are counted by the length alone: one too few where a range begins late in its first
     /// line.
     Unaligned,
-    /// What lies behind the first edge of a block (and so of a node, and of a small leaf) is left
+    /// The part behind the first edge of a block (and so of a node, and of a small leaf) is left
     /// out.
     PastBlock,
-    /// What lies behind the first edge of a large page is left out.
+    /// The part behind the first edge of a large page is left out.
     PastLargePage,
     /// It is left out in the first call after another thread's.
     AtHandover,
     /// It is left out where the lane's log begins at its start again inside the transaction.
     AtWrap,
-    /// What the call before stored counts as durable already: it is left out where it serves
-    /// nothing newer.
+    /// The call before's stores count as durable already: it is left out where it serves nothing
+    /// newer.
     OneEarly,
 }
 
@@ -146,17 +146,17 @@ pub struct Mutant {
     pub rule: Rule,
 }
 
-/// What of a trace a mutant may touch.
+/// The part of a trace that a mutant may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All of it.
     Whole,
-    /// What comes after the first return, before which a workload is prepared.
+    /// The events after the first return, before which a workload is prepared.
     Prepared,
 }
 
 impl Mutant {
-    /// Which events of a trace it leaves out, by their numbers.
+    /// Returns which events of a trace it leaves out, by their numbers.
     pub(crate) fn leaves_out(&self, trace: &Trace, scope: Scope) -> Vec<bool> {
         let mut out = vec![false; trace.events.len()];
         let mut follower = Follower::new(self.rule == Rule::OneEarly, &trace.events);
@@ -258,16 +258,16 @@ fn start_of_run(events: &[Event], mut at: usize) -> usize {
     at
 }
 
-/// What rules have to know of the events before one.
+/// The knowledge that rules need of the events before one.
 struct Follower {
     /// The CPU of each step, and of what came before the first one.
     cpus: Vec<u8>,
     step: usize,
     /// The step that last stored to a line.
     stored: HashMap<u64, usize>,
-    /// Of what each CPU has flushed since its last fence: the step that stored it last.
+    /// The last step that stored something that each CPU has flushed since its last fence.
     flushed: HashMap<u8, usize>,
-    /// Whether anybody asks for what is old.
+    /// Says whether anybody asks for what is old.
     is_needed: bool,
 }
 
@@ -304,7 +304,7 @@ impl Follower {
                 for line in (off - off % LINE..off + u64::from(bytes.1)).step_by(LINE as usize) {
                     self.stored.insert(line, self.step);
                 }
-                // What is streamed needs no flush: the next fence is its own.
+                // A streamed store needs no flush: the next fence is its own.
                 if bytes.1 > 16 {
                     self.flushed.insert(cpu, self.step);
                 }

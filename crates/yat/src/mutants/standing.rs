@@ -101,7 +101,7 @@ pub struct Recorded {
     program: FileSystem,
     recording: Recording<Tree>,
     options: Options,
-    /// What leaves something out of its steps.
+    /// The mutants that leave something out of its steps.
     pub(super) mutants: HashSet<Mutant>,
     /// The places in the recoveries of its crash images. What they leave out each time is hunted
     /// there.
@@ -116,7 +116,7 @@ impl Recorded {
     fn of(program: FileSystem, options: Options, recoveries: bool) -> Result<Recorded, String> {
         let recording = record(&program).map_err(|text| format!("{}: {text}", program.name()))?;
         let mut mutants = Mutant::all_of(&recording.trace);
-        // Where the lane wraps, only what is left out there is asked for.
+        // A program whose lane wraps is asked only for what is left out there.
         let wraps = program.entries_left.is_some();
         mutants.retain(|mutant| (mutant.rule == Rule::AtWrap) == wraps);
         let mut recorded = Recorded {
@@ -169,8 +169,8 @@ impl Recorded {
     }
 }
 
-/// What catches a mutant that no workload catches by itself: its name, and the images that it took.
-/// Without a mutant, nothing must.
+/// Returns what catches a mutant that no workload catches by itself: its name, and the images that
+/// it took. Without a mutant, nothing must.
 pub(super) fn caught_elsewhere(mutant: Option<Mutant>) -> Option<(String, u64)> {
     let tries = MODES
         .into_iter()

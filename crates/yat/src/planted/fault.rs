@@ -1,4 +1,4 @@
-//! What a planted bug does at its sites.
+//! The effects of a planted bug at its sites.
 
 use crate::trace::Place;
 use pmem::Pmem;
@@ -13,7 +13,7 @@ const LINE: u64 = 64;
 const WORD: u64 = 8;
 
 thread_local! {
-    /// Whether this thread has come to a flush of a site since its last fence.
+    /// Says whether this thread has come to a flush of a site since its last fence.
     static HAS_FLUSHED: Cell<bool> = const { Cell::new(false) };
     /// Words of a line that wait for its last one: their offsets and what is stored.
     static HELD: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
@@ -47,7 +47,7 @@ impl Sites {
         Sites(all)
     }
 
-    /// How this goes wrong at that place.
+    /// Returns the rules by which this goes wrong at that place.
     fn rules(&self, what: What, at: Place) -> impl Iterator<Item = Rule> {
         let is_here = move |(site, file, lines): &&(Site, String, RangeInclusive<u32>)| {
             site.what == what && lines.contains(&at.line()) && at.file() == file
@@ -122,7 +122,7 @@ fn store_by(rule: Rule, mem: &Pmem, off: u64, (bytes, kind): (&[u8], StoreKind))
     Verdict::Skip
 }
 
-/// What a rule flushes of a range.
+/// Returns what a rule flushes of a range.
 fn flush_by(rule: Rule, (off, len): (u64, u64)) -> (u64, u64) {
     let nothing = (off, 0);
     let in_line = (off + len) % LINE;
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// What an observer sees of a store by a rule, and what is stored in the end.
+    /// Returns what an observer sees of a store by a rule, and what is stored in the end.
     fn stores(rule: Rule, stored: impl Fn(&Pmem, Rule)) -> (Vec<(u64, StoreKind)>, [u64; 8]) {
         let recorder = Arc::new(Recorder::new(0..0));
         let mut mem = Pmem::private(4096);

@@ -72,7 +72,7 @@ fn open_two(fs: &Fs, ino: u64) -> Answer {
     Ok(())
 }
 
-/// What the other one has is there, and no more.
+/// Checks that all that the other one has is there, and no more.
 fn others_are_there(stage: &Stage) -> Answer {
     let notes = stage.notes();
     for (at, number) in notes.iter().enumerate() {

@@ -72,7 +72,7 @@ fn has_a_bit_of_everything(stage: &mut Stage, step: Option<u64>) -> Answer {
             Ok(_) => return Err("the call was over before".into()),
         }
     }
-    // As a process drops it. Its stopper stays dead, or nothing was stopped.
+    // The process drops it in this way. Its stopper stays dead, or nothing was stopped.
     drop(dead);
     stopper.left.store(OFF, Ordering::SeqCst);
     Ok(())

@@ -1,5 +1,6 @@
-//! What processes share in the runtime area: open files, open counts, file locks, pages of mounts,
-//! slots for children. The tree says nothing of it, so each scene says itself what has to come out.
+//! The tables that processes share in the runtime area: open files, open counts, file locks, pages
+//! of mounts, slots for children. The tree says nothing of them, so each scene says itself what has
+//! to come out.
 //!
 //! In a scene two processes do a call each. The first one's is stopped before each of its stores,
 //! flushes and fences: killed, and the other one comes before anybody has cleaned up; or paused
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// What is wrong, in words.
+/// The fault, in words.
 #[derive(Debug)]
 pub(crate) struct Wrong(String);
 
@@ -59,12 +60,12 @@ pub(crate) struct Stage {
     /// `None` once it is dead.
     first: Option<Fs>,
     other: Fs,
-    /// Who came later.
+    /// The instance that came later.
     third: Mutex<Option<Fs>>,
     ino: Ino,
     found: Option<Attr>,
     file: Option<FileId>,
-    /// What calls found.
+    /// The notes of what calls found.
     notes: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -96,10 +97,10 @@ impl Stage {
     }
 }
 
-/// What two processes do.
+/// A scene of what two processes do.
 #[derive(Clone, Copy)]
 pub struct Scene {
-    /// What it is.
+    /// The scene in words.
     pub name: &'static str,
     pool_bytes: u64,
     /// Ways in which the first one's call is stopped.

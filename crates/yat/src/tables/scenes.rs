@@ -93,7 +93,7 @@ fn open_files() -> Vec<Scene> {
             },
             (opened, |stage| {
                 stage.other.unlink(ROOT_INO, b"file")?;
-                // Who begins to look for a free number at the first gets that one.
+                // A process that begins to look for a free number at the first gets that one.
                 pmfs::prefer_lane(0);
                 fill(&stage.other, 20, b"another")
             }),
@@ -212,7 +212,7 @@ fn programs() -> Vec<Scene> {
     ]
 }
 
-/// As [`programs`], of a child that shares its parent's memory until then (vfork).
+/// Returns scenes like [`programs`], of a child that shares its parent's memory until then (vfork).
 fn programs_of_guests() -> Vec<Scene> {
     vec![
         scene(
@@ -463,7 +463,7 @@ fn nothing_of(next: &Fs, stage: &Stage) -> Answer {
     nothing_of_others(stage)
 }
 
-/// As a program does that tells the wrong length.
+/// Writes as a program does that tells the wrong length.
 fn write_from_nowhere(stage: &Stage) -> Answer {
     static BUFFER: LazyLock<&[u8]> =
         LazyLock::new(|| bad_buffer(&pattern(5000, 3), 9000).expect("memory"));

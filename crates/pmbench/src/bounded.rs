@@ -19,12 +19,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 const BASE: &str = "/sys/fs/cgroup";
-/// What groups that we make are called, before the number of the process.
+/// The name of groups that we make, before the number of the process.
 const NAME: &str = "pmbench-bounded-";
-/// Of the memory, what may be dirty: the kernel's `vm.dirty_ratio`, unless someone changed it.
+/// The part of the memory that may be dirty: the kernel's `vm.dirty_ratio`, unless someone changed
+/// it.
 const DIRTY: u64 = 5;
 
-/// What is bounded.
+/// The bounds of a command.
 #[derive(Args)]
 pub struct Options {
     /// So much memory, in MiB.
@@ -110,8 +111,8 @@ fn remove_left(base: &Path) {
     }
 }
 
-/// What the kernel knows of writing back to the block device below; nothing where there is none,
-/// and so no page cache over one.
+/// Returns what the kernel knows of writing back to the block device below; nothing where there is
+/// none, and so no page cache over one.
 fn block_device(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     let device = rustix::fs::stat(dir)
         .with_context(|| dir.display().to_string())?
@@ -138,7 +139,7 @@ fn forget(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How much of a block device's data may be dirty, as long as this lives.
+/// A bound for the part of a block device's data that may be dirty, as long as this lives.
 struct Writeback {
     device: PathBuf,
     ratio: String,

@@ -1,5 +1,5 @@
-//! Whether an emulated medium is as slow as it was asked to be: what a line read and a barrier take
-//! longer, and how many bytes a second one and two processes write together.
+//! The check whether an emulated medium is as slow as it was asked to be: what a line read and a
+//! barrier take longer, and how many bytes a second one and two processes write together.
 //!
 //! Method: in each round the same work once on memory as it is and once on the emulated medium, in
 //! turns, of lines that are in the cache, so that the difference is the emulation's; bandwidth is
@@ -25,7 +25,7 @@ use crate::random::Random;
 pub const DEFAULT: &str = "read=300ns,write-bandwidth=9.5G,barrier=100ns";
 
 const LEN: u64 = 64 << 20;
-/// Where the shared word is: in a page of its own.
+/// The place of the shared word: in a page of its own.
 const WORD: u64 = 0;
 /// Lines that are read, bytes: what a cache holds.
 const WARM: u64 = 128 << 10;
@@ -35,9 +35,9 @@ const BLOCK: u64 = 4096;
 /// Bytes written at a time: so many that what the emulation takes itself is little beside the
 /// fastest media.
 const WRITTEN: u64 = 64 << 10;
-/// How long writers write in one piece.
+/// The time that writers write in one piece.
 const SPAN: Duration = Duration::from_millis(4);
-/// When writers begin, from the order on.
+/// The time at which writers begin, from the order on.
 const LATER_NS: f64 = 300_000.0;
 /// Pieces of which a round's figure is the median.
 const PIECES: usize = 9;
@@ -50,7 +50,7 @@ const STEADY_MIN: f64 = 0.97;
 const ERROR_MAX: f64 = 0.05;
 const ERROR_NS: f64 = 5.0;
 
-/// What is measured, in the order of the table.
+/// The probes, in the order of the table.
 const PROBES: [&str; 6] = [
     "read, 64 B",
     "read, 4 KiB",
@@ -120,7 +120,7 @@ impl Strayed {
     }
 }
 
-/// Whether the thread had the processor all the time.
+/// Returns the result of some work, and whether the thread had the processor all the time.
 fn watched<T>(work: &mut impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<(T, bool)> {
     let processor = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -187,7 +187,7 @@ fn make_barriers(mem: &Pmem) -> f64 {
     ns_each(COUNT, since)
 }
 
-/// What all of them write together, while all of them have a processor.
+/// Returns what all of them write together, while all of them have a processor.
 fn together(writers: &mut [Writer], strayed: &mut Strayed) -> anyhow::Result<f64> {
     let mut good = Figures::default();
     let most = strayed.0 + AGAIN_MAX;
@@ -217,7 +217,7 @@ fn together(writers: &mut [Writer], strayed: &mut Strayed) -> anyhow::Result<f64
     Ok(good.median())
 }
 
-/// What a writer did, of CLOCK_MONOTONIC.
+/// The span in which a writer wrote, of CLOCK_MONOTONIC.
 struct Span {
     begin: f64,
     end: f64,

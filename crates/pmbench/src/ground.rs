@@ -21,8 +21,8 @@ impl Ground {
         Ground::with_pages("always", gib)
     }
 
-    /// As [`Ground::new`], with 4 KiB pages: for sparse pools, of which a page of 2 MiB would hold
-    /// mostly holes.
+    /// Makes a ground like [`Ground::new`], with 4 KiB pages: for sparse pools, of which a page of
+    /// 2 MiB would hold mostly holes.
     pub fn small_pages(gib: u64) -> anyhow::Result<Ground> {
         Ground::with_pages("never", gib)
     }
@@ -68,7 +68,7 @@ impl Ground {
         })
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub fn path(&self) -> &Path {
         self.dir.as_ref().expect("there until dropped").path()
     }
@@ -123,7 +123,7 @@ fn mounts_below(dir: &Path) -> Vec<PathBuf> {
         .map(PathBuf::from)
         .filter(|place| place.starts_with(dir));
     let mut below: Vec<PathBuf> = below.collect();
-    // What is below another has a longer name.
+    // A place below another has a longer name.
     below.sort_by_key(|place| std::cmp::Reverse(place.as_os_str().len()));
     below
 }

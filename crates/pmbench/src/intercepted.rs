@@ -20,7 +20,7 @@ const STARTS: u64 = 1000;
 /// Calls of a kind a round.
 const CALLS: u64 = 200_000;
 
-/// Where everything is.
+/// The places of everything.
 struct Place<'a> {
     pmfs: &'a Path,
     pool: std::path::PathBuf,
@@ -120,7 +120,7 @@ pub fn inside(report: &Report, pool: &Path, tmpfs: &Path, file_mib: u64) -> anyh
             }
         }
         let [tmpfs, ours, wait] = &figures;
-        // What a read waits for, unless it was asked for while the one before was waited for. Other
+        // A read waits for this, unless it was asked for while the one before was waited for. Other
         // calls wait for several, and partly at once.
         let waits = spec.row == Row::Read64Random;
         if report.json {
@@ -268,8 +268,8 @@ fn starts(report: &Report, place: &Place<'_>, tmpfs: &Path) -> anyhow::Result<()
     weight(report, place)
 }
 
-/// What a program's start costs: page faults of `true`, and memory that nobody shares with a
-/// program that reads its own account.
+/// Measures what a program's start costs: page faults of `true`, and memory that nobody shares with
+/// a program that reads its own account.
 fn weight(report: &Report, place: &Place<'_>) -> anyhow::Result<()> {
     let (sh, python) = (Path::new("/bin/sh"), Path::new("python3"));
     let (mut faults, mut private) = (Figures(Vec::new()), Figures(Vec::new()));

@@ -1,4 +1,4 @@
-//! What the memory itself costs: copies, flushes and fences with nothing around them.
+//! The cost of the memory itself: copies, flushes and fences with nothing around them.
 
 use crate::pool::unprotected;
 use crate::random::Random;

@@ -83,7 +83,7 @@ enum What {
         #[arg(long, value_name = "GIB")]
         sparse: Option<u64>,
     },
-    /// Whether an emulated medium is as slow as it was asked to be, by its own probes.
+    /// Check whether an emulated medium is as slow as it was asked to be, by its own probes.
     Emulate {
         /// The medium.
         #[arg(long, default_value = emulate::DEFAULT)]
@@ -96,7 +96,7 @@ enum What {
         pool: std::path::PathBuf,
         /// The medium.
         emulate: pmem::Emulation,
-        /// Which one.
+        /// The number of the process.
         number: u64,
     },
     /// One, two, four and eight processes on one pool, on files and directories of their own and on
@@ -118,7 +118,7 @@ enum What {
         pool: std::path::PathBuf,
         /// One on tmpfs.
         tmpfs: std::path::PathBuf,
-        /// As there.
+        /// The size, as there.
         #[arg(long)]
         file_mib: u64,
         /// Only the calls on tmpfs that it makes dearer.
@@ -128,15 +128,15 @@ enum What {
     /// Reads and writes of a mapped file, by page size, and beside tmpfs and ext4 on a block device
     /// (PMFS's figure 9).
     Mapped(mapped::Options),
-    /// What keeping stray stores away costs: none, protection keys, page permissions (PMFS's figure
-    /// 11).
+    /// The cost of keeping stray stores away: none, protection keys, page permissions (PMFS's
+    /// figure 11).
     Windows(windows::Options),
     /// A process of `sharing`.
     #[command(hide = true)]
     Worker {
         /// The pool.
         pool: std::path::PathBuf,
-        /// Which one.
+        /// The number of the process.
         number: usize,
     },
     /// A command that has so much memory, page cache included.

@@ -25,7 +25,7 @@ const SIZES: [usize; 5] = [64, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB];
 const ROUND_BYTES: usize = 64 << 20;
 const ROUND_MAX: u64 = 200_000;
 
-/// What to measure.
+/// The accesses to measure.
 #[derive(Args)]
 pub struct Options {
     /// Size of the file, in MiB; beside others a quarter of it.
@@ -154,7 +154,8 @@ impl Candidate for OfPool {
 struct OfOthers {
     name: &'static str,
     path: PathBuf,
-    /// Where it is mounted from and on, if it can be mounted anew.
+    /// The device that it is mounted from and the directory that it is mounted on, if it can be
+    /// mounted anew.
     device: Option<(PathBuf, PathBuf)>,
     _ground: Ground,
 }
@@ -236,7 +237,7 @@ fn shell(program: &str, arguments: &[&std::ffi::OsStr]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is done to mapped bytes.
+/// The work on mapped bytes.
 #[derive(Clone, Copy)]
 enum Work {
     Read(usize),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// How to run and print.
+/// The way to run and print.
 pub struct Report {
     /// Rounds.
     pub rounds: usize,
@@ -62,7 +62,7 @@ pub fn ratio(a: &Figures, b: &Figures) -> f64 {
 mod tests {
     use super::*;
 
-    /// Of two, taking either would flatter one side.
+    /// Either of two would flatter one side.
     #[test]
     fn the_median_of_an_even_number_lies_between() {
         for (figures, median) in [

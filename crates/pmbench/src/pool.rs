@@ -8,7 +8,7 @@ use pmfs::{
 };
 use std::path::Path;
 
-/// Who makes the files.
+/// The user who makes the files.
 pub const NODE: NewNode = NewNode {
     umask: 0,
     mode: 0o644,
@@ -30,7 +30,7 @@ pub struct Pool {
     gone: u64,
 }
 
-/// As [`map_options`], for stores that are made without windows.
+/// Returns the options that [`map_options`] does, for stores that are made without windows.
 pub fn unprotected() -> MapOptions {
     MapOptions {
         protect: ProtectMode::None,

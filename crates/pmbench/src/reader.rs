@@ -1,4 +1,4 @@
-//! Whoever reads the results may stop reading (`pmbench list | head`): that is the end, and no
+//! A reader of the results may stop reading (`pmbench list | head`): that is the end, and no
 //! failure.
 //!
 //! `println!` panics then, in many places. The panic is let through, so that what was mounted is

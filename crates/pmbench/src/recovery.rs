@@ -19,7 +19,7 @@ fn open(path: &Path) -> anyhow::Result<(Fs, f64)> {
     Ok((fs, start.elapsed().as_secs_f64() * 1e3))
 }
 
-/// What to measure with.
+/// The load to measure with.
 pub struct Load {
     pub files: u64,
     /// In all of them.

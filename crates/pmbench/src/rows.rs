@@ -25,7 +25,7 @@ pub enum Row {
     Unlink,
 }
 
-/// What does the operations.
+/// A candidate does the operations.
 pub trait Candidate {
     /// Does `count` of them.
     fn run(&mut self, row: Row, count: u64) -> anyhow::Result<()>;

@@ -1,6 +1,6 @@
-//! How several processes on one pool scale: on files and directories of their own and on the same
-//! ones, beside a plain copy loop that shares nothing, in the same rounds. What the copy loop loses
-//! is the machine's, not the file system's.
+//! The scaling of several processes on one pool: on files and directories of their own and on the
+//! same ones, beside a plain copy loop that shares nothing, in the same rounds. Losses of the copy
+//! loop are the machine's, not the file system's.
 
 use crate::ground::Ground;
 use crate::measure::{Figures, Report};
@@ -13,15 +13,15 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How many processes at once.
+/// The numbers of processes at once.
 const PROCESSES: [usize; 4] = [1, 2, 4, 8];
-/// How long a worker works in a round.
+/// The time that a worker works in a round.
 const SPAN: Duration = Duration::from_millis(150);
 const BLOCK: usize = 4096;
 /// Blocks of a worker's own file, and of the one that all share.
 const BLOCKS: u64 = 4096;
 
-/// What the workers do.
+/// The work of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Work {
     /// 4 KiB copied in memory of the process: no pool.
@@ -141,8 +141,8 @@ pub fn run(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of each round: how many times as much as one process does so many do, and what share that is of
-/// what copying gains.
+/// Prints for each round how many times as much as one process does so many do, and what share that
+/// is of what copying gains.
 fn print(report: &Report, rates: &[Vec<Figures>]) {
     let gain = |row: usize, at: usize| {
         let pairs = rates[row][at].0.iter().zip(&rates[row][0].0);
@@ -207,7 +207,7 @@ fn fill(fs: &Fs, ino: Ino) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a worker has.
+/// The files and the memory of a worker.
 struct Desk {
     fs: Fs,
     number: usize,

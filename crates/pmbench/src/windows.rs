@@ -1,4 +1,4 @@
-//! What keeping stray stores away costs: PMFS's figure 11. No protection, protection keys, page
+//! The cost of keeping stray stores away: PMFS's figure 11. No protection, protection keys, page
 //! permissions, on writes of 64 B to 256 KiB and on a mix of calls like Filebench's fileserver, by
 //! one thread and by two.
 //!
@@ -34,11 +34,11 @@ const WRITES: [(usize, u64); 7] = [
 const MIXES: u64 = 100;
 const POOL: u64 = 1 << 30;
 const FILE: u64 = 128 << 20;
-/// Of the mix, as Filebench has it: a file's bytes, and what is appended to it.
+/// The sizes of the mix, as Filebench has it: a file's bytes, and what is appended to it.
 const WHOLE: usize = 128 * KIB;
 const MORE: usize = 16 * KIB;
 
-/// What to measure.
+/// The operations to measure.
 #[derive(Args)]
 pub struct Options {
     /// This operation alone, by the name that the table has [default: all of them].

@@ -1,4 +1,4 @@
-//! What single calls take, with what goes with them: the operations of Izraelevitz et al. 2019,
+//! The time of single calls, with what goes with them: the operations of Izraelevitz et al. 2019,
 //! section 5.1 (create; append, write and read with open, fsync and close), and those of the
 //! Filebench workloads that create, overwrite and delete many files of 64 KiB.
 
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const BLOCK: usize = 4096;
-/// Of a file that is written in the middle.
+/// The size of a file that is written in the middle.
 const LARGE_BYTES: u64 = 64 << 20;
-/// Of a small file.
+/// The size of a small file.
 const SMALL_BLOCKS: usize = 16;
 /// Files in a directory.
 const WIDTH: u64 = 1000;
 
-/// What to do.
+/// The calls to make.
 #[derive(Args)]
 pub struct Options {
-    /// Where.
+    /// The directory.
     #[arg(long)]
     dir: PathBuf,
-    /// What.
+    /// The call.
     #[arg(long, value_enum)]
     call: Call,
-    /// How often.
+    /// The number of calls.
     #[arg(long, default_value_t = 10_000)]
     count: u64,
     /// Hold the large file open: what is left are the read, or the write and the fsync, as fio
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         }
     }
     let us = start.elapsed().as_secs_f64() * 1e6 / options.count as f64;
-    // Of the sixteen writes to a file, one.
+    // The figure is of one of the sixteen writes to a file.
     let us = if what == Call::Overwrite {
         us / SMALL_BLOCKS as f64
     } else {
@@ -112,7 +112,7 @@ fn large(dir: &Path) -> PathBuf {
     dir.join("large")
 }
 
-/// What is there before the first call.
+/// Makes what is there before the first call.
 fn prepare(dir: &Path, what: Call, count: u64) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)?;
     for number in (0..count).step_by(WIDTH as usize) {
@@ -168,7 +168,7 @@ fn open_large(dir: &Path, what: Call) -> anyhow::Result<File> {
     Ok(options.open(large(dir))?)
 }
 
-/// What is done to the large file when it is open.
+/// Makes a call on the large file when it is open.
 fn on_large(mut file: &File, what: Call, block: &mut [u8; BLOCK]) -> anyhow::Result<()> {
     match what {
         Call::Read4k => return Ok(file.read_exact_at(block, LARGE_BYTES / 2)?),

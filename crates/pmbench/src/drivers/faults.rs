@@ -1,4 +1,4 @@
-//! What mapping a file takes, and touching its pages for the first time: figure 10 of the thesis on
+//! The time to map a file, and to touch its pages for the first time: figure 10 of the thesis on
 //! PMDK. By plain system calls, so that any target can be below it.
 //!
 //! A byte of each page of 4 KiB is read, in random order. One fault may bring several pages, so the
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 const PAGE: u64 = 4096;
 
-/// What to measure.
+/// The mappings to measure.
 #[derive(Args)]
 pub struct Options {
     /// The file.
@@ -22,7 +22,7 @@ pub struct Options {
     file: PathBuf,
     #[arg(long, value_enum)]
     what: What,
-    /// How often it is mapped anew.
+    /// The number of times that it is mapped anew.
     #[arg(long, default_value_t = 5)]
     times: usize,
 }
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
 /// ns.
 fn once(options: &Options, number: u64) -> anyhow::Result<f64> {
-    // What a page cache holds is given back: a fault has to fetch.
+    // The file's pages in a page cache are given back: a fault has to fetch.
     let file = std::fs::File::open(&options.file)?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
     drop(file);

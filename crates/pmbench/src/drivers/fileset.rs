@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 /// Bytes that the log holds at most.
 const LOG_MOST: u64 = 64 << 20;
 
-/// Which mix, where.
+/// The mix, and the place.
 #[derive(Args)]
 pub struct Options {
     /// The personality.
     #[arg(long, value_enum)]
     mix: Mix,
-    /// Where; the tree is made there if it isn't yet.
+    /// The directory; the tree is made there if it isn't yet.
     #[arg(long)]
     dir: PathBuf,
     /// Files [default: the personality's].
@@ -58,7 +58,7 @@ impl Options {
             files: self.files.unwrap_or(own.files),
             there: own.there,
             mean_bytes: bytes(self.mean_kib, own.mean_bytes),
-            // Of one there would be no end of directories.
+            // A width of one would make directories without end.
             width: self.width.unwrap_or(own.width).max(2),
             at_once: bytes(self.at_once_kib, own.at_once),
             threads: self.threads.unwrap_or(own.threads),
@@ -68,9 +68,9 @@ impl Options {
 
 /// Names, by number.
 struct Names {
-    /// Of files that are there and that nobody uses.
+    /// The files that are there and that nobody uses.
     idle: Vec<u64>,
-    /// Of files that are not there.
+    /// The files that are not there.
     absent: Vec<u64>,
 }
 
@@ -109,7 +109,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all mixes tell.
+/// Prints what all mixes tell.
 pub fn print(operations: u64, took: Duration) {
     let each_s = operations as f64 / took.as_secs_f64();
     println!(
@@ -168,7 +168,7 @@ impl Fileset {
         path.join(format!("f{number}"))
     }
 
-    /// How large a file is when it is written whole: the same each time.
+    /// Returns how large a file is when it is written whole: the same each time.
     fn bytes(&self, number: u64) -> u64 {
         let mut random = Random(number);
         let mut unit = || (random.below(1 << 53) + 1) as f64 / (1u64 << 53) as f64;

@@ -1,5 +1,5 @@
-//! What writes take where a file system is so full. It is filled by files of 64 KiB, of which some
-//! are deleted at random again, so that what is free is in many places.
+//! The time of writes where a file system is so full. It is filled by files of 64 KiB, of which
+//! some are deleted at random again, so that the free space is in many places.
 
 use crate::random::Random;
 use anyhow::{Context, ensure};
@@ -17,12 +17,12 @@ const PIECE: u64 = 64 << 10;
 const WIDTH: u64 = 1000;
 /// It is filled so far before files are deleted, in hundredths.
 const MOST: u64 = 97;
-/// Of what is filled: a larger one is nobody's to play with.
+/// The largest file system that is filled: a larger one is nobody's to play with.
 const LARGEST_BYTES: u64 = 16 << 30;
-/// Of a file that is made, blocks.
+/// The size of a file that is made, blocks.
 const WHOLE: usize = 4;
 
-/// What to do, and how full.
+/// The calls to make, and the fill.
 #[derive(Args)]
 pub struct Options {
     /// A file system that nobody else works in.
@@ -30,14 +30,14 @@ pub struct Options {
     dir: PathBuf,
     #[arg(long, value_enum)]
     call: Call,
-    /// How full it is, in hundredths.
+    /// The fill, in hundredths.
     #[arg(long)]
     percent: u64,
     #[arg(long, default_value_t = 1000)]
     count: u64,
 }
 
-/// What is measured; durable once at the end.
+/// The call that is measured; durable once at the end.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Call {
     /// 4 KiB at the end of a file.

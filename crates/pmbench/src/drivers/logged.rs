@@ -9,13 +9,13 @@ use pmem::counters::{Counters, snapshot};
 use pmfs::{AtimeMode, Fs, MkfsOptions, OpenOptions, ROOT_INO, RenameFlags, SetAttr, SetTime};
 use std::path::{Path, PathBuf};
 
-/// What to do.
+/// The call to make.
 #[derive(Args)]
 pub struct Options {
-    /// Where the pool is made.
+    /// The directory in which the pool is made.
     #[arg(long)]
     dir: PathBuf,
-    /// What.
+    /// The call.
     #[arg(long, value_enum)]
     call: Call,
 }

@@ -13,19 +13,19 @@ const KIB: u64 = 1 << 10;
 /// The personalities.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Mix {
-    /// Of a file server.
+    /// The mix of a file server.
     Fileserver,
-    /// Of a web server.
+    /// The mix of a web server.
     Webserver,
-    /// Of a web proxy.
+    /// The mix of a web proxy.
     Webproxy,
-    /// Of a mail server.
+    /// The mix of a mail server.
     Varmail,
-    /// Of a database: readers, writers and a log.
+    /// The mix of a database: readers, writers and a log.
     Oltp,
 }
 
-/// What a thread does.
+/// A step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// Makes a file that is not there, and holds it open.
@@ -55,7 +55,7 @@ pub enum Step {
 pub struct Shape {
     /// Names.
     pub files: u64,
-    /// Of these, files that are there at the start, in hundredths.
+    /// The part of these that are there at the start, in hundredths.
     pub there: u64,
     /// Bytes of a file, in the mean; they are distributed like Filebench's, by a gamma distribution
     /// of shape 1.5.
@@ -105,7 +105,7 @@ const VARMAIL: &[Step] = &[
 ];
 
 impl Mix {
-    /// What a thread does over and over.
+    /// Returns what a thread does over and over.
     pub fn steps(self) -> Vec<Step> {
         let log = [Step::Log(16 * KIB)];
         match self {

@@ -20,23 +20,23 @@ pub enum Driver {
     /// Files in a tree under a mix of calls by many threads, as Filebench's personalities have
     /// them.
     Fileset(fileset::Options),
-    /// What single calls take: create, append, write, read, delete.
+    /// The time of single calls: create, append, write, read, delete.
     Calls(calls::Options),
-    /// What the memory of a pool can do: latencies of instructions, bandwidth, flushes.
+    /// The memory of a pool: latencies of instructions, bandwidth, flushes.
     Device(device::Options),
-    /// What mapping a file takes, and touching its pages for the first time.
+    /// The time to map a file, and to touch its pages for the first time.
     Faults(faults::Options),
     /// Bytes that PMFS logs for touch, mkdir and mv.
     Logged(logged::Options),
-    /// What making, looking at and deleting a file takes among so many others.
+    /// The time to make, look at and delete a file among so many others.
     Names(names::Options),
-    /// What writes take where a file system is so full.
+    /// The time of writes where a file system is so full.
     Full(full::Options),
     /// Small writes at the end of a file and over what it holds.
     SmallWrites(small_writes::Options),
 }
 
-/// As long as it measures.
+/// The time for which it measures.
 #[derive(Args)]
 pub struct Span {
     /// Seconds.

@@ -1,5 +1,5 @@
-//! What making, looking at and deleting a file takes among so many others, in directories of so
-//! many entries, by one thread or several.
+//! The time to make, look at and delete a file among so many others, in directories of so many
+//! entries, by one thread or several.
 //!
 //! The files are there when the clock starts, and all of them are gone at the end. Each thread has
 //! directories of its own.
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// What to do, among what.
+/// The calls to make, and the files among which they are made.
 #[derive(Args)]
 pub struct Options {
-    /// Where.
+    /// The directory.
     #[arg(long)]
     dir: PathBuf,
     #[arg(long, value_enum)]
@@ -26,7 +26,7 @@ pub struct Options {
     /// Entries of a directory.
     #[arg(long, default_value_t = 1000)]
     width: u64,
-    /// How often, each thread.
+    /// The calls of each thread.
     #[arg(long, default_value_t = 5000)]
     count: u64,
     #[arg(long, default_value_t = 1)]

@@ -27,10 +27,10 @@ const BATCH_READS: u64 = 1000;
 const BATCH: u64 = 100;
 const LOG_BYTES: usize = 256 << 10;
 const LOG_MOST: u64 = 10 << 20;
-/// What a reader computes, in steps of a chain of multiplications: some 20 us.
+/// The work of a reader, in steps of a chain of multiplications: some 20 us.
 const COMPUTE: u64 = 20_000;
-/// Of all threads: one writes the log, and of the others one in so many writes pages, as there (10
-/// of 210).
+/// The share of writers: one of all threads writes the log, and of the others one in so many writes
+/// pages, as there (10 of 210).
 const WRITERS: usize = 21;
 
 /// Reads that nobody has written anything for yet.

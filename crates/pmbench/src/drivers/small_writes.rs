@@ -14,19 +14,19 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What to do.
+/// The writes to make.
 #[derive(Args)]
 pub struct Options {
-    /// Where.
+    /// The directory.
     #[arg(long)]
     dir: PathBuf,
-    /// What.
+    /// The kind of writes.
     #[arg(long, value_enum)]
     how: How,
     /// Bytes of a write.
     #[arg(long, default_value_t = 64)]
     bytes: u64,
-    /// How many.
+    /// The number of writes.
     #[arg(long, default_value_t = 100_000)]
     count: u64,
 }

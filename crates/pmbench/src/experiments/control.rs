@@ -26,9 +26,9 @@ pub struct Control<'a> {
 /// A measurement that was made until the machine kept quiet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steady {
-    /// What was measured.
+    /// The value that was measured.
     pub value: f64,
-    /// How often it was made.
+    /// The number of times that it was made.
     pub attempts: u32,
     /// The control loops of the last attempt were outliers, too.
     pub strayed: bool,
@@ -96,7 +96,7 @@ impl<'a> Control<'a> {
     }
 }
 
-/// What the work took.
+/// Returns the time that the work took.
 fn work_ns(words: &mut [u64]) -> f64 {
     let start = Instant::now();
     let mut chain = 1u64;

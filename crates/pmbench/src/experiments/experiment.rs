@@ -9,39 +9,39 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// As its file has it.
+/// An experiment, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// The file's name.
     #[serde(skip)]
     pub name: String,
-    /// What is measured.
+    /// The title: what is measured.
     pub title: String,
     /// The document.
     pub source: String,
     /// The figure or table in it.
     pub figure: String,
-    /// What the source says it found, in words and numbers.
+    /// The finding of the source, in words and numbers.
     pub claim: String,
     /// The sizes that the source had.
     pub theirs: String,
     /// Ours. Values stand in braces.
     pub ours: String,
-    /// What else a reader has to know of the method.
+    /// The rest that a reader has to know of the method.
     #[serde(default)]
     pub method: String,
-    /// Of the value.
+    /// The unit of the value.
     pub unit: String,
-    /// Whether more of it is better.
+    /// The better direction of it.
     pub better: Better,
-    /// What has to be there.
+    /// The things that have to be there.
     #[serde(default)]
     pub needs: Needs,
     /// Files of `bench/` that its steps use: they lie in `{shared}`, under their last names.
     #[serde(default)]
     pub files: Vec<String>,
-    /// What is in them.
+    /// The contents of these files.
     #[serde(skip)]
     pub texts: Vec<(String, String)>,
     /// Targets, unless others are asked for.
@@ -49,7 +49,7 @@ pub struct Experiment {
     /// No other target makes sense.
     #[serde(default)]
     pub only_these: bool,
-    /// What a target needs to hold.
+    /// The space that a target needs, MiB.
     pub size_mib: u64,
     /// Rounds, unless asked for otherwise.
     #[serde(default = "rounds")]
@@ -57,12 +57,12 @@ pub struct Experiment {
     /// A step that takes longer has failed.
     #[serde(default = "timeout_s")]
     pub timeout_s: u64,
-    /// How the report draws it.
+    /// The report's drawing of it.
     pub chart: Chart,
-    /// What the steps name.
+    /// The values of the names in steps.
     #[serde(default)]
     pub values: Values,
-    /// What is less with --quick.
+    /// The values that are less with --quick.
     #[serde(default)]
     pub quick: Quick,
     /// Values that hold for one target.
@@ -76,12 +76,12 @@ pub struct Experiment {
     pub points: Vec<Values>,
     /// Shell commands.
     pub steps: Steps,
-    /// How the value is read.
+    /// The way to read the value.
     pub value: Reading,
     /// Ratios that the source claims.
     #[serde(default)]
     pub claims: Vec<Claim>,
-    /// Where the time goes on a target of ours that loses, as a profile showed it.
+    /// The account of where the time goes on a target of ours that loses, as a profile showed it.
     #[serde(default)]
     pub why: Values,
 }
@@ -94,7 +94,7 @@ fn timeout_s() -> u64 {
     300
 }
 
-/// Which way is up.
+/// The direction that is better.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -104,7 +104,7 @@ pub enum Better {
     Higher,
 }
 
-/// How it is drawn.
+/// The drawing of an experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chart {
@@ -112,7 +112,7 @@ pub struct Chart {
     pub kind: Kind,
     /// The parameter along which points lie.
     pub x: String,
-    /// What that is.
+    /// The title of that parameter.
     #[serde(default)]
     pub x_title: String,
     /// The parameter of which each value has a chart of its own.
@@ -141,7 +141,7 @@ pub struct Quick {
     pub targets: Option<Vec<String>>,
     /// Over the experiment's.
     pub values: Values,
-    /// Of an axis, only the points with these names.
+    /// The names of the points of an axis that alone are measured.
     pub axes: BTreeMap<String, Vec<String>>,
 }
 
@@ -149,7 +149,7 @@ pub struct Quick {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Of the parameter.
+    /// The name of the parameter.
     pub name: String,
     /// In order.
     pub values: Vec<AxisValue>,
@@ -213,7 +213,7 @@ pub struct Claim {
 /// One point: the values of its parameters, and those that go with them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What tells it from others, in the order of panel and x.
+    /// The labels that tell it from others, in the order of panel and x.
     pub labels: Values,
     /// All.
     pub values: Values,
@@ -258,7 +258,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// What the steps name, but for the target's and the point's.
+    /// Returns the values that the steps name, but for the target's and the point's.
     pub fn values(&self, quick: bool) -> Values {
         let mut values = self.values.clone();
         if quick {
@@ -267,7 +267,8 @@ impl Experiment {
         values
     }
 
-    /// What the steps name on this target at this point; the first of all by the target itself.
+    /// Returns the values that the steps name on this target at this point; the first of all by the
+    /// target itself.
     pub fn values_at(&self, quick: bool, target: &Target, point: Option<&Point>) -> Values {
         let mut values = target.values.clone();
         values.extend(self.values(quick));
@@ -340,7 +341,7 @@ impl Experiment {
         }
     }
 
-    /// What a target needs to hold.
+    /// Returns the space that a target needs, MiB.
     pub fn size_mib(&self, quick: bool) -> u64 {
         match quick {
             true => self.quick.size_mib.unwrap_or(self.size_mib),

@@ -19,7 +19,7 @@ const EXPERIMENTS: &[(&str, &str)] = embedded!(
     "pmfs-6", "pmfs-7", "pmfs-t3", "pmfs-423", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "pmfs-9", "pmfs-9-pages", "pmfs-11", "pmfs-431", "nvmfs-1", "nvmfs-3", "nvmfs-4", "nvmfs-6", "nvmfs-7", "optane-7", "optane-8", "optane-9", "optane-10", "optane-11", "optane-23", "optane-24", "optane-25", "optane-26", "optane-27", "optane-28", "optane-29", "optane-30", "optane-31", "pmdk-7", "pmdk-8", "pmdk-9", "pmdk-10", "pmdk-15", "scaling-files", "scaling-directory", "scaling-file-size", "scaling-fill", "scaling-threads",
 );
 
-/// What they use beside that.
+/// The files that they use beside that.
 const FILES: &[(&str, &str)] = &[
     (
         "mysql/tpcc.lua",

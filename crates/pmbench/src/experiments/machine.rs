@@ -7,34 +7,34 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What `machine.json` says.
+/// The contents of `machine.json`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Machine {
-    /// When the run began.
+    /// The time when the run began.
     pub date: String,
     /// The processor's own name, and how many the system sees.
     pub processor: String,
-    /// As above.
+    /// The number of processors that the system sees.
     pub processors: usize,
     /// A virtual machine's kind, if it is one.
     pub virtual_machine: Option<String>,
     /// All memory.
     pub memory_mib: u64,
-    /// Of the kernel.
+    /// The version of the kernel.
     pub kernel: String,
     /// The distribution.
     pub system: String,
     /// Bytes of the pages that the processor and kernel have.
     pub page_bytes: Vec<u64>,
-    /// What the kernel does about large pages, of memory and of shared memory.
+    /// The kernel's settings for large pages, of memory and of shared memory.
     pub large_pages: BTreeMap<String, String>,
-    /// How busy it was when the run began: of the last minute.
+    /// The load when the run began: of the last minute.
     pub load: String,
     /// The program that is measured.
     pub pmfs: String,
-    /// Of the sources.
+    /// The commit of the sources.
     pub commit: Option<String>,
-    /// Of the packages that the experiments use.
+    /// The versions of the packages that the experiments use.
     pub versions: BTreeMap<String, String>,
 }
 
@@ -88,14 +88,14 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What stands behind a key in lines of key and value.
+/// Returns what stands behind a key in lines of key and value.
 fn field(text: &str, key: &str, between: char) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(between));
     let (_, value) = pairs.find(|(found, _)| found.trim() == key)?;
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// What a program says; nothing if it fails.
+/// Returns what a program says; nothing if it fails.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env("PATH", search_path());

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use target::Target;
 
-/// What can be done with experiments.
+/// The commands for experiments.
 #[derive(Subcommand)]
 pub enum Command {
     /// List experiments and targets, and what this machine lacks for them.
@@ -55,7 +55,7 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         condensed: Option<PathBuf>,
     },
-    /// What changed from one run to another.
+    /// Show what changed from one run to another.
     Compare {
         /// The directory of the run before.
         a: PathBuf,
@@ -66,7 +66,7 @@ pub enum Command {
     Setup(Data),
 }
 
-/// Where experiments and targets are.
+/// The place of experiments and targets.
 #[derive(Args)]
 pub struct Data {
     /// A directory with `experiments` and `targets`, in place of those compiled in.
@@ -74,7 +74,7 @@ pub struct Data {
     data: Option<PathBuf>,
 }
 
-/// What to run, where, and how.
+/// The experiments to run, the targets, and the way.
 #[derive(Args)]
 pub struct RunOptions {
     /// Names of experiments (pmbench list), or all.

@@ -1,11 +1,11 @@
-//! What an experiment or a target needs of the machine, and what is missing.
+//! The needs of an experiment or a target on the machine, and those that are missing.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What has to be there.
+/// The things that have to be there.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Needs {
@@ -25,7 +25,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Why this can't be done here; nothing if it can.
+    /// Returns why this can't be done here; nothing if it can.
     pub fn missing(&self, device: Option<&Path>) -> Option<String> {
         if self.root && !rustix::process::geteuid().is_root() {
             return Some("it takes root".into());
@@ -81,7 +81,8 @@ impl Needs {
     }
 }
 
-/// What `pmbench setup` gets that is no package of the system: as the user has caches.
+/// Returns the directory for what `pmbench setup` gets that is no package of the system: where the
+/// user has caches.
 pub fn cache_dir() -> PathBuf {
     let absolute = |name: &str| {
         let dir = PathBuf::from(std::env::var_os(name)?);
@@ -98,7 +99,7 @@ pub fn search_path() -> String {
     format!("{path}:/usr/sbin:/sbin")
 }
 
-/// Where a program is.
+/// Returns where a program is.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let found = |path: PathBuf| path.is_file().then_some(path);
     if name.contains('/') {

@@ -1,11 +1,11 @@
-//! What a long run shows on standard error: a bar on a terminal, a line an experiment elsewhere,
-//! and what is left by what was measured.
+//! The progress of a long run on standard error: a bar on a terminal, a line an experiment
+//! elsewhere, and the time that is left by what was measured.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Which kind of measurement: experiment, point and target by number. All of a kind take as long.
+/// The kind of a measurement: experiment, point and target by number. All of a kind take as long.
 pub type Which = (usize, usize, usize);
 
 /// The measurements that are left.
@@ -65,7 +65,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// What is left, by what the same took before, or else others.
+    /// Returns the time that is left, by what the same took before, or else others.
     fn left_s(&self) -> Option<f64> {
         let known = self.took_s.len();
         let mean = self.took_s.values().sum::<f64>() / known as f64;

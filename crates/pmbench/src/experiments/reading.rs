@@ -1,13 +1,13 @@
-//! How a measurement's value is read: the run step's seconds, figures of a JSON document that it
+//! The reading of a measurement's value: the run step's seconds, figures of a JSON document that it
 //! prints, or a pattern in its output.
 //!
-//! What can't be read, or is not a positive number, is an error of that measurement. It never
-//! becomes a zero.
+//! A value that can't be read, or is not a positive number, is an error of that measurement. It
+//! never becomes a zero.
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-/// Where the value is.
+/// The place of the value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "from", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Reading {
@@ -19,9 +19,9 @@ pub enum Reading {
     },
     /// JSON pointers; figures of several are added up.
     Json {
-        /// As of RFC 6901.
+        /// The pointers of RFC 6901.
         paths: Vec<String>,
-        /// As above.
+        /// The factor, as above.
         #[serde(default = "one")]
         scale: f64,
     },
@@ -32,7 +32,7 @@ pub enum Reading {
         /// A count, divided by the seconds of the run step.
         #[serde(default)]
         each_second: bool,
-        /// As above.
+        /// The factor, as above.
         #[serde(default = "one")]
         scale: f64,
     },

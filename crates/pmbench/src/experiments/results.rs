@@ -11,13 +11,13 @@ use std::path::Path;
 /// One measurement, or why there is none.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
-    /// Which measurement it is.
+    /// The measurement that it is of.
     #[serde(flatten)]
     pub key: Key,
-    /// What came of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What it took in all, with what comes before and after it and all attempts.
+    /// The time that it took in all, with what comes before and after it and all attempts.
     #[serde(default)]
     pub seconds: f64,
     /// The run step, as it ran.
@@ -25,7 +25,7 @@ pub struct Row {
     pub command: String,
 }
 
-/// Which measurement it is.
+/// The name of a measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Key {
     /// The experiment's name.
@@ -38,7 +38,7 @@ pub struct Key {
     pub round: usize,
 }
 
-/// What came of it.
+/// The outcome of a measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
@@ -46,7 +46,7 @@ pub enum Outcome {
     Measured {
         /// In the experiment's unit.
         value: f64,
-        /// How often it was made.
+        /// The number of times that it was made.
         attempts: u32,
         /// The machine was not quiet even then.
         strayed: bool,
@@ -55,22 +55,22 @@ pub enum Outcome {
     },
     /// It was tried and failed.
     Error {
-        /// Why.
+        /// The reason, in words.
         reason: String,
     },
     /// It can't be done here.
     Skipped {
-        /// Why.
+        /// The reason, in words.
         reason: String,
     },
 }
 
-/// What was asked for: a run that goes on has to be asked for the same.
+/// The request: a run that goes on has to be asked for the same.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Asked {
     /// With the smaller sizes.
     pub quick: bool,
-    /// Of the sources that this was built from.
+    /// The commit of the sources that this was built from.
     pub commit: Option<String>,
 }
 

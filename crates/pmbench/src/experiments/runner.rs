@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Of the memory that is free, what the targets of an experiment may take, in hundredths.
+/// The share of the free memory that the targets of an experiment may take, in hundredths.
 const MEMORY_SHARE: u64 = 85;
 
-/// What is to be run.
+/// The experiments to run, and the way.
 pub struct Plan<'a> {
     /// Experiments, each on its targets.
     pub experiments: Vec<(&'a Experiment, Vec<&'a Target>)>,
@@ -36,19 +36,19 @@ pub struct Plan<'a> {
 
 /// A run under way.
 pub struct Runner<'a> {
-    /// What is to be run.
+    /// The plan of the run.
     pub plan: Plan<'a>,
-    /// What was measured.
+    /// The results so far.
     pub results: Results,
-    /// Whether the machine is quiet.
+    /// The check that the machine is quiet.
     pub control: Control<'a>,
-    /// Whether to stop.
+    /// The sign to stop.
     pub stop: Stop,
     /// Is told each new row.
     pub tell: Box<dyn FnMut(&Row) + 'a>,
 }
 
-/// Where a measurement stands in an experiment.
+/// The place of a measurement in an experiment.
 #[derive(Clone, Copy)]
 struct At {
     experiment: usize,
@@ -92,7 +92,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// How many measurements of each kind are to be made.
+    /// Returns how many measurements of each kind are to be made.
     fn left(&self) -> anyhow::Result<HashMap<Which, usize>> {
         let mut left = HashMap::new();
         for number in 0..self.plan.experiments.len() {
@@ -103,7 +103,7 @@ impl<'a> Runner<'a> {
         Ok(left)
     }
 
-    /// What is left of an experiment, in the order in which it is made.
+    /// Returns what is left of an experiment, in the order in which it is made.
     fn order(&self, number: usize) -> anyhow::Result<Vec<At>> {
         let (experiment, targets) = &self.plan.experiments[number];
         let points = experiment.points(self.plan.quick)?;

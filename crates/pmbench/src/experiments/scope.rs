@@ -1,4 +1,4 @@
-//! What the names in steps stand for: the place, the target's directory and prefix, the programs,
+//! The meaning of the names in steps: the place, the target's directory and prefix, the programs,
 //! and the values of experiment and point.
 
 use super::experiment::{Experiment, Point};
@@ -7,10 +7,10 @@ use super::target::Target;
 use super::template::{Values, fill};
 use std::path::{Path, PathBuf};
 
-/// Where things are in this run.
+/// The places of things in this run.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Of this target alone.
+    /// The directory of this target alone.
     pub place: PathBuf,
     /// For all targets of an experiment.
     pub shared: PathBuf,
@@ -45,9 +45,9 @@ impl Places {
 
 /// An experiment on a target.
 pub struct Scope<'a> {
-    /// What is measured.
+    /// The experiment that is measured.
     pub experiment: &'a Experiment,
-    /// Where.
+    /// The target that it is measured on.
     pub target: &'a Target,
     /// With the smaller sizes.
     pub quick: bool,

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How often somebody looks whether the run is to stop.
+/// The time between two checks whether the run is to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// Of what a failed command said.
+/// The length of what is kept of a failed command's output.
 const SAID_MAX: usize = 600;
 /// The exit status of a command that can't do here what it is to do.
 pub const CANNOT: i32 = 77;
@@ -36,7 +36,7 @@ impl std::error::Error for Cannot {}
 /// Set when somebody wants the run to stop.
 pub type Stop = Arc<AtomicBool>;
 
-/// What a command did.
+/// The result of a command.
 pub struct Ran {
     /// Standard output, then standard error.
     pub output: String,
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(cannot("echo no keys; exit 76"), None);
     }
 
-    /// What a command started must not outlive it: its output would be waited for.
+    /// Programs that a command started must not outlive it: their output would be waited for.
     #[test]
     fn a_command_without_end_is_ended_with_its_children() {
         let start = Instant::now();

@@ -7,22 +7,22 @@ use anyhow::Context;
 use serde::Deserialize;
 use std::path::Path;
 
-/// As its file has it.
+/// A target, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// The file's name.
     #[serde(skip)]
     pub name: String,
-    /// What it is, in a few words. Values stand in braces.
+    /// The target in a few words. Values stand in braces.
     pub title: String,
     /// PMFS, so that the others are its peers.
     #[serde(default)]
     pub ours: bool,
-    /// What has to be there.
+    /// The things that have to be there.
     #[serde(default)]
     pub needs: Needs,
-    /// What its steps name; experiments may give others.
+    /// The values that its steps name; experiments may give others.
     #[serde(default)]
     pub values: Values,
     /// Shell commands, once: `{place}` is an empty directory on a tmpfs with pages of 2 MiB,
@@ -35,12 +35,12 @@ pub struct Target {
     /// Before the place goes.
     #[serde(default)]
     pub unmount: Vec<String>,
-    /// Where experiments work.
+    /// The directory in which experiments work.
     pub dir: String,
     /// Stands before a command that works there.
     #[serde(default)]
     pub prefix: String,
-    /// Where the time goes where it loses, unless an experiment says.
+    /// The account of where the time goes when it loses, unless an experiment gives one.
     #[serde(default)]
     pub why: String,
 }

@@ -1,8 +1,8 @@
 //! Charts as inline SVG, as wide as a phone, in the colours of the page (classes, CSS variables),
 //! so that they follow light, dark and print.
 //!
-//! Of our own, since drawing libraries put fixed colours into what they draw. Values are written
-//! beside bars, and lines have marks of different shapes: nobody has to tell colours apart.
+//! They are our own, since drawing libraries put fixed colours into what they draw. Values are
+//! written beside bars, and lines have marks of different shapes: nobody has to tell colours apart.
 
 use super::summary::{Figure, Measured};
 use super::table::figure as digits;
@@ -30,7 +30,7 @@ pub fn draw(figure: &Figure, points: &[&Measured]) -> String {
     }
 }
 
-/// How high a panel is, in the same pixels.
+/// Returns how high a panel is, in the same pixels.
 pub fn height(figure: &Figure, points: &[&Measured]) -> f64 {
     match figure.experiment.chart.kind {
         Kind::Bars => group(figure) * points.len() as f64,

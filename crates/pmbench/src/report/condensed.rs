@@ -187,7 +187,7 @@ fn against(figure: &Figure, peer: usize) -> [String; 3] {
     };
     let ratio = format!(
         "{} ({} to {})",
-        // Of two in the middle the worse.
+        // The worse of two in the middle counts.
         times_text(of_program[(of_program.len() - 1) / 2]),
         times_text(*least),
         times_text(*most)

@@ -1,4 +1,4 @@
-//! What came of a run: medians and ratios (`summary`), as a table on a terminal, as one HTML page,
+//! The report of a run: medians and ratios (`summary`), as a table on a terminal, as one HTML page,
 //! its figures as files, in three small files for a tree, and beside another run.
 
 pub mod chart;

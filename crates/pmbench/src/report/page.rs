@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// The page's own rules, which may change those of charts.
 pub(super) const STYLE: &str = include_str!("page.css");
-/// Of a figure's losses, how many are told before the rest is folded away.
+/// The number of a figure's losses that are told before the rest is folded away.
 const TOLD: usize = 5;
 /// The target that is PMFS through its mount.
 const MOUNT: &str = "pmfs-mount";
@@ -56,7 +56,7 @@ fn html(summary: &Summary) -> String {
     page
 }
 
-/// What kind of run it was, and whether of everything.
+/// Returns what kind of run it was, and whether of everything.
 fn kind(summary: &Summary) -> String {
     let sizes = match summary.asked.quick {
         true => "a quick run: small sizes, few rounds",
@@ -76,7 +76,7 @@ fn overview(page: &mut String, summary: &Summary) {
          PMFS is, in the median of all points, and from the worst to the best; at how many it loses through its mount.</p>\n<div class=\"wide\"><table><thead><tr>\
          <th>figure</th><th>against</th><th>loses</th><th>median</th><th>worst to best</th><th>mount loses</th></tr></thead><tbody>\n",
     );
-    // Of the memory alone nobody loses.
+    // Figures of the memory alone have nobody who loses.
     let beside = |figure: &&Figure| !figure.ours().is_empty();
     for figure in summary.figures.iter().filter(beside) {
         for peer in figure.peers() {
@@ -119,7 +119,7 @@ fn overview_row(page: &mut String, figure: &Figure, peer: usize) {
             &of_program,
             ours.first().map_or(0, |ours| figure.unmeasured(*ours))
         ),
-        // Of two in the middle the worse.
+        // The worse of two in the middle counts.
         times_text(of_program[(of_program.len() - 1) / 2]),
         times_text(*least),
         times_text(*most),
@@ -144,7 +144,7 @@ fn lost(medians: &[f64], unmeasured: usize) -> String {
     }
 }
 
-/// Why a series has no values.
+/// Returns why a series has no values.
 fn why_not(figure: &Figure, series: usize) -> String {
     let mut reasons: Vec<&str> = Vec::new();
     for point in &figure.points {
@@ -256,7 +256,7 @@ fn losses(page: &mut String, figure: &Figure) {
             );
             continue;
         }
-        // Of the mount, which is known to be slow, less is told at once.
+        // The mount is known to be slow, so less of it is told at once.
         let told = if number == 0 { TOLD } else { 1 }.min(losses.len());
         let _ = write!(
             page,
@@ -275,7 +275,7 @@ fn losses(page: &mut String, figure: &Figure) {
     }
 }
 
-/// Where the time goes, of those that fall short.
+/// Tells where the time goes, for those that fall short.
 fn why(page: &mut String, figure: &Figure) {
     for ours in figure.ours() {
         let Series { name, why, .. } = &figure.series[ours];
@@ -350,7 +350,7 @@ fn charts(page: &mut String, figure: &Figure) {
     page.push_str("</div>\n");
 }
 
-/// Why there are no values: the first line at once, the rest folded away.
+/// Tells why there are no values: the first line at once, the rest folded away.
 fn skipped(page: &mut String, figure: &Figure) {
     for (at, series) in figure.series.iter().enumerate() {
         let why = why_not(figure, at);

@@ -16,21 +16,21 @@ pub const STYLES: usize = 8;
 
 /// A run.
 pub struct Summary {
-    /// Where it was made.
+    /// The machine on which it was made.
     pub machine: Machine,
-    /// What was asked for.
+    /// The request.
     pub asked: Asked,
     /// One an experiment of which something was measured, or tried.
     pub figures: Vec<Figure>,
     /// Experiments that there are.
     pub experiments: usize,
-    /// Of the machine.
+    /// The noise of the machine.
     pub noise: Noise,
 }
 
 /// An experiment's figures.
 pub struct Figure {
-    /// What was measured.
+    /// The experiment that was measured.
     pub experiment: Experiment,
     /// PMFS first.
     pub series: Vec<Series>,
@@ -42,13 +42,13 @@ pub struct Figure {
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The target in a few words.
     pub title: String,
     /// PMFS.
     pub ours: bool,
-    /// Where its time goes where it loses; may be empty.
+    /// The account of where its time goes when it loses; may be empty.
     pub why: String,
-    /// Which colour and mark: the same in all figures.
+    /// The index of colour and mark: the same in all figures.
     pub style: usize,
 }
 
@@ -60,7 +60,7 @@ pub struct Measured {
     pub cells: Vec<Cell>,
 }
 
-/// What was measured of a target at a point.
+/// The values of a target at a point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// Round and value.
@@ -72,7 +72,7 @@ pub enum Cell {
 /// A ratio: so many times as good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Of the rounds' ratios.
+    /// The median of the rounds' ratios.
     pub median: f64,
     /// The worst round's.
     pub least: f64,
@@ -92,14 +92,14 @@ pub struct Loss<'a> {
     pub times: Times,
 }
 
-/// How the machine behaved.
+/// The behaviour of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Noise {
     /// Measurements.
     pub measurements: usize,
     /// The part of these that was made again because a control loop was an outlier.
     pub repeated: usize,
-    /// Of these, not quiet to the end.
+    /// The part of these that was not quiet to the end.
     pub strayed: usize,
     /// The loop's median.
     pub control_ns: f64,
@@ -108,12 +108,12 @@ pub struct Noise {
 }
 
 impl Summary {
-    /// Of a run's directory.
+    /// Makes the summary of a run's directory.
     pub fn read(dir: &Path) -> anyhow::Result<Summary> {
         let rows = Results::read(dir)?;
         let asked: Asked = read_json(&dir.join("run.json"))?;
         let mut library = Library::load(Some(&dir.join("data")))?;
-        // Why it lost is found out after a run.
+        // The reason why it lost is found out after a run.
         let known = Library::load(None)?.experiments;
         for experiment in library
             .experiments
@@ -199,7 +199,7 @@ impl Figure {
         })
     }
 
-    /// How many times as good the one is as the other.
+    /// Returns how many times as good the one is as the other.
     pub fn times(&self, point: &Measured, ours: usize, peer: usize) -> Option<Times> {
         times(
             self.experiment.better,
@@ -208,14 +208,14 @@ impl Figure {
         )
     }
 
-    /// Where a series of ours stands.
+    /// Returns the indexes of our series.
     pub fn ours(&self) -> Vec<usize> {
         (0..self.series.len())
             .filter(|at| self.series[*at].ours)
             .collect()
     }
 
-    /// Where the others stand.
+    /// Returns the indexes of the others' series.
     pub fn peers(&self) -> Vec<usize> {
         (0..self.series.len())
             .filter(|at| !self.series[*at].ours)
@@ -237,7 +237,7 @@ impl Figure {
             .collect()
     }
 
-    /// Where a peer is better than this series of ours, the worst first.
+    /// Returns where a peer is better than this series of ours, the worst first.
     pub fn losses(&self, ours: usize) -> Vec<Loss<'_>> {
         let mut losses = Vec::new();
         for peer in self.peers() {
@@ -339,7 +339,7 @@ fn spread(values: Vec<f64>) -> Option<Times> {
     })
 }
 
-/// Of rounds that both have.
+/// Returns the ratio over the rounds that both have.
 fn times(better: Better, ours: &Cell, peer: &Cell) -> Option<Times> {
     let (Cell::Values(ours), Cell::Values(peer)) = (ours, peer) else {
         return None;

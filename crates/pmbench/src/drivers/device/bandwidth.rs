@@ -17,21 +17,21 @@ use std::time::{Duration, Instant};
 
 /// Bytes between two looks at the clock, at least.
 const LOOK_BYTES: u64 = 256 << 10;
-/// Of a huge page.
+/// The alignment of a huge page.
 const ALIGN: usize = 2 << 20;
 const PAGE: usize = 4096;
 const SLICES: u32 = 20;
 /// Bytes that are loaded into the same lines.
 const FEW: usize = 256;
 
-/// What to measure.
+/// The accesses to measure.
 #[derive(Args)]
 pub(super) struct Options {
     #[arg(long, value_enum)]
     access: Access,
     #[arg(long, value_enum)]
     order: Order,
-    /// Of an access.
+    /// The size of an access.
     #[arg(long)]
     bytes: u64,
     #[arg(long, default_value_t = 1)]
@@ -40,7 +40,7 @@ pub(super) struct Options {
     span: super::super::Span,
 }
 
-/// What is done to a place.
+/// The access to a place.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Access {
     /// Loaded by the widest loads that there are: copied, front to back, into a few lines that stay

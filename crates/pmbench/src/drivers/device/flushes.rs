@@ -1,4 +1,4 @@
-//! What writing back a line takes where many that were stored to are written back together, before
+//! The time to write back a line where many that were stored to are written back together, before
 //! one fence: figure 15 of the thesis on PMDK. Stores are not timed.
 
 use super::{Flush, LINE, check_bytes, map};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// are written back.
 const STORED_BYTES: u64 = 256 << 10;
 
-/// What to measure.
+/// The flushes to measure.
 #[derive(Args)]
 pub(super) struct Options {
     #[arg(long, value_enum)]
     by: Flush,
-    /// That are stored to and written back before a fence.
+    /// The bytes that are stored to and written back before a fence.
     #[arg(long)]
     bytes: u64,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use std::time::Instant;
 const BATCHES: usize = 5;
 const BATCH: usize = 50_000;
 
-/// What to measure.
+/// The instructions to measure.
 #[derive(Args)]
 pub(super) struct Options {
     #[arg(long, value_enum)]
@@ -28,7 +28,7 @@ pub(super) struct Options {
     bytes: u64,
 }
 
-/// What is done to a place.
+/// The instruction on a place.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Instruction {
     /// A load of 8 bytes, whose address the load before gives.
@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// As many different places as all batches take.
+/// Returns as many different places as all batches take.
 fn places(mem: &Pmem, bytes: u64, order: Order) -> anyhow::Result<Vec<u64>> {
     let there = mem.len() / bytes;
     let wanted = (BATCHES * BATCH) as u64;

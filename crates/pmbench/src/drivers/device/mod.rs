@@ -1,4 +1,4 @@
-//! What the memory of a pool can do, by crate `pmem`'s own loads, stores and flushes: as the tool
+//! The memory of a pool, measured by crate `pmem`'s own loads, stores and flushes: as the tool
 //! LATTester of Izraelevitz et al. 2019 has it, and the baselines of the thesis on PMDK. A file is
 //! mapped, without a file system of ours in it.
 //!
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 const LINE: u64 = 64;
 
-/// What to measure, of what.
+/// The measure, and the file.
 #[derive(Args)]
 pub struct Options {
     /// The memory: a file that `make` has made, or a pool's device. What it holds is lost.
@@ -36,15 +36,15 @@ enum What {
         #[arg(long)]
         mib: u64,
     },
-    /// What an instruction takes with what it needs to be durable.
+    /// The time of an instruction with what it needs to be durable.
     Latency(latency::Options),
     /// Bytes a second.
     Bandwidth(bandwidth::Options),
-    /// What writing back a line takes, of so many at once.
+    /// The time to write back a line, of so many at once.
     Flush(flushes::Options),
 }
 
-/// Which place comes after which.
+/// The order of places.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Order {
     /// One after the other.
@@ -53,7 +53,7 @@ enum Order {
     Random,
 }
 
-/// How a line is written back.
+/// The instruction that writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Flush {
     Clwb,

@@ -31,9 +31,9 @@ const NODE: NewNode = NewNode {
 
 /// Blocks of 4 KiB in a region.
 const REGION: u64 = 512;
-/// What must be left in whole regions of what is free, in the mean of the rounds after the first
-/// tenth: a round in which much of what was in small blocks gives way to large files leaves gaps
-/// that the next ones fill.
+/// The share of the free space that must be left in whole regions, in the mean of the rounds after
+/// the first tenth: a round in which much of what was in small blocks gives way to large files
+/// leaves gaps that the next ones fill.
 const SHARE_MIN: f64 = 0.90;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -57,7 +57,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Of the open interval from 0 to 1.
+    /// Returns a number of the open interval from 0 to 1.
     fn unit(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }

@@ -143,7 +143,7 @@ fn many_file_locks() {
     sound(&again);
 }
 
-/// What the dead had in annexes goes, and what others have there stays.
+/// The dead's entries in annexes go, and those of others there stay.
 #[test]
 fn annexes_of_the_dead() {
     let scratch = bench();
@@ -205,7 +205,7 @@ fn no_block_for_an_annex() {
     }
 }
 
-/// As many as Linux lets one process have.
+/// The open files are as many as Linux lets one process have.
 #[test]
 fn a_million_open_files() {
     let scratch = Scratch::with(MkfsOptions {

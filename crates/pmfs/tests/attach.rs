@@ -94,7 +94,7 @@ fn a_full_slot_table() {
     assert_eq!(slots, all.len() as u64);
     all.pop().unwrap().close().unwrap();
     all.push(open(&bench.path).unwrap());
-    // As one that is killed.
+    // The last one goes as one that is killed.
     drop(all.pop());
     all.push(open(&bench.path).unwrap());
     for fs in all {

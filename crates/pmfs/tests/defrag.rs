@@ -141,7 +141,7 @@ fn sparse_regions_become_whole() {
     assert_eq!(report.regions, would.regions);
     let after = fs.details().free;
     assert_eq!(after.small, before.small);
-    // How many there are depends on where directories and the inode table have blocks, which stay.
+    // The number of them depends on where directories and the inode table have blocks, which stay.
     assert!(
         after.large >= before.large + report.regions && report.regions >= 3,
         "{before:?} {report:?} {after:?}"

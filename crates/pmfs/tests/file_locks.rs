@@ -52,7 +52,7 @@ impl Random {
     }
 }
 
-/// Who has each byte, and how.
+/// The owners of each byte, and their kinds of lock.
 type Bytes = Vec<Vec<(usize, LockKind)>>;
 
 /// Owners, each with the instance that it comes through. The last has the number of the third, in
@@ -160,7 +160,7 @@ fn waits_end() {
             });
             thread::sleep(Duration::from_millis(60));
             if dies {
-                // As a process that is killed.
+                // The instance goes as a process that is killed.
                 drop(third);
             } else {
                 third.unlock_all(ino, POSIX).unwrap();
@@ -201,7 +201,7 @@ fn a_wait_is_interrupted() {
         waiter.join().unwrap()
     });
     assert!(matches!(answer, Err(Error::Interrupted)), "{answer:?}");
-    // Of the wait nothing is left.
+    // Nothing of the wait is left.
     assert_eq!(first.details().file_locks, 1);
     let conflict = second.lock_conflict(ino, POSIX, LockKind::Write, range(0, 100));
     let conflict = conflict.unwrap().unwrap();
@@ -275,8 +275,8 @@ fn a_full_table() {
         }
     }
     assert!(count > 30);
-    // What splits a lock needs a record: some are kept for that, and then blocks of the reserve are
-    // taken.
+    // A call that splits a lock needs a record: some are kept for that, and then blocks of the
+    // reserve are taken.
     for at in 0..count {
         first
             .unlock(ino, POSIX, range(at * 4 + 1, at * 4 + 1))

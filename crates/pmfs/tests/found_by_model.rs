@@ -1,4 +1,5 @@
-//! What the reference model found in the engine, each as the fewest calls that showed it.
+//! The faults that the reference model found in the engine, each as the fewest calls that showed
+//! it.
 
 mod scratch;
 
@@ -46,8 +47,8 @@ fn an_append_fills_an_allocated_block_and_goes_on() {
     });
 }
 
-/// As above, in place: the old block, already freed, came back into the tree, and the new one
-/// leaked.
+/// The fault is as above, in place: the old block, already freed, came back into the tree, and the
+/// new one leaked.
 #[test]
 fn an_ordered_overwrite_fills_the_only_block_and_goes_on() {
     with_file(16 << 20, DataMode::Ordered, |fs, file| {
@@ -96,7 +97,7 @@ fn a_name_that_is_renamed_over_is_never_missing() {
     });
 }
 
-/// What lay past the largest size was not copied, but counted when the ranges were compared.
+/// The bytes past the largest size were not copied, but counted when the ranges were compared.
 #[test]
 fn a_copy_to_the_largest_offsets_is_cut_before_ranges_are_compared() {
     const SIZE_MAX: u64 = 1 << 48;

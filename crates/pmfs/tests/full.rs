@@ -38,7 +38,7 @@ fn sound(fs: &Fs) {
     assert!(report.is_clean(), "{:#?}", report.findings);
 }
 
-/// What the root holds, filled up by one big file.
+/// A full pool: the root's files, one of them big, which fills it up.
 struct Full {
     fs: Fs,
     big: Ino,
@@ -83,7 +83,7 @@ fn size(ino_size: u64) -> SetAttr {
     }
 }
 
-/// What one call does to a full pool.
+/// The name of a call, and the call on a full pool.
 type Shrinking = (&'static str, fn(&Full) -> pmfs::Result<()>);
 
 const SHRINKING: &[Shrinking] = &[

@@ -83,7 +83,7 @@ fn growing_again_and_again_gives_room() {
     // Once more to the same size: nothing to do.
     grow(&path, size, false, &mut |_, _| {}).unwrap();
     verify(&path, files);
-    // As after power loss, when the tables have to be found again by walking.
+    // The copy is as after power loss, when the tables have to be found again by walking.
     let copy = dir.path().join("copy");
     std::fs::copy(&path, &copy).unwrap();
     std::mem::forget(open(&path));
@@ -122,7 +122,7 @@ fn torn_superblocks() {
         grow(&path, size, false, &mut |_, _| {}).unwrap();
         let new = std::fs::read(&path).unwrap();
         for lines in 0..16 {
-            // What the trees are is in the old image; the longer file's end in the new one.
+            // The old image tells what the trees are; the longer file's end is in the new one.
             let mut image = old.clone();
             image.resize(size as usize, 0);
             let end = size as usize - 4096;

@@ -92,7 +92,7 @@ impl Mount {
         })
     }
 
-    /// As a worker does a request that may meet others' pages.
+    /// Calls as a worker does for a request that may meet others' pages.
     fn until_back<T>(&self, call: impl Fn() -> pmfs::Result<T>) -> T {
         loop {
             match call() {
@@ -379,7 +379,7 @@ fn pages_served_meanwhile_are_not_given_back() {
     end(&bench, fs);
 }
 
-/// What comes back from a page never makes the file longer: it may have been cut since.
+/// Bytes that come back from a page never make the file longer: it may have been cut since.
 #[test]
 fn nothing_is_written_back_past_the_end() {
     let bench = bench();

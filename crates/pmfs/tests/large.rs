@@ -1,4 +1,4 @@
-//! When files have pages of 2 MiB: by option, by fallocate, by truncate, by growth.
+//! The cases in which files have pages of 2 MiB: by option, by fallocate, by truncate, by growth.
 
 mod scratch;
 

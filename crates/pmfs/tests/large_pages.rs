@@ -69,7 +69,8 @@ fn whole_large_pages_are_mapped_and_nothing_less() {
     assert_eq!(&got, b"beside");
     map.sync().unwrap();
     drop(map);
-    // What begins or ends inside a page, what the pool has in small pieces, copies.
+    // The cases that are refused: a range that begins or ends inside a page, one that the pool has
+    // in small pieces, and copies.
     let refused = |at, len, mode| matches!(fs.map(ino, at, len, mode), Err(Error::Media(_)));
     assert!(refused(4096, PAGE, MapMode::Shared) && refused(0, 4096, MapMode::Read));
     assert!(refused(0, PAGE, MapMode::Atomic));

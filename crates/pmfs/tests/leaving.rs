@@ -6,7 +6,7 @@ mod scratch;
 use pmfs::{Fs, Ino, LockClass, LockKind, LockOwner, LockRange, OpenOptions, ROOT_INO};
 use scratch::{NODE, Scratch};
 
-/// What is done before leaving.
+/// The deed before leaving.
 type Deed = fn(&Fs, Ino) -> pmfs::Result<()>;
 
 const DEEDS: &[(&str, Deed)] = &[

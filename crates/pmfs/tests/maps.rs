@@ -119,7 +119,7 @@ fn an_atomic_mapping_is_as_of_its_last_sync() {
         other.map(ino, 0, BLOCK, MapMode::Read),
         Err(Error::Mapped)
     ));
-    // As if it had been killed.
+    // The mapping stays as if the process had been killed.
     std::mem::forget(map);
     drop(fs);
     other.recover_dead().unwrap();

@@ -37,7 +37,7 @@ fn errno<T>(answer: pmfs::Result<T>) -> Option<i32> {
     answer.err().map(|error| error.errno().raw_os_error())
 }
 
-/// Where an inode stands in the pool.
+/// Returns where an inode stands in the pool.
 fn place_of(fs: &Fs, ino: u64) -> u64 {
     let mut blocks = (0..fs.mapping().len()).step_by(BLOCK);
     let holds = |off: &u64| {
@@ -69,7 +69,7 @@ fn a_bad_block_of_data_costs_that_block() {
         return;
     }
     let mut got = [0; 10 * BLOCK];
-    // What comes before is read; from there on nothing is.
+    // The bytes before are read; from there on nothing is.
     assert_eq!(fs.read(ino, 0, &mut got).unwrap(), 4 * BLOCK);
     assert_eq!(got[..4 * BLOCK], [7; 4 * BLOCK]);
     assert_eq!(errno(fs.read(ino, 4 * BLOCK as u64, &mut got)), Some(EIO));
@@ -109,7 +109,7 @@ fn bad_blocks_are_found_and_named() {
     assert!(what.contains(&"free space") && what.len() == 3, "{what:?}");
 }
 
-/// What was to be logged can't be read: nothing of the call is done, nothing is logged that would
+/// The bytes to be logged can't be read: nothing of the call is done, nothing is logged that would
 /// be damage if it were undone, and whoever comes next finds the pool as it was.
 #[test]
 fn a_bad_page_under_a_transaction_changes_nothing() {
@@ -163,7 +163,7 @@ fn a_pool_is_not_recovered_around_a_bad_page() {
     fs.close().unwrap();
     let options = OpenOptions::default();
     let mapped = || pmem::Pmem::open(&path, &options.map).unwrap();
-    // As after power loss.
+    // The pool is as after power loss.
     drop(Fs::open_private(mapped(), &options).unwrap());
     let mem = mapped();
     if let Err(error) = mem.poison(inode) {
@@ -174,7 +174,7 @@ fn a_pool_is_not_recovered_around_a_bad_page() {
     assert!(error.to_string().contains("fsck --badblocks"), "{error}");
 }
 
-/// What a repair asks for.
+/// Returns the options that a repair asks for.
 fn mending() -> OpenOptions {
     OpenOptions {
         repair: true,
@@ -198,7 +198,7 @@ fn fill(fs: &Fs) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Of these files, how many are there as they were. What is there has its length.
+/// Returns how many of these files are there as they were. A file that is there has its length.
 fn whole(fs: &Fs, files: &[(String, Vec<u8>)]) -> usize {
     let Ok(many) = fs.lookup(ROOT_INO, b"many") else {
         return 0;
@@ -235,7 +235,7 @@ fn each_block_can_be_given_anew() {
     let copy = dir.path().join("copy");
     let (mut lost, mut spared) = (0, 0);
     for off in used {
-        // Of the file of 700 equal blocks a few will do.
+        // A few of the file of 700 equal blocks will do.
         let block = &bytes[off as usize..][..BLOCK];
         if block.iter().all(|&byte| byte == 5) && off % (64 << 12) != 0 {
             continue;

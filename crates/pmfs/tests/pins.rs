@@ -47,7 +47,7 @@ impl Bench {
         self.fs.blocks(self.ino, 0, MUCH, MUCH).unwrap()
     }
 
-    /// What stands in these blocks, up to the file's end.
+    /// Returns what stands in these blocks, up to the file's end.
     fn mapped(&self, runs: &[BlockRun]) -> Vec<u8> {
         let pool = File::open(&self.path).unwrap();
         let size = self.fs.getattr(self.ino).unwrap().size;
@@ -149,11 +149,11 @@ fn blocks_stay_and_agree() {
     }
 }
 
-/// What a program stores by itself is what reads answer, and no write beside it takes it back.
+/// A program's own stores are what reads answer, and no write beside them takes them back.
 #[test]
 fn stores_are_read() {
     let bench = Bench::with(&pattern(20_000, 1));
-    // Where the file begins in one lane's part of the pool, another block lies in its way.
+    // Another block lies in the file's way where it begins in one lane's part of the pool.
     let run = bench.blocks()[0];
     assert!(run.len >= 8192, "{run:?}");
     let pool = File::options().write(true).open(&bench.path).unwrap();

@@ -110,7 +110,7 @@ fn names(fs: &Fs, file: Ino) -> Ino {
     dir
 }
 
-/// What a clean close and an unclean end keep.
+/// Checks what a clean close and an unclean end keep.
 fn reopen(pool: &Scratch, file: Ino, dir: Ino) {
     let fs = open(pool);
     assert_eq!(fs.recovery().kind, pmfs::RecoveryKind::None);

@@ -83,7 +83,7 @@ fn a_pool_that_was_lost_has_its_spare_blocks_back() {
     fs.defrag(false, &mut |_, _| {}).unwrap();
     assert_eq!(pages(&fs).small, pages_before.small, "given back");
     overwrite(&fs, ino, 10);
-    // As after a power loss: nothing but the trees counts.
+    // The copy is as after a power loss: nothing but the trees counts.
     let copy = path.with_extension("copy");
     std::fs::copy(&path, &copy).unwrap();
     drop(fs);

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const BLOCK: u64 = 4096;
 const LINES: u64 = BLOCK / 64;
-/// Of the file.
+/// The pages of the file.
 const PAGES: u64 = 4096;
 
 struct Pool {
@@ -100,7 +100,7 @@ fn a_page_costs_a_page() {
         assert_eq!((lines, fences), (distinct * LINES, 1), "{pages:?}");
         assert_eq!(flushed(|| map.sync().unwrap()), (0, 0));
     }
-    // What goes by write is durable by itself.
+    // Bytes that go by write are durable by themselves.
     fs.write(pool.ino, 9 * BLOCK, b"written").unwrap();
     assert_eq!(sync(), 0);
 
@@ -145,13 +145,13 @@ impl Random {
     }
 }
 
-/// Where mappings begin: all of them are long enough to be watched, and they overlap.
+/// The places where mappings begin: all of them are long enough to be watched, and they overlap.
 const FROM: [u64; 3] = [0, 1000, 2500];
 
-/// What a process has mapped, from each of these on.
+/// The mappings of a process, from each of these on.
 type Maps<'a> = [Option<FileMap<'a>>; 3];
 
-/// Which pages nobody has flushed since they were stored to.
+/// The pages that nobody has flushed since they were stored to.
 struct Model {
     random: Random,
     unflushed: BTreeSet<u64>,

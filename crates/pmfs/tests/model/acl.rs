@@ -23,7 +23,7 @@ pub struct Acl {
     others: u16,
 }
 
-/// What is handed to `setxattr`.
+/// The value that is handed to `setxattr`.
 #[derive(Clone, Debug)]
 pub enum Given {
     Acl(Acl),

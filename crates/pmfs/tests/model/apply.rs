@@ -16,7 +16,7 @@ const SLACK_BLOCKS: u64 = 48;
 /// Inodes in use that no tree shows: numbers 0 and 1, the pool's root.
 const HIDDEN_INODES: u64 = 3;
 
-/// What a refusal for want of room is allowed for.
+/// The need for which a refusal for want of room is allowed.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
     /// The call must go through on a full pool.
@@ -125,7 +125,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Whether a call that should go through may be refused.
+    /// Checks whether a call that should go through may be refused.
     fn refusal(&self, fs: &Fs, error: &Error, need: Need) -> Result<(), String> {
         let room = fs.statfs().map_err(|error| format!("statfs: {error}"))?;
         let blocks = match need {
@@ -207,7 +207,7 @@ impl<'p> World<'p> {
                 self.judge(fs, "defrag", Ok(()), answer, Need::Nothing)
                     .map(drop)
             }
-            // Who has a file's blocks mapped holds it.
+            // An instance that has a file's blocks mapped holds it.
             Release { ino } if self.model.is_pinned_by(instance, *ino) => {
                 self.unpin(fs, instance, *ino)
             }
@@ -473,8 +473,8 @@ fn name_of(errno: Errno) -> &'static str {
     }
 }
 
-/// What a caller has seen of a name, by one number in three: nothing, what is there, something
-/// else.
+/// Returns what a caller has seen of a name, by one number in three: nothing, what is there,
+/// something else.
 fn seen(fs: &Fs, (dir, name): (Ino, &[u8]), which: usize) -> Option<Ino> {
     match which % 3 {
         0 => None,

@@ -290,7 +290,7 @@ impl World<'_> {
         };
         let verdict = self.may_fallocate(ino, mode, at, len);
         if let Ok(live) = self.model.live(ino) {
-            // Whether times change where nothing else shows is left open.
+            // The contract leaves open whether times change where nothing else shows.
             let (mtime, ctime) = (live.mtime, live.ctime);
             let now = self.span();
             let node = self.model.node(ino);
@@ -371,7 +371,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What is shown as a hole holds no data; what is shown as data may be zeros.
+    /// Checks an answer: a hole that is shown holds no data; what is shown as data may be zeros.
     fn seek(&mut self, fs: &Fs, ino: Ino, at: u64, data: bool) -> Result<(), String> {
         let (kind, answer) = if data {
             ("seekdata", fs.seek_data(ino, at))
@@ -469,7 +469,7 @@ impl World<'_> {
         Ok(&self.model.live(ino)?.xattrs)
     }
 
-    /// Whether the inode may have attributes of that name.
+    /// Returns whether the inode may have attributes of that name.
     fn may_have(&self, ino: Ino, name: &[u8]) -> Verdict {
         let node = self.model.live(ino)?;
         let plain = matches!(node.kind(), S_IFREG | S_IFDIR);
@@ -564,7 +564,7 @@ impl World<'_> {
             let there = xattrs.contains_key(name);
             there.then_some(()).ok_or(Errno::NODATA)
         });
-        // What is left is written anew, in one run: which a full pool may not have, if it is long.
+        // The rest is written anew, in one run: which a full pool may not have, if it is long.
         let left = self.model.live(ino).map_or(0, |node| {
             let others = node.xattrs.iter().filter(|(key, _)| key.as_slice() != name);
             others.map(|(key, value)| 8 + key.len() + value.len()).sum()
@@ -584,7 +584,7 @@ impl World<'_> {
     }
 }
 
-/// What is wrong with an attribute's name as such.
+/// Returns what is wrong with an attribute's name as such.
 fn name_verdict(name: &[u8]) -> Verdict {
     if name.is_empty() || name.len() > 255 {
         return Err(Errno::RANGE);

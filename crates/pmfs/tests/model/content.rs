@@ -12,7 +12,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// As `read(2)`: short at the end.
+    /// Reads as `read(2)` does: short at the end.
     pub fn read(&self, at: u64, len: usize) -> Vec<u8> {
         let len = self.size.saturating_sub(at).min(len as u64) as usize;
         let mut bytes = vec![0; len];

@@ -1,4 +1,4 @@
-//! What a run has seen: calls, answers, tree heights, recoveries. A branch that a long run never
+//! The coverage of a run: calls, answers, tree heights, recoveries. A branch that a long run never
 //! saw is a hole in the test.
 
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ impl Coverage {
         }
     }
 
-    /// What should have been seen and was not.
+    /// Returns what should have been seen and was not.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         for &(topic, answers) in EXPECTED {

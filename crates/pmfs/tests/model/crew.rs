@@ -5,7 +5,7 @@ use pmfs::{DataMode, Error, Fs, Ino, NewNode, OpenOptions, ROOT_INO};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the threads of one test run, unless `PMFS_MODEL_THREADS_MS` says otherwise.
+/// The time that the threads of one test run, unless `PMFS_MODEL_THREADS_MS` says otherwise.
 const RUN_MS: u64 = 1000;
 
 pub const NODE: NewNode = NewNode {
@@ -21,7 +21,7 @@ pub struct Crew {
     pub instances: Vec<Fs>,
 }
 
-/// What a thread does: its number, its instance, and whether to go on.
+/// The work of a thread: it is given its instance, and whether to go on.
 pub type Job<'a> = Box<dyn FnOnce(&Fs, &Going) + Send + 'a>;
 
 /// Tells the threads when to end: at the time that was set, or when one of them failed.
@@ -113,7 +113,7 @@ pub fn assert_sound(fs: &Fs) {
     assert!(report.is_clean(), "{:#?}", report.findings);
 }
 
-/// What a call answered; nothing if it failed as one may when others change the same names.
+/// Returns what a call answered; nothing if it failed as one may when others change the same names.
 pub fn race<T>(answer: Result<T, Error>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),

@@ -11,7 +11,8 @@ use pmfs::{Fs, ROOT_INO};
 
 const TASTE: Taste = Taste {
     nodes_max: 600,
-    // Of all threads, as the pool counts them: a file that grows may have 2 MiB for a byte.
+    // The bound is for all threads, as the pool counts them: a file that grows may have 2 MiB for a
+    // byte.
     blocks_max: POOL_BYTES / 4096 / 3,
     large_one_in: 80,
     // Somebody else's inodes are not in the reference.

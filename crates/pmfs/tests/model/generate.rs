@@ -14,7 +14,7 @@ const LARGE: u64 = 2 << 20;
 /// Lengths at whose edges things change: a word, a line, a log-worth, a block, a large page.
 const EDGES: [u64; 6] = [8, 64, 384, BLOCK, 2 * BLOCK, LARGE];
 
-/// What a stretch of the run is mostly about.
+/// The main work of a stretch of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Mixed,
@@ -32,7 +32,7 @@ enum Phase {
     Hold,
 }
 
-/// How a pool is used.
+/// The use of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Taste {
     /// Nodes from which on more are removed than made.
@@ -115,7 +115,7 @@ impl Generator {
         self.phase = *self.random.pick(&phases);
         self.left = 100 + self.random.below(1500);
         if last == Phase::Grow {
-            // What grew shrinks, or stays for a while.
+            // A directory that grew shrinks, or stays for a while.
             if self.random.one_in(2) {
                 self.phase = Phase::Shrink;
             }
@@ -522,7 +522,7 @@ impl Generator {
         if self.random.one_in(20) {
             return Operation::Defrag;
         }
-        // Of some the largest: few have 2 MiB.
+        // The largest of some is taken: few have 2 MiB.
         let size = |ino| model.live(ino).map_or(0, |node| node.size());
         let some = (0..8).map(|_| self.file(model));
         let ino = some.max_by_key(|&ino| size(ino)).expect("eight of them");

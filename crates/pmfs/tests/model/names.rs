@@ -9,7 +9,7 @@ fn is_dots(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
-/// What is wrong with a name as such.
+/// Returns what is wrong with a name as such.
 fn name_verdict(name: &[u8]) -> Verdict {
     match name {
         _ if name.len() > 255 => Err(Errno::NAMETOOLONG),

@@ -7,7 +7,7 @@ use crate::random::bytes;
 use pmfs::{BlockRun, Error, Fs, Ino};
 use std::collections::BTreeMap;
 
-/// What an instance has pinned, with the blocks that it was told of.
+/// The pins of an instance, with the blocks that it was told of.
 pub type Pins = BTreeMap<Ino, Vec<BlockRun>>;
 
 /// Bytes of holes that a pin may fill.
@@ -120,7 +120,7 @@ impl World<'_> {
     }
 }
 
-/// Where in the file and where in the pool.
+/// Returns the blocks' places in the file and in the pool.
 fn blocks(run: &BlockRun) -> impl Iterator<Item = (u64, u64)> + use<> {
     let (at, off) = (run.at, run.off);
     (0..run.len / 4096).map(move |block| (at + block * 4096, off + block * 4096))

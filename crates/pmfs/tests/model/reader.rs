@@ -12,7 +12,7 @@ pub struct Reader {
     cookie: u64,
     /// The operation before which it began.
     began: u64,
-    /// How often it has seen each name.
+    /// The number of times that it has seen each name.
     seen: BTreeMap<Vec<u8>, u32>,
 }
 

@@ -13,7 +13,7 @@ use pmfs::{Attr, Ino, NewNode};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a call may do: nothing is returned, or the errno.
+/// The permitted outcome of a call: nothing is returned, or the errno.
 pub type Verdict = Result<(), Errno>;
 
 /// The steps of the clock in which a call ran: a time that it set lies in there.
@@ -116,7 +116,7 @@ pub struct Reference {
     pub holds: Vec<BTreeMap<Ino, u32>>,
     /// And what each has pinned.
     pub pins: Vec<Pins>,
-    /// Which of the nodes are directories, and which regular files.
+    /// The nodes that are directories, and those that are regular files.
     pub dirs: BTreeSet<Ino>,
     pub files: BTreeSet<Ino>,
     /// The last node that was made.

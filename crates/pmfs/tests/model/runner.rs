@@ -22,7 +22,7 @@ pub struct Setting {
     /// Data mode of each instance.
     pub modes: &'static [DataMode],
     pub taste: Taste,
-    /// How its pool is closed.
+    /// The way in which its pool is closed to stray stores.
     pub protect: ProtectMode,
     /// Operations until everything is deleted and the space must be back.
     pub round: u64,

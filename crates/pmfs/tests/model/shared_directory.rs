@@ -34,7 +34,8 @@ fn any_name(random: &mut Random) -> Vec<u8> {
     format!("r{:0len$}", random.below(NAMES)).into_bytes()
 }
 
-/// As [`race`], for calls that may meet a directory where a file was, and the other way round.
+/// Does what [`race`] does, for calls that may meet a directory where a file was, and the other way
+/// round.
 fn race_of_kinds<T>(answer: Result<T, Error>) -> Option<T> {
     match answer {
         Err(Error::IsDirectory | Error::NotDirectory | Error::NotEmpty) => None,
@@ -92,7 +93,7 @@ impl Storm {
         self.counted.fetch_add(change, SeqCst);
     }
 
-    /// What must be there at any time.
+    /// Checks what must be there at any time.
     fn read(&self, fs: &Fs) {
         let replaced = fs.lookup(self.dirs[0], b"replaced");
         let attr = replaced.expect("a name that is only ever replaced");

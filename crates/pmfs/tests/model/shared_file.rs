@@ -183,7 +183,7 @@ const RANGES: [(u64, usize); 9] = [
 
 fn overwrites(modes: &[DataMode]) {
     let crew = Crew::new(128 << 20, modes);
-    // Of blocks, and of one large leaf.
+    // One file is of blocks, and one of large leaves.
     let files = [
         (crew.file("small"), 64 << 10),
         (crew.file("large"), 4 << 20),

@@ -24,7 +24,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Of so many bytes.
+    /// Makes a pool of so many bytes.
     pub fn new(size: u64) -> Scratch {
         Scratch::with(MkfsOptions {
             size: Some(size),
@@ -32,7 +32,7 @@ impl Scratch {
         })
     }
 
-    /// As it is wanted.
+    /// Makes a pool with these options.
     pub fn with(options: MkfsOptions) -> Scratch {
         let dir = TempDir::with_prefix_in("pmfs-test-", "/dev/shm").expect("a directory in memory");
         let path = dir.path().join("pool");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bench::Bench;
 
-/// Of a pool that is mounted, too.
+/// The pool may be mounted, too.
 #[test]
 fn defrag_makes_large_pages_of_small_ones() {
     let bench = Bench::empty();
@@ -45,7 +45,7 @@ fn defrag_makes_large_pages_of_small_ones() {
     assert!(free["free_2m_share"].as_f64().unwrap() > 0.8, "{free}");
 }
 
-/// What a file holds: no two are alike.
+/// Returns what a file holds: no two are alike.
 fn content(number: u8) -> Vec<u8> {
     let words =
         (0..5 << 17).map(|at: u32| at.wrapping_mul(2 * u32::from(number) + 1).to_le_bytes());

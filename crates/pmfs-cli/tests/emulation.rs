@@ -22,7 +22,7 @@ fn a_mount_says_what_it_emulates() {
     std::fs::write(bench.file("file"), [1; 5000]).unwrap();
     assert_eq!(std::fs::read(bench.file("file")).unwrap(), [1; 5000]);
     bench.umount();
-    // As an option, and with a medium's name.
+    // The emulation is an option of the mount, with a medium's name.
     let report = bench.mount(&["-o", "noatime,emulate=pmep-2014:read=0"]);
     assert_eq!(report["emulates"], "write-bandwidth=9.5G,barrier=100ns");
     let refused = bench.fails(

@@ -615,7 +615,7 @@ fn files_without_a_name() {
     bench::wait_until("its inode is free again", || free() == before);
 }
 
-/// What `stat --format=%w` shows, asked for by a request of its own.
+/// The time that `stat --format=%w` shows is asked for by a request of its own.
 #[test]
 fn the_time_of_creation() {
     let Some(bench) = Bench::mounted(&[]) else {
@@ -645,7 +645,7 @@ fn writes_by_others_drop_set_id_bits() {
         fs::write(&path, "text").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         fs::write(bench.file("root"), "").unwrap();
-        // As root nothing is dropped.
+        // A write by root drops nothing.
         OpenOptions::new()
             .append(true)
             .open(&path)

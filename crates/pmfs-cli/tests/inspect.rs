@@ -251,7 +251,7 @@ fn grow_makes_room_and_says_so() {
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
     bench.ok(&["get", "pool", "large", "back"]);
     assert!(fs::read(bench.path("back")).unwrap() == vec![8; 24 << 20]);
-    // What was saved of it comes back.
+    // The pool comes back as it was saved.
     bench.ok(&["save", "pool", "saved"]);
     bench.ok(&["load", "saved", "loaded"]);
     assert_eq!(bench.json(&["fsck", "--json", "loaded"])["clean"], true);

@@ -1,4 +1,4 @@
-//! How mounts begin and end: options, busy mounts, signals, a daemon that is killed.
+//! The begin and the end of mounts: options, busy mounts, signals, a daemon that is killed.
 
 mod bench;
 
@@ -298,7 +298,7 @@ fn remount_changes_flags() {
     bench.ok(&["mount", "-o", "remount,ro", "pool", "mnt"]);
     let error = fs::write(bench.file("a"), "y").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
-    // As mount(8) runs it, with what the kernel's table says.
+    // The command is as mount(8) runs it, with what the kernel's table says.
     let pool = bench.path("pool");
     bench.ok(&[
         pool.to_str().unwrap(),

@@ -10,7 +10,7 @@ use bench::actor::Actor;
 use bench::{Bench, wait_until};
 use rustix::process::Signal;
 
-/// What takes all of `f` alone, and gives it up.
+/// The commands that take all of `f` alone, and give it up.
 const KINDS: [(&str, &str); 3] = [
     ("flock f ex", "flock f un"),
     ("posix f ex 0 0", "posix f un 0 0"),
@@ -151,7 +151,8 @@ fn closing_drops_posix_locks() {
     first.does("posix f ex 0 0");
 }
 
-/// Of an open file: only its own end does, also where the process has the file open twice.
+/// A lock of an open file goes only when that is closed, also where the process has the file open
+/// twice.
 #[test]
 fn closing_drops_locks_of_the_open_file_only() {
     let Some(bench) = mounted() else { return };

@@ -460,8 +460,8 @@ fn a_mount_is_killed_while_it_gives_back() {
         assert_eq!(fs.read(f, 0, &mut bytes).unwrap(), 8);
         assert_eq!(fs.write(f, 8, &bytes).unwrap(), 8);
         fs::write(&stop, "").unwrap();
-        // Whatever it waited for below the first mount is refused; if it had all pages
-        // it has not noticed.
+        // The pages that it waited for below the first mount are refused; if it had all pages it
+        // has not noticed.
         if mappers[0].says().is_empty() {
             assert_eq!(mappers[0].ended().signal(), Some(Signal::BUS.as_raw()));
         }
@@ -566,7 +566,7 @@ fn blocks_and_pages() {
     second.does("store f 4 6");
     assert_eq!(run.load(4, 3), [6, 7, 9]);
     drop(plain);
-    // When they are gone, so is what was in the way.
+    // The obstacle is gone when they are gone.
     run.does("close f");
     drop((run, second));
     wait_until("the pins end", || pins(&both) == 0);

@@ -13,7 +13,7 @@ use bench::installed::copy_program;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 use rustix::io::Errno;
 
-/// Whether a read changes atime: of a file whose atime is newer than its mtime, of one
+/// Returns whether a read changes atime: of a file whose atime is newer than its mtime, of one
 /// whose atime is older, and of a directory like that.
 fn atimes(bench: &Bench) -> [bool; 3] {
     let past = |seconds| Timespec {

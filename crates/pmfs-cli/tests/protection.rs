@@ -35,7 +35,7 @@ fn a_mount_says_what_closes_its_pool() {
         assert_eq!(std::fs::read(bench.file("renamed")).unwrap(), [1; 5000]);
         bench.umount();
     }
-    // What is given later, and apart, holds.
+    // The mode that is given later, and apart, holds.
     let report = bench.mount(&["-o", "protect=pages", "--protect", "none"]);
     assert_eq!(report["protection"], "none");
     let refused = bench.fails(

@@ -1,5 +1,5 @@
-//! What the kernel remembers of a mount that is alone in its pool (docs/adr/0015-leases.md), and
-//! that nothing of it outlives that.
+//! The kernel's memory of a mount that is alone in its pool (docs/adr/0015-leases.md); nothing of
+//! it outlives that.
 
 mod bench;
 
@@ -25,7 +25,7 @@ const NODE: NewNode = NewNode {
 /// Names in the directory that all looks are at.
 const NAMES: [&str; 6] = ["longer", "mode", "gone", "from", "to", "new"];
 
-/// How often the mount was asked to look, so far.
+/// Returns how often the mount was asked to look, so far.
 fn asked(bench: &Bench) -> u64 {
     let daemon = bench.daemon().as_raw_nonzero().get() as u64;
     let processes = Inspector::open(&bench.path("pool")).unwrap().processes();
@@ -97,7 +97,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What somebody who has come changes, and what the mount shows then.
+/// Makes the changes of somebody who has come, and checks what the mount shows then.
 fn change_and_look(bench: &Bench, round: u64) {
     let library = library(bench);
     let dir = library.walk(b"/d", true).unwrap().ino;
@@ -209,7 +209,7 @@ fn a_name_by_number_keeps_nothing() {
     library.close().unwrap();
 }
 
-/// As that, where others have moved a name that the kernel has kept.
+/// The same holds where others have moved a name that the kernel has kept.
 #[test]
 fn a_name_that_others_moved_keeps_nothing() {
     if !knows_to_prune() {

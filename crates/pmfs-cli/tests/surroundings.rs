@@ -69,7 +69,8 @@ fn mount_points() {
     if !bench::can_mount() {
         return;
     }
-    // What is in the directory, and who is, comes back after the mount, as with every file system.
+    // The directory's contents, and those who are in it, come back after the mount, as with every
+    // file system.
     fs::write(bench.file("hidden"), "x").unwrap();
     let bystander = bench.bystander();
     bench.mount(&[]);
@@ -302,7 +303,8 @@ fn full_up(bench: &mut Bench, pages: u64) {
     assert!(bench::is_daemon(
         bench.daemon().as_raw_nonzero().get() as u32
     ));
-    // What is given up can be had again. Nobody has lost anything, and with room again all goes on.
+    // Room that is given up can be had again. Nobody has lost anything, and with room again all
+    // goes on.
     fs::remove_file(bench.file("d0/f")).unwrap();
     fs::write(bench.file("d0/again"), [3; 4096]).unwrap();
     assert_eq!(fs::read_to_string(bench.file("before")).unwrap(), "kept");
@@ -345,8 +347,8 @@ fn a_sparse_pool_on_a_full_tmpfs() {
         .status();
     assert!(mounted.unwrap().success());
     let full = Full(bench.path("full"));
-    // What is left when the pool wants more decides what fails first: data, a node, an
-    // inode, a name.
+    // The room left when the pool wants more decides what fails first: data, a node, an inode, a
+    // name.
     for pages in [0, 1, 2, 3, 5, 9, 20, 300] {
         full_up(&mut bench, pages);
     }

@@ -199,7 +199,7 @@ fn single_files_and_streams() {
     assert_eq!(bench.json(&["fsck", "--json", "pool"])["clean"], true);
 }
 
-/// What is mounted is reached by name, too, and each sees the other's work.
+/// A mounted pool is reached by name, too, and each sees the other's work.
 #[test]
 fn a_mounted_pool_by_name() {
     let Some(bench) = Bench::mounted(&[]) else {
@@ -259,7 +259,7 @@ fn list_tells_the_state_of_each_pool() {
         table.contains("64 MiB") && table.contains("  clean"),
         "{table}"
     );
-    // Where nothing is named, the current directory is looked into.
+    // The current directory is looked into where nothing is named.
     assert!(bench.ok(&["list"]).contains("fail their checksums"));
     bench.fails(1, &["list", "absent"]);
     bench.fails(1, &["list", "other"]);
@@ -334,7 +334,7 @@ fn save_and_load_an_unmounted_pool() {
     assert_eq!(saved["size_bytes"], 64 << 20);
     let len = fs::metadata(bench.path("file")).unwrap().len();
     assert_eq!(saved["bytes"], len);
-    // What is in use, not what there is.
+    // The stream has what is in use, not what there is.
     assert!(len > 3 << 20 && len < 5 << 20, "{len}");
     let loaded = bench.json(&["load", "--json", "file", "copy"]);
     assert_eq!(loaded["blocks"], saved["blocks"]);
@@ -531,7 +531,7 @@ fn umount(bench: &Bench) {
     });
 }
 
-/// Where directories are named only what is there is shown, whatever others have mounted.
+/// A list of named directories shows only what is there, whatever others have mounted.
 #[test]
 fn list_of_a_directory_is_of_that_alone() {
     let Some(bench) = Bench::mounted(&[]) else {
@@ -561,7 +561,7 @@ fn sizes_are_taken_as_they_are_given() {
             .code(),
         Some(2)
     );
-    // What is named as the least is enough, and less is not.
+    // The size that is named as the least is enough, and less is not.
     let said = bench.fails(1, &["mkfs", "--size", "1K", "least"]);
     let (_, least) = said.split_once("it takes ").expect("a size");
     let least: u64 = least.split(' ').next().unwrap().parse().unwrap();

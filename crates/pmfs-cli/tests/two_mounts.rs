@@ -340,7 +340,7 @@ fn one_daemon_is_killed() {
     }
 }
 
-/// What only a dead daemon had open gives its space back to who needs it.
+/// A file that only a dead daemon had open gives its space back to who needs it.
 #[test]
 fn the_dead_hold_no_space() {
     let Some(both) = both() else { return };

@@ -1,5 +1,5 @@
-//! What Linux does not tell the daemon of a mount: that programs have stored to pages when it
-//! asks where a file has data and how many blocks, and by which flags `pwritev2(2)` writes.
+//! The facts that Linux does not tell the daemon of a mount: that programs have stored to pages
+//! when it asks where a file has data and how many blocks, and by which flags `pwritev2(2)` writes.
 
 mod bench;
 
@@ -104,7 +104,7 @@ fn sparse_copies_have_what_was_stored() {
         .current_dir(bench.path("mnt"))
         .output();
     assert!(stored(&untar.unwrap().stdout), "tar");
-    // What a stat below `pmfs run` calls.
+    // The call is the one of a stat below `pmfs run`.
     sparse(&path);
     let mut mapper = Mapper::of(&path, "rw", PAGES * PAGE);
     mapper.does(&format!("store f {} 7", 5 * PAGE));
@@ -197,7 +197,7 @@ fn writes_inside_are_no_appends() {
     let fs = Fs::open(&bench.path("pool"), &Attach::default()).unwrap();
     let ino = fs.walk(b"/f", true).unwrap().ino;
     fs.append(ino, b"klm").unwrap();
-    // Where this kernel takes the end to be.
+    // The offset is where this kernel takes the end to be.
     ours.write_all_at(b"KLM", 20).unwrap();
     ours.write_all_at(b"B", 11).unwrap();
     fs.append(ino, b"nop").unwrap();

@@ -86,7 +86,7 @@ fn the_last_run_takes_the_mount_away() {
     let mut second = runs.begun("two", "end-two");
     runs.says("end-one");
     assert!(first.wait().unwrap().success());
-    // As long as a keeper may take to see it.
+    // The pause is as long as a keeper may take to see it.
     thread::sleep(Duration::from_millis(500));
     assert!(runs.is_mounted(), "the second run goes on");
     let third = output(&mut runs.run("grep -c ' '\"$PWD\"'/mnt ' /proc/mounts"));
@@ -97,7 +97,7 @@ fn the_last_run_takes_the_mount_away() {
     runs.is_taken_away();
 }
 
-/// When a run is killed its programs go on, and the mount goes with the last of them.
+/// Programs go on when a run is killed, and the mount goes with the last of them.
 #[test]
 fn killed_runs_keep_nothing_but_their_programs() {
     let Some(runs) = runs() else { return };
@@ -266,7 +266,8 @@ fn umount_says_where_a_pool_is_mounted() {
     assert!(said.contains("not mounted"), "{said}");
 }
 
-/// What a program by a description in words is told, where nothing is mounted that could be meant.
+/// A command without a pool is told in words how to get one, where nothing is mounted that could be
+/// meant.
 #[test]
 fn who_has_no_pool_is_told_how_to_get_one() {
     let Some(runs) = runs() else { return };
@@ -332,7 +333,7 @@ fn the_log_says_who_goes_through_the_mount() {
     }
 }
 
-/// What stands below a directory, by name.
+/// Returns what stands below a directory, by name.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<String> = entries

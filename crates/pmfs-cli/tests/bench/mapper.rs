@@ -97,7 +97,7 @@ impl Mapper {
         mapper
     }
 
-    /// Where its memory comes from, by the names of files.
+    /// Returns where its memory comes from, by the names of files.
     pub fn maps(&self) -> String {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let mut all = String::new();
@@ -132,7 +132,7 @@ impl Mapper {
         assert_eq!(self.ask(what), "ok", "{what}");
     }
 
-    /// What its mapping shows.
+    /// Returns what its mapping shows.
     pub fn load(&mut self, at: usize, len: usize) -> Vec<u8> {
         let text = self.ask(&format!("load f {at} {len}"));
         let digits = text.as_bytes().chunks_exact(2);
@@ -142,7 +142,7 @@ impl Mapper {
         bytes
     }
 
-    /// How it ended.
+    /// Returns how it ended.
     pub fn ended(&mut self) -> ExitStatus {
         self.child.wait().expect("a child")
     }

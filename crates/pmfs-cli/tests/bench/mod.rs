@@ -136,7 +136,7 @@ impl Bench {
         stderr
     }
 
-    /// What is mounted below the directory.
+    /// Returns what is mounted below the directory.
     pub fn mounts(&self) -> Vec<PathBuf> {
         let mounts = pool_mounts().unwrap();
         mounts

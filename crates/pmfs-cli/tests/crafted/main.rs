@@ -25,7 +25,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A command that takes longer hangs: it takes a second at most.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What programs do in the pool's directory. What they write goes beside it.
+/// The commands that programs run in the pool's directory. Their output goes beside it.
 const PROGRAM: &str = "find . -print0 >../listed 2>/dev/null; ls -lR . >/dev/null 2>&1; \
     tar cf ../packed . 2>/dev/null; mkdir made 2>/dev/null; echo x 2>/dev/null >made/file; \
     rm -rf ./dir ./linked ./made 2>/dev/null; true";
@@ -202,7 +202,8 @@ impl Faces {
         }
     }
 
-    /// What programs list of a sound pool, by the faces that have programs: none of them is blind.
+    /// Checks that programs list a sound pool, by the faces that have programs: none of them is
+    /// blind.
     fn list_all(&self, image: &[u8]) {
         for face in [Face::Mount, Face::Run, Face::Mountless] {
             fs::write(self.bench.path("pool"), image).unwrap();

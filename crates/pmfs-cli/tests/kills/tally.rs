@@ -1,11 +1,11 @@
-//! Where kills fell.
+//! The instants at which kills fell.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// What ended the daemon.
+/// The cause of a daemon's end.
 #[derive(Clone, Copy)]
 pub enum Cause {
     /// SIGKILL from outside, so long after the load began.

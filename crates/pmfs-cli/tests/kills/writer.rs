@@ -37,7 +37,7 @@ pub struct Writer {
     random: Random,
     model: Model,
     in_flight: Option<Op>,
-    /// What the call in flight was answered, once the daemon was dead.
+    /// The answer of the call in flight, once the daemon was dead.
     failed: Option<io::Error>,
     /// Records in the shared log.
     records: u64,

@@ -1,5 +1,5 @@
-//! What becomes of the mount while a program below `pmfs run` works: remounted, taken
-//! away, there again.
+//! The fate of the mount while a program below `pmfs run` works: remounted, taken away, there
+//! again.
 //!
 //! Method: the program does what it is told, a word a line, and answers; this test does
 //! to its mount what an administrator may. It is served in its own process, so it goes

@@ -1,6 +1,6 @@
-//! What POSIX and Linux say of names, rights and flags, on every face: a program says what
-//! each of many calls answers, and what became of the files. It runs on a tmpfs first, then
-//! through a mount, then below `pmfs run`, with a mount and without, and has to say the same.
+//! The rules of POSIX and Linux on names, rights and flags, on every face: a program says what each
+//! of many calls answers, and what became of the files. It runs on a tmpfs first, then through a
+//! mount, then below `pmfs run`, with a mount and without, and has to say the same.
 
 use std::path::Path;
 

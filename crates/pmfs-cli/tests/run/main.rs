@@ -163,8 +163,8 @@ fn more_processes_than_there_is_room_for() {
     apart("apart.c", "crowd", &["nothing serves this process"]);
 }
 
-/// How a program can be that the library is not loaded into; and one that it is loaded
-/// into, behind another.
+/// The ways in which a program can be that the library is not loaded into; and one that it is
+/// loaded into, behind another.
 macro_rules! strangers {
     ($($name:ident: $how:literal $source:literal $argument:literal;)*) => {
         $(#[test]
@@ -247,8 +247,8 @@ const WITHOUT_POINTERS: &[&str] = &[
     "mlockall",
 ];
 
-/// What the library looks at is what `table.c` has bad pointers for: a call that is
-/// added there is tried here.
+/// The library looks at what `table.c` has bad pointers for: a call that is added there is tried
+/// here.
 #[test]
 fn no_call_of_the_table_is_left_out() {
     let calls = include_str!("../../../pmfs-shim/src/call/class.rs");
@@ -299,8 +299,8 @@ fn stores_that_wait_for_msync() {
     }
 }
 
-/// Where offsets are shared, and where what is known is forgotten. Not on a plain
-/// directory: Linux locks no offset for these copies.
+/// Offsets are shared, and what is known is forgotten. A plain directory is not tried: Linux locks
+/// no offset for these copies.
 #[test]
 fn copies_by_shared_offsets() {
     let ways: [&[&str]; 2] = [&["--no-mount"], &[]];
@@ -320,7 +320,7 @@ fn counted(said: &str, name: &str) -> u64 {
     counted.expect("a count").trim().parse().expect("a number")
 }
 
-/// Of all threads, whichever of them ends the process.
+/// The count is of all threads, whichever of them ends the process.
 #[test]
 fn barriers_are_counted() {
     let Some(run) = Run::new() else { return };
@@ -370,7 +370,7 @@ fn msync_flushes_what_was_stored() {
         Err(_) => 2 * PAGES,
     };
     let wanted = 100 * pages * LINES_OF_A_PAGE;
-    // What else the program does is not counted to the line.
+    // The program's other stores are not counted to the line.
     let near = wanted - 64..=wanted + 64;
     assert!(near.contains(&(many - few)), "{few} {many}");
 }

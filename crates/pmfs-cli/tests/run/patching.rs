@@ -1,4 +1,4 @@
-//! How system calls come to the library: by images and in place, those of libc and
+//! The ways by which system calls come to the library: by images and in place, those of libc and
 //! those of other libraries.
 
 use std::path::PathBuf;
@@ -166,8 +166,8 @@ fn exceptions_in_place() {
     in_place("exceptions.cc", "all");
 }
 
-/// Where memory that was written to can't be made executable, images are served and
-/// nothing else: the mount is.
+/// Images are served where memory that was written to can't be made executable; all else goes
+/// through the mount.
 #[test]
 fn memory_that_denies_execution() {
     let Some(mut run) = Run::new() else { return };

@@ -23,7 +23,7 @@ const LONGER: &str = "PMFS_RUN_SECONDS";
 
 const NOBODY: u32 = 65534;
 
-/// What a program said, and how it ended.
+/// The output of a program, and how it ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said {
     pub text: String,
@@ -35,7 +35,7 @@ pub struct Run {
     bench: Bench,
     pmfs: PathBuf,
     environment: Vec<(&'static str, OsString)>,
-    /// What may not be executed where that runs.
+    /// The file or directory of which programs in the pool can't execute anything.
     noexec: Option<PathBuf>,
     /// The user that runs programs.
     user: u32,
@@ -66,7 +66,8 @@ impl Run {
         self.environment.push((variable, value.to_owned()));
     }
 
-    /// As nobody, whose all of it is. `None` where nobody can't mount.
+    /// Makes a place that is nobody's as a whole, in which programs run as nobody. `None` where
+    /// nobody can't mount.
     pub fn as_nobody() -> Option<Run> {
         if !rustix::process::geteuid().is_root() || !crate::bench::fuse_is_open() {
             eprintln!("skipped: needs root, fusermount3, and a /dev/fuse that is open to all");
@@ -122,7 +123,7 @@ impl Run {
             .args(["build", "-o"])
             .arg(&program)
             .arg(here.join("stranger.go"))
-            // What it compiles of its own library is kept for the next time.
+            // The parts of Go's own library that it compiles are kept for the next time.
             .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
             .env("CGO_ENABLED", "1")
             .env("GOFLAGS", "-buildvcs=false")
@@ -138,7 +139,7 @@ impl Run {
     pub fn plain(&self, program: &Path, arguments: &[&str]) -> Said {
         let mut command = Command::new(program);
         command.args(arguments).arg(self.bench.path("plain"));
-        // Where a tmpfs differs from what a pool is to be like, programs know it.
+        // The program is told where a tmpfs differs from what a pool is to be like.
         command.env("PMFS_LIKE_TMPFS", "1");
         self.ended(command)
     }
@@ -253,7 +254,7 @@ impl Run {
         String::from_utf8_lossy(&got.stdout).into_owned()
     }
 
-    /// What `pmfs info --json` says of the pool.
+    /// Returns what `pmfs info --json` says of the pool.
     pub fn state(&self) -> String {
         let said = self.bench.run(&["info", "--json", "pool"]);
         String::from_utf8_lossy(&said.stdout).into_owned()
@@ -268,7 +269,7 @@ impl Run {
         self.bench.ok(&["fsck", "pool"]);
     }
 
-    /// What a program did in the pool is what it did elsewhere, and the pool is sound.
+    /// Checks that a program did in the pool what it did elsewhere, and that the pool is sound.
     pub fn same(&self, inside: &Said, plain: &Said) {
         let log = self.log();
         let unusual: Vec<&str> = log
@@ -287,7 +288,7 @@ impl Run {
         self.check();
     }
 
-    /// What the library had to say.
+    /// Returns what the library had to say.
     pub fn log(&self) -> String {
         fs::read_to_string(self.bench.path("log")).unwrap_or_default()
     }
@@ -299,7 +300,7 @@ pub fn both(source: &str, arguments: &[&str]) {
     run.both(source, arguments);
 }
 
-/// As [`both`], without a mount.
+/// Does what [`both`] does, without a mount.
 pub fn both_apart(source: &str, argument: &str) {
     let run = Run::unmounted();
     let program = run.build(source, &[]);
@@ -338,7 +339,7 @@ pub fn apart(source: &str, argument: &str, lines: &[&str]) {
     run.check();
 }
 
-/// As [`both`], of a program that starts another one, which is built so; that one's
+/// Does what [`both`] does, for a program that starts another one, which is built so; that one's
 /// path is its second argument.
 pub fn both_with(source: &str, argument: &str, how: &str) {
     let Some(run) = Run::new() else { return };
@@ -363,7 +364,7 @@ pub fn both_with(source: &str, argument: &str, how: &str) {
     );
 }
 
-/// What a program's file gives to who runs it.
+/// The rights that a program's file gives to who runs it.
 pub enum Rights {
     /// To be root, who has the file.
     SetUid,
@@ -395,7 +396,7 @@ impl Rights {
     }
 }
 
-/// As [`both`], as an ordinary user, of a program that starts another one, which has
+/// Does what [`both`] does, as an ordinary user, for a program that starts another one, which has
 /// more rights than he.
 pub fn both_as_nobody(how: &str, rights: Rights) {
     let Some(run) = Run::as_nobody() else { return };
@@ -403,7 +404,7 @@ pub fn both_as_nobody(how: &str, rights: Rights) {
         "static" => run.compile("cc", "stranger.c", &["-static"]),
         _ => run.compile("cc", "stranger.c", &[]),
     };
-    // Where such programs are heeded: shared memory may be mounted nosuid.
+    // The place is one where such programs are heeded: shared memory may be mounted nosuid.
     let place = TempDir::with_prefix("pmfs-cli-test-").expect("a directory");
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(place.path(), open).expect("root may");

@@ -60,7 +60,8 @@ fn as_its_caller_would_have_started_it() {
     }
 }
 
-/// What is sent to the command is the program's: also what ends it, and what it has no name for.
+/// A signal sent to the command is the program's: also one that ends it, and one that it has no
+/// name for.
 #[test]
 fn signals_are_the_programs() {
     let run = Run::unmounted();

@@ -28,7 +28,7 @@ pub fn build(dir: &Path) {
     let (include, soname) = (include.as_os_str(), soname.as_os_str());
     compile(&program(dir), &["-I".as_ref(), include, soname]);
     compile(&by_system_calls(dir), &["-DBY_SYSTEM_CALLS".as_ref()]);
-    // As they are installed.
+    // The programs lie as they are installed.
     let installed = dir.join("bin");
     fs::create_dir(&installed).expect("a directory");
     let shim = deps.with_file_name("libpmfs_shim.so");

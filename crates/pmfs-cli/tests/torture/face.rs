@@ -18,7 +18,7 @@ pub use mount::Mount;
 
 pub type Done<T> = Result<T, Errno>;
 
-/// What is asked of a file.
+/// The facts that are asked of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub ino: u64,
@@ -34,7 +34,7 @@ pub type Handle = u64;
 /// Bytes of a file: the first one, and how many; 0: to the end.
 pub type Range = (u64, u64);
 
-/// How a worker reaches the pool.
+/// The way in which a worker reaches the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Library,
@@ -47,7 +47,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Which mount it needs.
+    /// Returns which mount it needs.
     pub fn mount(self) -> Option<usize> {
         match self {
             Way::Run(mount) | Way::Mount(mount) => Some(mount),
@@ -65,12 +65,12 @@ impl Way {
     }
 }
 
-/// Where a mount is.
+/// Returns where a mount is.
 pub fn mount_dir(dir: &Path, mount: usize) -> std::path::PathBuf {
     dir.join(format!("m{mount}"))
 }
 
-/// That way into the pool in `dir`.
+/// Makes that way into the pool in `dir`.
 pub fn attach(way: Way, dir: &Path) -> Box<dyn Face> {
     match way {
         Way::Library => Box::new(Library::attach(&Orders::pool(dir)).expect("attach")),
@@ -90,7 +90,7 @@ pub trait Face {
     fn unlink(&self, path: &str) -> Done<()>;
     fn rmdir(&self, path: &str) -> Done<()>;
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Done<()>;
-    /// What a rename may give when somebody else has moved the source.
+    /// Returns what a rename may give when somebody else has moved the source.
     fn moved_before(&self) -> &'static [Errno] {
         &[Errno::NOENT]
     }

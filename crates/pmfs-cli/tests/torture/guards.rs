@@ -98,7 +98,8 @@ fn word(worker: &Worker<'_>, handle: Handle, range: usize) -> Done<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What stands there then; 0 if others have it. Who has it alone writes what nobody else does.
+/// Returns what stands there then; 0 if others have it. A worker that has it alone writes what
+/// nobody else does.
 fn take(worker: &Worker<'_>, range: usize, alone: bool) -> Done<u64> {
     let face = worker.face.as_ref();
     let handle = face.open(RANGED)?;

@@ -1,6 +1,6 @@
-//! What a worker did, kept outside the pool: an entry before each operation and one
-//! after it, and now and then its whole state. A kill tears neither: what was written
-//! stays in the page cache, and a torn entry is none.
+//! The record of what a worker did, kept outside the pool: an entry before each operation and one
+//! after it, and now and then its whole state. A kill tears neither: what was written stays in the
+//! page cache, and a torn entry is none.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -64,7 +64,7 @@ fn journal_path(dir: &Path, worker: usize) -> PathBuf {
     dir.join(format!("w{worker}.journal"))
 }
 
-/// What a worker left.
+/// The state that a worker left.
 pub struct Left {
     pub state: State,
     /// Begun and not known to have returned.
@@ -158,7 +158,7 @@ fn entries(dir: &Path, worker: usize) -> Vec<Entry> {
     entries.map_while(|entry| entry).collect()
 }
 
-/// What the worker was in the middle of; `None` if between operations. A place in
+/// Returns what the worker was in the middle of; `None` if between operations. A place in
 /// [`crate::op::NAMES`].
 pub fn last_begun(dir: &Path, worker: usize) -> Option<u8> {
     let file = File::open(journal_path(dir, worker)).ok()?;
@@ -170,7 +170,7 @@ pub fn last_begun(dir: &Path, worker: usize) -> Option<u8> {
     (entry.tag == BEGIN).then_some(entry.kind)
 }
 
-/// How long ago its last entry was written.
+/// Returns how long ago its last entry was written.
 pub fn age(dir: &Path, worker: usize) -> Duration {
     let written = fs::metadata(journal_path(dir, worker)).and_then(|file| file.modified());
     let age = written.ok().and_then(|written| written.elapsed().ok());

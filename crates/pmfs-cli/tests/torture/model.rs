@@ -87,7 +87,7 @@ pub fn content(fill: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a name leads to.
+/// The thing that a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Dir,
@@ -111,7 +111,7 @@ pub struct Node {
 pub struct Model {
     pub names: BTreeMap<String, u64>,
     pub nodes: BTreeMap<u64, Node>,
-    /// What this incarnation has open, oldest first.
+    /// The files that this incarnation has open, oldest first.
     pub open: Vec<Opened>,
     /// Open files and their offsets.
     files: BTreeMap<u64, usize>,
@@ -197,12 +197,12 @@ impl Model {
         }
     }
 
-    /// Where the next read or write by a handle begins.
+    /// Returns where the next read or write by a handle begins.
     pub fn offset(&self, open: usize) -> usize {
         self.files[&self.open[open].file]
     }
 
-    /// What is read next by a handle.
+    /// Returns what is read next by a handle.
     pub fn next_bytes(&self, open: usize, len: usize) -> &[u8] {
         let content = &self.nodes[&self.open[open].node].content;
         let at = self.offset(open).min(content.len());
@@ -308,7 +308,7 @@ impl Model {
         }
     }
 
-    /// As a file system would show it.
+    /// Returns the view that a file system would show.
     pub fn view(&self) -> View {
         let mut first: BTreeMap<u64, &str> = BTreeMap::new();
         let mut links: BTreeMap<u64, u64> = BTreeMap::new();
@@ -344,7 +344,8 @@ fn write(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     content[at..end].copy_from_slice(bytes);
 }
 
-/// What is found that should not be, or not found that should; `None` if the views are the same.
+/// Returns what is found that should not be, or not found that should; `None` if the views are the
+/// same.
 pub fn difference(should: &View, is: &View) -> Option<String> {
     for (path, seen) in should {
         match is.get(path) {

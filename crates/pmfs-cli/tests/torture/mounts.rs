@@ -14,7 +14,7 @@ use crate::worker::Orders;
 
 /// Mounts, where there may be any.
 pub const MOUNTS: usize = 2;
-/// How long a daemon may take to be there.
+/// The time that a daemon may take to be there.
 const START_MAX: Duration = Duration::from_secs(30);
 
 pub struct Mount {
@@ -64,7 +64,7 @@ impl Mount {
         self.root.join(format!("m{}.said", self.number))
     }
 
-    /// What the daemon said last.
+    /// Returns what the daemon said last.
     pub fn said(&self) -> String {
         fs::read_to_string(self.said_path()).unwrap_or_default()
     }

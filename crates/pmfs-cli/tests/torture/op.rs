@@ -13,7 +13,8 @@ pub const WORKERS: usize = 16;
 pub const LOCKS: usize = 8;
 /// Counters that file locks guard: see [`GUARDS`].
 pub const COUNTERS: usize = LOCKS + GUARDS.len();
-/// What file locks are taken of: a file, the kind of lock, first byte and length (0: to the end).
+/// The things that file locks are taken of: a file, the kind of lock, first byte and length (0: to
+/// the end).
 pub const GUARDS: [(&str, LockClass, u64, u64); 5] = [
     ("guards/flock", LockClass::Flock, 0, 0),
     ("guards/whole", LockClass::Posix, 0, 0),
@@ -48,7 +49,7 @@ const NAMES_MAX: usize = 40;
 const FILE_BYTES_MAX: usize = 48 << 10;
 const OPEN_MAX: usize = 6;
 
-/// What a worker does next. First those on its own files, then those among all.
+/// The next operation of a worker. First come those on its own files, then those among all.
 #[derive(Clone, Debug)]
 pub enum Op {
     Own(Change),
@@ -148,7 +149,7 @@ pub enum Op {
         range: usize,
         alone: bool,
     },
-    /// What stands in the range that is had must be what stood there.
+    /// The contents of the range that is had must be what stood there.
     CheckRange,
     GiveRange,
     /// Writes with a forked child, at an offset that both share; where the face can fork.
@@ -203,7 +204,7 @@ pub const NAMES: [&str; 43] = [
     "verify",
     "detach",
 ];
-/// How many of them are on a worker's own files.
+/// The number of them that are on a worker's own files.
 pub const OWN: u8 = 24;
 pub const ATTACH: u8 = 40;
 pub const VERIFY: u8 = 41;
@@ -266,13 +267,13 @@ pub struct State {
     pub number: u64,
     pub own: Model,
     pub logs: [Log; RECORD_BYTES.len()],
-    /// How often this worker counted up.
+    /// The number of times that this worker counted up.
     pub counted: [u64; COUNTERS],
     /// The name that it has.
     pub lock: Option<usize>,
     /// The range that this incarnation has, and what stands there.
     pub range: Option<(usize, u64)>,
-    /// How often the logs were emptied.
+    /// The number of times that the logs were emptied.
     epoch: u64,
 }
 
@@ -283,7 +284,7 @@ pub struct Log {
     pub first: u64,
     /// Number of the next record.
     pub next: u64,
-    /// Where its last record ends: the next one stands behind it.
+    /// The place where its last record ends: the next one stands behind it.
     pub end: u64,
     /// Records that were in flight at a death and are not there.
     pub lost: Vec<u64>,
@@ -320,7 +321,7 @@ impl State {
         }
     }
 
-    /// What it makes of the worker's own files.
+    /// Does what it makes of the worker's own files.
     pub fn apply_to_own(&mut self, op: &Op) {
         let own = &mut self.own;
         match *op {
@@ -635,7 +636,7 @@ impl<'a> Chooser<'a> {
 /// The directory in which all have names.
 pub const MIXED: &str = "mixed";
 
-/// How a worker's names begin there.
+/// Returns how a worker's names begin there.
 pub fn prefix(worker: usize) -> String {
     format!("{worker}-")
 }

@@ -23,18 +23,18 @@ use crate::{DIR, RUN, SEED, WORKER, calls, condemnation, journal, judge, shared,
 
 /// From one kill to the next.
 const TICK: Duration = Duration::from_millis(100);
-/// How long what a dead process held is watched.
+/// The time for which what a dead process held is watched.
 const PATIENCE: Duration = Duration::from_millis(80);
-/// How long a victim is watched for a lock, or for its end at a barrier, before it is
+/// The time for which a victim is watched for a lock, or for its end at a barrier, before it is
 /// killed as it is.
 const AIM_MAX: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_micros(200);
 /// In so many ticks all are killed at once.
 const ALL_AT_ONCE: u32 = 60;
-/// How long workers may take to verify and leave.
+/// The time that workers may take to verify and leave.
 const FINISH_MAX: Duration = Duration::from_secs(120);
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Default)]
 pub struct Outcome {
     pub tally: Tally,
@@ -124,7 +124,7 @@ fn way(worker: usize, mounts: usize) -> Way {
     Way::Library
 }
 
-/// Of a process.
+/// The slot of a process.
 #[derive(Clone, Copy)]
 struct Slot {
     number: u64,
@@ -520,7 +520,7 @@ impl Torture {
         left.map(|left| left.state).collect()
     }
 
-    /// What is in the pool is judged, and then nothing is.
+    /// Judges what is in the pool, and then that nothing is.
     fn end(&mut self, used: u64) {
         self.assert_all_run();
         self.kill_all();

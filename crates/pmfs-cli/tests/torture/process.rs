@@ -21,7 +21,7 @@ pub struct Process {
     pub incarnation: u32,
     said: PathBuf,
     child: Option<Child>,
-    /// Of [`Way::C`] and [`Way::Run`]: the program that has the pool open.
+    /// The program that has the pool open, with [`Way::C`] and [`Way::Run`].
     calls: Option<Child>,
 }
 

@@ -1,4 +1,5 @@
-//! What all workers do together, in ways that can be judged afterwards whatever the order was.
+//! The work that all workers do together, in ways that can be judged afterwards whatever the order
+//! was.
 //!
 //! - Logs: each record that returned stands there once, one that did not at most once,
 //!   none torn, each worker's in order.
@@ -133,7 +134,7 @@ fn allow(done: Done<()>, errors: &[Errno]) -> Done<()> {
     }
 }
 
-/// What became of the operation that the predecessor was in the middle of.
+/// Finds out what became of the operation that the predecessor was in the middle of.
 pub fn resolve(worker: &mut Worker<'_>, op: &Op) {
     match *op {
         Op::Record { log } => resolve_record(worker, log),
@@ -186,7 +187,7 @@ fn record(worker: usize, incarnation: u32, number: u64, len: usize) -> Vec<u8> {
     record
 }
 
-/// Whose record it is, and its number.
+/// Returns whose record it is, and its number.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -208,7 +209,7 @@ pub fn whose(bytes: &[u8]) -> Result<(usize, u64), String> {
     }
 }
 
-/// Where the record ends, or before that where the face can't tell; 0 if the log is full.
+/// Returns where the record ends, or before that where the face can't tell; 0 if the log is full.
 fn append(worker: &Worker<'_>, log: usize) -> Done<u64> {
     let (me, incarnation) = (worker.orders.worker, worker.orders.incarnation);
     let path = log_path(log);
@@ -308,7 +309,7 @@ fn read_log(worker: &Worker<'_>, log: usize, place: u64) -> Done<()> {
     Ok(())
 }
 
-/// Whether the name is this worker's.
+/// Returns whether the name is this worker's.
 fn has(worker: &Worker<'_>, lock: usize) -> Done<bool> {
     let (me, face) = (worker.orders.worker, worker.face.as_ref());
     let stat = match face.stat(&lock_path(lock)) {
@@ -321,7 +322,7 @@ fn has(worker: &Worker<'_>, lock: usize) -> Done<bool> {
     })
 }
 
-/// Whether the name could be had.
+/// Tries to take the name; tells whether it could be had.
 fn acquire(worker: &Worker<'_>, lock: usize) -> Done<u64> {
     let (me, face) = (worker.orders.worker, worker.face.as_ref());
     let (path, own) = (lock_path(lock), own_path(me, lock));
@@ -351,7 +352,7 @@ fn release(worker: &Worker<'_>, lock: usize) -> Done<()> {
     }
 }
 
-/// Where a counter stands in its file.
+/// Returns where a counter stands in its file.
 fn counter_at(lock: usize) -> u64 {
     match lock {
         0 => 0,

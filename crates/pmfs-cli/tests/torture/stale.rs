@@ -1,4 +1,5 @@
-//! How many calls below the mounts gave ESTALE: a byte each in a file, another one for renames.
+//! The count of calls below the mounts that gave ESTALE: a byte each in a file, another one for
+//! renames.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Where kills fell, and how long what the dead held stayed held.
+//! The instants at which kills fell, and the time that what the dead held stayed held.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +10,12 @@ use crate::face::Way;
 use crate::op::NAMES;
 use crate::random::Random;
 
-/// How an instant was chosen.
+/// The way in which an instant was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// At random.
     Random,
-    /// When the parent saw the victim hold a lock.
+    /// The parent saw the victim hold a lock.
     Holding,
     /// By the victim itself, so many instructions after one of its next barriers.
     Barrier { barrier: u64, instructions: u64 },
@@ -39,7 +39,8 @@ impl Manner {
         }
     }
 
-    /// As far as a worker of that kind can be killed so: it has to know of barriers.
+    /// Returns the manner, as far as a worker of that kind can be killed so: it has to know of
+    /// barriers.
     pub fn by(self, way: Way) -> Manner {
         match way {
             Way::Library => self,
@@ -48,7 +49,7 @@ impl Manner {
         }
     }
 
-    /// Of a process that does not know of barriers.
+    /// Returns the manner for a process that does not know of barriers.
     pub fn outside(self) -> Manner {
         match self {
             Manner::Barrier { .. } => Manner::Holding,
@@ -67,14 +68,14 @@ impl Manner {
 
 /// One kill.
 pub struct Fall {
-    /// Whose.
+    /// The name of the victim's kind.
     pub victim: &'static str,
     pub manner: Manner,
-    /// What the journal says that it was in the middle of, as a place in [`NAMES`].
+    /// The place in [`NAMES`] of what the journal says that it was in the middle of.
     pub within: Option<u8>,
-    /// How long it had been in that.
+    /// The time for which it had been in that.
     pub since: Duration,
-    /// What its slot held, if it had one.
+    /// The words that its slot held, if it had one.
     pub held: Option<OwnerWords>,
 }
 
@@ -180,7 +181,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// How long it took, over many kills.
+/// The times that it took, over many kills.
 #[derive(Default)]
 pub struct Times {
     released: Vec<Duration>,
@@ -196,7 +197,7 @@ impl Times {
         }
     }
 
-    /// Of those that were released.
+    /// Returns a percentile of those that were released.
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut times = self.released.clone();
         times.sort_unstable();

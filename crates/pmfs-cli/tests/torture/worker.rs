@@ -21,11 +21,11 @@ use crate::shared;
 /// Operations between two checkpoints.
 const CHECKPOINT_OPS: u64 = 4096;
 
-/// Of a worker that is paced: operations between two pauses.
+/// The operations between two pauses, for a worker that is paced.
 const PAUSE_OPS: u64 = 32;
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// What a worker is told.
+/// The orders to a worker.
 pub struct Orders {
     pub dir: PathBuf,
     pub worker: usize,
@@ -33,11 +33,11 @@ pub struct Orders {
     pub seed: u64,
     /// Logs do not grow beyond this, bytes.
     pub log_bytes_max: u64,
-    /// How often the logs were emptied.
+    /// The number of times that the logs were emptied.
     pub epoch: u64,
     /// Pauses leave the processors idle now and then, so that times are the engine's.
     pub paced: bool,
-    /// How it reaches the pool.
+    /// The way in which it reaches the pool.
     pub way: Way,
     /// Verify, put everything in order and leave.
     pub finish: bool,
@@ -263,7 +263,7 @@ impl Worker<'_> {
         );
     }
 
-    /// Whether this worker's names are what the model says.
+    /// Checks that this worker's names are what the model says.
     fn verify(&self) -> Result<(), String> {
         let mut found = Found::new();
         let worker = self.orders.worker;

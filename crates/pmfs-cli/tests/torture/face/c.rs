@@ -17,7 +17,7 @@ use super::mount::die;
 use super::{Done, Face, Handle, Range, Stat};
 use crate::model::Kind;
 
-/// What `calls.c` answers with: a number, and bytes.
+/// The answer of `calls.c`: a number, and bytes.
 struct Answer {
     value: u64,
     bytes: Vec<u8>,

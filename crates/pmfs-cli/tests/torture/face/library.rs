@@ -17,7 +17,7 @@ use crate::model::Kind;
 
 pub struct Library {
     fs: Fs,
-    /// What is open, by number.
+    /// The files that are open, by number.
     open: RefCell<BTreeMap<Handle, (FileId, Ino)>>,
     next: Cell<Handle>,
 }
@@ -308,7 +308,7 @@ impl Face for Library {
         Ok(self.add(file, node.ino))
     }
 
-    /// As POSIX has it: with any handle of a file the process's locks of it go.
+    /// Closes a handle as POSIX has it: with any handle of a file the process's locks of it go.
     fn close(&self, handle: Handle) -> Done<()> {
         let (file, ino) = self.opened(handle);
         self.open.borrow_mut().remove(&handle);

@@ -23,8 +23,8 @@ use crate::stale;
 
 const XATTR_MAX: usize = 64 << 10;
 
-/// How often a call is made again that gave ESTALE. Linux does so once, and two things
-/// make it fail all the same:
+/// The number of times that a call is made again that gave ESTALE. Linux does so once, and two
+/// things make it fail all the same:
 /// - A directory that another mount has moved is to be renamed across directories:
 ///   Linux does not move its own entry of it (`__d_unalias`) while that rename holds
 ///   the lock that this takes. Who looks it up before gets on.
@@ -32,10 +32,10 @@ const XATTR_MAX: usize = 64 << 10;
 const STALE_MAX: u32 = 1000;
 
 pub struct Mount {
-    /// Of the test, where calls that are made again are counted.
+    /// The root of the test, where calls that are made again are counted.
     root: PathBuf,
     dir: PathBuf,
-    /// What is open, by number.
+    /// The files that are open, by number.
     open: RefCell<BTreeMap<Handle, File>>,
     next: Cell<Handle>,
 }

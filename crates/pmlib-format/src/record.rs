@@ -3,7 +3,7 @@
 //!
 //! | word | holds |
 //! |---|---|
-//! | 0 | check: a hash of the words that follow, keyed by the heap's seed and by the record's place |
+//! | 0 | check: a hash of the words that follow, keyed by the seed and by the place |
 //! | 1 | stamp |
 //! | 2 | words of the record (32 bits), superseded records (16), flags (16) |
 //!

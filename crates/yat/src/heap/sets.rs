@@ -49,11 +49,18 @@ fn single() -> Vec<Heaps> {
 /// All workloads: those of one call, and what needs several.
 #[must_use]
 pub fn sets() -> Vec<Heaps> {
-    use Act::{Edit, Fails, Free, Make};
     let objects = two_objects();
     let mut all = single();
-    let sequences = [
-        // One lane: closing, places that come back, a chunk that changes its class.
+    let sequences = in_one_lane().into_iter().chain(in_two_lanes());
+    all.extend(sequences.map(|steps| workload(&objects, &steps)));
+    all.extend(longer());
+    all
+}
+
+/// Closing, places that come back, a chunk that changes its class.
+fn in_one_lane() -> Vec<Vec<Step>> {
+    use Act::{Edit, Fails, Free, Make};
+    vec![
         vec![
             one(0, &[Edit(1, 1)]),
             one(0, &[Edit(1, 1)]),
@@ -81,7 +88,14 @@ pub fn sets() -> Vec<Heaps> {
             one(0, &[Edit(2, 2)]),
             one(0, &[Free(2)]),
         ],
-        // Two lanes by turns on the same words.
+    ]
+}
+
+/// Two lanes by turns on the same words, a heap that is left clean between, and one transaction
+/// during another.
+fn in_two_lanes() -> Vec<Vec<Step>> {
+    use Act::{Edit, Free, Make};
+    vec![
         vec![
             one(0, &[Edit(1, 1)]),
             one(1, &[Edit(1, 1)]),
@@ -120,10 +134,7 @@ pub fn sets() -> Vec<Heaps> {
         vec![Step::Around(vec![Make(2, 64)], vec![Free(1)])],
         vec![Step::Around(vec![Make(2, 64)], vec![Make(3, 64)])],
         vec![Step::Around(vec![Edit(0, 2)], vec![Edit(1, 1)])],
-    ];
-    all.extend(sequences.iter().map(|steps| workload(&objects, steps)));
-    all.extend(longer());
-    all
+    ]
 }
 
 /// Returns workloads that leave several records to a recovery that is crashed too: each a few

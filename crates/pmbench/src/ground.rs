@@ -1,6 +1,6 @@
 //! The ground that all candidates stand on: a tmpfs of our own with 2 MiB pages, gone at the end.
-//! What a run that was killed left is cleared away by the next one: the directory's name holds the
-//! process id.
+//! The next run clears away what a run that was killed left: the directory's name holds the process
+//! id.
 
 use anyhow::Context;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};

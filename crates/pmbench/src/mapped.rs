@@ -384,8 +384,7 @@ fn all(report: &Report, file_mib: u64) -> anyhow::Result<()> {
     measure(report, &title, &all, bytes, &works, true)
 }
 
-/// On hugetlbfs with pages of 1 GiB. What the pool keeps for itself is in the first one and in the
-/// last.
+/// On hugetlbfs with pages of 1 GiB. The pool's own blocks are in the first one and in the last.
 fn gigantic(bytes: u64) -> anyhow::Result<OfPool> {
     let wanted = bytes.div_ceil(1 << 30);
     let pages = Reserved::new(wanted + 2)?;

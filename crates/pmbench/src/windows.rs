@@ -2,9 +2,9 @@
 //! permissions, on writes of 64 B to 256 KiB and on a mix of calls like Filebench's fileserver, by
 //! one thread and by two.
 //!
-//! Method: one pool, attached once for each protection, which take turns. How many windows an
-//! operation opens is counted. Where the machine has no keys that count is all that can be said of
-//! them here: each is two WRPKRU.
+//! Method: one pool, attached once for each protection, which take turns. The windows that an
+//! operation opens are counted. The count is all that can be said of keys on a machine that has
+//! none: each window is two WRPKRU.
 
 use crate::experiments::shell::Cannot;
 use crate::ground::Ground;

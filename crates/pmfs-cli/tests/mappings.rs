@@ -314,8 +314,8 @@ fn said(child: Child) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Reads the header of WAL's index as its readers do: it stands there twice, and counts
-/// if both are the same. How often it did.
+/// Reads the header of WAL's index as its readers do: it stands there twice, and counts if both are
+/// the same. Returns how often it did.
 fn looks_at_index(fs: &Fs, done: &AtomicBool) -> u64 {
     let mut looked = 0;
     while !done.load(Ordering::SeqCst) {

@@ -148,8 +148,8 @@ fn no_fusermount3() {
     );
 }
 
-/// Locks of a device belong to the node that it was opened by, so one with several names
-/// could have several first openers. What isn't DAX is no pool, whatever its node.
+/// Locks of a device belong to the node that it was opened by, so one with several names could have
+/// several first openers. A thing that isn't DAX is no pool, whatever its node.
 #[test]
 fn nodes_of_a_block_device() {
     for command in ["mkfs --force --size 64M", "mount", "fsck", "ls"] {

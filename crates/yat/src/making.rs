@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The one finding that a pool may have which is fit for use all the same.
 const TORN: &str = "the superblock is damaged; its copy serves";
 
-/// Bytes that a pool has one after the other. How it is laid out is another matter once it has
-/// grown.
+/// Bytes that a pool has one after the other. Its layout is another matter once it has grown.
 const SIZES: [u64; 3] = [pool::POOL_BYTES, 3 << 20, 5 << 20];
 /// The calls that fill a pool that grows.
 const FILES: &str = "create foo; write foo 0 9000; mkdir A; create A/bar; write A/bar 0 70000";

@@ -53,7 +53,7 @@ pub trait Program: Sync {
     /// Returns a step's name.
     fn step_name(&self, step: usize) -> String;
 
-    /// Does one step. What it does must be durable when it returns.
+    /// Does one step. The work of a step must be durable when it returns.
     ///
     /// # Errors
     /// A step that fails, in words: not a violation but a workload that makes no sense.

@@ -2,8 +2,8 @@
 //! still does.
 //!
 //! Calls are dropped, half of them at once, then fewer, down to one at a time; then offsets,
-//! lengths and sizes are made smaller; then long names short; again, until nothing more can go.
-//! What remains need not be wrong in the same way.
+//! lengths and sizes are made smaller; then long names short; again, until nothing more can go. The
+//! rest need not be wrong in the same way.
 
 use crate::campaign::{self, Explored};
 use crate::explore::{Options, Violation};
@@ -191,8 +191,7 @@ enum Wrong {
     Failure(String),
 }
 
-/// Explores a workload. What is wrong is shown in the shortest workload of calls that can be had of
-/// it.
+/// Explores a workload. A fault is shown in the shortest workload of calls that can be had of it.
 ///
 /// # Errors
 /// A workload that fails without a crash, in words; it is shrunk too.

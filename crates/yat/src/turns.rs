@@ -145,7 +145,7 @@ impl Observer for Turns {
 
     fn fence(&self, mem: &Pmem, at: Place) {
         // Before it, not after: the other sees what this one has stored, and it may all be lost
-        // yet. Whatever can be left when the other runs after the fence can be left then too.
+        // yet. All that can be left when the other runs after the fence can be left then too.
         self.give_way(mem, None);
         self.recorder().fence(mem, at);
     }

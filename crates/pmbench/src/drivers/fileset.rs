@@ -3,8 +3,8 @@
 //!
 //! The log is begun anew when it is large: at the speed of memory it would fill any pool.
 //!
-//! A file is in use by one thread at a time, as there. What is counted is what Filebench counts:
-//! each open, read, write, append, fsync, close, stat and delete is one operation.
+//! A file is in use by one thread at a time, as there. The count is Filebench's: each open, read,
+//! write, append, fsync, close, stat and delete is one operation.
 
 use super::Span;
 use super::mixes::{Mix, Shape, Step};

@@ -1,5 +1,5 @@
-//! The control loop: the same work of processor and memory before and after each measurement. Where
-//! it takes longer or shorter than it does in this run, the machine was busy with something else,
+//! The control loop: the same work of processor and memory before and after each measurement. The
+//! machine was busy with something else where it takes longer or shorter than it does in this run,
 //! and the measurement is made again.
 
 use std::hint::black_box;

@@ -117,8 +117,8 @@ impl Results {
         parse(&text)
     }
 
-    /// Returns whether this has been measured. What was skipped or failed may succeed when a run
-    /// goes on.
+    /// Returns whether this has been measured. Measurements that were skipped or failed may succeed
+    /// when a run goes on.
     pub fn has(&self, key: &Key) -> bool {
         let done = |row: &&Row| matches!(row.outcome, Outcome::Measured { .. });
         self.rows.iter().filter(done).any(|row| row.key == *key)

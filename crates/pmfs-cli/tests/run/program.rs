@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// For what runs in the pool from now on.
+    /// Sets a variable for what runs in the pool from now on.
     pub fn set(&mut self, variable: &'static str, value: &OsStr) {
         self.environment.push((variable, value.to_owned()));
     }

@@ -3,9 +3,9 @@
 //! (docs/adr/0013-defrag.md).
 //!
 //! Each step is one call on one file, under its lock, of at most one 2 MiB region: others wait no
-//! longer than for a copy of that. What a file holds and its times stay as they are. Steps change
-//! the medium as overwrites do: a copy in blocks that nothing names, a barrier, one pointer; then
-//! the old blocks go.
+//! longer than for a copy of that. The contents of a file and its times stay as they are. Steps
+//! change the medium as overwrites do: a copy in blocks that nothing names, a barrier, one pointer;
+//! then the old blocks go.
 //!
 //! A file whose blocks programs have mapped, or of which a mount's kernel has pages, is left alone.
 

@@ -1,6 +1,6 @@
-//! A pool seen from outside: mapped without write access, not attached, nothing recovered. What is
-//! seen of a pool that others change may be of different instants, and everything that leads on is
-//! checked.
+//! A pool seen from outside: mapped without write access, not attached, nothing recovered. The
+//! parts seen of a pool that others change may be of different instants, and everything that leads
+//! on is checked.
 
 use crate::admin::holders::{Holding, Locked, Process};
 use crate::admin::info::{PoolDetails, PoolInfo};
@@ -41,8 +41,8 @@ pub struct Inspector {
 impl Inspector {
     /// Maps the pool and judges its superblock.
     ///
-    /// # Errors
-    /// Everything that can be wrong with a pool; see [`Error`]. That somebody holds it is none.
+    /// # Errors Everything that can be wrong with a pool; see [`Error`]. A pool that somebody holds
+    /// is no error.
     pub fn open(path: &Path) -> Result<Inspector> {
         let map = MapOptions {
             read_only: true,
@@ -106,7 +106,7 @@ impl Inspector {
         self.pool.locked()
     }
 
-    /// Geometry, medium, free space. What is free is an old guess while the pool needs recovery.
+    /// Geometry, medium, free space. The free space is an old guess while the pool needs recovery.
     #[must_use]
     pub fn info(&self) -> PoolInfo {
         self.pool.info()

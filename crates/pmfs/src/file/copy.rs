@@ -1,6 +1,6 @@
-//! copy_file_range: piece by piece, each a write of its own. What goes behind the end of a file is
-//! copied from block to block under both locks; all else goes through a buffer, and the source may
-//! change before that is written.
+//! copy_file_range: piece by piece, each a write of its own. Bytes that go behind the end of a file
+//! are copied from block to block under both locks; all others go through a buffer, and the source
+//! may change before that is written.
 
 use super::source::Source;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Bytes past the end are undefined (docs/adr/0033-past-the-end.md). Whoever moves the end over
+//! Bytes past the end are undefined (docs/adr/0033-past-the-end.md). A call that moves the end over
 //! them makes them zeros first.
 
 use super::{Work, block_of};

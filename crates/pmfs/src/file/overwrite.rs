@@ -26,8 +26,8 @@ pub const UNGUARDED_MAX: usize = 1024;
 /// Longest overwrite that is logged rather than copied: 1 KiB takes a fifth less time so, 1.5 KiB a
 /// twentieth more.
 pub(super) const LOGGED_MAX: usize = UNGUARDED_MAX;
-/// Most pointers that are undo-logged rather than copied with their node: eight log lines. Of 64
-/// both cost the same.
+/// Most pointers that are undo-logged rather than copied with their node: eight log lines. Both
+/// cost the same with 64.
 const POINTERS_MAX: usize = 48;
 /// A large write in a large leaf is saved in at most this many runs.
 const SAVED_RUNS: usize = ENTRIES_MAX;
@@ -347,8 +347,8 @@ impl Work<'_> {
         copied
     }
 
-    /// `ordered`: written blocks in place, the rest by replacement. May tear. What was written
-    /// before space ran out counts: an error would say that nothing was.
+    /// `ordered`: written blocks in place, the rest by replacement. May tear. The bytes written
+    /// before space ran out count: an error would say that nothing was.
     fn overwrite_ordered(&mut self, at: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {

@@ -78,7 +78,7 @@ impl Pool {
         Ok(())
     }
 
-    /// One atomic piece. Where space runs out a shorter one is tried, down to a block.
+    /// One atomic piece. A shorter one is tried where space runs out, down to a block.
     fn write_piece(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
         self.writable()?;
         let mut len = data.len();

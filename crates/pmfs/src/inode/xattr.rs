@@ -227,7 +227,7 @@ impl Pool {
         })
     }
 
-    /// Removes one. That an ACL is not there is no error, as in Linux.
+    /// Removes one. An ACL that is not there is no error, as in Linux.
     pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         check(name, b"")?;
         if acl::is_acl(name) {
@@ -337,8 +337,8 @@ impl Pool {
         Ok(word)
     }
 
-    /// Writes attributes to fresh blocks; answers the inode's word for them. What takes no more
-    /// than `old_blocks` must go through on a full pool.
+    /// Writes attributes to fresh blocks; answers the inode's word for them. Attributes that take
+    /// no more than `old_blocks` must go through on a full pool.
     pub(crate) fn place_xattrs(
         &self,
         lane: &Lane<'_>,

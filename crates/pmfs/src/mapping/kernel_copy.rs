@@ -12,8 +12,8 @@
 //!   has any.
 //! - Records change under the lock of their inode's line, but for the claim of a free one, which is
 //!   a CAS with the owner. They stand from their line's home on; the line's word `copies` says how
-//!   far to look, and is 0 where there are none. That word is all that a call looks at that meets
-//!   no pages.
+//!   far to look, and is 0 where there are none. A call that meets no pages looks at that word
+//!   alone.
 //! - A call that meets pages of another slot which conflict with it (of MAYBE_DIRTY ones every call
 //!   on the content, of READ ones those that change it) has changed nothing yet. It ends with
 //!   [`Error::PagesElsewhere`], and begins anew when they are back: [`crate::Fs::wait_for_pages`]

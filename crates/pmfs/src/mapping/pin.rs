@@ -10,8 +10,8 @@
 //! - a mount's kernel holds no pages of it that could differ from the blocks.
 //!
 //! A pin is a record like those of kernel copies, one for each slot and inode, changed under the
-//! inode's lock; whoever changes the content looks there anyway. It dies with its slot. Whether a
-//! process still needs its pin is that process's own count.
+//! inode's lock; whoever changes the content looks there anyway. It dies with its slot. The process
+//! itself counts whether it still needs its pin.
 
 use crate::error::{Error, Result};
 use crate::file::{Work, block_of};

@@ -1,11 +1,11 @@
 //! msync of what was stored, and not of all that is named: a database that has a gigabyte mapped,
 //! and commits a page, pays for the page.
 //!
-//! The kernel notes which pages this process has stored to ([`pmem::watch`]). That is all there is
-//! to flush if nobody else can have stored to the file's blocks meanwhile, so each writing pin
-//! carries a mark (`stored_elsewhere`), set whenever a process begins to map the file for writing,
-//! this one included. Who finds the mark, others' pins, or pages that are not watched flushes all
-//! of it, as ever. Where the kernel has no such notes, that is always.
+//! The kernel notes which pages this process has stored to ([`pmem::watch`]). These pages are all
+//! there is to flush if nobody else can have stored to the file's blocks meanwhile, so each writing
+//! pin carries a mark (`stored_elsewhere`), set whenever a process begins to map the file for
+//! writing, this one included. A process that finds the mark, others' pins, or pages that are not
+//! watched flushes all of it, as ever. It always does so where the kernel has no such notes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,9 +1,9 @@
 //! Open files: what descriptors that came of one open share, offset and flags, also after fork and
 //! exec. (An "open file description" of POSIX.)
 //!
-//! A file's line is claimed, changed in offset, and given up under its owner word. Which processes
-//! have it is told by words of the open table; each of those also holds the inode once. A line
-//! without such a word is nobody's.
+//! A file's line is claimed, changed in offset, and given up under its owner word. Words of the
+//! open table tell which processes have it; each of those also holds the inode once. A line without
+//! such a word is nobody's.
 
 use crate::error::{Error, Result};
 use crate::journal::locks::LockSet;
@@ -153,7 +153,8 @@ impl Pool {
             .unwrap_or(Err(Error::TooManyOpen))
     }
 
-    /// Makes a line an open file, if it is free. What fails is no more in the line's annex.
+    /// Makes a line an open file, if it is free. A line that could not be made one is no more in
+    /// its annex.
     fn make_file(
         &self,
         index: u64,

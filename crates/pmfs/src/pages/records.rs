@@ -2,10 +2,10 @@
 //! (docs/adr/0008-pages-are-taken-back.md, docs/adr/0010-pins.md).
 //!
 //! A record says that a slot's kernel may hold pages of an inode, or that its process has mapped
-//! the inode's own blocks (a pin). What may stand beside what, and how pages are got back, is in
-//! [`crate::mapping`]; here is how records are found, claimed and freed, and the two questions that
-//! every call on content asks. Records stand from their line's home on; the line's word `copies`
-//! says how far to look, and is 0 where there are none.
+//! the inode's own blocks (a pin). The rules of what may stand beside what, and how pages are got
+//! back, are in [`crate::mapping`]; here is how records are found, claimed and freed, and the two
+//! questions that every call on content asks. Records stand from their line's home on; the line's
+//! word `copies` says how far to look, and is 0 where there are none.
 
 use crate::error::{Error, Result};
 use crate::journal::locks::{LockSet, line_of};

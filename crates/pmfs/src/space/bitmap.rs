@@ -147,8 +147,8 @@ impl<'a> Bitmap<'a> {
         changed
     }
 
-    /// Returns whether all of the region of `unit` is free. What is less than a region, at the end,
-    /// never is.
+    /// Returns whether all of the region of `unit` is free. A part that is less than a region, at
+    /// the end, never is.
     pub(super) fn is_whole(&self, unit: u64) -> bool {
         let region = unit / REGION * REGION;
         region + REGION <= self.place.units

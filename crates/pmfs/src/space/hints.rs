@@ -4,7 +4,7 @@ use crate::space::bitmap::REGION;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Broken regions that are kept in mind: the fullest, as many as have about so many free units.
-/// Where random overwrites have left gaps of a few units everywhere those are many; a look around
+/// Those are many where random overwrites have left gaps of a few units everywhere; a look around
 /// is 40 us, to be spread over as many allocations.
 const KEPT: usize = 512;
 pub(super) const KEPT_UNITS: u64 = 8192;

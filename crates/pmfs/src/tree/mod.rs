@@ -188,7 +188,7 @@ impl Tree {
     }
 
     /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's
-    /// header. As [`Tree::expect_byte`] otherwise.
+    /// header. It is as [`Tree::expect_byte`] otherwise.
     #[inline]
     pub fn expect_bucket(&self, pool: &Pool, index: u64) {
         if let Some(off) = self.bucket(pool, index, |off| pool.pm.load_cached(off)) {

@@ -114,7 +114,7 @@ pub struct Reference {
     pub nodes: BTreeMap<Ino, Node>,
     /// Holds of each instance of the engine.
     pub holds: Vec<BTreeMap<Ino, u32>>,
-    /// And what each has pinned.
+    /// The pins of each.
     pub pins: Vec<Pins>,
     /// The nodes that are directories, and those that are regular files.
     pub dirs: BTreeSet<Ino>,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use yat::campaign::Outcome;
 use yat::explore::{Counts, Violation};
 
-/// Prints a line. Who has stopped reading misses nothing, and the exit code still says how it
+/// Prints a line. A reader that has stopped misses nothing, and the exit code still says how it
 /// ended.
 pub fn print_line(line: &dyn std::fmt::Display) {
     if let Err(error) = writeln!(std::io::stdout(), "{line}")

@@ -1,5 +1,5 @@
 //! Damaged pools: a small pool with one of everything, and looking at, using and repairing what is
-//! left of it after its bytes were changed. Whatever they are, every call has to end, without a
+//! left of it after its bytes were changed. Every call has to end, whatever they are, without a
 //! panic.
 
 use super::crafted::{Edits, Places, craft};
@@ -300,8 +300,8 @@ impl Base {
         image
     }
 
-    /// Edits the pool, attaches to it, uses and checks it, and repairs it. Whatever comes of it
-    /// must come without a panic.
+    /// Edits the pool, attaches to it, uses and checks it, and repairs it. The outcome, whatever it
+    /// is, must come without a panic.
     pub fn try_input(&self, input: &[u8]) {
         let image = self.edited(input);
         let believing = OpenOptions {

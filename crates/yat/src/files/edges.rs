@@ -1,6 +1,6 @@
 //! Calls whose ranges end or begin at an edge: of a line, of a block, of what a record's lines
-//! hold, of a line of pointers. What is flushed is counted in lines, and a count that is off by one
-//! shows here alone.
+//! hold, of a line of pointers. Flushes are counted in lines, and a count that is off by one shows
+//! here alone.
 
 use super::kinds::{Kind, Prepared};
 use super::pool::{NODE, POOL_BYTES, pattern};

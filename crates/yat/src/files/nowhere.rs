@@ -15,8 +15,8 @@ const SAID: usize = 9000;
 /// A part of it that is less than a block: some bytes that are there, more that are not.
 const PART: Range<usize> = 4000..7000;
 
-/// The call fails. What it had not come to is as it was; and so, in `atomic` mode, is the rest,
-/// which those see who compare trees: before such a call and after it they are the same.
+/// The call fails. The part that it had not come to is as it was; and so, in `atomic` mode, is the
+/// rest, which those see who compare trees: before such a call and after it they are the same.
 fn fails(fs: &Fs, ino: Ino, offset: u64, part: Range<usize>) -> Result<()> {
     static BUFFER: LazyLock<&[u8]> =
         LazyLock::new(|| bad_buffer(&pattern(GOOD, 3), SAID).expect("memory"));

@@ -1,8 +1,8 @@
 //! The persistent heap (`pmlib`) as a program to check.
 //!
 //! A heap has a directory, which is its root: an object of [`SLOTS`] pointers. Each step is a
-//! transaction, or two at once, on a lane of its choice. What is seen is each object in the
-//! directory, word by word; an object that is in no slot, or in two, is a violation.
+//! transaction, or two at once, on a lane of its choice. The state that is seen is each object in
+//! the directory, word by word; an object that is in no slot, or in two, is a violation.
 
 mod sets;
 

@@ -103,8 +103,8 @@ pub struct Recorded {
     options: Options,
     /// The mutants that leave something out of its steps.
     pub(super) mutants: HashSet<Mutant>,
-    /// The places in the recoveries of its crash images. What they leave out each time is hunted
-    /// there.
+    /// The places in the recoveries of its crash images. Mutants that leave
+    /// something out each time are hunted there.
     recoveries: BTreeSet<Site>,
 }
 

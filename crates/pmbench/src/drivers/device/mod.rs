@@ -21,7 +21,7 @@ const LINE: u64 = 64;
 /// The measure, and the file.
 #[derive(Args)]
 pub struct Options {
-    /// The memory: a file that `make` has made, or a pool's device. What it holds is lost.
+    /// The memory: a file that `make` has made, or a pool's device. Its contents are lost.
     #[arg(long)]
     file: PathBuf,
     #[command(subcommand)]

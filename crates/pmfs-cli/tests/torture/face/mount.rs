@@ -25,9 +25,9 @@ const XATTR_MAX: usize = 64 << 10;
 
 /// The number of times that a call is made again that gave ESTALE. Linux does so once, and two
 /// things make it fail all the same:
-/// - A directory that another mount has moved is to be renamed across directories:
-///   Linux does not move its own entry of it (`__d_unalias`) while that rename holds
-///   the lock that this takes. Who looks it up before gets on.
+/// - A directory that another mount has moved is to be renamed across directories: Linux does not
+///   move its own entry of it (`__d_unalias`) while that rename holds the lock that this takes. A
+///   process that looks it up before gets on.
 /// - A name that others replace again and again: the inode is gone between its lookup and its use.
 const STALE_MAX: u32 = 1000;
 

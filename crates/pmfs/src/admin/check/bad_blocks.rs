@@ -1,7 +1,7 @@
 //! Media errors: which blocks of the pool can't be read, and what stands in them.
 //!
-//! Everything is read once, past the tables. What is found is named by walking the names, around
-//! the blocks that are bad: a single load from one would cost this attachment its mapping.
+//! Everything is read once, past the tables. Blocks that are found are named by walking the names,
+//! around the blocks that are bad: a single load from one would cost this attachment its mapping.
 
 use super::Watch;
 use crate::dir::bucket::Bucket;

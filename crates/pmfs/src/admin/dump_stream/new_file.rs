@@ -1,5 +1,5 @@
 //! A file that gets its name when it is whole: until then it has none, and goes with the process
-//! that makes it. Where nameless files can't be had it has a name that nobody looks for.
+//! that makes it. It has a name that nobody looks for where nameless files can't be had.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use std::fs::File;

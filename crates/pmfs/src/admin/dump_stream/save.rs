@@ -23,7 +23,7 @@ type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Fs {
     /// Writes all of the pool, which this attachment has to itself; no other call may run
-    /// meanwhile. Of a damaged pool every block is written, used or not.
+    /// meanwhile. Every block of a damaged pool is written, used or not.
     ///
     /// # Errors
     /// [`Error::File`] of `out`, [`Error::Medium`].

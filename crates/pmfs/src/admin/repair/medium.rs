@@ -111,8 +111,8 @@ fn sorted(bad: Vec<BadBlock>) -> (Vec<BadBlock>, Vec<BadBlock>) {
     bad.into_iter().partition(is_lost)
 }
 
-/// Gives blocks of a pool anew, as zeros, that nobody has. Whoever attaches next believes nothing
-/// of the runtime area.
+/// Gives blocks of a pool anew, as zeros, that nobody has. The next process that attaches believes
+/// nothing of the runtime area.
 ///
 /// # Errors
 /// [`Error::Held`]; [`Error::Media`].

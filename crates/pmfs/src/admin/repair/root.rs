@@ -1,4 +1,5 @@
-//! The root directory, made anew where its inode is damaged. What its tree still holds is kept.
+//! The root directory, made anew where its inode is damaged. The names that its tree still holds
+//! are kept.
 
 use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode};

@@ -360,8 +360,8 @@ pub(crate) struct Claimed {
     line: Line,
 }
 
-/// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Whether a signal
-/// came.
+/// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Returns whether a
+/// signal came.
 pub(crate) fn sleep(pool: &Pool, ino: Ino, seen: u64, timeout: std::time::Duration) -> bool {
     let off = FileLockBucketRaw::changes.of(bucket_of(pool, ino));
     pool.pm.runtime().wait(off, seen as u32, timeout)

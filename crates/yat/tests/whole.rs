@@ -48,6 +48,12 @@ fn checksum(bug: Bug, at: u64, words: &[u64]) -> u64 {
     hasher.finish()
 }
 
+/// What a record says: each word of it counts.
+fn meaning(words: &[u64; WORDS]) -> u64 {
+    let says = words[2..].iter();
+    says.fold(0, |all: u64, &word| all.wrapping_mul(31).wrapping_add(word))
+}
+
 impl Log {
     fn open(mem: Pmem, bug: Bug, whole: bool) -> Log {
         let said = Vec::new();
@@ -77,8 +83,7 @@ impl Log {
             Bug::NotCompared => words[1] == slot,
             _ => words[0] == checksum(self.bug, at, &words[1..]),
         };
-        // Each word of it counts.
-        is_there.then(|| words[2..].iter().fold(0, |all, &word| all * 31 + word))
+        is_there.then(|| meaning(&words))
     }
 
     fn append(&mut self, says: u64) {
@@ -99,8 +104,7 @@ impl Log {
         if self.bug != Bug::Unfenced {
             self.mem.fence();
         }
-        self.said
-            .push(words[2..].iter().fold(0, |all, &word| all * 31 + word));
+        self.said.push(meaning(&words));
     }
 
     /// Takes the last one away.

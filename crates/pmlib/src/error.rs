@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a call on a heap failed. Nothing has changed then.
+/// Why a call on a heap failed. Nothing has changed then, unless the medium failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -95,7 +95,7 @@ pub enum Error {
     /// A forked child has a copy of what its parent knows, which the parent changes.
     #[error("the heap was opened before fork: open it again in the child")]
     Forked,
-    /// The medium failed under a load or store.
+    /// The medium failed under a load or store. Whether this call has happened is not known.
     #[error("the medium failed at offset {offset:#x}: close the heap and look after the medium")]
     Lost {
         /// Where.

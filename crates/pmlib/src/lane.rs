@@ -566,7 +566,7 @@ impl Core {
     }
 
     /// Reads the record at `start` of a lane's ring, if one can be there; answers its stamp. Its
-    /// check is not looked at.
+    /// check is the caller's to compare, if the record may be torn.
     pub fn read_record(&self, lane: u32, start: u64, to: &mut Vec<u64>) -> Result<Option<u64>> {
         let ring = self.places.ring(lane);
         if !ring.contains(&start) || !start.is_multiple_of(LINE_BYTES) {
@@ -603,6 +603,7 @@ impl Core {
         if !fits {
             return Ok(None);
         }
+        self.mem.will_check(start, words * 8);
         self.words(start, words as usize, outside)?;
         let whole = self.key.hash(start, outside) == check;
         Ok(whole.then_some(&outside[..]))

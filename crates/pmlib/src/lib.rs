@@ -36,14 +36,14 @@ mod stats;
 mod tx;
 
 pub use error::{Error, Result};
-
-/// The page's example is a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/HEAP.md")]
-struct HeapPage;
 pub use heap::{Heap, Options};
 pub use pmlib_derive::PmSafe;
 pub use pointer::{P, RawP};
 pub use safe::PmSafe;
 pub use stats::{Census, Stats};
 pub use tx::Tx;
+
+/// The page's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/HEAP.md")]
+struct HeapPage;

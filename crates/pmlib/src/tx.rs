@@ -384,6 +384,10 @@ impl<'h> Tx<'h> {
         let _window = core.mem.window();
         self.store_fresh(&mut change)?;
         core.commit(&mut self.lane, self.thread, &mut change)?;
+        if let Some(offset) = core.mem.failed() {
+            core.broke();
+            return Err(Error::Lost { offset });
+        }
         let mut space = core.space();
         for claim in &self.plan.claims {
             space.publish(claim.chunk);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 18] = [
+const LONGER: [(&str, usize); 19] = [
     ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),
@@ -21,6 +21,7 @@ const LONGER: [(&str, usize); 18] = [
     ("crates/pmlib", 0),
     ("crates/pmlib-derive", 0),
     ("crates/pmlib-format", 0),
+    ("crates/pmshare", 0),
     ("crates/yat", 0),
     ("fuzz", 0),
     ("tests", 0),

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates by the beginning of their mangled names.
-const CRATES: [(&str, &str); 4] = [
+const CRATES: [(&str, &str); 5] = [
     ("pmfs_shim", "pmfs-shim"),
     ("4pmem", "pmem"),
     ("8pm_store", "pm-store"),
+    ("7pmshare", "pmshare"),
     ("4pmfs", "pmfs"),
 ];
 

@@ -31,7 +31,7 @@ const AMBIGUOUS: [&str; 52] = [
 ];
 
 /// Lowest first.
-const CRATES: [Storeys; 4] = [
+const CRATES: [Storeys; 5] = [
     Storeys {
         krate: "pmem",
         order: &[
@@ -63,13 +63,39 @@ const CRATES: [Storeys; 4] = [
         with_calls: (0, 1),
     },
     Storeys {
+        krate: "pmshare",
+        order: &[
+            "error",
+            "layout",
+            "traces",
+            "lock_bytes",
+            "threads",
+            "holder",
+            "cleaning",
+            "counting",
+            "others",
+            "member",
+            "waits",
+            "counters",
+            "slot",
+            "lease",
+            "owner",
+            "rescue",
+            "patrol",
+            "attach",
+            "inherit",
+        ],
+        upward: 1,
+        circle: 2,
+        with_calls: (1, 2),
+    },
+    Storeys {
         krate: "pmfs",
         order: &[
             "types",
             "options",
             "error",
             "medium",
-            "share",
             "journal",
             "space",
             "pool",

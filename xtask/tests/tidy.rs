@@ -13,11 +13,12 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
 /// Who may depend on which of our own crates.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
-    ("pmfs", &["pm-store", "pmem", "pmfs-format"]),
+    ("pmshare", &["pm-store", "pmem", "pmfs-format"]),
+    ("pmfs", &["pm-store", "pmem", "pmfs-format", "pmshare"]),
     ("pmfs-posix", &["pmfs"]),
     ("pmfs-capi", &["pmfs", "pmfs-posix"]),
     ("pmfs-fuse", &["pmem", "pmfs", "pmfs-posix"]),

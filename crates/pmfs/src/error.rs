@@ -215,11 +215,32 @@ pub struct FileError {
 }
 
 impl From<pm_store::Error> for Error {
-    #[inline]
+    #[cold]
     fn from(error: pm_store::Error) -> Error {
         match error {
             pm_store::Error::Medium { offset } => Error::Medium { offset },
             pm_store::Error::BadAddress => Error::BadAddress,
+        }
+    }
+}
+
+impl From<pmshare::Error> for Error {
+    #[cold]
+    fn from(error: pmshare::Error) -> Error {
+        use pmshare::Error as Cause;
+        match error {
+            Cause::Held { pid } => Error::Held { pid },
+            Cause::Frozen => Error::Frozen,
+            Cause::TooManyProcesses { slots } => Error::TooManyProcesses { slots },
+            Cause::UnlikeBuild { theirs } => Error::UnlikeBuild { theirs },
+            Cause::Elsewhere => Error::Elsewhere,
+            Cause::ShutDown => Error::ShutDown,
+            Cause::Forked => Error::Forked,
+            Cause::ReadOnly => Error::ReadOnly,
+            Cause::NotSupported(why) => Error::NotSupported(why),
+            Cause::Invalid(why) => Error::Invalid(why),
+            Cause::Keeping(why) => Error::file("keeping a descriptor over exec", *why),
+            Cause::Media(why) => Error::Media(why),
         }
     }
 }

@@ -62,7 +62,6 @@ mod resolve;
 #[cfg(test)]
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;
-mod share;
 mod space;
 mod tables;
 mod tree;
@@ -94,6 +93,7 @@ pub use journal::lane::prefer_lane;
 pub use mapping::kernel_copy::WantedPages;
 pub use mapping::pin::BlockRun;
 pub use mapping::stored::Shown;
+pub use medium::freeze::{Freeze, FreezeProbe};
 pub use open::open_file::{OpenFile, appends, wants_atime};
 pub use options::{MkfsOptions, OpenOptions, Stalled};
 pub use pages::records::KernelCopy;
@@ -103,13 +103,12 @@ pub use pm_store::planted;
 pub use pmem::{
     Charged, Emulation, EmulationError, FlushMode, MapOptions, ProtectMode, Protection,
 };
-pub use recovery::inherit::{ForExec, ForFork};
-pub use share::counters::Totals;
-pub use share::freeze::{Freeze, FreezeProbe};
-pub use share::lease::SingleOpener;
+pub use pmshare::counters::Totals;
+pub use pmshare::lease::SingleOpener;
 #[doc(hidden)]
-pub use share::owner::protocol as lock_protocol;
-pub use share::owner::stalled::tell_of_stalled;
+pub use pmshare::owner::protocol as lock_protocol;
+pub use pmshare::owner::stalled::tell_of_stalled;
+pub use recovery::inherit::{ForExec, ForFork};
 pub use types::{
     AtimeMode, Attr, DataMode, DirEntry, FOLLOW_REQUEST, FallocateMode, FileId, FreePages,
     INODE_NAME, Ino, LargePages, LockClass, LockInfo, LockKind, LockOwner, LockRange, NewNode,

@@ -3,6 +3,7 @@
 use crate::types::{AtimeMode, DataMode, LargePages};
 use pm_store::clock::Clock;
 use pmem::MapOptions;
+pub use pmshare::Stalled;
 
 /// The options of making a pool.
 #[derive(Clone, Debug, Default)]
@@ -28,18 +29,6 @@ pub struct MkfsOptions {
     pub root: Option<(u32, u32, u32)>,
     /// The source of times.
     pub clock: Clock,
-}
-
-/// The treatment of another process that holds a lock of the pool for more than a second, in the
-/// middle of a call that takes microseconds: it was stopped (SIGSTOP, a debugger, a frozen
-/// container).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stalled {
-    /// Wait until it goes on, and say so on stderr.
-    #[default]
-    Wait,
-    /// Kill it, say so, and undo what it was doing.
-    Kill,
 }
 
 /// The options of attaching to a pool.

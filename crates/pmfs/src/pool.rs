@@ -2,14 +2,14 @@
 
 use crate::error::Result;
 use crate::medium::geometry::Geometry;
+use crate::medium::store::Share;
 use crate::medium::store::Store;
 use crate::options::OpenOptions;
-use crate::share::member::Share;
-use crate::share::patrol;
 use crate::space::budget::Space;
 use crate::types::{AtimeMode, DataMode, LargePages};
 use pmem::slots::Prober;
 use pmfs_format::SuperblockRaw;
+use pmshare::patrol;
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl Deref for Pool {
 }
 
 impl Pool {
-    /// Wraps a mapping. Nobody is attached by this alone: see [`crate::share::attach`].
+    /// Wraps a mapping. Nobody is attached by this alone: see [`pmshare::attach`].
     pub fn new(
         mem: pmem::Pmem,
         superblock: SuperblockRaw,
@@ -52,7 +52,12 @@ impl Pool {
         options: &OpenOptions,
     ) -> Pool {
         let store = Store::new(mem, superblock, geometry);
-        let share = Share::new(store, prober, options);
+        let place = pmshare::Options {
+            read_only: options.read_only,
+            stalled: options.stalled,
+            clock: options.clock.clone(),
+        };
+        let share = Share::new(store, prober, place);
         Pool {
             space: Space::new(share),
             data_mode: options.data,
@@ -74,10 +79,11 @@ impl Pool {
     /// Before a call that changes something, whose thread holds nothing.
     ///
     /// # Errors
-    /// As [`patrol::writable`].
+    /// As [`patrol::writable`]; [`Error::Medium`].
     #[inline]
     pub fn writable(&self) -> Result<()> {
-        patrol::writable(self)
+        patrol::writable(self)?;
+        Ok(self.pm.intact()?)
     }
 
     /// When reads update atime.

@@ -4,11 +4,11 @@
 use crate::fs::Fs;
 use crate::open::file_lock::table;
 use crate::pool::Pool;
-use crate::share::counters::Totals;
-use crate::share::holder::slot_of;
 use crate::tables::open_table::Thing;
 use crate::types::{FileId, Ino, LockClass, LockKind, LockRange};
 use pmfs_format::SlotRaw;
+use pmshare::counters::Totals;
+use pmshare::holder::slot_of;
 
 /// A process that is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use crate::medium::superblock::{self, State};
 use crate::options::{MkfsOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::recovery::rebuild;
-use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
 use crate::tree::entry::Entry;
 use crate::types::mode;
 use pm_store::Restore;
@@ -19,6 +18,7 @@ use pmem::slots::ByteLock;
 use pmfs_format::inode::ROOT_INO;
 use pmfs_format::tree::TABLE_HEIGHT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw, RunRecordRaw};
+use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
 use std::path::Path;
 use zerocopy::FromBytes;
 

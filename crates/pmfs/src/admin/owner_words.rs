@@ -4,11 +4,11 @@
 
 use crate::admin::inspect::Inspector;
 use crate::journal::lane::Lane;
+use crate::medium::header;
 use crate::open::file_lock::table;
-use crate::share::header;
-use crate::share::holder::slot_of;
 use crate::space::bitmap::Bitmap;
 use pmfs_format::LockRaw;
+use pmshare::holder::slot_of;
 
 /// The words that a slot, or all together, hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

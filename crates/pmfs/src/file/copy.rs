@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::journal::locks::{self, LockSet, line_of};
 use crate::pool::Pool;
-use crate::share::counters::CountedRead;
 use crate::types::Ino;
 use pmfs_format::inode::SIZE_MAX;
+use pmshare::counters::CountedRead;
 
 /// Bytes of a piece.
 const COPY_BYTES: usize = 1 << 20;

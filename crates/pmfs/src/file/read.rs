@@ -4,10 +4,10 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::journal::locks::{self, Glimpse};
 use crate::pool::Pool;
-use crate::share::counters::CountedRead;
 use crate::tree::Tree;
 use crate::types::Ino;
 use pmfs_format::BLOCK_BYTES;
+use pmshare::counters::CountedRead;
 
 /// Longer reads than this mostly go beyond one entry of the file's tree, which
 /// [`Pool::read_at_once`] does not.

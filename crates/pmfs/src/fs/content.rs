@@ -2,8 +2,8 @@
 
 use super::Fs;
 use crate::error::Result;
-use crate::share::counters::CountedRead;
 use crate::types::{FallocateMode, Ino};
+use pmshare::counters::CountedRead;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
@@ -96,7 +96,7 @@ impl Fs {
 
     /// Nothing to do: every call is durable when it returns.
     pub fn fsync(&self, _ino: Ino) -> Result<()> {
-        self.pool().alive()
+        Ok(self.pool().alive()?)
     }
 
     /// Reads; short only at the end of the file.

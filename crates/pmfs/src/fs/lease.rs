@@ -1,7 +1,7 @@
 //! Leases, for mounts (docs/adr/0015-leases.md).
 
 use crate::fs::Fs;
-use crate::share::lease::SingleOpener;
+use pmshare::lease::SingleOpener;
 
 impl Fs {
     /// Since when this process has been alone in the pool: nobody else changes anything before

@@ -24,11 +24,11 @@ use crate::options::OpenOptions;
 use crate::pool::Pool;
 use crate::recovery::attach;
 use crate::recovery::inherit::{ForExec, ForFork};
-use crate::share::counters::Totals;
 use crate::types::{AtimeMode, DataMode, FileId, LockOwner, RecoveryReport};
 use entrance::Entrance;
 use map::Maps;
 use pmem::counters;
+use pmshare::counters::Totals;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -95,7 +95,7 @@ impl Fs {
     /// ([`pmem::thread::Thread::tag`]): for faces whose threads can do so without anybody else of
     /// the process waiting for what they held.
     pub fn clean_after_thread(&self, tag: u64) {
-        crate::share::rescue::clean_after_thread(self.pool(), tag);
+        pmshare::rescue::clean_after_thread(self.pool(), tag);
     }
 
     /// If the fork failed.
@@ -158,7 +158,7 @@ impl Fs {
     /// Cleans up after processes that died while this one is attached; waiters do the same by
     /// themselves.
     pub fn recover_dead(&self) -> Result<u64> {
-        crate::share::rescue::recover_dead(self.pool()).map(|undone| undone.slots)
+        pmshare::rescue::recover_dead(self.pool()).map(|undone| undone.slots)
     }
 
     /// The attachment, which this thread enters.

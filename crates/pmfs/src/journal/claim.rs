@@ -2,11 +2,12 @@
 
 use crate::journal::lane::Lane;
 use crate::journal::undo::undo_lane;
-use crate::share::member::Began;
-use crate::share::waits::Member;
+use crate::medium::store::Store;
+use pmshare::Member;
+use pmshare::member::Began;
 
 /// The end of a call's open records. Trees decide it, which this layer does not know.
-pub(crate) trait Resolve: Member {
+pub(crate) trait Resolve: Member<Store> {
     /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of
     /// the inodes in them.
     fn resolve(&self, lane: &Lane<'_>);

@@ -18,7 +18,7 @@ use crate::journal::lane::Lane;
 use crate::journal::log_entry::Header;
 use crate::journal::pending::PendingCommit;
 use crate::medium::store::Store;
-use crate::share::waits::Waits;
+use crate::medium::store::Waits;
 use pm_store::{Restore, committed_redo_ranges};
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};

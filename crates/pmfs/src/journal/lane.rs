@@ -2,10 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::journal::scan::{Scan, scan};
-use crate::share::holder::thread_tag;
-use crate::share::member::Share;
-use crate::share::owner;
-use crate::share::waits::Waits;
+use crate::medium::store::Share;
+use crate::medium::store::Waits;
 use crate::types::{Ino, Run};
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::runtime::{
@@ -13,6 +11,8 @@ use pmfs_format::runtime::{
     INTENT_UNDER, INTENT_WORD, INTENT_XATTR, OWNER_THREAD_MASK,
 };
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw, IntentRaw, LaneRaw};
+use pmshare::holder::thread_tag;
+use pmshare::owner;
 use std::cell::Cell;
 
 const KIND_SHIFT: u32 = 56;

@@ -11,11 +11,12 @@ use crate::journal::lane::Lane;
 use crate::journal::pending::PendingCommit;
 use crate::journal::redo::Redo;
 use crate::journal::transaction::Sealed;
-use crate::share::member::{Began, Share};
-use crate::share::owner;
-use crate::share::waits::Waits;
+use crate::medium::store::Share;
+use crate::medium::store::Waits;
 use crate::types::Ino;
 use pmfs_format::LockRaw;
+use pmshare::member::Began;
+use pmshare::owner;
 use std::cell::Cell;
 
 /// Inodes that one call may lock: two directories and two files.
@@ -334,7 +335,7 @@ impl<'a> Glimpse<'a> {
     }
 
     /// Returns whether the words read since then are true: no writer came, and the medium has not
-    /// failed. Little code may follow a copy here (see [`crate::share::counters::CountedRead`]).
+    /// failed. Little code may follow a copy here (see [`pmshare::counters::CountedRead`]).
     #[inline(always)]
     pub fn is_true(&self) -> bool {
         self.share.pm.acquire();

@@ -5,8 +5,8 @@ use crate::journal::lane::Lane;
 use crate::journal::log_entry::LogEntry;
 use crate::journal::scan::Scan;
 use crate::medium::store::Store;
-use crate::share::cleaning::Undone;
 use pm_store::Restore;
+use pmshare::cleaning::Undone;
 
 /// No pool lives to see so many transactions in a lane.
 const ID_MAX: u64 = 1 << 62;

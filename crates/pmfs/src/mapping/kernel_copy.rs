@@ -37,12 +37,12 @@ use crate::inode::Inode;
 use crate::journal::locks::{LockSet, line_of};
 use crate::pages::records::{Record, state};
 use crate::pool::Pool;
-use crate::share::owner::{stalled, wait_times};
-use crate::share::rescue;
 use crate::types::{Ino, PagesInTheWay};
 use pm_store::clock::now_ns;
 use pmfs_format::runtime::{KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_READ, KERNEL_COPY_WANTED};
 use pmfs_format::{KernelCopyRaw, LockRaw, SlotRaw};
+use pmshare::owner::{stalled, wait_times};
+use pmshare::rescue;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -229,11 +229,15 @@ impl Pool {
             }
             if !told && moved.1.elapsed() > wait_times::STALLED {
                 told = true;
-                stalled::tell_of_pages(self, slot);
+                stalled::tell_if_stopped(
+                    self,
+                    slot,
+                    "which has mapped files and does not give their pages back",
+                );
             }
         }
         self.count_wait(began.elapsed());
-        self.alive()
+        Ok(self.alive()?)
     }
 
     /// Changes while its mount writes pages back or serves some.

@@ -20,7 +20,6 @@ use crate::journal::locks::{LockSet, line_of};
 use crate::mapping::stored::Elsewhere;
 use crate::pages::records::Record;
 use crate::pool::Pool;
-use crate::share::rescue;
 use crate::tables::open_table::Thing;
 use crate::types::Ino;
 use pmfs_format::runtime::{
@@ -28,6 +27,7 @@ use pmfs_format::runtime::{
     KERNEL_COPY_READ,
 };
 use pmfs_format::{BLOCK_BYTES, KernelCopyRaw};
+use pmshare::rescue;
 
 /// Some of a file's blocks that lie side by side in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

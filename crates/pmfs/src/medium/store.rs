@@ -1,17 +1,22 @@
 //! The bytes of a pool, and where everything stands in them. Other processes are unknown here.
 
+use crate::error::Error;
 use crate::medium::geometry::Geometry;
 use crate::medium::sparse::Backed;
 use crate::medium::table_blocks::TableBlocks;
 use pm_store::Pm;
+use pm_store::Runtime;
 use pm_store::annexes::Annexes;
-use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
+use pmem::Pmem;
+use pmfs_format::{BLOCK_BYTES, RuntimeHeaderRaw, SuperblockRaw};
+use pmshare::{Layout, Shared};
 use std::ops::Range;
 
 /// A mapped pool. Whoever has it may read; how it is written `pm_store` says.
 pub(crate) struct Store {
     pub pm: Pm,
     pub geometry: Geometry,
+    shared: Layout,
     pub superblock: SuperblockRaw,
     /// The bytes that tree entries may point into.
     pub data: Range<u64>,
@@ -31,11 +36,58 @@ impl Store {
         let backed = Backed::of(&mem, geometry.blocks);
         Store {
             pm: Pm::new(mem, runtime).with_annexes(annexes),
+            shared: shared_words(&geometry),
             geometry,
             superblock,
             data,
             table_blocks: TableBlocks::default(),
             backed,
         }
+    }
+}
+
+/// One process's place in a pool.
+pub(crate) type Share = pmshare::Share<Store>;
+/// That place, of a call that may have to wait.
+pub(crate) type Waits<'a> = pmshare::Waits<'a, Store>;
+/// A lock word held.
+pub(crate) type Held<'a> = pmshare::owner::Held<'a, Store>;
+
+impl Shared for Store {
+    type Error = Error;
+
+    const PROGRAM: &'static str = "pmfs";
+    const KIND: &'static str = "pool";
+
+    #[inline(always)]
+    fn mem(&self) -> &Pmem {
+        self.pm.mapping()
+    }
+
+    #[inline(always)]
+    fn runtime(&self) -> Runtime<'_> {
+        self.pm.runtime()
+    }
+
+    #[inline(always)]
+    fn layout(&self) -> &Layout {
+        &self.shared
+    }
+}
+
+/// The words that processes share, of those of the runtime area.
+fn shared_words(geometry: &Geometry) -> Layout {
+    let header = geometry.header;
+    Layout {
+        slots: geometry.slot(0),
+        slot_count: geometry.slot_count,
+        recovery: RuntimeHeaderRaw::recovery_owner.of(header),
+        closing: RuntimeHeaderRaw::closing_owner.of(header),
+        tokens: RuntimeHeaderRaw::tokens.of(header),
+        slots_end: RuntimeHeaderRaw::slots_end.of(header),
+        patrolled: RuntimeHeaderRaw::patrolled_ns.of(header),
+        busy_until: RuntimeHeaderRaw::busy_until.of(header),
+        arrivals: RuntimeHeaderRaw::arrivals.of(header),
+        lease: RuntimeHeaderRaw::lease.of(header),
     }
 }

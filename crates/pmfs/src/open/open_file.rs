@@ -10,12 +10,12 @@ use crate::journal::locks::LockSet;
 use crate::open::file_lock::table::Lock;
 use crate::open::file_lock::{Owner, Request};
 use crate::pool::Pool;
-use crate::share::owner;
 use crate::space::alloc::Class;
 use crate::tables::annex::{HeldLine, Line, Table};
 use crate::tables::open_table::Thing;
 use crate::types::{Attr, FileId, Ino, LockClass, LockKind, LockRange};
 use pmfs_format::OpenFileRaw;
+use pmshare::owner;
 use std::io::SeekFrom;
 use std::sync::atomic::Ordering;
 

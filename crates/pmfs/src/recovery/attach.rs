@@ -7,16 +7,16 @@ use crate::medium::superblock::{self, Health, State};
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 use crate::recovery::{close_for, rebuild, rest};
-use crate::share::attach;
-use crate::share::cleaning::Undone;
-use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
-use crate::share::rescue;
 use crate::types::{RecoveryKind, RecoveryReport};
 use pm_store::Restore;
 use pmem::Pmem;
 use pmem::slots::{Probe, Prober};
-use pmfs_format::SuperblockRaw;
 use pmfs_format::runtime::LAYOUT;
+use pmfs_format::{RunRecordRaw, SuperblockRaw};
+use pmshare::attach::{self, Run};
+use pmshare::cleaning::Undone;
+use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
+use pmshare::rescue;
 use std::path::Path;
 use std::time::Instant;
 
@@ -199,7 +199,7 @@ fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
     let others = others && found == State::Active;
     let claims = origin.path().is_some() && !others;
     let before = claims
-        .then(|| superblock::claim(&pool.pm, &attach::identity_of(pool, None, false), adopt))
+        .then(|| superblock::claim(&pool.pm, &identity_of(pool, None, false), adopt))
         .transpose()?;
     let state = if others {
         found
@@ -212,6 +212,33 @@ fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
         before,
         state,
     })
+}
+
+/// This run's record: which one it is, and how many there have been.
+fn identity_of(pool: &Pool, last: Option<RunRecordRaw>, others: bool) -> RunRecordRaw {
+    let ours = Run::of(pool.pm.mapping().identity(), LAYOUT);
+    RunRecordRaw {
+        // Others' locks are seen in the boot that they are held in.
+        boot_id: match last {
+            Some(last) if others => last.boot_id,
+            _ => ours.boot_id,
+        },
+        dev: ours.dev,
+        ino: ours.ino,
+        layout: ours.layout,
+        runs: last.map_or(0, |last| last.runs).wrapping_add(1),
+        recoveries: last.map_or(0, |last| last.recoveries),
+        crc: 0,
+    }
+}
+
+fn run_of(record: &RunRecordRaw) -> Run {
+    Run {
+        boot_id: record.boot_id,
+        dev: record.dev,
+        ino: record.ino,
+        layout: record.layout,
+    }
 }
 
 /// Under the attach lock: makes the runtime area trustworthy and takes a slot.
@@ -229,9 +256,9 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
         pool.back_tables()?;
     }
     let last = superblock::run_record(pool.pm.mapping());
-    let mut record = attach::identity_of(pool, last, others);
+    let mut record = identity_of(pool, last, others);
     let other_boot = path.is_none() && !matches!(origin, Origin::Image);
-    let same = !other_boot && last.is_some_and(|last| attach::is_same_run(&last, &record));
+    let same = !other_boot && last.is_some_and(|last| run_of(&last) == run_of(&record));
     let mut report = RecoveryReport::default();
     let unclaim = || {
         if let Some(before) = before {
@@ -239,7 +266,8 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
         }
     };
     if let Some(last) = last.filter(|_| state == State::Active) {
-        attach::keep_apart(&last, &record, others, adopt).inspect_err(|_| unclaim())?;
+        attach::keep_apart(&run_of(&last), &run_of(&record), others, adopt)
+            .inspect_err(|_| unclaim())?;
     }
     if !others {
         // A copy that serves may be a later one, of a growing cut short, with its tables elsewhere.
@@ -354,7 +382,7 @@ fn distrust(pool: &Pool) {
 /// # Errors
 /// Locking the pool file for it failed.
 pub(crate) fn detach(pool: &Pool) -> Result<()> {
-    if matches!(pool.alive(), Err(Error::Forked)) {
+    if matches!(pool.alive(), Err(pmshare::Error::Forked)) {
         return Err(Error::Forked);
     }
     // First, for without it the caller may try again.
@@ -392,4 +420,37 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     pool.drop_locks();
     drop(entry);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, ROOT_INO};
+    use pmfs_format::RuntimeHeaderRaw;
+
+    /// Goal: a write through any attachment moves the one word on, by the time that it takes; the
+    /// last one to leave clears it.
+    #[test]
+    fn an_emulated_medium_is_busy_for_all() {
+        let Scratch { dir: _dir, path } = Scratch::new(32 << 20);
+        let mut options = OpenOptions::default();
+        options.map.emulate.write_bytes_per_s = 64_000_000;
+        let all = [(); 2].map(|()| Fs::open(&path, &options).expect("it opens"));
+        let mem = Pmem::open(&path, &options.map).expect("the same bytes");
+        let (raw, _) = superblock::load(&mem).expect("a superblock");
+        let geometry = Geometry::of(&raw, mem.len()).expect("a geometry");
+        let busy = || mem.load(RuntimeHeaderRaw::busy_until.of(geometry.header));
+        for (fs, name) in all.iter().zip([b"a", b"b"]) {
+            let before = busy();
+            fs.create(ROOT_INO, name, &NODE).expect("a file");
+            // A microsecond a line, in 64ths of a ns.
+            assert!(busy() >= before + 64_000, "{before} {}", busy());
+        }
+        let [first, last] = all;
+        first.detach().expect("it leaves");
+        assert_ne!(busy(), 0);
+        last.detach().expect("it leaves");
+        assert_eq!(busy(), 0);
+    }
 }

@@ -2,15 +2,15 @@
 //! (docs/adr/0026-fork-exec-threads.md).
 //!
 //! A successor gets a reference to all that this process has open, in a slot of its own
-//! ([`crate::share::inherit`]).
+//! ([`pmshare::inherit`]).
 
 use crate::error::Result;
 use crate::open::file_lock::Owner;
 use crate::pool::Pool;
 use crate::recovery::close_for;
-use crate::share::inherit::Successor;
 use crate::tables::open_table::Thing;
 use crate::types::{FileId, LockOwner};
+use pmshare::inherit::Successor;
 use std::fmt;
 
 /// A slot taken for a child.
@@ -98,7 +98,7 @@ impl Pool {
 
     pub(crate) fn after_fork_in_child(&self, prepared: ForFork) -> Result<()> {
         let path = self.path()?;
-        self.adopt(&path, prepared.0)
+        Ok(self.adopt(&path, prepared.0)?)
     }
 
     pub(crate) fn before_exec(&self) -> Result<ForExec> {

@@ -1,6 +1,6 @@
 //! Recovery after the death of a process, and after power loss.
 //!
-//! [`crate::share::rescue`] finds the dead. Their lanes are undone here, their intents resolved,
+//! [`pmshare::rescue`] finds the dead. Their lanes are undone here, their intents resolved,
 //! and then their locks released (docs/adr/0023-barriers.md,
 //! docs/adr/0024-shared-volatile-state.md). After power loss [`rebuild`] makes the runtime area
 //! anew.
@@ -10,33 +10,33 @@ pub(crate) mod inherit;
 pub(crate) mod rebuild;
 pub(crate) mod rest;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode::usage;
 use crate::journal::claim::Claim;
 use crate::journal::lane::{Lane, Purpose};
 use crate::journal::locks::LockSet;
 use crate::journal::undo::undo_lane;
+use crate::medium::header;
+use crate::medium::store::{Share, Store};
 use crate::pool::Pool;
 use crate::resolve::{self, tree_of};
-use crate::share::cleaning::{Dead, Rescue, Undone};
-use crate::share::header;
-use crate::share::member::Share;
-use crate::share::owner;
-use crate::share::waits::Member;
 use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::{Reference, Thing};
 use pm_store::Restore;
 use pmfs_format::LockRaw;
+use pmshare::Member;
+use pmshare::cleaning::{Dead, Rescue, Undone};
+use pmshare::owner;
 
-impl Member for Pool {
+impl Member<Store> for Pool {
     #[inline(always)]
     fn share(&self) -> &Share {
         self
     }
 }
 
-impl Rescue for Pool {
+impl Rescue<Error> for Pool {
     fn clean(&self, dead: &[Dead]) -> Result<Undone> {
         clean(self, dead)
     }
@@ -47,6 +47,14 @@ impl Rescue for Pool {
             self.drop_file_locks(slot);
         }
         orphans
+    }
+
+    fn set_aside(&self) -> u64 {
+        self.pm.set_pending(0)
+    }
+
+    fn resume(&self, aside: u64) {
+        self.pm.set_pending(aside);
     }
 }
 

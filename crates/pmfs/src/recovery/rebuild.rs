@@ -8,7 +8,6 @@ use crate::journal::lane::Lane;
 use crate::journal::undo::undo;
 use crate::medium::superblock;
 use crate::pool::Pool;
-use crate::share::cleaning::Undone;
 use crate::space::bitmap::Bitmap;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::Run;
@@ -17,6 +16,7 @@ use pm_store::Restore;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
 use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
+use pmshare::cleaning::Undone;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks of the inode table that one walker takes at a time.

@@ -6,9 +6,9 @@
 
 use crate::error::Result;
 use crate::medium::geometry::Geometry;
+use crate::medium::header;
 use crate::medium::superblock::crc_of_parts;
 use crate::pool::Pool;
-use crate::share::header;
 use crate::space::bitmap::Bitmap;
 use crate::tables::annex::told_words;
 use crate::types::Run;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::journal::locks::line_of;
 use crate::medium::sparse::REGION as SPACED;
-use crate::share::waits::Waits;
+use crate::medium::store::Waits;
 use crate::space::bitmap::{Bitmap, REGION};
 use crate::space::budget::Space;
 use crate::types::Run;

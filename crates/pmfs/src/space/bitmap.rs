@@ -8,12 +8,12 @@
 //! [`Lane::intend`]: crate::journal::lane::Lane::intend
 
 use crate::medium::geometry::BitmapPlace;
-use crate::share::owner::Held;
-use crate::share::rescue;
-use crate::share::waits::Waits;
+use crate::medium::store::Held;
+use crate::medium::store::Waits;
 use crate::types::{FreePages, Run};
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{GroupRaw, tree::FANOUT};
+use pmshare::rescue;
 
 /// Units in one line of bitmap: a 2 MiB region.
 pub(crate) const REGION: u64 = 512;

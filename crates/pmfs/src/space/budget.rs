@@ -1,8 +1,8 @@
 //! Free blocks, as a process counts on them.
 
 use crate::error::{Error, Result};
-use crate::share::member::Share;
-use crate::share::waits::Waits;
+use crate::medium::store::Share;
+use crate::medium::store::Waits;
 use crate::space::bitmap::Bitmap;
 use crate::space::hints::Hints;
 use std::ops::Deref;

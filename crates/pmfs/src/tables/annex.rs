@@ -13,9 +13,9 @@
 //! is stored and lowered after it is gone. A death in between leaves the count too high, never too
 //! low, so an annex whose count is 0 need not be scanned.
 
+use crate::medium::header::annex_word;
+use crate::medium::store::Held;
 use crate::pool::Pool;
-use crate::share::header::annex_word;
-use crate::share::owner::Held;
 use crate::space::alloc::Class;
 use crate::space::bitmap::Bitmap;
 use crate::types::Run;

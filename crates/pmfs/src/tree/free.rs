@@ -11,12 +11,12 @@ use super::{Shape, Tree, corrupt};
 use crate::error::Result;
 use crate::journal::lane::Lane;
 use crate::pool::Pool;
-use crate::share::rescue::cleaning;
 use crate::space::bitmap::Bitmap;
 use crate::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use pmshare::rescue::cleaning;
 
 /// Cursor of a record: past every position of a tree, the inode's attributes are free too.
 pub(crate) const ATTRIBUTES_DONE: u64 = 1 << 62;

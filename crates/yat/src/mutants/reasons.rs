@@ -155,8 +155,10 @@ mod tests {
     #[test]
     fn each_reason_has_its_code() {
         let mut all = Vec::new();
-        let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmfs/src");
-        sources(&engine, &mut all);
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for engine in ["pm-store/src", "pmshare/src", "pmfs/src"] {
+            sources(&crates.join(engine), &mut all);
+        }
         let is_there = |reason: &&Reason| {
             let text = bare(reason.text);
             let named = |path: &Path| path.to_string_lossy().ends_with(reason.file);

@@ -2,8 +2,8 @@
 
 use super::{Checker, Fix, number};
 use crate::journal::lane::Lane;
+use crate::medium::header;
 use crate::open::file_lock::table::{self, Bucket, Lock, Record};
-use crate::share::header;
 use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::Thing;
 use crate::types::FileId;

@@ -5,12 +5,12 @@ use crate::error::{Error, Result};
 use crate::journal::lane::{Lane, Zone};
 use crate::journal::log_entry::{Header, LogEntry};
 use crate::pool::Pool;
-use crate::share::holder::slot_of;
 use pmfs_format::journal::{
     KIND_ABORT, KIND_CHECKSUM, KIND_COMMIT, KIND_DATA, KIND_REDO, KIND_UNDO, KIND_UNDOS,
 };
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
 use pmfs_format::{LogEntryRaw, RuntimeHeaderRaw, SlotRaw};
+use pmshare::holder::slot_of;
 
 /// All lanes, in a line each.
 pub(super) fn lanes(pool: &Pool) -> Dumped {

@@ -19,12 +19,12 @@ use crate::medium::superblock;
 use crate::medium::superblock::distrust_record;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
-use crate::share::attach::{attach_lock_by, wait_for_copier};
-use crate::share::lock_bytes::{BYTE_POOL, holder_pid};
 use crate::types::RecoveryReport;
 use pmem::Pmem;
 use pmem::slots::Prober;
 use pmfs_format::BLOCK_BYTES;
+use pmshare::attach::{attach_lock_by, wait_for_copier};
+use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
 use std::path::Path;
 
 /// The outcome for a pool on a medium with errors.

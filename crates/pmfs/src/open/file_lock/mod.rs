@@ -11,9 +11,9 @@ pub(crate) mod table;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::pool::Pool;
-use crate::share::member::Began;
 use crate::types::{Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
 use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
+use pmshare::member::Began;
 use std::time::Duration;
 use table::{Bucket, Lock, Record};
 
@@ -157,7 +157,7 @@ impl Pool {
         if !is_dead {
             return Ok(false);
         }
-        crate::share::rescue::recover_dead(self)?;
+        pmshare::rescue::recover_dead(self)?;
         Ok(true)
     }
 

@@ -7,8 +7,8 @@
 
 use super::Owner;
 use crate::error::{Error, Result};
+use crate::medium::store::Held;
 use crate::pool::Pool;
-use crate::share::owner::Held;
 use crate::space::alloc::Class;
 use crate::tables::annex::{Line, Table};
 use crate::types::{Ino, LockClass, LockKind, LockRange};

@@ -1,17 +1,16 @@
 //! Attaching as a matter between processes: the attach lock, telling runs apart, taking a slot
 //! (docs/adr/0030-first-and-last.md).
 
+use crate::cleaning::Undone;
 use crate::error::{Error, Result};
-use crate::share::cleaning::Undone;
-use crate::share::freeze::is_frozen;
-use crate::share::holder;
-use crate::share::lock_bytes::{BYTE_ATTACH, holder_pid};
-use crate::share::member::Share;
-use crate::share::rescue;
-use crate::share::waits::Waits;
+use crate::holder;
+use crate::layout::Shared;
+use crate::lock_bytes::{BYTE_ATTACH, BYTE_FREEZE, holder_pid};
+use crate::member::Share;
+use crate::rescue;
+use crate::waits::Waits;
+use pmem::Identity;
 use pmem::slots::{ByteLock, Probe, Prober};
-use pmfs_format::RunRecordRaw;
-use pmfs_format::runtime::LAYOUT;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -27,7 +26,7 @@ const NAP_MAX: Duration = Duration::from_millis(64);
 ///
 /// # Errors
 /// [`Error::Held`] if that takes too long.
-pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
+pub fn attach_lock(path: &Path) -> Result<ByteLock> {
     attach_lock_by(&Prober::open(path)?)
 }
 
@@ -35,7 +34,7 @@ pub(crate) fn attach_lock(path: &Path) -> Result<ByteLock> {
 ///
 /// # Errors
 /// As there.
-pub(crate) fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
+pub fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
     let since = Instant::now();
     let mut nap = NAP_FIRST;
     loop {
@@ -55,13 +54,13 @@ pub(crate) fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
     }
 }
 
-impl Share {
+impl<S: Shared> Share<S> {
     /// The attach lock, for leaving: the program may have closed the prober's descriptor. `None`:
     /// there is no file.
     ///
     /// # Errors
     /// As [`attach_lock`].
-    pub(crate) fn lock_to_leave(&self) -> Result<Option<ByteLock>> {
+    pub fn lock_to_leave(&self) -> Result<Option<ByteLock>> {
         let Some(prober) = &self.prober else {
             return Ok(None);
         };
@@ -77,7 +76,7 @@ impl Share {
     ///
     /// # Errors
     /// As [`attach_lock`].
-    pub(crate) fn lock_to_prepare(&self, path: &Path) -> Result<ByteLock> {
+    pub fn lock_to_prepare(&self, path: &Path) -> Result<ByteLock> {
         match &self.prober {
             Some(prober) => attach_lock_by(prober),
             None => attach_lock(path),
@@ -86,7 +85,7 @@ impl Share {
 }
 
 /// Waits until nobody copies the pool: it was left by the one who was asked to stand still for it.
-pub(crate) fn wait_for_copier(prober: &Prober) -> Result<()> {
+pub fn wait_for_copier(prober: &Prober) -> Result<()> {
     let since = Instant::now();
     while is_frozen(prober) {
         if since.elapsed() > ATTACH_PATIENCE {
@@ -97,28 +96,36 @@ pub(crate) fn wait_for_copier(prober: &Prober) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether two records are of one boot, one file, and builds with the same places of
-/// tables.
-pub(crate) fn is_same_run(last: &RunRecordRaw, ours: &RunRecordRaw) -> bool {
-    (last.boot_id, last.dev, last.ino, last.layout)
-        == (ours.boot_id, ours.dev, ours.ino, ours.layout)
+/// Returns whether a process holds the freeze.
+pub fn is_frozen(prober: &Prober) -> bool {
+    matches!(prober.probe(BYTE_FREEZE), Ok(Probe::HeldBy(_)))
 }
 
-/// This run's record: who we are, and how often that has been.
-pub(crate) fn identity_of(share: &Share, last: Option<RunRecordRaw>, others: bool) -> RunRecordRaw {
-    let identity = share.pm.mapping().identity();
-    RunRecordRaw {
-        // Others' locks are seen in the boot that they are held in.
-        boot_id: match last {
-            Some(last) if others => last.boot_id,
-            _ => boot_id(),
-        },
-        dev: identity.dev,
-        ino: identity.ino,
-        layout: LAYOUT,
-        runs: last.map_or(0, |last| last.runs).wrapping_add(1),
-        recoveries: last.map_or(0, |last| last.recoveries),
-        crc: 0,
+/// One time for which the words of a file are those of its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The boot of the machine: others' locks are seen in the boot that they are held in.
+    pub boot_id: [u8; 16],
+    /// The file's device.
+    pub dev: u64,
+    /// Its inode there.
+    pub ino: u64,
+    /// Names the places of the shared words.
+    pub layout: u64,
+}
+
+impl Run {
+    /// The run that this process begins, or takes part in.
+    #[must_use]
+    pub fn of(file: Identity, layout: u64) -> Run {
+        let Identity { dev, ino } = file;
+        let boot_id = boot_id();
+        Run {
+            boot_id,
+            dev,
+            ino,
+            layout,
+        }
     }
 }
 
@@ -140,15 +147,18 @@ fn read_boot_id() -> [u8; 16] {
 
 /// Takes a slot, if need be one that has become free by cleaning up after the dead, for which the
 /// last slot is kept.
-pub(crate) fn occupy(waits: Waits<'_>, path: Option<&Path>) -> Result<Undone> {
+pub fn occupy<S: Shared>(
+    waits: Waits<'_, S>,
+    path: Option<&Path>,
+) -> std::result::Result<Undone, S::Error> {
     let share = waits.share;
     let mut undone = Undone::default();
-    let usable = 0..share.geometry.slot_count - 1;
+    let usable = 0..share.layout().slot_count - 1;
     let mut taken = share.take_slot(path, usable.clone(), false);
     if matches!(taken, Err(Error::TooManyProcesses { .. })) {
         let last = usable.end..usable.end + 1;
         let Ok(kept) = share.take_slot(path, last, false) else {
-            return taken.map(|_| undone);
+            return Ok(taken.map(|_| undone)?);
         };
         share.mark_slot(kept.holder, 0);
         share.held_as.store(kept.holder);
@@ -171,12 +181,7 @@ pub(crate) fn occupy(waits: Waits<'_>, path: Option<&Path>) -> Result<Undone> {
 /// Refuses a pool that others have, or may have, by means that don't meet ours: unlike builds,
 /// whose tables stand elsewhere; another device node, mount or container, through which locks are
 /// not the same (docs/adr/0025-life-of-a-process.md).
-pub(crate) fn keep_apart(
-    last: &RunRecordRaw,
-    ours: &RunRecordRaw,
-    others: bool,
-    adopt: bool,
-) -> Result<()> {
+pub fn keep_apart(last: &Run, ours: &Run, others: bool, adopt: bool) -> Result<()> {
     if others && last.layout != ours.layout {
         return Err(Error::UnlikeBuild {
             theirs: last.layout,

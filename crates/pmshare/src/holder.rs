@@ -1,29 +1,29 @@
 //! The holder of a lock, as its owner word names it: a slot and a thread of the slot's process
 //! (docs/adr/0026-fork-exec-threads.md).
 
-use crate::share::threads;
+use crate::threads;
 use pmfs_format::runtime::{
     OWNER_COUNT_HIGH_SHIFT, OWNER_COUNT_SHIFT, OWNER_SLOT_SHIFT, OWNER_THREAD_MASK, OWNER_WAITERS,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// More than any pool has (4,094).
-pub(super) const NO_SLOT: u64 = 0xffd;
+pub(crate) const NO_SLOT: u64 = 0xffd;
 
 /// A slot's number, or one more.
 const SLOT_MASK: u64 = 0xfff;
 
 /// The bits of an owner word that name the thread.
-pub(crate) const TAG_MASK: u64 = !(SLOT_MASK << OWNER_SLOT_SHIFT | OWNER_WAITERS);
+pub const TAG_MASK: u64 = !(SLOT_MASK << OWNER_SLOT_SHIFT | OWNER_WAITERS);
 
 /// Counts the threads of this process that get a tag; those before a fork, too.
-pub(super) static THREADS: AtomicU64 = AtomicU64::new(1);
+pub(crate) static THREADS: AtomicU64 = AtomicU64::new(1);
 
 /// This thread's tag, as it stands in owner words; never 0. No two that live have the same: it has
 /// the thread's number at the kernel. The count beside that tells it from one that is gone and had
 /// the number before. When the count begins anew, after 2^29 threads, they differ all the same.
 #[inline]
-pub(crate) fn thread_tag() -> u64 {
+pub fn thread_tag() -> u64 {
     let tag = pmem::thread::with(|thread| thread.tag.get());
     match tag {
         0 => new_thread(),
@@ -50,7 +50,7 @@ const COUNT_LOW_BITS: u32 = OWNER_WAITERS.trailing_zeros() - OWNER_COUNT_SHIFT;
 
 /// A thread's number, and as much of a count as there is room for, where they stand in an owner
 /// word.
-pub(super) fn tag_of(number: u64, count: u64) -> u64 {
+pub(crate) fn tag_of(number: u64, count: u64) -> u64 {
     let low = count & ((1 << COUNT_LOW_BITS) - 1);
     let high = count >> COUNT_LOW_BITS;
     number | low << OWNER_COUNT_SHIFT | high << OWNER_COUNT_HIGH_SHIFT
@@ -58,7 +58,7 @@ pub(super) fn tag_of(number: u64, count: u64) -> u64 {
 
 /// Says that this thread lives: in a process that may be a copy of another, where it has another
 /// number.
-pub(crate) fn this_thread_lives() {
+pub fn this_thread_lives() {
     let tag = thread_tag();
     match tag & OWNER_THREAD_MASK == threads::own_number() {
         true => threads::note(tag),
@@ -68,7 +68,8 @@ pub(crate) fn this_thread_lives() {
 
 /// The holder of a slot; the slot is the half of an owner word that is the process's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub struct Holder {
+    /// Its number.
     pub slot: u64,
     /// The number of this holder among those that the slot has had.
     pub incarnation: u64,
@@ -93,7 +94,7 @@ const SLOT_BITS: u32 = SLOT_MASK.count_ones();
 
 /// The holder that this process is: set when it attaches, and again after fork.
 #[derive(Debug)]
-pub(crate) struct AtomicHolder(AtomicU64);
+pub struct AtomicHolder(AtomicU64);
 
 impl Default for AtomicHolder {
     /// A process that is not attached has the slot of nobody.
@@ -103,6 +104,7 @@ impl Default for AtomicHolder {
 }
 
 impl AtomicHolder {
+    /// The holder of this process.
     #[inline]
     pub fn load(&self) -> Holder {
         let word = self.0.load(Ordering::Relaxed);
@@ -112,6 +114,7 @@ impl AtomicHolder {
         }
     }
 
+    /// Sets it.
     pub fn store(&self, holder: Holder) {
         let word = holder.incarnation << SLOT_BITS | holder.slot;
         self.0.store(word, Ordering::Relaxed);
@@ -119,6 +122,6 @@ impl AtomicHolder {
 }
 
 /// The slot in an owner word.
-pub(crate) fn slot_of(owner: u64) -> Option<u64> {
+pub fn slot_of(owner: u64) -> Option<u64> {
     (owner >> OWNER_SLOT_SHIFT & SLOT_MASK).checked_sub(1)
 }

@@ -4,8 +4,9 @@
 //! The first thread that counts adds by plain stores, the others atomically: most programs have one
 //! thread that does the work, and an atomic addition to a word costs as much as a small read.
 
-use crate::share::counting::Counting;
-use crate::share::member::Share;
+use crate::counting::Counting;
+use crate::layout::Shared;
+use crate::member::Share;
 use pmem::Protection;
 use pmem::counters::{self, Counters};
 use pmfs_format::SlotRaw;
@@ -38,10 +39,11 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub(crate) const WORDS: usize = 10;
+    /// Words in a slot.
+    pub const WORDS: usize = 10;
 
     /// As the slot has them.
-    pub(crate) fn from_words(words: [u64; Totals::WORDS]) -> Totals {
+    pub fn from_words(words: [u64; Totals::WORDS]) -> Totals {
         let [
             reads,
             changes,
@@ -71,16 +73,26 @@ impl Totals {
 
 /// One of the totals: its place in the slot.
 #[derive(Clone, Copy)]
-pub(crate) enum Total {
+pub enum Total {
+    /// [`Totals::reads`].
     Reads = 0,
+    /// [`Totals::changes`].
     Changes = 1,
+    /// [`Totals::read_bytes`].
     ReadBytes = 2,
+    /// [`Totals::written_bytes`].
     WrittenBytes = 3,
+    /// [`Totals::barriers`].
     Barriers = 4,
+    /// [`Totals::flushed_lines`].
     FlushedLines = 5,
+    /// [`Totals::logged_bytes`].
     LoggedBytes = 6,
+    /// [`Totals::waits`].
     Waits = 7,
+    /// [`Totals::waited_ns`].
     WaitedNs = 8,
+    /// [`Totals::recoveries`].
     Recoveries = 9,
 }
 
@@ -92,19 +104,19 @@ const READS_KEPT: u64 = 64;
 /// instructions ahead while it waits for them, and the fewer stand behind a copy, the more likely
 /// it comes upon the next call's.
 #[derive(Debug, Default)]
-pub(crate) struct CountedRead(Option<u64>);
+pub struct CountedRead(Option<u64>);
 
 impl CountedRead {
     /// Notes that `bytes` are counted already.
-    pub(crate) fn of(bytes: u64) -> CountedRead {
+    pub fn of(bytes: u64) -> CountedRead {
         CountedRead(Some(bytes))
     }
 }
 
-impl Share {
+impl<S: Shared> Share<S> {
     /// Counts a read of that many bytes, once.
     #[inline(always)]
-    pub(crate) fn count_ahead(&self, counted: &mut CountedRead, bytes: u64) {
+    pub fn count_ahead(&self, counted: &mut CountedRead, bytes: u64) {
         if counted.0.is_none() {
             self.count_read(Some(bytes));
             counted.0 = Some(bytes);
@@ -113,7 +125,7 @@ impl Share {
 
     /// The read is done, or `None`: it could not be.
     #[inline(always)]
-    pub(crate) fn count_done(&self, counted: &CountedRead, bytes: Option<u64>) {
+    pub fn count_done(&self, counted: &CountedRead, bytes: Option<u64>) {
         if bytes.is_none() || bytes != counted.0 {
             self.correct_count(counted, bytes);
         }
@@ -126,15 +138,16 @@ impl Share {
         };
         // Fewer is more, modulo 2^64; where it was added, so that nobody sees less than nothing.
         let more = bytes.unwrap_or(0).wrapping_sub(before);
-        if self.pm.mapping().protection() == Protection::None {
+        if self.mem().protection() == Protection::None {
             self.count(Total::ReadBytes, more);
         } else {
             self.counting.read_bytes.fetch_add(more, Ordering::Relaxed);
         }
     }
 
+    /// Adds to one of the totals.
     #[inline]
-    pub(crate) fn count(&self, total: Total, more: u64) {
+    pub fn count(&self, total: Total, more: u64) {
         self.count_all([(total, more)]);
     }
 
@@ -149,20 +162,20 @@ impl Share {
     /// As [`Share::count_all`], in a call that has just seen that it is.
     #[inline(always)]
     fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
-        let counters = SlotRaw::reads.of(self.geometry.slot(self.holder().slot));
+        let counters = SlotRaw::reads.of(self.layout().slot(self.holder().slot));
         let counts = counts.map(|(total, more)| (total as usize, more));
         let alone = self.counting.is_mine();
-        let runtime = self.pm.runtime();
+        let runtime = self.runtime();
         runtime.count::<{ Totals::WORDS }, N>(counters, counts, alone);
     }
 
     /// Counts a call that reads, and what it read, bytes; `None` if it could not.
     #[inline(always)]
-    pub(crate) fn count_read(&self, bytes: Option<u64>) {
+    pub fn count_read(&self, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             return self.count_reads(1, 0);
         };
-        if self.pm.mapping().protection() == Protection::None {
+        if self.mem().protection() == Protection::None {
             return self.count_alive([(Total::Reads, 1), (Total::ReadBytes, bytes)]);
         }
         let Counting {
@@ -176,10 +189,10 @@ impl Share {
 
     /// Tells the pool of the calls that are not told of yet.
     #[cold]
-    pub(crate) fn tell_reads(&self) {
+    pub fn tell_reads(&self) {
         let (calls, bytes) = self.counting.take_reads();
         if calls > 0 {
-            let _writable = self.pm.mapping().writable();
+            let _writable = self.mem().writable();
             self.count_reads(calls, bytes);
         }
     }
@@ -191,7 +204,7 @@ impl Share {
 
     /// Counts a call that changes something, with what the medium was asked for since `before`.
     #[inline]
-    pub(crate) fn count_change(&self, before: &Counters, written: u64) {
+    pub fn count_change(&self, before: &Counters, written: u64) {
         let spent = counters::snapshot() - *before;
         self.count_all([
             (Total::Changes, 1),
@@ -202,15 +215,16 @@ impl Share {
         ]);
     }
 
+    /// Counts a wait.
     #[cold]
-    pub(crate) fn count_wait(&self, time: Duration) {
+    pub fn count_wait(&self, time: Duration) {
         self.count(Total::Waits, 1);
         self.count(Total::WaitedNs, time.as_nanos() as u64);
     }
 
     /// The totals of a slot's holder.
-    pub(crate) fn totals_of(&self, slot: u64) -> Totals {
-        let off = SlotRaw::reads.of(self.geometry.slot(slot));
-        Totals::from_words(self.pm.read(off))
+    pub fn totals_of(&self, slot: u64) -> Totals {
+        let off = SlotRaw::reads.of(self.layout().slot(slot));
+        Totals::from_words(self.mem().read(off))
     }
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicU64;
 
 /// A process's knowledge of others.
 #[derive(Debug, Default)]
-pub(crate) struct OtherProcesses {
+pub struct OtherProcesses {
     /// Arrivals when it was seen to be alone, its own among them; 0: it was not.
-    pub(super) alone: AtomicU64,
+    pub(crate) alone: AtomicU64,
     /// When it looked last, ns.
-    pub(super) searched_ns: AtomicU64,
+    pub(crate) searched_ns: AtomicU64,
 }

@@ -1,33 +1,32 @@
 //! Cleaning up after the dead, while others go on (docs/adr/0023-barriers.md,
 //! docs/adr/0024-shared-volatile-state.md).
 //!
-//! [`Rescue`](crate::share::cleaning::Rescue) undoes or finishes what they were doing, under the
+//! [`Rescue`](crate::cleaning::Rescue) undoes or finishes what they were doing, under the
 //! recovery lock, for all of them together. It takes group locks alone, so a waiter may do it,
 //! whatever locks it holds. What the dead held open is closed later, under the closing lock, by a
 //! caller that holds nothing, because it takes the locks of inodes. Every step may be repeated: a
 //! recoverer that finds another one dead takes its lock over and starts again.
 
-use crate::error::Result;
-use crate::share::cleaning::{Dead, Undone};
-use crate::share::counters::Total;
-use crate::share::header;
-use crate::share::holder::slot_of;
-use crate::share::member::{Began, Share};
-use crate::share::owner::{self, Held};
-use crate::share::waits::Waits;
+use crate::cleaning::{Dead, Undone};
+use crate::counters::Total;
+use crate::holder::slot_of;
+use crate::layout::Shared;
+use crate::member::{Began, Share};
+use crate::owner::{self, Held};
+use crate::waits::Waits;
 use pmfs_format::runtime::OWNER_WAITERS;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Returns whether this thread is cleaning up, and may meet groups that a death left half changed.
-pub(crate) fn cleaning(share: &Share) -> bool {
+pub fn cleaning<S: Shared>(share: &Share<S>) -> bool {
     share.cleaning.is_mine()
 }
 
 /// For waiters: if the holder of `seen` is gone, cleans up after it. The files that it held open
 /// are left to the next call.
 #[cold]
-pub(crate) fn recover_if_dead(waits: Waits<'_>, seen: u64) {
+pub fn recover_if_dead<S: Shared>(waits: Waits<'_, S>, seen: u64) {
     let share = waits.share;
     if cleaning(share) {
         return;
@@ -36,7 +35,7 @@ pub(crate) fn recover_if_dead(waits: Waits<'_>, seen: u64) {
         let _ = clean_dead(waits);
         share.unclosed.store(true, Ordering::Relaxed);
     } else if owner::is_gone_thread(share, seen) {
-        let _lock = RecoveryLock::take(share);
+        let _lock = RecoveryLock::take(waits);
         let dead = [Dead::Thread(seen & !OWNER_WAITERS)];
         let _ = clean(waits, &dead);
     }
@@ -45,10 +44,10 @@ pub(crate) fn recover_if_dead(waits: Waits<'_>, seen: u64) {
 /// Cleans up after a thread of this process that is known to be gone: nobody may be waiting for
 /// what it holds who could tell. The caller holds no lock.
 #[cold]
-pub(crate) fn clean_after_thread<'a>(waits: impl Into<Waits<'a>>, tag: u64) {
+pub fn clean_after_thread<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, tag: u64) {
     let waits = waits.into();
     let share = waits.share;
-    let _lock = RecoveryLock::take(share);
+    let _lock = RecoveryLock::take(waits);
     let dead = [Dead::Thread(share.holder().word_of(tag))];
     let _ = clean(waits, &dead);
 }
@@ -56,15 +55,14 @@ pub(crate) fn clean_after_thread<'a>(waits: impl Into<Waits<'a>>, tag: u64) {
 /// For waiters that are themselves cleaning up: takes the lock word from a dead holder. One that
 /// died since the cleaning began is cleaned up after first; the waiter then tries again.
 #[cold]
-pub(crate) fn take_over(waits: Waits<'_>, off: u64, me: u64) -> bool {
+pub fn take_over<S: Shared>(waits: Waits<'_, S>, off: u64, me: u64) -> bool {
     let share = waits.share;
     if !cleaning(share) {
         return false;
     }
-    let seen = share.pm.load(off);
+    let seen = share.mem().load(off);
     if share.cleaning.has(seen) {
         return share
-            .pm
             .runtime()
             .cas(off, seen, me | seen & OWNER_WAITERS)
             .is_ok();
@@ -78,19 +76,20 @@ pub(crate) fn take_over(waits: Waits<'_>, off: u64, me: u64) -> bool {
     false
 }
 
-struct RecoveryLock<'a> {
-    share: &'a Share,
+struct RecoveryLock<'a, S: Shared> {
+    waits: Waits<'a, S>,
     began: Began,
     /// The pending commit of a waiter that cleans up meanwhile: it belongs to the waiter's locks,
     /// and to a lane that the waiter may be waiting for.
-    pending: u64,
+    aside: u64,
 }
 
-impl<'a> RecoveryLock<'a> {
-    fn take(share: &'a Share) -> RecoveryLock<'a> {
-        let off = header::recovery_word(share);
+impl<'a, S: Shared> RecoveryLock<'a, S> {
+    fn take(waits: Waits<'a, S>) -> RecoveryLock<'a, S> {
+        let share = waits.share;
+        let off = share.layout().recovery;
         let me = share.holder().word();
-        let runtime = share.pm.runtime();
+        let runtime = share.runtime();
         loop {
             let seen = runtime.load(off);
             let gone = || {
@@ -101,11 +100,11 @@ impl<'a> RecoveryLock<'a> {
             let free = seen == 0 || gone();
             if free && runtime.cas(off, seen, me).is_ok() {
                 let began = Began::now();
-                let pending = share.pm.set_pending(0);
+                let aside = waits.rescue.set_aside();
                 return RecoveryLock {
-                    share,
+                    waits,
                     began,
-                    pending,
+                    aside,
                 };
             }
             runtime.wait(off, seen as u32, Duration::from_millis(2));
@@ -113,15 +112,15 @@ impl<'a> RecoveryLock<'a> {
     }
 }
 
-impl Drop for RecoveryLock<'_> {
+impl<S: Shared> Drop for RecoveryLock<'_, S> {
     fn drop(&mut self) {
-        let share = self.share;
-        share.pm.set_pending(self.pending);
+        let share = self.waits.share;
+        self.waits.rescue.resume(self.aside);
         if share.gives_up(self.began) {
             return;
         }
         share.cleaning.clear();
-        owner::release(share, header::recovery_word(share));
+        owner::release(share, share.layout().recovery);
     }
 }
 
@@ -130,10 +129,10 @@ impl Drop for RecoveryLock<'_> {
 ///
 /// # Errors
 /// Damage in a dead lane: its locks then stay held.
-pub(crate) fn recover_dead<'a>(waits: impl Into<Waits<'a>>) -> Result<Undone> {
+pub fn recover_dead<'a, S: Shared>(waits: impl Into<Waits<'a, S>>) -> Result<Undone, S::Error> {
     let waits = waits.into();
     let share = waits.share;
-    let _closing = Held::new(waits, header::closing_word(share));
+    let _closing = Held::new(waits, share.layout().closing);
     let mut undone = Undone::default();
     loop {
         let (dead, done) = clean_dead(waits)?;
@@ -156,9 +155,9 @@ pub(crate) fn recover_dead<'a>(waits: impl Into<Waits<'a>>) -> Result<Undone> {
 
 /// Undoes the transactions of the dead, resolves their intents and frees their locks; returns the
 /// slots that still hold files open.
-fn clean_dead(waits: Waits<'_>) -> Result<(Vec<u64>, Undone)> {
+fn clean_dead<S: Shared>(waits: Waits<'_, S>) -> Result<(Vec<u64>, Undone), S::Error> {
     let share = waits.share;
-    let _lock = RecoveryLock::take(share);
+    let _lock = RecoveryLock::take(waits);
     let slots = share.dead_slots();
     if slots.is_empty() {
         return Ok((slots, Undone::default()));
@@ -170,7 +169,7 @@ fn clean_dead(waits: Waits<'_>) -> Result<(Vec<u64>, Undone)> {
 
 /// Cleans up after these, under the recovery lock. Meanwhile their locks are this thread's to take
 /// over.
-fn clean(waits: Waits<'_>, dead: &[Dead]) -> Result<Undone> {
+fn clean<S: Shared>(waits: Waits<'_, S>, dead: &[Dead]) -> Result<Undone, S::Error> {
     waits.cleaning.add(dead);
     waits.rescue.clean(dead)
 }

@@ -30,7 +30,7 @@ fn place(number: u64) -> &'static AtomicU64 {
 /// (vfork) may be the first one of a PID namespace, and the process another's; and no kernel has
 /// numbers that are larger.
 #[cold]
-pub(super) fn own_number() -> u64 {
+pub(crate) fn own_number() -> u64 {
     let number = gettid().as_raw_nonzero().get() as u64;
     match number {
         2..=OWNER_THREAD_MASK => number,
@@ -40,14 +40,14 @@ pub(super) fn own_number() -> u64 {
 
 /// This thread has this tag.
 #[cold]
-pub(super) fn note(tag: u64) {
+pub(crate) fn note(tag: u64) {
     place(tag & OWNER_THREAD_MASK).store(tag, Ordering::Relaxed);
 }
 
 /// Returns whether the thread that had a tag is gone. The kernel is asked by its number alone: it
 /// may be a child that shares this process's memory (vfork), or this may be one.
 #[cold]
-pub(super) fn is_gone(tag: u64) -> bool {
+pub(crate) fn is_gone(tag: u64) -> bool {
     let number = tag & OWNER_THREAD_MASK;
     if number == 0 {
         return false;

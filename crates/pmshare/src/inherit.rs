@@ -7,9 +7,10 @@
 //! slot is cleaned up after like any other.
 
 use crate::error::{Error, Result};
-use crate::share::holder::{Holder, this_thread_lives};
-use crate::share::lock_bytes::BYTE_POOL;
-use crate::share::member::Share;
+use crate::holder::{Holder, this_thread_lives};
+use crate::layout::Shared;
+use crate::lock_bytes::BYTE_POOL;
+use crate::member::Share;
 use pmem::slots::ByteLock;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ use std::sync::atomic::Ordering;
 
 /// A slot that waits for its holder.
 #[derive(Debug)]
-pub(crate) struct Successor {
+pub struct Successor {
+    /// The slot taken.
     pub holder: Holder,
     /// Of the slot and of the pool: one descriptor, for a program may have few left.
     locks: ByteLock,
@@ -39,17 +41,17 @@ impl Successor {
     /// The descriptor can't be kept.
     pub fn keep_over_exec(&self) -> Result<()> {
         let kept = self.locks.keep_over_exec();
-        kept.map_err(|source| Error::file("keeping a descriptor over exec", source))
+        kept.map_err(|source| Error::Keeping(Box::new(source)))
     }
 }
 
-impl Share {
+impl<S: Shared> Share<S> {
     /// The pool's file.
     ///
     /// # Errors
     /// It has none.
-    pub(crate) fn path(&self) -> Result<PathBuf> {
-        let path = self.pm.mapping().path().map(Path::to_path_buf);
+    pub fn path(&self) -> Result<PathBuf> {
+        let path = self.mem().path().map(Path::to_path_buf);
         path.ok_or(Error::NotSupported(&"handing on a pool without a file"))
     }
 
@@ -57,8 +59,8 @@ impl Share {
     ///
     /// # Errors
     /// All slots are taken; the pool is held exclusively.
-    pub(crate) fn reserve(&self, path: &Path) -> Result<Successor> {
-        let usable = 0..self.geometry.slot_count - 1;
+    pub fn reserve(&self, path: &Path) -> Result<Successor> {
+        let usable = 0..self.layout().slot_count - 1;
         let taken = self.take_slot(Some(path), usable, true)?;
         let both = match taken.lock {
             Some(slot) => slot.and_shared(path, BYTE_POOL)?,
@@ -75,7 +77,7 @@ impl Share {
     }
 
     /// Moves into the slot that a program was handed; answers whether there is one.
-    pub(crate) fn move_in(&self, path: &Path, handed: &str) -> Result<()> {
+    pub fn move_in(&self, path: &Path, handed: &str) -> Result<()> {
         let lost = Err(Error::Invalid(
             &"what was handed over exec: that slot is not there any more",
         ));
@@ -90,7 +92,7 @@ impl Share {
             slot: slot as u64,
             incarnation: incarnation as u64,
         };
-        let count = self.geometry.slot_count;
+        let count = self.layout().slot_count;
         if holder.slot >= count || !self.is_held_as(holder) || !self.slot_locked(holder.slot) {
             return lost;
         }
@@ -102,7 +104,7 @@ impl Share {
     }
 
     /// Makes a slot this address space's own.
-    pub(crate) fn adopt(&self, path: &Path, successor: Successor) -> Result<()> {
+    pub fn adopt(&self, path: &Path, successor: Successor) -> Result<()> {
         let locks = vec![successor.locks.adopt(path)?];
         // The old ones are the parent's: dropping them here does nothing to those.
         *self

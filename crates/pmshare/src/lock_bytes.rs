@@ -7,16 +7,21 @@ use std::path::Path;
 /// First of the byte numbers that are locks, beyond any pool's bytes.
 const LOCK_BYTES: u64 = 1 << 62;
 /// Held while a process attaches or detaches.
-pub(crate) const BYTE_ATTACH: u64 = LOCK_BYTES;
+pub const BYTE_ATTACH: u64 = LOCK_BYTES;
 /// Held exclusively by a process that wants the pool to itself.
-pub(crate) const BYTE_POOL: u64 = LOCK_BYTES + 1;
+pub const BYTE_POOL: u64 = LOCK_BYTES + 1;
 /// Held exclusively by a process that copies the pool and wants it to stand still.
-pub(crate) const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
+pub const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
 /// The slots' bytes.
-pub(crate) const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
+const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
+
+/// The byte that the holder of a slot has locked.
+pub(crate) fn slot_byte(slot: u64) -> u64 {
+    BYTE_SLOTS + slot
+}
 
 /// The process that holds the pool's byte, for the message.
-pub(crate) fn holder_pid(path: &Path) -> u32 {
+pub fn holder_pid(path: &Path) -> u32 {
     let probe = Prober::open(path).and_then(|prober| prober.probe(BYTE_POOL));
     match probe {
         Ok(Probe::HeldBy(pid)) => pid,

@@ -4,8 +4,9 @@
 //! has been asked to; nobody new attaches while it is held.
 
 use crate::error::{Error, Result};
-use crate::share::lock_bytes::BYTE_FREEZE;
-use pmem::slots::{ByteLock, Probe, Prober};
+use pmem::slots::{ByteLock, Prober};
+use pmshare::attach::is_frozen;
+use pmshare::lock_bytes::BYTE_FREEZE;
 use std::path::Path;
 
 /// Held: the pool is to stand still.
@@ -45,9 +46,4 @@ impl FreezeProbe {
     pub fn held(&self) -> bool {
         is_frozen(&self.0)
     }
-}
-
-/// Returns whether a process holds the freeze.
-pub(crate) fn is_frozen(prober: &Prober) -> bool {
-    matches!(prober.probe(BYTE_FREEZE), Ok(Probe::HeldBy(_)))
 }

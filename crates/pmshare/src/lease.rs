@@ -14,9 +14,9 @@
 //!   two sees the other. It asks the mount, as for pages, and waits until the lease has ended, but
 //!   no longer than [`PATIENCE`]: the kernel forgets by itself long before.
 
-use crate::share::member::Share;
+use crate::layout::Shared;
+use crate::member::Share;
 use pm_store::clock::now_ns;
-use pmfs_format::RuntimeHeaderRaw;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -32,27 +32,15 @@ const FIND_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SingleOpener(u64);
 
-impl Share {
+impl<S: Shared> Share<S> {
     fn arrivals(&self) -> u64 {
-        self.pm
-            .runtime()
-            .load(RuntimeHeaderRaw::arrivals.of(self.geometry.header))
-    }
-
-    /// A slot was marked: whoever was alone is not any more.
-    pub(crate) fn count_arrival(&self) {
-        let word = RuntimeHeaderRaw::arrivals.of(self.geometry.header);
-        let runtime = self.pm.runtime();
-        let mut count = runtime.load(word);
-        while let Err(found) = runtime.cas(word, count, count + 1) {
-            count = found;
-        }
+        self.runtime().load(self.layout().arrivals)
     }
 
     /// After this process's arrival: waits until no mount's kernel remembers anything.
-    pub(crate) fn wait_for_lease(&self) {
-        let word = RuntimeHeaderRaw::lease.of(self.geometry.header);
-        let runtime = self.pm.runtime();
+    pub fn wait_for_lease(&self) {
+        let word = self.layout().lease;
+        let runtime = self.runtime();
         let began = Instant::now();
         while let Some(slot) = runtime.load(word).checked_sub(1) {
             let is_there = slot != self.holder().slot && self.is_mount(slot);
@@ -67,28 +55,27 @@ impl Share {
     }
 
     /// Returns whether another process waits for the end of this process's lease.
-    pub(crate) fn is_lease_wanted(&self) -> bool {
+    pub fn is_lease_wanted(&self) -> bool {
         self.has_lease() && self.others.alone.load(Ordering::Acquire) != self.arrivals()
     }
 
     /// Ends the lease of a slot, if it has one.
-    pub(crate) fn drop_lease_of(&self, slot: u64) {
-        let word = RuntimeHeaderRaw::lease.of(self.geometry.header);
-        let runtime = self.pm.runtime();
+    pub fn drop_lease_of(&self, slot: u64) {
+        let word = self.layout().lease;
+        let runtime = self.runtime();
         if runtime.load(word) == slot + 1 && runtime.cas(word, slot + 1, 0).is_ok() {
             runtime.wake_all(word);
         }
     }
 
-    pub(crate) fn has_lease(&self) -> bool {
-        let lease = self
-            .pm
-            .runtime()
-            .load(RuntimeHeaderRaw::lease.of(self.geometry.header));
+    /// Returns whether this process has the lease.
+    pub fn has_lease(&self) -> bool {
+        let lease = self.runtime().load(self.layout().lease);
         lease == self.holder().slot + 1
     }
 
-    pub(crate) fn single_opener(&self) -> Option<SingleOpener> {
+    /// The time since which this process has been alone, if it is.
+    pub fn single_opener(&self) -> Option<SingleOpener> {
         let arrivals = self.arrivals();
         let known = self.others.alone.load(Ordering::Acquire) == arrivals;
         (known || self.find_others(arrivals)).then_some(SingleOpener(arrivals))
@@ -113,9 +100,10 @@ impl Share {
         alone
     }
 
-    pub(crate) fn take_lease(&self, since: SingleOpener) -> bool {
-        let word = RuntimeHeaderRaw::lease.of(self.geometry.header);
-        let runtime = self.pm.runtime();
+    /// Takes the lease; `false`: this process has not been alone all the time since.
+    pub fn take_lease(&self, since: SingleOpener) -> bool {
+        let word = self.layout().lease;
+        let runtime = self.runtime();
         let mine = self.holder().slot + 1;
         if self.arrivals() != since.0 {
             return false;
@@ -131,88 +119,85 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
-    use crate::{Fs, OpenOptions};
-    use std::path::Path;
+    use crate::heap::{Heap, Place, Scratch};
     use std::thread;
 
-    fn pool() -> Scratch {
-        Scratch::new(16 << 20)
-    }
-
-    fn mount(path: &Path) -> Fs {
-        let fs = Fs::open(path, &OpenOptions::default()).unwrap();
-        fs.tell_of_pages();
-        fs
+    fn mount(scratch: &Scratch) -> Place {
+        let place = scratch.open();
+        {
+            let _writable = place.mem().writable();
+            place.wake_revoker(place.holder().slot);
+        }
+        place
     }
 
     /// Forgets when it looked last.
-    fn single_opener_now(fs: &Fs) -> Option<SingleOpener> {
-        fs.pool().others.searched_ns.store(0, Ordering::Relaxed);
-        fs.alone()
+    fn single_opener_now(share: &Share<Heap>) -> Option<SingleOpener> {
+        share.others.searched_ns.store(0, Ordering::Relaxed);
+        share.single_opener()
     }
 
     #[test]
     fn one_is_alone_until_somebody_arrives() {
-        let Scratch { dir: _dir, path } = pool();
-        let fs = mount(&path);
+        let scratch = Scratch::new();
+        let fs = mount(&scratch);
         let since = single_opener_now(&fs).expect("nobody else is there");
-        assert_eq!(fs.alone(), Some(since));
-        let other = mount(&path);
-        assert!(!fs.lease(since) && !fs.has_lease());
+        assert_eq!(fs.single_opener(), Some(since));
+        let other = mount(&scratch);
+        assert!(!fs.take_lease(since) && !fs.has_lease());
         assert_eq!(
             (single_opener_now(&fs), single_opener_now(&other)),
             (None, None)
         );
-        other.detach().unwrap();
-        assert_eq!(fs.alone(), None, "it has just looked");
+        other.leave();
+        assert_eq!(fs.single_opener(), None, "it has just looked");
         let again = single_opener_now(&fs).expect("the other has left");
         assert_ne!(again, since);
-        assert!(!fs.lease(since) && fs.lease(again) && fs.has_lease());
+        assert!(!fs.take_lease(since) && fs.take_lease(again) && fs.has_lease());
         assert!(!fs.is_lease_wanted());
     }
 
     /// Goal: nobody gets in before the lease has ended, and then at once.
     #[test]
     fn who_arrives_waits_for_the_end() {
-        let Scratch { dir: _dir, path } = pool();
-        let fs = mount(&path);
+        let scratch = Scratch::new();
+        let fs = mount(&scratch);
         let since = single_opener_now(&fs).unwrap();
-        assert!(fs.lease(since));
+        assert!(fs.take_lease(since));
         let began = Instant::now();
-        let coming = thread::spawn(move || drop(mount(&path)));
-        while !fs.is_lease_wanted() {
-            assert!(began.elapsed() < Duration::from_secs(10), "nobody asks");
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert!(!fs.lease(since));
-        thread::sleep(Duration::from_millis(50));
-        let patient = began.elapsed() < PATIENCE;
-        assert!(!coming.is_finished() || !patient);
-        fs.end_lease();
-        coming.join().unwrap();
+        thread::scope(|scope| {
+            let coming = scope.spawn(|| mount(&scratch).leave());
+            while !fs.is_lease_wanted() {
+                assert!(began.elapsed() < Duration::from_secs(10), "nobody asks");
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert!(!fs.take_lease(since));
+            thread::sleep(Duration::from_millis(50));
+            let patient = began.elapsed() < PATIENCE;
+            assert!(!coming.is_finished() || !patient);
+            fs.drop_lease_of(fs.holder().slot);
+        });
         assert!(!fs.has_lease());
     }
 
     /// A mount that does not run, and a word that a dead one has left.
     #[test]
     fn nobody_waits_for_ever() {
-        let Scratch { dir: _dir, path } = pool();
-        let fs = mount(&path);
+        let scratch = Scratch::new();
+        let fs = mount(&scratch);
         let since = single_opener_now(&fs).unwrap();
-        assert!(fs.lease(since));
+        assert!(fs.take_lease(since));
         let began = Instant::now();
-        let other = mount(&path);
+        let other = mount(&scratch);
         assert!(began.elapsed() >= PATIENCE && !fs.has_lease());
-        for left in [fs.pool().geometry.slot_count + 7, 3, u64::MAX] {
-            let pool = other.pool();
-            let word = RuntimeHeaderRaw::lease.of(pool.geometry.header);
+        for left in [fs.layout().slot_count + 7, 3, u64::MAX] {
+            let word = other.layout().lease;
             let mut tries = 0..5;
             let at_once = tries.any(|_| {
-                pool.pm.runtime().store(word, left);
+                other.runtime().store(word, left);
                 let began = Instant::now();
-                drop(mount(&path));
-                assert_eq!(pool.pm.load(word), 0);
+                mount(&scratch).leave();
+                assert_eq!(other.mem().load(word), 0);
                 began.elapsed() < PATIENCE
             });
             assert!(at_once, "{left}");
@@ -222,13 +207,13 @@ mod tests {
     /// One who leaves with the lease takes it along.
     #[test]
     fn a_lease_ends_with_its_holder() {
-        let Scratch { dir: _dir, path } = pool();
-        let fs = mount(&path);
+        let scratch = Scratch::new();
+        let fs = mount(&scratch);
         let since = single_opener_now(&fs).unwrap();
-        assert!(fs.lease(since));
-        fs.detach().unwrap();
-        let other = mount(&path);
-        let word = RuntimeHeaderRaw::lease.of(other.pool().geometry.header);
-        assert_eq!(other.pool().pm.load(word), 0);
+        assert!(fs.take_lease(since));
+        fs.leave();
+        let other = mount(&scratch);
+        let word = other.layout().lease;
+        assert_eq!(other.mem().load(word), 0);
     }
 }

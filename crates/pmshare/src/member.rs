@@ -1,47 +1,71 @@
 //! This process's place among those that share a pool.
 
+use crate::cleaning::Cleaning;
+use crate::counting::Counting;
 use crate::error::{Error, Result};
-use crate::medium::store::Store;
-use crate::options::{OpenOptions, Stalled};
-use crate::share::cleaning::Cleaning;
-use crate::share::counting::Counting;
-use crate::share::holder::{AtomicHolder, Holder};
-use crate::share::others::OtherProcesses;
-use crate::share::traces::Traces;
+use crate::holder::{AtomicHolder, Holder};
+use crate::layout::Shared;
+use crate::others::OtherProcesses;
+use crate::traces::Traces;
 use pm_store::clock::Clock;
 use pmem::slots::{ByteLock, Prober};
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One process's place in a pool that others may have, too.
-pub(crate) struct Share {
-    store: Store,
-    pub(super) held_as: AtomicHolder,
-    pub clock: Clock,
-    pub(super) stalled: Stalled,
-    pub(super) read_only: AtomicBool,
-    pub(super) shut: AtomicBool,
-    /// The address space that holds the slot ([`pmem::life`]).
-    pub(super) life: AtomicU64,
-    /// The walk met damage: the pool is read-only, and is not marked clean.
-    pub(super) damaged: AtomicBool,
-    /// Dead processes were cleaned up after by a waiter, who could not close what they held open.
-    pub(super) unclosed: AtomicBool,
-    pub(super) prober: Option<Prober>,
-    pub(super) counting: Counting,
-    pub(super) cleaning: Cleaning,
-    pub(super) others: OtherProcesses,
-    pub traces: Traces,
-    /// The locks whose life is ours: slot and pool.
-    pub(super) locks: Mutex<Vec<ByteLock>>,
+/// The treatment of another process that holds a lock for more than a second, in the
+/// middle of a call that takes microseconds: it was stopped (SIGSTOP, a debugger, a frozen
+/// container).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stalled {
+    /// Wait until it goes on, and say so on stderr.
+    #[default]
+    Wait,
+    /// Kill it, say so, and undo what it was doing.
+    Kill,
 }
 
-impl Deref for Share {
-    type Target = Store;
+/// How a process wants its place.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Refuse changes.
+    pub read_only: bool,
+    /// What to do about a process that holds a lock and does not run.
+    pub stalled: Stalled,
+    /// Where times come from.
+    pub clock: Clock,
+}
+
+/// One process's place in memory that others may have, too.
+pub struct Share<S> {
+    store: S,
+    pub(crate) held_as: AtomicHolder,
+    /// Where times come from.
+    pub clock: Clock,
+    pub(crate) stalled: Stalled,
+    pub(crate) read_only: AtomicBool,
+    pub(crate) shut: AtomicBool,
+    /// The address space that holds the slot ([`pmem::life`]).
+    pub(crate) life: AtomicU64,
+    /// The walk met damage: the pool is read-only, and is not marked clean.
+    pub(crate) damaged: AtomicBool,
+    /// Dead processes were cleaned up after by a waiter, who could not close what they held open.
+    pub(crate) unclosed: AtomicBool,
+    pub(crate) prober: Option<Prober>,
+    pub(crate) counting: Counting,
+    pub(crate) cleaning: Cleaning,
+    pub(crate) others: OtherProcesses,
+    /// The tables that this process may have put something into.
+    pub traces: Traces,
+    /// The locks whose life is ours: slot and pool.
+    pub(crate) locks: Mutex<Vec<ByteLock>>,
+}
+
+impl<S> Deref for Share<S> {
+    type Target = S;
 
     #[inline(always)]
-    fn deref(&self) -> &Store {
+    fn deref(&self) -> &S {
         &self.store
     }
 }
@@ -49,11 +73,12 @@ impl Deref for Share {
 /// The state of the thread when it took a lock or lane: one that was unwinding already does so from
 /// a mistake of the program's, whose destructors may call the engine on the way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Began {
+pub struct Began {
     unwinding: bool,
 }
 
 impl Began {
+    /// The state of this thread.
     #[inline]
     pub fn now() -> Began {
         Began {
@@ -62,13 +87,13 @@ impl Began {
     }
 }
 
-impl Share {
-    /// This alone attaches no process: see [`crate::share::attach`].
-    pub fn new(store: Store, prober: Option<Prober>, options: &OpenOptions) -> Share {
+impl<S: Shared> Share<S> {
+    /// This alone attaches no process: see [`crate::attach`].
+    pub fn new(store: S, prober: Option<Prober>, options: Options) -> Share<S> {
         Share {
             store,
             held_as: AtomicHolder::default(),
-            clock: options.clock.clone(),
+            clock: options.clock,
             stalled: options.stalled,
             read_only: AtomicBool::new(options.read_only),
             shut: AtomicBool::new(false),
@@ -90,7 +115,7 @@ impl Share {
     }
 
     /// The store, of one who leaves.
-    pub fn into_store(self) -> Store {
+    pub fn into_store(self) -> S {
         self.store
     }
 

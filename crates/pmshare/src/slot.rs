@@ -4,32 +4,35 @@
 //! A slot is alive while its byte of the pool file is locked, which lasts as long as the address
 //! space that took it (docs/adr/0025-life-of-a-process.md).
 
+use crate::counters::Totals;
 use crate::error::{Error, Result};
-use crate::share::counters::Totals;
-use crate::share::holder::{Holder, slot_of};
-use crate::share::lock_bytes::BYTE_SLOTS;
-use crate::share::member::Share;
+use crate::holder::{Holder, slot_of};
+use crate::layout::Shared;
+use crate::lock_bytes::slot_byte;
+use crate::member::Share;
 use pmem::Emulation;
 use pmem::slots::{ByteLock, Probe};
+use pmfs_format::SlotRaw;
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
-use pmfs_format::{RuntimeHeaderRaw, SlotRaw};
 use std::path::Path;
 use std::sync::LazyLock;
 
 /// A slot taken: whose, and the lock that keeps it.
-pub(crate) struct Taken {
+pub struct Taken {
+    /// The slot and its count.
     pub holder: Holder,
+    /// The lock, if there is a file.
     pub lock: Option<ByteLock>,
 }
 
-impl Share {
+impl<S: Shared> Share<S> {
     /// Takes a free one of these slots under the attach lock. `for_child`: for the child that this
     /// process is about to fork or the program that it is about to become, so that the lock can be
     /// inherited.
     ///
     /// # Errors
     /// [`Error::TooManyProcesses`]; locking failed.
-    pub(crate) fn take_slot(
+    pub fn take_slot(
         &self,
         path: Option<&Path>,
         among: std::ops::Range<u64>,
@@ -37,14 +40,14 @@ impl Share {
     ) -> Result<Taken> {
         let slots = among.end;
         for slot in among {
-            let off = self.geometry.slot(slot);
-            let runtime = self.pm.runtime();
+            let off = self.layout().slot(slot);
+            let runtime = self.runtime();
             if runtime.load(SlotRaw::state.of(off)) != SLOT_FREE {
                 continue;
             }
             let mut lock = None;
             if let Some(path) = path {
-                let byte = Share::slot_byte(slot);
+                let byte = slot_byte(slot);
                 let taken = match &self.prober {
                     _ if for_child => ByteLock::try_exclusive_inherited(path, byte)?,
                     Some(prober) => prober.try_exclusive(byte)?,
@@ -66,9 +69,9 @@ impl Share {
 
     /// Fills a slot and marks it as attached. `token`: that of the process that hands its locks
     /// over; 0 for a new one.
-    pub(crate) fn mark_slot(&self, holder: Holder, token: u64) {
-        let off = self.geometry.slot(holder.slot);
-        let runtime = self.pm.runtime();
+    pub fn mark_slot(&self, holder: Holder, token: u64) {
+        let off = self.layout().slot(holder.slot);
+        let runtime = self.runtime();
         let token = if token == 0 { self.new_token() } else { token };
         let [first, second] = command_words();
         runtime.store(SlotRaw::incarnation.of(off), holder.incarnation);
@@ -84,7 +87,7 @@ impl Share {
             ],
         );
         runtime.write(SlotRaw::reads.of(off), &[0; Totals::WORDS]);
-        let asked = self.pm.mapping().emulation();
+        let asked = self.mem().emulation();
         runtime.write(
             SlotRaw::emulates.of(off),
             &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
@@ -95,16 +98,26 @@ impl Share {
         self.count_arrival();
     }
 
+    /// A slot was marked: whoever was alone is not any more.
+    fn count_arrival(&self) {
+        let word = self.layout().arrivals;
+        let runtime = self.runtime();
+        let mut count = runtime.load(word);
+        while let Err(found) = runtime.cas(word, count, count + 1) {
+            count = found;
+        }
+    }
+
     /// Gives a slot back.
-    pub(crate) fn free_slot(&self, slot: u64) {
-        let off = self.geometry.slot(slot);
-        self.pm.runtime().store(SlotRaw::state.of(off), SLOT_FREE);
+    pub fn free_slot(&self, slot: u64) {
+        let off = self.layout().slot(slot);
+        self.runtime().store(SlotRaw::state.of(off), SLOT_FREE);
     }
 
     /// From here on whoever looks for processes looks at this slot, too.
     fn reach_slot(&self, slot: u64) {
-        let off = RuntimeHeaderRaw::slots_end.of(self.geometry.header);
-        let runtime = self.pm.runtime();
+        let off = self.layout().slots_end;
+        let runtime = self.runtime();
         let mut end = runtime.load(off);
         while end <= slot {
             match runtime.cas(off, end, slot + 1) {
@@ -115,26 +128,24 @@ impl Share {
     }
 
     /// The slots that may be marked.
-    pub(crate) fn slots(&self) -> std::ops::Range<u64> {
-        let end = self
-            .pm
-            .load(RuntimeHeaderRaw::slots_end.of(self.geometry.header));
-        0..end.min(self.geometry.slot_count)
+    pub fn slots(&self) -> std::ops::Range<u64> {
+        let end = self.mem().load(self.layout().slots_end);
+        0..end.min(self.layout().slot_count)
     }
 
     /// Corrects who a slot's holder says it is: after fork or exec.
-    pub(crate) fn rename_slot(&self, slot: u64) {
-        let off = self.geometry.slot(slot);
-        let runtime = self.pm.runtime();
+    pub fn rename_slot(&self, slot: u64) {
+        let off = self.layout().slot(slot);
+        let runtime = self.runtime();
         let [first, second] = command_words();
         runtime.store(SlotRaw::pid.of(off), u64::from(std::process::id()));
         runtime.write(SlotRaw::command.of(off), &[first, second]);
     }
 
     /// The medium that the process in a slot emulates.
-    pub(crate) fn slot_emulates(&self, slot: u64) -> Emulation {
-        let off = SlotRaw::emulates.of(self.geometry.slot(slot));
-        let [read_ns, barrier_ns, write_bytes_per_s] = self.pm.read(off);
+    pub fn slot_emulates(&self, slot: u64) -> Emulation {
+        let off = SlotRaw::emulates.of(self.layout().slot(slot));
+        let [read_ns, barrier_ns, write_bytes_per_s] = self.mem().read(off);
         Emulation {
             read_ns,
             barrier_ns,
@@ -143,23 +154,23 @@ impl Share {
     }
 
     /// Shares an emulated medium's bandwidth with all who have the pool.
-    pub(crate) fn share_bandwidth(&self) {
-        let word = RuntimeHeaderRaw::busy_until.of(self.geometry.header);
-        self.pm.mapping().share_bandwidth(Some(word));
+    pub fn share_bandwidth(&self) {
+        let word = self.layout().busy_until;
+        self.mem().share_bandwidth(Some(word));
     }
 
     /// Ends that: the runtime area is to stay as it is. `is_last`: no other process has the pool.
-    pub(crate) fn keep_bandwidth(&self, is_last: bool) {
-        self.pm.mapping().share_bandwidth(None);
-        let word = RuntimeHeaderRaw::busy_until.of(self.geometry.header);
-        if is_last && self.pm.load(word) != 0 {
-            self.pm.runtime().store(word, 0);
+    pub fn keep_bandwidth(&self, is_last: bool) {
+        self.mem().share_bandwidth(None);
+        let word = self.layout().busy_until;
+        if is_last && self.mem().load(word) != 0 {
+            self.runtime().store(word, 0);
         }
     }
 
     fn new_token(&self) -> u64 {
-        let off = RuntimeHeaderRaw::tokens.of(self.geometry.header);
-        let runtime = self.pm.runtime();
+        let off = self.layout().tokens;
+        let runtime = self.runtime();
         let mut last = runtime.load(off);
         loop {
             match runtime.cas(off, last, last + 1) {
@@ -168,37 +179,31 @@ impl Share {
             }
         }
     }
-
-    /// The byte that a slot's holder has locked.
-    pub(crate) fn slot_byte(slot: u64) -> u64 {
-        BYTE_SLOTS + slot
-    }
-
     /// The process id that a slot's holder wrote.
-    pub(crate) fn slot_pid(&self, slot: u64) -> u64 {
-        if slot >= self.geometry.slot_count {
+    pub fn slot_pid(&self, slot: u64) -> u64 {
+        if slot >= self.layout().slot_count {
             return 0;
         }
-        self.pm.load(SlotRaw::pid.of(self.geometry.slot(slot)))
+        self.mem().load(SlotRaw::pid.of(self.layout().slot(slot)))
     }
 
     /// The name of a slot's process as an owner of locks.
-    pub(crate) fn slot_token(&self, slot: u64) -> u64 {
-        self.pm.load(SlotRaw::token.of(self.geometry.slot(slot)))
+    pub fn slot_token(&self, slot: u64) -> u64 {
+        self.mem().load(SlotRaw::token.of(self.layout().slot(slot)))
     }
 
     /// The name of the program in a slot.
-    pub(crate) fn slot_command(&self, slot: u64) -> String {
+    pub fn slot_command(&self, slot: u64) -> String {
         let words = self
-            .pm
-            .read::<2>(SlotRaw::command.of(self.geometry.slot(slot)));
+            .mem()
+            .read::<2>(SlotRaw::command.of(self.layout().slot(slot)));
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let end = bytes.iter().position(|&byte| byte == 0);
         String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
     }
 
     /// A living process, other than `slot`'s, to which that one's locks were handed over.
-    pub(crate) fn heir_of(&self, slot: u64, token: u64) -> Option<u64> {
+    pub fn heir_of(&self, slot: u64, token: u64) -> Option<u64> {
         self.slots().find(|&other| {
             other != slot
                 && self.is_marked(other)
@@ -208,22 +213,22 @@ impl Share {
     }
 
     /// Returns whether a slot is still, or already, the holder's.
-    pub(crate) fn is_held_as(&self, holder: Holder) -> bool {
+    pub fn is_held_as(&self, holder: Holder) -> bool {
         self.is_marked(holder.slot)
             && self
-                .pm
-                .load(SlotRaw::incarnation.of(self.geometry.slot(holder.slot)))
+                .mem()
+                .load(SlotRaw::incarnation.of(self.layout().slot(holder.slot)))
                 == holder.incarnation
     }
 
     /// Returns whether a slot is marked as some process's.
-    pub(crate) fn is_marked(&self, slot: u64) -> bool {
-        self.pm.load(SlotRaw::state.of(self.geometry.slot(slot))) != SLOT_FREE
+    pub fn is_marked(&self, slot: u64) -> bool {
+        self.mem().load(SlotRaw::state.of(self.layout().slot(slot))) != SLOT_FREE
     }
 
     /// Returns whether a slot is marked as held by a process that is gone.
-    pub(crate) fn slot_dead(&self, slot: u64) -> bool {
-        if slot >= self.geometry.slot_count || slot == self.holder().slot {
+    pub fn slot_dead(&self, slot: u64) -> bool {
+        if slot >= self.layout().slot_count || slot == self.holder().slot {
             return false;
         }
         self.is_marked(slot) && !self.slot_locked(slot)
@@ -231,16 +236,16 @@ impl Share {
 
     /// Returns whether a slot's byte is locked. Without a file there are no locks: the one who asks
     /// is alone.
-    pub(crate) fn slot_locked(&self, slot: u64) -> bool {
+    pub fn slot_locked(&self, slot: u64) -> bool {
         self.prober
             .as_ref()
-            .is_some_and(|prober| !matches!(prober.probe(Share::slot_byte(slot)), Ok(Probe::Free)))
+            .is_some_and(|prober| !matches!(prober.probe(slot_byte(slot)), Ok(Probe::Free)))
     }
 
     /// Somebody looks at a slot's records: it is asked for one, or for its lease, or is to end.
-    pub(crate) fn wake_revoker(&self, slot: u64) {
-        let asked = SlotRaw::asked.of(self.geometry.slot(slot));
-        let runtime = self.pm.runtime();
+    pub fn wake_revoker(&self, slot: u64) {
+        let asked = SlotRaw::asked.of(self.layout().slot(slot));
+        let runtime = self.runtime();
         let mut count = runtime.load(asked);
         while let Err(found) = runtime.cas(asked, count, count.wrapping_add(1)) {
             count = found;
@@ -249,23 +254,23 @@ impl Share {
     }
 
     /// Returns whether the slot is a mount's.
-    pub(crate) fn is_mount(&self, slot: u64) -> bool {
-        slot < self.geometry.slot_count
-            && self.pm.load(SlotRaw::asked.of(self.geometry.slot(slot))) != 0
+    pub fn is_mount(&self, slot: u64) -> bool {
+        slot < self.layout().slot_count
+            && self.mem().load(SlotRaw::asked.of(self.layout().slot(slot))) != 0
     }
 
     /// Returns whether the holder of an owner word is gone.
-    pub(crate) fn owner_dead(&self, owner: u64) -> bool {
+    pub fn owner_dead(&self, owner: u64) -> bool {
         slot_of(owner).is_some_and(|slot| self.slot_dead(slot))
     }
 
     /// Slots marked as some process's.
-    pub(crate) fn marked_slots(&self) -> Vec<u64> {
+    pub fn marked_slots(&self) -> Vec<u64> {
         self.slots().filter(|&slot| self.is_marked(slot)).collect()
     }
 
     /// Slots marked as held by processes that are gone.
-    pub(crate) fn dead_slots(&self) -> Vec<u64> {
+    pub fn dead_slots(&self) -> Vec<u64> {
         self.slots().filter(|&slot| self.slot_dead(slot)).collect()
     }
 }
@@ -289,37 +294,5 @@ fn command() -> Vec<u8> {
     match rustix::thread::name() {
         Ok(name) if is_first => name.into_bytes(),
         _ => std::fs::read("/proc/self/comm").unwrap_or_default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scratch::{NODE, Scratch};
-    use crate::{Fs, OpenOptions, ROOT_INO};
-
-    /// Goal: a write through any attachment moves the one word on, by the time that it takes; the
-    /// last one to leave clears it.
-    #[test]
-    fn an_emulated_medium_is_busy_for_all() {
-        let Scratch { dir: _dir, path } = Scratch::new(32 << 20);
-        let mut options = OpenOptions::default();
-        options.map.emulate.write_bytes_per_s = 64_000_000;
-        let all = [(); 2].map(|()| Fs::open(&path, &options).expect("it opens"));
-        let mem = pmem::Pmem::open(&path, &options.map).expect("the same bytes");
-        let (raw, _) = crate::medium::superblock::load(&mem).expect("a superblock");
-        let geometry = crate::medium::geometry::Geometry::of(&raw, mem.len()).expect("a geometry");
-        let busy = || mem.load(RuntimeHeaderRaw::busy_until.of(geometry.header));
-        for (fs, name) in all.iter().zip([b"a", b"b"]) {
-            let before = busy();
-            fs.create(ROOT_INO, name, &NODE).expect("a file");
-            // A microsecond a line, in 64ths of a ns.
-            assert!(busy() >= before + 64_000, "{before} {}", busy());
-        }
-        let [first, last] = all;
-        first.detach().expect("it leaves");
-        assert_ne!(busy(), 0);
-        last.detach().expect("it leaves");
-        assert_eq!(busy(), 0);
     }
 }

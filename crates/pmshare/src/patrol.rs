@@ -5,9 +5,10 @@
 //! holds nothing. Recorded runs of yat do without it, as they must be the same at any time.
 
 use crate::error::{Error, Result};
-use crate::share::member::Share;
-use crate::share::rescue;
-use crate::share::waits::Waits;
+use crate::layout::Shared;
+use crate::member::Share;
+use crate::rescue;
+use crate::waits::Waits;
 use pm_store::clock::now_ns;
 use std::sync::atomic::Ordering;
 
@@ -20,12 +21,12 @@ const INTERVAL_NS: u64 = 4_000_000;
 const SLOTS: u64 = 32;
 
 #[cfg(feature = "record")]
-fn patrol(_waits: Waits<'_>) {}
+fn patrol<S: Shared>(_waits: Waits<'_, S>) {}
 
 /// Counts a call, and looks now and then. The caller holds nothing.
 #[cfg(not(feature = "record"))]
 #[inline]
-fn patrol(waits: Waits<'_>) {
+fn patrol<S: Shared>(waits: Waits<'_, S>) {
     let calls = pmem::thread::with(|thread| {
         let calls = thread.begun.get() + 1;
         thread.begun.set(calls);
@@ -38,13 +39,13 @@ fn patrol(waits: Waits<'_>) {
 
 #[cfg(not(feature = "record"))]
 #[cold]
-fn patrol_if_due(waits: Waits<'_>) {
+fn patrol_if_due<S: Shared>(waits: Waits<'_, S>) {
     if waits.prober.is_none() {
         return;
     }
     let now = now_ns();
-    let runtime = waits.pm.runtime();
-    let word = pmfs_format::RuntimeHeaderRaw::patrolled_ns.of(waits.geometry.header);
+    let runtime = waits.runtime();
+    let word = waits.layout().patrolled;
     let last = runtime.load(word);
     // After a reboot it may lie in the future.
     if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {
@@ -55,9 +56,9 @@ fn patrol_if_due(waits: Waits<'_>) {
     }
 }
 
-impl Share {
+impl<S: Shared> Share<S> {
     /// Returns whether a dead process has one of some of the slots in use, others each time.
-    pub(crate) fn meets_dead(&self) -> bool {
+    pub fn meets_dead(&self) -> bool {
         let marked = self.marked_slots();
         let count = marked.len() as u64;
         let start = now_ns() / INTERVAL_NS * SLOTS;
@@ -69,9 +70,9 @@ impl Share {
 /// Before a call that changes something, whose thread holds nothing.
 ///
 /// # Errors
-/// [`Error::ReadOnly`], [`Error::ShutDown`], or [`Error::Medium`].
+/// [`Error::ReadOnly`], [`Error::ShutDown`], [`Error::Forked`].
 #[inline]
-pub(crate) fn writable<'a>(waits: impl Into<Waits<'a>>) -> Result<()> {
+pub fn writable<'a, S: Shared>(waits: impl Into<Waits<'a, S>>) -> Result<()> {
     let waits = waits.into();
     waits.alive()?;
     if waits.unclosed.load(Ordering::Relaxed) {
@@ -81,13 +82,13 @@ pub(crate) fn writable<'a>(waits: impl Into<Waits<'a>>) -> Result<()> {
     if waits.is_read_only() {
         return Err(Error::ReadOnly);
     }
-    Ok(waits.pm.intact()?)
+    Ok(())
 }
 
 /// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a
 /// lock, with others held.
 #[cold]
-fn close_for_the_dead(waits: Waits<'_>) {
+fn close_for_the_dead<S: Shared>(waits: Waits<'_, S>) {
     waits.unclosed.store(false, Ordering::Relaxed);
     // Damage in a dead one's log is not this call's: who needs the locks that stay held meets it.
     let _ = rescue::recover_dead(waits);

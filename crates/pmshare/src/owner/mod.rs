@@ -3,12 +3,13 @@
 //! docs/adr/0028-lock-table.md).
 
 pub mod protocol;
-pub(crate) mod stalled;
+pub mod stalled;
 
-use crate::share::holder::{TAG_MASK, slot_of};
-use crate::share::member::{Began, Share};
-use crate::share::waits::Waits;
-use crate::share::{rescue, threads};
+use crate::holder::{TAG_MASK, slot_of};
+use crate::layout::Shared;
+use crate::member::{Began, Share};
+use crate::waits::Waits;
+use crate::{rescue, threads};
 use pmfs_format::runtime::OWNER_WAITERS;
 use std::time::{Duration, Instant};
 
@@ -16,20 +17,20 @@ use std::time::{Duration, Instant};
 const SPINS: u32 = 100;
 
 /// The times that a waiter sleeps.
-pub(crate) mod wait_times {
+pub mod wait_times {
     use std::time::Duration;
 
     /// First sleep; it doubles, and each end of one probes the holder.
-    pub(crate) const FIRST: Duration = Duration::from_millis(2);
+    pub const FIRST: Duration = Duration::from_millis(2);
     /// Longest sleep.
-    pub(crate) const MAX: Duration = Duration::from_millis(10);
+    pub const MAX: Duration = Duration::from_millis(10);
     /// When a waiter tells of a holder that lives but does not move.
-    pub(crate) const STALLED: Duration = Duration::from_secs(1);
+    pub const STALLED: Duration = Duration::from_secs(1);
 }
 
 /// Returns whether an owner word names a thread of this process that is gone.
 #[cold]
-pub(crate) fn is_gone_thread(share: &Share, owner: u64) -> bool {
+pub fn is_gone_thread<S: Shared>(share: &Share<S>, owner: u64) -> bool {
     slot_of(owner) == Some(share.holder().slot) && threads::is_gone(owner & TAG_MASK)
 }
 
@@ -37,57 +38,56 @@ pub(crate) fn is_gone_thread(share: &Share, owner: u64) -> bool {
 /// that could is attached, or this very thread holds it, which takes no lock twice. Such a word
 /// stands only in a pool into which it was written by force.
 #[cold]
-pub(crate) fn is_nobodys(share: &Share, off: u64, owner: u64) -> bool {
+pub fn is_nobodys<S: Shared>(share: &Share<S>, off: u64, owner: u64) -> bool {
     let holder = owner & !OWNER_WAITERS;
     let own = holder == share.holder().word();
     let has_process = slot_of(owner)
-        .is_some_and(|slot| slot < share.geometry.slot_count && share.is_marked(slot));
+        .is_some_and(|slot| slot < share.layout().slot_count && share.is_marked(slot));
     // A process that leaves, or is cleaned up after, gives back its locks before its slot: this
     // reads them in the other order.
-    holder != 0 && (own || !has_process) && share.pm.load(off) & !OWNER_WAITERS == holder
+    holder != 0 && (own || !has_process) && share.mem().load(off) & !OWNER_WAITERS == holder
 }
 
 /// An owner word in the pool.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    share: &'a Share,
+struct Place<'a, S> {
+    share: &'a Share<S>,
     off: u64,
 }
 
-impl protocol::Word for Place<'_> {
+impl<S: Shared> protocol::Word for Place<'_, S> {
     #[inline]
     fn load(&self) -> u64 {
-        self.share.pm.load(self.off)
+        self.share.mem().load(self.off)
     }
 
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.share.pm.runtime().cas(self.off, old, new)
+        self.share.runtime().cas(self.off, old, new)
     }
 
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn swap(&self, value: u64) -> u64 {
-        self.share.pm.runtime().swap(self.off, value)
+        self.share.runtime().swap(self.off, value)
     }
 
     fn wake(&self) {
-        self.share.pm.runtime().wake(self.off);
+        self.share.runtime().wake(self.off);
     }
 }
 
 /// A wait for an owner word: timed, and with an eye on its owner.
-struct Waiting<'a> {
-    place: Place<'a>,
-    waits: Waits<'a>,
+struct Waiting<'a, S: Shared> {
+    waits: Waits<'a, S>,
+    off: u64,
     me: u64,
     sleep: Duration,
     since: Instant,
     told: bool,
 }
 
-impl protocol::Wait for Waiting<'_> {
+impl<S: Shared> protocol::Wait for Waiting<'_, S> {
     const SPINS: u32 = SPINS;
 
     fn pause(&mut self) {
@@ -95,24 +95,21 @@ impl protocol::Wait for Waiting<'_> {
     }
 
     fn take_over(&mut self) -> bool {
-        rescue::take_over(self.waits, self.place.off, self.me)
+        rescue::take_over(self.waits, self.off, self.me)
     }
 
     fn sleep(&mut self, marked: u64) {
-        let runtime = self.place.share.pm.runtime();
-        runtime.wait(self.place.off, marked as u32, self.sleep);
+        let runtime = self.waits.share.runtime();
+        runtime.wait(self.off, marked as u32, self.sleep);
         self.sleep = (self.sleep * 2).min(wait_times::MAX);
     }
 
     fn unchanged(&mut self, owner: u64) {
-        let share = self.place.share;
-        if is_nobodys(share, self.place.off, owner) {
+        let share = self.waits.share;
+        if is_nobodys(share, self.off, owner) {
             // No word of such a pool is to be built on: it is read-only from here on.
             share.stop_at_damage();
-            let _ = share
-                .pm
-                .runtime()
-                .cas(self.place.off, owner | OWNER_WAITERS, 0);
+            let _ = share.runtime().cas(self.off, owner | OWNER_WAITERS, 0);
             return;
         }
         rescue::recover_if_dead(self.waits, owner);
@@ -126,7 +123,7 @@ impl protocol::Wait for Waiting<'_> {
 /// Takes the lock word at `off` if nobody has it.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn try_acquire(share: &Share, off: u64) -> bool {
+pub fn try_acquire<S: Shared>(share: &Share<S>, off: u64) -> bool {
     let place = Place { share, off };
     protocol::try_acquire(&place, share.holder().word())
 }
@@ -134,7 +131,7 @@ pub(crate) fn try_acquire(share: &Share, off: u64) -> bool {
 /// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
 #[inline(always)]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn acquire<'a>(waits: impl Into<Waits<'a>>, off: u64) {
+pub fn acquire<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, off: u64) {
     let waits = waits.into();
     let share = waits.share;
     let me = share.holder().word();
@@ -146,39 +143,39 @@ pub(crate) fn acquire<'a>(waits: impl Into<Waits<'a>>, off: u64) {
 
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
-fn wait(waits: Waits<'_>, off: u64, me: u64) {
+fn wait<S: Shared>(waits: Waits<'_, S>, off: u64, me: u64) {
     let share = waits.share;
     let place = Place { share, off };
     let mut waiting = Waiting {
-        place,
         waits,
+        off,
         me,
         sleep: wait_times::FIRST,
         since: Instant::now(),
         told: false,
     };
     protocol::acquire_slowly(&place, me, &mut waiting);
-    place.share.count_wait(waiting.since.elapsed());
+    share.count_wait(waiting.since.elapsed());
 }
 
 /// Gives a lock word back.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn release(share: &Share, off: u64) {
+pub fn release<S: Shared>(share: &Share<S>, off: u64) {
     protocol::release(&Place { share, off });
 }
 
 /// A lock word held, released on drop.
-pub(crate) struct Held<'a> {
-    share: &'a Share,
+pub struct Held<'a, S: Shared> {
+    share: &'a Share<S>,
     off: u64,
     began: Began,
 }
 
-impl<'a> Held<'a> {
+impl<'a, S: Shared> Held<'a, S> {
     /// Waits for the word at `off`.
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn new(waits: impl Into<Waits<'a>>, off: u64) -> Held<'a> {
+    pub fn new(waits: impl Into<Waits<'a, S>>, off: u64) -> Held<'a, S> {
         let waits = waits.into();
         acquire(waits, off);
         let (share, began) = (waits.share, Began::now());
@@ -186,7 +183,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl<S: Shared> Drop for Held<'_, S> {
     fn drop(&mut self) {
         if self.share.gives_up(self.began) {
             return;
@@ -198,10 +195,8 @@ impl Drop for Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ROOT_INO;
-    use crate::journal::locks::{LockSet, line_of};
-    use crate::scratch::Scratch;
-    use crate::share::holder::{
+    use crate::heap::{Scratch, lock};
+    use crate::holder::{
         AtomicHolder, Holder, NO_SLOT, THREADS, tag_of, this_thread_lives, thread_tag,
     };
     use pmfs_format::runtime::OWNER_THREAD_MASK;
@@ -224,39 +219,38 @@ mod tests {
     /// a thread holds a lock; others come with its count, and go.
     #[test]
     fn no_tag_is_given_while_its_holder_lives() {
-        let scratch = Scratch::new(16 << 20);
-        let fs = scratch.open();
-        let pool = fs.pool();
-        let line = line_of(pool, ROOT_INO);
+        let scratch = Scratch::new();
+        let place = &scratch.open();
+        let line = lock(1);
         let (held, is_held) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
-                let _writable = pool.pm.mapping().writable();
+                let _writable = place.mem().writable();
                 let count = THREADS.load(Ordering::Relaxed);
                 let tag = thread_tag();
-                let locks = LockSet::take(pool, &[ROOT_INO]);
+                let locks = Held::new(place, line);
                 held.send((count, tag)).unwrap();
                 let _ = ends.recv();
                 drop(locks);
             });
             let (count, tag) = is_held.recv().unwrap();
-            let _writable = pool.pm.mapping().writable();
-            let word = pool.holder().word_of(tag);
+            let _writable = place.mem().writable();
+            let word = place.holder().word_of(tag);
             for width in [20, 22, 29, 31, 32, 42, 51, 63] {
                 THREADS.store(count + (1 << width), Ordering::Relaxed);
                 assert_ne!(tag_of_the_gone(), tag, "{width}");
-                assert!(!is_gone_thread(pool, word), "{width}");
-                rescue::recover_if_dead(pool.into(), word);
-                assert!(!try_acquire(pool, line), "{width}");
+                assert!(!is_gone_thread(place, word), "{width}");
+                rescue::recover_if_dead(place.into(), word);
+                assert!(!try_acquire(place, line), "{width}");
             }
             THREADS.store(u64::MAX - 1, Ordering::Relaxed);
             let tags: Vec<u64> = (0..4).map(|_| tag_of_the_gone()).collect();
             assert!(!tags.contains(&0) && tags.iter().all(|&other| threads::is_gone(other)));
             drop(end);
         });
-        assert!(try_acquire(pool, line));
-        release(pool, line);
+        assert!(try_acquire(place, line));
+        release(place, line);
     }
 
     /// A count that does not fit is cut; nothing of it gets into what is the slot's, or says that
@@ -317,46 +311,41 @@ mod tests {
     }
 
     /// Goal: a lock that a dead holder is cleaned up after while somebody waits for it does not
-    /// count as nobody's, which would make the pool read-only. Method: the waiter has read the
+    /// count as nobody's, which would make the place read-only. Method: the waiter has read the
     /// word, and looks at the holder when its slot is free and the lock is given back, or
     /// another's; then the same word where it stands for good.
     #[test]
     fn a_holder_cleaned_up_after_meanwhile() {
-        let scratch = Scratch::new(16 << 20);
-        let fs = scratch.open();
-        let pool = fs.pool();
+        let scratch = Scratch::new();
+        let place = &scratch.open();
         let gone = scratch.open();
-        let seen = gone.pool().holder().word();
-        gone.close().unwrap();
-        let line = line_of(pool, ROOT_INO);
-        let place = Place {
-            share: pool,
-            off: line,
-        };
+        let seen = gone.holder().word();
+        gone.leave();
+        let line = lock(1);
         let looks = || {
             let mut waiting = Waiting {
-                place,
-                waits: pool.into(),
-                me: pool.holder().word(),
+                waits: place.into(),
+                off: line,
+                me: place.holder().word(),
                 sleep: wait_times::FIRST,
                 since: Instant::now(),
                 told: false,
             };
             protocol::Wait::unchanged(&mut waiting, seen);
-            pool.is_read_only()
+            place.is_read_only()
         };
-        let _writable = pool.pm.mapping().writable();
-        let runtime = pool.pm.runtime();
+        let _writable = place.mem().writable();
+        let runtime = place.runtime();
         for now in [
             0,
-            pool.holder().word(),
-            pool.holder().word() | OWNER_WAITERS,
+            place.holder().word(),
+            place.holder().word() | OWNER_WAITERS,
         ] {
             runtime.store(line, now);
             assert!(!looks(), "{now:#x}");
-            assert_eq!(pool.pm.load(line), now);
+            assert_eq!(place.mem().load(line), now);
         }
         runtime.store(line, seen | OWNER_WAITERS);
-        assert!(looks() && pool.pm.load(line) == 0);
+        assert!(looks() && place.mem().load(line) == 0);
     }
 }

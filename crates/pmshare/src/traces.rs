@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The tables that this attachment may have used since it began; no mark is ever taken back.
 #[derive(Debug, Default)]
-pub(crate) struct Traces {
+pub struct Traces {
     /// References to open inodes and files.
     pub opens: Trace,
     /// File locks, and waits for them.
@@ -25,7 +25,7 @@ impl Traces {
 
 /// The mark of one table.
 #[derive(Debug, Default)]
-pub(crate) struct Trace(AtomicBool);
+pub struct Trace(AtomicBool);
 
 impl Trace {
     /// Before something is put there.
@@ -36,6 +36,7 @@ impl Trace {
         }
     }
 
+    /// Returns whether something may be there.
     pub fn is_left(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

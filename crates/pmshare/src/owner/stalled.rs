@@ -2,36 +2,31 @@
 //! cleaned up after; stopped it holds up whoever needs what it holds, until it goes on
 //! (docs/adr/0027-stopped-holders.md).
 
-use crate::options::Stalled;
-use crate::share::holder::slot_of;
-use crate::share::member::Share;
+use crate::holder::slot_of;
+use crate::layout::Shared;
+use crate::member::{Share, Stalled};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Says who is waited for, once a wait; kills him, if that is wanted and he is who he says he is.
+/// As [`tell_of`], of the holder of an owner word.
 #[cold]
-pub(super) fn tell(share: &Share, owner: u64) {
-    let slot = slot_of(owner).filter(|&slot| slot < share.geometry.slot_count);
+pub(crate) fn tell<S: Shared>(share: &Share<S>, owner: u64) {
+    let slot = slot_of(owner).filter(|&slot| slot < share.layout().slot_count);
     if let Some(slot) = slot {
         tell_of(
             share,
             slot,
-            "which holds a lock of the pool and does not run",
+            &format!("which holds a lock of the {} and does not run", S::KIND),
         );
     }
 }
 
-/// As [`tell`], of a mount that does not give pages back. That may take its time while it runs.
+/// As [`tell_of`], of a process that does not do something: it may take its time while it runs.
 #[cold]
-pub(crate) fn tell_of_pages(share: &Share, slot: u64) {
-    let pid = share.slot_pid(slot);
-    if is_stopped(pid) || share.stalled == Stalled::Wait {
-        tell_of(
-            share,
-            slot,
-            "which has mapped files and does not give their pages back",
-        );
+pub fn tell_if_stopped<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
+    if share.stalled == Stalled::Wait || is_stopped(share.slot_pid(slot)) {
+        tell_of(share, slot, what);
     }
 }
 
@@ -53,18 +48,21 @@ pub fn tell_of_stalled(say: Say) {
     let _ = SAY.set(say);
 }
 
-fn say(what: fmt::Arguments<'_>) {
+fn say<S: Shared>(what: fmt::Arguments<'_>) {
     match SAY.get() {
         Some(say) => say(what),
-        None => eprintln!("pmfs: {what}"),
+        None => eprintln!("{}: {what}", S::PROGRAM),
     }
 }
 
-fn tell_of(share: &Share, slot: u64, what: &str) {
+/// Says that the process in a slot is waited for, once a wait; or kills it, if that is wanted and
+/// it is the one that the slot names.
+#[cold]
+fn tell_of<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
     let (pid, command) = (share.slot_pid(slot), share.slot_command(slot));
     let who = format!("process {pid} ({command}), {what}");
     if share.stalled == Stalled::Wait || slot == share.holder().slot {
-        say(format_args!("waiting for {who}"));
+        say::<S>(format_args!("waiting for {who}"));
         return;
     }
     let named = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -75,8 +73,8 @@ fn tell_of(share: &Share, slot: u64, what: &str) {
         .filter(|_| is_he)
         .map(|pid| kill_process(pid, Signal::KILL))
     {
-        Some(Ok(())) => say(format_args!("killed {who}")),
-        _ => say(format_args!(
+        Some(Ok(())) => say::<S>(format_args!("killed {who}")),
+        _ => say::<S>(format_args!(
             "waiting for {who}; it can't be killed from here"
         )),
     }

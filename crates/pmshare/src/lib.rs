@@ -1,0 +1,40 @@
+//! Processes that share persistent memory: how each knows the others, and how the dead are found.
+//!
+//! [`Share`] is a process's place among them, in memory that is [`Shared`]: a mapping with the
+//! places of some words. What is stored there beside these words is unknown here: the layer above
+//! finishes or undoes the work of the dead, as their [`Rescue`].
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate pm_store;
+#[cfg(test)]
+extern crate self as pmshare;
+
+pub mod attach;
+pub mod cleaning;
+pub mod counters;
+mod counting;
+mod error;
+#[cfg(test)]
+#[path = "../tests/heap/mod.rs"]
+mod heap;
+pub mod holder;
+pub mod inherit;
+pub mod layout;
+pub mod lease;
+pub mod lock_bytes;
+pub mod member;
+mod others;
+pub mod owner;
+pub mod patrol;
+pub mod rescue;
+pub mod slot;
+mod threads;
+pub mod traces;
+pub mod waits;
+
+pub use cleaning::{Dead, Rescue, Undone};
+pub use error::{Error, Result};
+pub use layout::{Layout, Shared};
+pub use member::{Options, Share, Stalled};
+pub use waits::{Member, Waits};

@@ -8,8 +8,9 @@ use thiserror::Error;
 /// The answer of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call could not be done. As large as two words, with an answer of one too: so every call of
-/// the engine's answers in registers. What says more stands in a box; by then nobody is in a hurry.
+/// The reason why a call could not be done. It is as large as two words, with an answer of one too:
+/// so every call of the engine's answers in registers. The rest that is to be said stands in a box;
+/// by then nobody is in a hurry.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

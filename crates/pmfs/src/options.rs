@@ -38,9 +38,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// The promise of a write.
     pub data: DataMode,
-    /// When files take large pages.
+    /// The rule by which files take large pages.
     pub large: LargePages,
-    /// When reads update atime.
+    /// The rule by which reads update atime.
     pub atime: AtimeMode,
     /// Leave the atime of directories alone, whatever `atime` says.
     pub nodiratime: bool,

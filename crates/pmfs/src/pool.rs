@@ -27,7 +27,7 @@ pub(crate) struct Pool {
     pub mending: bool,
     /// Lanes whose log could not be undone and was thrown away.
     pub discarded: Mutex<Vec<u64>>,
-    /// Where an open file is looked for first.
+    /// The place where an open file is looked for first.
     pub next_file: AtomicU64,
     /// And a file lock, in annexes: its number there, plus one; 0: in none.
     pub next_lock: AtomicU64,
@@ -86,7 +86,7 @@ impl Pool {
         Ok(self.pm.intact()?)
     }
 
-    /// When reads update atime.
+    /// Returns when reads update atime.
     pub fn atime_mode(&self) -> AtimeMode {
         AtimeMode::from_number(self.atime.load(Ordering::Relaxed)).unwrap_or_default()
     }

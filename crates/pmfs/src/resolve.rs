@@ -2,7 +2,7 @@
 //! and a block that belongs to none is freed. The end of a failed call, of an unlink, and of a dead
 //! thread's lane are one code.
 //!
-//! Where the medium fails, zeros stand for words that can't be read, and would say that a block
+//! Zeros stand for words that can't be read where the medium fails, and would say that a block
 //! belongs to no inode: so nothing is freed by words read then.
 
 use crate::error::Result;
@@ -34,8 +34,8 @@ pub(crate) fn resolve(pool: &Pool, lane: &Lane<'_>) {
     resolve_records(pool, lane, false);
 }
 
-/// As [`resolve`], after a call that has put all blocks that it allocated in place: these need not
-/// be searched for.
+/// Resolves like [`resolve`], after a call that has put all blocks that it allocated in place:
+/// these need not be searched for.
 pub(crate) fn resolve_old(pool: &Pool, lane: &Lane<'_>) {
     resolve_records(pool, lane, true);
 }
@@ -65,8 +65,8 @@ fn resolve_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
     }
 }
 
-/// Frees those blocks of a run that are not what its purpose says. Of a run of leaves some may be
-/// in the tree and others not: a thread was killed between two pointers.
+/// Frees those blocks of a run that are not what its purpose says. Some leaves of a run may be in
+/// the tree and others not: a thread was killed between two pointers.
 fn resolve_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purpose: Purpose) {
     while run.count > 0 {
         let Ok(used) = in_use(pool, run.block, purpose) else {
@@ -100,7 +100,7 @@ fn resolve_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purp
     }
 }
 
-/// Returns whether a block is what its purpose says it was to be. What belongs to an inode that is
+/// Returns whether a block is what its purpose says it was to be. A block of an inode that is
 /// neither linked nor open is not: a thread was killed while it made one.
 fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
     let dead = |ino| -> Result<bool> {
@@ -263,8 +263,8 @@ pub(crate) fn intend_subtree(
     intend(lane, swing, (from, to), to)
 }
 
-/// As [`intend_subtree`], for all nodes of the old subtree from `from` on and the leaves before
-/// `kept`: the others stand in the new one too.
+/// Records like [`intend_subtree`], for all nodes of the old subtree from `from` on and the leaves
+/// before `kept`: the others stand in the new one too.
 ///
 /// # Errors
 /// As [`Lane::intend`].
@@ -279,7 +279,7 @@ pub(crate) fn intend_nodes(
     intend(lane, swing, (from, to), kept)
 }
 
-/// As [`intend_subtree`], for all of the old subtree that the new one does not name.
+/// Records like [`intend_subtree`], for all of the old subtree that the new one does not name.
 ///
 /// # Errors
 /// As [`Lane::intend`].

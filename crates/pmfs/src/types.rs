@@ -207,8 +207,8 @@ bitflags! {
         const CREATE = 1;
         /// Fail with ENODATA if it is not.
         const REPLACE = 2;
-        /// Of an access ACL: take away set-gid, as from one who is not in the file's group and has
-        /// no CAP_FSETID. The engine's own flag.
+        /// Takes away set-gid when an access ACL is set, as from one who is not in the file's group
+        /// and has no CAP_FSETID. The flag is the engine's own.
         const KILL_SGID = 1 << 16;
     }
 }
@@ -223,21 +223,21 @@ pub enum DataMode {
     Ordered,
 }
 
-/// When a file takes pages of 2 MiB that nobody asked for by fallocate: the page-size hint of the
-/// PMFS paper, section 3.
+/// The rule by which a file takes pages of 2 MiB that nobody asked for by fallocate: the page-size
+/// hint of the PMFS paper, section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LargePages {
     /// Not at all.
     Never,
-    /// Where it goes on to grow at 16 MiB and more, or is written 2 MiB at once.
+    /// A file takes them where it goes on to grow at 16 MiB and more, or is written 2 MiB at once.
     #[default]
     Grow,
-    /// Where it goes on to grow at 2 MiB and more; and where it was made longer by truncate, when a
-    /// hole of 2 MiB is first written to.
+    /// A file takes them where it goes on to grow at 2 MiB and more; and where it was made longer
+    /// by truncate, when a hole of 2 MiB is first written to.
     Always,
 }
 
-/// When a read updates atime.
+/// The rule by which a read updates atime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AtimeMode {
     /// If it is not newer than mtime and ctime, or older than a day.

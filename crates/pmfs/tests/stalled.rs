@@ -99,7 +99,7 @@ fn until(what: &str, mut well: impl FnMut() -> bool) {
     }
 }
 
-/// The part of the processes.
+/// Plays the part of a process that another test has started.
 #[test]
 fn role() {
     let (Ok(pool), Ok(role)) = (std::env::var(POOL), std::env::var(ROLE)) else {
@@ -116,7 +116,7 @@ fn role() {
     if role == "threads" {
         pmem::death::end_thread_at(2);
         std::thread::scope(|scope| {
-            // The thread's leavings can't be joined.
+            // A thread that ends so can't be joined.
             std::mem::forget(scope.spawn(|| fs.create(ROOT_INO, b"half", &NODE)));
             std::thread::sleep(Duration::from_millis(200));
             fs.create(ROOT_INO, b"whole", &NODE).unwrap();

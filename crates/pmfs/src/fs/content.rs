@@ -105,8 +105,8 @@ impl Fs {
         self.read_for(ino, offset, buffer, || true)
     }
 
-    /// As [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which is
-    /// asked then alone: not for an open file with O_NOATIME.
+    /// Reads like [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which
+    /// is asked then alone: not for an open file with O_NOATIME.
     #[inline]
     pub fn read_for(
         &self,
@@ -148,7 +148,7 @@ impl Fs {
     }
 
     /// Writes whole blocks (byte offset and 4,096 bytes each, in ascending order): after a crash
-    /// all of them are there, or none. What lies behind the end of the file is left out. A file of
+    /// all of them are there, or none. The part behind the end of the file is left out. A file of
     /// which this process has pinned blocks otherwise than by [`Fs::pin_apart`] must not be written
     /// so.
     ///

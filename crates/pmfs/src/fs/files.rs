@@ -24,8 +24,8 @@ impl Fs {
         self.change(|pool| pool.open_file(ino, flags))
     }
 
-    /// As [`Fs::open_file`], of a file that was looked up before; [`Error::Stale`] if that one has
-    /// gone since, also if another has its number by now.
+    /// Opens like [`Fs::open_file`] a file that was looked up before; [`Error::Stale`] if that one
+    /// has gone since, also if another has its number by now.
     pub fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
         self.change(|pool| pool.open_found(found, flags))
     }
@@ -53,7 +53,7 @@ impl Fs {
         self.store(|pool| pool.dup_file(file))
     }
 
-    /// As [`Fs::dup_file`], of an open file that may be another process's alone.
+    /// Shares like [`Fs::dup_file`] an open file that may be another process's alone.
     pub fn share_file(&self, file: FileId) -> Result<()> {
         self.store(|pool| pool.share_file(file))
     }

@@ -19,7 +19,7 @@ impl Fs {
         self.change(|pool| pool.file_lock(&request))
     }
 
-    /// As [`Fs::lock_file`], but waits as [`Fs::lock_wait`] does.
+    /// Locks like [`Fs::lock_file`], but waits as [`Fs::lock_wait`] does.
     pub fn lock_file_wait(
         &self,
         file: FileId,
@@ -67,7 +67,7 @@ impl Fs {
         self.change(|pool| pool.file_lock(&request))
     }
 
-    /// As [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few
+    /// Locks like [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few
     /// milliseconds and ends the wait with [`crate::Error::Interrupted`], as does a signal that
     /// this thread handles meanwhile.
     pub fn lock_wait(

@@ -1,6 +1,6 @@
 //! A file's own blocks at addresses of a program that uses the library: loads and stores go to the
-//! medium, and nobody copies (PMFS 3.1). What it asks of the engine are pins (`mapping/pin.rs`);
-//! `pmfs run` does the same for programs that call mmap(2).
+//! medium, and nobody copies (PMFS 3.1). It asks pins of the engine (`mapping/pin.rs`); `pmfs run`
+//! does the same for programs that call mmap(2).
 
 use super::Fs;
 use crate::error::{Error, Result};
@@ -226,7 +226,8 @@ impl FileMap<'_> {
 
 impl Drop for FileMap<'_> {
     fn drop(&mut self) {
-        // As munmap(2), which can't fail for that; who has to know calls it first.
+        // The drop does as munmap(2), which can't fail for that; a caller that has to know calls it
+        // first.
         let _ = self.sync();
         let address = self.as_ptr().addr();
         let mut maps = self.fs.maps.all();

@@ -73,7 +73,7 @@ impl Fs {
         self.detach()
     }
 
-    /// As [`Fs::close`], by reference; later calls fail with [`crate::Error::ShutDown`].
+    /// Closes like [`Fs::close`], by reference; later calls fail with [`crate::Error::ShutDown`].
     pub fn detach(&self) -> Result<()> {
         attach::detach(self.pool())
     }
@@ -110,15 +110,15 @@ impl Fs {
         self.pool().before_exec()
     }
 
-    /// As [`Fs::before_exec`], with these open files alone, each named as often as the program will
-    /// have descriptors of it.
+    /// Prepares like [`Fs::before_exec`], with these open files alone, each named as often as the
+    /// program will have descriptors of it.
     pub fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
         self.pool().before_exec_with(files)
     }
 
-    /// As [`Fs::before_exec_with`], for a child that shares this process's memory until then
-    /// (vfork): what it has locked as `owner` is that program's, and what this process has locked
-    /// is not.
+    /// Prepares like [`Fs::before_exec_with`], for a child that shares this process's memory until
+    /// then (vfork): what it has locked as `owner` is that program's, and what this process has
+    /// locked is not.
     pub fn before_exec_of_guest(&self, files: &[FileId], owner: LockOwner) -> Result<ForExec> {
         self.pool().before_exec_of_guest(files, owner)
     }
@@ -231,9 +231,9 @@ impl Fs {
         self.change_data(call, |_| 0)
     }
 
-    /// Makes a change and counts it; `written` is the file data in it, bytes. Where something has
-    /// run out, what dead processes still held may be had. One write window for all of it: with one
-    /// around each store, a create would open 32.
+    /// Makes a change and counts it; `written` is the file data in it, bytes. Room that dead
+    /// processes still held may be had where something has run out. One write window for all of it:
+    /// with one around each store, a create would open 32.
     #[inline]
     fn change_data<T>(
         &self,
@@ -255,8 +255,8 @@ impl Fs {
         stop_at_damage(pool, result)
     }
 
-    /// After a call that has changed nothing: whether to try again. What has run out is looked for
-    /// among the dead once.
+    /// After a call that has changed nothing: whether to try again. A thing that has run out is
+    /// looked for among the dead once.
     #[cold]
     fn may_go_better(&self, error: &Error, recovered: &mut bool) -> bool {
         if error.is_shortage() && !*recovered {

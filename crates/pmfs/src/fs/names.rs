@@ -13,7 +13,7 @@ impl Fs {
         self.read_call(|pool| pool.lookup(dir, name))
     }
 
-    /// As [`Fs::lookup`], to where the caller wants it; after an error it says nothing.
+    /// Looks up like [`Fs::lookup`], to where the caller wants it; after an error it says nothing.
     pub fn lookup_into(&self, dir: Ino, name: &[u8], attr: &mut Attr) -> Result<()> {
         self.read_call(|pool| pool.lookup_into(dir, name, attr))
     }
@@ -23,8 +23,8 @@ impl Fs {
         self.read_call(|pool| pool.getattr(ino))
     }
 
-    /// As [`Fs::lookup`], by the number, of what was just listed in a directory. What has another
-    /// name since may be an error.
+    /// Looks up like [`Fs::lookup`], by the number, what was just listed in a directory. An entry
+    /// that has another name since may be an error.
     pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
         self.read_call(|pool| pool.listed(dir, entry))
     }
@@ -83,8 +83,8 @@ impl Fs {
         self.change(|pool| pool.unlink(dir, name, None))
     }
 
-    /// As [`Fs::unlink`], for who has just looked: the name stood for `seen`. If it does no more,
-    /// what it stands for now goes.
+    /// Unlinks like [`Fs::unlink`], for who has just looked: the name stood for `seen`. If it does
+    /// no more, what it stands for now goes.
     pub fn unlink_seen(&self, dir: Ino, name: &[u8], seen: Ino) -> Result<()> {
         self.change(|pool| pool.unlink(dir, name, Some(seen)))
     }
@@ -106,9 +106,9 @@ impl Fs {
         self.rename_by((dir, name), (new_dir, new_name), flags, (0, 0), None)
     }
 
-    /// As [`Fs::rename`], by a user and a group: whose a whiteout is to be, which else is root's.
-    /// `seen`: what the names, the second one if it stood for anything, stood for when the caller
-    /// looked; if they do no more, what they stand for now counts.
+    /// Renames like [`Fs::rename`], by a user and a group, who are to own a whiteout, which else is
+    /// root's. `seen`: what the names, the second one if it stood for anything, stood for when the
+    /// caller looked; if they do no more, what they stand for now counts.
     pub fn rename_by(
         &self,
         from: (Ino, &[u8]),
@@ -136,7 +136,7 @@ impl Fs {
         self.readdir_for(dir, cookie, true, emit)
     }
 
-    /// As [`Fs::readdir`], with the time of access left as it is unless `wants_atime`.
+    /// Lists like [`Fs::readdir`], with the time of access left as it is unless `wants_atime`.
     pub fn readdir_for(
         &self,
         dir: Ino,
@@ -175,9 +175,9 @@ impl Fs {
         self.read_call(|pool| pool.statfs())
     }
 
-    /// As [`Fs::getattr`], to where the caller wants it, which is a fifth faster; after an error it
-    /// says nothing. Of a file with holes the blocks are counted once stores into them, by mappings
-    /// below a mount, are written back.
+    /// Does what [`Fs::getattr`] does, to where the caller wants it, which is a fifth faster; after
+    /// an error it says nothing. The blocks of a file with holes are counted once stores into them,
+    /// by mappings below a mount, are written back.
     pub fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         self.read_call(|pool| pool.getattr_into(ino, attr))?;
         match attr.is_sparse() {
@@ -186,7 +186,7 @@ impl Fs {
         }
     }
 
-    /// As [`Fs::getattr_into`], once its blocks count.
+    /// Does what [`Fs::getattr_into`] does, once its blocks count.
     #[cold]
     fn getattr_of_sparse(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         let pool = self.pool();

@@ -5,7 +5,7 @@ use super::Fs;
 use crate::error::{Error, Result};
 use crate::types::{Attr, ROOT_INO, mode};
 
-/// As many links as the kernel follows.
+/// The number of links that the kernel follows.
 const LINKS_MAX: u32 = 40;
 
 /// The place that a path leads to.
@@ -119,7 +119,7 @@ impl Fs {
                 dir: from,
                 name: Vec::new(),
                 attr: Some(from),
-                // Of a link at the end, also the one that it ends with.
+                // The slash that a link at the end ends with counts too.
                 slash: at.slash || left.is_empty() && target.ends_with(b"/"),
             };
             left.extend(names(&target));

@@ -44,7 +44,7 @@ impl Fs {
         self.change(|pool| pool.blocks(ino, at, len, Some(missing_max)))
     }
 
-    /// The blocks of a range of a pinned file as they are; holes have none. As
+    /// The blocks of a range of a pinned file as they are; holes have none. It is as
     /// [`blocks`](Self::blocks) otherwise.
     pub fn blocks_there(&self, ino: Ino, at: u64, len: u64) -> Result<Vec<BlockRun>> {
         self.change(|pool| pool.blocks(ino, at, len, None))

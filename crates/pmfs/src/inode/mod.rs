@@ -83,7 +83,7 @@ impl Inode {
         Inode::had(pool, ino)?.possible()
     }
 
-    /// Loads what [`Inode::live`] does, a regular file.
+    /// Loads a regular file like [`Inode::live`].
     ///
     /// # Errors
     /// As there, and of [`Inode::require_file`].
@@ -93,7 +93,7 @@ impl Inode {
         inode.possible_as(mode::S_IFREG, unlike_file)
     }
 
-    /// Loads what [`Inode::live`] does, a directory.
+    /// Loads a directory like [`Inode::live`].
     ///
     /// # Errors
     /// As there, and of [`Inode::require_dir`].

@@ -90,7 +90,7 @@ mod tests {
         assert_ne!(of(&[0]), of(&[]));
     }
 
-    /// As many words as a transaction can log.
+    /// The words are as many as a transaction can log.
     #[test]
     fn the_longest_transaction_has_keys() {
         of(&[7; WORDS_MAX]);

@@ -292,8 +292,8 @@ impl<'a> Lane<'a> {
         self.clear_intents();
     }
 
-    /// As [`Lane::reset`], but the intents are still to be resolved. An id that the dead thread had
-    /// drawn and not written may be above the log's.
+    /// Resets like [`Lane::reset`], but the intents are still to be resolved. An id that the dead
+    /// thread had drawn and not written may be above the log's.
     pub fn reset_ids(&self, last_id: u64, head: u64) {
         let runtime = self.waits.pm.runtime();
         let drawn = runtime.load(LaneRaw::last_id.of(self.line));
@@ -428,7 +428,7 @@ impl<'a> Lane<'a> {
         Ok(record)
     }
 
-    /// As [`Lane::intend`], for a run of blocks.
+    /// Records like [`Lane::intend`], for a run of blocks.
     ///
     /// # Errors
     /// As there.

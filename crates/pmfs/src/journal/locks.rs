@@ -289,7 +289,7 @@ pub(crate) fn read<'a, T>(
     read_optimistically(waits.share, line, || read_lock(waits, ino), body).expect("a lock ends it")
 }
 
-/// As [`read`], but gives up after those tries: for a `body` that may take locks itself.
+/// Reads like [`read`], but gives up after those tries: for a `body` that may take locks itself.
 #[inline]
 pub(crate) fn read_unlocked<'a, T>(
     waits: impl Into<Waits<'a>>,
@@ -300,7 +300,7 @@ pub(crate) fn read_unlocked<'a, T>(
     read_optimistically(share, line_of(share, ino), || None, body)
 }
 
-/// As [`read`], and `body` is told the inode's line.
+/// Reads like [`read`], and `body` is told the inode's line.
 #[inline(always)]
 pub(crate) fn read_line<'a, T>(
     waits: impl Into<Waits<'a>>,

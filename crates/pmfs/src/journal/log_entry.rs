@@ -89,7 +89,7 @@ impl LogEntry {
         read.ok_or_else(|| Error::corrupt("journal entry", entry))
     }
 
-    /// `None`: its ranges don't fit it, or it has none. Of where these lie nothing is said.
+    /// `None`: its ranges don't fit it, or it has none. Nothing is said of where these lie.
     pub fn parse(line: [u64; 8]) -> Option<LogEntry> {
         let mut at = 0;
         let several = match Header(line[0]).kind() {

@@ -20,7 +20,7 @@ pub(crate) fn undo_lane(store: &Store, lane: &Lane<'_>, keep_intents: bool) -> R
     undo(store, lane, &lane.scan(), keep_intents)
 }
 
-/// As [`undo_lane`], for a log that has been read.
+/// Undoes like [`undo_lane`], for a log that has been read.
 pub(crate) fn undo(
     store: &Store,
     lane: &Lane<'_>,

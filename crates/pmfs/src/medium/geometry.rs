@@ -1,4 +1,4 @@
-//! Where everything is: byte offsets of each region, from the superblock's numbers.
+//! The places of everything: byte offsets of each region, from the superblock's numbers.
 
 use crate::error::{Error, Result};
 use crate::types::Run;
@@ -71,7 +71,7 @@ pub(crate) struct Geometry {
     pub journal: u64,
 }
 
-/// What mkfs decides; everything else follows.
+/// The decisions of mkfs; everything else follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizing {
     pub blocks: u64,
@@ -91,7 +91,8 @@ impl Sizing {
         Sizing::with_open_files(blocks, inodes, None)
     }
 
-    /// As [`Sizing::for_blocks`], with tables for so many open files, should that be wished.
+    /// Returns what [`Sizing::for_blocks`] does, with tables for so many open files, should that be
+    /// wished.
     pub fn with_open_files(blocks: u64, inodes: Option<u64>, open_files: Option<u64>) -> Sizing {
         let scale = |per: u64, least: u64, most: u64| (blocks / per).clamp(least, most);
         Sizing {
@@ -140,7 +141,7 @@ impl Sizing {
                 }
     }
 
-    /// Of a larger pool like this one, the smallest that has room for files.
+    /// Returns the blocks of the smallest larger pool like this one that has room for files.
     fn least_blocks(&self) -> u64 {
         let usual = Sizing::for_blocks(self.blocks, None).inodes;
         let inodes = (self.inodes != usual).then_some(self.inodes);
@@ -166,7 +167,7 @@ impl Regions {
 }
 
 impl Geometry {
-    /// As [`Geometry::plan`], whether or not there is room.
+    /// Plans like [`Geometry::plan`], whether or not there is room.
     fn planned(sizing: &Sizing, hash_key: [u64; 2]) -> Geometry {
         let mut geometry = Geometry::place(sizing, BLOCK_BYTES);
         let journal_end = geometry.journal + sizing.lanes * sizing.lane_bytes;
@@ -287,7 +288,8 @@ impl Geometry {
         let mut geometry = Geometry::place(&sizing, raw.runtime_start * BLOCK_BYTES);
         let journal_blocks = sizing.lanes * sizing.lane_bytes / BLOCK_BYTES;
         let runtime_end = raw.runtime_start.saturating_add(raw.runtime_blocks);
-        // As mkfs has laid it out, or, of a pool that has grown, before the superblock's copy.
+        // The runtime area lies where mkfs has laid it out, or, in a pool that has grown, before
+        // the superblock's copy.
         let in_place = if raw.runtime_start == 1 {
             raw.journal_start * BLOCK_BYTES == geometry.journal
         } else {
@@ -467,7 +469,7 @@ impl Geometry {
         number >> self.lane_entries().trailing_zeros()
     }
 
-    /// Where in its lane entry `number` of all that were ever written there is, bytes.
+    /// Returns where in its lane entry `number` of all that were ever written there is, bytes.
     #[inline]
     pub fn entry_in_lane(&self, number: u64) -> u64 {
         (number & (self.lane_entries() - 1)) * 64

@@ -72,7 +72,7 @@ impl Store {
                 self.backed.note(region);
                 return true;
             }
-            // What is left may be enough for these.
+            // The space left may be enough for these.
             self.back_blocks(run.block.max(whole.start), end.min(whole.end))
         })
     }

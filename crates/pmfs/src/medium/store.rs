@@ -12,7 +12,7 @@ use pmfs_format::{BLOCK_BYTES, RuntimeHeaderRaw, SuperblockRaw};
 use pmshare::{Layout, Shared};
 use std::ops::Range;
 
-/// A mapped pool. Whoever has it may read; how it is written `pm_store` says.
+/// A mapped pool. Any holder of it may read; `pm_store` says how it is written.
 pub(crate) struct Store {
     pub pm: Pm,
     pub geometry: Geometry,

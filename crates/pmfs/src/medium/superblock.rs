@@ -14,7 +14,7 @@ const KNOWN_FEATURES: u64 = 0;
 /// Bytes that are summed up at a time.
 const CRC_PART: usize = 64 << 10;
 
-/// What the CRC has to be.
+/// Returns what the CRC has to be.
 pub(crate) fn crc_of(raw: &SuperblockRaw) -> u32 {
     crc32c::crc32c(&raw.as_bytes()[..252])
 }
@@ -46,7 +46,7 @@ pub(crate) fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
     Ok(SuperblockRaw::read_from_bytes(&bytes).expect("the size is asserted"))
 }
 
-/// Which of the two superblocks serve.
+/// The superblocks of the two that serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Health {
     pub primary: bool,
@@ -66,7 +66,7 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
         )));
     }
     let whole = |raw: &SuperblockRaw| raw.magic == MAGIC && raw.crc == crc_of(raw);
-    // Where the medium can't give one, the other serves.
+    // The other one serves where the medium can't give one.
     let nothing = || SuperblockRaw::read_from_bytes(&[0; 256]).expect("the size is asserted");
     let primary = read_at(mem, 0).unwrap_or_else(|_| nothing());
     // A pool may be shorter than its file: the superblock knows where its copy is.
@@ -136,7 +136,7 @@ pub(crate) fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
     Ok(())
 }
 
-/// What the last first opener wrote, if it is whole.
+/// Returns what the last first opener wrote, if it is whole.
 pub(crate) fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
     let words = mem.read::<8>(RUN_RECORD_OFFSET);
     let raw = RunRecordRaw::read_from_bytes(words.as_bytes()).expect("the size is asserted");
@@ -181,7 +181,7 @@ pub(crate) fn unclaim(pm: &Pm, to: u64) {
     Restore::new(pm).words(CLAIM_OFFSET, &[to]);
 }
 
-/// How the pool was left.
+/// The state in which the pool was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Closed; the runtime area had this CRC.
@@ -190,7 +190,7 @@ pub(crate) enum State {
     Active,
 }
 
-/// How the pool was left; anything that is no state counts as a crash.
+/// Returns how the pool was left; anything that is no state counts as a crash.
 pub(crate) fn state(mem: &Pmem) -> State {
     let word = mem.load(STATE_OFFSET);
     if word & u64::from(u32::MAX) == STATE_CLEAN {
@@ -228,7 +228,8 @@ pub(crate) fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u3
     crc_of_parts(mem, range, |_, _| {})
 }
 
-/// As [`crc_of_range`]; `see` is shown the bytes, part by part, and where each part stands.
+/// Sums up like [`crc_of_range`]; `see` is shown the bytes, part by part, and where each part
+/// stands.
 ///
 /// # Errors
 /// As there.

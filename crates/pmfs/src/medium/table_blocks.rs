@@ -3,8 +3,8 @@
 //! whose blocks are kept get hints, so it is worth keeping those of some tens of thousands. A block
 //! of the table never moves, so a place once found stays right.
 //!
-//! Where accesses are recorded it is always searched: a crash image that a checker puts back may be
-//! from before the block was there.
+//! The table is always searched where accesses are recorded: a crash image that a checker puts back
+//! may be from before the block was there.
 
 use pmfs_format::BLOCK_SHIFT;
 use std::sync::atomic::{AtomicU64, Ordering};

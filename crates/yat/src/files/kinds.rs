@@ -76,7 +76,7 @@ pub struct Kind {
     pub overwrites: bool,
     /// And may tear, in any mode.
     pub in_place: bool,
-    /// The setting of when files take large pages.
+    /// The rule by which files take large pages.
     pub large: LargePages,
 }
 

@@ -97,7 +97,7 @@ pub enum Rule {
     AtHandover,
     /// It is left out where the lane's log begins at its start again inside the transaction.
     AtWrap,
-    /// The call before's stores count as durable already: it is left out where it serves nothing
+    /// Stores of the call before count as durable already: it is left out where it serves nothing
     /// newer.
     OneEarly,
 }

@@ -82,8 +82,9 @@ fn around(count: u64, start: u64) -> impl Iterator<Item = u64> {
 }
 
 impl<'a> Bitmap<'a> {
-    /// The places to look for a run in, best first; found out as they are asked for. These would
-    /// come between where the lane goes on with blocks for something else, at `avoid`.
+    /// The places to look for a run in, best first; found out as they are asked for. Hints leave
+    /// `avoid` out, where the lane goes on with blocks for something else: these would come
+    /// between.
     pub(super) fn places(
         self,
         cursor: u64,

@@ -603,7 +603,6 @@ impl Core {
         if !fits {
             return Ok(None);
         }
-        self.mem.will_check(start, words * 8);
         self.words(start, words as usize, outside)?;
         let whole = self.key.hash(start, outside) == check;
         Ok(whole.then_some(&outside[..]))

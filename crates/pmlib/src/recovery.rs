@@ -92,8 +92,6 @@ impl Core {
             if self.mem.load(place + 8) <= closed {
                 continue;
             }
-            let bytes = u64::from(self.mem.load(place + 16) as u32) * 8;
-            self.mem.will_check(place, bytes.min(ring.end - place));
             let Some(stamp) = self.read_record(lane, place, &mut record)? else {
                 continue;
             };
@@ -137,7 +135,6 @@ impl Core {
             if let Act::Fresh(words, hash) = step.act
                 && step.is_within(self.mem.len())
             {
-                self.mem.will_check(step.offset, step.bytes());
                 self.words(step.offset, words as usize, &mut content)?;
                 if self.key.hash(step.offset, &content) != hash {
                     return Ok(false);

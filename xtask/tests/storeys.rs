@@ -36,6 +36,7 @@ const CRATES: [Storeys; 5] = [
         krate: "pmem",
         order: &[
             "cpu",
+            "planted",
             "error",
             "raw",
             "address_space",

@@ -33,7 +33,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-#[macro_use]
 pub mod planted;
 
 pub mod annexes;

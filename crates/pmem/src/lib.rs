@@ -30,6 +30,7 @@ mod emulate;
 mod error;
 mod mapping;
 mod medium;
+pub mod planted;
 mod processes;
 pub mod program;
 pub mod protection;

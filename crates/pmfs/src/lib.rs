@@ -40,7 +40,7 @@
 extern crate self as pmfs;
 
 #[macro_use]
-extern crate pm_store;
+extern crate pmem;
 
 mod admin;
 mod dir;

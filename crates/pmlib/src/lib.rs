@@ -15,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
+extern crate pmem;
+
 pub mod planted;
 
 mod check;

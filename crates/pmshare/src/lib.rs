@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
-extern crate pm_store;
+extern crate pmem;
 #[cfg(test)]
 extern crate self as pmshare;
 

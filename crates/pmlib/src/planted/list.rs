@@ -3,7 +3,7 @@
 /// A bug that can be compiled in.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
-    /// The Cargo feature, and what the source asks for.
+    /// Its name, by which the source asks for it.
     pub name: &'static str,
     /// What goes wrong.
     pub what: &'static str,

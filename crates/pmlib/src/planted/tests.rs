@@ -1,5 +1,5 @@
-//! Goal: a bug in the list is one that can be compiled in, and the other way round.
-//! Method: the names in the list, in the manifest and in the source are compared.
+//! Goal: a bug in the list is one that can be compiled in, and the other way round. Method: the
+//! names in the list and in the source are compared.
 
 use super::BUGS;
 use std::collections::BTreeSet;
@@ -37,18 +37,6 @@ fn each_is_listed_once_and_told_of() {
     for bug in BUGS {
         assert!(!bug.what.is_empty(), "{bug:?}");
     }
-}
-
-#[test]
-fn the_manifest_has_the_same_features() {
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
-    let text = text.expect("the manifest");
-    let features: Names = names(&text, "\n", " = []").into_iter().collect();
-    assert_eq!(features, listed());
-    let (_, all) = text.split_once("\nplanted-bugs = [").expect("the feature");
-    let (all, _) = all.split_once("]").expect("its end");
-    let all: Names = names(all, "    \"", "\"").into_iter().collect();
-    assert_eq!(all, listed());
 }
 
 #[test]

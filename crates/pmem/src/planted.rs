@@ -1,0 +1,57 @@
+//! Bugs on purpose, by which a crash checker is judged: the crates above list theirs.
+//!
+//! A place in the source asks `planted!("bug-x")`. In a normal build that is `false`, so that
+//! nothing of a bug is in a normal binary. With the feature `planted-bugs` all of them are compiled
+//! in, and the answer is whether [`select`] has picked that bug.
+
+/// Returns whether a bug is to be there.
+#[cfg(not(feature = "planted-bugs"))]
+#[macro_export]
+macro_rules! planted {
+    ($name:literal) => {
+        false
+    };
+}
+
+/// Returns whether a bug is to be there.
+#[cfg(feature = "planted-bugs")]
+#[macro_export]
+macro_rules! planted {
+    ($name:literal) => {
+        const { $crate::planted::key_of($name) } == $crate::planted::selected()
+    };
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use selection::{key_of, select, selected};
+
+#[cfg(feature = "planted-bugs")]
+mod selection {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// The key of no bug.
+    const NONE: u64 = 0;
+
+    static SELECTED: AtomicU64 = AtomicU64::new(NONE);
+
+    /// Makes the bug of this name, and no other, be there from now on; `None`: none.
+    pub fn select(name: Option<&str>) {
+        SELECTED.store(name.map_or(NONE, key_of), Ordering::Relaxed);
+    }
+
+    /// The key of the bug that is there.
+    #[inline]
+    pub fn selected() -> u64 {
+        SELECTED.load(Ordering::Relaxed)
+    }
+
+    /// The key of a name: its hash (FNV-1a).
+    pub const fn key_of(name: &str) -> u64 {
+        let (name, mut key, mut at) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325u64, 0);
+        while at < name.len() {
+            key = (key ^ name[at] as u64).wrapping_mul(0x0100_0000_01b3);
+            at += 1;
+        }
+        key
+    }
+}

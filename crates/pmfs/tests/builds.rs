@@ -4,9 +4,10 @@
 
 mod scratch;
 
-use pmfs::{Error, Fs, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs::{Error, Fs, Inspector, NewNode, OpenOptions, PoolState, ROOT_INO, RecoveryKind};
 use scratch::Scratch;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -106,5 +107,28 @@ fn never_both_at_once() {
         fs.lookup(ROOT_INO, b"ours").expect("what was there");
         assert_eq!(fs.check().expect("a check").findings, []);
         fs.close().expect("clean");
+    }
+}
+
+/// Goal: a pool that another build left, or a crash, is shown without attaching it, whatever words
+/// its runtime area has. Method: all of that area is overwritten by bytes of one kind.
+#[test]
+fn a_pool_with_foreign_words_is_shown() {
+    for byte in [0xff, 0x7f, 0x01] {
+        let scratch = Scratch::new(64 << 20);
+        let regions = Inspector::open(&scratch.path).unwrap().details().regions;
+        let area = regions.iter().find(|region| region.0 == "runtime area");
+        let &(_, start, len) = area.expect("it is there");
+        let file = std::fs::OpenOptions::new().write(true).open(&scratch.path);
+        let words = vec![byte; len as usize];
+        file.unwrap().write_all_at(&words, start).unwrap();
+        let pool = Inspector::open(&scratch.path).unwrap();
+        assert_eq!(pool.state(), PoolState::NeedsRecovery);
+        let (info, _) = (pool.info(), pool.details());
+        // Whole groups of 8,192.
+        let most = |units: u64| units.next_multiple_of(8192) + u64::from(info.lanes);
+        assert!(info.blocks_free <= most(info.blocks), "{byte:#x}");
+        assert!(info.inodes_free <= most(info.inodes), "{byte:#x}");
+        let _ = (pool.processes(), pool.holdings(), pool.locked());
     }
 }

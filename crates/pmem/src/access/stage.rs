@@ -50,12 +50,12 @@ impl Stage {
 
     /// The record.
     #[must_use]
-    pub fn record(&self) -> &[u8] {
+    pub fn staged(&self) -> &[u8] {
         &self.whole_lines()[..self.len]
     }
 
     /// The record, to be filled in: a checksum comes last and stands first.
-    pub fn record_mut(&mut self) -> &mut [u8] {
+    pub fn staged_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.all_mut()[..len]
     }
@@ -140,7 +140,7 @@ mod tests {
             let (first, second) = bytes.split_at(len / 3);
             stage.push(first);
             stage.push(second);
-            assert_eq!((stage.record(), stage.len()), (bytes.as_slice(), len));
+            assert_eq!((stage.staged(), stage.len()), (bytes.as_slice(), len));
             assert!(stage.whole_lines().as_ptr().addr().is_multiple_of(64));
             let before = counters::snapshot();
             mem.write_nt(128, stage.whole_lines()).unwrap();
@@ -161,19 +161,19 @@ mod tests {
     fn a_buffer_is_used_again_and_not_shared() {
         let mut first = Stage::new();
         first.push(&[7; 200]);
-        let place = first.record().as_ptr().addr();
+        let place = first.staged().as_ptr().addr();
         let mut beside = Stage::new();
         beside.push_word(9);
-        assert_ne!(beside.record().as_ptr().addr(), place);
-        assert_eq!(first.record(), [7; 200]);
+        assert_ne!(beside.staged().as_ptr().addr(), place);
+        assert_eq!(first.staged(), [7; 200]);
         drop(beside);
         drop(first);
         let mut again = Stage::new();
         assert_eq!(again.len(), 0);
         again.push_zeros(100);
-        assert_eq!(again.record(), [0; 100], "nothing of the one before");
-        again.record_mut()[..8].fill(1);
-        assert_eq!(again.record().as_ptr().addr(), place, "the same memory");
+        assert_eq!(again.staged(), [0; 100], "nothing of the one before");
+        again.staged_mut()[..8].fill(1);
+        assert_eq!(again.staged().as_ptr().addr(), place, "the same memory");
         again.push_zeros(1 << 20);
         assert_eq!(again.whole_lines()[..9], [1, 1, 1, 1, 1, 1, 1, 1, 0]);
         drop(again);

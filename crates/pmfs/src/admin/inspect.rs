@@ -41,8 +41,9 @@ pub struct Inspector {
 impl Inspector {
     /// Maps the pool and judges its superblock.
     ///
-    /// # Errors Everything that can be wrong with a pool; see [`Error`]. A pool that somebody holds
-    /// is no error.
+    /// # Errors
+    /// Everything that can be wrong with a pool; see [`Error`]. A pool that somebody holds is no
+    /// error.
     pub fn open(path: &Path) -> Result<Inspector> {
         let map = MapOptions {
             read_only: true,
@@ -82,7 +83,7 @@ impl Inspector {
         self.health.primary && self.health.copy
     }
 
-    /// History, regions, free pages; with the same grain of salt as [`Look::info`].
+    /// History, regions, free pages; with the same grain of salt as [`Inspector::info`].
     #[must_use]
     pub fn details(&self) -> PoolDetails {
         self.pool.details()

@@ -177,7 +177,7 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     fresh
         .range(node, BLOCK_BYTES)
         .bytes(0, &node_bytes(&entries))?;
-    let durable = fresh.barrier();
+    let halves = fresh.barrier();
     let slot = if deepen && path.level <= DIRECTORY_HEIGHT {
         path.node.off() + place(path.level, hash) * 8
     } else {
@@ -193,7 +193,7 @@ fn split(pool: &Pool, lane: &Lane<'_>, locks: &LockSet<'_>, dir: &Inode, hash: u
     if planted!("bug-split-frees-first") {
         pool.free_front(lane, old_record, 1);
     }
-    pool.pm.publish(slot, word.0, durable);
+    pool.pm.publish(slot, word.0, halves);
     Ok(())
 }
 

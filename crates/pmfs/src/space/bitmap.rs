@@ -82,10 +82,10 @@ impl<'a> Bitmap<'a> {
         (0..self.group_count()).any(|group| self.group_regions(group) > 0)
     }
 
-    /// Free units in all, at a glance.
+    /// Free units in all, at a glance. A pool that nobody has attached may have any words there.
     pub fn free(&self) -> u64 {
         (0..self.place.group_count())
-            .map(|group| self.group_free(group))
+            .map(|group| self.group_free(group).min(GROUP_UNITS))
             .sum()
     }
 

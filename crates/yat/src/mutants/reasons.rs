@@ -61,8 +61,8 @@ const REASONS: &[Reason] = reasons! {
     "defrag.rs", "publish(swing.slot, swing.new.0, durable)", ANY, ALL, MOVED;
     "defrag.rs", "publish(slot, new, durable)", ANY, ALL, MOVED;
     "dir/split.rs", "pool.pm.publish_early(dir.root_slot()", ORDER, ALL, COVERED;
-    "dir/split.rs", "pool.pm.publish(slot, word.0, durable)", ORDER, LEAVES_PENDING, PENDING;
-    "dir/split.rs", "fresh.barrier() };", &[Flush], ALL,
+    "dir/split.rs", "pool.pm.publish(slot, word.0, halves)", ORDER, LEAVES_PENDING, PENDING;
+    "dir/split.rs", "let halves = fresh.barrier()", &[Flush], ALL,
         "it flushes a pending commit, before a change of words that this seldom covers";
     "file/allocate.rs", "pm.barrier()", ORDER, ALL, PLACEMENT;
     "file/allocate.rs", "pm.publish_hidden(", ANY, ALL, PLACEMENT;

@@ -38,6 +38,8 @@ campaign "torture" '^[0-9]+ kills|^release |PMFS_TORTURE_SEED=' \
 campaign "threads" '^[0-9]+ (threads cancelled|changes of user)' \
     env PMFS_CANCELS="${PMFS_CANCELS:-10000}" PMFS_SETUIDS="${PMFS_SETUIDS:-500}" PMFS_RUN_SECONDS=1800 \
     bash -c 'cargo build -p pmfs-shim --release && cargo test --release -p pmfs-cli --test run -- --nocapture threads_that_are_cancelled users_that_come_and_go'
+campaign "refused types" '^test result' \
+    cargo test -p pmlib --test refused -- --ignored
 campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
     cargo test --release -p yat -- --nocapture --test-threads=1
 campaign "yat" '^[0-9]+ (workloads|mutants)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh

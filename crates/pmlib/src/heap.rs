@@ -361,7 +361,7 @@ fn format(mem: &Pmem, header: &HeaderRaw) -> Result<()> {
         mem.flush(place, 8);
     }
     mem.fence();
-    // The copy last: until then the file is no heap.
+    // The header last: until then the file has the copy at most, which leads to a whole heap.
     for page in [COPY_OFFSET, 0] {
         mem.write_bytes(page, header.as_bytes());
         mem.flush(page, size_of::<HeaderRaw>() as u64);

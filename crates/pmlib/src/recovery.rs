@@ -8,6 +8,7 @@
 
 use pmlib_format::LINE_BYTES;
 use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS};
+use pmlib_format::lane::{CLOSED_OFFSET, STAMP_END};
 use pmlib_format::record::HEAD_WORDS;
 
 use crate::engine::Core;
@@ -48,6 +49,12 @@ impl Core {
         let mut found = Vec::new();
         for lane in 0..self.header.lanes {
             let closed = self.closed(lane)?;
+            if closed >= STAMP_END {
+                return Err(Error::Damaged {
+                    what: "a lane's first line",
+                    offset: self.places.lane(lane) + CLOSED_OFFSET,
+                });
+            }
             last = last.max(closed);
             if !clean {
                 self.open_records(lane, closed, &mut found)?;
@@ -97,6 +104,12 @@ impl Core {
             };
             if self.key.hash(place, &record[1..]) != record[0] {
                 continue;
+            }
+            if stamp >= STAMP_END {
+                return Err(Error::Damaged {
+                    what: "a redo record",
+                    offset: place,
+                });
             }
             let mut outside = Vec::new();
             let entries = self.entries_of(&record, &mut outside)?;
@@ -178,3 +191,39 @@ impl Core {
 }
 
 const _: () = assert!(HEAD_WORDS == 3, "a record's stamp is its second word");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Key;
+    use crate::layout::Places;
+    use crate::packed::closed_word;
+    use crate::{Heap, Options};
+    use pmlib_format::HeaderRaw;
+    use zerocopy::{FromBytes, IntoBytes};
+
+    /// Goal: stamps do not run into the bits beside them. Method: a heap with a lane, or a record,
+    /// at the end of the stamps, as somebody may forge one who knows the format.
+    #[test]
+    fn stamps_at_their_end_are_refused() {
+        for (stamp, is_record) in [(STAMP_END, false), (STAMP_END, true), (u64::MAX, true)] {
+            let mem = Heap::private(4 << 20, &Options::default()).unwrap();
+            let mem = mem.into_memory();
+            let mut header = [0; size_of::<HeaderRaw>()];
+            mem.copy_out(0, &mut header).unwrap();
+            let header = HeaderRaw::read_from_bytes(&header).unwrap();
+            let places = Places::of(&header);
+            if is_record {
+                let start = places.ring(0).start;
+                let mut record = [0, stamp, HEAD_WORDS as u64];
+                record[0] = Key::new(header.seed).hash(start, &record[1..]);
+                mem.write_bytes(start, record.as_bytes());
+            } else {
+                mem.store(places.lane(0) + CLOSED_OFFSET, closed_word(stamp));
+            }
+            let opened = Heap::attach(mem).map(|_| ());
+            let is_damage = matches!(opened, Err(Error::Damaged { .. }));
+            assert!(is_damage, "{stamp:#x} {is_record}: {opened:?}");
+        }
+    }
+}

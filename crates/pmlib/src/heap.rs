@@ -129,7 +129,10 @@ impl Heap {
 
     fn attach_locked(mem: Pmem, lock: Option<ByteLock>) -> Result<Heap> {
         mem.enter();
-        let core = attach(mem)?;
+        // Of a file nobody can guess it, so that no word in the file was made to look like this
+        // run's: such a lock would never be opened. A checker's memory has the same one each time.
+        let salt = lock.as_ref().map_or(0, |_| chance());
+        let core = attach(mem, salt)?;
         Ok(Heap {
             core,
             _lock: lock,
@@ -477,8 +480,9 @@ fn read_spans(mem: &Pmem, spans: &Spans) -> Result<()> {
     Ok(())
 }
 
-/// Opens a heap: what had committed is redone, and all that is volatile begins anew.
-fn attach(mem: Pmem) -> Result<Core> {
+/// Opens a heap: what had committed is redone, and all that is volatile begins anew. `salt` goes
+/// into the run's tag.
+fn attach(mem: Pmem, salt: u64) -> Result<Core> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let header = read_header(&mem)?;
     let spans = Spans::new(header);
@@ -489,7 +493,7 @@ fn attach(mem: Pmem) -> Result<Core> {
     let run = checked_value(word, RUN_OFFSET).unwrap_or((word >> 32) as u32 ^ word as u32);
     let run = run.wrapping_add(1);
     let state = checked_value(mem.load(STATE_OFFSET), STATE_OFFSET);
-    let mut seed = header.seed ^ u64::from(run).rotate_left(32);
+    let mut seed = header.seed ^ u64::from(run).rotate_left(32) ^ salt;
     let mut core = Core {
         key: Key::new(header.seed),
         tag: split_mix(&mut seed) | 1,
@@ -520,4 +524,21 @@ fn attach(mem: Pmem) -> Result<Core> {
     let lanes = (0..header.lanes).map(|lane| Mutex::new(Lane::new(lane, places.ring(lane), stamp)));
     core.lanes = lanes.collect();
     Ok(core)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the same bytes of a file do not lead to the same tag. Method: two copies, opened.
+    #[test]
+    fn a_runs_tag_is_not_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+        let heap = Heap::create(&first, 1 << 20, &Options::default()).unwrap();
+        heap.close().unwrap();
+        std::fs::copy(&first, &second).unwrap();
+        let tag = |path: &Path| Heap::open(path, &Options::default()).unwrap().core().tag;
+        assert_ne!(tag(&first), tag(&second));
+    }
 }

@@ -178,7 +178,13 @@ impl Run {
     /// On the pool, with options of `pmfs run`.
     pub fn below_run(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Said {
         let mut command = match &self.noexec {
-            None => Command::new(&self.pmfs),
+            // Whoever runs the tests may ignore signals (nohup, a shell's background): the programs
+            // expect none to be.
+            None => {
+                let mut command = Command::new("env");
+                command.arg("--default-signal").arg(&self.pmfs);
+                command
+            }
             Some(path) => {
                 let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,noexec \"$0\" && exec \"$@\"";
                 let mut command = Command::new("unshare");

@@ -107,7 +107,8 @@ impl Fs {
 
     /// Reads like [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which
     /// is asked then alone: not for an open file with O_NOATIME.
-    #[inline]
+    // Inlined, so that the closure is made where the read was not done at once.
+    #[inline(always)]
     pub fn read_for(
         &self,
         ino: Ino,
@@ -115,13 +116,23 @@ impl Fs {
         buffer: &mut [u8],
         wants_atime: impl Fn() -> bool,
     ) -> Result<usize> {
-        let pool = self.pool();
-        match pool.read_at_once(ino, offset, buffer) {
+        match self.read_at_once(ino, offset, buffer) {
             Ok(read) => Ok(read),
             Err(counted) => self.read_in_tries(ino, offset, buffer, counted, &wants_atime),
         }
     }
 
+    #[inline(never)]
+    fn read_at_once(
+        &self,
+        ino: Ino,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, CountedRead> {
+        self.pool().read_at_once(ino, offset, buffer)
+    }
+
+    #[cold]
     #[inline(never)]
     fn read_in_tries(
         &self,

@@ -80,7 +80,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`patrol::writable`]; [`Error::Medium`].
-    #[inline]
+    #[inline(always)]
     pub fn writable(&self) -> Result<()> {
         patrol::writable(self)?;
         Ok(self.pm.intact()?)

@@ -28,7 +28,7 @@ impl Pmem {
     ///
     /// # Errors
     /// What was stored before the copy met a bad address, here or there.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn write_nt(&self, off: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.range(off, bytes.len() as u64);
@@ -103,7 +103,7 @@ impl Pmem {
     ///
     /// # Safety
     /// `off..off + len` was checked; the source may fault, but is not that range.
-    #[inline]
+    #[inline(always)]
     unsafe fn stream_in(
         &self,
         off: u64,
@@ -120,7 +120,7 @@ impl Pmem {
 
     /// # Safety
     /// As of [`Pmem::stream_in`].
-    #[inline]
+    #[inline(always)]
     unsafe fn stream_all(
         &self,
         off: u64,

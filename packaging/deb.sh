@@ -19,7 +19,7 @@ PREFIX=/usr HELPERDIR=/usr/sbin ZSHDIR=/usr/share/zsh/vendor-completions DESTDIR
 doc=$tree/usr/share/doc/pmfs
 # dpkg keeps that list.
 rm "$doc/installed"
-strip --strip-unneeded "$tree/usr/bin/pmfs"
+strip --strip-unneeded "$tree"/usr/bin/*
 [ ! -e "$tree/usr/lib/libpmfs.so.0" ] || strip --strip-unneeded "$tree/usr/lib/libpmfs.so.0"
 {
     printf 'PMFS\n\nMIT or Apache-2.0, as you like.\n\n'

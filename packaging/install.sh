@@ -76,6 +76,7 @@ install_all() {
     noted=
     mkdir -p "$DESTDIR/"
     file 755 "$built/pmfs" "$PREFIX/bin/pmfs"
+    [ ! -e "$built/pmkv" ] || file 755 "$built/pmkv" "$PREFIX/bin/pmkv"
     if [ -e "$built/libpmfs_c.so" ]; then
         file 755 "$built/libpmfs_c.so" "$PREFIX/lib/libpmfs.so.0"
         link libpmfs.so.0 "$PREFIX/lib/libpmfs.so"
@@ -90,9 +91,11 @@ install_all() {
     for page in "$built"/man/man?/*; do
         file 644 "$page" "$PREFIX/share/man/${page#"$built/man/"}"
     done
-    file 644 "$built/completions/pmfs" "$PREFIX/share/bash-completion/completions/pmfs"
-    file 644 "$built/completions/_pmfs" "$ZSHDIR/_pmfs"
-    file 644 "$built/completions/pmfs.fish" "$PREFIX/share/fish/vendor_completions.d/pmfs.fish"
+    for name in pmfs pmkv; do
+        file 644 "$built/completions/$name" "$PREFIX/share/bash-completion/completions/$name"
+        file 644 "$built/completions/_$name" "$ZSHDIR/_$name"
+        file 644 "$built/completions/$name.fish" "$PREFIX/share/fish/vendor_completions.d/$name.fish"
+    done
     for page in README.md ARCHITECTURE.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT docs/*.md docs/*/*.md; do
         file 644 "$page" "$doc/${page}"
     done

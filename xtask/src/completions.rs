@@ -7,23 +7,23 @@ use anyhow::Result;
 use clap::Command;
 use clap_complete::{Generator, Shell, generate};
 
-/// Writes `pmfs` (bash), `_pmfs` (zsh) and `pmfs.fish` into `dir`, which is made if need be.
+/// Writes `pmfs` (bash), `_pmfs` (zsh) and `pmfs.fish` into `dir`, which is made if need be, and
+/// the same of `pmkv`.
 ///
 /// # Errors
 /// Files that can't be written.
 pub fn write(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir)?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        let name = match shell {
-            Shell::Bash => "pmfs".to_owned(),
-            other => other.file_name("pmfs"),
-        };
-        generate(
-            shell,
-            &mut shown(&pmfs_cli::cli::command()),
-            "pmfs",
-            &mut File::create(dir.join(name))?,
-        );
+    for program in crate::programs() {
+        let called = program.get_name().to_owned();
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let name = match shell {
+                Shell::Bash => called.clone(),
+                other => other.file_name(&called),
+            };
+            let mut file = File::create(dir.join(name))?;
+            generate(shell, &mut shown(&program), &called, &mut file);
+        }
     }
     Ok(())
 }

@@ -7,3 +7,9 @@
 
 pub mod completions;
 pub mod man;
+
+/// The programs, as their command lines are defined.
+#[must_use]
+pub fn programs() -> [clap::Command; 2] {
+    [pmfs_cli::cli::command(), pmkv_cli::command()]
+}

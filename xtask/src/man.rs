@@ -1,5 +1,6 @@
-//! Manual pages: pmfs(1), one of each command, and in section 8 the names by which mount(8),
-//! umount(8), fsck(8) and mkfs(8) call the program, each of which leads to a command's page.
+//! Manual pages: pmfs(1), pmkv(1), one of each of their commands, and in section 8 the names by
+//! which mount(8), umount(8), fsck(8) and mkfs(8) call `pmfs`, each of which leads to a command's
+//! page.
 
 use std::fs;
 use std::path::Path;
@@ -65,18 +66,20 @@ The size may follow the pool then. Without a unit it counts KiB, as with mkfs.ex
 /// # Errors
 /// Files that can't be written.
 pub fn write(dir: &Path) -> Result<()> {
-    let mut root = pmfs_cli::cli::command().disable_help_subcommand(true);
-    root.build();
     let put = |section: &str, name: &str, text: &str| -> Result<()> {
         let dir = dir.join(format!("man{section}"));
         fs::create_dir_all(&dir)?;
         let path = dir.join(format!("{name}.{section}"));
         fs::write(&path, text).with_context(|| path.display().to_string())
     };
-    put("1", "pmfs", &page(&root, &root)?)?;
-    for command in root.get_subcommands().filter(|it| !it.is_hide_set()) {
-        let name = format!("pmfs-{}", command.get_name());
-        put("1", &name, &page(&root, command)?)?;
+    for root in crate::programs() {
+        let mut root = root.disable_help_subcommand(true);
+        root.build();
+        put("1", root.get_name(), &page(&root, &root)?)?;
+        for command in root.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = format!("{}-{}", root.get_name(), command.get_name());
+            put("1", &name, &page(&root, command)?)?;
+        }
     }
     for called in CALLED {
         let target = format!(".so man1/pmfs-{}.1\n", called.command);
@@ -88,16 +91,18 @@ pub fn write(dir: &Path) -> Result<()> {
 /// One page.
 fn page(root: &Command, command: &Command) -> Result<String> {
     let is_root = root.get_name() == command.get_name();
+    let program = root.get_name();
     let called = CALLED
         .iter()
-        .find(|called| !is_root && called.command == command.get_name());
+        .find(|called| !is_root && program == "pmfs" && called.command == command.get_name());
     let name = match is_root {
-        true => "pmfs".to_owned(),
-        false => format!("pmfs-{}", command.get_name()),
+        true => program.to_owned(),
+        false => format!("{program}-{}", command.get_name()),
     };
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default().replace('\n', " ");
-    let about = about.trim_start_matches("PMFS: ").trim_end_matches('.');
+    let about = about.trim_start_matches("PMFS: ");
+    let about = about.trim_start_matches("pmkv: ").trim_end_matches('.');
     let headed = command.clone().about(about.to_owned()).display_name(&name);
     let man = Man::new(headed);
     // Of its own making, because clap_mangen leaves an empty date out, and all behind it moves up.
@@ -127,9 +132,10 @@ fn page(root: &Command, command: &Command) -> Result<String> {
 }
 
 fn see_also(root: &Command, but: &str) -> String {
-    let names = std::iter::once("pmfs".to_owned()).chain(
+    let program = root.get_name();
+    let names = std::iter::once(program.to_owned()).chain(
         root.get_subcommands()
-            .map(|command| format!("pmfs-{}", command.get_name())),
+            .map(|command| format!("{program}-{}", command.get_name())),
     );
     let pages: Vec<String> = names
         .filter(|name| name != but)

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 19] = [
+const LONGER: [(&str, usize); 21] = [
+    ("crates/pm-cli", 0),
     ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),
@@ -18,6 +19,7 @@ const LONGER: [(&str, usize); 19] = [
     ("crates/pmfs-patch", 1),
     ("crates/pmfs-posix", 0),
     ("crates/pmfs-shim", 0),
+    ("crates/pmkv-cli", 0),
     ("crates/pmlib", 0),
     ("crates/pmlib-derive", 0),
     ("crates/pmlib-format", 0),

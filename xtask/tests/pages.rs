@@ -44,21 +44,24 @@ fn files(dir: &Path) -> BTreeSet<String> {
 #[test]
 fn each_command_has_a_page_with_its_arguments() {
     let dir = pages();
-    let root = pmfs_cli::cli::command();
-    let mut expected = BTreeSet::from(["pmfs.1".to_owned()]);
-    // A hidden one is another process's, and has none.
-    for command in root.get_subcommands().filter(|it| !it.is_hide_set()) {
-        let name = format!("pmfs-{}.1", command.get_name());
-        let page = fs::read_to_string(dir.path().join("man1").join(&name)).unwrap();
-        let page = page.replace('\\', "");
-        for argument in command.get_arguments() {
-            let Some(long) = argument.get_long() else {
-                continue;
-            };
-            let is_there = page.contains(&format!("--{long}fR"));
-            assert_eq!(is_there, !argument.is_hide_set(), "--{long} in {name}");
+    let mut expected = BTreeSet::new();
+    for root in xtask::programs() {
+        let program = root.get_name();
+        expected.insert(format!("{program}.1"));
+        // A hidden one is another process's, and has none.
+        for command in root.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = format!("{program}-{}.1", command.get_name());
+            let page = fs::read_to_string(dir.path().join("man1").join(&name)).unwrap();
+            let page = page.replace('\\', "");
+            for argument in command.get_arguments() {
+                let Some(long) = argument.get_long() else {
+                    continue;
+                };
+                let is_there = page.contains(&format!("--{long}fR"));
+                assert_eq!(is_there, !argument.is_hide_set(), "--{long} in {name}");
+            }
+            expected.insert(name);
         }
-        expected.insert(name);
     }
     assert_eq!(files(&dir.path().join("man1")), expected);
     let eight = files(&dir.path().join("man8"));
@@ -122,10 +125,19 @@ fn pages_can_be_found() {
 #[test]
 fn the_shells_take_their_completions() {
     let dir = completions();
-    for (shell, name) in [("bash", "pmfs"), ("zsh", "_pmfs"), ("fish", "pmfs.fish")] {
+    let pmfs = ["mkfs", "umount", "sparse"];
+    let pmkv = ["create", "check", "lanes"];
+    for (shell, name, words) in [
+        ("bash", "pmfs", pmfs),
+        ("zsh", "_pmfs", pmfs),
+        ("fish", "pmfs.fish", pmfs),
+        ("bash", "pmkv", pmkv),
+        ("zsh", "_pmkv", pmkv),
+        ("fish", "pmkv.fish", pmkv),
+    ] {
         let file = dir.path().join(name);
         let content = fs::read_to_string(&file).unwrap();
-        for word in ["mkfs", "umount", "sparse"] {
+        for word in words {
             assert!(content.contains(word), "{word} in {name}");
         }
         assert!(

@@ -13,7 +13,7 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
 /// Who may depend on which of our own crates.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -26,8 +26,17 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("pmfs-shim", &["pmem", "pmfs", "pmfs-posix"]),
     (
         "pmfs-cli",
-        &["pmem", "pmfs", "pmfs-fuse", "pmfs-patch", "pmfs-posix"],
+        &[
+            "pm-cli",
+            "pmem",
+            "pmfs",
+            "pmfs-fuse",
+            "pmfs-patch",
+            "pmfs-posix",
+        ],
     ),
+    ("pm-cli", &[]),
+    ("pmkv-cli", &["pm-cli", "pmlib"]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
     ("pmlib", &["pmem", "pmlib-derive", "pmlib-format"]),

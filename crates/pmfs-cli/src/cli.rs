@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use pmem::{Emulation, ProtectMode};
 
-use crate::size::Size;
+use pm_cli::Size;
 
 /// PMFS: a crash-consistent file system on persistent memory (or tmpfs, huge pages, a plain file),
 /// in user space.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::size::Size;
+use pm_cli::Size;
 
 /// The copied files and bytes.
 #[derive(Serialize)]

@@ -9,8 +9,8 @@ use crate::Outcome;
 use crate::cli::Grow;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::size::Size;
 use crate::{crash, pool, report};
+use pm_cli::Size;
 
 #[derive(Serialize)]
 struct GrowReport {

@@ -14,9 +14,9 @@ use crate::failure::Failure;
 use crate::holders::Holders;
 use crate::names::Names;
 use crate::report::{self, PoolReport};
-use crate::size::Size;
 use crate::time::utc;
 use crate::{pool, progress::Watch};
+use pm_cli::Size;
 
 #[derive(Serialize)]
 struct InfoReport {

@@ -4,4 +4,3 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
-pub mod size;

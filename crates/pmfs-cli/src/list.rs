@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::cli::List;
 use crate::failure::Failure;
 use crate::report;
-use crate::size::Size;
+use pm_cli::Size;
 
 #[derive(Serialize)]
 struct ListReport {

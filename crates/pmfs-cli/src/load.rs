@@ -12,9 +12,9 @@ use crate::Outcome;
 use crate::cli::Load;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::size::Size;
 use crate::time::utc;
 use crate::{pool, report};
+use pm_cli::Size;
 
 /// Bytes that are read at a time.
 const BUFFER: usize = 1 << 20;

@@ -53,7 +53,7 @@ use std::process::{self, ExitCode};
 
 use clap::Parser;
 // As if they were modules of this program; they are in the library for who makes manual pages.
-use pmfs_cli::{cli, size};
+use pmfs_cli::cli;
 
 use called::Call;
 use cli::{Cli, Command};

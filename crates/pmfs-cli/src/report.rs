@@ -1,12 +1,12 @@
 //! Results, for people and as JSON. The JSON is an interface: fields may be added, not renamed.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use pmfs::{PoolInfo, Protection, RecoveryReport};
 use serde::{Deserialize, Serialize};
 
-use crate::size::Size;
+use pm_cli::Size;
+pub use pm_cli::print;
 
 const SHM_NOTE: &str =
     "/dev/shm is emptied at reboot, and perhaps at logout (RemoveIPC= in logind.conf)";
@@ -152,25 +152,6 @@ impl From<&RecoveryReport> for Recovery {
             damage: report.damage,
             elapsed_us: report.elapsed.as_micros() as u64,
         }
-    }
-}
-
-/// Prints `value` as one line of JSON, or else `text`.
-pub fn print<T: Serialize>(
-    json: bool,
-    value: &T,
-    text: impl FnOnce(&T) -> String,
-) -> io::Result<()> {
-    let mut line = if json {
-        serde_json::to_string(value)?
-    } else {
-        text(value)
-    };
-    line.push('\n');
-    match io::stdout().write_all(line.as_bytes()) {
-        // The reader of the result has read enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
     }
 }
 

@@ -23,8 +23,8 @@ use crate::Outcome;
 use crate::cli::Save;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::size::Size;
 use crate::{pool, report};
+use pm_cli::Size;
 
 /// A mount doesn't stand still for an output that takes nothing for so long: its reader
 /// may be waiting for the mount.

@@ -15,8 +15,8 @@ use crate::Outcome;
 use crate::cli::Top;
 use crate::failure::Failure;
 use crate::holders::ProcessReport;
-use crate::size::Size;
 use crate::{pool, report};
+use pm_cli::Size;
 
 /// One round. Rates are per second, over the time since the round before; in the first
 /// one since the process attached.

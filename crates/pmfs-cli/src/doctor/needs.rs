@@ -4,7 +4,7 @@ use std::io;
 
 use super::machine::Machine;
 use super::{Need, State};
-use crate::size::Size;
+use pm_cli::Size;
 
 const KERNEL_MIN: (u32, u32) = (6, 1);
 const RUST_MIN: (u32, u32) = (1, 95);

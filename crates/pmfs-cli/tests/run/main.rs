@@ -10,6 +10,7 @@ mod bench;
 mod beneath;
 mod faces;
 mod full;
+mod heap;
 mod large_pages;
 mod patching;
 mod program;

@@ -1,0 +1,118 @@
+//! Goal: a persistent heap may be a file of a pool, as it may be a plain one.
+//!
+//! Method: this test's program runs again below `pmfs run`, with a mount and without. It makes a
+//! heap, fills it past its first length, and is killed in a transaction; then it looks at what is
+//! there. It says the same of a plain directory.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use pmem::MapOptions;
+use pmlib::{Error, Heap, Options};
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::program::{Run, Said};
+
+fn options() -> Options {
+    Options {
+        max: 24 << 20,
+        map: MapOptions::default(),
+        ..Options::default()
+    }
+}
+
+/// Fills a heap of 1 MiB as far as it goes, with a chain of objects from the root on.
+fn fill(path: &Path) {
+    let heap = Heap::create(path, 1 << 20, &options()).expect("a heap");
+    let mut made = 0u64;
+    let full = loop {
+        let before = heap.root().expect("a root");
+        let done = heap.tx(|tx| {
+            let object = tx.alloc(4000)?;
+            let head = [before.to_le_bytes(), made.to_le_bytes()].concat();
+            tx.edit(object, 0, 16)?.copy_from_slice(&head);
+            tx.set_root(object)
+        });
+        match done {
+            Ok(()) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Full { .. }), "{full}");
+    println!("heap: {made} objects in {} bytes", heap.size());
+    let _ = heap.tx(|tx| {
+        tx.set_root(0)?;
+        kill_process(getpid(), Signal::KILL).expect("killed");
+        Ok::<(), Error>(())
+    });
+}
+
+/// Counts the chain.
+fn look(path: &Path) {
+    let heap = Heap::open(path, &options()).expect("the heap");
+    let census = heap.check().expect("sound");
+    let mut object = heap.root().expect("a root");
+    let mut left = census.objects;
+    while object != 0 {
+        let mut head = [0; 16];
+        heap.read(object, 0, &mut head).expect("an object");
+        let (before, number) = head.split_at(8);
+        left -= 1;
+        assert_eq!(number, left.to_le_bytes());
+        object = u64::from_le_bytes(before.try_into().expect("eight bytes"));
+    }
+    println!("heap: {} objects, {left} not found", census.objects);
+    heap.close().expect("closed");
+}
+
+/// The part that runs below `pmfs run`: nothing of it as a test of its own.
+#[test]
+fn again() {
+    let arguments: Vec<_> = env::args().collect();
+    let [.., step, dir] = &arguments[..] else {
+        return;
+    };
+    let path = Path::new(dir).join("heap");
+    match &step[..] {
+        "--fill" => fill(&path),
+        "--look" => look(&path),
+        _ => {}
+    }
+}
+
+/// The lines that the program says itself.
+fn lines(said: &Said) -> Vec<&str> {
+    let all = said.text.lines();
+    all.filter_map(|line| line.split_once("heap: ").map(|(_, text)| text))
+        .collect()
+}
+
+fn filled_and_found(run: Run, options: &[&str]) {
+    let program = env::current_exe().expect("this program");
+    for (step, is_killed) in [("--fill", true), ("--look", false)] {
+        // What follows `--` is for the test harness names of tests, and there are none such.
+        let arguments = ["heap::again", "--exact", "--nocapture", "--", step];
+        let plain = run.plain(&program, &arguments);
+        let inside = run.below_run(options, &program, &arguments);
+        for said in [&plain, &inside] {
+            assert_ne!(said.code == Some(0), is_killed, "{step}: {}", said.text);
+        }
+        assert_eq!(lines(&plain).len(), 1, "{}", plain.text);
+        assert_eq!(lines(&plain), lines(&inside), "{}", run.log());
+    }
+    run.check();
+    let _ = fs::remove_file(run.pool());
+}
+
+#[test]
+fn in_a_pool() {
+    if let Some(run) = Run::new() {
+        filled_and_found(run, &[]);
+    }
+}
+
+#[test]
+fn in_a_pool_without_a_mount() {
+    filled_and_found(Run::unmounted(), &["--no-mount"]);
+}

@@ -1,0 +1,105 @@
+//! `pmkv create` and `pmkv stat`: a heap's size, space and durability.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use pm_cli::Size;
+use pmkv_cli::{Create, Stat};
+use pmlib::{Heap, Options};
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::failure::Failure;
+
+/// The JSON is an interface: fields may be added, not renamed.
+#[derive(Serialize)]
+struct Report {
+    heap: String,
+    size_bytes: u64,
+    free_bytes: u64,
+    largest_free_bytes: u64,
+    classes: Vec<Class>,
+    lanes: u32,
+    spans: u64,
+    medium: String,
+    durability: String,
+    flush: String,
+}
+
+#[derive(Serialize)]
+struct Class {
+    object_bytes: u64,
+    chunks: u64,
+}
+
+pub fn create(arguments: &Create) -> Outcome {
+    let options = Options {
+        lanes: arguments.lanes,
+        ..Options::default()
+    };
+    let made = Heap::create(&arguments.heap, arguments.size.0, &options);
+    let heap = made.map_err(|error| Failure::heap(&arguments.heap, &error))?;
+    show(&arguments.heap, heap, arguments.json)
+}
+
+pub fn run(arguments: &Stat) -> Outcome {
+    let opened = Heap::open(&arguments.heap, &Options::default());
+    let heap = opened.map_err(|error| Failure::heap(&arguments.heap, &error))?;
+    show(&arguments.heap, heap, arguments.json)
+}
+
+fn show(path: &Path, heap: Heap, json: bool) -> Outcome {
+    let report = Report::new(path, &heap);
+    let left = heap.close();
+    left.map_err(|error| Failure::heap(path, &error))?;
+    pm_cli::print(json, &report, Report::text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Report {
+    fn new(path: &Path, heap: &Heap) -> Report {
+        let stats = heap.stats();
+        let medium = heap.medium();
+        let class = |(object_bytes, chunks)| Class {
+            object_bytes,
+            chunks,
+        };
+        Report {
+            heap: path.display().to_string(),
+            size_bytes: stats.bytes,
+            free_bytes: stats.free_bytes,
+            largest_free_bytes: stats.largest_free_bytes,
+            classes: stats.classes.into_iter().map(class).collect(),
+            lanes: stats.lanes,
+            spans: stats.spans,
+            medium: medium.kind.to_string(),
+            durability: medium.durability.to_string(),
+            flush: medium.flush.to_string(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut lines = vec![
+            format!("heap        {}", self.heap),
+            format!("medium      {}", self.medium),
+            format!("durability  {}", self.durability),
+            format!("flush       {}", self.flush),
+            format!("size        {}", Size(self.size_bytes)),
+            format!(
+                "free        {} (largest object {})",
+                Size(self.free_bytes),
+                Size(self.largest_free_bytes)
+            ),
+            format!("lanes       {}", self.lanes),
+            format!("growth      {} steps", self.spans.saturating_sub(1)),
+        ];
+        for class in &self.classes {
+            lines.push(format!(
+                "objects     of {}: {} in use",
+                Size(class.object_bytes),
+                Size(class.chunks * (64 << 10))
+            ));
+        }
+        lines.join("\n")
+    }
+}

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 21] = [
+const LONGER: [(&str, usize); 22] = [
     ("crates/pm-cli", 0),
     ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),
-    ("crates/pmfs", 3),
+    ("crates/pmfs", 0),
+    ("crates/pmfs-admin", 3),
     ("crates/pmfs-capi", 0),
     ("crates/pmfs-cli", 0),
     ("crates/pmfs-format", 0),

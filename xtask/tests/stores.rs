@@ -63,7 +63,7 @@ fn stores(text: &str) -> Vec<String> {
 fn others_do_not_store_to_the_pool() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
     let mut found = Vec::new();
-    for src in ["pmshare/src", "pmfs/src"] {
+    for src in ["pmshare/src", "pmfs/src", "pmfs-admin/src"] {
         sources(&crates.join(src), &mut found);
     }
     let is_allowed = |path: &Path| ALLOWED.iter().any(|folder| path.starts_with(folder));

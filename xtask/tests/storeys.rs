@@ -22,16 +22,16 @@ struct Storeys {
 }
 
 /// Names of std's methods and of this tree's: the name does not tell whose is called.
-const AMBIGUOUS: [&str; 52] = [
+const AMBIGUOUS: [&str; 54] = [
     "all", "any", "as_ptr", "begin", "clone", "cmp", "contains", "count", "default", "drop", "end",
-    "entry", "eq", "expect", "filter", "find", "first", "flush", "fmt", "from", "get", "hash",
-    "id", "insert", "into", "is_empty", "iter", "join", "kind", "last", "len", "load", "lock",
-    "map", "max", "min", "name", "new", "next", "parse", "path", "peek", "pop", "position", "push",
-    "read", "remove", "set", "size", "store", "take", "write",
+    "entry", "eq", "expect", "extend", "fill", "filter", "find", "first", "flush", "fmt", "from",
+    "get", "hash", "id", "insert", "into", "is_empty", "iter", "join", "kind", "last", "len",
+    "load", "lock", "map", "max", "min", "name", "new", "next", "parse", "path", "peek", "pop",
+    "position", "push", "read", "remove", "set", "size", "store", "take", "write",
 ];
 
 /// Lowest first.
-const CRATES: [Storeys; 5] = [
+const CRATES: [Storeys; 6] = [
     Storeys {
         krate: "pmem",
         order: &[
@@ -112,11 +112,31 @@ const CRATES: [Storeys; 5] = [
             "mapping",
             "namespace",
             "fs",
-            "admin",
+            "parts",
         ],
         upward: 0,
         circle: 2,
         with_calls: (0, 2),
+    },
+    Storeys {
+        krate: "pmfs-admin",
+        order: &[
+            "info",
+            "holders",
+            "name_of",
+            "mkfs",
+            "inspect",
+            "owner_words",
+            "check",
+            "repair",
+            "dump",
+            "dump_stream",
+            "grow",
+            "defrag",
+        ],
+        upward: 0,
+        circle: 1,
+        with_calls: (0, 1),
     },
     Storeys {
         krate: "pmfs-shim",

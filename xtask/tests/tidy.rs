@@ -13,14 +13,18 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
 /// Who may depend on which of our own crates.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
     ("pmshare", &["pm-store", "pmem", "pmfs-format"]),
     ("pmfs", &["pm-store", "pmem", "pmfs-format", "pmshare"]),
+    (
+        "pmfs-admin",
+        &["pm-store", "pmem", "pmfs", "pmfs-format", "pmshare"],
+    ),
     ("pmfs-posix", &["pmfs"]),
-    ("pmfs-capi", &["pmfs", "pmfs-posix"]),
+    ("pmfs-capi", &["pmfs", "pmfs-admin", "pmfs-posix"]),
     ("pmfs-fuse", &["pmem", "pmfs", "pmfs-posix"]),
     ("pmfs-patch", &[]),
     ("pmfs-shim", &["pmem", "pmfs", "pmfs-posix"]),
@@ -30,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "pm-cli",
             "pmem",
             "pmfs",
+            "pmfs-admin",
             "pmfs-fuse",
             "pmfs-patch",
             "pmfs-posix",
@@ -40,8 +45,11 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
     ("pmlib", &["pmem", "pmlib-derive", "pmlib-format"]),
-    ("yat", &["pmem", "pmfs", "pmfs-format", "pmlib"]),
-    ("pmbench", &["pmem", "pmfs"]),
+    (
+        "yat",
+        &["pmem", "pmfs", "pmfs-admin", "pmfs-format", "pmlib"],
+    ),
+    ("pmbench", &["pmem", "pmfs", "pmfs-admin"]),
 ];
 
 fn root() -> PathBuf {

@@ -8,7 +8,8 @@ use crate::ground::Ground;
 use crate::measure::{Figures, Report, ratio, time};
 use crate::pool::{NODE, map_options};
 use crate::random::Random;
-use pmfs::{Fs, Ino, MkfsOptions, OpenOptions, ROOT_INO};
+use pmfs::{Fs, Ino, OpenOptions, ROOT_INO};
+use pmfs_admin::MkfsOptions;
 
 const SMALL: u64 = 10_000;
 const COUNT: u64 = 10_000;
@@ -82,7 +83,7 @@ pub fn run(report: &Report, entries: u64) -> anyhow::Result<()> {
         map: map_options(),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(&path, &mkfs)?;
+    pmfs_admin::mkfs(&path, &mkfs)?;
     let open = OpenOptions {
         map: map_options(),
         ..OpenOptions::default()

@@ -15,7 +15,8 @@ use crate::random::Random;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use pmem::view::View;
-use pmfs::{FallocateMode, FileMap, Fs, Ino, MapMode, MkfsOptions, OpenOptions, ROOT_INO};
+use pmfs::{FallocateMode, FileMap, Fs, Ino, MapMode, OpenOptions, ROOT_INO};
+use pmfs_admin::MkfsOptions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -114,7 +115,7 @@ impl OfPool {
             map: map_options(),
             ..MkfsOptions::default()
         };
-        Fs::mkfs(&path, &made)?;
+        pmfs_admin::mkfs(&path, &made)?;
         let open = OpenOptions {
             map: map_options(),
             ..OpenOptions::default()

@@ -3,9 +3,10 @@
 use crate::random::Random;
 use crate::rows::{Candidate, Row};
 use pmfs::{
-    FlushMode, Fs, Ino, MapOptions, MkfsOptions, NewNode, OpenOptions, ProtectMode, ROOT_INO,
-    RenameFlags,
+    FlushMode, Fs, Ino, MapOptions, NewNode, OpenOptions, ProtectMode, ROOT_INO, RenameFlags,
 };
+use pmfs_admin::Admin;
+use pmfs_admin::MkfsOptions;
 use std::path::Path;
 
 /// The user who makes the files.
@@ -55,7 +56,7 @@ impl Pool {
             map: map_options(),
             ..MkfsOptions::default()
         };
-        Fs::mkfs(&path, &mkfs)?;
+        pmfs_admin::mkfs(&path, &mkfs)?;
         let open = OpenOptions {
             map: map_options(),
             atime: pmfs::AtimeMode::Noatime,

@@ -5,7 +5,8 @@ use crate::ground::Ground;
 use crate::measure::{Figures, Report};
 use crate::pool::{NODE, map_options};
 use anyhow::ensure;
-use pmfs::{FallocateMode, Fs, MkfsOptions, OpenOptions, PoolInfo, ROOT_INO, RecoveryKind};
+use pmfs::{FallocateMode, Fs, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs_admin::{Admin, MkfsOptions, PoolInfo};
 use std::path::Path;
 use std::time::Instant;
 
@@ -41,7 +42,7 @@ fn fill(load: &Load, path: &Path) -> anyhow::Result<PoolInfo> {
         map: map_options(),
         ..MkfsOptions::default()
     };
-    let info = Fs::mkfs(path, &mkfs)?;
+    let info = pmfs_admin::mkfs(path, &mkfs)?;
     let (fs, _) = open(path)?;
     let each = (load.mib << 20) / load.files;
     let data = vec![

@@ -7,7 +7,8 @@ use crate::measure::{Figures, Report};
 use crate::pool;
 use crate::random::Random;
 use anyhow::{Context, bail};
-use pmfs::{AtimeMode, Fs, Ino, MkfsOptions, OpenOptions, ROOT_INO};
+use pmfs::{AtimeMode, Fs, Ino, OpenOptions, ROOT_INO};
+use pmfs_admin::MkfsOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -186,7 +187,7 @@ fn make(path: &Path) -> anyhow::Result<Fs> {
         map: pool::map_options(),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(path, &options)?;
+    pmfs_admin::mkfs(path, &options)?;
     open(path)
 }
 

@@ -14,9 +14,8 @@ use crate::random::Random;
 use anyhow::ensure;
 use clap::Args;
 use pmem::counters;
-use pmfs::{
-    AtimeMode, Fs, Ino, MapOptions, MkfsOptions, OpenOptions, ProtectMode, Protection, ROOT_INO,
-};
+use pmfs::{AtimeMode, Fs, Ino, MapOptions, OpenOptions, ProtectMode, Protection, ROOT_INO};
+use pmfs_admin::MkfsOptions;
 use std::path::Path;
 
 const KIB: usize = 1 << 10;
@@ -185,7 +184,7 @@ fn make(path: &Path) -> anyhow::Result<Ino> {
         map: map_options(),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(path, &made)?;
+    pmfs_admin::mkfs(path, &made)?;
     let open = OpenOptions {
         map: unprotected(),
         ..OpenOptions::default()

@@ -4,7 +4,8 @@
 use crate::answer::{Answer, Failure, answer, done};
 use crate::handles::Handles;
 use crate::pointers::{pool, text};
-use pmfs::{DataMode, ForFork, Fs, MkfsOptions, OpenOptions};
+use pmfs::{DataMode, ForFork, Fs, OpenOptions};
+use pmfs_admin::MkfsOptions;
 use std::cell::RefCell;
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn pmfs_make_pool(file: *const c_char, size: u64, flags: c
             ..MkfsOptions::default()
         };
         // SAFETY: as the header says.
-        Fs::mkfs(path(unsafe { text(file) }?), &options)?;
+        pmfs_admin::mkfs(path(unsafe { text(file) }?), &options)?;
         Ok(())
     })
 }

@@ -1,6 +1,7 @@
 //! Goal: the header and the library agree, and each function does what its namesake does. Method:
 //! C programs, compiled here against both libraries; the example of the documentation, too.
 
+use pmfs_admin::Admin;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

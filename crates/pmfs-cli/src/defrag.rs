@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use pmfs::{Attr, DefragReport, Fs, OpenOptions, types::mode};
+use pmfs::{Attr, Fs, OpenOptions, types::mode};
+use pmfs_admin::{Admin, DefragReport};
 use serde::Serialize;
 
 use crate::Outcome;

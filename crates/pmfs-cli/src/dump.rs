@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::dump::{Dumped, Part, Value, dump_superblocks};
-use pmfs::{Error, Inspector, PoolState};
+use pmfs::Error;
+use pmfs_admin::dump::{Dumped, Part, Value, dump_superblocks};
+use pmfs_admin::{Inspector, PoolState};
 use serde_json::{Map, Value as Json};
 
 use crate::Outcome;

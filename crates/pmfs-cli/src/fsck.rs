@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::check::{BadBlock, Holds, finding_of, media_error};
-use pmfs::{CheckReport, Finding, Fs, OpenOptions};
+use pmfs::{Fs, OpenOptions};
+use pmfs_admin::check::{BadBlock, Holds, finding_of, media_error};
+use pmfs_admin::{Admin, CheckReport, Finding};
 use pmfs_fuse::presence;
 use serde::Serialize;
 
@@ -123,7 +124,7 @@ fn check(arguments: &Fsck) -> Result<FsckReport, Failure> {
 fn mend(arguments: &Fsck, pool: &Path, options: &OpenOptions) -> pmfs::Result<FsckReport> {
     let mut progress = Progress::counting(arguments.json, "reading");
     let mut watch = |done, all| progress.of(done, all);
-    let mended = pmfs::mend(pool, options, &mut watch)?;
+    let mended = pmfs_admin::mend(pool, options, &mut watch)?;
     drop(progress);
     let mut repaired: Vec<Finding> = mended.renewed.iter().map(media_error).collect();
     repaired.extend(mended.repair.repaired);

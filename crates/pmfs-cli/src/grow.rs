@@ -28,7 +28,7 @@ pub fn run(arguments: &Grow) -> Outcome {
     let path = pool::resolved(&arguments.pool);
     crash::arm();
     let mut progress = Progress::new(arguments.json, "growing", arguments.size().0);
-    let grown = pmfs::grow(
+    let grown = pmfs_admin::grow(
         &path,
         arguments.size().0,
         arguments.sparse,

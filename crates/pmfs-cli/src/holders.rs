@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use pmfs::types::mode;
-use pmfs::{Fs, Ino, Inspector, LockClass, LockKind, Process, ROOT_INO};
+use pmfs::{Fs, Ino, LockClass, LockKind, ROOT_INO};
+use pmfs_admin::{Inspector, Process};
 use serde::Serialize;
 
 use crate::pool;
@@ -93,7 +94,7 @@ impl Holders {
         let names = names_of(path, wanted);
         let process = |slot: u64| processes.iter().find(|process| process.slot == slot);
         let open = open.then(|| {
-            let report = |holding: &pmfs::Holding| OpenReport {
+            let report = |holding: &pmfs_admin::Holding| OpenReport {
                 pid: process(holding.slot).map_or(0, |process| process.pid),
                 command: process(holding.slot)
                     .map_or_else(String::new, |found| found.command.clone()),
@@ -106,7 +107,7 @@ impl Holders {
             holdings.iter().map(report).collect()
         });
         let locks = locks.then(|| {
-            let report = |lock: &pmfs::Locked| {
+            let report = |lock: &pmfs_admin::Locked| {
                 let holder = lock.slot.and_then(process);
                 LockReport {
                     pid: match lock.pid {

@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::{Inspector, OpenOptions, PoolDetails, PoolInfo, PoolState};
+use pmfs::OpenOptions;
+use pmfs_admin::{Admin, Inspector, PoolDetails, PoolInfo, PoolState};
 use pmfs_fuse::{presence, served};
 use serde::Serialize;
 

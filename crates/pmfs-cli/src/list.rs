@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pmem::Identity;
-use pmfs::{Inspector, PoolState};
+use pmfs_admin::{Inspector, PoolState};
 use pmfs_fuse::mounts::{self, PoolMount};
 use pmfs_fuse::{presence, served};
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub fn run(arguments: &List) -> Outcome {
         };
         if fs::metadata(dir).map_err(failed)?.is_dir() {
             found.inspect(dir).map_err(failed)?;
-        } else if pmfs::is_pool(dir).map_err(failed)? {
+        } else if pmfs_admin::is_pool(dir).map_err(failed)? {
             found.add(dir);
         } else {
             return Err(Failure::new(
@@ -138,7 +138,7 @@ impl Found {
         for entry in fs::read_dir(dir)?.flatten() {
             // A FIFO would be waited for, and a device changed by being opened.
             if entry.file_type().is_ok_and(|kind| kind.is_file())
-                && pmfs::is_pool(&entry.path()).unwrap_or(false)
+                && pmfs_admin::is_pool(&entry.path()).unwrap_or(false)
             {
                 self.add(&entry.path());
             }

@@ -5,7 +5,8 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::{Error, LoadOptions};
+use pmfs::Error;
+use pmfs_admin::LoadOptions;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -50,7 +51,7 @@ pub fn run(arguments: &Load) -> Outcome {
         force: arguments.force,
         sparse: arguments.sparse,
     };
-    let loaded = pmfs::load(&mut input, &arguments.pool, &options, &mut |done, of| {
+    let loaded = pmfs_admin::load(&mut input, &arguments.pool, &options, &mut |done, of| {
         progress.of(done, of);
     });
     drop(progress);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
 
-use pmfs::{Fs, MkfsOptions, PoolInfo};
+use pmfs_admin::{MkfsOptions, PoolInfo};
 use pmfs_fuse::presence;
 
 use crate::Outcome;
@@ -23,7 +23,7 @@ fn make(arguments: &Mkfs, options: &MkfsOptions, bytes: u64) -> pmfs::Result<Poo
         bytes,
     ));
     let mut zeroing = Progress::new(json, "zeroing", bytes);
-    Fs::mkfs_watched(&arguments.pool, options, &mut |done, of| {
+    pmfs_admin::mkfs_watched(&arguments.pool, options, &mut |done, of| {
         drop(allocating.take());
         zeroing.of(done, of);
     })

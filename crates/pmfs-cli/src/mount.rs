@@ -9,6 +9,7 @@ use std::process::{self, ExitCode};
 use std::sync::Arc;
 
 use pmfs::Fs;
+use pmfs_admin::Admin;
 use pmfs_fuse::presence::Presence;
 use pmfs_fuse::{Ending, MountError, Mounted, mounts};
 use pmfs_posix::mount_options::MountOptions;

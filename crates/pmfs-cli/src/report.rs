@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use pmfs::{PoolInfo, Protection, RecoveryReport};
+use pmfs::{Protection, RecoveryReport};
+use pmfs_admin::PoolInfo;
 use serde::{Deserialize, Serialize};
 
 use pm_cli::Size;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use pmfs::{Error, Inspector, PoolState};
+use pmfs::Error;
+use pmfs_admin::{Inspector, PoolState};
 use pmfs_fuse::served;
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ pub fn run(arguments: &Rm) -> Outcome {
     }
     let mut removed = Vec::new();
     for path in &pools {
-        pmfs::remove(path, arguments.force).map_err(|error| failed(path, &error))?;
+        pmfs_admin::remove(path, arguments.force).map_err(|error| failed(path, &error))?;
         removed.push(path.display().to_string());
     }
     report::print(arguments.json, &RmReport { removed }, |report| {
@@ -49,7 +50,7 @@ fn judge(path: &Path, force: bool) -> Result<(), Failure> {
             "rm deletes pool files; a device is made anew with `pmfs mkfs --force`",
         ));
     }
-    if !force && !pmfs::is_pool(path).unwrap_or(false) {
+    if !force && !pmfs_admin::is_pool(path).unwrap_or(false) {
         return Err(failed(path, &Error::not_a_pool("no PMFS superblock")));
     }
     match Inspector::open(path) {

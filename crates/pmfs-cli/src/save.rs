@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Error, Freeze, Inspector, NewFile, OpenOptions, SaveReport};
+use pmfs::{Error, Freeze, OpenOptions};
+use pmfs_admin::{Admin, Inspector, NewFile, SaveReport};
 use pmfs_fuse::freeze::{self, Frozen};
 use pmfs_fuse::mounts::PoolMount;
 use pmfs_fuse::served;

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use pmfs::{Fs, Inspector, MkfsOptions, PoolState};
+use pmfs_admin::{Inspector, MkfsOptions, PoolState};
 use pmfs_fuse::{mounts, unmount};
 
 use crate::cli::Run;
@@ -66,7 +66,8 @@ impl Temp {
             sparse: true,
             ..MkfsOptions::default()
         };
-        Fs::mkfs(&self.pool, &options).map_err(|error| Failure::engine(&self.pool, &error))?;
+        pmfs_admin::mkfs(&self.pool, &options)
+            .map_err(|error| Failure::engine(&self.pool, &error))?;
         if arguments.keep.is_none() {
             self.goes.insert(0, self.pool.clone());
         }

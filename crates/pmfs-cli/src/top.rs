@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Inspector, Process, Totals};
+use pmfs::Totals;
+use pmfs_admin::{Inspector, Process};
 use serde::Serialize;
 
 use crate::Outcome;

@@ -74,7 +74,7 @@ pub fn run(arguments: &Umount) -> Outcome {
 
 /// A pool is named by mistake where its directory is meant.
 fn not_mounted(path: &Path) -> Failure {
-    if !pmfs::is_pool(path).unwrap_or(false) {
+    if !pmfs_admin::is_pool(path).unwrap_or(false) {
         return MountError::NotMounted {
             path: path.to_owned(),
         }

@@ -80,7 +80,7 @@ fn who_has_what() {
 
     // One that dies is shown as dead until somebody cleans up.
     drop(other);
-    let look = pmfs::Inspector::open(&bench.path("pool")).unwrap();
+    let look = pmfs_admin::Inspector::open(&bench.path("pool")).unwrap();
     let dead = look.processes().iter().filter(|one| !one.is_alive).count();
     assert_eq!(dead, 1);
     assert_eq!(fs.recover_dead().unwrap(), 1);

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use bench::{Bench, is_daemon, wait_until};
-use pmfs::{Fs, INODE_NAME, Ino, Inspector, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
+use pmfs::{Fs, INODE_NAME, Ino, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
+use pmfs_admin::Inspector;
 use rustix::process::{Signal, kill_process};
 
 const NODE: NewNode = NewNode {

@@ -47,7 +47,8 @@ mod temporary {
     use std::path::Path;
     use std::sync::Arc;
 
-    use pmfs::{Fs, MkfsOptions, OpenOptions};
+    use pmfs::{Fs, OpenOptions};
+    use pmfs_admin::MkfsOptions;
 
     pub(crate) fn dir() -> tempfile::TempDir {
         let shm = Path::new("/dev/shm");
@@ -66,7 +67,7 @@ mod temporary {
             size: Some(64 << 20),
             ..MkfsOptions::default()
         };
-        Fs::mkfs(&path, &options).unwrap();
+        pmfs_admin::mkfs(&path, &options).unwrap();
         Arc::new(Fs::open(&path, &OpenOptions::default()).unwrap())
     }
 }

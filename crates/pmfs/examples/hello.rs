@@ -2,7 +2,8 @@
 //!
 //!     cargo run -p pmfs --example hello -- /dev/shm/hello.pool
 
-use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO};
+use pmfs_admin::MkfsOptions;
 use std::path::PathBuf;
 
 fn main() -> pmfs::Result<()> {
@@ -13,7 +14,7 @@ fn main() -> pmfs::Result<()> {
         size: Some(64 << 20),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(&path, &size)?;
+    pmfs_admin::mkfs(&path, &size)?;
 
     let fs = Fs::open(&path, &OpenOptions::default())?;
     let owner = NewNode {

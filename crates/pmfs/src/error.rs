@@ -278,7 +278,7 @@ impl Error {
     /// [`Error::Geometry`].
     #[cold]
     #[must_use]
-    pub(crate) fn geometry(why: impl Into<Cow<'static, str>>) -> Error {
+    pub fn geometry(why: impl Into<Cow<'static, str>>) -> Error {
         Error::Geometry(Box::new(why.into()))
     }
 

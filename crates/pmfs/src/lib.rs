@@ -29,8 +29,7 @@
 //!   next program.
 //! - **File locks** of all three kinds: [`Fs::lock`], [`Fs::lock_file`].
 //! - **Errors** are one for each cause, with a number for it ([`Error::errno`]).
-//! - **Processes and their files:** [`Fs::processes`], [`Fs::holdings`], [`Fs::locked`]; the same
-//!   for a pool that is not opened: [`Inspector`].
+//! - **Making and checking pools,** and their processes and files: the crate `pmfs-admin`.
 //!
 //! Absent here: permissions (the mount enforces them), system calls on the hot path, `unsafe` (only
 //! `pmem` touches the pool's memory).
@@ -42,45 +41,41 @@ extern crate self as pmfs;
 #[macro_use]
 extern crate pmem;
 
-mod admin;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod dir;
 mod error;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod file;
 mod fs;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod inode;
 #[doc(hidden)]
 pub mod journal;
 mod mapping;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod medium;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod namespace;
 mod open;
 mod options;
 mod pages;
+#[doc(hidden)]
+pub mod parts;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod pool;
 mod recovery;
 mod resolve;
 #[cfg(test)]
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod space;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod tables;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
 mod tree;
 pub mod types;
 
-pub use admin::check;
-pub use admin::dump;
-
-pub use admin::check::{CheckReport, Finding};
-pub use admin::defrag::{DefragReport, Merged};
-pub use admin::dump_stream::new_file::NewFile;
-pub use admin::dump_stream::{LoadOptions, LoadReport, SaveReport, load};
-pub use admin::grow::{GrowReport, grow};
-pub use admin::holders::{Holding, Locked, Process};
-pub use admin::info::{FilePages, PoolDetails, PoolInfo};
-pub use admin::inspect::{Inspector, PoolState, is_pool, remove};
-pub use admin::owner_words::OwnerWords;
-pub use admin::repair::RepairReport;
-pub use admin::repair::medium::{Mended, mend, renew};
 pub use error::{Damage, Error, FileError, Reason, Result};
 pub use file::overwrite::UNGUARDED_MAX;
 pub use fs::Fs;
@@ -95,7 +90,7 @@ pub use mapping::pin::BlockRun;
 pub use mapping::stored::Shown;
 pub use medium::freeze::{Freeze, FreezeProbe};
 pub use open::open_file::{OpenFile, appends, wants_atime};
-pub use options::{MkfsOptions, OpenOptions, Stalled};
+pub use options::{OpenOptions, Stalled};
 pub use pages::records::KernelCopy;
 pub use pm_store::clock::Clock;
 #[doc(hidden)]

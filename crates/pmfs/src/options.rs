@@ -1,35 +1,9 @@
-//! The options of mkfs and open.
+//! The options of open.
 
 use crate::types::{AtimeMode, DataMode, LargePages};
 use pm_store::clock::Clock;
 use pmem::MapOptions;
 pub use pmshare::Stalled;
-
-/// The options of making a pool.
-#[derive(Clone, Debug, Default)]
-pub struct MkfsOptions {
-    /// Bytes; `None` takes the size that the file or device has.
-    pub size: Option<u64>,
-    /// Overwrite a pool, or a file that is not empty.
-    pub force: bool,
-    /// Do not allocate the file's space now.
-    pub sparse: bool,
-    /// Inode numbers; `None` for two a block.
-    pub inodes: Option<u64>,
-    /// Open files that the tables begin with room for, and half as many file locks; `None` for one
-    /// for each 32 blocks, at most 131,072.
-    pub open_files: Option<u64>,
-    /// The pool's uuid; `None` for a random one.
-    pub uuid: Option<[u8; 16]>,
-    /// Key of the hashes; `None` for a random one.
-    pub hash_key: Option<[u64; 2]>,
-    /// The options of its mapping.
-    pub map: MapOptions,
-    /// Owner, group and permission bits of the root directory; `None` for the caller's and 0755.
-    pub root: Option<(u32, u32, u32)>,
-    /// The source of times.
-    pub clock: Clock,
-}
 
 /// The options of attaching to a pool.
 #[derive(Clone, Default)]
@@ -50,7 +24,7 @@ pub struct OpenOptions {
     pub exclusive: bool,
     /// Attach though the journal or the root directory is damaged, throwing away what can't be
     /// undone, and trusting nothing of the runtime area: for fsck, which calls
-    /// [`crate::Fs::repair`] next.
+    /// `Admin::repair` of `pmfs-admin` next.
     pub repair: bool,
     /// Open a pool that was left in use under another name since this machine was started: a copy
     /// of one in use, or a device reached by another node. Safe only if whoever had it is gone.

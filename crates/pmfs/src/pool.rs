@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// One process's attachment: the storeys below, each inside the next, and what calls on files need
 /// beside them.
-pub(crate) struct Pool {
+pub struct Pool {
     space: Space,
     pub data_mode: DataMode,
     pub large: LargePages,

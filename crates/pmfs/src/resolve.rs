@@ -254,7 +254,7 @@ pub(crate) fn intend_reclaim(lane: &Lane<'_>, ino: Ino) -> Result<()> {
 /// # Errors
 /// As [`Lane::intend`].
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn intend_subtree(
+pub fn intend_subtree(
     lane: &Lane<'_>,
     swing: &crate::tree::edit::Swing,
     from: u64,
@@ -269,7 +269,7 @@ pub(crate) fn intend_subtree(
 /// # Errors
 /// As [`Lane::intend`].
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn intend_nodes(
+pub fn intend_nodes(
     lane: &Lane<'_>,
     swing: &crate::tree::edit::Swing,
     from: u64,
@@ -314,19 +314,19 @@ fn intend(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ROOT_INO;
     use crate::journal::claim::Claim;
     use crate::scratch::{NODE, Scratch};
-    use crate::{Fs, OpenOptions, ROOT_INO};
     use pmfs_format::BLOCK_BYTES;
 
     /// An inode that can't be read is zeros, and would say that nothing is its own.
     #[test]
     fn what_cannot_be_read_frees_nothing() {
-        let Scratch { dir: _dir, path } = Scratch::new(16 << 20);
-        let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
         let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
         fs.write(ino, 0, &[7; BLOCK_BYTES as usize]).unwrap();
-        let other = Fs::open(&path, &OpenOptions::default()).unwrap();
+        let other = scratch.open();
         let pool = fs.pool();
         let found = tree_of(pool, ino).unwrap().find(pool, 0).unwrap();
         let run = Run {
@@ -350,6 +350,6 @@ mod tests {
         let mut got = [0; BLOCK_BYTES as usize];
         other.read(ino, 0, &mut got).unwrap();
         assert_eq!(got, [7; BLOCK_BYTES as usize]);
-        assert!(other.check().unwrap().is_clean());
+        assert!(scratch.is_sound());
     }
 }

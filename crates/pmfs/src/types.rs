@@ -380,7 +380,7 @@ pub struct FreePages {
 
 /// A run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub struct Run {
     /// First block.
     pub block: u64,
     /// Blocks; at most 2^24 - 1.

@@ -19,7 +19,8 @@
 //! `PMFS_AGEING_ROUNDS` (100 in `make check-long`), `PMFS_AGEING_MIB` and `PMFS_AGEING_SEED` change
 //! what is tried, `PMFS_AGEING_DIR` where: a tmpfs with huge=always, say.
 
-use pmfs::{Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
+use pmfs::{Fs, Ino, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr};
+use pmfs_admin::{Admin, MkfsOptions};
 use std::time::Instant;
 
 const NODE: NewNode = NewNode {
@@ -226,7 +227,7 @@ fn pool(mib: u64) -> (Fs, tempfile::TempDir) {
         size: Some(mib << 20),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(&path, &options).unwrap();
+    pmfs_admin::mkfs(&path, &options).unwrap();
     (Fs::open(&path, &OpenOptions::default()).unwrap(), dir)
 }
 

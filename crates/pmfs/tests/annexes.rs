@@ -5,9 +5,9 @@
 mod scratch;
 
 use pmfs::{
-    Error, FileId, Fs, LockClass, LockKind, LockOwner, LockRange, MkfsOptions, ROOT_INO,
-    RecoveryKind, SetAttr,
+    Error, FileId, Fs, LockClass, LockKind, LockOwner, LockRange, ROOT_INO, RecoveryKind, SetAttr,
 };
+use pmfs_admin::{Admin, MkfsOptions};
 use scratch::{NODE, Scratch};
 use std::io::SeekFrom;
 

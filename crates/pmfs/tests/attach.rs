@@ -5,6 +5,7 @@
 mod scratch;
 
 use pmfs::{Error, Fs, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs_admin::Admin;
 use scratch::Scratch;
 use std::path::Path;
 

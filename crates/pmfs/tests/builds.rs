@@ -4,7 +4,8 @@
 
 mod scratch;
 
-use pmfs::{Error, Fs, Inspector, NewNode, OpenOptions, PoolState, ROOT_INO, RecoveryKind};
+use pmfs::{Error, Fs, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs_admin::{Admin, Inspector, PoolState};
 use scratch::Scratch;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;

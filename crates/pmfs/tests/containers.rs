@@ -3,7 +3,8 @@
 //! and the same bytes by overlayfs, through which locks don't meet. Takes root; this program
 //! executed again is who lives inside.
 
-use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+use pmfs::{Error, Fs, NewNode, OpenOptions, ROOT_INO};
+use pmfs_admin::{Admin, MkfsOptions};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ fn make() -> (tempfile::TempDir, PathBuf) {
         size: Some(4 << 20),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(&pool, &options).unwrap();
+    pmfs_admin::mkfs(&pool, &options).unwrap();
     (dir, pool)
 }
 

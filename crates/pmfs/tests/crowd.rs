@@ -2,7 +2,8 @@
 //! told at once; killed all together they leave nothing. Method: this program executed so many
 //! times.
 
-use pmfs::{Error, Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs::{Error, Fs, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs_admin::{Admin, MkfsOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,7 +26,7 @@ fn make(dir: &Path) -> PathBuf {
         sparse: true,
         ..MkfsOptions::default()
     };
-    Fs::mkfs(&path, &options).unwrap();
+    pmfs_admin::mkfs(&path, &options).unwrap();
     path
 }
 

@@ -4,10 +4,8 @@
 use std::path::Path;
 
 use pmem::counters::snapshot;
-use pmfs::{
-    Emulation, Fs, Ino, Inspector, MapOptions, MkfsOptions, NewNode, OpenOptions, PoolState,
-    ROOT_INO, RecoveryKind,
-};
+use pmfs::{Emulation, Fs, Ino, MapOptions, NewNode, OpenOptions, ROOT_INO, RecoveryKind};
+use pmfs_admin::{Inspector, MkfsOptions, PoolState};
 
 const NODE: NewNode = NewNode {
     umask: 0,
@@ -26,7 +24,7 @@ fn made(dir: &Path) -> std::path::PathBuf {
         size: Some(32 << 20),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(&path, &options).expect("a pool");
+    pmfs_admin::mkfs(&path, &options).expect("a pool");
     path
 }
 

@@ -5,6 +5,7 @@
 mod scratch;
 
 use pmfs::{Error, LockClass, LockKind, LockOwner, LockRange, NewNode, ROOT_INO};
+use pmfs_admin::Admin;
 use scratch::Scratch;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

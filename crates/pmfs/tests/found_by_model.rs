@@ -6,6 +6,7 @@ mod scratch;
 use pmfs::{
     DataMode, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
 };
+use pmfs_admin::Admin;
 use scratch::Scratch;
 
 const NODE: NewNode = NewNode {

@@ -4,9 +4,9 @@
 mod scratch;
 
 use pmfs::{
-    Error, FallocateMode, Fs, Ino, MkfsOptions, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
-    XattrFlags,
+    Error, FallocateMode, Fs, Ino, OpenOptions, ROOT_INO, RenameFlags, SetAttr, XattrFlags,
 };
+use pmfs_admin::{Admin, MkfsOptions};
 use scratch::{NODE, Scratch};
 
 fn pool(size: u64, inodes: Option<u64>) -> (Fs, tempfile::TempDir) {
@@ -268,7 +268,7 @@ fn tables_as_large_as_they_are_wanted() {
         ..MkfsOptions::default()
     };
     assert!(matches!(
-        Fs::mkfs(&small, &options),
+        pmfs_admin::mkfs(&small, &options),
         Err(Error::Geometry(_))
     ));
 }

@@ -4,6 +4,7 @@
 mod scratch;
 
 use pmfs::{Error, Fs, LockClass, LockKind, LockOwner, LockRange, NewNode, OpenOptions, ROOT_INO};
+use pmfs_admin::Admin;
 use scratch::Scratch;
 use std::io::SeekFrom;
 use std::os::unix::process::CommandExt;

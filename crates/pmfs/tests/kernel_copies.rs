@@ -6,6 +6,7 @@
 mod scratch;
 
 use pmfs::{Error, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use pmfs_admin::Admin;
 use scratch::Scratch;
 use std::fs::File as OpenFile;
 use std::os::unix::fs::FileExt;

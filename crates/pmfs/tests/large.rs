@@ -2,9 +2,8 @@
 
 mod scratch;
 
-use pmfs::{
-    DataMode, FallocateMode, FilePages, Fs, Ino, LargePages, OpenOptions, ROOT_INO, SetAttr,
-};
+use pmfs::{DataMode, FallocateMode, Fs, Ino, LargePages, OpenOptions, ROOT_INO, SetAttr};
+use pmfs_admin::{Admin, FilePages};
 use scratch::{NODE, Scratch};
 
 const LARGE: u64 = 2 << 20;

@@ -1,6 +1,7 @@
 //! A medium that can be mapped by large pages alone: hugetlbfs, as memory without a name.
 
-use pmfs::{Error, Fs, MapMode, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use pmfs::{Error, Fs, MapMode, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use pmfs_admin::{Admin, MkfsOptions};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -50,7 +51,7 @@ fn whole_large_pages_are_mapped_and_nothing_less() {
         eprintln!("skipped: the kernel gives no pages of 2 MiB (needs root)");
         return;
     };
-    Fs::mkfs(&memory.path(), &MkfsOptions::default()).unwrap();
+    pmfs_admin::mkfs(&memory.path(), &MkfsOptions::default()).unwrap();
     let fs = Fs::open(&memory.path(), &OpenOptions::default()).unwrap();
     let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
     let resized = |bytes| SetAttr {

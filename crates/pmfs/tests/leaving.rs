@@ -4,6 +4,7 @@
 mod scratch;
 
 use pmfs::{Fs, Ino, LockClass, LockKind, LockOwner, LockRange, OpenOptions, ROOT_INO};
+use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
 
 /// The deed before leaving.

@@ -3,6 +3,7 @@
 mod scratch;
 
 use pmfs::{Error, Fs, MapMode, ROOT_INO, SetAttr};
+use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
 use std::io::ErrorKind;
 

@@ -4,6 +4,7 @@
 mod scratch;
 
 use pmfs::{Fs, OpenOptions, ROOT_INO};
+use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -241,8 +242,8 @@ fn each_block_can_be_given_anew() {
             continue;
         }
         std::fs::write(&copy, &bytes).unwrap();
-        pmfs::renew(&copy, &mending(), &[off]).unwrap();
-        let mended = pmfs::mend(&copy, &mending(), &mut |_, _| {}).unwrap();
+        pmfs_admin::renew(&copy, &mending(), &[off]).unwrap();
+        let mended = pmfs_admin::mend(&copy, &mending(), &mut |_, _| {}).unwrap();
         assert!(mended.renewed.is_empty() && mended.left.is_empty());
         let findings = &mended.repair.left.findings;
         assert!(findings.is_empty(), "block at {off:#x}: {findings:?}");
@@ -290,7 +291,7 @@ fn tables_given_anew_are_not_believed() {
         .output()
         .unwrap();
     assert!(!ended.status.success());
-    pmfs::renew(&path, &mending(), &tables).unwrap();
+    pmfs_admin::renew(&path, &mending(), &tables).unwrap();
     let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
     fs.create(ROOT_INO, b"another", &NODE).unwrap();
     assert!(fs.check().unwrap().is_clean());

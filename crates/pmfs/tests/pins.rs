@@ -5,6 +5,7 @@
 mod scratch;
 
 use pmfs::{BlockRun, Error, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use pmfs_admin::Admin;
 use scratch::Scratch;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -3,7 +3,8 @@
 //! vector, pmem's counters around the call, the engine's own check after it.
 
 use pmem::counters::snapshot;
-use pmfs::{Error, FallocateMode, Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use pmfs::{Error, FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr};
+use pmfs_admin::{Admin, MkfsOptions};
 
 const NODE: NewNode = NewNode {
     mode: 0o644,
@@ -20,7 +21,7 @@ fn pool(bytes: u64) -> Fs {
         hash_key: Some([5, 6]),
         ..MkfsOptions::default()
     };
-    let image = Fs::format_private(pmem::Pmem::private(bytes), &options);
+    let image = pmfs_admin::format_private(pmem::Pmem::private(bytes), &options);
     Fs::open_private(image.expect("mkfs"), &OpenOptions::default()).expect("open")
 }
 

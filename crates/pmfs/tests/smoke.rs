@@ -5,6 +5,7 @@ mod scratch;
 use pmfs::{
     FallocateMode, Fs, Ino, NewNode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, XattrFlags,
 };
+use pmfs_admin::Admin;
 use scratch::Scratch;
 
 const NODE: NewNode = NewNode {

@@ -4,6 +4,7 @@
 mod scratch;
 
 use pmfs::{FreePages, Fs, OpenOptions, ROOT_INO};
+use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

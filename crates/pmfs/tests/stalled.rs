@@ -6,6 +6,7 @@
 mod scratch;
 
 use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO, Stalled};
+use pmfs_admin::Admin;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

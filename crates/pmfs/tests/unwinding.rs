@@ -6,6 +6,7 @@
 mod scratch;
 
 use pmfs::{Fs, MapMode, OpenOptions, ROOT_INO, RenameFlags};
+use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;

@@ -104,7 +104,7 @@ impl<'a> Arena<'a> {
         let path = dir.join("pool");
         let mut mkfs = pool::mkfs_options(program.pool_bytes);
         mkfs.force = true;
-        Fs::mkfs(&path, &mkfs).map_err(words)?;
+        pmfs_admin::mkfs(&path, &mkfs).map_err(words)?;
         let range = {
             let fs = Fs::open(&path, &program.options(4_000_000)).map_err(words)?;
             Third::prepare(&fs).map_err(words)?;

@@ -7,6 +7,7 @@ use crate::trace::Place;
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
 use pmfs::{DataMode, Fs, Ino, OpenOptions, ROOT_INO, Result};
+use pmfs_admin::Admin;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -125,7 +126,7 @@ impl Scene {
         let path = dir.join("pool");
         let mut mkfs = pool::mkfs_options(POOL_BYTES);
         (mkfs.force, mkfs.sparse) = (true, true);
-        Fs::mkfs(&path, &mkfs)?;
+        pmfs_admin::mkfs(&path, &mkfs)?;
         let stores = Arc::new(Mutex::new(Stores::new()));
         let open = |who| {
             let watcher = Watcher {

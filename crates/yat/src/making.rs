@@ -8,6 +8,7 @@ use crate::program::{Moment, Program};
 use pmem::Pmem;
 use pmem::record::Observer;
 use pmfs::{DataMode, Error, Fs, OpenOptions};
+use pmfs_admin::Admin;
 use pmfs_format::BLOCK_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ fn visited(mem: Pmem, calls: &str) -> Result<Pmem, String> {
 }
 
 fn grown(mem: Pmem, size: usize) -> Result<Pmem, String> {
-    Fs::grow_private(mem, SIZES[size] / BLOCK_BYTES).map_err(words)
+    pmfs_admin::grow_private(mem, SIZES[size] / BLOCK_BYTES).map_err(words)
 }
 
 impl Program for Making {
@@ -143,7 +144,9 @@ impl Program for Making {
         if let Running::Memory(mem) = running {
             let raw = *mem.take().expect("memory to which nothing was done");
             *mem = Some(Box::new(match self.size {
-                0 => Fs::format_private(raw, &pool::mkfs_options(SIZES[0])).map_err(words)?,
+                0 => {
+                    pmfs_admin::format_private(raw, &pool::mkfs_options(SIZES[0])).map_err(words)?
+                }
                 size => grown(raw, size)?,
             }));
         }

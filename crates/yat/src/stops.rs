@@ -69,7 +69,7 @@ fn killed(pair: &Pair, step: u64, allowed: &[Tree], dir: &Path) -> Result<bool, 
     let path = dir.join("pair");
     let mut mkfs = pool::mkfs_options(pair.pool_bytes);
     mkfs.force = true;
-    Fs::mkfs(&path, &mkfs).map_err(words)?;
+    pmfs_admin::mkfs(&path, &mkfs).map_err(words)?;
     let other = Fs::open(&path, &shared(pair.mode, 5_000_000)).map_err(words)?;
     let (stopper, _is_stopped) = Stopper::new(Stop::Kill);
     let mut watched = shared(pair.mode, 1_000_000);

@@ -10,6 +10,7 @@ use pmem::Pmem;
 use pmem::record::Observer;
 use pmfs::types::mode;
 use pmfs::{Attr, Error, Fs, Ino, OpenOptions, ROOT_INO};
+use pmfs_admin::Admin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,6 +7,7 @@
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
 use pmfs::{Fs, OpenOptions, ROOT_INO};
+use pmfs_admin::Admin;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,7 +133,7 @@ fn try_flip(flip: &Flip, image: &[u8], path: &Path, sound: &Seen) -> (usize, boo
 
 /// A filled pool's bytes, the words of it that are structure, and its files.
 fn filled(pool: &Path, path: &Path) -> (Vec<u8>, Vec<u64>, Seen) {
-    Fs::mkfs(pool, &mkfs_options()).unwrap();
+    pmfs_admin::mkfs(pool, &mkfs_options()).unwrap();
     let fs = open(pool, false).unwrap();
     fill(&fs);
     let sound = inspect(&fs);

@@ -545,7 +545,7 @@ bugs! {
         Inline(VALUE);
     OneCall "bug-merged-before-durable", "defragmenting: barrier before the swing",
         "a large leaf is named before what was copied there is durable",
-        Sites(&[fence("admin/defrag.rs", "swing_whole", "fresh.barrier()")]);
+        Sites(&[fence("pmfs-admin/src/defrag.rs", "swing_whole", "fresh.barrier()")]);
     Kill "bug-moved-freed-first", "defragmenting: order of the pointer and the old block",
         "a block that is moved is free while the tree still names it",
         Inline(ORDER);

@@ -6,7 +6,8 @@
 use crate::pool::{NODE, map_options};
 use clap::{Args, ValueEnum};
 use pmem::counters::{Counters, snapshot};
-use pmfs::{AtimeMode, Fs, MkfsOptions, OpenOptions, ROOT_INO, RenameFlags, SetAttr, SetTime};
+use pmfs::{AtimeMode, Fs, OpenOptions, ROOT_INO, RenameFlags, SetAttr, SetTime};
+use pmfs_admin::MkfsOptions;
 use std::path::{Path, PathBuf};
 
 /// The call to make.
@@ -49,7 +50,7 @@ fn count(dir: &Path, call: Call) -> anyhow::Result<Counters> {
             map: map_options(),
             ..MkfsOptions::default()
         };
-        Fs::mkfs(path, &made).map_err(std::io::Error::other)
+        pmfs_admin::mkfs(path, &made).map_err(std::io::Error::other)
     })?;
     let open = OpenOptions {
         map: map_options(),

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use bench::Bench;
 use bench::installed::install;
 use crafted::{Edits, Places};
-use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
+use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO};
+use pmfs_admin::MkfsOptions;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A command that takes longer hangs: it takes a second at most.
@@ -37,7 +38,7 @@ fn sound(bench: &Bench) -> Vec<u8> {
         size: Some(2 << 20),
         ..MkfsOptions::default()
     };
-    Fs::mkfs(&path, &options).unwrap();
+    pmfs_admin::mkfs(&path, &options).unwrap();
     let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
     let node = NewNode {
         mode: 0o755,

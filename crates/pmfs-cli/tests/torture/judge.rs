@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pmfs::{Fs, RecoveryKind};
+use pmfs_admin::Admin;
 
 use crate::face::{Face, Library};
 use crate::model::Kind;

@@ -8,7 +8,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmfs::{Fs, Inspector, MkfsOptions, OpenOptions, OwnerWords, Process, RecoveryKind};
+use pmfs::{Fs, OpenOptions, RecoveryKind};
+use pmfs_admin::{Inspector, MkfsOptions, OwnerWords, Process};
 use tempfile::TempDir;
 
 use crate::control::Control;
@@ -178,7 +179,7 @@ fn lay_out(dir: &Path, bytes: u64) -> u64 {
         size: Some(bytes),
         ..MkfsOptions::default()
     };
-    let made = Fs::mkfs(&path, &options).expect("mkfs");
+    let made = pmfs_admin::mkfs(&path, &options).expect("mkfs");
     let face = Library::attach(&path).expect("attach");
     for worker in 0..WORKERS {
         face.mkdir(&home(worker), 0o755).expect("mkdir");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use pmfs::OwnerWords;
+use pmfs_admin::OwnerWords;
 
 use crate::face::Way;
 use crate::op::NAMES;

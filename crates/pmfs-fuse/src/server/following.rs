@@ -144,6 +144,7 @@ mod tests {
     use std::io::SeekFrom;
 
     use pmfs::{NewNode, ROOT_INO};
+    use pmfs_admin::Admin;
 
     use super::*;
     use crate::caller::Caller;

@@ -12,17 +12,17 @@ use pmfs_format::{DentryRaw, LINE_BYTES};
 
 /// A bucket, by its byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     pub off: u64,
 }
 
 /// The header line's 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header(pub [u8; 64]);
+pub struct Header(pub [u8; 64]);
 
 /// A record's first line, and where it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
+pub struct Record {
     /// Byte offset of its first line.
     pub off: u64,
     /// Number of that line in its bucket.
@@ -39,7 +39,7 @@ pub(crate) struct Record {
 
 /// The fingerprint of a hash: 2 to 255.
 #[inline]
-pub(crate) fn fingerprint(hash: u64) -> u8 {
+pub fn fingerprint(hash: u64) -> u8 {
     2 + ((hash & 0xffff) % 254) as u8
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn first_word(ino: Ino, kind: u8, name_len: usize) -> u64 {
 }
 
 /// The kind byte of a mode.
-pub(crate) fn kind_of(mode: u32) -> u8 {
+pub fn kind_of(mode: u32) -> u8 {
     (mode >> 12) as u8
 }
 
@@ -168,7 +168,7 @@ impl Header {
 }
 
 /// Lines found, as bits.
-pub(crate) struct Matches(u64);
+pub struct Matches(u64);
 
 impl Iterator for Matches {
     type Item = usize;
@@ -276,7 +276,7 @@ impl Record {
 }
 
 /// A header that is to change in a transaction: what is logged is just the words that differ.
-pub(crate) struct HeaderEdit {
+pub struct HeaderEdit {
     bucket: Bucket,
     old: Header,
     pub new: Header,

@@ -5,9 +5,9 @@
 //! into two fresh ones under a fresh copy of its node, and one pointer is swung ([`split`]), so
 //! that the calls themselves never log more than a few lines.
 
-pub(crate) mod bucket;
+pub mod bucket;
 pub(crate) mod list;
-pub(crate) mod split;
+pub mod split;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -23,7 +23,7 @@ use std::hash::Hasher;
 
 /// A name with its hash.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Name<'a> {
+pub struct Name<'a> {
     pub bytes: &'a [u8],
     pub hash: u64,
 }
@@ -63,7 +63,7 @@ impl<'a> Name<'a> {
 }
 
 /// Returns whether a record may have such a name.
-pub(crate) fn is_name(bytes: &[u8]) -> bool {
+pub fn is_name(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !matches!(bytes, b"." | b"..") && !has_nul_or_slash(bytes)
 }
 
@@ -81,7 +81,7 @@ fn has_nul_or_slash(name: &[u8]) -> bool {
 }
 
 /// The keyed hash of a name: 63 bits, none below [`HASH_FIRST`].
-pub(crate) fn hash(pool: &Pool, name: &[u8]) -> u64 {
+pub fn hash(pool: &Pool, name: &[u8]) -> u64 {
     let [k0, k1] = pool.geometry.hash_key;
     let mut hasher = SipHasher13::new_with_keys(k0, k1);
     hasher.write(name);
@@ -90,7 +90,7 @@ pub(crate) fn hash(pool: &Pool, name: &[u8]) -> u64 {
 
 /// A name found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
+pub struct Hit {
     pub ino: Ino,
     pub bucket: Bucket,
     pub record: Record,
@@ -145,7 +145,7 @@ pub(crate) fn expect(pool: &Pool, dir: Ino, name: &Name<'_>) {
 ///
 /// # Errors
 /// Damage; [`Error::NotFound`] if the directory has no buckets at all.
-pub(crate) fn bucket_of(pool: &Pool, tree: &Tree, hash: u64) -> Result<Bucket> {
+pub fn bucket_of(pool: &Pool, tree: &Tree, hash: u64) -> Result<Bucket> {
     let found = tree.find(pool, hash)?;
     if found.entry.is_hole() {
         Err(Error::NotFound)

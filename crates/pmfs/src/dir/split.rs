@@ -37,7 +37,7 @@ struct Path {
 ///
 /// # Errors
 /// `NoSpace`, damage.
-pub(crate) fn make_room(
+pub fn make_room(
     pool: &Pool,
     lane: &Lane<'_>,
     locks: &LockSet<'_>,

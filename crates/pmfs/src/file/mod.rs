@@ -36,7 +36,7 @@ use pmfs_format::inode::{CTIME_IS_MTIME, SIZE_MASK};
 use pmfs_format::tree::FANOUT;
 
 /// A change of one file's content: what every step of it needs.
-pub(crate) struct Work<'a> {
+pub struct Work<'a> {
     pub pool: &'a Pool,
     pub locks: &'a LockSet<'a>,
     pub lane: &'a Lane<'a>,
@@ -149,7 +149,7 @@ impl Work<'_> {
 
 impl Pool {
     /// Runs one change of a regular file's content: under its lock, with a lane of its own.
-    pub(crate) fn on_file<T>(
+    pub fn on_file<T>(
         &self,
         ino: Ino,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
@@ -188,7 +188,7 @@ impl Pool {
 }
 
 /// Returns whether one store to `found.slot` can set the leaf of block `index` alone.
-pub(crate) fn is_direct(tree: &Tree, found: &Found, index: u64) -> bool {
+pub fn is_direct(tree: &Tree, found: &Found, index: u64) -> bool {
     found.level == 1 || found.slot == tree.slot && index == 0 && tree.root.height() == 0
 }
 

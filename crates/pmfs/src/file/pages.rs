@@ -267,22 +267,10 @@ fn replace_in(
 
 #[cfg(test)]
 mod tests {
-    use crate::{Fs, MkfsOptions, NewNode, OpenOptions, ROOT_INO};
-
-    const NODE: NewNode = NewNode {
-        mode: 0o644,
-        umask: 0,
-        uid: 0,
-        gid: 0,
-    };
+    use crate::scratch::{NODE, Scratch};
+    use crate::{Fs, ROOT_INO};
 
     const PAGE: usize = 4096;
-
-    fn pool() -> Fs {
-        let options = MkfsOptions::default();
-        let mem = Fs::format_private(pmem::Pmem::private(64 << 20), &options).unwrap();
-        Fs::open_private(mem, &OpenOptions::default()).unwrap()
-    }
 
     fn file(fs: &Fs, bytes: usize) -> u64 {
         let attr = fs.create(ROOT_INO, b"f", &NODE).unwrap();
@@ -299,7 +287,8 @@ mod tests {
     /// between stays, and nothing leaks.
     #[test]
     fn scattered_pages_are_replaced_and_nothing_else() {
-        let fs = pool();
+        let scratch = Scratch::new(64 << 20);
+        let fs = scratch.open();
         let bytes = 9 << 20;
         let ino = file(&fs, bytes);
         let free = fs.statfs().unwrap().blocks_free;
@@ -324,7 +313,7 @@ mod tests {
             assert!(found == expected, "round {round}");
         }
         fs.unpin(ino).unwrap();
-        assert!(fs.check().unwrap().findings.is_empty());
+        assert!(scratch.is_sound());
         let split = 4;
         assert!(
             free - fs.statfs().unwrap().blocks_free <= split,
@@ -334,7 +323,8 @@ mod tests {
 
     #[test]
     fn a_file_of_one_block_and_pages_past_the_end() {
-        let fs = pool();
+        let scratch = Scratch::new(64 << 20);
+        let fs = scratch.open();
         let ino = file(&fs, 100);
         let new = page(7);
         fs.write_pages(ino, &[(0, &new), (4096, &new)]).unwrap();

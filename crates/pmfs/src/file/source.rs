@@ -15,7 +15,7 @@ const _: () = assert!(SMALL <= UNGUARDED_MAX);
 
 /// Bytes to be written.
 #[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
+pub enum Source<'a> {
     /// Memory, which may be a program's own that is not there.
     Memory(&'a [u8]),
     /// So many bytes of a file from `at` on, inside its size. The caller has its lock.

@@ -14,6 +14,7 @@ mod names;
 mod pages;
 pub(crate) mod path;
 mod pins;
+mod statfs;
 
 use crate::error::{Error, Result};
 #[cfg(feature = "record")]
@@ -161,9 +162,11 @@ impl Fs {
         pmshare::rescue::recover_dead(self.pool()).map(|undone| undone.slots)
     }
 
-    /// The attachment, which this thread enters.
+    /// The attachment, which this thread enters. `pmfs-admin` calls it, as it does `read_call` and
+    /// `change`; others outside do not.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn pool(&self) -> &Pool {
+    pub fn pool(&self) -> &Pool {
         self.entrance.enter()
     }
 
@@ -209,8 +212,9 @@ impl Fs {
     }
 
     /// Counts a call that reads.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn read_call<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
+    pub fn read_call<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
         let pool = self.pool();
         let answer = call(pool);
         pool.count_read(answer.is_ok().then_some(0));
@@ -226,8 +230,9 @@ impl Fs {
     }
 
     /// Makes a change and counts it.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn change<T>(&self, call: impl Fn(&Pool) -> Result<T>) -> Result<T> {
+    pub fn change<T>(&self, call: impl Fn(&Pool) -> Result<T>) -> Result<T> {
         self.change_data(call, |_| 0)
     }
 

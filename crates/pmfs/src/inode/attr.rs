@@ -9,7 +9,7 @@ use pmfs_format::{BLOCK_BYTES, InodeRaw};
 
 impl Pool {
     /// Everything `stat` says of an inode just read.
-    pub(crate) fn attr_of(&self, inode: &Inode) -> Attr {
+    pub fn attr_of(&self, inode: &Inode) -> Attr {
         let mut attr = Attr::default();
         self.attr_into(inode, &mut attr);
         attr

@@ -4,8 +4,8 @@ pub(crate) mod acl;
 pub(crate) mod atime;
 pub(crate) mod attr;
 mod lazy;
-pub(crate) mod usage;
-pub(crate) mod xattr;
+pub mod usage;
+pub mod xattr;
 
 use crate::error::{Error, Result};
 use crate::journal::lane::Lane;
@@ -21,11 +21,11 @@ use pmfs_format::inode::{
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
 /// Inodes in one block of the table.
-pub(crate) const PER_BLOCK: u64 = BLOCK_BYTES / InodeRaw::SIZE;
+pub const PER_BLOCK: u64 = BLOCK_BYTES / InodeRaw::SIZE;
 
 /// The first line of an inode, as it was read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inode {
+pub struct Inode {
     /// Its number.
     pub ino: Ino,
     /// Byte offset in the pool.
@@ -45,7 +45,7 @@ pub(crate) struct Inode {
 
 /// The first six words of an inode as they are to be: what calls on names and attributes change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hot(pub [u64; 6]);
+pub struct Hot(pub [u64; 6]);
 
 impl Inode {
     /// Reads the inode, live or not.
@@ -285,7 +285,7 @@ impl Hot {
 
 impl Pool {
     /// The inode table's tree.
-    pub(crate) fn inode_table(&self) -> Tree {
+    pub fn inode_table(&self) -> Tree {
         Tree::file(self.geometry.table_root(), 0)
     }
 
@@ -294,7 +294,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Stale`] if the table has no such inode (yet).
     #[inline(always)]
-    pub(crate) fn inode_off(&self, ino: Ino) -> Result<u64> {
+    pub fn inode_off(&self, ino: Ino) -> Result<u64> {
         if ino < ROOT_INO || ino >= self.geometry.inodes {
             return Err(Error::Stale);
         }
@@ -340,7 +340,7 @@ impl Pool {
 
 /// The contents of a new inode.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewInode<'a> {
+pub struct NewInode<'a> {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -426,13 +426,13 @@ const KINDS: u32 = 1 << (mode::S_IFREG >> 12)
     | 1 << (mode::S_IFCHR >> 12);
 
 /// Returns whether these type bits are a type.
-pub(crate) fn is_kind(kind: u32) -> bool {
+pub fn is_kind(kind: u32) -> bool {
     let number = kind >> 12;
     number < u32::BITS / 2 && KINDS >> number & 1 == 1
 }
 
 /// Checks what a damaged inode could make the engine do; live inodes only.
-pub(crate) fn plausible(inode: &Inode) -> Result<()> {
+pub fn plausible(inode: &Inode) -> Result<()> {
     let bad = |what| Err(corrupt(what, inode.off));
     if !is_kind(inode.kind()) {
         return bad("inode type");

@@ -9,7 +9,7 @@ use crate::tree::visit::{Piece, Visitor};
 use pmfs_format::InodeRaw;
 
 /// Blocks that an inode's data, nodes and attributes take, as its count has it.
-pub(crate) fn blocks(pool: &Pool, inode: &Inode) -> u64 {
+pub fn blocks(pool: &Pool, inode: &Inode) -> u64 {
     if inode.counts_blocks() {
         return pool.pm.load(InodeRaw::inline.of(inode.off));
     }

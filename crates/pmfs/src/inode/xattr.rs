@@ -152,7 +152,7 @@ pub(crate) fn place(pool: &Pool, inode: &Inode) -> Result<Run> {
 ///
 /// # Errors
 /// `Corrupt` if they fail their checksum, or their run lies outside the pool.
-pub(crate) fn load(pool: &Pool, inode: &Inode) -> Result<Attributes> {
+pub fn load(pool: &Pool, inode: &Inode) -> Result<Attributes> {
     if inode.xattr == 0 {
         return Ok(Vec::new());
     }

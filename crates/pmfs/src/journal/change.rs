@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 const RUNS_MAX: usize = 4;
 
 /// Words as they are to be, of which those are logged that change ([`Transaction::change`]).
-pub(crate) struct Change<const N: usize> {
+pub struct Change<const N: usize> {
     off: u64,
     new: [u64; N],
     /// The logged ranges that differ, run by run.

@@ -7,14 +7,14 @@ use pmshare::Member;
 use pmshare::member::Began;
 
 /// The end of a call's open records. Trees decide it, which this layer does not know.
-pub(crate) trait Resolve: Member<Store> {
+pub trait Resolve: Member<Store> {
     /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of
     /// the inodes in them.
     fn resolve(&self, lane: &Lane<'_>);
 }
 
 /// A claimed lane with its end: intents that are left open are resolved.
-pub(crate) struct Claim<'a> {
+pub struct Claim<'a> {
     lane: Lane<'a>,
     ends: &'a dyn Resolve,
     began: Began,

@@ -42,7 +42,7 @@ pub fn prefer_lane(index: u64) {
 /// The use of a block: data spreads over the pool lane by lane, the rest stays together near its
 /// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Zone {
+pub enum Zone {
     /// File data.
     Data,
     /// Nodes, buckets, attributes, the inode table.
@@ -60,7 +60,7 @@ impl Zone {
 
 /// The owner that blocks are to have, or had: after a kill this decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// A node of a tree (`level` 1 and up) or a leaf (0) at `index`.
     Tree { ino: Ino, level: u32, index: u64 },
     /// An inode's attribute blocks.
@@ -94,7 +94,7 @@ impl Purpose {
 }
 
 /// A lane that this thread has to itself until it drops it.
-pub(crate) struct Lane<'a> {
+pub struct Lane<'a> {
     waits: Waits<'a>,
     /// Blocks that the inode at `accounted` has gained since its count was stored.
     gained: Cell<i64>,

@@ -25,7 +25,7 @@ const LOCKS_MAX: usize = 4;
 const READ_TRIES: u32 = 8;
 
 /// The locks of one call, taken in table order, each once.
-pub(crate) struct LockSet<'a> {
+pub struct LockSet<'a> {
     waits: Waits<'a>,
     lines: [u64; LOCKS_MAX],
     count: usize,

@@ -14,7 +14,7 @@ pub(crate) const WORDS: usize = 7;
 
 /// The first word of an entry, or of a further range in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header(u64);
+pub struct Header(u64);
 
 impl Header {
     #[inline]
@@ -64,7 +64,7 @@ impl Header {
 }
 
 /// An entry that speaks of the pool: runtime area and journal are no part of it.
-pub(crate) struct LogEntry {
+pub struct LogEntry {
     line: [u64; 8],
 }
 

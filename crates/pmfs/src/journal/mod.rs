@@ -55,11 +55,11 @@
 
 mod change;
 mod checksum;
-pub(crate) mod claim;
+pub mod claim;
 pub(crate) mod committed_redo;
-pub(crate) mod lane;
-pub(crate) mod locks;
-pub(crate) mod log_entry;
+pub mod lane;
+pub mod locks;
+pub mod log_entry;
 pub(crate) mod pending;
 pub(crate) mod redo;
 pub(crate) mod scan;

@@ -18,7 +18,7 @@ const LINE_MASK: u64 = (1 << PENDING_ID_SHIFT) - 1;
 
 /// A lock's word for a transaction that is not closed durably for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PendingCommit(u64);
+pub struct PendingCommit(u64);
 
 impl PendingCommit {
     /// For transaction `id`, whose closing entry is the journal's line `number`; `None` where these
@@ -144,7 +144,7 @@ mod tests {
         let lanes = 0..all[0].pool().geometry.lanes;
         let ids = lanes.map(|lane| Lane::at(all[0].pool(), lane).last_id());
         assert!(ids.max() > Some(end), "it is passed");
-        assert!(all[0].check().unwrap().is_clean());
+        assert!(scratch.is_sound());
         for fs in all {
             fs.close().unwrap();
         }

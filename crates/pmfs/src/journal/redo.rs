@@ -29,7 +29,7 @@ const RANGES_MAX: usize = 2;
 type Ranges<'a> = ArrayVec<(u64, &'a [u8]), RANGES_MAX>;
 
 /// A change of bytes in place of which nothing is logged yet. Dropping it is free.
-pub(crate) struct Redo<'a> {
+pub struct Redo<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     ranges: Ranges<'a>,
@@ -226,7 +226,7 @@ impl Log<'_> {
 }
 
 /// A change whose log is durable: it is to be made.
-pub(crate) struct CommittedRedo<'a> {
+pub struct CommittedRedo<'a> {
     log: Log<'a>,
     ranges: Ranges<'a>,
     closes: bool,

@@ -11,7 +11,7 @@ use pmfs_format::journal::{KIND_ABORT, KIND_CHECKSUM, KIND_COMMIT, KIND_REDO};
 use std::collections::BTreeMap;
 
 /// The state of a lane's log.
-pub(crate) struct Scan {
+pub struct Scan {
     /// Greatest transaction id.
     pub id: u64,
     /// Index after the last entry of that transaction.

@@ -23,7 +23,7 @@ const FILE_LOCKS_PER_BUCKET: u64 = 4;
 
 /// A bitmap of the runtime area with its group lines.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BitmapPlace {
+pub struct BitmapPlace {
     /// First group line, bytes.
     pub groups: u64,
     /// First bitmap word, bytes.
@@ -40,7 +40,7 @@ impl BitmapPlace {
 
 /// Offsets in bytes from the pool's start, unless said otherwise.
 #[derive(Clone, Debug)]
-pub(crate) struct Geometry {
+pub struct Geometry {
     pub blocks: u64,
     pub data_start: u64,
     pub inodes: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Geometry {
 
 /// The decisions of mkfs; everything else follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizing {
+pub struct Sizing {
     pub blocks: u64,
     pub inodes: u64,
     pub lanes: u64,

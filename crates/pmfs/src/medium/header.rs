@@ -4,7 +4,7 @@ use crate::medium::store::Store;
 use pmfs_format::RuntimeHeaderRaw;
 
 /// All of them; the recovery lock first.
-pub(crate) fn words(store: &Store) -> [u64; 5] {
+pub fn words(store: &Store) -> [u64; 5] {
     [
         recovery_word(store),
         rename_word(store),
@@ -15,26 +15,26 @@ pub(crate) fn words(store: &Store) -> [u64; 5] {
 }
 
 /// The lock of renames.
-pub(crate) fn rename_word(store: &Store) -> u64 {
+pub fn rename_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::rename_owner.of(store.geometry.header)
 }
 
 /// The lock under which the inode table grows.
-pub(crate) fn grow_word(store: &Store) -> u64 {
+pub fn grow_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::grow_owner.of(store.geometry.header)
 }
 
 /// The lock under which blocks are taken for annexes.
-pub(crate) fn annex_word(store: &Store) -> u64 {
+pub fn annex_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::annex_owner.of(store.geometry.header)
 }
 
 /// The lock of those who clean up after others.
-pub(crate) fn recovery_word(store: &Store) -> u64 {
+pub fn recovery_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::recovery_owner.of(store.geometry.header)
 }
 
 /// The lock of those who close what the dead held open.
-pub(crate) fn closing_word(store: &Store) -> u64 {
+pub fn closing_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::closing_owner.of(store.geometry.header)
 }

@@ -13,7 +13,7 @@ use pmshare::{Layout, Shared};
 use std::ops::Range;
 
 /// A mapped pool. Any holder of it may read; `pm_store` says how it is written.
-pub(crate) struct Store {
+pub struct Store {
     pub pm: Pm,
     pub geometry: Geometry,
     shared: Layout,

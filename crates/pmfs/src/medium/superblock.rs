@@ -15,17 +15,17 @@ const KNOWN_FEATURES: u64 = 0;
 const CRC_PART: usize = 64 << 10;
 
 /// Returns what the CRC has to be.
-pub(crate) fn crc_of(raw: &SuperblockRaw) -> u32 {
+pub fn crc_of(raw: &SuperblockRaw) -> u32 {
     crc32c::crc32c(&raw.as_bytes()[..252])
 }
 
 /// Fills in the CRC.
-pub(crate) fn seal(raw: &mut SuperblockRaw) {
+pub fn seal(raw: &mut SuperblockRaw) {
     raw.crc = crc_of(raw);
 }
 
 /// A zeroed superblock with the constants set.
-pub(crate) fn blank() -> SuperblockRaw {
+pub fn blank() -> SuperblockRaw {
     let mut raw = SuperblockRaw::read_from_bytes(&[0; 256]).expect("the size is asserted");
     raw.magic = MAGIC;
     raw.version = VERSION;
@@ -37,7 +37,7 @@ pub(crate) fn blank() -> SuperblockRaw {
 ///
 /// # Errors
 /// [`Error::Medium`].
-pub(crate) fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
+pub fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
     let mut bytes = [0u8; 256];
     mem.copy_out(off, &mut bytes)
         .map_err(|fault| Error::Medium {
@@ -48,7 +48,7 @@ pub(crate) fn read_at(mem: &Pmem, off: u64) -> Result<SuperblockRaw> {
 
 /// The superblocks of the two that serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Health {
+pub struct Health {
     pub primary: bool,
     pub copy: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Health {
 ///
 /// # Errors
 /// [`Error::NotAPool`], [`Error::TooNew`], [`Error::Corrupt`].
-pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
+pub fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
     if mem.len() < 16 * BLOCK_BYTES {
         return Err(Error::not_a_pool(format!(
             "{} bytes are too few; the smallest pool has {}",
@@ -120,12 +120,12 @@ pub(crate) fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
 
 /// Returns whether the file looks like a pool at all (for mkfs, which asks before it overwrites
 /// one).
-pub(crate) fn looks_like_pool(mem: &Pmem) -> bool {
+pub fn looks_like_pool(mem: &Pmem) -> bool {
     mem.len() >= 8 && mem.load(0) == MAGIC
 }
 
 /// Writes both superblocks; durable on return.
-pub(crate) fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
+pub fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
     let copy = (raw.blocks - 1) * BLOCK_BYTES;
     let swapped = planted!("bug-superblock-before-copy");
     let (first, second) = if swapped { (0, copy) } else { (copy, 0) };
@@ -137,7 +137,7 @@ pub(crate) fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
 }
 
 /// Returns what the last first opener wrote, if it is whole.
-pub(crate) fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
+pub fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
     let words = mem.read::<8>(RUN_RECORD_OFFSET);
     let raw = RunRecordRaw::read_from_bytes(words.as_bytes()).expect("the size is asserted");
     let crc = crc32c::crc32c(&words.as_bytes()[..56]);
@@ -145,7 +145,7 @@ pub(crate) fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
 }
 
 /// Writes the run record; durable with the next barrier, which is that of [`set_state`].
-pub(crate) fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
+pub fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
     raw.crc = u64::from(crc32c::crc32c(&raw.as_bytes()[..56]));
     let mut words = [0u64; 8];
     words.as_mut_bytes().copy_from_slice(raw.as_bytes());
@@ -183,7 +183,7 @@ pub(crate) fn unclaim(pm: &Pm, to: u64) {
 
 /// The state in which the pool was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     /// Closed; the runtime area had this CRC.
     Clean(u32),
     /// In use, or left by a crash.
@@ -191,7 +191,7 @@ pub(crate) enum State {
 }
 
 /// Returns how the pool was left; anything that is no state counts as a crash.
-pub(crate) fn state(mem: &Pmem) -> State {
+pub fn state(mem: &Pmem) -> State {
     let word = mem.load(STATE_OFFSET);
     if word & u64::from(u32::MAX) == STATE_CLEAN {
         State::Clean((word >> 32) as u32)
@@ -201,7 +201,7 @@ pub(crate) fn state(mem: &Pmem) -> State {
 }
 
 /// Sets the clean flag; durable on return.
-pub(crate) fn set_state(restore: &Restore<'_>, state: State) {
+pub fn set_state(restore: &Restore<'_>, state: State) {
     let word = match state {
         State::Clean(crc) => STATE_CLEAN | u64::from(crc) << 32,
         State::Active => STATE_ACTIVE,
@@ -211,7 +211,7 @@ pub(crate) fn set_state(restore: &Restore<'_>, state: State) {
 }
 
 /// The next opener makes the runtime area anew. Durable.
-pub(crate) fn distrust_record(pm: &Pm) {
+pub fn distrust_record(pm: &Pm) {
     if let Some(last) = run_record(pm.mapping()) {
         let record = RunRecordRaw { layout: 0, ..last };
         let restore = Restore::new(pm);
@@ -224,7 +224,7 @@ pub(crate) fn distrust_record(pm: &Pm) {
 ///
 /// # Errors
 /// `Medium`.
-pub(crate) fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u32> {
+pub fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u32> {
     crc_of_parts(mem, range, |_, _| {})
 }
 

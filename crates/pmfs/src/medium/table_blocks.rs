@@ -27,7 +27,7 @@ fn place(index: u64) -> usize {
 
 /// The blocks found last, of those that share a place.
 #[derive(Debug)]
-pub(crate) struct TableBlocks(Box<[AtomicU64]>);
+pub struct TableBlocks(Box<[AtomicU64]>);
 
 impl Default for TableBlocks {
     /// Zeros as the kernel gives them: what is not used is no memory.

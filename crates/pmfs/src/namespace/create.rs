@@ -30,7 +30,7 @@ pub(crate) const TARGET_MAX: usize = 4095;
 
 /// The kind of an inode, beyond its mode.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind<'a> {
+pub enum Kind<'a> {
     File,
     Directory,
     /// Device, FIFO or socket: type bits and device number.
@@ -153,7 +153,7 @@ fn place_target(
 ///
 /// # Errors
 /// `Invalid` if it is none.
-pub(crate) fn link_target(pool: &Pool, inode: &Inode) -> Result<Vec<u8>> {
+pub fn link_target(pool: &Pool, inode: &Inode) -> Result<Vec<u8>> {
     if inode.kind() != mode::S_IFLNK {
         return Err(Error::Invalid(&"not a symbolic link"));
     }
@@ -202,13 +202,7 @@ fn check(kind: Kind<'_>) -> Result<()> {
 
 impl Pool {
     /// Makes an inode and its first name.
-    pub(crate) fn make(
-        &self,
-        dir: Ino,
-        name: &[u8],
-        node: &NewNode,
-        kind: Kind<'_>,
-    ) -> Result<Attr> {
+    pub fn make(&self, dir: Ino, name: &[u8], node: &NewNode, kind: Kind<'_>) -> Result<Attr> {
         self.writable()?;
         check(kind)?;
         let name = match name {

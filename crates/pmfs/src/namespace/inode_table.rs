@@ -63,7 +63,7 @@ fn await_growth(pool: &Pool) {
 }
 
 /// Adds the table's block for `ino`: zeroed, then published with one store.
-pub(crate) fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
+pub fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     let _held = Held::new(pool, grow_word(pool));
     let index = ino / PER_BLOCK;
     let table = pool.inode_table();

@@ -3,8 +3,8 @@
 //! refers to yet.
 
 pub(crate) mod attributes;
-pub(crate) mod create;
-pub(crate) mod inode_table;
+pub mod create;
+pub mod inode_table;
 pub(crate) mod link;
 mod planted;
 pub(crate) mod remove;
@@ -40,7 +40,7 @@ fn with_links(inode: &Inode, links: u32, now_ns: i64) -> Hot {
 }
 
 /// Reads a directory that names can be made in or removed from: one that still has a name itself.
-pub(crate) fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
+pub fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
     let inode = Inode::load(pool, ino)?;
     if inode.links == 0 {
         return Err(Error::NotFound);
@@ -146,13 +146,13 @@ pub(crate) fn peek(pool: &Pool, dir: Ino, name: &Name<'_>) -> Result<Option<Ino>
 }
 
 /// Looks a name up under the directory's lock.
-pub(crate) fn find(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option<Hit>> {
+pub fn find(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option<Hit>> {
     dir::lookup(pool, dir, name)
 }
 
 impl Pool {
     /// `lookup`: "." and ".." too.
-    pub(crate) fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
+    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         let mut attr = Attr::default();
         self.lookup_into(dir, name, &mut attr).map(|()| attr)
     }

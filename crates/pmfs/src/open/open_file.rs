@@ -38,7 +38,10 @@ impl FileId {
         FileId(number)
     }
 
-    pub(crate) fn index(self) -> u64 {
+    /// Its number in the table.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn index(self) -> u64 {
         self.0 & ((1 << INDEX_BITS) - 1)
     }
 }
@@ -212,7 +215,7 @@ impl Pool {
     }
 
     /// All lines that may be an open file's, or somebody's, by index.
-    pub(crate) fn file_lines(&self) -> impl Iterator<Item = (u64, Line)> + '_ {
+    pub fn file_lines(&self) -> impl Iterator<Item = (u64, Line)> + '_ {
         let count = self.geometry.file_count();
         let own = (0..count).map(|index| (index, self.own_file(index)));
         let more = self.lines_in_annexes(Table::Files);
@@ -469,14 +472,14 @@ impl Pool {
     }
 
     /// An open file by index, with its offset.
-    pub(crate) fn file_at(&self, index: u64) -> (FileId, u64) {
+    pub fn file_at(&self, index: u64) -> (FileId, u64) {
         let line = self.line_of_file(index);
         let offset = line.map_or(0, |line| self.pm.load(OpenFileRaw::offset.of(line.off)));
         (FileId::new(index, self.file_generation(index)), offset)
     }
 
     /// The inode of an open file, by index; 0 if it is none.
-    pub(crate) fn file_ino(&self, index: u64) -> Ino {
+    pub fn file_ino(&self, index: u64) -> Ino {
         let line = self.line_of_file(index);
         line.map_or(0, |line| self.pm.load(OpenFileRaw::ino.of(line.off)))
     }

@@ -229,7 +229,7 @@ impl Pool {
     }
 
     /// Returns all that kernels may hold, and what is pinned.
-    pub(crate) fn kernel_copies(&self) -> impl Iterator<Item = KernelCopy> + '_ {
+    pub fn kernel_copies(&self) -> impl Iterator<Item = KernelCopy> + '_ {
         (0..self.geometry.kernel_copy_count())
             .map(|index| Record::read(self, self.geometry.kernel_copy(index)))
             .filter(|found| found.phase() != KERNEL_COPY_FREE)

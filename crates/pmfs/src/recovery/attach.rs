@@ -349,7 +349,7 @@ fn runtime_crc(pool: &Pool) -> Result<u32> {
 ///
 /// # Errors
 /// As [`walk::rebuild`].
-pub(crate) fn rebuild_held(pool: &Pool) -> Result<()> {
+pub fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.forget_damage();
     pool.flush_lazy();
     pool.table_blocks.forget();

@@ -5,9 +5,9 @@
 //! docs/adr/0024-shared-volatile-state.md). After power loss [`rebuild`] makes the runtime area
 //! anew.
 
-pub(crate) mod attach;
+pub mod attach;
 pub(crate) mod inherit;
-pub(crate) mod rebuild;
+pub mod rebuild;
 pub(crate) mod rest;
 
 use crate::error::{Error, Result};

@@ -27,7 +27,7 @@ const STRIDE: usize = 64;
 /// # Errors
 /// Damage in the journal or the root directory; damage elsewhere makes the pool read-only.
 /// [`Error::Medium`].
-pub(crate) fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
+pub fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     let geometry = &pool.geometry;
     let area = geometry.runtime.clone();
     let runtime = pool.pm.runtime();

@@ -18,7 +18,7 @@ use pmfs_format::tree::FANOUT;
 
 /// The right of a call to take from the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// It makes the pool fuller.
     Ordinary,
     /// It frees or replaces: it must go through on a full pool (docs/adr/0035-space.md).
@@ -140,7 +140,7 @@ impl Space {
     /// # Errors
     /// [`Error::NoSpace`].
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn alloc_in(&self, lane: &Lane<'_>, region: u64, purpose: Purpose) -> Result<Run> {
+    pub fn alloc_in(&self, lane: &Lane<'_>, region: u64, purpose: Purpose) -> Result<Run> {
         let map = Bitmap::blocks(lane.waits());
         let _held = map.lock(region);
         let run = map.search(search::Place::Broken(region, 1), 1);
@@ -189,12 +189,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is none (smaller blocks may well be free).
-    pub(crate) fn alloc_region(
-        &self,
-        lane: &Lane<'_>,
-        class: Class,
-        purpose: Purpose,
-    ) -> Result<Run> {
+    pub fn alloc_region(&self, lane: &Lane<'_>, class: Class, purpose: Purpose) -> Result<Run> {
         if class == Class::Ordinary {
             self.afford(lane.waits(), REGION)?;
         }
@@ -277,7 +272,7 @@ impl Space {
 
     /// Frees the first `count` blocks of a lane's record and strikes them out, group by group.
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
-    pub(crate) fn free_front(&self, lane: &Lane<'_>, record: u64, count: u64) {
+    pub fn free_front(&self, lane: &Lane<'_>, record: u64, count: u64) {
         let Some((word, purpose)) = lane.intent(record) else {
             return;
         };
@@ -356,7 +351,7 @@ impl Space {
     }
 
     /// Gives the spare blocks of all lanes back that nobody is in.
-    pub(crate) fn free_spares(&self, waits: Waits<'_>) {
+    pub fn free_spares(&self, waits: Waits<'_>) {
         for index in 0..self.geometry.lanes {
             if Lane::at(waits, index).spare().is_some()
                 && let Some(lane) = Lane::try_claim(waits, index)

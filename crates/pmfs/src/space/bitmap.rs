@@ -16,11 +16,11 @@ use pmfs_format::{GroupRaw, tree::FANOUT};
 use pmshare::rescue;
 
 /// Units in one line of bitmap: a 2 MiB region.
-pub(crate) const REGION: u64 = 512;
+pub const REGION: u64 = 512;
 
 /// One of the two bitmaps.
 #[derive(Clone, Copy)]
-pub(crate) struct Bitmap<'a> {
+pub struct Bitmap<'a> {
     pub(super) waits: Waits<'a>,
     pub(super) place: BitmapPlace,
 }

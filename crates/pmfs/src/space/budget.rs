@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The pool's blocks, to be given out.
-pub(crate) struct Space {
+pub struct Space {
     share: Share,
     /// Blocks that ordinary calls may take before the free ones are counted again.
     budget: AtomicI64,

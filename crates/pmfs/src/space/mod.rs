@@ -1,6 +1,6 @@
 //! The state of blocks: which are free, and which in use.
 
-pub(crate) mod alloc;
-pub(crate) mod bitmap;
+pub mod alloc;
+pub mod bitmap;
 pub(crate) mod budget;
 mod hints;

@@ -36,7 +36,7 @@ const IS_FILE: u64 = 1 << 63;
 
 /// A thing that can be had open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thing {
+pub enum Thing {
     Inode(Ino),
     /// An open file, by its index.
     File(u64),
@@ -75,7 +75,7 @@ fn count_of(word: u64) -> u64 {
 
 /// A word of the table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reference {
+pub struct Reference {
     /// The place where it stands.
     pub off: u64,
     annex: Option<u64>,
@@ -146,12 +146,12 @@ impl Pool {
     }
 
     /// Returns whether any process holds the inode open.
-    pub(crate) fn is_open(&self, ino: Ino) -> bool {
+    pub fn is_open(&self, ino: Ino) -> bool {
         self.is_had(Thing::Inode(ino))
     }
 
     /// Returns whether any process has it.
-    pub(crate) fn is_had(&self, thing: Thing) -> bool {
+    pub fn is_had(&self, thing: Thing) -> bool {
         self.is_had_beside(thing, 0)
     }
 
@@ -334,7 +334,7 @@ impl Pool {
     }
 
     /// All words in use.
-    pub(crate) fn references(&self) -> impl Iterator<Item = Reference> + '_ {
+    pub fn references(&self) -> impl Iterator<Item = Reference> + '_ {
         let words =
             (0..self.geometry.open_lines * 8).filter(|word| word % 8 < OPEN_LINE_REFERENCES);
         let own = words.map(|word| Line {
@@ -429,6 +429,6 @@ mod tests {
         fs.close_file(file).unwrap();
         assert!(fs.getattr(ino).is_err() && fs.close_file(file).is_err());
         assert!(pool.references_of(pool.holder().slot).is_empty());
-        assert!(fs.check().unwrap().is_clean());
+        assert!(scratch.is_sound());
     }
 }

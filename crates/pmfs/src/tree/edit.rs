@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 
 /// One word to change: everything behind `new` is fresh and flushed, not yet behind a barrier.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Swing {
+pub struct Swing {
     pub slot: u64,
     pub old: Entry,
     pub new: Entry,
@@ -26,7 +26,7 @@ pub(crate) struct Swing {
 }
 
 /// The leaves that are to stand in the range.
-pub(crate) trait Leaves {
+pub trait Leaves {
     /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be
     /// given as a whole: a hole, or a large leaf. Asked for ranges that lie wholly inside the edit.
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>>;
@@ -36,7 +36,7 @@ pub(crate) trait Leaves {
 }
 
 /// An edit of `from..to` (block indexes) of one file's tree.
-pub(crate) struct Edit<'a> {
+pub struct Edit<'a> {
     pub pool: &'a Pool,
     pub lane: &'a Lane<'a>,
     pub ino: Ino,

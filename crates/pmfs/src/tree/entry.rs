@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// An entry of a node, or a root word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(transparent)]
-pub(crate) struct Entry(pub u64);
+pub struct Entry(pub u64);
 
 /// Bits that mean nothing yet.
 const UNUSED: u64 =
@@ -126,11 +126,11 @@ pub(crate) fn span(level: u32) -> u64 {
 }
 
 /// Units that a tree of `height` covers.
-pub(crate) fn coverage(height: u32) -> u64 {
+pub fn coverage(height: u32) -> u64 {
     1 << (FANOUT_SHIFT * height)
 }
 
 /// The entry of a node at `level` that covers `index`.
-pub(crate) fn place(level: u32, index: u64) -> u64 {
+pub fn place(level: u32, index: u64) -> u64 {
     index >> (FANOUT_SHIFT * (level - 1)) & (FANOUT - 1)
 }

@@ -4,10 +4,10 @@
 //! Nothing here publishes: edits build fresh nodes beside the old ones and answer the one slot that
 //! is to be swung ([`edit::Swing`]); the caller decides how (alone, or logged with the inode).
 
-pub(crate) mod edit;
-pub(crate) mod entry;
+pub mod edit;
+pub mod entry;
 pub(crate) mod free;
-pub(crate) mod visit;
+pub mod visit;
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
@@ -20,11 +20,11 @@ use std::ops::Range;
 const HOLE_UNITS: u64 = 1 << 40;
 
 /// An entry that is not there, and is not zero.
-pub(crate) const NEITHER: &str = "tree entry that says neither";
+pub const NEITHER: &str = "tree entry that says neither";
 
 /// The kind of a tree: it decides what a leaf above level 1 is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// A leaf in a node of level `l` is `512^(l-1)` blocks.
     File,
     /// A leaf is one block, and neighbours may share it.
@@ -51,7 +51,7 @@ impl Shape {
 
 /// The place where a lookup ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub struct Found {
     /// The entry: a leaf or a hole.
     pub entry: Entry,
     /// Byte offset of the word that holds it.
@@ -66,7 +66,7 @@ pub(crate) struct Found {
 
 /// A tree: its root word, where that stands, and its shape.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     pub root: Entry,
     pub slot: u64,
     pub shape: Shape,
@@ -336,7 +336,7 @@ impl Tree {
 
 /// A run of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub struct Extent {
     /// Byte offset of the first block; 0 if there is none.
     pub off: u64,
     /// Blocks.

@@ -10,7 +10,7 @@ use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// One thing that a tree names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// Its blocks.
     pub run: Run,
     /// Level of a node, 0 for a leaf.
@@ -25,7 +25,7 @@ pub(crate) struct Piece {
 }
 
 /// A visitor is shown the pieces, and told of damage.
-pub(crate) trait Visitor {
+pub trait Visitor {
     /// A node or leaf. `false`: don't descend.
     fn piece(&mut self, piece: Piece) -> bool;
 

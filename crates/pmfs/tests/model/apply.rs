@@ -7,6 +7,7 @@ use crate::reader::Reader;
 use crate::reference::{Body, Reference, Span, Verdict, body};
 use pmfs::types::mode::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use pmfs::{Attr, Error, Fs, Ino, NewNode, RenameFlags};
+use pmfs_admin::Admin;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 

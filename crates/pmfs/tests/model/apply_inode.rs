@@ -6,7 +6,8 @@ use crate::operation::Operation;
 use crate::random::bytes;
 use crate::reference::{Span, Verdict};
 use pmfs::types::mode::{S_IFDIR, S_IFREG};
-use pmfs::{Error, FallocateMode, Fs, Ino, Merged, SetAttr, SetTime, XattrFlags};
+use pmfs::{Error, FallocateMode, Fs, Ino, SetAttr, SetTime, XattrFlags};
+use pmfs_admin::{Admin, Merged};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 

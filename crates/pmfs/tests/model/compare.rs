@@ -6,6 +6,7 @@ use crate::apply_inode::differ;
 use crate::content::BLOCK;
 use crate::reference::{Body, Node};
 use pmfs::{Error, Fs, Ino};
+use pmfs_admin::Admin;
 
 /// Bytes that one read of a comparison takes.
 const CHUNK: u64 = 1 << 20;

@@ -2,6 +2,7 @@
 
 use crate::pool::TestPool;
 use pmfs::{DataMode, Error, Fs, Ino, NewNode, OpenOptions, ROOT_INO};
+use pmfs_admin::Admin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! Pools for tests: in a directory of their own in memory, gone with the guard.
 
-use pmfs::{Clock, DataMode, Fs, LargePages, MapOptions, MkfsOptions, OpenOptions, ProtectMode};
+use pmfs::{Clock, DataMode, Fs, LargePages, MapOptions, OpenOptions, ProtectMode};
+use pmfs_admin::MkfsOptions;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
@@ -63,7 +64,7 @@ impl TestPool {
             clock: pool.clock(),
             ..MkfsOptions::default()
         };
-        Fs::mkfs(&pool.path, &options).expect("mkfs");
+        pmfs_admin::mkfs(&pool.path, &options).expect("mkfs");
         pool
     }
 

@@ -7,6 +7,7 @@ use crate::operation::Operation;
 use crate::pool::TestPool;
 use crate::random::Random;
 use pmfs::{DataMode, Fs, Ino, NewNode, OpenOptions, ProtectMode, ROOT_INO, RecoveryKind};
+use pmfs_admin::Admin;
 use std::collections::VecDeque;
 
 /// Operations that are kept, and shown, for a failure.

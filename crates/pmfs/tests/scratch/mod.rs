@@ -5,7 +5,8 @@
 
 use std::path::PathBuf;
 
-use pmfs::{Fs, MkfsOptions, NewNode, OpenOptions};
+use pmfs::{Fs, NewNode, OpenOptions};
+use pmfs_admin::{Admin, MkfsOptions, pmfs as built};
 use tempfile::TempDir;
 
 /// A file of root's.
@@ -36,12 +37,21 @@ impl Scratch {
     pub fn with(options: MkfsOptions) -> Scratch {
         let dir = TempDir::with_prefix_in("pmfs-test-", "/dev/shm").expect("a directory in memory");
         let path = dir.path().join("pool");
-        Fs::mkfs(&path, &options).expect("a pool");
+        pmfs_admin::mkfs(&path, &options).expect("a pool");
         Scratch { dir, path }
     }
 
     /// One more attachment.
     pub fn open(&self) -> Fs {
         Fs::open(&self.path, &OpenOptions::default()).expect("it opens")
+    }
+
+    /// Returns whether a check finds nothing. It is done by one more attachment, of the engine as
+    /// `pmfs-admin` has it.
+    pub fn is_sound(&self) -> bool {
+        let fs = built::Fs::open(&self.path, &built::OpenOptions::default()).expect("it opens");
+        let report = fs.check().expect("it can be read");
+        fs.close().expect("it closes");
+        report.is_clean()
     }
 }

@@ -5,7 +5,9 @@
 use super::crafted::{Edits, Places, craft};
 use pmem::Pmem;
 use pmem::record::Observer;
-use pmfs::{Fs, Ino, MkfsOptions, NewNode, OpenOptions, ROOT_INO, SetAttr, XattrFlags};
+use pmfs::{Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr, XattrFlags};
+use pmfs_admin::Admin;
+use pmfs_admin::MkfsOptions;
 use pmfs_format::SuperblockRaw;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -230,7 +232,7 @@ impl Base {
     pub fn new() -> Base {
         let options = mkfs_options();
         let mem = Pmem::private(options.size.expect("it has one"));
-        let mem = Fs::format_private(mem, &options).expect("mkfs");
+        let mem = pmfs_admin::format_private(mem, &options).expect("mkfs");
         let fs = Fs::open_private(mem, &OpenOptions::default()).expect("open");
         fill(&fs);
         let sound = inspect(&fs);

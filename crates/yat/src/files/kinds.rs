@@ -4,9 +4,11 @@ use super::colliding::colliding;
 use super::nowhere::from_nowhere;
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
 use pmfs::{
-    FallocateMode, Fs, Ino, LargePages, LockClass, LockKind, LockOwner, LockRange, Merged,
-    ROOT_INO, RenameFlags, Result, SetAttr, SetTime, XattrFlags,
+    FallocateMode, Fs, Ino, LargePages, LockClass, LockKind, LockOwner, LockRange, ROOT_INO,
+    RenameFlags, Result, SetAttr, SetTime, XattrFlags,
 };
+use pmfs_admin::Admin;
+use pmfs_admin::Merged;
 use std::io::SeekFrom;
 
 /// The inodes that [`prepare`] makes.

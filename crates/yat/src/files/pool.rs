@@ -1,7 +1,8 @@
 //! The pools of all workloads: small, nothing random in them, and a clock that counts.
 
 use pmem::Pmem;
-use pmfs::{AtimeMode, Clock, DataMode, Fs, MkfsOptions, NewNode, OpenOptions};
+use pmfs::{AtimeMode, Clock, DataMode, NewNode, OpenOptions};
+use pmfs_admin::MkfsOptions;
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
 use std::ops::Range;
 use std::sync::atomic::AtomicI64;
@@ -55,7 +56,7 @@ fn format(pool_bytes: u64) -> Vec<u8> {
     let mem = Pmem::private(pool_bytes);
     // Free blocks are not zeros: what a call forgets to write there shows.
     mem.poke(0, &vec![0xdb; pool_bytes as usize]);
-    let mem = Fs::format_private(mem, &mkfs_options(pool_bytes)).expect("mkfs");
+    let mem = pmfs_admin::format_private(mem, &mkfs_options(pool_bytes)).expect("mkfs");
     mem.snapshot_image()
 }
 

@@ -3,6 +3,7 @@
 
 use super::pool::NODE;
 use pmfs::{Error, Fs, Ino, ROOT_INO, SetAttr};
+use pmfs_admin::Admin;
 
 /// Free blocks below which a call may be refused for lack of space: what a name in a directory that
 /// splits, an inode and 9,000 bytes need.

@@ -156,7 +156,7 @@ mod tests {
     fn each_reason_has_its_code() {
         let mut all = Vec::new();
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for engine in ["pm-store/src", "pmshare/src", "pmfs/src"] {
+        for engine in ["pm-store/src", "pmshare/src", "pmfs/src", "pmfs-admin/src"] {
             sources(&crates.join(engine), &mut all);
         }
         let is_there = |reason: &&Reason| {

@@ -3,6 +3,7 @@
 use super::scenes::{BOTH, KILL, POSIX, lock, scene};
 use super::{Answer, Scene, Stage, must};
 use pmfs::{Error, Fs, LockKind, LockRange};
+use pmfs_admin::Admin;
 use std::io::SeekFrom;
 
 /// More open files than the smallest tables have room for: these go into the first annex.

@@ -6,6 +6,7 @@ use crate::files::pool::{NODE, POOL_BYTES, pattern};
 use crate::kill::shared;
 use crate::stopper::{Killed, Marked, OFF, Stop, Stopper};
 use pmfs::{DataMode, Fs, LockClass, LockKind, LockRange, ROOT_INO};
+use pmfs_admin::Admin;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 

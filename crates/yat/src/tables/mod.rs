@@ -130,7 +130,7 @@ impl Scene {
         let path = dir.join("scene");
         let mut mkfs = pool::mkfs_options(self.pool_bytes);
         mkfs.force = true;
-        Fs::mkfs(&path, &mkfs)?;
+        pmfs_admin::mkfs(&path, &mkfs)?;
         let open = |start| {
             let mut options = shared(DataMode::Atomic, start);
             options.observer = Some(stopper.clone());

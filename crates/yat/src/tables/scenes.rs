@@ -8,6 +8,7 @@ use pmem::record::bad_buffer;
 use pmfs::{
     DataMode, Error, FallocateMode, Fs, LockClass, LockKind, LockOwner, LockRange, ROOT_INO,
 };
+use pmfs_admin::Admin;
 use std::cell::Cell;
 use std::sync::LazyLock;
 

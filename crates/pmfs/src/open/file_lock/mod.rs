@@ -6,7 +6,7 @@
 //! in the way.
 
 mod deadlock;
-pub(crate) mod table;
+pub mod table;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -23,7 +23,7 @@ const NAP: Duration = Duration::from_millis(10);
 
 /// The owner of a lock, among all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub struct Owner {
     pub class: LockClass,
     /// The process's token; 0: an open file's, whichever processes have it.
     pub token: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Owner {
 
 /// A lock that is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub struct Request {
     pub lock: Lock,
     /// The slot whose death ends it; `None`: it ends with the open file it belongs to.
     pub slot: Option<u64>,

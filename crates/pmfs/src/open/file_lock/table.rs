@@ -26,7 +26,7 @@ const KEPT_SHARE: u64 = 8;
 
 /// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lock {
+pub struct Lock {
     pub ino: Ino,
     pub owner: Owner,
     pub kind: LockKind,
@@ -48,7 +48,7 @@ impl Lock {
 
 /// A record in the table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
+pub struct Record {
     /// Its number.
     pub index: u64,
     /// The line where it stands.
@@ -125,7 +125,7 @@ pub(crate) fn record(pool: &Pool, index: u64, line: Line) -> Record {
 }
 
 /// All records in use, linked or not.
-pub(crate) fn records(pool: &Pool) -> impl Iterator<Item = Record> + '_ {
+pub fn records(pool: &Pool) -> impl Iterator<Item = Record> + '_ {
     let used = |line: &Line| pool.pm.load(line.off) & STATE_MASK != FILE_LOCK_FREE;
     lines(pool)
         .filter(move |(_, line)| used(line))
@@ -140,7 +140,7 @@ fn bucket_of(pool: &Pool, ino: Ino) -> u64 {
 }
 
 /// A bucket, locked.
-pub(crate) struct Bucket<'a> {
+pub struct Bucket<'a> {
     pool: &'a Pool,
     off: u64,
     _held: Held<'a>,
@@ -355,7 +355,7 @@ impl<'a> Bucket<'a> {
 }
 
 /// A record that is this process's to fill.
-pub(crate) struct Claimed {
+pub struct Claimed {
     index: u64,
     line: Line,
 }
@@ -411,7 +411,7 @@ impl Pool {
     }
 
     /// The words that buckets are locked by.
-    pub(crate) fn file_lock_buckets(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn file_lock_buckets(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.geometry.file_lock_bucket_count()).map(|at| self.geometry.file_lock_bucket(at))
     }
 }

@@ -1,0 +1,439 @@
+//! Every inode: its fields, its tree, its attributes.
+
+use super::checker::{Checker, Known};
+use super::fix::Fix;
+use super::report::number;
+use pmfs::Error;
+use pmfs::parts::dir::bucket::{Bucket, Header, fingerprint, kind_of};
+use pmfs::parts::inode::{Inode, PER_BLOCK, is_kind, plausible};
+use pmfs::parts::inode::{usage, xattr};
+use pmfs::parts::namespace::create::link_target;
+use pmfs::parts::pool::Pool;
+use pmfs::parts::tree::entry::coverage;
+use pmfs::parts::tree::visit::{Piece, Visitor};
+use pmfs::parts::tree::{NEITHER, Tree};
+use pmfs::types::Run;
+use pmfs::types::mode;
+use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, ROOT_INO, SIZE_MASK, SIZE_MAX};
+use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT};
+use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
+use std::collections::HashSet;
+
+/// Collects what a tree names. A node that is another's, or that it meets again, is not entered:
+/// whatever is found below it is not this tree's to mend.
+pub(super) struct Pieces<'a> {
+    pub all: Vec<Piece>,
+    /// The pieces that something else names too, or this tree twice.
+    pub contested: Vec<Piece>,
+    pub damage: Vec<Error>,
+    nodes: HashSet<u64>,
+    is_others: &'a dyn Fn(Run) -> bool,
+}
+
+impl<'a> Pieces<'a> {
+    pub fn of(pool: &Pool, tree: &Tree) -> Pieces<'a> {
+        Pieces::apart(pool, tree, &|_| false)
+    }
+
+    /// Without what is others' already.
+    pub fn apart(pool: &Pool, tree: &Tree, is_others: &'a dyn Fn(Run) -> bool) -> Pieces<'a> {
+        let mut pieces = Pieces {
+            all: Vec::new(),
+            contested: Vec::new(),
+            damage: Vec::new(),
+            nodes: HashSet::new(),
+            is_others,
+        };
+        tree.visit(pool, &mut pieces);
+        pieces
+    }
+
+    /// Returns whether each of its blocks is named once, and by nobody else, as far as is known.
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty() && self.contested.is_empty()
+    }
+
+    pub fn leaves(&self) -> impl Iterator<Item = &Piece> {
+        self.all.iter().filter(|piece| piece.level == 0)
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.all.iter().map(|piece| piece.run.count).sum()
+    }
+}
+
+impl Visitor for Pieces<'_> {
+    fn piece(&mut self, piece: Piece) -> bool {
+        let again = piece.level > 0 && !self.nodes.insert(piece.run.block);
+        if again || (self.is_others)(piece.run) {
+            self.contested.push(piece);
+            return false;
+        }
+        self.all.push(piece);
+        true
+    }
+
+    fn damage(&mut self, error: Error) {
+        self.damage.push(error);
+    }
+}
+
+/// Returns whether what a directory names looks like a bucket of that place: each record whole, and
+/// its hash one of the place.
+fn is_bucket(pool: &Pool, piece: &Piece) -> bool {
+    let bucket = Bucket::at(piece.run.block << BLOCK_SHIFT);
+    let header = bucket.header(pool);
+    let mut expected = header;
+    expected.0[1..].fill(0);
+    for line in header.starts() {
+        let Ok(record) = bucket.record(pool, line) else {
+            return false;
+        };
+        if record.hash.wrapping_sub(piece.base) >= piece.units {
+            return false;
+        }
+        expected.put(line, record.lines, fingerprint(record.hash));
+    }
+    expected == header && has_depth(&header, piece)
+}
+
+/// Returns whether a bucket's depth is that of its place: one at the root covers everything; one in
+/// a node, its part of the node's entries.
+pub(super) fn has_depth(header: &Header, piece: &Piece) -> bool {
+    let depth = u32::from(header.depth()).min(u64::BITS - 1);
+    match piece.units == coverage(DIRECTORY_HEIGHT) {
+        true => depth == 0,
+        false => piece.entries == FANOUT >> depth,
+    }
+}
+
+/// Cuts off what the words that name a piece lead to.
+fn cut(piece: &Piece) -> Fix {
+    Fix::Words {
+        off: piece.slot,
+        words: vec![0; piece.entries as usize],
+    }
+}
+
+/// Cuts off what could not be visited. An entry that lost its mark of being one gets it back first:
+/// if that was not what it lost, the next round cuts it.
+fn cut_damage(pool: &Pool, error: &Error) -> Fix {
+    match error {
+        Error::Corrupt(damage) if damage.what == NEITHER => {
+            Fix::word(damage.offset, pool.pm.load(damage.offset) | PRESENT)
+        }
+        Error::Corrupt(damage) => Fix::word(damage.offset, 0),
+        _ => Fix::Runtime,
+    }
+}
+
+impl Checker<'_> {
+    /// The root directory's inode: everything hangs on it.
+    pub(super) fn root(&mut self) {
+        let sound = Inode::load(self.pool, ROOT_INO)
+            .is_ok_and(|root| root.links > 0 && plausible(&root).is_ok());
+        if !sound {
+            let text = "there is no root directory".to_owned();
+            self.find_to_fix(number::ROOT, text, Fix::Root);
+        }
+    }
+
+    /// The inode table and everything its inodes name.
+    pub(super) fn table(&mut self) {
+        let pool = self.pool;
+        let pieces = Pieces::of(pool, &pool.inode_table());
+        for error in &pieces.damage {
+            self.find_to_fix(
+                number::TREE,
+                format!("inode table: {error}"),
+                cut_damage(pool, error),
+            );
+        }
+        for piece in pieces.leaves().filter(|leaf| leaf.units != 1) {
+            let text = format!("inode table: a large leaf at {:#x}", piece.slot);
+            self.find_to_fix(number::TREE, text, cut(piece));
+        }
+        self.contest(&pieces, "the inode table");
+        // The root node lies before the blocks that are given out.
+        let root = pool.geometry.inode_table_root;
+        let mut leaves = Vec::new();
+        for piece in pieces.all.iter().filter(|piece| piece.run.block != root) {
+            // A block that is named twice holds the inodes of the first place alone.
+            if self.claim(piece.run, "the inode table", &|| cut(piece))
+                && (piece.level, piece.units) == (0, 1)
+            {
+                leaves.push(piece.base);
+            }
+        }
+        let last = leaves.iter().max().map_or(0, |base| base + 1);
+        let count = (last * PER_BLOCK).min(pool.geometry.inodes);
+        self.inodes = vec![Known::default(); count as usize];
+        let of = |leaf: u64| leaf * PER_BLOCK..((leaf + 1) * PER_BLOCK).min(count);
+        for &leaf in &leaves {
+            for ino in of(leaf).filter(|&ino| ino >= ROOT_INO) {
+                self.inodes[ino as usize].there = true;
+                self.whole_directory(ino);
+            }
+        }
+        for &leaf in &leaves {
+            for ino in of(leaf).filter(|&ino| ino >= ROOT_INO) {
+                self.inode(ino);
+            }
+            self.step(PER_BLOCK);
+        }
+        for &leaf in &leaves {
+            for ino in of(leaf) {
+                self.torn_directory(ino);
+            }
+        }
+    }
+
+    /// A directory in which all looks right has its blocks before any file: what a damaged pointer
+    /// makes of one is hardly ever so, while a file may have any bytes.
+    fn whole_directory(&mut self, ino: u64) {
+        let pool = self.pool;
+        let Ok(inode) = Inode::load(pool, ino) else {
+            return;
+        };
+        if !inode.is_dir() || inode.links == 0 && !pool.is_open(ino) {
+            return;
+        }
+        let others = |run: Run| self.is_claimed(run);
+        let pieces = Pieces::apart(pool, &inode.tree(), &others);
+        let mut blocks = HashSet::new();
+        let once = pieces
+            .all
+            .iter()
+            .all(|piece| blocks.insert(piece.run.block));
+        let whole = pieces.is_sound() && once && pieces.leaves().all(|leaf| is_bucket(pool, leaf));
+        let Pieces { all, .. } = pieces;
+        self.inodes[ino as usize].torn = !whole;
+        if whole {
+            for piece in &all {
+                self.claim(piece.run, &format!("directory {ino}"), &|| Fix::Runtime);
+            }
+        }
+    }
+
+    /// Claims what nobody else has of a directory that is to be filled anew.
+    fn torn_directory(&mut self, ino: u64) {
+        if !self.inodes[ino as usize].torn {
+            return;
+        }
+        let Ok(inode) = Inode::load(self.pool, ino) else {
+            return;
+        };
+        let pieces = Pieces::of(self.pool, &inode.tree()).all;
+        for piece in pieces {
+            let by = format!("directory {ino}");
+            if self.claim(piece.run, &by, &|| Fix::Runtime) {
+                self.torn_blocks.insert(piece.run.block);
+            }
+        }
+    }
+
+    /// Leaves what is another's to that one: the word that names it here goes.
+    fn contest(&mut self, pieces: &Pieces<'_>, by: &str) {
+        for piece in &pieces.contested {
+            let block = piece.run.block;
+            let text = format!("block {block} is named twice, the second time by {by}");
+            self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
+        }
+    }
+
+    fn inode(&mut self, ino: u64) {
+        let pool = self.pool;
+        let Ok(inode) = Inode::load(pool, ino) else {
+            return;
+        };
+        if inode.links == 0 && !pool.is_open(ino) {
+            return;
+        }
+        self.report.inodes += 1;
+        self.inodes[ino as usize] = Known {
+            live: true,
+            links: inode.links,
+            kind: inode.kind(),
+            parent: inode.parent,
+            ..self.inodes[ino as usize]
+        };
+        self.unused_bits(&inode);
+        if let Err(error) = plausible(&inode) {
+            let text = format!("inode {ino}: {error}");
+            if !is_kind(inode.kind()) {
+                self.inodes[ino as usize].kindless = true;
+                return self.find(number::INODE, text);
+            }
+            if ino == ROOT_INO {
+                return self.find(number::INODE, text);
+            }
+            let size = Pieces::of(pool, &inode.tree())
+                .leaves()
+                .map(|leaf| (leaf.base + leaf.units).saturating_mul(BLOCK_BYTES))
+                .max();
+            let word = inode.size_word & !SIZE_MASK | size.unwrap_or(0).min(SIZE_MAX);
+            self.find_to_fix(number::INODE, text, Fix::word(inode.off, word));
+        }
+        if inode.has_tree() {
+            self.tree(&inode);
+        } else if inode.root != 0 {
+            self.inodes[ino as usize].misfit = true;
+            self.find(number::INODE, format!("inode {ino}: a device with blocks"));
+        }
+        self.attributes(&inode);
+        if inode.kind() == mode::S_IFLNK
+            && let Err(error) = link_target(pool, &inode)
+        {
+            let text = format!("inode {ino}: {error}");
+            let fix = Fix::word(InodeRaw::links.of(inode.off), 0);
+            self.find_to_fix(number::SYMLINK, text, fix);
+        }
+    }
+
+    /// Bits of an inode that have no meaning, and are zero.
+    fn unused_bits(&mut self, inode: &Inode) {
+        let ino = inode.ino;
+        if inode.flags != 0 && inode.links > 0 {
+            let fix = Fix::word(InodeRaw::links.of(inode.off), u64::from(inode.links));
+            self.find_to_fix(number::INODE, format!("inode {ino}: unknown flags"), fix);
+        }
+        if inode.mode >> 16 != 0 {
+            let word = u64::from(inode.mode & 0xffff) | u64::from(inode.generation) << 32;
+            let fix = Fix::word(InodeRaw::mode.of(inode.off), word);
+            self.find_to_fix(
+                number::INODE,
+                format!("inode {ino}: unknown mode bits"),
+                fix,
+            );
+        }
+        if inode.size_word & !(SIZE_MASK | CTIME_IS_MTIME) != 0 {
+            let fix = Fix::word(inode.off, inode.size_word & (SIZE_MASK | CTIME_IS_MTIME));
+            self.find_to_fix(
+                number::INODE,
+                format!("inode {ino}: unknown size bits"),
+                fix,
+            );
+        }
+    }
+
+    fn tree(&mut self, inode: &Inode) {
+        let ino = inode.ino;
+        let pieces = Pieces::of(self.pool, &inode.tree());
+        let blocks = pieces.blocks() + inode.xattr_run().count;
+        let counted = usage::blocks(self.pool, inode);
+        if counted != blocks {
+            let text = format!("inode {ino} says {counted} blocks and has {blocks}");
+            self.find_to_fix(number::BLOCKS, text, Fix::Runtime);
+        }
+        if inode.is_dir() {
+            // It is filled anew instead of being cut.
+            for error in &pieces.damage {
+                self.find(number::TREE, format!("inode {ino}: {error}"));
+            }
+            for piece in &pieces.contested {
+                let block = piece.run.block;
+                let text = format!("block {block} is named twice by directory {ino}");
+                self.find(number::BLOCK_TWICE, text);
+            }
+            return;
+        }
+        let others = |run: Run| self.is_claimed(run);
+        let Pieces {
+            all,
+            contested,
+            damage,
+            ..
+        } = Pieces::apart(self.pool, &inode.tree(), &others);
+        for error in &damage {
+            let text = format!("inode {ino}: {error}");
+            self.find_to_fix(number::TREE, text, cut_damage(self.pool, error));
+        }
+        for piece in &contested {
+            let block = piece.run.block;
+            let text = format!("block {block} is named twice, the second time by inode {ino}");
+            self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
+        }
+        for piece in &all {
+            self.claim(piece.run, &format!("inode {ino}"), &|| cut(piece));
+        }
+    }
+
+    fn attributes(&mut self, inode: &Inode) {
+        let drop = || Fix::word(InodeRaw::xattr.of(inode.off), 0);
+        match xattr::load(self.pool, inode) {
+            Ok(_) if inode.xattr != 0 => {
+                let by = format!("the attributes of inode {}", inode.ino);
+                self.claim(inode.xattr_run(), &by, &drop);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.find_to_fix(
+                    number::XATTR,
+                    format!("inode {}: {error}", inode.ino),
+                    drop(),
+                );
+            }
+        }
+    }
+
+    /// Link counts, and whether every live inode can be reached.
+    pub(super) fn links(&mut self) {
+        for ino in ROOT_INO..self.inodes.len() as u64 {
+            let known = self.inodes[ino as usize];
+            let Ok(inode) = Inode::load(self.pool, ino) else {
+                continue;
+            };
+            let links = |count: u32| Fix::word(InodeRaw::links.of(inode.off), u64::from(count));
+            if known.kindless {
+                // No name tells what it was.
+                self.fixes.push(links(0));
+                continue;
+            }
+            if known.misfit {
+                self.fixes.push(Fix::word(inode.root_slot(), 0));
+            }
+            if known.live && known.links > 0 && known.named == 0 {
+                let text = format!("inode {ino} has {} links and no name", known.links);
+                self.find_to_fix(number::UNREACHABLE, text, Fix::Adopt(ino));
+            } else if known.live && known.links != known.named {
+                let text = format!(
+                    "inode {ino} says {} links and has {}",
+                    known.links, known.named
+                );
+                self.find_to_fix(number::LINKS, text, links(known.named));
+            }
+        }
+    }
+
+    /// Returns what would bring back an inode without links that a name of this kind leads to: it
+    /// must look like one, and what it names must be nobody else's.
+    pub(super) fn revival(&self, ino: u64, kind: u8) -> Option<Fix> {
+        let inode = Inode::load(self.pool, ino).ok()?;
+        let same = kind_of(inode.mode) == kind && ino >= FIRST_INO && inode.links == 0;
+        let known = self.inodes.get(ino as usize)?;
+        if !same || plausible(&inode).is_err() || known.live || !known.there {
+            return None;
+        }
+        if inode.kind() == mode::S_IFLNK && link_target(self.pool, &inode).is_err() {
+            return None;
+        }
+        if inode.has_tree() {
+            let pieces = Pieces::of(self.pool, &inode.tree());
+            if !pieces.is_sound() || pieces.all.iter().any(|p| self.is_claimed(p.run)) {
+                return None;
+            }
+        }
+        let links = if inode.is_dir() { 2 } else { 1 };
+        Some(Fix::word(InodeRaw::links.of(inode.off), links))
+    }
+
+    pub(super) fn is_directory(&self, ino: u64) -> bool {
+        self.inodes
+            .get(ino as usize)
+            .is_some_and(|known| known.live && known.kind == mode::S_IFDIR)
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        self.pool
+    }
+}

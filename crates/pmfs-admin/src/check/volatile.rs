@@ -1,0 +1,226 @@
+//! The runtime area of a pool at rest: bitmaps that say what the trees say, nothing locked.
+
+use super::checker::Checker;
+use super::fix::Fix;
+use super::report::number;
+use pmfs::parts::journal::lane::Lane;
+use pmfs::parts::medium::header;
+use pmfs::parts::open::file_lock::table::{self, Bucket, Lock, Record};
+use pmfs::parts::space::bitmap::Bitmap;
+use pmfs::parts::tables::open_table::Thing;
+use pmfs::types::FileId;
+use pmfs::types::Run;
+use pmfs_format::inode::FIRST_INO;
+use pmfs_format::runtime::GROUP_UNITS;
+use pmfs_format::{LaneRaw, LockRaw};
+
+/// Findings of one kind that are told one by one.
+const TOLD: usize = 20;
+
+impl Checker<'_> {
+    /// Compares both bitmaps with what was seen.
+    pub(super) fn bitmaps(&mut self) {
+        self.spares();
+        self.annexes();
+        let blocks = Bitmap::blocks(self.pool);
+        let seen = std::mem::take(&mut self.seen);
+        let named = |block: u64| seen[(block / 64) as usize] >> (block % 64) & 1 == 1;
+        let numbers = (number::BLOCK_LEAKED, number::BLOCK_NOT_MARKED);
+        self.compare(blocks, self.pool.geometry.blocks, &named, "block", numbers);
+        let inodes = Bitmap::inodes(self.pool);
+        let known = std::mem::take(&mut self.inodes);
+        let live =
+            |ino: u64| ino < FIRST_INO || known.get(ino as usize).is_some_and(|known| known.live);
+        let numbers = (number::INODE_LEAKED, number::INODE_NOT_MARKED);
+        self.compare(inodes, self.pool.geometry.inodes, &live, "inode", numbers);
+    }
+
+    /// The lanes' spare blocks are in use, though nobody names them.
+    fn spares(&mut self) {
+        for index in 0..self.pool.geometry.lanes {
+            if let Some(block) = Lane::at(self.pool, index).spare() {
+                let run = Run { block, count: 1 };
+                let by = format!("lane {index}, as its spare");
+                self.claim(run, &by, &|| Fix::Runtime);
+                self.report.blocks -= 1;
+            }
+        }
+    }
+
+    /// Nor does any tree name the blocks that tables have got.
+    fn annexes(&mut self) {
+        for block in self.pool.lent_blocks() {
+            let run = Run { block, count: 1 };
+            self.claim(run, "a table, as its annex", &|| Fix::Runtime);
+            self.report.blocks -= 1;
+        }
+    }
+
+    fn compare(
+        &mut self,
+        map: Bitmap<'_>,
+        units: u64,
+        used: &dyn Fn(u64) -> bool,
+        what: &str,
+        (leaked, not_marked): (u32, u32),
+    ) {
+        let mut told = 0;
+        for group in 0..map.group_count() {
+            let mut free = 0;
+            for unit in group * GROUP_UNITS..((group + 1) * GROUP_UNITS).min(units) {
+                let set = map.is_set(unit);
+                free += u64::from(!set);
+                if set == used(unit) {
+                    continue;
+                }
+                told += 1;
+                if told <= TOLD {
+                    let (number, text) = if set {
+                        (
+                            leaked,
+                            format!("{what} {unit} is marked as used and is nobody's"),
+                        )
+                    } else {
+                        (
+                            not_marked,
+                            format!("{what} {unit} is in use and marked as free"),
+                        )
+                    };
+                    self.find_to_fix(number, text, Fix::Runtime);
+                }
+            }
+            if free != map.group_free(group) {
+                let says = map.group_free(group);
+                let text = format!("{what} group {group} says {says} free and has {free}");
+                self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
+            }
+            let (says, has) = (map.group_regions(group), map.count_regions(group));
+            if says != has {
+                let text = format!("{what} group {group} says {says} whole regions and has {has}");
+                self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
+            }
+        }
+        if told > TOLD {
+            self.find(leaked, format!("and {} more {what}s", told - TOLD));
+        }
+    }
+
+    /// Nothing may be locked, odd or in a lane while the pool is at rest.
+    pub(super) fn locks(&mut self) {
+        let geometry = &self.pool.geometry;
+        let pm = &self.pool.pm;
+        let mut found = Vec::new();
+        for lock in 0..geometry.lock_count {
+            let line = geometry.locks + lock * LockRaw::SIZE;
+            if pm.load(line) != 0 {
+                found.push((number::LOCK_HELD, format!("lock {lock} is held")));
+            }
+            if pm.load(LockRaw::sequence.of(line)) & 1 == 1 {
+                found.push((number::SEQUENCE_ODD, format!("lock {lock} is mid-change")));
+            }
+        }
+        for off in header::words(self.pool) {
+            if pm.load(off) != 0 {
+                let text = format!("the lock at {off:#x} is held");
+                found.push((number::LOCK_HELD, text));
+            }
+        }
+        for map in [Bitmap::blocks(self.pool), Bitmap::inodes(self.pool)] {
+            for line in map.owner_words() {
+                if pm.load(line) != 0 {
+                    found.push((
+                        number::LOCK_HELD,
+                        format!("the group at {line:#x} is locked"),
+                    ));
+                }
+            }
+        }
+        for lane in 0..geometry.lanes {
+            let line = geometry.lane_line(lane);
+            if pm.load(line) != 0 || pm.load(LaneRaw::intents.of(line)) != 0 {
+                found.push((number::LANE_BUSY, format!("lane {lane} is in use")));
+                continue;
+            }
+            let scan = Lane::at(self.pool, lane).scan();
+            if !scan.open.is_empty() && !scan.is_committed_redo() {
+                // The first opener of a clean pool relies on it that all logs are closed, but for
+                // committed redo records, which its locks name.
+                let text = format!("lane {lane} is nobody's, and its log is open");
+                found.push((number::LANE_BUSY, text));
+            }
+        }
+        for map in self.pool.file_lock_buckets() {
+            if pm.load(map) != 0 {
+                found.push((
+                    number::LOCK_HELD,
+                    format!("the file locks at {map:#x} are locked"),
+                ));
+            }
+        }
+        for (index, line) in self.pool.file_lines() {
+            if pm.load(line.off) != 0 {
+                found.push((number::LOCK_HELD, format!("open file {index} is locked")));
+            }
+        }
+        found.extend(
+            self.holders()
+                .into_iter()
+                .map(|text| (number::HOLDER_GONE, text)),
+        );
+        for (number, text) in found {
+            self.find_to_fix(number, text, Fix::Runtime);
+        }
+    }
+
+    /// Returns whether a lock that no process's death ends belongs to an open file, which ends it.
+    fn has_owner(&self, record: &Record) -> bool {
+        let Lock { ino, owner, .. } = record.lock;
+        let file = FileId::from_number(owner.id);
+        owner.token == 0
+            && self.pool.file_ino(file.index()) == ino
+            && self.pool.file_at(file.index()).0 == file
+    }
+
+    /// Returns what is held open or locked by nobody: its process is not attached, or it is no open
+    /// file.
+    fn holders(&self) -> Vec<String> {
+        let pool = self.pool;
+        let mut found = Vec::new();
+        for held in pool.references() {
+            let is_file = |index| pool.file_ino(index) != 0;
+            let missing = matches!(held.thing, Thing::File(index) if !is_file(index));
+            if !pool.is_marked(held.slot.min(pool.geometry.slot_count - 1)) || missing {
+                found.push(format!(
+                    "{:?} is held by slot {}, in vain",
+                    held.thing, held.slot
+                ));
+            }
+        }
+        for (index, _) in pool
+            .file_lines()
+            .filter(|&(index, _)| pool.file_ino(index) != 0)
+        {
+            if !pool.is_had(Thing::File(index)) {
+                found.push(format!("open file {index} is nobody's"));
+            }
+        }
+        for copy in pool.kernel_copies() {
+            if !pool.is_marked(copy.slot.min(pool.geometry.slot_count - 1)) {
+                let (ino, slot) = (copy.ino, copy.slot);
+                found.push(format!(
+                    "pages of inode {ino} are held by slot {slot}, in vain"
+                ));
+            }
+        }
+        for record in table::records(pool) {
+            let gone = record.slot.is_some_and(|slot| !pool.is_marked(slot));
+            let unfinished = !record.is_held() && !record.is_waiting();
+            let gone = gone || record.slot.is_none() && !self.has_owner(&record);
+            if gone || unfinished || !Bucket::has(pool, &record) {
+                let (index, ino) = (record.index, record.lock.ino);
+                found.push(format!("file lock {index}, of inode {ino}, is nobody's"));
+            }
+        }
+        found
+    }
+}

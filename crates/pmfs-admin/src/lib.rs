@@ -1,0 +1,184 @@
+//! The work that runs beside the calls on files: it makes, checks, repairs, copies, grows and shows
+//! pools of [`pmfs`].
+//!
+//! A pool is made by [`mkfs`], made larger by [`grow`], and read back from a stream by [`load`].
+//! [`Admin`] has what an attachment does; an [`Inspector`] looks at a pool from outside.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate self as pmfs_admin;
+
+#[macro_use]
+extern crate pmem;
+
+pub mod check;
+mod defrag;
+pub mod dump;
+mod dump_stream;
+mod grow;
+mod holders;
+mod info;
+mod inspect;
+mod mkfs;
+mod name_of;
+mod owner_words;
+mod repair;
+#[cfg(test)]
+#[path = "../../pmfs/tests/scratch/mod.rs"]
+mod scratch;
+
+use pmfs::types::Ino;
+use pmfs::{Fs, Result};
+use std::io::Write;
+
+pub use check::{CheckReport, Finding};
+pub use defrag::{DefragReport, Merged};
+pub use dump_stream::new_file::NewFile;
+pub use dump_stream::save::Progress;
+pub use dump_stream::{LoadOptions, LoadReport, SaveReport, load};
+pub use grow::{GrowReport, grow, grow_private};
+pub use holders::{Holding, Locked, Process};
+pub use info::{FilePages, PoolDetails, PoolInfo};
+pub use inspect::{Inspector, PoolState, is_pool, remove};
+pub use mkfs::{MkfsOptions, format_private, mkfs, mkfs_watched};
+pub use owner_words::OwnerWords;
+/// The engine whose types are in the signatures here.
+pub use pmfs;
+pub use repair::RepairReport;
+pub use repair::medium::{Mended, mend, renew};
+
+/// An attachment's work on its pool as a whole.
+#[allow(clippy::missing_errors_doc)]
+pub trait Admin {
+    /// Geometry, medium, free space.
+    #[must_use]
+    fn info(&self) -> PoolInfo;
+
+    /// History, regions, free pages.
+    #[must_use]
+    fn details(&self) -> PoolDetails;
+
+    /// By which pages a file is held.
+    fn pages(&self, ino: Ino) -> Result<FilePages>;
+
+    /// The attached processes.
+    #[must_use]
+    fn processes(&self) -> Vec<Process>;
+
+    /// The inodes that they have open.
+    #[must_use]
+    fn holdings(&self) -> Vec<Holding>;
+
+    /// The file locks, held and waited for.
+    #[must_use]
+    fn locked(&self) -> Vec<Locked>;
+
+    /// Returns what stands at an offset of the pool, in words.
+    #[must_use]
+    fn name_of(&self, off: u64) -> String;
+
+    /// Checks the whole pool, which must be at rest.
+    fn check(&self) -> Result<CheckReport>;
+
+    /// Checks like [`Admin::check`], telling how far it is.
+    fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport>;
+
+    /// Reads the whole pool, and tells which blocks the medium can't give; `watch` is told how many
+    /// blocks were read.
+    fn bad_blocks(&self, watch: check::Watch<'_>) -> Result<Vec<check::BadBlock>>;
+
+    /// Mends what check finds, in a pool attached for [`repair`](pmfs::OpenOptions::repair); see
+    /// `docs/FSCK.md`.
+    fn repair(&self) -> Result<RepairReport>;
+
+    /// Repairs like [`Admin::repair`], telling how far each round's check is.
+    fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport>;
+
+    /// Writes all of the pool, which this attachment has to itself; no other call may run
+    /// meanwhile. Every block of a damaged pool is written, used or not.
+    ///
+    /// # Errors
+    /// [`File`](pmfs::Error::File) of `out`, [`Medium`](pmfs::Error::Medium).
+    fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport>;
+
+    /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all
+    /// of it is there in such. It is one that the file might have grown into: in `atomic` mode an
+    /// overwrite of a part splits it again.
+    fn merge(&self, ino: Ino, offset: u64) -> Result<Merged>;
+
+    /// Merges all that can be of a file. With `dry` it only counts.
+    fn defrag_file(&self, ino: Ino, dry: bool) -> Result<DefragReport>;
+
+    /// Empties regions of which little is used, then merges what can be of all files, then empties
+    /// regions again. `watch` is told how much of how much is done. With `dry` it only counts.
+    fn defrag(&self, dry: bool, watch: &mut dyn FnMut(u64, u64)) -> Result<DefragReport>;
+}
+
+impl Admin for Fs {
+    fn info(&self) -> PoolInfo {
+        info::info(self.pool())
+    }
+
+    fn details(&self) -> PoolDetails {
+        info::details(self.pool())
+    }
+
+    fn pages(&self, ino: Ino) -> Result<FilePages> {
+        self.read_call(|pool| info::pages(pool, ino))
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        holders::processes(self.pool())
+    }
+
+    fn holdings(&self) -> Vec<Holding> {
+        holders::holdings(self.pool())
+    }
+
+    fn locked(&self) -> Vec<Locked> {
+        holders::locked(self.pool())
+    }
+
+    fn name_of(&self, off: u64) -> String {
+        name_of::name_of(self.pool(), off)
+    }
+
+    fn check(&self) -> Result<CheckReport> {
+        self.check_watched(&mut |_, _| {})
+    }
+
+    fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport> {
+        check::check(self.pool(), watch)
+    }
+
+    fn bad_blocks(&self, watch: check::Watch<'_>) -> Result<Vec<check::BadBlock>> {
+        check::bad_blocks::bad_blocks(self.pool(), watch)
+    }
+
+    fn repair(&self) -> Result<RepairReport> {
+        self.repair_watched(&mut |_, _| {})
+    }
+
+    fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
+        repair::repair(self.pool(), watch)
+    }
+
+    fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport> {
+        let pool = self.pool();
+        dump_stream::save::save(pool, pool.is_damaged(), out, progress)
+    }
+
+    fn merge(&self, ino: Ino, offset: u64) -> Result<Merged> {
+        self.change(|pool| defrag::merge_at(pool, ino, offset))
+    }
+
+    fn defrag_file(&self, ino: Ino, dry: bool) -> Result<DefragReport> {
+        let mut report = DefragReport::default();
+        defrag::merge_file(self.pool(), ino, &mut report, dry)?;
+        Ok(report)
+    }
+
+    fn defrag(&self, dry: bool, watch: &mut dyn FnMut(u64, u64)) -> Result<DefragReport> {
+        defrag::defrag(self, dry, watch)
+    }
+}

@@ -1,0 +1,67 @@
+//! The structures that `pmfs-admin` checks, repairs and shows, so that it has to see them all. They
+//! are for that crate alone: a pool is changed by [`crate::Fs`].
+
+/// See `dir/`.
+pub mod dir {
+    pub use crate::dir::{Name, bucket, bucket_of, hash, is_name, split};
+}
+
+/// See `file/`.
+pub mod file {
+    pub use crate::file::{Work, is_direct};
+}
+
+/// See `inode/`.
+pub mod inode {
+    pub use crate::inode::{Inode, NewInode, PER_BLOCK, is_kind, plausible, usage, xattr};
+}
+
+/// See `journal/`.
+pub mod journal {
+    pub use crate::journal::{Transaction, claim, lane, locks, log_entry};
+}
+
+/// See `medium/`.
+pub mod medium {
+    pub use crate::medium::{geometry, header, superblock};
+}
+
+/// See `namespace/`.
+pub mod namespace {
+    pub use crate::namespace::{create, find, inode_table, named_dir};
+}
+
+/// See `open/`.
+pub mod open {
+    pub use crate::open::file_lock;
+}
+
+/// See `pool.rs`.
+pub mod pool {
+    pub use crate::pool::Pool;
+}
+
+/// See `recovery/`.
+pub mod recovery {
+    pub use crate::recovery::{attach, rebuild};
+}
+
+/// See `resolve.rs`.
+pub mod resolve {
+    pub use crate::resolve::{intend_nodes, intend_subtree};
+}
+
+/// See `space/`.
+pub mod space {
+    pub use crate::space::{alloc, bitmap};
+}
+
+/// See `tables/`.
+pub mod tables {
+    pub use crate::tables::{annex, open_table};
+}
+
+/// See `tree/`.
+pub mod tree {
+    pub use crate::tree::{Found, NEITHER, Tree, edit, entry, visit};
+}

@@ -1,4 +1,4 @@
-//! What the memory itself costs: the limits that a file system on it can't pass.
+//! Measures the memory itself: the limits that a file system on it can't pass.
 //!
 //!     cargo run --release -p pmem --example limits -- PATH [MIB]
 //!
@@ -48,7 +48,7 @@ impl Random {
     }
 }
 
-/// What a case works with.
+/// The pool and the state that each case works with.
 struct Bench<'a> {
     mem: &'a Pmem,
     random: Random,

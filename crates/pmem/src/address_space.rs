@@ -51,8 +51,8 @@ impl Mapping {
         Mapping::with_room(file, len, len, align, protection, flags)
     }
 
-    /// As [`Mapping::new`], with `room` bytes of address space at least, into which it may grow
-    /// ([`Mapping::put`]).
+    /// Maps as [`Mapping::new`] does, in at least `room` bytes of address space, into which the
+    /// mapping may grow ([`Mapping::put`]).
     pub(crate) fn with_room(
         file: Option<BorrowedFd<'_>>,
         len: usize,
@@ -147,7 +147,7 @@ impl Mapping {
         self.room
     }
 
-    /// What was put up to here counts as mapped.
+    /// Counts `len` bytes from the start as mapped, after [`Mapping::put`].
     pub(crate) fn grown(&self, len: usize) {
         self.len.store(len, Ordering::Release);
     }
@@ -184,7 +184,7 @@ impl Mapping {
 /// mmap(2); no file: zeroed memory.
 ///
 /// # Safety
-/// As of the call: with `MAP_FIXED` the addresses are the caller's.
+/// The rules of the call: with `MAP_FIXED` the addresses are the caller's.
 unsafe fn map(
     at: *mut u8,
     file: Option<BorrowedFd<'_>>,

@@ -55,7 +55,7 @@ pub(crate) struct Cpu {
     pub clwb: bool,
     /// clflushopt.
     pub clflushopt: bool,
-    /// As leaf 1 tells it, without what 15 is extended by: 6 is Intel, 15 AMD.
+    /// The base family of leaf 1, without the extension for 15: 6 is Intel, 15 AMD.
     pub family: u32,
     /// Protection keys, which the kernel has turned on.
     pub keys: bool,

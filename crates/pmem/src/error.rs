@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a pool could not be opened, made or locked.
+/// Causes for which a pool could not be opened, made or locked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

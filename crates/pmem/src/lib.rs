@@ -7,7 +7,7 @@
 //! - A mapping may grow ([`Pmem::extend`]), where it is: what was inside of it once always is.
 //! - A store is durable once its lines were flushed ([`Pmem::flush`]) and a
 //!   [`Pmem::fence`] has returned; non-temporal stores need the fence alone.
-//!   What "durable" means depends on the medium: [`Medium::durability`].
+//!   The meaning of "durable" depends on the medium: [`Medium::durability`].
 //! - A medium that fails under a copy gives a [`Fault`]; under a single load or
 //!   store, the page is replaced by zeros and [`Pmem::failed`] says where. The
 //!   process lives in both cases.

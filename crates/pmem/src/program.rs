@@ -28,7 +28,7 @@ pub unsafe fn land(
 /// pool, if that is what it was. Async-signal-safe.
 ///
 /// # Safety
-/// As of [`land`].
+/// The arguments of a signal handler, as for [`land`].
 pub unsafe fn tell_of_stray(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,

@@ -3,10 +3,10 @@
 
 use std::arch::asm;
 
-/// A system call; what the kernel answers (a negative errno if it refuses).
+/// Makes a system call and gives the kernel's answer (a negative errno if it refuses).
 ///
 /// # Safety
-/// As of the call itself.
+/// The rules of the system call itself.
 pub(crate) unsafe fn call(number: libc::c_long, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let answer: isize;

@@ -1,5 +1,6 @@
-//! What an emulated medium charges, and to whom. Method: counts; of time only that a delay is no
-//! shorter than it has to be, because a busy machine makes all of them longer.
+//! Goal: an emulated medium charges the right accesses to the right thread. Method: counts. A delay
+//! is only tested to be no shorter than it has to be, because a busy machine makes all of them
+//! longer.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ fn counted() -> Pmem {
     Pmem::private(256 * KIB).emulating(of("read=1ns,barrier=1ns,write-bandwidth=1T"))
 }
 
-/// What a piece of work is charged.
+/// The charges for a piece of work.
 fn charge(mem: &Pmem, work: impl FnOnce(&Pmem)) -> Charged {
     // The line that the thread read last is not charged again: one that no work here reads.
     mem.load(128 * KIB);
@@ -188,12 +189,12 @@ fn bandwidth_is_shared_by_a_word() {
     let both = start.elapsed();
     assert!(both >= Duration::from_micros(8190), "{both:?}");
     assert!(first.load(0) > 0);
-    // Who does not share it any more does not wait for the others.
+    // A process that no longer shares the bandwidth does not wait for the others.
     let busy = first.load(0);
     second.share_bandwidth(None);
     second.zero_nt(4096, 64);
     assert_eq!(first.load(0), busy);
-    // What a machine that was off left there holds nobody up.
+    // A time that a machine left there when it was turned off holds nobody up.
     first.store(0, u64::MAX / 2);
     first.zero_nt(4096, 64);
     assert!(first.load(0) < u64::MAX / 2);

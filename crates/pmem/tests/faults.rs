@@ -69,7 +69,7 @@ fn copies_stop_at_the_cut() {
         assert_eq!(mem.copy_nt(0, off, 8192), Err(fault), "from, {start}");
     }
     assert_eq!(mem.failed(), None, "copies report by themselves");
-    // What was readable still is.
+    // Bytes that were readable still are.
     let mut bytes = [0; 8];
     mem.copy_out(16384, &mut bytes).unwrap();
     assert_eq!(u64::from_le_bytes(bytes), 16385);

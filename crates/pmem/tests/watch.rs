@@ -85,7 +85,7 @@ fn what_was_stored_is_told_once() {
     assert_eq!(watched.take(), (0..PAGES).collect());
 }
 
-/// What only reads must not be told for ever, and stores through the kernel count.
+/// Pages that are only read must not be told for ever; stores through the kernel count.
 #[test]
 fn reads_and_the_kernels_stores() {
     let Some(mut watched) = Watched::new() else {

@@ -103,8 +103,8 @@ fn a_burst_is_one_window(protect: ProtectMode) {
     assert_eq!(stores(pool.base, 0), open);
 }
 
-/// What a pool has grown by is closed as the rest is, also where a thread is in a window meanwhile,
-/// which may use all of it.
+/// The part that a pool has grown by is closed as the rest is, also while a thread is in a window.
+/// That thread may use all of it.
 fn what_it_grows_by_is_closed(protect: ProtectMode) {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let options = MapOptions {
@@ -183,8 +183,9 @@ fn no_thread_stores(protect: ProtectMode) {
     assert_eq!(pool.mem.load(64), 7);
 }
 
-/// Who has left a window is shut out, whoever else is in one, and shuts out nobody else. (A thread
-/// that is made in a window has its maker's rights; the engine makes none there that outlives it.)
+/// A thread that has left a window is shut out, whichever thread is still in one, and shuts out
+/// nobody else. (A thread that is made in a window has its maker's rights; the engine makes none
+/// there that outlives it.)
 fn a_window_is_its_threads_own(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -451,7 +452,8 @@ for_each_protection!(
     a_stray_store_kills_and_says_so,
 );
 
-/// What is asked for and can't be had is an error that says so; `auto` takes what there is.
+/// A protection that is asked for and can't be had is an error that says so; `auto` takes what
+/// there is.
 #[test]
 fn auto_takes_what_there_is() {
     let dir = tempfile::tempdir().unwrap();

@@ -176,7 +176,7 @@ impl Copier {
     /// be in place in part, and [`finish`] goes on.
     ///
     /// # Safety
-    /// As [`Copier::copy`]; `to` is 64-aligned, `bytes` a multiple of 64.
+    /// The rules of [`Copier::copy`]; `to` is 64-aligned, `bytes` a multiple of 64.
     #[inline]
     pub(crate) unsafe fn stream(
         &self,
@@ -213,7 +213,7 @@ impl Copier {
 /// the last whole chunk, so that the count is exact.
 ///
 /// # Safety
-/// As the copy that faulted.
+/// The rules of the copy that faulted, with its arguments.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn finish(
@@ -243,7 +243,7 @@ mod tests {
     const PAGE: usize = 4096;
     const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-    /// As long as the longest copy, and a few bytes.
+    /// Room for the longest copy, and a few bytes more.
     const ROOM: usize = 37_000;
     const GOOD: usize = 10;
 

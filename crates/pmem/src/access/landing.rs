@@ -256,7 +256,7 @@ fn offset_in_pool(address: usize) -> Option<usize> {
 /// Says that a pool refused a store or a load, if that is what the fault is. Async-signal-safe.
 ///
 /// # Safety
-/// As of [`land`].
+/// The arguments of a signal handler, as for [`land`].
 pub(crate) unsafe fn tell_of_stray(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,

@@ -22,8 +22,8 @@ impl Pmem {
         self.load_cached(off)
     }
 
-    /// As [`Pmem::load`], and never charged where a slower medium is emulated: of a line that is in
-    /// a cache all the time.
+    /// Loads a word as [`Pmem::load`] does. An emulated slower medium never charges for it: the
+    /// line is in a cache all the time.
     #[inline(always)]
     pub fn load_cached(&self, off: u64) -> u64 {
         let at = self.word(off);
@@ -33,8 +33,8 @@ impl Pmem {
         unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Acquire)
     }
 
-    /// As [`Pmem::load_cached`], of an offset that nobody has checked: 0 where the pool has no such
-    /// word.
+    /// Loads a word as [`Pmem::load_cached`] does, at an offset that nobody has checked. The answer
+    /// is 0 where the pool has no such word.
     #[inline(always)]
     pub fn load_if_there(&self, off: u64) -> u64 {
         if self.has_word(off) {
@@ -104,12 +104,12 @@ impl Pmem {
         Ok(())
     }
 
-    /// As [`Pmem::copy_out`], and asks for the lines of `next` meanwhile, a few at a time: the
-    /// processor's own prefetching begins anew on each page, and if all were asked for at once, the
-    /// copy would wait behind them.
+    /// Copies out as [`Pmem::copy_out`] does, and asks for the lines of `next` meanwhile, a few at
+    /// a time. The processor's own prefetching begins anew on each page. The copy would wait behind
+    /// the lines if all were asked for at once.
     ///
     /// # Errors
-    /// As [`Pmem::copy_out`].
+    /// Those of [`Pmem::copy_out`].
     pub fn copy_out_before(&self, off: u64, to: &mut [u8], next: Range<u64>) -> Result<(), Fault> {
         let beside = next.end.saturating_sub(next.start);
         self.range(next.start, beside);
@@ -183,8 +183,7 @@ impl Pmem {
         self.prefetch_if_there(off);
     }
 
-    /// As [`Pmem::prefetch`], of an offset that may be anything: elsewhere than in the pool it
-    /// means nothing.
+    /// Asks for a line as [`Pmem::prefetch`] does, at any offset. Nothing happens outside the pool.
     #[inline(always)]
     pub fn prefetch_if_there(&self, off: u64) {
         let at = self.base.wrapping_add(off as usize);

@@ -72,9 +72,9 @@ impl Pmem {
             mode: 0,
             updated: 0,
         };
-        // SAFETY: structures of the shapes that the calls have. Of the page only this process's
-        // view changes: an access to it is SIGBUS, which `landing` expects of any page of a
-        // mapping. The descriptor stays open, and so do registration and error.
+        // SAFETY: the structures have the shapes of the calls. Only this process's view of the page
+        // changes: an access to it is SIGBUS, which `landing` expects of any page of a mapping. The
+        // descriptor stays open, and so do registration and error.
         let done = unsafe {
             libc::ioctl(fd, UFFDIO_API, &raw mut api) == 0
                 && libc::ioctl(fd, UFFDIO_REGISTER, &raw mut register) == 0

@@ -11,7 +11,7 @@ use crate::cpu::LINE;
 #[derive(Clone, Copy)]
 struct Line([u8; LINE as usize]);
 
-/// What a thread keeps of a buffer for its next record, lines: 64 KiB.
+/// Lines of a buffer that a thread keeps for its next record: 64 KiB.
 const KEPT_LINES: usize = 1024;
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// A record that is being put together, in this thread's buffer (one more where a record is put
-/// together beside it). What is behind its last byte, to the end of the line, is zeros.
+/// together beside it). The bytes behind its last one, to the end of the line, are zeros.
 pub struct Stage {
     lines: Vec<Line>,
     /// Bytes of the record.

@@ -41,7 +41,7 @@ impl Pmem {
     /// Puts `new` at `off` (8-aligned) if `old` is there; SeqCst.
     ///
     /// # Errors
-    /// What was there instead.
+    /// The word that was there instead.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn cas(&self, off: u64, old: u64, new: u64) -> Result<u64, u64> {

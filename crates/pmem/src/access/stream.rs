@@ -27,7 +27,7 @@ impl Pmem {
     /// fence. `bytes` may be a program's own memory that can't be reached.
     ///
     /// # Errors
-    /// What was stored before the copy met a bad address, here or there.
+    /// The bytes stored before the copy met a bad address, here or there.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn write_nt(&self, off: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -119,7 +119,7 @@ impl Pmem {
     }
 
     /// # Safety
-    /// As of [`Pmem::stream_in`].
+    /// The rules of [`Pmem::stream_in`].
     #[inline(always)]
     unsafe fn stream_all(
         &self,
@@ -164,11 +164,11 @@ impl Pmem {
         Ok(())
     }
 
-    /// The exact end of a copy that met a fault. What is copied here is copied
-    /// with cached stores, so it is flushed, to be durable as the rest is.
+    /// The exact end of a copy that met a fault. It copies with cached stores and flushes them, so
+    /// that the bytes become durable with the rest.
     ///
     /// # Safety
-    /// As `Copier::stream`, which gave `outcome` for the same arguments.
+    /// The rules of `Copier::stream`, which gave `outcome` for the same arguments.
     #[cold]
     #[inline(never)]
     unsafe fn finish_stream(

@@ -49,7 +49,7 @@ pub const PROFILES: &[(&str, Emulation)] = &[
     ),
 ];
 
-/// Why a description is none.
+/// Causes for refusing a description of a medium.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmulationError {
@@ -59,7 +59,7 @@ pub enum EmulationError {
         names()
     )]
     Unknown {
-        /// As typed.
+        /// The word that was typed.
         word: String,
     },
     /// The text is not a time.
@@ -67,7 +67,7 @@ pub enum EmulationError {
     Time {
         /// The number's name.
         name: String,
-        /// As typed.
+        /// The value that was typed.
         value: String,
     },
     /// The text is not a rate.
@@ -75,13 +75,13 @@ pub enum EmulationError {
     Rate {
         /// The number's name.
         name: String,
-        /// As typed.
+        /// The value that was typed.
         value: String,
     },
     /// A medium behind something else.
     #[error("{word:?} would undo what stands before it; write the medium first")]
     Late {
-        /// As typed.
+        /// The word that was typed.
         word: String,
     },
 }
@@ -105,7 +105,7 @@ impl Emulation {
         *self == Emulation::OFF
     }
 
-    /// As [`fmt::Display`], with no comma in it: for lists of options.
+    /// The text of [`fmt::Display`] without commas, for lists of options.
     #[must_use]
     pub fn as_option(&self) -> String {
         self.to_string().replace(',', ":")
@@ -214,7 +214,7 @@ fn decimal(text: &str, unit: u64) -> Option<u64> {
     Some(total)
 }
 
-/// As it can be typed again.
+/// The text can be typed again as a description.
 impl fmt::Display for Emulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_off() {

@@ -5,10 +5,10 @@
 //!   not charged again, as they are in its cache.
 //! - A barrier: the thread spins.
 //! - A line written (flushed, or stored past the caches): a share of the bandwidth that all
-//!   processes have together. One word, in the pool, says until when the medium is busy; who writes
-//!   moves it on, in one atomic step, and waits until its own part is done. Who is killed in
+//!   processes have together. One word, in the pool, says until when the medium is busy. A writer
+//!   moves it on, in one atomic step, and waits until its own part is done. A process killed in
 //!   between has had its part: nothing stays held. A medium that was idle is ahead by [`QUEUE_NS`]:
-//!   that is what its controllers take in before anybody has to wait.
+//!   its controllers take in that much before anybody has to wait.
 //!
 //! Off, each place costs one load and a branch, which [`crate::processes::death`] shares at
 //! barriers.
@@ -86,8 +86,8 @@ impl Emulator {
         }
     }
 
-    /// Spins, because a sleep is far longer than any memory's latency. What it took too long is
-    /// given to the next.
+    /// Spins, because a sleep is far longer than any memory's latency. Time spun too long is taken
+    /// off the next delay.
     fn spin(&self, ticks: u64) {
         // The way to here and back is a part of the delay.
         let start = ticks::now().wrapping_sub(self.way_ticks);

@@ -32,7 +32,7 @@ impl Pmem {
     /// this at a time.
     ///
     /// # Errors
-    /// As of [`Pmem::extend`], and `NoSpace`, `Resize`. The pool and its file are then as they
+    /// Those of [`Pmem::extend`], and `NoSpace`, `Resize`. The pool and its file are then as they
     /// were, or the file is longer and has the space.
     pub fn lengthen(&self, len: u64, sparse: bool) -> Result<(), Error> {
         let from = self.len();
@@ -47,7 +47,7 @@ impl Pmem {
         lengthen_file(path, &file, len, sparse)?;
         self.extend_by(Some(&file), len)?;
         if !sparse && self.medium().kind == MediumKind::Tmpfs {
-            // As a new pool's: now, and not under somebody's store.
+            // Pages of a new pool are populated now, and not under somebody's store.
             self.populate(from & !4095, &mut |_, _| ());
         }
         Ok(())
@@ -209,7 +209,8 @@ pub fn lengthen_file(path: &Path, file: &File, len: u64, sparse: bool) -> Result
             0 => return Ok(()),
             libc::EINTR => {}
             errno => {
-                // What is told is why there is no space, and not that it stays too long.
+                // The error tells why there is no space; a failure to cut the file again goes
+                // unsaid.
                 let _ = file.set_len(from);
                 return Err(failed(io::Error::from_raw_os_error(errno)));
             }

@@ -40,7 +40,7 @@ impl Pmem {
     /// Maps the whole of an existing pool.
     ///
     /// # Errors
-    /// Whatever keeps the file from being opened, understood or mapped.
+    /// The file can't be opened, understood or mapped.
     pub fn open(path: &Path, options: &MapOptions) -> Result<Pmem, Error> {
         let file = OpenOptions::new()
             .read(true)
@@ -60,8 +60,8 @@ impl Pmem {
     /// if `exclusive`, its first page has to be zero.
     ///
     /// # Errors
-    /// As [`Pmem::open`]; `NoSpace` (the file is removed again), `Exists`,
-    /// `Unaligned`, `Resize`.
+    /// Those of [`Pmem::open`]; `NoSpace` (the file is removed again), `Exists`, `Unaligned`,
+    /// `Resize`.
     pub fn create(
         path: &Path,
         len: u64,
@@ -72,11 +72,11 @@ impl Pmem {
         Pmem::create_watched(path, len, sparse, exclusive, options, &mut |_, _| ())
     }
 
-    /// As [`Pmem::create`]; `progress` as of [`Pmem::populate`], which takes longest where it is
-    /// needed.
+    /// Makes a pool as [`Pmem::create`] does. `progress` is that of [`Pmem::populate`], which takes
+    /// longest where it is needed.
     ///
     /// # Errors
-    /// As [`Pmem::create`].
+    /// Those of [`Pmem::create`].
     pub fn create_watched(
         path: &Path,
         len: u64,

@@ -47,9 +47,9 @@ pub struct Pmem {
     pub(crate) base: *mut u8,
     /// Bytes; of a mapping that grows, when it was made.
     len: u64,
-    /// What accesses are checked against: bytes, and whole 8-byte words in them. Of a mapping that
-    /// grows it is all address space that was kept, so that no check has to load what may change:
-    /// that took an instruction more an access.
+    /// Bytes that accesses are checked against, and the whole 8-byte words in them. A mapping that
+    /// grows counts all address space that was kept, so that no check has to load a length that may
+    /// change: that took an instruction more an access.
     bound: u64,
     words: u64,
     /// Whole words in `len`.
@@ -107,7 +107,8 @@ impl Pmem {
         Pmem::private_within(len, len)
     }
 
-    /// As [`Pmem::private`], with address space to grow to `room` bytes ([`Pmem::extend`]).
+    /// Makes a pool as [`Pmem::private`] does, with address space to grow to `room` bytes
+    /// ([`Pmem::extend`]).
     ///
     /// # Panics
     /// If there is no address space for `len` bytes.

@@ -12,7 +12,7 @@ use crate::address_space::Mapping;
 pub(crate) struct Access {
     pub protection: libc::c_int,
     pub flags: libc::c_int,
-    /// What the kernel is advised of (madvise(2)).
+    /// Advice for the kernel (madvise(2)).
     pub advice: &'static [libc::c_int],
 }
 

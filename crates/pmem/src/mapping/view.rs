@@ -37,7 +37,7 @@ pub enum Stores {
     Private,
 }
 
-/// Some pages of a pool at addresses of their own. What no piece covers can't be touched.
+/// Some pages of a pool at addresses of their own. Addresses that no piece covers can't be touched.
 #[derive(Debug)]
 pub struct View {
     mapping: Mapping,
@@ -104,7 +104,7 @@ impl View {
         self.mapping.len() as u64
     }
 
-    /// Its first address. What stands there changes at any time: it is for atomic accesses, or for
+    /// Its first address. The bytes there change at any time: it is for atomic accesses, or for
     /// programs that know better.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
@@ -160,7 +160,7 @@ impl View {
     /// ([`Pmem::flush`]).
     ///
     /// # Errors
-    /// As of [`View::read`]; `PermissionDenied`: nobody may store to it.
+    /// Those of [`View::read`]; `PermissionDenied`: nobody may store to it.
     pub fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
         if self.stores == Stores::None {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -175,7 +175,7 @@ impl View {
     /// The page at `at`, copied.
     ///
     /// # Errors
-    /// As of [`View::read`].
+    /// Those of [`View::read`].
     pub fn page(&self, at: u64) -> io::Result<Vec<u8>> {
         let mut page = vec![0; PAGE];
         self.read(at & !(PAGE as u64 - 1), &mut page)?;

@@ -91,12 +91,12 @@ impl ByteLock {
         lock(path, byte, libc::F_RDLCK, None)
     }
 
-    /// As [`ByteLock::try_exclusive`], but for the child that is about to be forked, or the program
-    /// that this process is about to become: the lock is kept by a descriptor, which they inherit.
-    /// The one that keeps it calls [`ByteLock::adopt`]; the others drop theirs.
+    /// Locks as [`ByteLock::try_exclusive`] does, for the child that is about to be forked, or the
+    /// program that this process is about to become: a descriptor keeps the lock, which they
+    /// inherit. The one that keeps it calls [`ByteLock::adopt`]; the others drop theirs.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`ByteLock::try_exclusive`].
     pub fn try_exclusive_inherited(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
         let file = open(path, true)?;
         let locked = try_lock(&file, byte, libc::F_WRLCK).map_err(|source| Error::Lock {
@@ -253,18 +253,18 @@ impl Prober {
         })
     }
 
-    /// As [`ByteLock::try_exclusive`], of the file that this is open on.
+    /// Locks as [`ByteLock::try_exclusive`] does, in the file that this is open on.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`ByteLock::try_exclusive`].
     pub fn try_exclusive(&self, byte: u64) -> Result<Option<ByteLock>, Error> {
         lock(&self.path, byte, libc::F_WRLCK, Some(self))
     }
 
-    /// As [`ByteLock::try_shared`], of the file that this is open on.
+    /// Locks as [`ByteLock::try_shared`] does, in the file that this is open on.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`ByteLock::try_shared`].
     pub fn try_shared(&self, byte: u64) -> Result<Option<ByteLock>, Error> {
         lock(&self.path, byte, libc::F_RDLCK, Some(self))
     }

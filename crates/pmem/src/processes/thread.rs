@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 /// [`Thread::pending`]: a line was flushed, and a fence is still to come.
 pub const PENDING_FLUSHED: u64 = 1;
-/// As [`PENDING_FLUSHED`], for a closing entry that stores of pointers and sizes need not wait for.
+/// [`PENDING_FLUSHED`] for a closing entry: stores of pointers and sizes need not wait for it.
 pub const PENDING_CLOSED: u64 = 3;
 
 /// A thread's words. The first four lines are this crate's and the engine's; the rest is the

@@ -161,7 +161,7 @@ impl Watch {
         }
     }
 
-    /// Notes stores to these addresses from now on. What was stored before is not known.
+    /// Notes stores to these addresses from now on. Earlier stores are not known.
     ///
     /// # Errors
     /// It can't be done there; then some of them may be watched and others not.
@@ -175,8 +175,8 @@ impl Watch {
             range: range(at, len),
             mode: abi::WRITEPROTECT,
         };
-        // SAFETY: the requests' own structures. Whatever is at the addresses, no byte of it
-        // changes, and who may store there still may.
+        // SAFETY: the requests' own structures. No byte at the addresses changes, and threads that
+        // may store there still may.
         unsafe {
             ask(self.own()?, abi::UFFDIO_REGISTER, &mut register)?;
             ask(&self.descriptor, abi::UFFDIO_WRITEPROTECT, &mut protect)
@@ -250,7 +250,7 @@ unsafe fn ask<T>(file: &impl AsRawFd, request: u64, with: &mut T) -> io::Result<
 }
 
 /// # Safety
-/// As of [`ask`].
+/// The rules of [`ask`].
 unsafe fn count<T>(file: &impl AsRawFd, request: u64, with: &mut T) -> io::Result<usize> {
     // SAFETY: the caller's promise.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(with)) };

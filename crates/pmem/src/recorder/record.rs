@@ -23,7 +23,7 @@ pub enum StoreKind {
 /// The observer's verdict on a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// As if nobody watched.
+    /// The access is done.
     Do,
     /// Left out; the caller is not told.
     Skip,
@@ -32,7 +32,7 @@ pub enum Verdict {
 /// Is called on the thread that does the access, before it does it. May use
 /// [`Pmem::peek`] and [`Pmem::poke`], which are not observed.
 pub trait Observer: Send + Sync {
-    /// A load of `len` bytes. What is poked now is what is loaded.
+    /// A load of `len` bytes. It loads the bytes that are poked now.
     fn load(&self, mem: &Pmem, off: u64, len: u64) {
         let _ = (mem, off, len);
     }
@@ -93,7 +93,8 @@ pub trait Fault: Send + Sync {
         at: &'static Location<'static>,
     ) -> Verdict;
 
-    /// What is flushed instead of a range (offset and length in bytes); a length of 0 for nothing.
+    /// The range that is flushed instead (offset and length in bytes); a length of 0 flushes
+    /// nothing.
     fn flush(&self, range: (u64, u64), at: &'static Location<'static>) -> (u64, u64);
 
     /// Whether a fence is done.

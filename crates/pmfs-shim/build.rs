@@ -1,5 +1,5 @@
-//! Before any other object's constructors, and without a library for unwinding
-//! (`src/unwind.rs`). What a start needs lies together (`start.ld`).
+//! The library's constructors run before any other object's, without a library for unwinding
+//! (`src/unwind.rs`). The parts that a start needs lie together (`start.ld`).
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");

@@ -1,5 +1,5 @@
-//! What is made of the definitions of the command line: manual pages and completions. Here, and not
-//! in `pmfs`, so that the program doesn't carry what writes them.
+//! Manual pages and completions, made of the definitions of the command line. Here, and not in
+//! `pmfs`, so that the program doesn't carry the code that writes them.
 //!
 //! The rules that the tree itself must keep are in `tests/tidy.rs`.
 

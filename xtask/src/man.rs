@@ -105,7 +105,7 @@ fn page(root: &Command, command: &Command) -> Result<String> {
     let about = about.trim_start_matches("pmkv: ").trim_end_matches('.');
     let headed = command.clone().about(about.to_owned()).display_name(&name);
     let man = Man::new(headed);
-    // Of its own making, because clap_mangen leaves an empty date out, and all behind it moves up.
+    // A heading of our own: clap_mangen leaves an empty date out, and all behind it moves up.
     let version = root.get_version().unwrap_or_default();
     let mut out = format!(
         ".TH \"{}\" \"1\" \"\" \"pmfs {version}\" \"PMFS\"\n",
@@ -166,7 +166,7 @@ fn section(out: &mut Vec<u8>, heading: &str, text: &str) {
     out.extend(roff.replace(".PP\n.PP\n", ".PP\n").into_bytes());
 }
 
-/// As text: no escapes, no requests, and hyphens that can be searched for and copied.
+/// A line of plain text: no escapes, no requests, and hyphens that can be searched for and copied.
 fn escaped(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-");
     match line.starts_with(['.', '\'']) {

@@ -148,7 +148,7 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     kept
 }
 
-/// What is wrong with a link of a page in `dir`; `None`: it leads somewhere.
+/// The fault in a link of a page in `dir`; `None`: it leads somewhere.
 fn fault(page: &Path, target: &str) -> Option<&'static str> {
     let (file, heading) = target.split_once('#').unwrap_or((target, ""));
     let dir = root().join(page).parent()?.to_path_buf();

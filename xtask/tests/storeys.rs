@@ -215,7 +215,7 @@ fn word(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// What stands between the first brace and its end, parted by commas.
+/// The items between the first brace and its end, parted by commas.
 fn braced(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut items) = (0, 1, Vec::new());
     for (at, letter) in text.char_indices() {
@@ -403,7 +403,7 @@ fn largest_circle(graph: &Graph) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// What runs upward in a graph, and its largest circle.
+/// Imports that run upward in a graph, and its largest circle.
 fn judged(storeys: &Storeys, graph: &Graph) -> (Vec<String>, Vec<String>) {
     let level = |module: &str| {
         let folder = module.split('/').next().unwrap_or(module);

@@ -12,7 +12,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
-/// Who may depend on which of our own crates.
+/// The crates of ours on which each may depend.
 const MAY_USE: [(&str, &[&str]); 19] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
@@ -214,8 +214,8 @@ fn nothing_is_left_undone() {
     assert_none("left undone", &findings);
 }
 
-/// What a tool has left in the tree is added with the rest before anybody looks: no file of ours
-/// but a picture is binary.
+/// A file that a tool has left in the tree is added with the rest before anybody looks: no file of
+/// ours but a picture is binary.
 #[test]
 fn what_is_tracked_is_text() {
     if !root().join(".git").exists() {

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// The answer of a copy.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why bytes could not be copied.
+/// Causes for which bytes could not be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// The medium answered a load or store with an error, or vanished.

@@ -136,15 +136,15 @@ impl Pm {
         }
     }
 
-    /// As [`Pm::defer`], for the transaction that this call itself has just closed. A call mostly
-    /// stores nothing after it, and at its end the locks name it.
+    /// Defers as [`Pm::defer`] does, for the transaction that this call itself has just closed. A
+    /// call mostly stores nothing after it, and at its end the locks name it.
     #[inline]
     pub fn defer_own(&self, off: u64) {
         with(|thread| thread.pending.set(off));
     }
 
-    /// As [`Pm::defer`], for a committed redo record that is not closed and whose last entry is at
-    /// `off`. Returns `false` if another commit is pending.
+    /// Defers as [`Pm::defer`] does, for a committed redo record that is not closed and whose last
+    /// entry is at `off`. Returns `false` if another commit is pending.
     #[inline]
     pub fn defer_redo(&self, off: u64) -> bool {
         with(|thread| {
@@ -156,8 +156,8 @@ impl Pm {
         })
     }
 
-    /// As [`Pm::defer_own`], for the committed redo record that this call itself has just written
-    /// and applied.
+    /// Defers as [`Pm::defer_own`] does, for the committed redo record that this call itself has
+    /// just written and applied.
     #[inline]
     pub fn defer_own_redo(&self, off: u64) {
         with(|thread| thread.pending.set(off | OPEN | HELD));
@@ -219,9 +219,9 @@ impl Pm {
         }
     }
 
-    /// As [`Pm::drain`], before a store to a pointer or a size. No redo record covers these. So a
-    /// record whose closing entry is durable with the next fence, that of this store, is closed in
-    /// time.
+    /// Drains as [`Pm::drain`] does, before a store to a pointer or a size. No redo record covers
+    /// these. So a record whose closing entry is durable with the next fence, that of this store,
+    /// is closed in time.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn drain_for_pointer(&self) {

@@ -104,7 +104,7 @@ impl Pm {
         self.mem.zero_out(to).map_err(|_| Error::BadAddress)
     }
 
-    /// As [`Pm::copy_out`], and the bytes to be copied next come nearer meanwhile.
+    /// Copies out as [`Pm::copy_out`] does; the bytes to be copied next come nearer meanwhile.
     ///
     /// # Errors
     /// [`Error::Medium`] where the medium fails.
@@ -131,15 +131,15 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// As [`Pm::load`], and never charged where a slower medium is emulated: for a word that was
-    /// just read or stored.
+    /// Loads as [`Pm::load`] does, for a word that was just read or stored. An emulated slower
+    /// medium never charges for it.
     #[inline]
     pub fn load_cached(&self, off: u64) -> u64 {
         self.mem.load_cached(off)
     }
 
-    /// As [`Pm::load_cached`], for an offset that nothing has checked: 0 where there is no such
-    /// word.
+    /// Loads as [`Pm::load_cached`] does, at an offset that nothing has checked. The answer is 0
+    /// where there is no such word.
     #[inline(always)]
     pub fn load_if_there(&self, off: u64) -> u64 {
         self.mem.load_if_there(off)
@@ -151,7 +151,7 @@ impl Pm {
         self.mem.prefetch(off);
     }
 
-    /// As [`Pm::prefetch`], for an offset that nothing has checked.
+    /// Hints as [`Pm::prefetch`] does, for an offset that nothing has checked.
     #[inline(always)]
     pub fn prefetch_if_there(&self, off: u64) {
         self.mem.prefetch_if_there(off);

@@ -30,7 +30,7 @@ impl Pm {
         self.mem.fence();
     }
 
-    /// As [`Pm::publish`], but durable only with the caller's next barrier.
+    /// Publishes as [`Pm::publish`] does, but durable only with the caller's next barrier.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_early(&self, slot: u64, word: u64, _durable: &Durable) {
@@ -55,8 +55,8 @@ impl Pm {
         self.mem.flush(slot, 8);
     }
 
-    /// As [`Pm::publish_hidden`], of pointers that stand in a row from `slot` on: each line is
-    /// flushed once.
+    /// Publishes as [`Pm::publish_hidden`] does, for pointers that stand in a row from `slot` on:
+    /// each line is flushed once.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden_run(&self, slot: u64, words: impl ExactSizeIterator<Item = u64>) {
         self.drain_for_pointer();

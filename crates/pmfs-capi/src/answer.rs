@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a function failed.
+/// Causes for which a function failed.
 pub enum Failure {
     /// The engine said so.
     Engine(Error),
@@ -58,7 +58,7 @@ pub fn answer<T>(failed: T, mut body: impl FnMut() -> Answer<T>) -> T {
     failed
 }
 
-/// As [`answer`], for functions that answer 0.
+/// Runs a body as [`answer`] does, for functions that answer 0.
 pub fn done(mut body: impl FnMut() -> Answer<()>) -> i32 {
     answer(-1, || body().map(|()| 0))
 }

@@ -266,7 +266,7 @@ pub unsafe extern "C" fn pmfs_pwrite(
         let handle = shared.writable(handle)?;
         let at = offset(at)?;
         if handle.flags & O_APPEND != 0 {
-            // As Linux does it.
+            // Linux appends here too.
             return Ok(signed(shared.fs.append(handle.ino, data)?.1));
         }
         Ok(signed(shared.fs.write(handle.ino, at, data)?))

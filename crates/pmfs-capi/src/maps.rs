@@ -36,7 +36,7 @@ pub unsafe extern "C" fn pmfs_map(
         // SAFETY: as the header says: the pool is closed after what is mapped of it.
         let shared: &'static Shared = unsafe { pool(on) }?;
         let mode = mode_of(mode)?;
-        // As mmap(2): shared memory that is stored to is read as well.
+        // mmap(2) asks the same: shared memory that is stored to is read as well.
         let handle = shared.readable(handle)?;
         if mode != MapMode::Read && !handle.is_for_writing() {
             return Err(Failure::Wrong(libc::EACCES, "not open for writing"));

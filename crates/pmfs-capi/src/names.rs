@@ -29,7 +29,8 @@ pub fn size_of(size: u64) -> SetAttr {
     }
 }
 
-/// Why a path can't be made, removed or moved, of what its last name and a slash behind it allow.
+/// The cause for which a path can't be made, removed or moved, by its last name and a slash behind
+/// it.
 fn refused(errno: c_int) -> Failure {
     let words = match errno {
         libc::EEXIST => "it is there already",
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn pmfs_lstat(
 }
 
 /// # Safety
-/// As the header says.
+/// The rules of the header.
 unsafe fn find(on: *mut Shared, path: *const c_char, follow: bool) -> Answer<Attr> {
     // SAFETY: the caller's promise.
     let (shared, path) = unsafe { (pool(on)?, text(path)?) };
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn pmfs_readlink(
 }
 
 /// # Safety
-/// As the header says.
+/// The rules of the header.
 unsafe fn set(on: *mut Shared, path: *const c_char, set: &SetAttr) -> Answer<()> {
     // SAFETY: the caller's promise.
     let attr = unsafe { find(on, path, true) }?;

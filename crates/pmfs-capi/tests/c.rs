@@ -89,7 +89,7 @@ fn the_shared_library() {
     assert_eq!(compile_and_run("examples/hello.c", true), "hello\n");
 }
 
-/// What the library has for C is what the header says, no more and no less.
+/// The library exports to C exactly the functions of the header.
 #[test]
 fn the_header_names_all() {
     let header = std::fs::read_to_string(here("include/pmfs.h")).unwrap();

@@ -55,8 +55,8 @@ on_media! {
         @ 76 gid: u32,
         /// Creation.
         @ 80 crtime_ns: i64,
-        /// A short symlink's target, NUL-padded. Of a file or directory the first word counts its
-        /// blocks, stored without log or flush and counted anew by recovery.
+        /// A short symlink's target, NUL-padded. The first word of a file or directory counts its
+        /// blocks. It is stored without log or flush and counted anew by recovery.
         @ 88 inline: [u8; 40],
     }
 }

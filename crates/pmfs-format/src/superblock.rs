@@ -12,8 +12,8 @@ pub const RUN_RECORD_OFFSET: u64 = 512;
 pub const STATE_OFFSET: u64 = 576;
 /// The claim's offset in block 0, beside the clean flag: 0, or the process that opened the pool
 /// first and since when. Its high half is the CRC-32C of the boot id, its low half that of `st_dev`
-/// and `st_ino`, as the run record has them. Of two processes that reach the pool by names through
-/// which their locks don't meet, one gets it.
+/// and `st_ino`, as the run record has them. Two processes may reach the pool by names through
+/// which their locks don't meet: one of them gets the claim.
 pub const CLAIM_OFFSET: u64 = 584;
 /// State: no process held the pool, and the runtime area stands as it was saved.
 pub const STATE_CLEAN: u64 = 1;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pmfs_posix::mount_options::OptionError;
 use thiserror::Error;
 
-/// Why a mount could not be made, served or ended.
+/// Causes for which a mount could not be made, served or ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -101,7 +101,7 @@ pub enum MountError {
     /// The path is no mount of ours.
     #[error("{} is not a PMFS mount; `findmnt -t fuse.pmfs` lists them", path.display())]
     NotMounted {
-        /// As given.
+        /// The path that was given.
         path: PathBuf,
     },
     /// Files of it are open, or a process stands in it.

@@ -153,7 +153,7 @@ mod tests {
         Arc::new(Lease::new(fs, is_wished))
     }
 
-    /// As a request of a busy mount.
+    /// Begins a request of a busy mount.
     fn begin(lease: &Arc<Lease>) -> Option<Grant> {
         lease.requests.store(BUSY, Ordering::Relaxed);
         lease.begin()

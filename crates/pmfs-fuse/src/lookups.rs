@@ -6,9 +6,9 @@
 //! - An entry is `held` if it was without a name while the kernel knew it; the engine then keeps
 //!   the inode, and so its number, until the count is 0. A number that the kernel knows is thus
 //!   never given to another file, and an unlinked file that is still open keeps its content.
-//! - As long as an entry is not `contested`, the kernel uses the size in the last reply: all
-//!   changes were its own. Once others have changed it, answers under way may leave the kernel with
-//!   any size that was told.
+//! - The kernel uses the size in the last reply for an entry that is not `contested`: all changes
+//!   were its own. Once others have changed it, answers under way may leave the kernel with any
+//!   size that was told.
 //! - The held ones are in a list of their own: the kernel may keep one by a name that
 //!   it has remembered, and is told to drop it.
 

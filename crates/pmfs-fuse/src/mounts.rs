@@ -49,7 +49,7 @@ pub fn pool_mount_at(dir: &Path) -> Result<Option<PoolMount>, MountError> {
     Ok(pool_mounts()?.into_iter().rfind(|mount| mount.dir == dir))
 }
 
-/// Why a mount that was taken away goes on: it stands elsewhere, too.
+/// The error of a mount that was taken away and goes on: it stands elsewhere, too.
 #[must_use]
 pub fn copied(mount: &PoolMount) -> Option<MountError> {
     let copies = copies_of(mount);

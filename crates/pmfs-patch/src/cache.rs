@@ -108,7 +108,8 @@ impl PatchedTexts {
         holds.then(|| name.to_owned())
     }
 
-    /// Notes that the image is the library's. What can't be noted is verified again the next time.
+    /// Notes that the image is the library's. An image that can't be noted is verified again the
+    /// next time.
     fn note(&self, dir: &OwnedFd, seen: &Seen<'_>, name: &str, image: &Stat) {
         let stable = |status| verified::is_stable(status, self.stable_after);
         if stable(&seen.status) && stable(image) {

@@ -20,7 +20,7 @@ pub(crate) const JUMP_BYTES: u64 = 5;
 /// Bytes of `syscall` without prefixes: what the hook steps over.
 const SYSCALL_BYTES: usize = 2;
 
-/// Why a `syscall` was left as it is.
+/// Reasons for which a `syscall` was left in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -56,7 +56,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why an instruction beside a site is not moved.
+/// Reasons for which an instruction beside a site is not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {

@@ -1,11 +1,11 @@
-//! Why there is no image. Each message names the cause and a way out.
+//! Errors of an image that could not be made or kept. Each message names the cause and a way out.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why an image could not be made or kept.
+/// Causes for which an image could not be made or kept.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PatchError {

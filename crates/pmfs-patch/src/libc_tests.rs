@@ -11,7 +11,7 @@ use iced_x86::{Code as Mnemonic, Decoder, DecoderOptions, FlowControl, Register}
 
 use super::*;
 
-/// As the dynamic linker mapped it into this process.
+/// The path of the libc that the dynamic linker mapped into this process.
 pub(crate) fn libc_path() -> PathBuf {
     let maps = fs::read_to_string("/proc/self/maps").expect("this process's mappings");
     let path = maps

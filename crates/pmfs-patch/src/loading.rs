@@ -14,7 +14,7 @@ const HEAD: usize = 8192;
 const TABLE: u64 = 4096;
 /// Longest name of a library that is looked at.
 const NAME_MAX: usize = 64;
-/// As much of a script's first line as the kernel reads.
+/// Bytes of a script's first line that the kernel reads.
 const LINE_MAX: usize = 256;
 
 const PT_LOAD: u32 = 1;

@@ -39,7 +39,7 @@ pub struct Skipped {
     pub site: u64,
     /// The exported function that it stands in.
     pub function: Option<String>,
-    /// Why.
+    /// The reason for which it is not patched.
     pub reason: Reason,
 }
 

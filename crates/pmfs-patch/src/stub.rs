@@ -80,9 +80,9 @@ fn is_in_reach(from: u64, address: u64) -> bool {
     displacement(from, address).is_some() && displacement(end, address).is_some()
 }
 
-/// Instructions, encoded for another place: what they address relative to rip stays the
-/// same. What is out of reach from there is refused here: the encoder would go a longer
-/// way, or address by eip, which is wrong for addresses relative to a base.
+/// Encodes instructions for another place, where they address the same memory relative to rip.
+/// Addresses out of reach from there are refused: the encoder would go a longer way, or address by
+/// eip, which is wrong for addresses relative to a base.
 fn moved(instructions: &[Instruction], to: u64) -> Option<Vec<u8>> {
     if instructions.is_empty() {
         return Some(Vec::new());

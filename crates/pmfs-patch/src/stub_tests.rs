@@ -16,7 +16,7 @@ fn decoded(bytes: &[u8], at: u64) -> Vec<Instruction> {
         .collect()
 }
 
-/// As `moved`, and where they come out.
+/// The stub's instructions for the parts, decoded at the stub's place.
 fn stub_of(parts: &[&[u8]], site: usize) -> Vec<Instruction> {
     let range = decoded(&parts.concat(), AT);
     let stub = assemble(&range, site, STUB, SLOT).expect("a stub");

@@ -2,9 +2,9 @@
 //! not spent before each program.
 //!
 //! It is a file beside the images, with a line of text for each library file: the file and its last
-//! change, its image, and the image's last change. As long as all of that is as it was, both have
-//! the bytes that were hashed: a file can't be written without its change time becoming that of the
-//! moment. As that clock stands still for some milliseconds at a time, a file that changed just now
+//! change, its image, and the image's last change. Both have the bytes that were hashed as long as
+//! none of these has changed: a file can't be written without its change time becoming that of the
+//! moment. That clock stands still for some milliseconds at a time, so a file that changed just now
 //! is not noted.
 
 use std::path::Path;

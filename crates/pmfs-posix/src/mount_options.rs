@@ -11,7 +11,7 @@ pub enum OptionError {
     /// An option that nobody knows.
     #[error("unknown mount option '{name}'; the options are {known}")]
     Unknown {
-        /// As it was given.
+        /// The option that was given.
         name: String,
         /// All of them, for the message.
         known: String,
@@ -29,7 +29,7 @@ pub enum OptionError {
     /// An option that `pmfs run` has no use for.
     #[error("option '{name}' is for mounts alone; leave it out, or give it to `pmfs mount`")]
     OfMountAlone {
-        /// As it was given.
+        /// The option that was given.
         name: String,
     },
 }
@@ -156,10 +156,11 @@ impl MountOptions {
         Ok(())
     }
 
-    /// As [`MountOptions::parse`], of a run: it changes no mount, and is in no table (fstab(5)).
+    /// Parses as [`MountOptions::parse`] does, for a run: it changes no mount, and is in no table
+    /// (fstab(5)).
     ///
     /// # Errors
-    /// As there, and [`OptionError::OfMountAlone`].
+    /// Those of [`MountOptions::parse`], and [`OptionError::OfMountAlone`].
     pub fn parse_for_run(&mut self, list: &str) -> Result<(), OptionError> {
         let mut items = list.split(',');
         match items.find(|item| *item == REMOUNT || is_someone_elses(item)) {
@@ -220,7 +221,7 @@ const SOMEONE_ELSES: &[&str] = &[
 
 /// One option: its name, the values it takes (`None`: it takes none), what it is for, what it does.
 pub struct Known {
-    /// As typed.
+    /// The name that is typed.
     pub name: &'static str,
     /// "a or b", for the ones of the form `name=value`.
     pub values: Option<&'static str>,

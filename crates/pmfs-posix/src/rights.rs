@@ -8,11 +8,11 @@ use pmfs::types::mode;
 use crate::names::is_dir;
 use crate::subject::{Subject, capability};
 
-/// Wanted access to a file: the bits of a mode's last digit.
+/// Access to a file for reading. The three are bits of a mode's last digit.
 pub const READ: u32 = 4;
-/// As [`READ`].
+/// Access to a file for writing.
 pub const WRITE: u32 = 2;
-/// As [`READ`]; of a directory: look names up in it.
+/// Access to a file for executing, and to a directory for looking names up in it.
 pub const EXECUTE: u32 = 1;
 
 /// The attribute that holds an inode's access ACL.
@@ -98,7 +98,7 @@ pub fn owns(attr: &Attr, who: &impl Subject) -> bool {
     who.user() == attr.uid || who.has(capability::FOWNER)
 }
 
-/// As [`owns`].
+/// Checks that `who` owns a file ([`owns`]).
 ///
 /// # Errors
 /// EPERM.

@@ -1,6 +1,6 @@
 //! `#[derive(PmSafe)]`: a struct of types that may be kept in a persistent heap may be kept there
-//! too. What it writes has no unsafe code. That there is no padding is seen to by zerocopy's
-//! derives, which stand beside it.
+//! too. The derived code has no unsafe code. zerocopy's derives, which stand beside it, refuse
+//! padding.
 #![forbid(unsafe_code)]
 
 use proc_macro2::{Span, TokenStream};

@@ -20,7 +20,7 @@ pub const ROOT_OFFSET: u64 = 640;
 /// One word a span: its chunks, below a CRC-32C of them and of its place. The first word that is
 /// 0 ends them. The copy's page has the same words.
 pub const SPANS_OFFSET: u64 = 1024;
-/// As many spans as a heap can have: growth by an eighth gets from 1 MiB to 64 TiB in fewer.
+/// The most spans of a heap: growth by an eighth gets from 1 MiB to 64 TiB in fewer.
 pub const SPANS_MAX: u64 = 256;
 
 /// Nobody had the heap, and every lane was closed.
@@ -28,7 +28,7 @@ pub const STATE_CLEAN: u32 = 1;
 /// In use, or left by a crash.
 pub const STATE_ACTIVE: u32 = 2;
 
-/// What never changes of a heap.
+/// The part of a heap's header that never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct HeaderRaw {

@@ -11,10 +11,10 @@ pub const CLOSED_OFFSET: u64 = 0;
 pub const RING_OFFSET: u64 = LINE_BYTES;
 /// Bits of a stamp.
 pub const STAMP_BITS: u32 = 52;
-/// The first stamp that no opener accepts: a heap that has one was forged. As many are left for
-/// the run: at a million commits a second, 70 years.
+/// The first stamp that no opener accepts: a heap that has one was forged. The stamps above it are
+/// left for the run: at a million commits a second, 70 years.
 pub const STAMP_END: u64 = 1 << (STAMP_BITS - 1);
-/// As many lanes as a heap can have.
+/// The most lanes of a heap.
 pub const LANES_MAX: u32 = 1024;
 
 /// Bytes of a lane's lines in the volatile area.

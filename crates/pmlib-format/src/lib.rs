@@ -11,8 +11,8 @@
 //! | volatile area | 64 a lock line, 256 a lane, 64 a chunk | locks and what they leave pending |
 //! | chunks | 64 KiB each | objects |
 //!
-//! A further span has a chunk table, lines of its chunks and chunks. What the volatile area holds
-//! means nothing to the next opener.
+//! A further span has a chunk table, lines of its chunks and chunks. The content of the volatile
+//! area means nothing to the next opener.
 #![forbid(unsafe_code)]
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]

@@ -23,7 +23,7 @@ pub const ENTRY_SET: u64 = 1;
 pub const ENTRY_CLEAR: u64 = 2;
 /// Kind of an entry: words of a new object, which stand there already: how many, and their hash.
 pub const ENTRY_FRESH: u64 = 3;
-/// As many words as an entry can have.
+/// The most words of an entry.
 pub const ENTRY_WORDS_MAX: usize = (1 << 20) - 1;
-/// As many records as one can supersede.
+/// The most records that one can supersede.
 pub const SUPERSEDED_MAX: usize = (1 << 16) - 1;

@@ -30,10 +30,10 @@ pub fn attach_lock(path: &Path) -> Result<ByteLock> {
     attach_lock_by(&Prober::open(path)?)
 }
 
-/// As [`attach_lock`], of the pool that the prober asks about.
+/// Takes the lock as [`attach_lock`] does, for the pool that the prober asks about.
 ///
 /// # Errors
-/// As there.
+/// Those of [`attach_lock`].
 pub fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
     let since = Instant::now();
     let mut nap = NAP_FIRST;
@@ -59,7 +59,7 @@ impl<S: Shared> Share<S> {
     /// there is no file.
     ///
     /// # Errors
-    /// As [`attach_lock`].
+    /// Those of [`attach_lock`].
     pub fn lock_to_leave(&self) -> Result<Option<ByteLock>> {
         let Some(prober) = &self.prober else {
             return Ok(None);
@@ -72,10 +72,10 @@ impl<S: Shared> Share<S> {
         locked.map(Some)
     }
 
-    /// The attach lock, for one who takes a slot for a successor.
+    /// The attach lock, for a process that takes a slot for a successor.
     ///
     /// # Errors
-    /// As [`attach_lock`].
+    /// Those of [`attach_lock`].
     pub fn lock_to_prepare(&self, path: &Path) -> Result<ByteLock> {
         match &self.prober {
             Some(prober) => attach_lock_by(prober),

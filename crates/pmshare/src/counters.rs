@@ -42,7 +42,7 @@ impl Totals {
     /// Words in a slot.
     pub const WORDS: usize = 10;
 
-    /// As the slot has them.
+    /// The totals from a slot's words.
     pub fn from_words(words: [u64; Totals::WORDS]) -> Totals {
         let [
             reads,
@@ -96,8 +96,7 @@ pub enum Total {
     Recoveries = 9,
 }
 
-/// As many calls that read are told of at a time where a store to the pool has to be made in a
-/// window.
+/// Reads counted in this process before the pool is told, where a store to the pool needs a window.
 const READS_KEPT: u64 = 64;
 
 /// A read, as far as it is counted. It is before its bytes are copied: the processor looks some 300
@@ -159,7 +158,8 @@ impl<S: Shared> Share<S> {
         }
     }
 
-    /// As [`Share::count_all`], in a call that has just seen that it is.
+    /// Counts as [`Share::count_all`] does, in a call that has just seen that the process counts as
+    /// alive.
     #[inline(always)]
     fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
         let counters = SlotRaw::reads.of(self.layout().slot(self.holder().slot));

@@ -1,8 +1,8 @@
-//! Why a process can't attach, or go on.
+//! Causes for which a process can't attach, or go on.
 
 use thiserror::Error;
 
-/// What a call answers.
+/// The answer of a call that may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// One cause each.

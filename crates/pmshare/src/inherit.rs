@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 pub struct Successor {
     /// The slot taken.
     pub holder: Holder,
-    /// Of the slot and of the pool: one descriptor, for a program may have few left.
+    /// The locks of the slot and of the pool in one descriptor, for a program may have few left.
     locks: ByteLock,
 }
 

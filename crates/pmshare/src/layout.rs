@@ -45,7 +45,7 @@ pub trait Shared: Send + Sync + 'static {
 
     /// The program's name, as messages begin with it.
     const PROGRAM: &'static str;
-    /// What messages call the memory.
+    /// The name of the memory in messages.
     const KIND: &'static str;
 
     /// The mapping.

@@ -1,8 +1,8 @@
 //! Processes that share persistent memory: how each knows the others, and how the dead are found.
 //!
 //! [`Share`] is a process's place among them, in memory that is [`Shared`]: a mapping with the
-//! places of some words. What is stored there beside these words is unknown here: the layer above
-//! finishes or undoes the work of the dead, as their [`Rescue`].
+//! places of some words. The rest of the mapping is unknown here: the layer above finishes or
+//! undoes the work of the dead, as their [`Rescue`].
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -30,7 +30,7 @@ pub enum Stalled {
 pub struct Options {
     /// Refuse changes.
     pub read_only: bool,
-    /// What to do about a process that holds a lock and does not run.
+    /// The treatment of a process that holds a lock and does not run.
     pub stalled: Stalled,
     /// Where times come from.
     pub clock: Clock,

@@ -85,11 +85,12 @@ pub fn writable<'a, S: Shared>(waits: impl Into<Waits<'a, S>>) -> Result<()> {
     Ok(())
 }
 
-/// Closes what dead processes held open. Whoever cleaned up after them did it while it waited for a
-/// lock, with others held.
+/// Closes the files that dead processes held open. The thread that cleaned up after them could not:
+/// it was waiting for a lock, with others held.
 #[cold]
 fn close_for_the_dead<S: Shared>(waits: Waits<'_, S>) {
     waits.unclosed.store(false, Ordering::Relaxed);
-    // Damage in a dead one's log is not this call's: who needs the locks that stay held meets it.
+    // Damage in a dead one's log is not this call's: a call that needs the locks that stay held
+    // meets it.
     let _ = rescue::recover_dead(waits);
 }

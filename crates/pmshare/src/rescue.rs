@@ -1,10 +1,10 @@
 //! Cleaning up after the dead, while others go on (docs/adr/0023-barriers.md,
 //! docs/adr/0024-shared-volatile-state.md).
 //!
-//! [`Rescue`](crate::cleaning::Rescue) undoes or finishes what they were doing, under the
-//! recovery lock, for all of them together. It takes group locks alone, so a waiter may do it,
-//! whatever locks it holds. What the dead held open is closed later, under the closing lock, by a
-//! caller that holds nothing, because it takes the locks of inodes. Every step may be repeated: a
+//! [`Rescue`](crate::cleaning::Rescue) undoes or finishes what they were doing, under the recovery
+//! lock, for all of them together. It takes group locks alone, so a waiter may do it, whatever
+//! locks it holds. Files that the dead held open are closed later, under the closing lock, by a
+//! caller that holds nothing, because this takes the locks of inodes. Every step may be repeated: a
 //! recoverer that finds another one dead takes its lock over and starts again.
 
 use crate::cleaning::{Dead, Undone};

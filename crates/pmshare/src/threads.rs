@@ -15,8 +15,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, test_kill_process, waitid};
 use rustix::thread::gettid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that are known at a time, by their numbers. Of one whose place another has taken less is
-/// known: while the kernel has a thread of its number, it counts as alive.
+/// Threads that are known at a time, by their numbers. A thread whose place another has taken
+/// counts as alive while the kernel has any thread of its number.
 const PLACES: usize = 4096;
 
 /// The tags of threads, each the last one that had its number.

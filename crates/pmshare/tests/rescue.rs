@@ -86,7 +86,7 @@ fn a_newcomer_finds_a_slot() {
     place.leave();
 }
 
-/// What a successor needs is handed over as text; the slot is the new one's.
+/// A successor gets its locks and its slot as text; the slot is then the new process's.
 #[test]
 fn a_successor_moves_in() {
     let scratch = Scratch::new();

@@ -10,7 +10,7 @@ use Plant::{Inline, Sites};
 /// A bug that can be compiled in.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
-    /// What the source asks for.
+    /// The name by which the source asks for it.
     pub name: &'static str,
     /// The check that shows it.
     pub needs: Needs,

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// What happens at a site.
+/// The action at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Stores.
@@ -22,11 +22,11 @@ pub enum What {
 pub enum Rule {
     /// It is left out.
     LeftOut,
-    /// Of a range only the first line is flushed.
+    /// Only the first line of a range is flushed.
     FirstLine,
-    /// Of several flushes between two fences of the thread only the first is done.
+    /// Only the first of several flushes between two fences of the thread is done.
     OnlyFirst,
-    /// Of several flushes between two fences of the thread all but the first are done.
+    /// The first of several flushes between two fences of the thread is left out.
     AllButFirst,
     /// Lines are counted by a range's length alone.
     LengthAlone,
@@ -40,16 +40,16 @@ pub enum Rule {
     LastWordFirst,
     /// One wide store becomes a store for each word.
     Torn,
-    /// What goes past the caches goes through them, and is not flushed.
+    /// Bytes meant to go past the caches go through them, and are not flushed.
     Cached,
-    /// Of a line's words only this one is left out.
+    /// Only this one of a line's words is left out.
     Word(u64),
 }
 
 /// A place in the source, and what goes wrong there.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// What it does.
+    /// The action there.
     pub what: What,
     /// How it goes wrong.
     pub rule: Rule,

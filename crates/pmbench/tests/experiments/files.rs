@@ -63,7 +63,7 @@ fn what_setup_fetched_is_found_and_until_then_the_experiment_is_skipped() {
     assert_eq!(rows[rows.len() - 1]["value"], 17.0);
 }
 
-/// What is half fetched must not be taken for the whole.
+/// A file that is half fetched must not be taken for the whole.
 #[test]
 fn what_cannot_be_fetched_leaves_nothing() {
     let cached = "[needs]\ncached = { 'tool-1' = 'touch {new}/half; echo no network >&2; false' }";

@@ -29,7 +29,7 @@ fn until_it_hangs(bench: &Bench) -> Child {
     child
 }
 
-/// Of each measurement one row, and none made twice but the one that hung.
+/// Each measurement has one row, and none is made twice but the one that hung.
 fn goes_on(bench: &Bench, before: usize) {
     bench.run(&["--rounds", "2"]);
     let rows = bench.rows();

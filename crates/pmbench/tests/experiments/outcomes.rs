@@ -1,4 +1,5 @@
-//! What can't be measured is an error or is skipped, with the reason in the rows and in the report.
+//! A measurement that can't be made is an error or is skipped, with the reason in the rows and in
+//! the report.
 
 use crate::{Bench, pmbench, text};
 

@@ -96,7 +96,7 @@ fn why_it_loses_is_told_where_it_loses() {
 #[test]
 fn claims_stand_beside_what_was_measured() {
     let html = report_of_before();
-    // Of the rounds' ratios 2, 2 and 1.
+    // The rounds' ratios are 2, 2 and 1.
     assert!(html.contains("there 1.5x, <span class=\"good\">here 2.00x (met)</span>"));
     assert!(html.contains("there 3x, <span class=\"bad\">here 0.50x (missed)</span>"));
 }

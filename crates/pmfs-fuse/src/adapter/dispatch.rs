@@ -18,7 +18,7 @@ use pmfs_posix::mount_options::Remember;
 /// The time for which the kernel may remember names and attributes with `-o cache`.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
-/// Why a request is not granted.
+/// Reasons for which a request is not granted.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// The engine's word.
@@ -145,8 +145,8 @@ impl Adapter {
         }
     }
 
-    /// The kernel lets in whom the mount is for; this says it once more. What it sends
-    /// by itself, or for a descriptor that was handed on, comes with any user.
+    /// The kernel admits the users that the mount is for; this checks it once more. Requests that
+    /// it sends by itself, or for a descriptor that was handed on, come with any user.
     fn admit(&self, opcode: Opcode, header: &InHeader) -> Answer {
         if self.only.is_none_or(|only| only == header.uid) {
             return Ok(());

@@ -158,10 +158,10 @@ impl std::ops::Drop for Dropper {
     }
 }
 
-/// The other end: until the daemon is gone.
+/// The other end: serves until the daemon is gone.
 ///
 /// # Errors
-/// What is wrong with stdin or stdout.
+/// stdin or stdout fails.
 pub fn serve() -> io::Result<()> {
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Started by hand it is nobody's.
@@ -206,8 +206,7 @@ fn refuse_all(device: &Device) {
             continue;
         };
         if !Opcode::of(header.opcode).is_some_and(Opcode::is_silent) {
-            // As the kernel says it of a connection that has ended, which this one does
-            // in a moment.
+            // The kernel says so of a connection that has ended, which this one does in a moment.
             device.answer(header.unique, Err(Errno::CONNABORTED));
         }
     }

@@ -69,7 +69,7 @@ const WORKERS_MAX: usize = 4;
 /// After a signal: how long open files keep a mount, that nobody can reach any more, alive.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why [`Mounted::serve`] is to end.
+/// The reason for which [`Mounted::serve`] is to end.
 #[derive(Clone, Debug)]
 pub struct Stop {
     /// For the log: "signal SIGTERM".
@@ -126,7 +126,7 @@ pub struct Mounted {
 /// an unmount finds it. `dir` has to be absolute. `presence` outlives the mount.
 ///
 /// # Errors
-/// What the kernel, or fusermount3 for who is not root, refuses.
+/// The kernel refuses, or fusermount3 for a user other than root.
 pub fn mount(
     fs: Arc<Fs>,
     pool: &Path,
@@ -297,7 +297,7 @@ fn config(pool: &Path, options: &MountOptions) -> Config {
     }
     config.mount_options = vec![
         MountOption::FSName(name),
-        // As a plain option, because fuser gives its own `Subtype` to fusermount3 only.
+        // A plain option, because fuser gives its own `Subtype` to fusermount3 only.
         MountOption::CUSTOM("subtype=pmfs".to_owned()),
         MountOption::DefaultPermissions,
         pick(options.read_only, MountOption::RO, MountOption::RW),

@@ -194,8 +194,8 @@ impl Adapter {
         self.list(header, body, reply, |_, found| dirent(found))
     }
 
-    /// As READDIR, and each name looked up, if the mount has the lease: else it would
-    /// be asked for again, or stand for another file by then.
+    /// READDIR with each name looked up, if the mount has the lease: else it would be asked for
+    /// again, or stand for another file by then.
     pub(super) fn readdirplus(
         &self,
         header: &InHeader,
@@ -214,9 +214,8 @@ impl Adapter {
         })
     }
 
-    /// As many entries as there is room for, each put down as `entry` says. What was
-    /// listed before an error is answered: some of it may have been looked up, and only
-    /// what is answered is forgotten again.
+    /// Puts down entries by `entry` while there is room. The entries before an error are answered:
+    /// some may have been looked up, and only answered ones are forgotten again.
     fn list<T: IntoBytes + Immutable>(
         &self,
         header: &InHeader,

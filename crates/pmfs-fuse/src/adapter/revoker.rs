@@ -78,7 +78,7 @@ fn take_back(server: &Server, dropper: &mut Dropper, mut wanted: WantedPages) ->
 /// program below `pmfs run` has looked up by the inode's number.
 fn drop_names(server: &Server, dropper: &mut Dropper) {
     for ino in server.long_held() {
-        // An older kernel keeps some. What is there no more it does not know.
+        // An older kernel keeps some. It does not know those that are there no more.
         let _ = dropper.drop(Drop::Names(ino));
     }
 }

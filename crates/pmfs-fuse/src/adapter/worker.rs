@@ -255,9 +255,10 @@ impl Crew {
         Ok(())
     }
 
-    /// Somebody who waits for an answer has got a signal. Who waits for a lock is told; what
-    /// a worker has in hand it finishes. A request that none has was answered, or was read a
-    /// moment ago and not yet noted: the kernel knows which, and says it again if need be.
+    /// A caller that waits for an answer has got a signal. A caller that waits for a lock is told;
+    /// a request that a worker has in hand is finished. A request that none has was answered, or
+    /// was read a moment ago and not yet noted: the kernel knows which, and says it again if need
+    /// be.
     fn interrupt(&self, mut body: Body<'_>) {
         let Ok(InterruptIn { unique }) = body.take() else {
             return;

@@ -56,11 +56,11 @@ fn flock_owner(id: u64) -> LockOwner {
 }
 
 impl Server {
-    /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The
-    /// number to give the kernel.
+    /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The number to give
+    /// the kernel.
     ///
     /// # Errors
-    /// As the engine's call; [`Error::Stale`] if the number is another file's by now;
+    /// Those of the engine's call; [`Error::Stale`] if the number is another file's by now;
     /// [`Error::PagesElsewhere`] if it can be mapped to be stored to.
     pub fn open(&self, node: u64, access: Access) -> Result<u64> {
         let attr = self.fs.hold(ino_of(node))?;
@@ -81,10 +81,11 @@ impl Server {
         Handles::access(handle)
     }
 
-    /// As [`Server::open`], of an inode just made: if that fails the kernel is not told of it.
+    /// Opens as [`Server::open`] does, an inode just made: if that fails the kernel is not told of
+    /// it.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Server::open`].
     pub(super) fn open_new(&self, attr: Attr, access: Access) -> Result<(Attr, u64)> {
         match self.open(attr.ino, access) {
             Ok(handle) => Ok((attr, handle)),
@@ -98,7 +99,7 @@ impl Server {
     /// RELEASE and RELEASEDIR: an open file is no more. `flock`: the owner whose flock ends.
     ///
     /// # Errors
-    /// As the engine's calls; nothing of it is left undone that can be done.
+    /// Those of the engine's calls; nothing of it is left undone that can be done.
     pub fn close_file(&self, node: u64, handle: u64, flock: Option<u64>) -> Result<()> {
         let ino = ino_of(node);
         let mut outcome = Ok(());
@@ -116,7 +117,7 @@ impl Server {
     /// FLUSH: a process has closed one of its descriptors of the file, which ends its POSIX locks.
     ///
     /// # Errors
-    /// As the engine's call; so for all below.
+    /// Those of the engine's call; so for all below.
     pub fn flush(&self, node: u64, owner: u64) -> Result<()> {
         let ino = ino_of(node);
         self.handles.forget(ino, owner);

@@ -13,7 +13,7 @@ impl Server {
     /// READ that fills pages: of a mapping, or by readahead.
     ///
     /// # Errors
-    /// As the engine's call; [`Error::PagesElsewhere`]; so for all below.
+    /// Those of the engine's call; [`Error::PagesElsewhere`]; so for all below.
     pub fn read_pages(
         &self,
         node: u64,
@@ -29,8 +29,8 @@ impl Server {
         self.fs.read_for(ino, offset, buffer, || wants_atime)
     }
 
-    /// WRITE of a page that a mapping has changed, which takes no set-id bits nor
-    /// capabilities away. Whatever of it lies past the end of the file is nobody's.
+    /// WRITE of a page that a mapping has changed, which takes no set-id bits nor capabilities
+    /// away. The part past the end of the file is nobody's.
     pub fn write_back(&self, node: u64, offset: u64, data: &[u8]) -> Result<()> {
         let ino = ino_of(node);
         self.with_space(|| self.fs.write_back(ino, offset, data))

@@ -1,14 +1,13 @@
 //! One method for each request of the kernel, in the engine's terms.
 //!
 //! The kernel and the engine share the work:
-//! - **Permissions**: the kernel (`default_permissions`), with attributes and access
-//!   ACLs that it asks for. Who may set an ACL, or an attribute of which namespace, is
-//!   the kernel's to check too.
+//! - **Permissions**: the kernel (`default_permissions`), with attributes and access ACLs that it
+//!   asks for. It also checks which users may set an ACL, or an attribute of a namespace.
 //! - **umask**: the engine, because a default ACL overrides it. **set-gid
 //!   directories**: the engine.
 //! - **Set-id bits and file capabilities**: at chown, truncate, fallocate and copy the kernel drops
 //!   them (it sends the new mode in the same SETATTR, as neither of FUSE's HANDLE_KILLPRIV versions
-//!   is asked for), but for set-gid without group execution, which is dropped here, from who is
+//!   is asked for), but for set-gid without group execution, which is dropped here if the caller is
 //!   outside the group. At write it can't, under direct I/O: it sets FUSE_WRITE_KILL_SUIDGID if the
 //!   writer lacks CAP_FSETID, and [`Server::write`] drops them, before the data is written.
 //! - **O_TRUNC**: the kernel, by a SETATTR of its own after the open.
@@ -157,12 +156,12 @@ impl Server {
         self.gate.pass(changes)
     }
 
-    /// As [`Server::pass`], but `None` if it would have to wait.
+    /// Passes as [`Server::pass`] does, but `None` if it would have to wait.
     pub(crate) fn try_pass(&self, changes: bool) -> Option<Pass<'_>> {
         self.gate.try_pass(changes)
     }
 
-    /// Makes the pool stand still for who holds its freeze lock; `uid` asks for it.
+    /// Makes the pool stand still for the holder of its freeze lock; `uid` asks for it.
     ///
     /// # Errors
     /// [`Error::NotPermitted`]: neither root nor this process's user; see [`crate::freeze`].
@@ -216,7 +215,7 @@ impl Server {
     /// clean. Doing it again does nothing.
     ///
     /// # Errors
-    /// What [`Fs::detach`] answers.
+    /// Those of [`Fs::detach`].
     pub fn close(&self) -> Result<()> {
         let _pass = self.gate.pass(true);
         self.ending.store(true, Ordering::SeqCst);
@@ -242,7 +241,7 @@ impl Server {
     /// LOOKUP.
     ///
     /// # Errors
-    /// As the engine's call of this name; so for all methods below.
+    /// Those of the engine's call of this name; so for all methods below.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr> {
         let ino = ino_of(parent);
         if name == b"." {
@@ -478,8 +477,9 @@ impl Server {
         self.drop_privileges(ino, kind.kill_set_id.then_some(kind.writer))?;
         let follower = self.following.get(handle);
         let written = self.with_space(|| match &follower {
-            // Elsewhere than the kernel expects. Who has the offset may wait for pages of this
-            // mount, so none are kept from being filled meanwhile; those that were go afterwards.
+            // The place is elsewhere than the kernel expects. The offset's holder may wait for
+            // pages of this mount, so none are kept from being filled meanwhile; those that were go
+            // afterwards.
             Some(follower) => {
                 self.fs.own_pages_are_gone(ino)?;
                 let written = follower.write(&self.fs, offset, data, kind.append)?;

@@ -2,9 +2,9 @@
 //!
 //! The kernel turns an append into an offset, by the size that it was told last, and tells only
 //! that the file was opened with O_APPEND. `pwritev2(2)` can ask for the other thing (RWF_APPEND,
-//! RWF_NOAPPEND), of which FUSE says nothing. As long as only this mount's kernel has changed the
-//! file's size that does no harm: its offset is the end. Else the caller's system call is read
-//! while it waits in it ([`Caller::appends`]).
+//! RWF_NOAPPEND), of which FUSE says nothing. That does no harm while only this mount's kernel has
+//! changed the file's size: its offset is the end. Else the caller's system call is read while it
+//! waits in it ([`Caller::appends`]).
 
 use pmfs::{Error, Ino, Result};
 
@@ -47,8 +47,8 @@ impl Server {
     /// Writes where the caller means.
     ///
     /// # Errors
-    /// As the engine's calls; [`Error::Stale`] where an append to a place that is not
-    /// the end any more can't be told from a write to there.
+    /// Those of the engine's calls; [`Error::Stale`] where an append to a place that is not the end
+    /// any more can't be told from a write to there.
     pub(super) fn write_placed(
         &self,
         ino: Ino,
@@ -141,8 +141,8 @@ mod tests {
         content
     }
 
-    /// As long as the kernel knows the end, an offset that is not there is meant, also
-    /// of a file opened with O_APPEND.
+    /// An offset that is not the end is meant while the kernel knows the end, also of a file opened
+    /// with O_APPEND.
     #[test]
     fn a_kernel_that_knows_the_end_means_what_it_says() {
         let dir = crate::temporary::dir();

@@ -162,7 +162,8 @@ mod tests {
         assert_eq!((after.size, after.uid), (3, 7));
     }
 
-    /// As that, of a write by somebody who may not keep them, beside a chmod to fewer bits.
+    /// Goal: a write by a user who may not keep the bits gives none back beside a chmod to fewer
+    /// bits.
     #[test]
     fn a_write_gives_no_bit_back() {
         let dir = crate::temporary::dir();

@@ -24,7 +24,7 @@ pub(crate) const ROOT_NODE: u64 = 1;
 /// In the number of an INTERRUPT, and of the answer to one.
 const INTERRUPT_BIT: u64 = 1;
 
-/// One descriptor of a mount's connection. What was read from it has to be answered through it.
+/// One descriptor of a mount's connection. A message read from it has to be answered through it.
 #[derive(Debug)]
 pub(crate) struct Device(File);
 
@@ -66,12 +66,12 @@ impl Device {
     /// The next message; its length. `None`: the mount is gone.
     ///
     /// # Errors
-    /// Whatever is wrong with the device.
+    /// The device fails.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::io::read(&self.0, &mut *buffer) {
                 Ok(len) => return Ok(Some(len)),
-                // ENOENT: whoever asked was killed before the message was taken.
+                // ENOENT: the caller was killed before the message was taken.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
                 Err(errno) => return Err(errno.into()),

@@ -1,5 +1,5 @@
-//! One message of the kernel, read piece by piece. Whatever a length or an offset in it
-//! says, nothing outside of the message is touched; one that is too short is malformed.
+//! One message of the kernel, read piece by piece. Nothing outside of the message is touched,
+//! whatever a length or an offset in it says; one that is too short is malformed.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 

@@ -47,7 +47,7 @@ wire! {
     CopyFileRangeOut: 8 { bytes_copied: u64 }
     /// A directory entry; its name follows, and padding to eight bytes.
     Dirent: 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
-    /// As that; node 0: the name was not looked up.
+    /// An entry with its attributes; node 0: the name was not looked up.
     DirentPlus: 152 { entry: EntryOut, dirent: Dirent }
 }
 

@@ -52,7 +52,7 @@ wire! {
     WriteIn: 40 {
         fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }
-    /// As FUSE_SETXATTR_EXT makes it.
+    /// The form with FUSE_SETXATTR_EXT.
     SetxattrIn: 16 { size: u32, flags: u32, setxattr_flags: u32, padding: u32 }
     GetxattrIn: 8 { size: u32, padding: u32 }
     FileLock: 24 { start: u64, end: u64, kind: u32, pid: u32 }

@@ -52,15 +52,16 @@ pub(crate) const PEEK: u8 = 2;
 /// To be checked, and ends parked numbers: the call may free or take numbers, or use some that are
 /// not checked here.
 pub(crate) const PEEK_AND_FLUSH_PARKED: u8 = 3;
-/// As [`BY_DESCRIPTOR`]; for other descriptors it ends parked numbers.
+/// Only if the first argument is a descriptor of ours; for other descriptors it ends parked
+/// numbers.
 const BY_DESCRIPTOR_OR_FLUSH_PARKED: u8 = 4;
 /// Concerns us only because it ends parked numbers.
 pub(crate) const FLUSH_PARKED: u8 = 5;
 /// Passed on, once holes in the memory that the kernel is given have memory (`maps/lazy.rs`).
 pub(crate) const MEMORY: u8 = 6;
 
-/// The class of each number. What is in no list is refused to descriptors of ours, and
-/// may do anything with others.
+/// The class of each number. A call in no list is refused to descriptors of ours, and may do
+/// anything with others.
 pub(crate) static CLASS: [u8; crate::call::NUMBERS] = {
     let mut class = [BY_DESCRIPTOR_OR_FLUSH_PARKED; crate::call::NUMBERS];
     let mut at = 0;

@@ -247,8 +247,7 @@ fn change_times(fs: &Fs, attr: &Attr, [atime_ns, mtime_ns]: Times) -> Answer {
     done(fs.setattr(attr.ino, &set).map(drop))
 }
 
-/// Two struct timespec of the program's; none: now. What is wrong with a time itself is
-/// said once the file is found.
+/// Two struct timespec of the program's; none: now. A wrong time is told once the file is found.
 ///
 /// # Errors
 /// EFAULT; within: EINVAL.
@@ -349,7 +348,7 @@ pub(crate) fn utimes(room: &mut Inner, dirfd: u64, path: u64, at: u64) -> Verdic
 }
 
 fn put_statfs(fs: &Fs, to: u64) -> Answer {
-    /// As mounts of user-space file systems have it.
+    /// The type that mounts of user-space file systems have.
     const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
     let stat = fs.statfs().map_err(errno)?;
     // SAFETY: a structure of numbers.

@@ -214,8 +214,8 @@ fn clone(to: &Descriptor, source: u64) -> Answer {
     Err(if open { libc::EOPNOTSUPP } else { EBADF })
 }
 
-/// cachestat(2): `[file, range, answer, flags]`. As on a tmpfs a page with data is in memory, and a
-/// hole is not; none is dirty or evicted, for all is durable and stays.
+/// cachestat(2): `[file, range, answer, flags]`. A page with data is in memory, and a hole is not,
+/// as on a tmpfs. No page is dirty or evicted, for all is durable and stays.
 pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
     const NO_FILE: u64 = u64::MAX;
     let without = -i64::from(libc::ENOSYS);
@@ -224,7 +224,7 @@ pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
     }
     let range: [u64; 2] = program::read(args[1])?;
     let fs = fs()?;
-    // As the kernel from 6.13 on: of others' files, those that may be written.
+    // The kernel does so from 6.13 on: of others' files, only those that may be written.
     if !file.writes() {
         let attr = fs.getattr(file.ino).map_err(errno)?;
         let owner = credentials::allow_owner(&attr);

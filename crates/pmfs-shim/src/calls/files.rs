@@ -42,14 +42,14 @@ fn for_writing(file: &Descriptor) -> Result<&'static Fs, i32> {
     fs()
 }
 
-/// As [`for_writing`], for calls that change what is there or how much it is.
+/// A file open for writing ([`for_writing`]), before its content or its allocation changes.
 fn for_change(file: &Descriptor) -> Result<&'static Fs, i32> {
     let fs = for_writing(file)?;
     credentials::drop_privileges(fs, file.ino)?;
     Ok(fs)
 }
 
-/// As [`for_change`], for calls that change what is there.
+/// A file open for writing ([`for_writing`]), before its content changes.
 pub(super) fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
     let fs = for_writing(file)?;
     before_storing(fs, file)?;
@@ -246,7 +246,7 @@ pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
     let bytes = limits::cut(args[2], place)?;
     from_program(args[1], bytes, |data| {
         if append {
-            // As Linux does it, whatever the offset.
+            // Linux appends, whatever the offset.
             fs.append(file.ino, data).map(|(_, written)| written)
         } else {
             fs.write(file.ino, at, data)

@@ -32,7 +32,7 @@ struct Message {
 const HEAD: usize = 16;
 /// More than the kernel takes.
 const CONTROL_MAX: u64 = 1 << 20;
-/// As many as sendmmsg(2) sends.
+/// The most messages that sendmmsg(2) sends.
 const COUNT_MAX: u64 = 1024;
 /// struct mmsghdr: a message, and the bytes sent of it.
 const ONE_OF_MANY: u64 = size_of::<Message>() as u64 + 8;

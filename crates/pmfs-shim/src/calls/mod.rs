@@ -41,7 +41,7 @@ fn at_path(
     done_at(find(room, dirfd, path, at_end), out, body)
 }
 
-/// As [`at_path`], of a call that changes nothing and gives no descriptor: the mount
+/// Works as [`at_path`] does, for a call that changes nothing and gives no descriptor: the mount
 /// may do a process's first.
 fn peek_at_path(
     room: &mut Inner,

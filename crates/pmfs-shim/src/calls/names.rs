@@ -239,8 +239,8 @@ fn ends(
     }
 }
 
-/// Why there is no linking or moving between the pool and a path of the kernel's: what
-/// is wrong with that, else EXDEV. `is_new`: it need not be there.
+/// The error of a link or move between the pool and a path of the kernel's: that path's own error,
+/// else EXDEV. `is_new`: it need not be there.
 fn why_not([dirfd, path]: &[u64; 2], is_new: bool) -> i32 {
     let mut stat = [0u64; 18];
     let at = stat.as_mut_ptr().expose_provenance() as u64;

@@ -163,11 +163,11 @@ fn place(fs: &'static Fs, attr: &Attr, flags: i32) -> Tried {
     }
 }
 
-/// Why there is no opening what stands there, where there is no mount.
+/// The error for opening a special file where there is no mount.
 fn refused(attr: Option<&Attr>) -> i32 {
     let kind = attr.map_or(0, |attr| attr.mode & mode::S_IFMT);
     match kind {
-        // As the kernel says it of all of them.
+        // The kernel says so of all of them.
         mode::S_IFSOCK => libc::ENXIO,
         mode::S_IFIFO => mountless::refuse(Refused::Special, libc::EOPNOTSUPP),
         _ => mountless::refuse(Refused::Special, libc::ENXIO),
@@ -408,7 +408,7 @@ pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
         Ok(_) if mountless::is() => match find(room, a[0], a[1], AtEnd::Follow) {
             Err(errno) => Err(errno).into(),
             Ok(Lead::Kernel) => Verdict::Pass,
-            // As on a kernel that does not have it.
+            // A kernel that does not have the call says so.
             Ok(_) => Err(mountless::refuse(Refused::Way, libc::ENOSYS)).into(),
         },
         Ok(_) => match descriptors::get(a[0]).filter(|dir| !dir.is_path_only()) {

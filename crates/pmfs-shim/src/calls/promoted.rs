@@ -41,7 +41,7 @@ pub(crate) fn serve(number: i64, args: [u64; 6]) -> Verdict {
     if mountless::is() {
         let attributes = [numbers::SYS_file_getattr, numbers::SYS_file_setattr];
         let handles = [libc::SYS_name_to_handle_at, libc::SYS_open_by_handle_at];
-        // As of a file system that does not have them.
+        // A file system that does not have them says so.
         let known = attributes.iter().chain(&handles).any(|it| *it == number);
         return Err(if known { EOPNOTSUPP } else { ENOSYS }).into();
     }

@@ -150,7 +150,7 @@ fn out(from: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
         }
     };
     let read = read.map_err(errno)? as u64;
-    // As in a file of the kernel's: an odd beginning takes a page more of the pipe.
+    // An odd beginning takes a page more of the pipe, as in a file of the kernel's.
     let at = start % PAGE;
     let data = buffer.as_mut_ptr().expose_provenance() as u64;
     let sent = between
@@ -163,8 +163,8 @@ fn out(from: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     sent
 }
 
-/// Takes from a pipe what there is, once. What is taken can't be given back: so what is
-/// known to be in its way is found before.
+/// Takes from a pipe what there is, once. Bytes taken can't be given back: so known obstacles are
+/// looked for before.
 fn into(to: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     let fs = for_storing(to)?;
     let place = || match given {

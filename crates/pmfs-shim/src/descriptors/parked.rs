@@ -4,10 +4,10 @@
 //! what it takes to open and close a file here. So the last one is not closed but
 //! *parked*: for the program its number is free, and the next file that it opens gets it.
 //!
-//! POSIX promises the lowest free number. So this is done only while all numbers below are known
-//! to be in use: they were when the kernel gave the number as the lowest, and since then there was
-//! no call that may have freed one. Whatever may free or take numbers past this library, or look
-//! at any of them, comes here first ([`before`]; `class.rs` says which calls do), and ends it.
+//! POSIX promises the lowest free number. So this is done only while all numbers below are known to
+//! be in use: they were when the kernel gave the number as the lowest, and since then there was no
+//! call that may have freed one. A call that may free or take numbers past this library, or look at
+//! any of them, comes here first ([`before`]; `class.rs` says which calls do), and ends it.
 //!
 //! Only in a process with one thread: between two of them nobody could say what came
 //! first. And not in a child that shares its parent's memory, and these words, but has

@@ -18,7 +18,7 @@ pub(super) fn is_anchor(number: u32) -> bool {
 /// A new placeholder, with the lowest number from `from` on.
 ///
 /// # Errors
-/// As `fcntl(2)`: EMFILE.
+/// EMFILE, from `fcntl(2)`.
 pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
     if from == 0
         && let Some(parked) = parked::take(on_exec)

@@ -41,7 +41,7 @@ pub(crate) fn is_spared() -> bool {
     may_be && PEEKS.fetch_add(1, Ordering::Relaxed) < PEEKS_PASSED
 }
 
-/// Why it can't be had.
+/// The errno for which the pool can't be had.
 pub(crate) fn refusal() -> i32 {
     match REFUSED.load(Ordering::Relaxed) {
         0 => libc::EIO,

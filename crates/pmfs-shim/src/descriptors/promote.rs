@@ -178,8 +178,8 @@ pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
     spare::retry(|| open_way(&way, flags, 0)).map(|number| number as i32)
 }
 
-/// As [`open`], for others to have in place of ours: it stands for the open file, and
-/// shares its offset and flags from there on.
+/// Opens ([`open`]) a descriptor for others to have in place of ours. It stands for the open file,
+/// and shares its offset and flags from there on.
 pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
     let through = open(file)?;
     let Ok(now) = fs.file(file.file) else {

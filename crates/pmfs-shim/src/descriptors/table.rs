@@ -78,7 +78,7 @@ pub(crate) fn likely_inode(number: u64) -> Option<Ino> {
     Some(Descriptor::of(0, facts).ino)
 }
 
-/// As [`get`], but only what stands for an inode of the pool.
+/// The descriptor ([`get`]) if it stands for an inode of the pool.
 pub(crate) fn inode_at(number: u64) -> Option<Descriptor> {
     get(number).filter(|descriptor| !descriptor.is_list())
 }
@@ -152,7 +152,7 @@ pub(crate) fn remove(number: u64) -> Option<Descriptor> {
         return Some(found);
     }
     watch_no_more(at as u32);
-    // Of two threads that close the same number one gets it.
+    // One of two threads that close the same number gets it.
     let file = FILES[at].swap(0, Ordering::AcqRel);
     (file == found.file.number()).then_some(found)
 }

@@ -689,7 +689,7 @@ pub(crate) fn advise(args: [u64; 6]) -> Verdict {
         libc::MADV_REMOVE => Verdict::done(punch(&table, (start, end), args)),
         libc::MADV_DOFORK => {
             let answer = by_kernel(libc::SYS_madvise, args);
-            // As before: a child that is made past the library has no pin.
+            // A child that is made past the library has no pin, now as before.
             table.for_children_between(start, end, false);
             Verdict::done(answer)
         }

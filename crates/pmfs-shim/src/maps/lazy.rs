@@ -49,7 +49,7 @@ impl Table {
         (from..to).contains(&touched)
     }
 
-    /// As [`fill`](Self::fill), for all that lies between two addresses.
+    /// Fills ([`fill`](Self::fill)) all that lies between two addresses.
     pub fn fill_between(&mut self, start: u64, end: u64) {
         let mut at = start / PAGE * PAGE;
         while at < end {

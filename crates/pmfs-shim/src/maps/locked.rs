@@ -68,8 +68,8 @@ fn lock(flags: u64, all: &[Mapped]) -> Answer {
     {
         let (start, bytes) = (addresses.start, addresses.end - addresses.start);
         let on_fault = libc::MLOCK_ONFAULT.into();
-        // As the kernel has it, some mappings can't be locked, and some not be read in,
-        // and nobody is told.
+        // The kernel does the same: some mappings can't be locked, and some not be read in, and
+        // nobody is told.
         kernel::plain(libc::SYS_mlock2, &[start, bytes, on_fault]);
         if at_once {
             let advice = if *is_copied {
@@ -83,7 +83,7 @@ fn lock(flags: u64, all: &[Mapped]) -> Answer {
     Ok(0)
 }
 
-/// As the kernel would judge.
+/// Judges as the kernel would.
 ///
 /// # Errors
 /// EPERM, ENOMEM.

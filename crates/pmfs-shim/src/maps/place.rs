@@ -108,7 +108,7 @@ pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &Ho
 fn blocks_of(file: i32, to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
     let kind = match pool::attached().map(|fs| fs.mapping().medium().kind) {
         _ if !how.shared => MAP_PRIVATE,
-        // As the pool itself is mapped.
+        // The pool itself is mapped so.
         Some(MediumKind::FsDax) => MAP_SHARED_VALIDATE | MAP_SYNC,
         _ => MAP_SHARED,
     };

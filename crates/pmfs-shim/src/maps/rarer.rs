@@ -1,11 +1,12 @@
-//! Calls on addresses that few programs make. Whatever reaches the kernel with an address
-//! of ours is done to the pool's own file there, at an offset that the program knows
-//! nothing of; so each one is served, or passed because it can't do any harm, or refused.
+//! Calls on addresses that few programs make. A call that reaches the kernel with an address of
+//! ours is done to the pool's own file there, at an offset that the program knows nothing of. So
+//! each one is served, or passed because it can't do any harm, or refused.
 //!
 //! Passed, as they change how memory is had and not what is in it: mbind, set_mempolicy_home_node,
-//! move_pages, migrate_pages, mincore, munlock, get_mempolicy, userfaultfd (what it fills in is
+//! move_pages, migrate_pages, mincore, munlock, get_mempolicy, userfaultfd (the memory it fills is
 //! the program's to store to), map_shadow_stack (never over something), process_vm_readv and
-//! process_vm_writev, futexes. What locks is in `locked`; io_uring is refused when it is set up.
+//! process_vm_writev, futexes. Calls that lock are in `locked`; io_uring is refused when it is set
+//! up.
 
 use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
 
@@ -17,7 +18,7 @@ use crate::maps::shown::{any, table};
 use crate::own::kernel;
 use crate::program;
 
-/// As many vectors as the kernel takes.
+/// The most vectors that the kernel takes.
 const VECTORS_MAX: u64 = 1024;
 
 /// Returns whether any of these addresses show a file of ours.

@@ -65,7 +65,7 @@ impl Stretch {
         as_if == *next
     }
 
-    /// As the engine has it.
+    /// The same stretch in the engine's terms.
     pub fn as_shown(&self) -> Shown {
         Shown {
             address: self.start as usize,

@@ -254,7 +254,7 @@ pub(crate) fn is_kept() -> bool {
     FILE.load(Ordering::Relaxed) != 0
 }
 
-/// As text: the kernel's in the room's third page, or the pool's.
+/// The directory's path: the kernel's in the room's third page, or the pool's.
 ///
 /// # Errors
 /// ENOENT: it was removed.

@@ -46,11 +46,10 @@ pub(crate) fn find(
     find_for(room, dirfd, path, at_end, false)
 }
 
-/// As [`find`], for a call that merely looks at what is there: the kernel's walk
-/// through the mount may do.
+/// Finds as [`find`] does, for a call that only looks: the kernel's walk through the mount may do.
 ///
 /// # Errors
-/// As there.
+/// Those of [`find`].
 pub(crate) fn find_to_peek(
     room: &mut Inner,
     dirfd: u64,

@@ -167,6 +167,6 @@ fn is_list(parts: &[&[u8]]) -> bool {
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: u32 = text.parse().ok()?;
-    // As the kernel writes it, without zeros before it.
+    // The kernel writes it without zeros before it.
     (number.to_string() == text).then_some(number.into())
 }

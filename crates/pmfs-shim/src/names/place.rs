@@ -55,8 +55,8 @@ impl AtEnd {
         }
     }
 
-    /// As [`AtEnd::follows`], by what stands behind the last name: nothing, or slashes.
-    /// False also where there is more of a path.
+    /// Returns whether a link at the end stays ([`AtEnd::follows`]), by the rest behind the last
+    /// name: nothing, or slashes. False also where there is more of a path.
     pub fn stays_at(self, rest: &[u8]) -> bool {
         rest.iter().all(|byte| *byte == b'/') && !self.follows(!rest.is_empty())
     }

@@ -21,7 +21,7 @@ use crate::program::credentials::{self, EXECUTE};
 use crate::thread::descriptor::Descriptor;
 use crate::thread::{Inner, PATH_MAX};
 
-/// As many links as the kernel follows.
+/// The most links that the kernel follows.
 pub(crate) const LINKS_MAX: u32 = 40;
 
 /// A path that begins in the list of this process's descriptors.

@@ -6,7 +6,7 @@ use std::arch::asm;
 /// Makes a system call.
 ///
 /// # Safety
-/// As that call: what its pointers point to is read and written by the kernel.
+/// The rules of that call: the kernel reads and writes the memory that its pointers point to.
 #[inline]
 pub(crate) unsafe fn call(number: i64, args: [u64; 6]) -> i64 {
     let answer;
@@ -68,7 +68,7 @@ pub(crate) fn map(bytes: usize, flags: i32) -> Option<*mut u8> {
     map_at(0, bytes, flags)
 }
 
-/// As [`map`], at that address if it is free; 0: wherever.
+/// Maps fresh memory ([`map`]) at that address if it is free; 0: anywhere.
 pub(crate) fn map_at(wish: usize, bytes: usize, flags: i32) -> Option<*mut u8> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags) as u64;

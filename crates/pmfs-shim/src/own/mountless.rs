@@ -1,7 +1,7 @@
 //! Without a mount: where FUSE can't be had, or is not wanted, the directory is only a prefix of
 //! names that this library serves, and nobody else knows anything below it
-//! (docs/adr/0043-always-a-mount.md). What would need a file of the kernel's is refused, loudly:
-//! with an errno, a line in the log, and a count for `pmfs run --stats`.
+//! (docs/adr/0043-always-a-mount.md). A call that would need a file of the kernel's is refused,
+//! loudly: with an errno, a line in the log, and a count for `pmfs run --stats`.
 
 use crate::own::config;
 use crate::own::log;

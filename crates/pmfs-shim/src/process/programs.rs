@@ -47,11 +47,11 @@ enum Stands {
     Pool(&'static Fs, Attr, Vec<u8>),
 }
 
-/// Finds what is to be run.
+/// Finds the program that is to be run.
 ///
 /// # Errors
-/// As execve(2): ENOENT, EACCES, ELOOP. EOPNOTSUPP: open files, or a script, for a program that
-/// can't load the library.
+/// ENOENT, EACCES, ELOOP: those of execve(2). EOPNOTSUPP: open files, or a script, for a program
+/// that can't load the library.
 pub(crate) fn resolve(
     room: &mut Inner,
     dirfd: u64,

@@ -11,7 +11,7 @@ use crate::names;
 use crate::own::kernel::{self, PATH};
 use crate::program::credentials;
 
-/// As deep as the kernel follows scripts that are run by scripts.
+/// The depth to which the kernel follows scripts that are run by scripts.
 pub(crate) const SCRIPTS_MAX: u32 = 5;
 
 /// A program.
@@ -23,7 +23,7 @@ pub(crate) struct Target {
     pub takes_variables: bool,
     /// The library that it has to load first.
     first: Option<Vec<u8>>,
-    /// Why it does not load the library.
+    /// The reason for which it does not load the library.
     pub why: &'static str,
 }
 

@@ -173,7 +173,7 @@ pub(crate) fn part(room: &Inner) -> Result<(), i32> {
     Ok(())
 }
 
-/// As [`part`], of a thread that leaves the others' table of descriptors.
+/// Parts ([`part`]) a thread that leaves the others' table of descriptors.
 pub(crate) fn leave_table() -> Result<(), i32> {
     if guest::own().is_some() || !has_threads() {
         return Ok(());

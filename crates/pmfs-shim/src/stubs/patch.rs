@@ -136,7 +136,7 @@ fn read(file: u64, from: u64, bytes: &mut [u8]) -> bool {
 /// Puts the image of libc in place, and those of the other libraries that are here.
 ///
 /// # Errors
-/// Why libc's can't be, in words: the mount serves this process then.
+/// The reason in words for which libc's can't be: the mount serves this process then.
 pub(crate) fn apply() -> Result<(), &'static str> {
     let config = config::get();
     let image = Image::open(&config.image)?;

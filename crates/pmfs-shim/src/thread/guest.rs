@@ -40,8 +40,8 @@ const PROCESS: LockOwner = LockOwner {
     id: 0,
 };
 
-/// This process, or this guest, as an owner of POSIX locks. Who shares the table of
-/// descriptors shares these, too.
+/// This process, or this guest, as an owner of POSIX locks. Threads that share the table of
+/// descriptors share these, too.
 pub(crate) fn lock_owner() -> LockOwner {
     if !has_own_table() {
         return PROCESS;

@@ -28,7 +28,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// They may have changed. What was known before stays, in a guest.
+    /// Forgets credentials that may have changed. The ones known before stay, in a guest.
     pub fn forget(&self, is_guest: bool) {
         self.all_may.store(false, Ordering::Relaxed);
         let all = self.all.swap(std::ptr::null_mut(), Ordering::AcqRel);
@@ -82,7 +82,7 @@ impl Capabilities {
 }
 
 impl Credentials {
-    /// As the kernel has them.
+    /// Asks the kernel for this thread's.
     pub fn ask() -> Credentials {
         let id = |call, nobody: u64| kernel::plain(call, &[nobody]) as u32;
         let get = |count: u64, at: u64| {

@@ -79,7 +79,7 @@ pub(crate) struct Own {
     pub number: u32,
     /// Umask, root and directory are its parent's (CLONE_FS).
     pub shares_place: bool,
-    /// As `process::umask` has it.
+    /// The umask of `process::umask`.
     pub umask: u32,
     /// Absolute names are the kernel's (chroot).
     pub is_elsewhere: bool,

@@ -128,7 +128,7 @@ pub fn try_acquire<S: Shared>(share: &Share<S>, off: u64) -> bool {
     protocol::try_acquire(&place, share.holder().word())
 }
 
-/// Takes the lock word at `off`. Whoever held it and died is cleaned up after.
+/// Takes the lock word at `off`. A holder that died is cleaned up after.
 #[inline(always)]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn acquire<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, off: u64) {
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// As after a fork: the tag is a copy of the parent's.
+    /// A child has a copy of its parent's tag after a fork.
     #[test]
     fn a_child_has_a_tag_of_its_own() {
         let copied = tag_of_the_gone();
@@ -301,7 +301,7 @@ mod tests {
         assert_ne!(own.join().expect("the thread"), copied);
     }
 
-    /// The kernel gives numbers again. Who has one now is not who had it.
+    /// The kernel gives numbers again. The thread that has one now is not the one that had it.
     #[test]
     fn a_number_that_another_has_says_that_the_first_is_gone() {
         let alive = thread_tag();

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// As [`tell_of`], of the holder of an owner word.
+/// Tells as [`tell_of`] does, of the holder of an owner word.
 #[cold]
 pub(crate) fn tell<S: Shared>(share: &Share<S>, owner: u64) {
     let slot = slot_of(owner).filter(|&slot| slot < share.layout().slot_count);
@@ -22,7 +22,8 @@ pub(crate) fn tell<S: Shared>(share: &Share<S>, owner: u64) {
     }
 }
 
-/// As [`tell_of`], of a process that does not do something: it may take its time while it runs.
+/// Tells as [`tell_of`] does, of a stopped process that others wait for. A process that runs may
+/// take its time.
 #[cold]
 pub fn tell_if_stopped<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
     if share.stalled == Stalled::Wait || is_stopped(share.slot_pid(slot)) {
@@ -30,7 +31,7 @@ pub fn tell_if_stopped<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
     }
 }
 
-/// As proc_pid_stat(5) has it: by a signal, or by a debugger.
+/// Returns whether a process is stopped, by a signal or by a debugger (proc_pid_stat(5)).
 fn is_stopped(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use pmfs::Error;
 use pmfs_fuse::{MountError, presence, served};
 
-/// Why a command was not done.
+/// The cause for which a command was not done.
 #[derive(Debug)]
 pub struct Failure {
     message: String,

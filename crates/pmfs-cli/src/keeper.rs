@@ -1,10 +1,10 @@
 //! The private mount of `pmfs run` lasts as long as a program of any run below it does,
 //! also one in the background.
 //!
-//! Its daemon has a socket in the abstract name space, by the mount's name. Each run connects
-//! to it, and all its programs inherit the connection, at a number that the preloaded library
-//! keeps open: the kernel ends it with the last of them, however they end. When there is none
-//! left the daemon takes its mount away. Whoever comes then is told so, and makes another one.
+//! Its daemon has a socket in the abstract name space, by the mount's name. Each run connects to
+//! it, and all its programs inherit the connection, at a number that the preloaded library keeps
+//! open: the kernel ends it with the last of them, however they end. When there is none left the
+//! daemon takes its mount away. A run that comes then is told so, and makes another one.
 //!
 //! A connection begins with one byte, which says what it is for, and is answered with one.
 

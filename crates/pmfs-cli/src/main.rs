@@ -52,7 +52,7 @@ use std::env;
 use std::process::{self, ExitCode};
 
 use clap::Parser;
-// As if they were modules of this program; they are in the library for who makes manual pages.
+// A module of the library, where the tool for manual pages finds it too.
 use pmfs_cli::cli;
 
 use called::Call;

@@ -29,7 +29,7 @@ impl Names<'_> {
             .map_err(|error| self.failed(path, &error))
     }
 
-    /// As [`Names::find`]; `None` if there is nothing.
+    /// Finds as [`Names::find`] does; `None` if there is nothing.
     pub fn peek(&self, path: &Path, follow: bool) -> Result<Option<Attr>, Failure> {
         match self.walk(path, follow) {
             Ok(attr) => Ok(Some(attr)),

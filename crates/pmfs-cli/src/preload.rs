@@ -13,7 +13,7 @@ use pmfs_patch::loading::{self, Loading};
 /// Loads the library.
 pub const VARIABLE: &str = "LD_PRELOAD";
 
-/// As deep as the kernel follows scripts that are run by scripts.
+/// The depth to which the kernel follows scripts that are run by scripts.
 const SCRIPTS_MAX: u32 = 5;
 
 /// The variable's value for a program; `None`: its loader would stumble over the library.
@@ -50,7 +50,7 @@ fn first_of(program: &OsStr) -> Option<Option<Vec<u8>>> {
     Some(None)
 }
 
-/// Why a program will not load the library, if that can be seen from its file.
+/// The reason for which a program will not load the library, if its file shows one.
 pub fn stranger(program: &OsStr) -> Option<&'static str> {
     let mut next = found(program);
     for _ in 0..SCRIPTS_MAX {
@@ -77,7 +77,7 @@ pub fn may_be_below(dir: &Path, program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/') || env::split_paths(&path).any(|path| path.starts_with(dir))
 }
 
-/// As execvp(3) looks for it.
+/// The file that execvp(3) would find.
 pub fn found(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));

@@ -107,7 +107,7 @@ impl Program {
             let _ = fcntl_setfd(all[number as usize], FdFlags::CLOEXEC);
         }
         if started::ignores_broken_pipes() {
-            // As it is here; the standard library would not leave it so.
+            // SIGPIPE stays ignored, as it is here; the standard library would not leave it so.
             let texts = self.texts();
             let execed = texts.and_then(|(words, environment)| {
                 Ok(execvpe(&words[0], &words, &environment).map(|never| match never {})?)
@@ -168,7 +168,7 @@ impl Program {
         posix_spawnp(&words[0], &actions, &attributes, &words, &environment)
     }
 
-    /// As the kernel takes them: words, and the environment.
+    /// Words and environment as the kernel takes them.
     fn texts(&self) -> io::Result<(Vec<CString>, Vec<CString>)> {
         let words: io::Result<_> = self.words.iter().map(|word| text(word)).collect();
         let entry = |(name, value): &(OsString, OsString)| {
@@ -206,7 +206,7 @@ impl Ended {
                     let _ = raise(Signal::SIGINT);
                     let _ = interrupt.thread_unblock();
                 }
-                // As a shell has it: the signal's number and 128.
+                // A shell gives the same: the signal's number and 128.
                 ExitCode::from((128 + *signal as i32) as u8)
             }
         }

@@ -330,7 +330,8 @@ impl Putter<'_> {
     }
 }
 
-/// Owner and permissions. What root puts keeps its owner; of others it becomes their own.
+/// Owner and permissions. A file that root puts keeps its owner; one that another user puts becomes
+/// that user's.
 fn new_node(meta: &Metadata) -> NewNode {
     let root = rustix::process::geteuid().is_root();
     NewNode {

@@ -110,7 +110,7 @@ impl Drop for Temp {
     }
 }
 
-/// Removes files, and directories that are empty. What can't be removed stays.
+/// Removes files, and directories that are empty. A path that can't be removed stays.
 pub fn remove(paths: &[PathBuf]) {
     for path in paths {
         let removed = match fs::symlink_metadata(path) {

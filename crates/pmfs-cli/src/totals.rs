@@ -13,7 +13,7 @@ pub struct Totals {
     file: tempfile::NamedTempFile,
 }
 
-/// As the library has them.
+/// The words in the library's order.
 const WORDS: [&str; 8] = [
     "served",
     "passed",

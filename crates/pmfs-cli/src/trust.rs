@@ -51,8 +51,7 @@ pub fn is_roots(pool: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Users beside its owner that may write to it. Of a device the group is that of the
-/// machine's disks.
+/// Users beside its owner that may write to it. A device's group is that of the machine's disks.
 fn writer(path: &Path, file: &Metadata) -> Option<&'static str> {
     let kind = file.file_type();
     let is_device = kind.is_block_device() || kind.is_char_device();

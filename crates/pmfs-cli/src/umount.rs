@@ -183,8 +183,8 @@ fn answer<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option
     answered.recv_timeout(PATIENCE_FOR_ANSWER).ok()
 }
 
-/// As the kernel's table has it. A mount whose daemon is gone can't be looked at, but its parent
-/// directory can.
+/// The mount point as the kernel's table names it. A mount whose daemon is gone can't be looked at,
+/// but its parent directory can.
 pub fn mount_point(dir: &Path) -> PathBuf {
     if let Ok(resolved) = fs::canonicalize(dir) {
         return resolved;

@@ -1,9 +1,9 @@
-//! What all parts of an open heap share, and its chunks' locks.
+//! The state that all parts of an open heap share, and its chunks' locks.
 //!
 //! **A chunk's lock** covers each word in the chunk from before a record with that word is written
-//! until it has been stored in place. Locks are taken in the order of the chunks, and whoever has
-//! them waits for nothing but the medium. A lock's line names the last record that changed the
-//! chunk (`pending`): the next holder's record gets a greater stamp, and if that record is another
+//! until it has been stored in place. Locks are taken in the order of the chunks, and their holder
+//! waits for nothing but the medium. A lock's line names the last record that changed the chunk
+//! (`pending`): the next holder's record gets a greater stamp, and if that record is another
 //! lane's, the holder closes it (`crates/pmlib/src/lane.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use crate::space::Space;
 
 /// Looks at a busy word before the processor is left to others.
 const SPINS: u32 = 200;
-/// Who holds a chunk's lock only to make its line this run's.
+/// The holder of a chunk's lock that is taken only to make its line this run's.
 const HOLDER_READER: u32 = u32::MAX;
 
 /// An open heap.
@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub tag: u64,
     pub lanes: Vec<Mutex<Lane>>,
     pub space: Mutex<Space>,
-    /// Who makes the heap longer.
+    /// The lock of the thread that makes the heap longer.
     pub growing: Mutex<()>,
     /// The process that opened it.
     pub life: u64,

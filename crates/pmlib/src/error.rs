@@ -1,10 +1,10 @@
-//! What can go wrong with a heap: one variant a cause.
+//! Errors of a heap: one variant a cause.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a call on a heap failed. Nothing has changed then, unless the medium failed.
+/// The cause for which a call on a heap failed. Nothing has changed then, unless the medium failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -34,15 +34,15 @@ pub enum Error {
     /// There is no room for a heap's own parts.
     #[error("{len} bytes are too few for this heap: at least {min} are needed")]
     TooSmall {
-        /// What there is, bytes.
+        /// Bytes that there are.
         len: u64,
-        /// What is needed, bytes.
+        /// Bytes that are needed.
         min: u64,
     },
     /// Bytes that the format does not allow, or that their check does not fit.
     #[error("the heap is damaged: {what} at offset {offset:#x}")]
     Damaged {
-        /// What stands there.
+        /// The part that is damaged.
         what: &'static str,
         /// Where.
         offset: u64,
@@ -59,13 +59,13 @@ pub enum Error {
     /// No room, and none can be had.
     #[error("no room for {wanted} bytes in the heap: free objects, or make a larger one")]
     Full {
-        /// What was asked for, bytes.
+        /// Bytes that were asked for.
         wanted: u64,
     },
     /// An object of no bytes, or of more than a heap can have.
     #[error("there are no objects of {size} bytes")]
     Size {
-        /// What was asked for, bytes.
+        /// Bytes that were asked for.
         size: u64,
     },
     /// Nothing is allocated there: freed already, or never an object.
@@ -106,7 +106,7 @@ pub enum Error {
     Broken,
 }
 
-/// What a call answers.
+/// The answer of a call that may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl From<pmem::Fault> for Error {

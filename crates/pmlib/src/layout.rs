@@ -7,7 +7,7 @@ use pmlib_format::header::{COPY_OFFSET, HEADER_PAGE_BYTES, SPANS_MAX};
 use pmlib_format::lane::{LANE_LINE_BYTES, LANES_MAX, LOCK_LINE_BYTES, RING_OFFSET};
 use pmlib_format::{CHUNK_BYTES, HeaderRaw, LINE_BYTES};
 
-/// As many chunks as a word of the spans can say, and an entry's offset can reach: 32 TiB.
+/// The most chunks that a word of the spans can say, and an entry's offset can reach: 32 TiB.
 pub(crate) const CHUNKS_MAX: u64 = 1 << 29;
 /// The shortest lane: two records of some words beside its first line.
 const LANE_BYTES_MIN: u64 = 1024;
@@ -28,7 +28,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Of a span that begins at chunk `first`; `header` if it is the first.
+    /// The places of a span that begins at chunk `first`; `header` if it is the first.
     fn new(first: u64, chunks: u64, header: Option<&HeaderRaw>) -> Span {
         let table_bytes = chunks.div_ceil(GROUP_CHUNKS) * GROUP_BYTES;
         let start = first * CHUNK_BYTES;
@@ -158,7 +158,7 @@ impl Spans {
         }
     }
 
-    /// What a further span of so many chunks would be.
+    /// The further span that so many chunks would make.
     pub fn next(&self, chunks: u64) -> Span {
         Span::new(self.chunks(), chunks, None)
     }

@@ -3,9 +3,9 @@
 //!
 //! Contract:
 //! - A transaction ([`Heap::tx`]) happens wholly or not at all, whatever ends its process or its
-//!   power, and is durable when it returns. What "durable" means is the medium's:
+//!   power, and is durable when it returns. The meaning of "durable" is the medium's:
 //!   [`Heap::medium`].
-//! - What a reader has seen is durable: nothing is stored in place before its record is.
+//! - A reader sees only durable words: nothing is stored in place before its record is durable.
 //! - Objects are named by their offset. No reference into the heap is ever given out: a transaction
 //!   edits private copies.
 //! - Damage, a full heap, a foreign file are errors with their cause, and never a panic.

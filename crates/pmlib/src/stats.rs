@@ -1,4 +1,4 @@
-//! What is in a heap: counted quickly, or by a look at everything.
+//! The content of a heap: counted quickly, or by a look at everything.
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{CLASS_BYTES, KIND_OBJECTS, KIND_RUN, bitmap_words};
@@ -24,7 +24,7 @@ pub struct Stats {
     pub spans: u64,
 }
 
-/// What a look at everything has found.
+/// The result of a look at everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Objects.

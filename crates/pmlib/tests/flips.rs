@@ -1,6 +1,6 @@
 //! Goal: a damaged heap ends with an answer: an error, or a heap that works. Method: each byte of a
 //! heap's own parts is changed, each in a heap of its own, which is opened, looked at and used.
-//! What is volatile must not matter at all.
+//! Volatile bytes must not matter at all.
 
 use pmem::Pmem;
 use pmlib::{Error, Heap, Options};
@@ -83,7 +83,7 @@ fn every_damaged_byte_ends_with_an_answer() {
         assert!(volatile.end <= root && end > 65_536);
         let (mut refused, mut worked) = (0, 0);
         for at in 0..end {
-            // Of what is volatile and of long stretches of zeros a part will do.
+            // A part of the volatile bytes and of long stretches of zeros will do.
             let dull = good[at as usize] == 0 && (at > 8192 || at % 4096 > 1100);
             if (dull || volatile.contains(&at)) && at % 29 != 0 {
                 continue;

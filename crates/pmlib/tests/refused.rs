@@ -21,7 +21,7 @@ const WRONG: [&str; 7] = [
     "std::sync::atomic::AtomicU64",
 ];
 
-/// What is no struct of a fixed layout, and what the answer names.
+/// Types that are no struct of a fixed layout, and a part of each refusal's text.
 const SHAPES: [(&str, &str); 3] = [
     ("#[derive(PmSafe)] struct A { a: u64 }", "add #[repr(C)]"),
     (

@@ -54,7 +54,7 @@ fn pointers_are_found_wherever_they_stand() {
     tree.root.both[1] = P::at(RawP(128));
     tree.size = 5e300;
     assert_eq!(traced(&tree), [64, 128]);
-    // As bytes, and back.
+    // The value as bytes, and back.
     let again = Tree::read_from_bytes(tree.as_bytes()).unwrap();
     assert_eq!(traced(&again), [64, 128]);
     assert_eq!((again.size, again.root.value), (5e300, 4096));

@@ -106,9 +106,9 @@ pub enum Step {
     Remove(u64),
 }
 
-/// What yat is to check: a list, and what is done to it.
+/// A list for yat to check, and the steps done to it.
 pub struct Lists {
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
     /// Whether nodes are published too early.
     pub bug: bool,
@@ -124,7 +124,7 @@ impl Program for Lists {
 
     fn setup(&self) -> Result<Pmem, String> {
         let mem = Pmem::private(POOL_BYTES);
-        // What nobody has written yet is not zero, so that reading it shows.
+        // Memory that nobody has written yet is not zero, so that reading it shows.
         mem.poke(0, &[0xdb; POOL_BYTES as usize]);
         mem.poke(HEAD, &[0; 8]);
         Ok(mem)

@@ -121,7 +121,7 @@ impl Scene {
     /// did.
     ///
     /// # Errors
-    /// What a call answered.
+    /// Those of any call.
     pub fn play(&self, dir: &Path) -> Result<(Vec<Shared>, u64)> {
         let path = dir.join("pool");
         let mut mkfs = pool::mkfs_options(POOL_BYTES);

@@ -361,7 +361,7 @@ impl Pair {
     /// Every schedule, every fence and return, every image.
     ///
     /// # Errors
-    /// What is wrong beside crash states, in words.
+    /// A failure other than a wrong crash state, in words.
     pub fn explore(&self) -> Result<Result<Counts, Box<Violation>>, String> {
         let mut counts = Counts::default();
         let explored = self.explore_counting(&mut counts)?;
@@ -372,7 +372,7 @@ impl Pair {
     /// violation.
     ///
     /// # Errors
-    /// What is wrong beside crash states, in words.
+    /// A failure other than a wrong crash state, in words.
     pub fn explore_counting(
         &self,
         counts: &mut Counts,

@@ -62,13 +62,13 @@ pub trait Program: Sync {
     /// Looks at everything that can be seen, storing nothing.
     ///
     /// # Errors
-    /// What could not be read, in words.
+    /// The part that could not be read, in words.
     fn inspect(&self, running: &mut Self::Running) -> Result<Self::Visible, String>;
 
     /// Checks the invariants of a recovered pool.
     ///
     /// # Errors
-    /// What is broken, in words.
+    /// The broken invariant, in words.
     fn check(&self, running: &mut Self::Running) -> Result<(), String> {
         let _ = running;
         Ok(())
@@ -88,7 +88,7 @@ pub trait Program: Sync {
     /// Uses a recovered pool: it must go on working.
     ///
     /// # Errors
-    /// What did not, in words.
+    /// The use that failed, in words.
     fn go_on(&self, running: &mut Self::Running) -> Result<(), String> {
         let _ = running;
         Ok(())

@@ -1,8 +1,7 @@
-//! Someone else's pool: one that was edited on purpose, with right checksums
-//! ([`yat::files::crafted`]). Whatever it is, each call ends in an answer or an error, after a
-//! bounded number of steps; no name, target or attribute is one that no call could have made; names
-//! that lead down never lead back up. Repair ends clean or says that it can't, and a second one
-//! finds nothing to do.
+//! Goal: a pool that was edited on purpose, with right checksums ([`yat::files::crafted`]), does no
+//! harm. Each call ends in an answer or an error, after a bounded number of steps; no name, target
+//! or attribute is one that no call could have made; names that lead down never lead back up.
+//! Repair ends clean or says that it can't, and a second one finds nothing to do.
 //!
 //! `PMFS_CRAFTED` pools are tried, from number `PMFS_CRAFTED_SEED` on.
 
@@ -149,10 +148,10 @@ fn walk(fs: &Fs) {
     }
 }
 
-/// What became of a repair.
+/// The outcome of a repair.
 #[derive(Debug, PartialEq, Eq)]
 enum Repaired {
-    /// Of what is no pool any more.
+    /// It is no pool any more.
     Refused,
     /// It says so: no room for what has to be made.
     Not,

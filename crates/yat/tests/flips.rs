@@ -1,6 +1,6 @@
-//! Damage: any bit of what the file system reads of its own structures is flipped. Whatever it is,
-//! mounting, using and checking the pool end, without a panic and without reading outside it; and
-//! repair leaves a pool in which nothing is found and all calls work.
+//! Damage: any bit of what the file system reads of its own structures is flipped. Mounting, using
+//! and checking the pool then end, without a panic and without reading outside it; and repair
+//! leaves a pool in which nothing is found and all calls work.
 //!
 //! `PMFS_FLIPS` bits are tried (`all`: every one), chosen by `PMFS_FLIPS_SEED`.
 

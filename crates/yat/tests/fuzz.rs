@@ -19,7 +19,7 @@ fn input(random: &mut u64) -> Vec<u8> {
     (0..len).map(|_| (next(random) >> 24) as u8).collect()
 }
 
-/// What a line of the corpus says: two hexadecimal digits a byte.
+/// The bytes of a line of the corpus: two hexadecimal digits a byte.
 fn bytes_of(line: &str) -> Vec<u8> {
     assert!(line.len().is_multiple_of(2), "{line}");
     (0..line.len())

@@ -1,6 +1,6 @@
 //! Goal: the heap's workloads find the bugs that the heap can be given on purpose, each of them.
 //! Method: one is selected after the other; the workloads are explored until one sees something
-//! wrong, first without crashes of recoveries. What is selected is the process's: one test alone.
+//! wrong, first without crashes of recoveries. The selection is the process's: one test alone.
 
 use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};

@@ -1,8 +1,8 @@
 //! Goal: the checker finds the bugs that the engine can be given on purpose, and nothing when it
 //! has none. Method: a twelfth of the list's bugs, chosen by their names, so that a new one changes
 //! nothing of it (`YAT_BUG`: those with this in their name), is hunted; beside them the same
-//! searches, with few workloads each, with no bug there. What is selected is a process's, so each
-//! hunt is one, and as many go on at once as there are processors. `yat bugs` hunts them all.
+//! searches, with few workloads each, with no bug there. The selection is a process's, so each hunt
+//! is one, and as many go on at once as there are processors. `yat bugs` hunts them all.
 
 use pmfs::planted::{BUGS, Bug};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use yat::planted::Hunter;
 
 /// The bug that a child hunts; empty: none.
 const HUNT: &str = "YAT_HUNT";
-/// Of the workloads of each search a clean one tries one in so many.
+/// A clean search tries one in so many of its workloads.
 const CLEAN_ONE_IN: usize = 40;
 
 /// By the name's FNV-1a hash.
@@ -72,7 +72,7 @@ fn in_a_process(bug: &str) -> Output {
         .expect("a child")
 }
 
-/// What a hunt has said, without the frame of a test; all of one that failed.
+/// The words of a hunt, without the frame of a test; all of one that failed.
 fn said(ended: &Output) -> String {
     let text = String::from_utf8_lossy(&ended.stdout);
     if !ended.status.success() {

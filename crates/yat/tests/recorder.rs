@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What stands for a program that uses `pmem`: one caller for each hot path.
+/// A program that uses `pmem`: one caller for each hot path.
 const HOT: &str = r#"
 use pmem::{Fault, Pmem};
 #[inline(never)]

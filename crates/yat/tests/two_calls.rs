@@ -80,7 +80,7 @@ fn at_once() {
     let chosen: Vec<Pair> = modes
         .into_iter()
         .flat_map(|mode| everything(mode).into_iter().step_by(11))
-        // What yat found: an inode in a block of the table whose pointer was not durable.
+        // yat found this: an inode in a block of the table whose pointer was not durable.
         .chain(building_on(DataMode::Atomic))
         .collect();
     let outcome = campaign().each(&chosen, Pair::explore);

@@ -14,7 +14,7 @@ const RECORD_BYTES: u64 = 128;
 const WORDS: usize = 16;
 const SLOTS: u64 = 6;
 
-/// What is wrong with the log.
+/// The faults that the log can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bug {
     None,
@@ -48,7 +48,7 @@ fn checksum(bug: Bug, at: u64, words: &[u64]) -> u64 {
     hasher.finish()
 }
 
-/// What a record says: each word of it counts.
+/// The meaning of a record: each word of it counts.
 fn meaning(words: &[u64; WORDS]) -> u64 {
     let says = words[2..].iter();
     says.fold(0, |all: u64, &word| all.wrapping_mul(31).wrapping_add(word))
@@ -69,7 +69,7 @@ impl Log {
         log
     }
 
-    /// What a record says, if it is there.
+    /// The meaning of a record, if it is there.
     fn record(&self, slot: u64) -> Option<u64> {
         if slot == SLOTS {
             return None;

@@ -321,7 +321,7 @@ impl Writer {
     /// flight is applied; the model then follows. Answers whether that call took effect.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The difference, in words.
     pub fn verify(&mut self, mount: &Path) -> Result<bool, String> {
         if let Some(error) = self.failed.take() {
             let dead = [Errno::NOTCONN, Errno::CONNABORTED];
@@ -362,10 +362,10 @@ impl Writer {
     }
 }
 
-/// All records are whole, and of each writer there are as many as returned, in order; or one more.
+/// All records are whole, and each writer has as many as returned, in order; or one more.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// The fault, in words.
 pub fn verify_shared_log(mount: &Path, writers: &mut [Writer]) -> Result<(), String> {
     let log = fs::read(mount.join(SHARED_LOG)).map_err(|error| error.to_string())?;
     if log.len() % RECORD_BYTES != 0 {
@@ -417,11 +417,11 @@ fn whole(done: usize, asked: usize) -> io::Result<()> {
     Err(io::Error::other(format!("{done} of {asked} bytes written")))
 }
 
-/// Adds everything below `dir` to what is found, by path from `mount`; of names
-/// directly in it, those that begin with `prefix`.
+/// Adds everything below `dir` to what is found, by path from `mount`; of names directly in it,
+/// those that begin with `prefix`.
 ///
 /// # Errors
-/// What the mount answers.
+/// Those of the mount.
 fn observe(mount: &Path, dir: &str, prefix: &str, found: &mut Found) -> io::Result<()> {
     for entry in fs::read_dir(mount.join(dir))? {
         let name = entry?.file_name().into_string().expect("names are ASCII");

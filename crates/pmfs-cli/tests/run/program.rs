@@ -178,8 +178,8 @@ impl Run {
     /// On the pool, with options of `pmfs run`.
     pub fn below_run(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Said {
         let mut command = match &self.noexec {
-            // Whoever runs the tests may ignore signals (nohup, a shell's background): the programs
-            // expect none to be.
+            // The caller of the tests may ignore signals (nohup, a shell's background): the
+            // programs expect none to be.
             None => {
                 let mut command = Command::new("env");
                 command.arg("--default-signal").arg(&self.pmfs);

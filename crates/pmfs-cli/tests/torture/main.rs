@@ -3,10 +3,10 @@
 //! sixteen processes work on one pool, five of them by the library, three by system calls
 //! below `pmfs run`, four by the library for C, four below two mounts, each on files of
 //! its own, against a model, and all on some together (see `shared.rs`). Every 100 ms one
-//! of them or of the daemons is killed, now and then all at once. What a process did
-//! stands in a journal outside the pool; its successor compares the pool with that before
-//! it goes on. In the end the pool must be sound, say what the journals say, and be empty
-//! when all is deleted. The workers are this program again, told so by the environment.
+//! of them or of the daemons is killed, now and then all at once. The acts of a process stand in a
+//! journal outside the pool; its successor compares the pool with that before it goes on. In the
+//! end the pool must be sound, say what the journals say, and be empty when all is deleted. The
+//! workers are this program again, told so by the environment.
 //!
 //! `PMFS_TORTURE_SECONDS` is how long it runs (30), `PMFS_TORTURE_SEED` repeats the
 //! choice of operations and victims (the instants are the machine's).

@@ -3,9 +3,9 @@
 //!
 //! - Logs: each record that returned stands there once, one that did not at most once,
 //!   none torn, each worker's in order.
-//! - Names that one at a time can have (a file created, a directory made, a link, a
-//!   rename without replacing). Whoever has one counts up a counter, each worker its
-//!   own part of it: no count is lost.
+//! - Names that one at a time can have (a file created, a directory made, a link, a rename without
+//!   replacing). A worker that has one counts up a counter, each its own part of it: no count is
+//!   lost.
 //! - File locks: see [`guards`].
 //! - Ranges of a file that are overwritten as a whole, and read without a tear.
 //! - Tokens, moved and exchanged between directories: each stays in one place.
@@ -190,7 +190,7 @@ fn record(worker: usize, incarnation: u32, number: u64, len: usize) -> Vec<u8> {
 /// Returns whose record it is, and its number.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// The fault, in words.
 pub fn whose(bytes: &[u8]) -> Result<(usize, u64), String> {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let (head, number) = (word(0), word(8));

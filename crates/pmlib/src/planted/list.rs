@@ -5,7 +5,7 @@
 pub struct Bug {
     /// Its name, by which the source asks for it.
     pub name: &'static str,
-    /// What goes wrong.
+    /// The fault that results.
     pub what: &'static str,
 }
 

@@ -160,7 +160,7 @@ impl Call {
     /// Does it. `salt` goes into the data, so that each call writes its own.
     ///
     /// # Errors
-    /// What the call answered.
+    /// The call's own.
     pub fn run(&self, fs: &Fs, held: &mut Held, salt: u8) -> Result<()> {
         match self {
             Call::Write { name, offset, len } => {

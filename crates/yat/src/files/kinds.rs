@@ -85,7 +85,7 @@ pub struct Kind {
 /// Fills a fresh pool.
 ///
 /// # Errors
-/// What any call answered.
+/// Those of any call.
 pub fn prepare(fs: &Fs) -> Result<Prepared> {
     let dir = fs.mkdir(ROOT_INO, b"dir", &NODE)?.ino;
     let empty = fs.mkdir(ROOT_INO, b"empty", &NODE)?.ino;

@@ -36,7 +36,7 @@ pub type Tree = BTreeMap<Vec<u8>, Node>;
 /// Reads the whole tree.
 ///
 /// # Errors
-/// What any call answered.
+/// Those of any call.
 pub fn read(fs: &Fs) -> pmfs::Result<Tree> {
     let mut tree = Tree::new();
     let root = fs.getattr(ROOT_INO)?;

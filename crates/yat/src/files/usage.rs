@@ -25,7 +25,7 @@ pub(crate) fn sound(fs: &Fs) -> Result<u64, String> {
 /// Uses the pool, until nothing is left in it.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
     let mut names = Vec::new();
     let mut full = false;

@@ -1,4 +1,4 @@
-//! What the campaigns of the tests share.
+//! The parts that the campaigns of the tests share.
 
 use yat::campaign::Outcome;
 

@@ -65,26 +65,33 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-/// The median of each point of each target.
+/// The median of each point of each target. A target that was not measured has a reason there.
 fn medians() -> HashMap<(String, String, String), f64> {
     let text = read(&format!("{RUN}/rows.csv"));
     let mut medians = HashMap::new();
-    for line in text.lines().skip(1) {
-        let row = fields(line);
-        assert_eq!(row.len(), 7, "{line}");
-        let values = row[5].split(';').filter(|value| !value.is_empty());
-        let mut values: Vec<f64> = values.map(|value| value.parse().expect(line)).collect();
-        if values.is_empty() {
-            continue;
+    for table in text.split("\n\n") {
+        let mut lines = table.lines().map(fields);
+        let head = lines.next().expect("a head");
+        let (experiment, _) = head[0].split_once(" in ").expect("a unit");
+        for row in lines {
+            assert_eq!(row.len(), head.len(), "{row:?}");
+            for (target, cell) in head.iter().zip(&row).skip(1) {
+                let Some(median) = median(cell) else { continue };
+                let key = (experiment.to_owned(), row[0].clone(), target.clone());
+                medians.insert(key, median);
+            }
         }
-        values.sort_by(f64::total_cmp);
-        let (low, high) = ((values.len() - 1) / 2, values.len() / 2);
-        let median = f64::midpoint(values[low], values[high]);
-        let [experiment, point, target] = [0, 1, 2].map(|at| row[at].clone());
-        medians.insert((experiment, point, target), median);
     }
     assert!(medians.len() > 1000, "{} medians", medians.len());
     medians
+}
+
+fn median(rounds: &str) -> Option<f64> {
+    let values = rounds.split(';').map(str::parse);
+    let mut values: Vec<f64> = values.collect::<Result<_, _>>().ok()?;
+    values.sort_by(f64::total_cmp);
+    let (low, high) = ((values.len() - 1) / 2, values.len() / 2);
+    Some(f64::midpoint(values[low], values[high]))
 }
 
 fn cells(line: &str) -> Vec<&str> {

@@ -1,5 +1,5 @@
-//! A run in three small files, to be kept in a tree: `rows.csv` (a line for each point of each
-//! target, with the value of each round), `machine.json`, and `report.md` (where PMFS loses, and
+//! A run in three small files, to be kept in a tree: `rows.csv` (a table for each experiment,
+//! with the value of each round), `machine.json`, and `report.md` (where PMFS loses, and
 //! why).
 //!
 //! The commands that ran and the copies of experiments stay behind: the commit that the report
@@ -22,7 +22,7 @@ const PEERS: [(&str, &str); 3] = [
     ("xfs-loop", "XFS"),
 ];
 /// Digits of a value that count.
-const DIGITS: usize = 6;
+const DIGITS: usize = 5;
 
 /// Writes the three files into a directory, which is made if need be.
 pub fn write(summary: &Summary, dir: &Path) -> anyhow::Result<()> {
@@ -35,36 +35,37 @@ pub fn write(summary: &Summary, dir: &Path) -> anyhow::Result<()> {
     write_json(&dir.join("machine.json"), &summary.machine)
 }
 
+/// A table for each experiment, with empty lines between: its targets, then a line for each point.
 fn rows(summary: &Summary) -> String {
-    let mut text = "experiment,point,target,unit,better,values by round,why not\n".to_owned();
-    for figure in &summary.figures {
-        let experiment = &figure.experiment;
-        let better = match experiment.better {
-            Better::Higher => "higher",
-            Better::Lower => "lower",
-        };
-        for point in &figure.points {
-            let labels = Point::text(&point.labels);
-            for (series, cell) in figure.series.iter().zip(&point.cells) {
-                let (values, why) = match cell {
-                    Cell::Values(values) => (in_order(values), ""),
-                    Cell::Nothing(why) => (String::new(), why.lines().next().unwrap_or("")),
-                };
-                let fields = [
-                    &experiment.name,
-                    labels.as_str(),
-                    &series.name,
-                    &experiment.unit,
-                    better,
-                    &values,
-                    why,
-                ];
-                text.push_str(&fields.map(field).join(","));
-                text.push('\n');
-            }
-        }
+    let tables = summary.figures.iter().map(table);
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+fn table(figure: &Figure) -> String {
+    let experiment = &figure.experiment;
+    let better = match experiment.better {
+        Better::Higher => "higher",
+        Better::Lower => "lower",
+    };
+    let head = format!(
+        "{} in {}: {better} is better",
+        experiment.name, experiment.unit
+    );
+    let targets = figure.series.iter().map(|series| series.name.clone());
+    let mut text = line(std::iter::once(head).chain(targets));
+    for point in &figure.points {
+        let cells = point.cells.iter().map(|cell| match cell {
+            Cell::Values(values) => in_order(values),
+            Cell::Nothing(why) => why.lines().next().unwrap_or("").to_owned(),
+        });
+        text += &line(std::iter::once(Point::text(&point.labels)).chain(cells));
     }
     text
+}
+
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let fields: Vec<String> = fields.map(|text| field(&text)).collect();
+    fields.join(",") + "\n"
 }
 
 /// The rounds' values, the first round first.
@@ -245,8 +246,8 @@ mod tests {
     fn values_keep_the_digits_that_count() {
         for (value, text) in [
             (1_234_567.8, "1234568"),
-            (598.286_208, "598.286"),
-            (0.012_345_678, "0.0123457"),
+            (598.286_208, "598.29"),
+            (0.012_345_678, "0.012346"),
             (100.0, "100"),
             (0.0, "0"),
         ] {

@@ -16,24 +16,25 @@ if ! command -v c++ >/dev/null; then
 fi
 mkdir -p "$target/corpus" "$target/crashes"
 grep -v '^#' crates/yat/corpus.txt | while read -r line; do
-    # shellcheck disable=SC2059
-    printf "$(sed 's/../\\x&/g' <<<"$line")" >"$target/corpus/$(sha1sum <<<"$line" | cut -c 1-40)"
+    base64 -d <<<"$line" >"$target/corpus/$(sha1sum <<<"$line" | cut -c 1-40)"
 done
 
 counters="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 counters+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 counters+=" -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
+# The versions that the workspace is tested with; cargo adds libfuzzer's.
+cp Cargo.lock fuzz/Cargo.lock
 RUSTFLAGS=$counters CARGO_TARGET_DIR=$target/build \
     cargo build --quiet --release --manifest-path fuzz/Cargo.toml --target "$host" || exit 1
 if [ "${1:-}" = corpus ]; then
     rm -rf "$target/fewest" && mkdir "$target/fewest"
     "$target/build/$host/release/pool" -merge=1 "$target/fewest" "$target/corpus" >"$target/log" 2>&1 || exit 1
     {
-        echo "# Inputs of the fuzzer (tests/fuzz.sh), one a line, hexadecimal; see crates/yat/src/files/damage.rs."
+        echo "# Inputs of the fuzzer (tests/fuzz.sh), one a line, base64; see crates/yat/src/files/damage.rs."
         for input in "$target/fewest"/*; do
-            od -An -v -tx1 "$input" | tr -d ' \n'
+            base64 -w 0 "$input"
             echo
-        done | sort -u
+        done | LC_ALL=C sort -u
     } >crates/yat/corpus.txt
     exit 0
 fi

@@ -19,13 +19,39 @@ fn input(random: &mut u64) -> Vec<u8> {
     (0..len).map(|_| (next(random) >> 24) as u8).collect()
 }
 
-/// The bytes of a line of the corpus: two hexadecimal digits a byte.
+/// The bytes of a line of the corpus: base64 (RFC 4648, section 4).
 fn bytes_of(line: &str) -> Vec<u8> {
-    assert!(line.len().is_multiple_of(2), "{line}");
-    (0..line.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("hexadecimal digits"))
-        .collect()
+    let digit = |letter: u8| match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => panic!("{line}"),
+    };
+    let digits = line.trim_end_matches('=').bytes().map(digit);
+    let digits: Vec<u8> = digits.collect();
+    let bytes_of_four = |four: &[u8]| {
+        let bits = four
+            .iter()
+            .fold(0, |bits, digit| bits << 6 | u32::from(*digit));
+        let bits = bits << (6 * (4 - four.len()));
+        bits.to_be_bytes()[1..four.len()].to_vec()
+    };
+    digits.chunks(4).flat_map(bytes_of_four).collect()
+}
+
+#[test]
+fn a_line_is_read_as_it_was_written() {
+    for (line, bytes) in [
+        ("", ""),
+        ("Zg==", "f"),
+        ("Zm8=", "fo"),
+        ("Zm9vYg==", "foob"),
+    ] {
+        assert_eq!(bytes_of(line), bytes.as_bytes());
+    }
+    assert_eq!(bytes_of("+/8="), [0xfb, 0xff]);
 }
 
 fn try_one(base: &Base, input: &[u8], name: &str) {

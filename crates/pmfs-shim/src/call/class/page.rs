@@ -17,8 +17,7 @@ behave.
 - Any other number, such as a call newer than this page, fails with ENOSYS if its first argument is a descriptor of the
   pool. Otherwise the kernel handles it.
 
-| number | call | treatment |
-|---|---|---|
+The calls of each treatment, with their numbers:
 ";
 
 /// Served calls that are always refused.
@@ -55,14 +54,26 @@ fn all() -> Vec<(i64, &'static str, String)> {
 }
 
 fn page() -> String {
-    let mut page = HEAD.to_owned();
+    let mut treatments: Vec<(String, Vec<String>)> = Vec::new();
     for (number, name, words) in all() {
         let name = match number {
             // The library's own number, for its work at a fault.
             libc::SYS_vserver => continue,
-            _ => name.trim_start_matches("SYS_"),
+            _ => format!("{} {number}", name.trim_start_matches("SYS_")),
         };
-        page += &format!("| {number} | {name} | {words} |\n");
+        match treatments.iter_mut().find(|(other, _)| *other == words) {
+            Some((_, names)) => names.push(name),
+            None => treatments.push((words, vec![name])),
+        }
+    }
+    let mut page = HEAD.to_owned();
+    for (words, names) in treatments {
+        let (treatment, why) = words.split_once(": ").unwrap_or((&words, ""));
+        let why = match why {
+            "" => String::new(),
+            _ => format!(": {why}"),
+        };
+        page += &format!("\n**{treatment}**{why}\n\n{}.\n", names.join(", "));
     }
     page
 }

@@ -111,12 +111,6 @@ impl Pending {
         }
     }
 
-    /// Lines that are not durable for certain.
-    #[must_use]
-    pub fn line_count(&self) -> usize {
-        self.lines.len()
-    }
-
     /// Images that the model allows here, if every line were to be decided: a product, so it may be
     /// huge.
     #[must_use]

@@ -143,7 +143,7 @@ fn describe(pm: &Pm, raw: SuperblockRaw, new: &Geometry) -> Result<()> {
 /// closed: for tests.
 ///
 /// # Errors
-/// As [`grow`].
+/// Those of [`grow`].
 pub fn grow_private(mem: Pmem, blocks: u64) -> Result<Pmem> {
     let (raw, _) = superblock::load(&mem)?;
     let new = Geometry::of(&raw, mem.len())?.grown(blocks)?;

@@ -68,7 +68,7 @@ pub fn format_private(mem: Pmem, options: &MkfsOptions) -> Result<Pmem> {
 /// of bytes done and bytes in all.
 ///
 /// # Errors
-/// As [`mkfs`].
+/// Those of [`mkfs`].
 pub fn mkfs_watched(
     path: &Path,
     options: &MkfsOptions,

@@ -82,7 +82,7 @@ pub(crate) fn check(pool: &Pool, watch: Watch<'_>) -> Result<CheckReport> {
 /// Checks the pool, and tells what would mend what was found.
 ///
 /// # Errors
-/// As [`check`].
+/// Those of [`check`].
 pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec<Fix>)> {
     pool.alive()?;
     let mut checker = Checker {

@@ -26,7 +26,7 @@ impl Inspector {
     /// `everything`: free blocks too, for a pool whose bitmaps can't be relied on.
     ///
     /// # Errors
-    /// As [`Admin::save`](crate::Admin::save).
+    /// Those of [`Admin::save`](crate::Admin::save).
     pub fn save(
         &self,
         everything: bool,

@@ -55,8 +55,8 @@ enum Round {
 /// read or checked.
 ///
 /// # Errors
-/// As [`Fs::open`] and [`Fs::repair`]; [`Error::Medium`]: a block that was given anew is bad again;
-/// [`Error::Media`]: blocks can't be given anew on this medium.
+/// Those of [`Fs::open`] and [`Admin::repair`](crate::Admin::repair); [`Error::Medium`]: a block
+/// that was given anew is bad again; [`Error::Media`]: blocks can't be given anew on this medium.
 pub fn mend(path: &Path, options: &OpenOptions, watch: Watch<'_>) -> Result<Mended> {
     let mut mended = Mended::default();
     loop {

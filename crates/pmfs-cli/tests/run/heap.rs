@@ -66,7 +66,7 @@ fn look(path: &Path) {
     heap.close().expect("closed");
 }
 
-/// The part that runs below `pmfs run`: nothing of it as a test of its own.
+/// Runs below `pmfs run`, with a step and a directory; without them it does nothing.
 #[test]
 fn again() {
     let arguments: Vec<_> = env::args().collect();
@@ -91,7 +91,7 @@ fn lines(said: &Said) -> Vec<&str> {
 fn filled_and_found(run: Run, options: &[&str]) {
     let program = env::current_exe().expect("this program");
     for (step, is_killed) in [("--fill", true), ("--look", false)] {
-        // What follows `--` is for the test harness names of tests, and there are none such.
+        // The test harness takes the words behind `--` for names of tests, and has none of these.
         let arguments = ["heap::again", "--exact", "--nocapture", "--", step];
         let plain = run.plain(&program, &arguments);
         let inside = run.below_run(options, &program, &arguments);

@@ -44,12 +44,15 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("pmkv-cli", &["pm-cli", "pmlib"]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
-    ("pmlib", &["pmem", "pmlib-derive", "pmlib-format"]),
+    (
+        "pmlib",
+        &["pm-store", "pmem", "pmlib-derive", "pmlib-format", "pmshare"],
+    ),
     (
         "yat",
         &["pmem", "pmfs", "pmfs-admin", "pmfs-format", "pmlib"],
     ),
-    ("pmbench", &["pmem", "pmfs", "pmfs-admin"]),
+    ("pmbench", &["pmem", "pmfs", "pmfs-admin", "pmlib"]),
 ];
 
 fn root() -> PathBuf {

@@ -45,7 +45,7 @@ const fn class_bytes() -> [u64; 32] {
 }
 
 /// Words of one bitmap at the start of a chunk of objects. The first bitmap says what is
-/// allocated; the second, which means nothing to the next opener, what is not to be given out.
+/// allocated; the second, which means nothing after a crash, what is not to be given out.
 #[must_use]
 pub const fn bitmap_words(class: usize) -> u64 {
     (CHUNK_BYTES / CLASS_BYTES[class]).div_ceil(64)
@@ -65,16 +65,20 @@ pub const fn places(class: usize) -> u64 {
 
 /// Bytes of a chunk's line in the volatile area.
 pub const CHUNK_LINE_BYTES: u64 = 64;
-/// In it: who holds the chunk's lock. High half: the run's tag; low half: the holder, 0 for none.
+/// In it: the owner of the chunk's lock.
 pub const OWNER_OFFSET: u64 = 0;
 /// In it: the last record that changed the chunk, lane (12 bits) above stamp (52 bits).
 pub const PENDING_OFFSET: u64 = 8;
-/// In it: the tag of the run that made the line what it is.
-pub const TAG_OFFSET: u64 = 16;
+/// In it: whose the chunk is. 0: nobody's, and it may be taken if it is free or one of objects.
+/// [`USE_RUN`]: it is part of an allocated run. Else a lane, plus one, whose transaction has
+/// reserved the chunk or takes places from it.
+pub const USE_OFFSET: u64 = 16;
 /// In it: odd while the chunk is being changed in place.
 pub const SEQUENCE_OFFSET: u64 = 24;
-/// In it: the tag of the run that made the chunk's second bitmap.
-pub const BITMAP_TAG_OFFSET: u64 = 32;
+/// In it: 1 once the chunk's second bitmap means something.
+pub const BITMAP_OFFSET: u64 = 32;
+/// [`USE_OFFSET`]: a run has it.
+pub const USE_RUN: u64 = u64::MAX;
 
 const _: () = assert!(CLASS_BYTES[7] == 128 && CLASS_BYTES[8] == 160 && SHARED_MAX == 8192);
 const _: () = assert!(GROUP_CHUNKS * ENTRY_BYTES + 16 == GROUP_BYTES);

@@ -58,8 +58,8 @@ pub struct HeaderRaw {
     pub lane_bytes: u64,
     /// Zero.
     pub unused: [u64; 4],
-    /// Zero.
-    pub unused_tail: u32,
+    /// Slots for processes.
+    pub slots: u32,
     /// CRC-32C of all before it.
     pub crc: u32,
 }

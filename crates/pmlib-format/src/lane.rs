@@ -1,6 +1,7 @@
 //! Lanes: where records are, and what each lane says of itself.
 
 use crate::LINE_BYTES;
+use crate::chunk::CLASS_BYTES;
 
 /// Bytes of a lane, unless a heap is small.
 pub const LANE_BYTES: u64 = 64 << 10;
@@ -18,17 +19,31 @@ pub const STAMP_END: u64 = 1 << (STAMP_BITS - 1);
 pub const LANES_MAX: u32 = 1024;
 
 /// Bytes of a lane's lines in the volatile area.
-pub const LANE_LINE_BYTES: u64 = 256;
-/// In them: the stamp of the last record that a fence has made durable.
+pub const LANE_LINE_BYTES: u64 = 512;
+/// In them: the stamp of the last record that is in place.
 pub const LAST_OFFSET: u64 = 0;
-/// In them: where that record is.
+/// In them: where the last record is that a fence has made durable; 0: there is none in this run.
 pub const LAST_RECORD_OFFSET: u64 = 8;
 /// In them: the `closed` that is durable for certain.
 pub const SETTLED_OFFSET: u64 = 16;
-/// In them, a line of its own: the lock line that the lane's transaction waits for, plus one.
+/// In them: where the next record goes.
+pub const HEAD_OFFSET: u64 = 24;
+/// In them: the `closed` that the lane's user has stored last: durable after its next fence.
+pub const CLOSED_LAST_OFFSET: u64 = 32;
+/// In them: who used the lane last, as an owner word; 0: all that it did is durable.
+pub const USER_OFFSET: u64 = 40;
+/// In them: the owner of the lane, for a transaction.
+pub const LANE_OWNER_OFFSET: u64 = 48;
+/// In them, a line of its own: the lock line that the lane's transaction waits for.
 pub const WAITS_OFFSET: u64 = 64;
+/// In them: a word for each class: the chunk from which the lane takes places (low half; 0: none),
+/// and the word of its bitmap that had a free one last.
+pub const CURRENT_OFFSET: u64 = 256;
 
-/// Bytes of a line of the lock table: its first word is the holder, as a chunk's.
+/// Bytes of a line of the lock table: its first word is the owner.
 pub const LOCK_LINE_BYTES: u64 = 64;
+/// In it: the lane of the owner's transaction, plus one.
+pub const LOCK_LANE_OFFSET: u64 = 8;
 
 const _: () = assert!(LANES_MAX < 1 << (64 - STAMP_BITS));
+const _: () = assert!(CURRENT_OFFSET + 8 * CLASS_BYTES.len() as u64 == LANE_LINE_BYTES);

@@ -8,11 +8,11 @@
 //! | header, copy | 2 x 4 KiB | [`HeaderRaw`], and words that change, each in a line of its own |
 //! | chunk table | 256 a group of 15 chunks | what each chunk is, and a CRC-32C of the group |
 //! | lanes | `lane_bytes` each | a line with `closed`, then a ring of redo records |
-//! | volatile area | 64 a lock line, 256 a lane, 64 a chunk | locks and what they leave pending |
+//! | volatile area | 640, 192 a slot, 64 a lock line, 512 a lane, 64 a chunk | who has what |
 //! | chunks | 64 KiB each | objects |
 //!
-//! A further span has a chunk table, lines of its chunks and chunks. The content of the volatile
-//! area means nothing to the next opener.
+//! A further span has a chunk table, lines of its chunks and chunks. The volatile area is shared by
+//! the processes that have the heap. It means nothing once all of them have gone.
 #![forbid(unsafe_code)]
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
@@ -22,6 +22,7 @@ pub mod chunk;
 pub mod header;
 pub mod lane;
 pub mod record;
+pub mod shared;
 
 pub use header::HeaderRaw;
 

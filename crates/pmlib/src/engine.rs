@@ -6,45 +6,56 @@
 //! (`pending`): the next holder's record gets a greater stamp, and if that record is another
 //! lane's, the holder closes it (`crates/pmlib/src/lane.rs`).
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use pmem::Pmem;
-use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET, TAG_OFFSET};
+use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET};
+use pmlib_format::lane::SETTLED_OFFSET;
 use pmlib_format::{CHUNK_BYTES, HeaderRaw};
+use pmshare::{Share, owner, rescue};
 use zerocopy::IntoBytes;
 
 use crate::check::Key;
 use crate::error::{Error, Result};
-use crate::lane::Lane;
-use crate::layout::{Places, Spans};
+use crate::layout::{Places, Span, Spans};
 use crate::packed::Ticket;
+use crate::shared::Memory;
 use crate::space::Space;
 
-/// Looks at a busy word before the processor is left to others.
+/// Looks at a chunk that is being changed before its reader sleeps.
 const SPINS: u32 = 200;
-/// The holder of a chunk's lock that is taken only to make its line this run's.
-const HOLDER_READER: u32 = u32::MAX;
+/// The sleep of such a reader.
+const NAP: Duration = Duration::from_micros(100);
 
 /// An open heap.
 pub(crate) struct Core {
-    pub mem: Pmem,
+    /// This process among those that have the heap.
+    pub share: Share<Memory>,
     pub header: HeaderRaw,
     pub places: Places,
     pub spans: Spans,
     pub key: Key,
-    /// Tells this run's volatile words from what others left.
-    pub tag: u64,
-    pub lanes: Vec<Mutex<Lane>>,
+    /// What this process believes to be free: a hint.
     pub space: Mutex<Space>,
-    /// The lock of the thread that makes the heap longer.
+    /// The lock of the thread that looks for spans, or adds one.
     pub growing: Mutex<()>,
+    /// Bytes to which it may grow.
+    pub max: u64,
     /// The process that opened it.
     pub life: u64,
-    /// Tells it from other heaps of the process.
-    pub id: u64,
-    /// A commit broke off: what is in memory may be neither old nor new.
+    /// A commit broke off: what this process knows is believed no more.
     pub broken: AtomicBool,
+}
+
+impl Deref for Core {
+    type Target = Share<Memory>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Share<Memory> {
+        &self.share
+    }
 }
 
 impl Core {
@@ -58,7 +69,7 @@ impl Core {
         if pmem::life::number() != self.life {
             return Err(Error::Forked);
         }
-        if self.broken.load(Ordering::Relaxed) {
+        if self.broken.load(Ordering::Relaxed) || self.share.is_damaged() {
             return Err(Error::Broken);
         }
         if let Some(offset) = self.mem.failed() {
@@ -73,6 +84,11 @@ impl Core {
         self.broken.store(true, Ordering::Relaxed);
     }
 
+    /// Bytes that the heap has or may come to have.
+    pub fn bound(&self) -> u64 {
+        self.max.min(self.mem.room()).max(self.mem.len())
+    }
+
     /// Words from `offset` on, of a range that is in the heap.
     pub fn words(&self, offset: u64, count: usize, to: &mut Vec<u64>) -> Result<()> {
         to.clear();
@@ -81,51 +97,47 @@ impl Core {
         Ok(())
     }
 
+    /// The span of a chunk, also of one by which another process has made the heap longer; `None`:
+    /// past the end.
+    #[inline]
+    pub fn span_of(&self, chunk: u64) -> Option<Span> {
+        self.spans.of(chunk).or_else(|| self.look_for_span(chunk))
+    }
+
+    #[cold]
+    fn look_for_span(&self, chunk: u64) -> Option<Span> {
+        self.find_spans().ok()?;
+        self.spans.of(chunk)
+    }
+
     /// The line of a chunk that is in the heap.
-    fn line(&self, chunk: u64) -> u64 {
-        let span = self.spans.of(chunk).expect("a chunk of the heap");
+    #[inline]
+    pub fn line(&self, chunk: u64) -> u64 {
+        let span = self.span_of(chunk).expect("a chunk of the heap");
         span.line(chunk)
     }
 
-    /// The word by which `holder` holds a lock in this run.
-    pub fn held_by(&self, holder: u32) -> u64 {
-        self.tag >> 32 << 32 | u64::from(holder)
-    }
-
-    /// Whether a lock word says that nobody holds it.
-    pub fn is_free(&self, word: u64) -> bool {
-        word >> 32 != self.tag >> 32 || word as u32 == 0
-    }
-
     /// Locks a chunk, in a write window; answers what it leaves pending.
-    pub fn lock_chunk(&self, chunk: u64, holder: u32) -> Result<Option<Ticket>> {
-        let line = self.line(chunk);
-        let mine = self.held_by(holder);
-        let mut spins = 0;
-        loop {
-            let word = self.mem.load_cached(line + OWNER_OFFSET);
-            if self.is_free(word) && self.mem.cas(line + OWNER_OFFSET, word, mine).is_ok() {
-                break;
-            }
-            if self.broken.load(Ordering::Relaxed) {
-                return Err(Error::Broken);
-            }
-            pause(&mut spins);
-        }
-        if self.mem.load_cached(line + TAG_OFFSET) != self.tag {
-            let sequence = self.mem.load_cached(line + SEQUENCE_OFFSET);
-            self.mem.store(line + PENDING_OFFSET, 0);
-            self.mem
-                .store(line + SEQUENCE_OFFSET, sequence.wrapping_add(1) & !1);
-            self.mem.store(line + TAG_OFFSET, self.tag);
-            return Ok(None);
-        }
-        let pending = self.mem.load_cached(line + PENDING_OFFSET);
-        Ok((pending != 0).then(|| Ticket::of(pending)))
+    pub fn lock_chunk(&self, chunk: u64) -> Option<Ticket> {
+        owner::acquire(self, self.line(chunk) + OWNER_OFFSET);
+        self.pending(chunk)
     }
 
     pub fn unlock_chunk(&self, chunk: u64) {
-        self.mem.store(self.line(chunk) + OWNER_OFFSET, 0);
+        owner::release(&self.share, self.line(chunk) + OWNER_OFFSET);
+    }
+
+    /// The last record that changed a chunk, in this run.
+    pub fn pending(&self, chunk: u64) -> Option<Ticket> {
+        let word = self.mem.load_cached(self.line(chunk) + PENDING_OFFSET);
+        (word != 0).then(|| Ticket::of(word))
+    }
+
+    /// Whether a record is closed durably: nobody will redo it, nor any that it follows.
+    pub fn is_settled(&self, ticket: Ticket) -> bool {
+        let settled = self.places.lane_line(ticket.lane) + SETTLED_OFFSET;
+        self.mem.load_cached(settled) >= ticket.stamp
+            || planted!("bug-unsettled-chunk-given-out")
     }
 
     /// Before (`odd`) and after a locked chunk is changed in place.
@@ -143,21 +155,21 @@ impl Core {
     /// A chunk's sequence, when nobody is changing the chunk.
     fn sequence(&self, chunk: u64) -> Result<u64> {
         let line = self.line(chunk);
-        if self.mem.load_cached(line + TAG_OFFSET) != self.tag {
-            let _window = self.mem.window();
-            self.lock_chunk(chunk, HOLDER_READER)?;
-            self.unlock_chunk(chunk);
-        }
         let mut spins = 0;
         loop {
             let sequence = self.mem.load_cached(line + SEQUENCE_OFFSET);
             if sequence & 1 == 0 {
                 return Ok(sequence);
             }
-            if self.broken.load(Ordering::Relaxed) {
-                return Err(Error::Broken);
+            spins += 1;
+            if spins < SPINS {
+                std::hint::spin_loop();
+                continue;
             }
-            pause(&mut spins);
+            self.enter()?;
+            std::thread::sleep(NAP);
+            let owner = self.mem.load_cached(line + OWNER_OFFSET);
+            rescue::recover_if_dead(self.into(), owner);
         }
     }
 
@@ -191,15 +203,5 @@ impl Core {
                 return Ok(());
             }
         }
-    }
-}
-
-/// Waits a little, longer from time to time.
-fn pause(spins: &mut u32) {
-    *spins += 1;
-    if *spins < SPINS {
-        std::hint::spin_loop();
-    } else {
-        std::thread::yield_now();
     }
 }

@@ -1,7 +1,5 @@
 //! Errors of a heap: one variant a cause.
 
-use std::path::PathBuf;
-
 use thiserror::Error;
 
 /// The cause for which a call on a heap failed. Nothing has changed then, unless the medium failed.
@@ -47,15 +45,21 @@ pub enum Error {
         /// Where.
         offset: u64,
     },
-    /// Another process has it.
-    #[error(
-        "{} is in use by another process, and one at a time can have a heap: close it there first",
-        path.display()
-    )]
+    /// Another process attaches or leaves, for too long.
+    #[error("the heap is held by process {pid}, which attaches or leaves: see whether it runs")]
     Busy {
-        /// The heap's file.
-        path: PathBuf,
+        /// The process, or 0 if it could not be told.
+        pid: u32,
     },
+    /// As many processes have it as can.
+    #[error("{slots} processes have the heap, and there is room for no more: end one of them")]
+    Processes {
+        /// How many can have it.
+        slots: u64,
+    },
+    /// Processes that can't share it have it, or may have.
+    #[error("the heap can't be shared with those who have it: {0}")]
+    Apart(#[source] pmshare::Error),
     /// No room, and none can be had.
     #[error("no room for {wanted} bytes in the heap: free objects, or make a larger one")]
     Full {
@@ -113,6 +117,20 @@ impl From<pmem::Fault> for Error {
     fn from(fault: pmem::Fault) -> Error {
         Error::Lost {
             offset: fault.offset,
+        }
+    }
+}
+
+impl From<pmshare::Error> for Error {
+    #[cold]
+    fn from(error: pmshare::Error) -> Error {
+        match error {
+            pmshare::Error::Held { pid } => Error::Busy { pid },
+            pmshare::Error::TooManyProcesses { slots } => Error::Processes { slots },
+            pmshare::Error::Forked => Error::Forked,
+            pmshare::Error::ShutDown | pmshare::Error::ReadOnly => Error::Broken,
+            pmshare::Error::Media(error) => Error::Medium(*error),
+            other => Error::Apart(other),
         }
     }
 }

@@ -1,18 +1,21 @@
 //! Growth: a heap that is full becomes longer by a span.
 //!
 //! The file is made longer, the span's chunk table is stored and fenced, and then one word
-//! publishes it. A crash before that leaves a file that is longer than its heap, no more.
+//! publishes it. A crash before that leaves a file that is longer than its heap, no more. One process
+//! does this at a time; the others find the span when they meet something in it.
 
 use std::sync::PoisonError;
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::header::{COPY_OFFSET, SPANS_MAX, SPANS_OFFSET};
+use pmlib_format::shared::GROW_OFFSET;
+use pmshare::owner::Held;
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::heap::format_span;
 use crate::layout::CHUNKS_MAX;
-use crate::packed::checked_word;
+use crate::packed::{checked_value, checked_word};
 
 /// The least by which a heap grows, unless its bound is nearer: 64 MiB.
 const STEP_CHUNKS: u64 = (64 << 20) / CHUNK_BYTES;
@@ -26,14 +29,16 @@ impl Core {
     /// # Errors
     /// The medium's, but for one without room.
     pub fn grow(&self, wanted: u64) -> Result<bool> {
-        let one = self.growing.lock();
-        let _one = one.unwrap_or_else(PoisonError::into_inner);
-        if self.has_run(wanted) {
+        let _grower = Held::new(self, self.places.shared + GROW_OFFSET);
+        self.find_spans()?;
+        if self.space().has_run(wanted) {
             // Somebody else was faster.
             return Ok(true);
         }
+        let one = self.growing.lock();
+        let _one = one.unwrap_or_else(PoisonError::into_inner);
         let (old, count) = (self.spans.chunks(), self.spans.count());
-        let bound = (self.mem.room().max(self.mem.len()) / CHUNK_BYTES).min(CHUNKS_MAX);
+        let bound = (self.bound() / CHUNK_BYTES).min(CHUNKS_MAX);
         let room = bound.saturating_sub(old);
         let mut chunks = STEP_CHUNKS.max(old / STEP_PART).min(room);
         if count == SPANS_MAX || !self.fits(chunks, wanted) {
@@ -72,7 +77,54 @@ impl Core {
         chunks > 0 && self.spans.next(chunks).meta_chunks + wanted <= chunks
     }
 
-    fn has_run(&self, wanted: u64) -> bool {
-        self.space().free_runs().any(|(_, chunks)| chunks >= wanted)
+    /// Looks whether another process has made the heap longer, and reaches what it has added.
+    ///
+    /// # Errors
+    /// `Damaged`; there is no address space for it.
+    pub fn find_spans(&self) -> Result<()> {
+        let count = self.spans.count();
+        if count == SPANS_MAX || self.mem.load_cached(SPANS_OFFSET + count * 8) == 0 {
+            return Ok(());
+        }
+        let one = self.growing.lock();
+        let _one = one.unwrap_or_else(PoisonError::into_inner);
+        while let Some(chunks) = self.span_after(self.spans.count())? {
+            let end = self.spans.chunks() + chunks;
+            self.mem.extend(end * CHUNK_BYTES).map_err(|error| match error {
+                pmem::Error::TooSmall { .. } => Error::Damaged {
+                    what: "the list of spans",
+                    offset: SPANS_OFFSET,
+                },
+                error => Error::Medium(error),
+            })?;
+            let span = self.spans.next(chunks);
+            self.spans.push(chunks);
+            self.space()
+                .give(span.first + span.meta_chunks, chunks - span.meta_chunks);
+        }
+        Ok(())
+    }
+
+    /// The chunks of a span as the header says, or else its copy; `None`: there is no such span.
+    pub fn span_after(&self, count: u64) -> Result<Option<u64>> {
+        if count == SPANS_MAX {
+            return Ok(None);
+        }
+        let place = SPANS_OFFSET + count * 8;
+        let [word, copy] = [place, COPY_OFFSET + place].map(|at| self.mem.load(at));
+        let chunks = checked_value(word, place).or_else(|| checked_value(copy, place));
+        let damaged = Error::Damaged {
+            what: "the list of spans",
+            offset: place,
+        };
+        match chunks.map(u64::from) {
+            None if word == 0 => Ok(None),
+            None => Err(damaged),
+            Some(chunks) => {
+                let fits = self.spans.chunks() + chunks <= CHUNKS_MAX
+                    && self.spans.next(chunks).meta_chunks < chunks;
+                fits.then_some(Some(chunks)).ok_or(damaged)
+            }
+        }
     }
 }

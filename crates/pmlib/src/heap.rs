@@ -1,31 +1,27 @@
 //! A heap: made, opened, read, and left.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use pmem::slots::ByteLock;
 use pmem::{MapOptions, Pmem};
 use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_META};
 use pmlib_format::header::{
-    COPY_OFFSET, HEADER_PAGE_BYTES, MAGIC, ROOT_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET,
-    STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
+    COPY_OFFSET, HEADER_PAGE_BYTES, MAGIC, ROOT_OFFSET, RUN_OFFSET, SPANS_OFFSET, STATE_CLEAN,
+    STATE_OFFSET,
 };
-use pmlib_format::lane::{CLOSED_OFFSET, LANE_BYTES, LANE_LINE_BYTES, LANES_MAX};
+use pmlib_format::lane::{CLOSED_OFFSET, LANE_BYTES, LANES_MAX};
+use pmlib_format::shared::{SLOTS_MAX, SLOTS_MIN};
 use pmlib_format::{CHUNK_BYTES, HeaderRaw, VERSION};
+use pmshare::Stalled;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::check::{Key, split_mix};
+use crate::attach::{self, Entrance};
+use crate::check::split_mix;
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::lane::{GROUP_WORDS, Lane, group_check};
+use crate::lane::{GROUP_WORDS, group_check};
 use crate::layout::{CHUNKS_MAX, Places, Span, Spans, possible};
-use crate::packed::{Entry, checked_value, checked_word, closed_word, root_of, root_word};
-use crate::space::Space;
-use crate::tx::{Tx, in_object, thread};
-
-/// The byte of a heap's file that its process locks: beyond any file's end, and none of a pool's.
-const LOCK_BYTE: u64 = (1 << 62) + (1 << 61);
+use crate::packed::{Entry, checked_word, closed_word, root_of, root_word};
+use crate::tx::{Tx, in_object};
 
 /// Address space that is kept for a heap's growth.
 const ROOM_BYTES: u64 = 1 << 40;
@@ -40,21 +36,35 @@ pub struct Options {
     pub lanes: u32,
     /// Bytes of log for each of them, a multiple of 64; 0: 64 KiB.
     pub lane_bytes: u64,
+    /// How many processes may have it at once, one less than these; 0: 16 a MiB of the heap, up to
+    /// 4,094.
+    pub processes: u32,
     /// Bytes to which it may grow; 0: 1 TiB in a file, and not at all in memory. Address space for
-    /// them is kept, or for what the process may have.
+    /// 1 TiB is kept, or for what the process may have.
     pub max: u64,
     /// What the heap's name and its records' checks are made from; 0: chance.
     pub seed: u64,
+    /// What to do about a process that holds a lock and does not run.
+    pub stalled: Stalled,
+    /// Open a heap that was in use in this boot by another name, or a copy of one: its last user is
+    /// known to be gone.
+    pub adopt: bool,
 }
 
 impl Options {
     fn mapping(&self) -> MapOptions {
         MapOptions {
-            reserve: match self.max {
-                0 => ROOM_BYTES,
-                max => max,
-            },
+            // Others may make it longer than this process would.
+            reserve: ROOM_BYTES.max(self.max),
             ..self.map
+        }
+    }
+
+    /// Bytes to which it may grow.
+    pub(crate) fn max_bytes(&self) -> u64 {
+        match self.max {
+            0 => ROOM_BYTES,
+            max => max,
         }
     }
 }
@@ -65,8 +75,6 @@ impl Options {
 /// mapped anywhere.
 pub struct Heap {
     core: Core,
-    /// Other processes can't have it.
-    _lock: Option<ByteLock>,
     /// It is left clean.
     closes: bool,
 }
@@ -81,19 +89,36 @@ impl Heap {
         let header = new_header(len, options)?;
         let len = header.chunks * CHUNK_BYTES;
         let mem = Pmem::create(path, len, false, true, &options.mapping())?;
-        let lock = lock(path)?;
+        let entrance = Entrance::to(path)?;
         format(&mem, &header)?;
-        Heap::attach_locked(mem, Some(lock))
+        Heap::attach_by(mem, Some(entrance), options)
     }
 
-    /// Opens the heap in a file. If it was not left clean, what had committed is there and nothing
-    /// else.
+    /// Opens the heap in a file, which other processes may have. If nobody has it and it was not
+    /// left clean, what had committed is there and nothing else.
     ///
     /// # Errors
-    /// Those of [`Pmem::open`]; `Busy`; `Foreign`, `Version`, `Features`, `TooSmall`, `Damaged`.
+    /// Those of [`Pmem::open`]; `Busy`, `Processes`, `Apart`; `Foreign`, `Version`, `Features`,
+    /// `TooSmall`, `Damaged`.
     pub fn open(path: &Path, options: &Options) -> Result<Heap> {
         let mem = Pmem::open(path, &options.mapping())?;
-        Heap::attach_locked(mem, Some(lock(path)?))
+        Heap::attach_by(mem, Some(Entrance::to(path)?), options)
+    }
+
+    /// As [`Heap::open`], with every access shown to `observer`. For checkers.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "record")]
+    #[doc(hidden)]
+    pub fn open_observed(
+        path: &Path,
+        options: &Options,
+        observer: std::sync::Arc<dyn pmem::record::Observer>,
+    ) -> Result<Heap> {
+        let mut mem = Pmem::open(path, &options.mapping())?;
+        mem.observe(Some(observer));
+        Heap::attach_by(mem, Some(Entrance::to(path)?), options)
     }
 
     /// A heap in memory of this process, for which nothing is to last.
@@ -108,7 +133,7 @@ impl Heap {
             max => Pmem::private_within(len, max.max(len)),
         };
         format(&mem, &header)?;
-        Heap::attach(mem)
+        Heap::attach_by(mem, None, options)
     }
 
     /// Makes the first `len` bytes of `mem` a heap, and leaves it. It grows into the rest.
@@ -124,51 +149,41 @@ impl Heap {
     /// # Errors
     /// As [`Heap::open`].
     pub fn attach(mem: Pmem) -> Result<Heap> {
-        Heap::attach_locked(mem, None)
+        Heap::attach_by(mem, None, &Options::default())
     }
 
-    fn attach_locked(mem: Pmem, lock: Option<ByteLock>) -> Result<Heap> {
-        mem.enter();
-        // Of a file nobody can guess it, so that no word in the file was made to look like this
-        // run's: such a lock would never be opened. A checker's memory has the same one each time.
-        let salt = lock.as_ref().map_or(0, |_| chance());
-        let core = attach(mem, salt)?;
-        Ok(Heap {
-            core,
-            _lock: lock,
-            closes: true,
-        })
+    fn attach_by(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Options) -> Result<Heap> {
+        let core = attach::attach(mem, entrance, options)?;
+        Ok(Heap { core, closes: true })
     }
 
-    /// Leaves the heap clean, so that the next opener has nothing to redo; answers its memory. A
-    /// heap that is dropped is left clean too, if that can be done.
+    /// Leaves the heap, clean if no other process has it, so that the next opener has nothing to
+    /// redo; answers its memory. A heap that is dropped is left too, if that can be done.
     ///
     /// # Errors
     /// `Broken`, `Lost`, `Forked`.
     pub fn close(self) -> Result<Pmem> {
-        self.leave()?;
+        self.core.leave()?;
         Ok(self.into_memory())
     }
 
-    /// The memory back, as a crash would leave it.
+    /// The memory back, as a crash would leave it: to others this process is dead.
     #[must_use]
     pub fn into_memory(mut self) -> Pmem {
         self.closes = false;
-        std::mem::replace(&mut self.core.mem, Pmem::private(0))
+        let memory = self.core.share.store_mut();
+        std::mem::replace(&mut memory.mem, Pmem::private(0))
     }
 
-    /// Closes every lane durably, and says so.
-    fn leave(&self) -> Result<()> {
-        let core = &self.core;
-        core.enter()?;
-        let _window = core.mem.window();
-        for lane in &core.lanes {
-            let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
-            core.quiet(&mut lane, thread())?;
-        }
-        set_word(&core.mem, STATE_OFFSET, STATE_CLEAN);
-        core.mem.fence();
-        Ok(())
+    /// Cleans up after processes that died, without waiting until somebody meets what they held;
+    /// answers how many. A transaction does so from time to time.
+    ///
+    /// # Errors
+    /// A heap that can't be used.
+    pub fn recover_dead(&self) -> Result<u64> {
+        self.core.enter()?;
+        let _window = self.core.mem.window();
+        Ok(pmshare::rescue::recover_dead(&self.core)?.slots)
     }
 
     /// Does what the closure says, all of it or, after an error or a panic, nothing. It is durable
@@ -194,8 +209,9 @@ impl Heap {
     /// If there is no such lane, or it is in use.
     #[doc(hidden)]
     pub fn begin_on(&self, lane: usize) -> Tx<'_> {
-        let lane = self.core.lanes[lane].try_lock().expect("a free lane");
-        Tx::on(&self.core, lane, thread())
+        let _window = self.core.mem.window();
+        let lane = self.core.try_lease(lane as u32).expect("a free lane");
+        Tx::on(&self.core, Some(lane))
     }
 
     /// Ends such a transaction.
@@ -263,7 +279,7 @@ impl Heap {
             return 0..0;
         };
         let span = Spans::new(header).get(0);
-        Places::of(&header).locks..span.line(span.chunks - 1) + 64
+        Places::of(&header).shared..span.lines().end
     }
 }
 
@@ -271,15 +287,9 @@ impl Drop for Heap {
     fn drop(&mut self) {
         if self.closes {
             // What can't be left clean is recovered by the next opener.
-            let _ = self.leave();
+            let _ = self.core.leave();
         }
     }
-}
-
-/// Locks a heap's file for this process.
-fn lock(path: &Path) -> Result<ByteLock> {
-    let lock = ByteLock::try_exclusive(path, LOCK_BYTE)?;
-    lock.ok_or_else(|| Error::Busy { path: path.into() })
 }
 
 /// The header of a heap to be.
@@ -300,6 +310,10 @@ fn new_header(len: u64, options: &Options) -> Result<HeaderRaw> {
         seed: split_mix(&mut state),
         chunks: chunks.max(1),
         lanes,
+        slots: match options.processes {
+            0 => ((len >> 20) * 16).clamp(16, SLOTS_MAX.into()) as u32,
+            count => count.clamp(SLOTS_MIN, SLOTS_MAX),
+        },
         lock_lines: (lanes * 4).next_power_of_two().clamp(16, 4096),
         lane_bytes: match options.lane_bytes {
             0 => LANE_BYTES,
@@ -334,7 +348,7 @@ fn header_crc(header: &HeaderRaw) -> u32 {
     crc32c::crc32c(&bytes[..bytes.len() - 4])
 }
 
-fn set_word(mem: &Pmem, place: u64, value: u32) {
+pub(crate) fn set_word(mem: &Pmem, place: u64, value: u32) {
     mem.store(place, checked_word(value, place));
     mem.flush(place, 8);
 }
@@ -373,7 +387,7 @@ fn format(mem: &Pmem, header: &HeaderRaw) -> Result<()> {
     Ok(())
 }
 
-/// Stores the chunk table of a new span.
+/// Stores the chunk table of a new span; nobody has any of its chunks.
 pub(crate) fn format_span(mem: &Pmem, span: &Span) -> Result<()> {
     let own = Entry {
         kind: KIND_META,
@@ -395,6 +409,8 @@ pub(crate) fn format_span(mem: &Pmem, span: &Span) -> Result<()> {
         let place = span.table + group * GROUP_BYTES;
         mem.write_nt(place, words.as_bytes())?;
     }
+    let lines = span.lines();
+    mem.zero_nt(lines.start, lines.end - lines.start);
     Ok(())
 }
 
@@ -439,7 +455,7 @@ fn read_one(mem: &Pmem, page: u64) -> Result<HeaderRaw> {
 }
 
 /// The header, or else its copy.
-fn read_header(mem: &Pmem) -> Result<HeaderRaw> {
+pub(crate) fn read_header(mem: &Pmem) -> Result<HeaderRaw> {
     let min = 2 * HEADER_PAGE_BYTES;
     if mem.len() < min {
         return Err(Error::TooSmall {
@@ -455,90 +471,39 @@ fn read_header(mem: &Pmem) -> Result<HeaderRaw> {
     }
 }
 
-/// The spans behind the first, from the header's page or else the copy's.
-fn read_spans(mem: &Pmem, spans: &Spans) -> Result<()> {
-    for index in 1..SPANS_MAX {
-        let place = SPANS_OFFSET + index * 8;
-        let [word, copy] = [place, COPY_OFFSET + place].map(|at| mem.load(at));
-        let chunks = checked_value(word, place).or_else(|| checked_value(copy, place));
-        if chunks.is_none() && word == 0 {
-            return Ok(());
-        }
-        let damaged = Error::Damaged {
-            what: "the list of spans",
-            offset: place,
-        };
-        let Some(chunks) = chunks.map(u64::from) else {
-            return Err(damaged);
-        };
-        let end = spans.chunks() + chunks;
-        if spans.next(chunks).meta_chunks >= chunks || end * CHUNK_BYTES > mem.len() {
-            return Err(damaged);
-        }
-        spans.push(chunks);
-    }
-    Ok(())
-}
-
-/// Opens a heap: what had committed is redone, and all that is volatile begins anew. `salt` goes
-/// into the run's tag.
-fn attach(mem: Pmem, salt: u64) -> Result<Core> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    let header = read_header(&mem)?;
-    let spans = Spans::new(header);
-    read_spans(&mem, &spans)?;
-    let places = Places::of(&header);
-    // A damaged number is as good as any other that was not there before.
-    let word = mem.load(RUN_OFFSET);
-    let run = checked_value(word, RUN_OFFSET).unwrap_or((word >> 32) as u32 ^ word as u32);
-    let run = run.wrapping_add(1);
-    let state = checked_value(mem.load(STATE_OFFSET), STATE_OFFSET);
-    let mut seed = header.seed ^ u64::from(run).rotate_left(32) ^ salt;
-    let mut core = Core {
-        key: Key::new(header.seed),
-        tag: split_mix(&mut seed) | 1,
-        lanes: Vec::new(),
-        space: Mutex::new(Space::default()),
-        growing: Mutex::new(()),
-        life: pmem::life::number(),
-        id: NEXT.fetch_add(1, Ordering::Relaxed),
-        broken: AtomicBool::new(false),
-        mem,
-        header,
-        places,
-        spans,
-    };
-    let window = core.mem.window();
-    // Before anything else changes: from here on the heap is in use.
-    set_word(&core.mem, RUN_OFFSET, run);
-    set_word(&core.mem, STATE_OFFSET, STATE_ACTIVE);
-    core.mem.fence();
-    let stamp = core.recover(state == Some(STATE_CLEAN))?;
-    core.check_table()?;
-    for lane in 0..header.lanes {
-        let line = places.lane_line(lane);
-        core.mem.write(line, &[0; LANE_LINE_BYTES as usize / 8]);
-    }
-    drop(window);
-    core.read_table()?;
-    let lanes = (0..header.lanes).map(|lane| Mutex::new(Lane::new(lane, places.ring(lane), stamp)));
-    core.lanes = lanes.collect();
-    Ok(core)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pmlib_format::header::STATE_ACTIVE;
 
-    /// Goal: the same bytes of a file do not lead to the same tag. Method: two copies, opened.
+    /// Goal: words that somebody has put into a heap's file lock nothing, and are nobody's. Method:
+    /// all of the volatile area filled with words that name holders, chunks or lanes.
     #[test]
-    fn a_runs_tag_is_not_in_the_file() {
+    fn what_stands_in_the_volatile_area_is_not_believed() {
         let dir = tempfile::tempdir().unwrap();
-        let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
-        let heap = Heap::create(&first, 1 << 20, &Options::default()).unwrap();
+        let path = dir.path().join("heap");
+        let options = Options::default();
+        let heap = Heap::create(&path, 1 << 20, &options).unwrap();
+        let object = heap.tx(|tx| tx.alloc(64)).unwrap();
         heap.close().unwrap();
-        std::fs::copy(&first, &second).unwrap();
-        let tag = |path: &Path| Heap::open(path, &Options::default()).unwrap().core().tag;
-        assert_ne!(tag(&first), tag(&second));
+        for (word, state) in [(1 << 32 | 7, STATE_CLEAN), (u64::MAX, STATE_ACTIVE), (1, 2)] {
+            let mem = Pmem::open(&path, &MapOptions::default()).unwrap();
+            let area = Heap::volatile(&mem);
+            let window = mem.window();
+            for at in area.step_by(8) {
+                mem.store(at, word);
+            }
+            set_word(&mem, STATE_OFFSET, state);
+            drop(window);
+            drop(mem);
+            let heap = Heap::open(&path, &options).unwrap();
+            let other = heap.tx(|tx| {
+                tx.lock(object)?;
+                tx.edit(object, 0, 8)?[0] += 1;
+                tx.alloc(100_000)
+            });
+            heap.tx(|tx| tx.free(other?)).unwrap();
+            assert_eq!(heap.check().unwrap().objects, 1);
+        }
     }
 }

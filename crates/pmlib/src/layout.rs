@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pmlib_format::chunk::{CHUNK_LINE_BYTES, ENTRY_BYTES, GROUP_BYTES, GROUP_CHUNKS};
 use pmlib_format::header::{COPY_OFFSET, HEADER_PAGE_BYTES, SPANS_MAX};
 use pmlib_format::lane::{LANE_LINE_BYTES, LANES_MAX, LOCK_LINE_BYTES, RING_OFFSET};
+use pmlib_format::shared::{SHARED_BYTES, SLOT_BYTES, SLOTS_MAX, SLOTS_MIN};
 use pmlib_format::{CHUNK_BYTES, HeaderRaw, LINE_BYTES};
 
 /// The most chunks that a word of the spans can say, and an entry's offset can reach: 32 TiB.
@@ -59,6 +60,11 @@ impl Span {
         self.table + at / GROUP_CHUNKS * GROUP_BYTES + at % GROUP_CHUNKS * ENTRY_BYTES
     }
 
+    /// Where the chunks' lines are.
+    pub fn lines(&self) -> std::ops::Range<u64> {
+        self.lines..self.lines + self.chunks * CHUNK_LINE_BYTES
+    }
+
     /// The line of a chunk.
     pub fn line(&self, chunk: u64) -> u64 {
         self.lines + (chunk - self.first) * CHUNK_LINE_BYTES
@@ -71,6 +77,9 @@ pub(crate) struct Places {
     table: u64,
     lanes: u64,
     lane_bytes: u64,
+    /// The words that processes share: the start of the volatile area.
+    pub shared: u64,
+    pub slots: u64,
     pub locks: u64,
     lane_lines: u64,
     chunk_lines: u64,
@@ -81,12 +90,16 @@ impl Places {
         let table = COPY_OFFSET + HEADER_PAGE_BYTES;
         let table_bytes = header.chunks.div_ceil(GROUP_CHUNKS) * GROUP_BYTES;
         let lanes = (table + table_bytes).next_multiple_of(HEADER_PAGE_BYTES);
-        let locks = lanes + u64::from(header.lanes) * header.lane_bytes;
+        let shared = lanes + u64::from(header.lanes) * header.lane_bytes;
+        let slots = shared + SHARED_BYTES;
+        let locks = slots + u64::from(header.slots) * SLOT_BYTES;
         let lane_lines = locks + u64::from(header.lock_lines) * LOCK_LINE_BYTES;
         Places {
             table,
             lanes,
             lane_bytes: header.lane_bytes,
+            shared,
+            slots,
             locks,
             lane_lines,
             chunk_lines: lane_lines + u64::from(header.lanes) * LANE_LINE_BYTES,
@@ -115,8 +128,9 @@ pub(crate) fn possible(header: &HeaderRaw) -> Option<u64> {
     let lane_bytes = (LANE_BYTES_MIN..=1 << 30).contains(&header.lane_bytes)
         && header.lane_bytes.is_multiple_of(LINE_BYTES);
     let lock_lines = header.lock_lines.is_power_of_two() && header.lock_lines <= 1 << 20;
+    let slots = (SLOTS_MIN..=SLOTS_MAX).contains(&header.slots);
     let chunks = (1..=CHUNKS_MAX).contains(&header.chunks);
-    if !(lanes && lane_bytes && lock_lines && chunks) {
+    if !(lanes && lane_bytes && lock_lines && slots && chunks) {
         return None;
     }
     let span = Span::new(0, header.chunks, Some(header));
@@ -200,6 +214,7 @@ mod tests {
             lanes,
             lane_bytes,
             lock_lines: 16,
+            slots: 16,
             ..HeaderRaw::new_zeroed()
         }
     }
@@ -217,6 +232,9 @@ mod tests {
             first.entry(1023) + 16,
             places.lane(0),
             places.ring(63).end,
+            places.shared,
+            places.slots,
+            places.slots + 16 * SLOT_BYTES,
             places.locks,
             places.lane_line(0),
             places.lane_line(63) + LANE_LINE_BYTES,

@@ -9,7 +9,8 @@
 //! - Objects are named by their offset. No reference into the heap is ever given out: a transaction
 //!   edits private copies.
 //! - Damage, a full heap, a foreign file are errors with their cause, and never a panic.
-//! - One process at a time has a heap; its threads use it at once.
+//! - Any number of processes have a heap at once, and their threads. One that is killed, at whatever
+//!   instruction, harms nobody: the others finish or undo what it was doing.
 //!
 //! `docs/HEAP.md` tells how it is used, and `docs/adr/0062-redo-with-one-fence.md` why it is so.
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ extern crate pmem;
 
 pub mod planted;
 
+mod attach;
 mod check;
 mod copies;
 mod engine;
@@ -32,7 +34,9 @@ mod packed;
 mod pointer;
 mod record;
 mod recovery;
+mod rescue;
 pub mod safe;
+mod shared;
 mod space;
 mod stats;
 mod tx;
@@ -40,6 +44,7 @@ mod tx;
 pub use error::{Error, Result};
 pub use heap::{Heap, Options};
 pub use pmlib_derive::PmSafe;
+pub use pmshare::Stalled;
 pub use pointer::{P, RawP};
 pub use safe::PmSafe;
 pub use stats::{Census, Stats};

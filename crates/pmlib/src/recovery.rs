@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::lane::{GROUP_WORDS, group_check, superseded_of};
 use crate::packed::Ticket;
 use crate::record::{Act, Step, steps};
+use zerocopy::IntoBytes;
 
 /// A record whose check holds, and that is not closed.
 struct Open {
@@ -177,7 +178,9 @@ impl Core {
         for span in self.spans.iter() {
             for group in 0..span.groups() {
                 let offset = span.table + group * GROUP_BYTES;
-                let words: [u64; GROUP_WORDS] = self.mem.read(offset);
+                let mut words = [0; GROUP_WORDS];
+                // Others may be changing it.
+                self.read_stable(offset, words.as_mut_bytes())?;
                 if words[GROUP_CHUNKS as usize * 2] != group_check(&words) {
                     return Err(Error::Damaged {
                         what: "the chunk table",

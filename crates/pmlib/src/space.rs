@@ -1,46 +1,60 @@
 //! Which chunks are free, which have room for objects of a class, and places in them.
 //!
-//! - A *reserved* place has its bit in the chunk's second bitmap, which means nothing after a
-//!   crash. It becomes an object by its bit in the first bitmap, which a record sets.
-//! - A freed place keeps its bit in the second bitmap, and a freed run its chunks, until the record
-//!   that freed it is closed durably: until then recovery may redo records that stored there.
-//! - A chunk is *claimed* by the transaction whose record makes it a chunk of objects.
+//! What is true stands in the heap, for all processes; each has beside it what it believes ([`Space`])
+//! so that it finds room without a look at everything. Whose a chunk is, its line says:
+//!
+//! - Nobody's and free, or nobody's and one of objects: a transaction takes it by a CAS.
+//! - A lane's: its transaction has reserved the chunk, or takes places from it. It stays so until
+//!   that transaction ends, so that all places that are reserved in a chunk are one transaction's.
+//! - A run's.
+//!
+//! A *reserved* place has its bit in the chunk's second bitmap, which only the lane that has the
+//! chunk changes. It becomes an object by its bit in the first bitmap, which a record sets.
+//!
+//! A freed place keeps its bit in the second bitmap, and a freed run's chunks are not taken, until
+//! the last record that changed the chunk is closed durably, and so all records before it: until then
+//! recovery may redo records that stored there. Then the second bitmap becomes what the first one is.
+//! What a dead process had reserved comes back in the same way.
+//!
+//! A chunk is *claimed* by the transaction whose record makes it a chunk of objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{
-    BITMAP_TAG_OFFSET, CLASS_BYTES, KIND_FREE, KIND_OBJECTS, KIND_RUN, bitmap_words, first_place,
-    places,
+    BITMAP_OFFSET, CLASS_BYTES, KIND_FREE, KIND_OBJECTS, KIND_RUN, USE_OFFSET, USE_RUN,
+    bitmap_words, first_place, places,
 };
+use pmlib_format::lane::CURRENT_OFFSET;
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::packed::Entry;
+use crate::lane::Lane;
+use crate::packed::{Entry, Ticket};
 
 /// Classes of objects that share chunks.
 pub(crate) const CLASSES: usize = CLASS_BYTES.len();
 
-/// A chunk of objects, as this process knows it.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    class: usize,
-    /// Lanes that take places from it.
-    users: u32,
-    /// It is in the class's list.
-    is_listed: bool,
-    /// A durable record made it one.
-    is_published: bool,
+/// Room that comes to be had when a record is closed durably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// In a chunk of this class.
+    In(u64, usize),
+    /// Free chunks: first, how many.
+    Chunks(u64, u64),
 }
 
-/// What is free, as this process knows it.
+/// What is free, as this process believes.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     /// Runs of free chunks: first chunk, chunks.
     free: BTreeMap<u64, u64>,
-    blocks: BTreeMap<u64, Block>,
-    /// For each class, chunks that may have room and that no lane uses.
-    partial: [Vec<u64>; CLASSES],
+    /// For each class, chunks that may have room and that nobody has.
+    partial: [VecDeque<u64>; CLASSES],
+    /// Those.
+    listed: BTreeSet<u64>,
+    /// For each lane, what comes with its records, by their stamps.
+    waiting: Vec<VecDeque<(u64, Room)>>,
 }
 
 impl Space {
@@ -56,75 +70,72 @@ impl Space {
     }
 
     pub fn give(&mut self, first: u64, chunks: u64) {
+        if chunks == 0 {
+            return;
+        }
         let (mut start, mut end) = (first, first + chunks);
-        if let Some((&before, &len)) = self.free.range(..first).next_back()
-            && before + len == first
+        // Others have told of some of them, perhaps.
+        while let Some((&before, &len)) = self.free.range(..=end).next_back()
+            && before + len >= start
         {
             self.free.remove(&before);
-            start = before;
-        }
-        if let Some(len) = self.free.remove(&end) {
-            end += len;
+            (start, end) = (start.min(before), end.max(before + len));
         }
         self.free.insert(start, end - start);
     }
 
-    /// A chunk of objects that the table has.
-    pub fn add(&mut self, chunk: u64, class: usize) {
-        self.blocks.insert(
-            chunk,
-            Block {
-                class,
-                users: 0,
-                is_listed: true,
-                is_published: true,
-            },
-        );
-        self.partial[class].push(chunk);
-    }
-
-    /// A claimed chunk is one for good.
-    pub fn publish(&mut self, chunk: u64) {
-        if let Some(block) = self.blocks.get_mut(&chunk) {
-            block.is_published = true;
-        }
-        self.has_room(chunk);
-    }
-
-    /// A place was given back.
-    fn has_room(&mut self, chunk: u64) {
-        if let Some(block) = self.blocks.get_mut(&chunk)
-            && block.users == 0
-            && block.is_published
-            && !block.is_listed
-        {
-            block.is_listed = true;
-            self.partial[block.class].push(chunk);
+    /// Nobody has this chunk, and there may be room in it.
+    pub fn list(&mut self, chunk: u64, class: usize) {
+        if self.listed.insert(chunk) {
+            self.partial[class].push_back(chunk);
         }
     }
 
-    /// Runs of free chunks: first, chunks.
-    pub fn free_runs(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.free.iter().map(|(&first, &chunks)| (first, chunks))
+    fn next_listed(&mut self, class: usize) -> Option<u64> {
+        let chunk = self.partial[class].pop_front()?;
+        self.listed.remove(&chunk);
+        Some(chunk)
     }
 
-    /// Chunks of each class.
-    pub fn chunks_of_classes(&self) -> [u64; CLASSES] {
-        let mut counts = [0; CLASSES];
-        for block in self.blocks.values() {
-            counts[block.class] += 1;
+    /// There is room once this record is closed durably.
+    pub fn wait_for(&mut self, ticket: Ticket, room: Room) {
+        let lane = ticket.lane as usize;
+        if self.waiting.len() <= lane {
+            self.waiting.resize(lane + 1, VecDeque::new());
         }
-        counts
+        let queue = &mut self.waiting[lane];
+        if queue.back().is_none_or(|last| *last != (ticket.stamp, room)) {
+            queue.push_back((ticket.stamp, room));
+        }
     }
-}
 
-/// Where a lane takes places of a class from.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Current {
-    /// The chunk; 0, which is never one of objects: none.
-    chunk: u64,
-    /// The word of its bitmap that had a free place last.
-    word: u64,
+    /// What has come meanwhile.
+    fn settle(&mut self, core: &Core) {
+        for lane in 0..self.waiting.len() {
+            while let Some(&(stamp, room)) = self.waiting[lane].front()
+                && core.is_settled(Ticket {
+                    lane: lane as u32,
+                    stamp,
+                })
+            {
+                self.waiting[lane].pop_front();
+                match room {
+                    Room::In(chunk, class) => self.list(chunk, class),
+                    Room::Chunks(first, chunks) => self.give(first, chunks),
+                }
+            }
+        }
+    }
+
+    /// Chunks of each run of free ones.
+    pub fn free_runs(&self) -> impl Iterator<Item = u64> {
+        self.free.values().copied()
+    }
+
+    /// Whether there seems to be a run of so many free chunks.
+    pub fn has_run(&self, chunks: u64) -> bool {
+        self.free.values().any(|&len| len >= chunks)
+    }
 }
 
 /// A place of an object in a chunk of its class.
@@ -185,7 +196,7 @@ pub(crate) fn valid_bits(class: usize, word: u64) -> u64 {
 impl Core {
     /// A chunk's entry as it stands in the table; `None`: no such chunk.
     pub fn entry(&self, chunk: u64) -> Option<Entry> {
-        let span = self.spans.of(chunk)?;
+        let span = self.span_of(chunk)?;
         Some(Entry::of(self.mem.load(span.entry(chunk))))
     }
 
@@ -225,224 +236,373 @@ impl Core {
         Ok(object)
     }
 
-    /// Makes a chunk's second bitmap this run's: before the first place is reserved in it or freed.
-    pub fn open_bitmap(&self, chunk: u64, class: usize) {
-        // One thread at a time.
-        let _space = self.space();
-        self.open_locked(chunk, class);
+    /// Whose a chunk is.
+    fn use_of(&self, chunk: u64) -> u64 {
+        self.line(chunk) + USE_OFFSET
     }
 
-    /// As [`Core::open_bitmap`], by who has the space.
-    fn open_locked(&self, chunk: u64, class: usize) {
-        let span = self.spans.of(chunk).expect("a chunk of the heap");
-        let tag = span.line(chunk) + BITMAP_TAG_OFFSET;
-        if self.mem.load_cached(tag) == self.tag {
+    /// A chunk is nobody's, or a run's, from now on; in a write window.
+    pub fn set_use(&self, first: u64, chunks: u64, value: u64) {
+        for chunk in first..first + chunks {
+            self.mem.store(self.use_of(chunk), value);
+        }
+    }
+
+    /// Whether all records that changed a chunk are closed durably.
+    fn is_quiet(&self, chunk: u64) -> bool {
+        self.pending(chunk)
+            .is_none_or(|ticket| self.is_settled(ticket))
+    }
+
+    /// Takes a chunk that is nobody's.
+    fn try_use(&self, chunk: u64, lane: &Lane) -> bool {
+        let at = self.use_of(chunk);
+        self.mem.load_cached(at) == 0 && self.mem.cas(at, 0, lane.as_user()).is_ok()
+    }
+
+    /// Takes a run of free chunks for a lane, in a write window.
+    pub fn take(&self, lane: &Lane, chunks: u64) -> Option<u64> {
+        loop {
+            let mut space = self.space();
+            space.settle(self);
+            let first = space.take(chunks)?;
+            drop(space);
+            let Some(bad) = (first..first + chunks).find(|&chunk| !self.take_one(lane, chunk)) else {
+                return Some(first);
+            };
+            self.set_use(first, bad - first, 0);
+            let mut space = self.space();
+            space.give(first, bad - first);
+            space.give(bad + 1, first + chunks - bad - 1);
+            // Somebody was faster, or it is too early.
+            if let Some(ticket) = self.pending(bad)
+                && !self.is_settled(ticket)
+            {
+                space.wait_for(ticket, Room::Chunks(bad, 1));
+            }
+        }
+    }
+
+    /// Takes one free chunk.
+    fn take_one(&self, lane: &Lane, chunk: u64) -> bool {
+        if !self.try_use(chunk, lane) {
+            return false;
+        }
+        let is_free = self.entry(chunk).is_some_and(|entry| entry.kind == KIND_FREE);
+        if !is_free || !self.is_quiet(chunk) {
+            self.set_use(chunk, 1, 0);
+            return false;
+        }
+        true
+    }
+
+    /// Gives back chunks that a lane has taken and no record names.
+    pub fn untake(&self, first: u64, chunks: u64) {
+        self.set_use(first, chunks, 0);
+        self.space().give(first, chunks);
+    }
+
+    /// Makes a chunk's second bitmap mean something: before the first place in it is freed.
+    pub fn open_bitmap(&self, chunk: u64, class: usize) {
+        if self.has_bitmap(chunk) {
             return;
         }
+        self.lock_chunk(chunk);
+        if !self.has_bitmap(chunk) {
+            self.renew_bitmap(chunk, class);
+        }
+        self.unlock_chunk(chunk);
+    }
+
+    fn has_bitmap(&self, chunk: u64) -> bool {
+        self.mem.load_cached(self.line(chunk) + BITMAP_OFFSET) != 0
+    }
+
+    /// The second bitmap becomes what the first one is, of a locked chunk.
+    fn renew_bitmap(&self, chunk: u64, class: usize) {
         let (start, words) = (chunk * CHUNK_BYTES, bitmap_words(class));
         for at in 0..words {
             let allocated = self.mem.load(start + at * 8);
             self.mem.store(start + (words + at) * 8, allocated);
         }
-        self.mem.store(tag, self.tag);
+        self.mem.store(self.line(chunk) + BITMAP_OFFSET, 1);
     }
 
     /// Reserves a place of a class for a lane, in a write window. `claimed` gets a chunk that the
     /// lane's next record has to make one of objects. `None`: there is no room.
     pub fn reserve(
         &self,
-        current: &mut [Current; CLASSES],
+        lane: &mut Lane,
         class: usize,
         claimed: &mut Vec<Claim>,
     ) -> Option<Place> {
         loop {
-            let here = &mut current[class];
-            if here.chunk != 0 {
-                if let Some(place) = self.reserve_in(here, class) {
+            let (chunk, word) = self.current(lane, class);
+            if chunk != 0 {
+                if let Some(place) = self.reserve_in(lane, chunk, class, word) {
                     return Some(place);
                 }
-                self.leave(here, class);
+                // What is reserved in it stays this transaction's to its end.
+                lane.full.push(Claim { chunk, class });
+                self.set_current(lane, class, 0, 0);
             }
-            match self.next_chunk(class, claimed) {
-                Some(chunk) => *here = Current { chunk, word: 0 },
-                None => return self.reserve_beside(class),
+            let chunk = self.next_chunk(lane, class, claimed)?;
+            self.set_current(lane, class, chunk, 0);
+        }
+    }
+
+    fn current_word(&self, lane: &Lane, class: usize) -> u64 {
+        self.places.lane_line(lane.index()) + CURRENT_OFFSET + 8 * class as u64
+    }
+
+    /// The chunk from which a lane takes places of a class, 0 for none, and the word of its bitmap
+    /// that had one last.
+    fn current(&self, lane: &Lane, class: usize) -> (u64, u64) {
+        let word = self.mem.load_cached(self.current_word(lane, class));
+        (word & 0xffff_ffff, word >> 32)
+    }
+
+    fn set_current(&self, lane: &Lane, class: usize, chunk: u64, word: u64) {
+        self.mem
+            .store(self.current_word(lane, class), chunk | word << 32);
+    }
+
+    /// A lane takes places from its chunks no longer. Those of `reserved` (sorted), in which its
+    /// transaction has places, are its own until that ends.
+    pub fn leave_chunks(&self, lane: &mut Lane, reserved: &[u64]) {
+        for class in 0..CLASSES {
+            let (chunk, _) = self.current(lane, class);
+            if chunk == 0 {
+                continue;
+            }
+            self.set_current(lane, class, 0, 0);
+            if reserved.binary_search(&chunk).is_ok() {
+                lane.full.push(Claim { chunk, class });
+            } else {
+                self.let_go(chunk, class);
             }
         }
     }
 
-    /// A lane takes places of a class from its chunk no longer.
-    pub fn leave(&self, current: &mut Current, class: usize) {
-        let chunk = std::mem::take(current).chunk;
-        let mut space = self.space();
-        if let Some(block) = space.blocks.get_mut(&chunk) {
-            block.users = block.users.saturating_sub(1);
-        }
-        // Whoever gives a place back later lists the chunk; whoever did before has not.
-        if chunk != 0 && self.free_bits(chunk, class).any(|free| free != 0) {
-            space.has_room(chunk);
+    /// A transaction has ended: chunks that it was the last to need are nobody's.
+    pub fn leave_full(&self, lane: &mut Lane) {
+        while let Some(Claim { chunk, class }) = lane.full.pop() {
+            self.let_go(chunk, class);
         }
     }
 
-    /// For each word of a chunk's second bitmap, the bits of places that nobody has.
-    fn free_bits(&self, chunk: u64, class: usize) -> impl Iterator<Item = u64> {
-        let words = bitmap_words(class);
-        let second = chunk * CHUNK_BYTES + words * 8;
-        (0..words).map(move |word| {
-            let valid = valid_bits(class, word);
-            !self.mem.load_cached(second + word * 8) & valid
+    fn let_go(&self, chunk: u64, class: usize) {
+        self.set_use(chunk, 1, 0);
+        if self.has_room(chunk, class) {
+            self.space().list(chunk, class);
+        }
+    }
+
+    /// Whether not all places of a chunk are allocated.
+    fn has_room(&self, chunk: u64, class: usize) -> bool {
+        (0..bitmap_words(class)).any(|word| {
+            let allocated = self.mem.load_cached(chunk * CHUNK_BYTES + word * 8);
+            !allocated & valid_bits(class, word) != 0
         })
     }
 
     /// A chunk with room, or a free one, claimed.
-    fn next_chunk(&self, class: usize, claimed: &mut Vec<Claim>) -> Option<u64> {
-        let mut space = self.space();
-        if let Some(chunk) = space.partial[class].pop() {
-            self.open_locked(chunk, class);
-            let block = space.blocks.get_mut(&chunk).expect("listed ones are known");
-            block.is_listed = false;
-            block.users += 1;
-            return Some(chunk);
+    fn next_chunk(&self, lane: &Lane, class: usize, claimed: &mut Vec<Claim>) -> Option<u64> {
+        loop {
+            let mut space = self.space();
+            space.settle(self);
+            let Some(chunk) = space.next_listed(class) else {
+                break;
+            };
+            drop(space);
+            if self.use_listed(lane, chunk, class) {
+                return Some(chunk);
+            }
         }
-        let chunk = space.take(1)?;
-        space.blocks.insert(
-            chunk,
-            Block {
-                class,
-                users: 1,
-                is_listed: false,
-                is_published: false,
-            },
-        );
-        drop(space);
+        let chunk = self.take(lane, 1)?;
         let (start, words) = (chunk * CHUNK_BYTES, bitmap_words(class));
         // The first bitmap is the record's, which claims the chunk, to make durable.
         for at in 0..2 * words {
             self.mem.store(start + at * 8, 0);
         }
-        let span = self.spans.of(chunk).expect("a chunk of the heap");
-        self.mem
-            .store(span.line(chunk) + BITMAP_TAG_OFFSET, self.tag);
+        self.mem.store(self.line(chunk) + BITMAP_OFFSET, 1);
         claimed.push(Claim { chunk, class });
         Some(chunk)
     }
 
-    /// A place in a chunk that another lane takes places from.
-    fn reserve_beside(&self, class: usize) -> Option<Place> {
-        let space = self.space();
-        let used = |block: &Block| block.class == class && block.is_published && block.users > 0;
-        let chunks: Vec<u64> = space
-            .blocks
-            .iter()
-            .filter_map(|(&chunk, block)| used(block).then_some(chunk))
-            .collect();
-        drop(space);
-        let mut chunks = chunks.into_iter();
-        chunks.find_map(|chunk| self.reserve_in(&mut Current { chunk, word: 0 }, class))
+    /// Takes a chunk of objects, if nobody has it and there is room in it.
+    fn use_listed(&self, lane: &Lane, chunk: u64, class: usize) -> bool {
+        if !self.try_use(chunk, lane) {
+            // Whoever has it lists it later.
+            return false;
+        }
+        let entry = self.entry(chunk);
+        if !entry.is_some_and(|entry| entry.kind == KIND_OBJECTS && entry.class == class) {
+            self.set_use(chunk, 1, 0);
+            return false;
+        }
+        let pending = self.lock_chunk(chunk);
+        let early = pending.filter(|&ticket| !self.is_settled(ticket));
+        if early.is_none() || !self.has_bitmap(chunk) {
+            self.renew_bitmap(chunk, class);
+        }
+        self.unlock_chunk(chunk);
+        let second = chunk * CHUNK_BYTES + bitmap_words(class) * 8;
+        let has_free = (0..bitmap_words(class)).any(|word| {
+            let taken = self.mem.load_cached(second + word * 8);
+            !taken & valid_bits(class, word) != 0
+        });
+        if !has_free {
+            self.set_use(chunk, 1, 0);
+            if let Some(ticket) = early
+                && self.has_room(chunk, class)
+            {
+                self.space().wait_for(ticket, Room::In(chunk, class));
+            }
+        }
+        has_free
     }
 
-    fn reserve_in(&self, current: &mut Current, class: usize) -> Option<Place> {
+    /// A place in a chunk that the lane has: nobody else changes its second bitmap.
+    fn reserve_in(&self, lane: &Lane, chunk: u64, class: usize, hint: u64) -> Option<Place> {
         let words = bitmap_words(class);
-        let second = current.chunk * CHUNK_BYTES + words * 8;
+        let second = chunk * CHUNK_BYTES + words * 8;
         for step in 0..words {
-            let word = (current.word + step) % words;
+            let word = (hint + step) % words;
             let valid = valid_bits(class, word);
-            let mut taken = self.mem.load_cached(second + word * 8);
-            while !taken & valid != 0 {
-                let bit = (!taken & valid).trailing_zeros();
-                match self.mem.cas(second + word * 8, taken, taken | 1 << bit) {
-                    Ok(_) => {
-                        current.word = word;
-                        return Some(Place {
-                            chunk: current.chunk,
-                            class,
-                            index: word * 64 + u64::from(bit),
-                        });
-                    }
-                    Err(now) => taken = now,
-                }
+            let taken = self.mem.load_cached(second + word * 8);
+            if !taken & valid == 0 {
+                continue;
             }
+            let bit = (!taken & valid).trailing_zeros();
+            self.mem.store(second + word * 8, taken | 1 << bit);
+            if word != hint {
+                self.set_current(lane, class, chunk, word);
+            }
+            return Some(Place {
+                chunk,
+                class,
+                index: word * 64 + u64::from(bit),
+            });
         }
         None
     }
 
-    /// Gives a place back that no record needs, in a write window.
+    /// Gives a place back that no record needs, in a chunk that the caller's lane has, in a write
+    /// window.
     pub fn release(&self, place: Place) {
         let (at, (_, bit)) = (place.taken_word(), place.bit());
-        let mut taken = self.mem.load_cached(at);
-        while let Err(now) = self.mem.cas(at, taken, taken & !bit) {
-            taken = now;
-        }
-        self.space().has_room(place.chunk);
+        let taken = self.mem.load_cached(at);
+        self.mem.store(at, taken & !bit);
     }
 
     /// Gives back a chunk that was claimed for nothing, with the places reserved in it.
-    pub fn unclaim(&self, current: &mut [Current; CLASSES], claim: Claim) {
-        if current[claim.class].chunk == claim.chunk {
-            current[claim.class] = Current::default();
+    pub fn unclaim(&self, lane: &mut Lane, claim: Claim) {
+        if self.current(lane, claim.class).0 == claim.chunk {
+            self.set_current(lane, claim.class, 0, 0);
         }
-        let mut space = self.space();
-        space.blocks.remove(&claim.chunk);
-        space.give(claim.chunk, 1);
+        lane.full.retain(|full| full.chunk != claim.chunk);
+        self.untake(claim.chunk, 1);
     }
 
-    /// Chunks of objects in which nothing is, nor reserved, nor freed too late: each is known as
-    /// one no more. Its entry has to be changed by a record.
-    pub fn take_empty(&self) -> Vec<u64> {
-        let mut space = self.space();
-        let idle = |block: &Block| block.users == 0 && block.is_published;
-        let idle: Vec<(u64, usize)> = space
-            .blocks
-            .iter()
-            .filter(|(_, block)| idle(block))
-            .map(|(&chunk, block)| (chunk, block.class))
-            .collect();
+    /// Takes chunks of objects in which nothing is, nor reserved, nor freed too late. Their entries
+    /// have to be changed by a record.
+    pub fn take_empty(&self, lane: &Lane) -> Vec<(u64, Entry)> {
+        let mut objects = Vec::new();
+        self.walk(|chunk, entry| {
+            if entry.kind == KIND_OBJECTS && entry.class < CLASSES {
+                objects.push(chunk);
+            }
+        });
         let mut empty = Vec::new();
-        for (chunk, class) in idle {
-            self.open_locked(chunk, class);
-            let (start, words) = (chunk * CHUNK_BYTES, bitmap_words(class));
-            let mut taken = (words..2 * words).map(|at| self.mem.load_cached(start + at * 8));
-            if taken.all(|word| word == 0) {
-                space.blocks.remove(&chunk);
-                space.partial[class].retain(|&listed| listed != chunk);
-                empty.push(chunk);
+        for chunk in objects {
+            if !self.try_use(chunk, lane) {
+                continue;
+            }
+            let entry = self.entry(chunk).filter(|entry| entry.kind == KIND_OBJECTS);
+            let is_empty = entry.is_some_and(|entry| {
+                let mut words = 0..bitmap_words(entry.class);
+                words.all(|word| self.mem.load_cached(chunk * CHUNK_BYTES + word * 8) == 0)
+            });
+            match entry {
+                Some(entry) if is_empty && self.is_quiet(chunk) => empty.push((chunk, entry)),
+                _ => self.set_use(chunk, 1, 0),
             }
         }
         empty
     }
 
-    /// What the table says, made into what this process knows.
-    pub fn read_table(&self) -> Result<()> {
-        let mut space = Space::default();
+    /// Shows each chunk that is no part of the heap's own and no inner one of a run.
+    pub fn walk(&self, mut show: impl FnMut(u64, Entry)) {
         for span in self.spans.iter() {
-            let mut chunk = span.first + span.meta_chunks;
-            while chunk < span.first + span.chunks {
-                let offset = span.entry(chunk);
-                let entry = Entry::of(self.mem.load(offset));
-                let bad = Error::Damaged {
-                    what: "the chunk table",
-                    offset,
-                };
-                match entry.kind {
-                    KIND_FREE => space.give(chunk, 1),
-                    KIND_OBJECTS if entry.class < CLASSES => space.add(chunk, entry.class),
-                    KIND_RUN if entry.chunks > 0 => {}
-                    _ => return Err(bad),
-                }
+            let (mut chunk, end) = (span.first + span.meta_chunks, span.first + span.chunks);
+            while chunk < end {
+                let entry = Entry::of(self.mem.load(span.entry(chunk)));
+                show(chunk, entry);
                 chunk += match entry.kind {
-                    KIND_RUN => entry.chunks,
+                    KIND_RUN => entry.chunks.max(1),
                     _ => 1,
                 };
-                if chunk > self.spans.chunks() {
-                    return Err(bad);
-                }
             }
         }
+    }
+
+    /// Looks for room in the whole heap: other processes may have made some, or died.
+    pub fn look_for_room(&self) {
+        let mut space = Space::default();
+        self.walk(|chunk, entry| {
+            if self.mem.load_cached(self.use_of(chunk)) != 0 {
+                return;
+            }
+            let early = self.pending(chunk).filter(|&ticket| !self.is_settled(ticket));
+            let room = match entry.kind {
+                KIND_FREE => Room::Chunks(chunk, 1),
+                KIND_OBJECTS if entry.class < CLASSES => {
+                    if self.has_bitmap(chunk) && !self.has_room(chunk, entry.class) {
+                        return;
+                    }
+                    Room::In(chunk, entry.class)
+                }
+                _ => return,
+            };
+            match (early, room) {
+                (Some(ticket), room) => space.wait_for(ticket, room),
+                (None, Room::Chunks(first, chunks)) => space.give(first, chunks),
+                (None, Room::In(chunk, class)) => space.list(chunk, class),
+            }
+        });
+        // By their stamps.
+        for queue in &mut space.waiting {
+            queue.make_contiguous().sort_by_key(|&(stamp, _)| stamp);
+        }
         *self.space() = space;
+    }
+
+    /// What the table says, by the first opener: whose each chunk is, and what is free.
+    pub fn begin_space(&self) -> Result<()> {
+        let mut bad = None;
+        let _window = self.mem.window();
+        let chunks = self.spans.chunks();
+        self.walk(|chunk, entry| match entry.kind {
+            KIND_FREE => {}
+            KIND_OBJECTS if entry.class < CLASSES => {}
+            KIND_RUN if entry.chunks > 0 && chunk + entry.chunks <= chunks => {
+                self.set_use(chunk, entry.chunks, USE_RUN);
+            }
+            _ => bad = bad.or(Some(chunk)),
+        });
+        if let Some(chunk) = bad {
+            let span = self.spans.of(chunk);
+            return Err(Error::Damaged {
+                what: "the chunk table",
+                offset: span.map_or(0, |span| span.entry(chunk)),
+            });
+        }
         Ok(())
     }
 }
 
-/// A chunk that a record is to make one of objects.
+/// A chunk that a record is to make one of objects; any that a lane has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub chunk: u64,
@@ -463,7 +623,7 @@ mod tests {
         assert_eq!(space.take(3), None);
         space.give(30, 1);
         space.give(10, 4);
-        let runs: Vec<(u64, u64)> = space.free_runs().collect();
+        let runs: Vec<(u64, u64)> = space.free.into_iter().collect();
         assert_eq!(runs, [(10, 6), (30, 2)]);
     }
 

@@ -1,13 +1,13 @@
 //! The content of a heap: counted quickly, or by a look at everything.
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::chunk::{CLASS_BYTES, KIND_OBJECTS, KIND_RUN, bitmap_words};
+use pmlib_format::chunk::{CLASS_BYTES, KIND_FREE, KIND_OBJECTS, KIND_RUN, bitmap_words};
 
 use crate::error::{Error, Result};
 use crate::heap::Heap;
-use crate::space::{CLASSES, valid_bits};
+use crate::space::{CLASSES, Space, valid_bits};
 
-/// How full a heap is, as this process knows it: exact when no transaction goes on.
+/// How full a heap is, by its chunk table: exact when no transaction goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of the heap.
@@ -40,13 +40,20 @@ pub struct Census {
 }
 
 impl Heap {
-    /// How full it is, without a look at the medium.
+    /// How full it is, by a look at the chunk table.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let core = self.core();
-        let space = core.space();
-        let runs = || space.free_runs().map(|(_, chunks)| chunks * CHUNK_BYTES);
-        let counts = space.chunks_of_classes();
+        // Another process may have made it longer; what can't be reached is not counted.
+        let _ = core.find_spans();
+        let mut counts = [0; CLASSES];
+        let mut free = Space::default();
+        core.walk(|chunk, entry| match entry.kind {
+            KIND_OBJECTS if entry.class < CLASSES => counts[entry.class] += 1,
+            KIND_FREE => free.give(chunk, 1),
+            _ => {}
+        });
+        let runs = || free.free_runs().map(|chunks| chunks * CHUNK_BYTES);
         let classes = CLASS_BYTES.into_iter().zip(counts);
         Stats {
             bytes: self.size(),
@@ -65,6 +72,7 @@ impl Heap {
     pub fn check(&self) -> Result<Census> {
         let core = self.core();
         core.enter()?;
+        core.find_spans()?;
         core.check_table()?;
         self.root()?;
         let mut census = Census::default();

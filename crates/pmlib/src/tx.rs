@@ -1,17 +1,19 @@
 //! Transactions.
 
 use std::cell::{Cell, RefCell};
-use std::sync::{MutexGuard, PoisonError, TryLockError};
 
+use pmem::Identity;
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{KIND_FREE, KIND_RUN};
 use pmlib_format::header::ROOT_OFFSET;
+use pmshare::holder::thread_tag;
+use pmshare::patrol;
 use zerocopy::IntoBytes;
 
 use crate::copies::Copies;
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::lane::{Change, Freed, Lane};
+use crate::lane::{Change, Freed, Lease};
 use crate::packed::root_word;
 use crate::space::{Claim, Object, Place, class_of};
 
@@ -19,22 +21,10 @@ use crate::space::{Claim, Object, Place, class_of};
 const HASHED_MAX: u64 = 64 << 10;
 
 thread_local! {
-    /// Numbers this thread; 0 before it is asked.
-    static THREAD: Cell<u64> = const { Cell::new(0) };
     /// The heaps in which this thread has a transaction.
-    static IN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-}
-
-/// This thread's number.
-pub(crate) fn thread() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    THREAD.with(|number| {
-        if number.get() == 0 {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
+    static IN: RefCell<Vec<Identity>> = const { RefCell::new(Vec::new()) };
+    /// The lane that this thread had last, and the heap.
+    static LANE: Cell<(Identity, u32)> = const { Cell::new((Identity { dev: 0, ino: 0 }, 0)) };
 }
 
 /// An object that a transaction has made.
@@ -85,38 +75,43 @@ impl Plan {
 /// there means that nothing has happened.
 pub struct Tx<'h> {
     core: &'h Core,
-    lane: MutexGuard<'h, Lane>,
-    thread: u64,
+    /// From the first need of one on.
+    lane: Option<Lease<'h>>,
     plan: Plan,
     locks: Vec<u64>,
     is_registered: bool,
 }
 
 impl<'h> Tx<'h> {
-    /// Begins one on any lane that is free.
+    /// Begins one.
     pub(crate) fn begin(core: &'h Core) -> Result<Tx<'h>> {
         core.enter()?;
-        if IN.with_borrow(|heaps| heaps.contains(&core.id)) {
+        let heap = core.mem.identity();
+        if IN.with_borrow(|heaps| heaps.contains(&heap)) {
             return Err(Error::Nested);
         }
-        let thread = thread();
-        let lane = any_lane(core, thread);
-        let mut tx = Tx::on(core, lane, thread);
-        IN.with_borrow_mut(|heaps| heaps.push(core.id));
+        patrol::writable(core)?;
+        let mut tx = Tx::on(core, None);
+        IN.with_borrow_mut(|heaps| heaps.push(heap));
         tx.is_registered = true;
         Ok(tx)
     }
 
-    /// Begins one on this lane.
-    pub(crate) fn on(core: &'h Core, lane: MutexGuard<'h, Lane>, thread: u64) -> Tx<'h> {
+    /// Begins one on this lane, or on any that is free when it needs one.
+    pub(crate) fn on(core: &'h Core, lane: Option<Lease<'h>>) -> Tx<'h> {
         Tx {
             core,
             lane,
-            thread,
             plan: Plan::default(),
             locks: Vec::new(),
             is_registered: false,
         }
+    }
+
+    /// Its lane. Until it has one it holds nothing that others may wait for.
+    fn need_lane(&mut self) -> &mut Lease<'h> {
+        let core = self.core;
+        self.lane.get_or_insert_with(|| any_lane(core))
     }
 
     /// Makes an object of `size` bytes, which are 0; answers its offset.
@@ -125,7 +120,7 @@ impl<'h> Tx<'h> {
     /// `Full`; `Size`.
     pub fn alloc(&mut self, size: u64) -> Result<u64> {
         self.core.enter()?;
-        if size == 0 || size > self.core.mem.room().max(self.core.mem.len()) {
+        if size == 0 || size > self.core.bound() {
             return Err(Error::Size { size });
         }
         let object = match class_of(size) {
@@ -152,8 +147,9 @@ impl<'h> Tx<'h> {
     fn reserve(&mut self, class: usize, size: u64) -> Result<Place> {
         let _window = self.core.mem.window();
         for attempt in 0..3 {
-            let current = &mut self.lane.current;
-            let place = self.core.reserve(current, class, &mut self.plan.claims);
+            let core = self.core;
+            let lane = self.lane.get_or_insert_with(|| any_lane(core));
+            let place = core.reserve(lane, class, &mut self.plan.claims);
             if let Some(place) = place {
                 return Ok(place);
             }
@@ -170,7 +166,8 @@ impl<'h> Tx<'h> {
     fn take(&mut self, chunks: u64) -> Result<Option<u64>> {
         let _window = self.core.mem.window();
         for attempt in 0..3 {
-            let first = self.core.space().take(chunks);
+            let core = self.core;
+            let first = core.take(self.need_lane(), chunks);
             if first.is_some() {
                 return Ok(first);
             }
@@ -186,24 +183,34 @@ impl<'h> Tx<'h> {
     /// Looks for room that is free and not to be had yet: what freed it is closed, and chunks
     /// without objects become free.
     fn make_room(&mut self) -> Result<()> {
-        let _window = self.core.mem.window();
-        self.core.quiet(&mut self.lane, self.thread)?;
-        for lane in &self.core.lanes {
-            if let Ok(mut lane) = lane.try_lock() {
-                self.core.quiet(&mut lane, self.thread)?;
+        let core = self.core;
+        let _window = core.mem.window();
+        let mut reserved: Vec<u64> = self.plan.all_made().filter_map(chunk_of).collect();
+        reserved.extend(self.plan.claims.iter().map(|claim| claim.chunk));
+        reserved.sort_unstable();
+        let mine = self.need_lane();
+        core.quiet(mine, &reserved)?;
+        for lane in 0..core.header.lanes {
+            if let Some(mut lane) = core.try_lease(lane) {
+                core.quiet(&mut lane, &[])?;
             }
         }
         let mut change = Change::default();
-        for chunk in self.core.take_empty() {
-            let Some(before) = self.core.entry(chunk) else {
-                continue;
-            };
+        for (chunk, before) in core.take_empty(mine) {
             let after = before.becomes(KIND_FREE, 0, 0);
             change.table.push((chunk, before, after));
             change.freed.push(Freed::Chunks(chunk, 1));
         }
-        self.core.commit(&mut self.lane, self.thread, &mut change)?;
-        self.core.drain(&mut self.lane)
+        let done = core.commit(mine, &mut change);
+        if done.is_err() {
+            for &(chunk, ..) in &change.table {
+                core.set_use(chunk, 1, 0);
+            }
+        }
+        done?;
+        core.drain(mine)?;
+        core.look_for_room();
+        Ok(())
     }
 
     /// Frees an object.
@@ -240,7 +247,7 @@ impl<'h> Tx<'h> {
         let _window = self.core.mem.window();
         match object {
             Object::Shared(place) => self.core.release(place),
-            Object::Run(first, chunks) => self.core.space().give(first, chunks),
+            Object::Run(first, chunks) => self.core.untake(first, chunks),
         }
     }
 
@@ -314,7 +321,8 @@ impl<'h> Tx<'h> {
         self.core.enter()?;
         let line = self.core.lock_line(offset);
         if !self.locks.contains(&line) {
-            self.core.take_lock_line(line, &self.lane)?;
+            let core = self.core;
+            core.take_lock_line(line, self.need_lane())?;
             self.locks.push(line);
         }
         Ok(())
@@ -338,7 +346,8 @@ impl<'h> Tx<'h> {
         self.core.enter()?;
         let line = self.core.lock_line(offset);
         let is_mine = self.locks.contains(&line);
-        if !is_mine && self.core.try_lock_line(line, &self.lane) {
+        let core = self.core;
+        if !is_mine && core.try_lock_line(line, self.need_lane()) {
             self.locks.push(line);
             return Ok(true);
         }
@@ -383,17 +392,15 @@ impl<'h> Tx<'h> {
         let mut change = self.change()?;
         let _window = core.mem.window();
         self.store_fresh(&mut change)?;
-        core.commit(&mut self.lane, self.thread, &mut change)?;
+        if !change.is_empty() {
+            core.commit(self.need_lane(), &mut change)?;
+        }
+        // What it has made is others' to see from here on.
+        let plan = std::mem::take(&mut self.plan);
         if let Some(offset) = core.mem.failed() {
             core.broke();
             return Err(Error::Lost { offset });
         }
-        let mut space = core.space();
-        for claim in &self.plan.claims {
-            space.publish(claim.chunk);
-        }
-        drop(space);
-        let plan = std::mem::take(&mut self.plan);
         for object in plan.unmade {
             self.give_back(object);
         }
@@ -480,29 +487,42 @@ impl<'h> Tx<'h> {
 
 impl Drop for Tx<'_> {
     fn drop(&mut self) {
+        let core = self.core;
         if self.is_registered {
-            IN.with_borrow_mut(|heaps| heaps.retain(|&heap| heap != self.core.id));
+            let heap = core.mem.identity();
+            IN.with_borrow_mut(|heaps| heaps.retain(|&other| other != heap));
         }
-        // A forked child's copy is dead: what it would give back is the parent's.
-        if pmem::life::number() != self.core.life {
+        // A forked child's copy is dead: what it would give back is the parent's. After a commit
+        // that broke off nothing is this thread's any more.
+        let is_child = pmem::life::number() != core.life;
+        let Some(mut lane) = self.lane.take() else {
+            return;
+        };
+        if is_child || lane.is_lost() {
             return;
         }
         let plan = std::mem::take(&mut self.plan);
-        let window = self.core.mem.window();
+        let _window = core.mem.window();
         for object in plan.all_made() {
-            let chunk = match object {
-                Object::Shared(place) => place.chunk,
-                Object::Run(..) => 0,
-            };
-            if !plan.claims.iter().any(|claim| claim.chunk == chunk) {
+            let claimed = |chunk| plan.claims.iter().any(|claim| claim.chunk == chunk);
+            if !chunk_of(object).is_some_and(claimed) {
                 self.give_back(object);
             }
         }
         for claim in plan.claims {
-            self.core.unclaim(&mut self.lane.current, claim);
+            core.unclaim(&mut lane, claim);
         }
-        self.core.unlock_lines(&mut self.locks);
-        drop(window);
+        core.leave_full(&mut lane);
+        core.unlock_lines(&mut self.locks);
+        drop(lane);
+    }
+}
+
+/// The chunk in which an object shares places.
+fn chunk_of(object: Object) -> Option<u64> {
+    match object {
+        Object::Shared(place) => Some(place.chunk),
+        Object::Run(..) => None,
     }
 }
 
@@ -528,19 +548,21 @@ pub(crate) fn in_object(offset: u64, size: u64, start: u64, len: u64) -> Result<
     })
 }
 
-/// A lane for a thread: its own if nobody has it, or the next that is free, or its own when it is.
-fn any_lane(core: &Core, thread: u64) -> MutexGuard<'_, Lane> {
-    let count = core.lanes.len();
-    let own = thread as usize % count;
-    for step in 0..count {
-        // A panic of the program's leaves a lane as its transaction's end does.
-        match core.lanes[(own + step) % count].try_lock() {
-            Ok(lane) => return lane,
-            Err(TryLockError::Poisoned(lane)) => return lane.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-    core.lanes[own]
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+/// A lane for a thread: the one that it had last if nobody has it, or the next that is free, or its
+/// own when it is.
+fn any_lane(core: &Core) -> Lease<'_> {
+    let (count, heap) = (core.header.lanes, core.mem.identity());
+    let (last_heap, last) = LANE.get();
+    let first = if last_heap == heap && last < count {
+        last
+    } else {
+        // Threads of one process have counts one after the other.
+        let spread = thread_tag() ^ core.holder().slot << 7;
+        (spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % count
+    };
+    let _window = core.mem.window();
+    let free = (0..count).find_map(|step| core.try_lease((first + step) % count));
+    let lane = free.unwrap_or_else(|| core.lease(first));
+    LANE.set((heap, lane.index()));
+    lane
 }

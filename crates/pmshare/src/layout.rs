@@ -5,6 +5,9 @@ use pm_store::Runtime;
 use pmem::Pmem;
 use pmfs_format::SlotRaw;
 
+/// Bytes of a slot.
+pub const SLOT_BYTES: u64 = SlotRaw::SIZE;
+
 /// Where the words stand, in bytes from the start of the mapping.
 #[derive(Clone, Debug)]
 pub struct Layout {

@@ -114,6 +114,11 @@ impl<S: Shared> Share<S> {
         self.prober.as_ref().map(Prober::descriptor)
     }
 
+    /// The store, of one whom nobody else uses meanwhile.
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
     /// The store, of one who leaves.
     pub fn into_store(self) -> S {
         self.store

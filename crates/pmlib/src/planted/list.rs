@@ -47,6 +47,20 @@ bugs! {
         "recovery closes the lanes in no order";
     "bug-freed-run-unordered",
         "a run is freed without a look at the last records of its chunks";
+    "bug-unsettled-chunk-given-out",
+        "a chunk's freed places are given out before the record that freed them is closed";
+    "bug-lane-taken-over-unflushed",
+        "a thread takes a lane over without a flush of what its last record stored";
+    "bug-rescue-unlocks-first",
+        "the locks of the dead are opened before their records are in place";
+    "bug-record-of-the-dead-left",
+        "a durable record of a dead process is not put in place";
+    "bug-record-of-the-dead-open",
+        "a record of a dead process that was not done is left for recovery to find";
+    "bug-rescue-unflushed",
+        "what the dead stored in place is closed without a flush";
+    "bug-reserved-of-the-dead-kept",
+        "chunks that the dead had reserved stay theirs";
     "bug-grown-before-table",
         "a heap has more chunks before their table is durable";
 }

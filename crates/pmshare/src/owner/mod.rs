@@ -10,7 +10,7 @@ use crate::layout::Shared;
 use crate::member::{Began, Share};
 use crate::waits::Waits;
 use crate::{rescue, threads};
-use pmfs_format::runtime::OWNER_WAITERS;
+pub use pmfs_format::runtime::OWNER_WAITERS;
 use std::time::{Duration, Instant};
 
 /// Pauses before a waiter sleeps (docs/adr/0055-waiting.md).

@@ -1,0 +1,40 @@
+//! The words that processes share, at the start of the volatile area: each in a line of its own, but
+//! for the run's record. The slots of processes follow.
+
+/// Bytes of these words.
+pub const SHARED_BYTES: u64 = 640;
+/// Owner of the recovery lock: one process at a time cleans up after others.
+pub const RECOVERY_OFFSET: u64 = 0;
+/// Owner of the lock under which slots of the dead are freed.
+pub const CLOSING_OFFSET: u64 = 64;
+/// Tokens given out.
+pub const TOKENS_OFFSET: u64 = 128;
+/// One more than the greatest slot that was ever marked.
+pub const SLOTS_END_OFFSET: u64 = 192;
+/// The time of the last patrol for dead processes, ns of CLOCK_MONOTONIC.
+pub const PATROLLED_OFFSET: u64 = 256;
+/// The time until which an emulated medium is busy with writes.
+pub const BUSY_UNTIL_OFFSET: u64 = 320;
+/// Counts slots that were marked.
+pub const ARRIVALS_OFFSET: u64 = 384;
+/// Nobody has the lease that it is for: zero.
+pub const LEASE_OFFSET: u64 = 448;
+/// Owner of the lock under which the heap grows.
+pub const GROW_OFFSET: u64 = 512;
+/// The run's record: the boot (two words), the file's device and inode, [`LAYOUT`], and
+/// [`RUN_READY`] once the volatile area can be believed.
+pub const RECORD_OFFSET: u64 = 576;
+/// Words of the run's record.
+pub const RECORD_WORDS: usize = 6;
+/// Version of the volatile area: unlike builds must not share a heap.
+pub const LAYOUT: u64 = 1;
+/// The volatile area is this run's.
+pub const RUN_READY: u64 = u64::from_le_bytes(*b"RUNNING!");
+/// Bytes of a process's slot.
+pub const SLOT_BYTES: u64 = 192;
+/// As few slots as a heap can have: one is kept for who cleans up.
+pub const SLOTS_MIN: u32 = 4;
+/// As many slots as a heap can have.
+pub const SLOTS_MAX: u32 = 4094;
+
+const _: () = assert!(RECORD_OFFSET + RECORD_WORDS as u64 * 8 <= SHARED_BYTES);

@@ -1,0 +1,242 @@
+//! Attaching to a heap and leaving it. The first opener redoes what had committed, and makes the
+//! volatile area this run's; those who come while somebody has the heap join; the last one to leave
+//! leaves it clean. All of this happens under the attach lock, a byte of the heap's file.
+//!
+//! A heap that nobody has and that was not left clean is recovered as after power loss, also in the
+//! same boot: all that was stored is there then.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use pmem::Pmem;
+use pmem::slots::{ByteLock, Probe, Prober};
+use pmlib_format::header::{RUN_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
+use pmlib_format::lane::{
+    CLOSED_LAST_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, SETTLED_OFFSET, USER_OFFSET,
+};
+use pmshare::attach::{self, keep_apart};
+use pmshare::holder::{TAG_MASK, slot_of};
+use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
+use pmshare::{Share, rescue};
+
+use crate::check::Key;
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::heap::{Options, read_header, set_word};
+use crate::layout::{Places, Spans};
+use crate::packed::checked_value;
+use crate::shared::{Memory, Record, this_run};
+use crate::space::Space;
+
+/// The locks of a heap's file by which a process comes in.
+pub(crate) struct Entrance<'a> {
+    path: &'a Path,
+    prober: Prober,
+    /// One process at a time attaches or leaves.
+    attach: ByteLock,
+    /// Every process that has the heap has this one.
+    heap: ByteLock,
+    /// Somebody else has it, or had it a moment ago.
+    others: bool,
+}
+
+impl<'a> Entrance<'a> {
+    /// Waits until nobody else attaches or leaves.
+    ///
+    /// # Errors
+    /// `Busy`; the file can't be locked.
+    pub fn to(path: &'a Path) -> Result<Entrance<'a>> {
+        let prober = Prober::open(path)?;
+        let attach = attach::attach_lock_by(&prober)?;
+        let others = prober.probe(BYTE_POOL)? != Probe::Free;
+        let Some(heap) = prober.try_shared(BYTE_POOL)? else {
+            return Err(Error::Busy {
+                pid: holder_pid(path),
+            });
+        };
+        Ok(Entrance {
+            path,
+            prober,
+            attach,
+            heap,
+            others,
+        })
+    }
+}
+
+/// Attaches to the heap in `mem`: that of a file by its entrance, or memory that no other process
+/// has.
+///
+/// # Errors
+/// Everything that can be wrong with a heap.
+pub(crate) fn attach(
+    mem: Pmem,
+    entrance: Option<Entrance<'_>>,
+    options: &Options,
+) -> Result<Core> {
+    mem.enter();
+    let header = read_header(&mem)?;
+    let places = Places::of(&header);
+    let memory = Memory::new(mem, &header, &places);
+    let (prober, locks) = match entrance {
+        None => (None, None),
+        Some(there) => {
+            let locks = (there.path, there.attach, there.heap, there.others);
+            (Some(there.prober), Some(locks))
+        }
+    };
+    let member = pmshare::Options {
+        stalled: options.stalled,
+        ..pmshare::Options::default()
+    };
+    let core = Core {
+        share: Share::new(memory, prober, member),
+        key: Key::new(header.seed),
+        header,
+        places,
+        spans: Spans::new(header),
+        space: Mutex::new(Space::default()),
+        growing: Mutex::new(()),
+        max: options.max_bytes(),
+        life: pmem::life::number(),
+        broken: AtomicBool::new(false),
+    };
+    core.find_spans()?;
+    let window = core.mem.window();
+    let (path, others) = match &locks {
+        None => (None, false),
+        Some((path, _, _, others)) => (Some(*path), *others),
+    };
+    if !core.may_join(path.is_some(), others, options.adopt)? {
+        core.begin_run()?;
+    }
+    attach::occupy((&core).into(), path)?;
+    rescue::recover_dead(&core)?;
+    drop(window);
+    core.look_for_room();
+    if let Some((_, entry, heap, _)) = locks {
+        core.keep_lock(heap);
+        drop(entry);
+    }
+    Ok(core)
+}
+
+impl Core {
+    /// Whether the volatile area is that of processes that have the heap now. Under the attach lock.
+    fn may_join(&self, is_file: bool, others: bool, adopt: bool) -> Result<bool> {
+        if !is_file {
+            return Ok(false);
+        }
+        let state = checked_value(self.mem.load(STATE_OFFSET), STATE_OFFSET);
+        let last = Record::load(&self.mem, &self.places);
+        let ours = this_run(&self.mem);
+        // A lock alone says little: a child that is made at the moment in which one is taken has a
+        // copy of its descriptor, and with it the lock, until it becomes another program.
+        if state != Some(STATE_ACTIVE) || last.run.boot_id != ours.boot_id {
+            return Ok(false);
+        }
+        keep_apart(&last.run, &ours, others && last.is_ready, adopt)?;
+        Ok(others && last.is_ready)
+    }
+
+    /// Redoes what the last run left, and makes all that is volatile this run's.
+    fn begin_run(&self) -> Result<()> {
+        // A damaged number is as good as any other that was not there before.
+        let word = self.mem.load(RUN_OFFSET);
+        let run = checked_value(word, RUN_OFFSET).unwrap_or((word >> 32) as u32 ^ word as u32);
+        let state = checked_value(self.mem.load(STATE_OFFSET), STATE_OFFSET);
+        // Before anything else changes: from here on the heap is in use.
+        set_word(&self.mem, RUN_OFFSET, run.wrapping_add(1));
+        set_word(&self.mem, STATE_OFFSET, STATE_ACTIVE);
+        self.mem.fence();
+        self.clear_volatile();
+        let stamp = self.recover(state == Some(STATE_CLEAN))?;
+        self.check_table()?;
+        self.begin_space()?;
+        for lane in 0..self.header.lanes {
+            let line = self.places.lane_line(lane);
+            for word in [LAST_OFFSET, SETTLED_OFFSET, CLOSED_LAST_OFFSET] {
+                self.mem.store(line + word, stamp);
+            }
+            self.mem
+                .store(line + HEAD_OFFSET, self.places.ring(lane).start);
+        }
+        let record = Record {
+            run: this_run(&self.mem),
+            is_ready: true,
+        };
+        record.store(&self.mem, &self.places);
+        Ok(())
+    }
+
+    /// Whatever stands in the volatile area, nobody holds anything.
+    fn clear_volatile(&self) {
+        for (index, span) in self.spans.iter().enumerate() {
+            let lines = span.lines();
+            let start = if index == 0 {
+                self.places.shared
+            } else {
+                lines.start
+            };
+            self.mem.zero_nt(start, lines.end - start);
+        }
+        self.mem.fence();
+    }
+
+    /// Leaves the heap, clean if nobody else has it.
+    ///
+    /// # Errors
+    /// `Broken`, `Lost`, `Forked`; the file can't be locked. Others find a dead process then.
+    pub fn leave(&self) -> Result<()> {
+        self.enter()?;
+        let entry = self.lock_to_leave()?;
+        self.alive()?;
+        let _window = self.mem.window();
+        self.end_forgotten();
+        let me = self.holder().slot;
+        let is_alone = || self.marked_slots() == [me];
+        if !is_alone() {
+            rescue::recover_dead(self)?;
+        }
+        let is_last = is_alone();
+        for lane in 0..self.header.lanes {
+            let line = self.places.lane_line(lane);
+            let user = self.mem.load_cached(line + USER_OFFSET);
+            let mut lane = match (is_last, slot_of(user) == Some(me)) {
+                (true, _) => self.lease(lane),
+                // Somebody else has it by now.
+                (false, true) => match self.try_lease(lane) {
+                    Some(lane) => lane,
+                    None => continue,
+                },
+                (false, false) => continue,
+            };
+            self.quiet(&mut lane, &[])?;
+            self.mem.store(line + USER_OFFSET, 0);
+        }
+        if let Some(offset) = self.mem.failed() {
+            return Err(Error::Lost { offset });
+        }
+        self.shut_down();
+        self.free_slot(me);
+        if is_last {
+            set_word(&self.mem, STATE_OFFSET, STATE_CLEAN);
+            self.mem.fence();
+        }
+        self.drop_locks();
+        drop(entry);
+        Ok(())
+    }
+
+    /// Transactions that the program has forgotten are undone.
+    fn end_forgotten(&self) {
+        for lane in 0..self.header.lanes {
+            let owner = self.places.lane_line(lane) + LANE_OWNER_OFFSET;
+            let owner = self.mem.load_cached(owner);
+            if slot_of(owner) == Some(self.holder().slot) {
+                rescue::clean_after_thread(self, owner & TAG_MASK);
+            }
+        }
+    }
+}

@@ -21,8 +21,8 @@ use crate::space::{Claim, Object, Place, class_of};
 const HASHED_MAX: u64 = 64 << 10;
 
 thread_local! {
-    /// The heaps in which this thread has a transaction.
-    static IN: RefCell<Vec<Identity>> = const { RefCell::new(Vec::new()) };
+    /// The heaps in which this thread has a transaction, and the process, which may be a copy.
+    static IN: RefCell<Vec<(Identity, u64)>> = const { RefCell::new(Vec::new()) };
     /// The lane that this thread had last, and the heap.
     static LANE: Cell<(Identity, u32)> = const { Cell::new((Identity { dev: 0, ino: 0 }, 0)) };
 }
@@ -86,7 +86,7 @@ impl<'h> Tx<'h> {
     /// Begins one.
     pub(crate) fn begin(core: &'h Core) -> Result<Tx<'h>> {
         core.enter()?;
-        let heap = core.mem.identity();
+        let heap = (core.mem.identity(), core.life);
         if IN.with_borrow(|heaps| heaps.contains(&heap)) {
             return Err(Error::Nested);
         }
@@ -489,7 +489,7 @@ impl Drop for Tx<'_> {
     fn drop(&mut self) {
         let core = self.core;
         if self.is_registered {
-            let heap = core.mem.identity();
+            let heap = (core.mem.identity(), core.life);
             IN.with_borrow_mut(|heaps| heaps.retain(|&other| other != heap));
         }
         // A forked child's copy is dead: what it would give back is the parent's. After a commit
